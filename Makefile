@@ -1,0 +1,37 @@
+# make demo   set up what is missing, then classify the nodes of a real graph
+# make test   set up what is missing, then run every check and test
+# make setup  only set up
+#
+# PYTHON chooses the interpreter that .venv is made with. A torch that already is in .venv is kept,
+# so that a machine with CUDA can install its own build of torch first (see README.md).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+READY := $(VENV)/.ready
+
+.PHONY: demo test check setup clean
+
+demo: $(READY)
+	$(BIN)/outerconv train --family walk --length 2 --seeds 3
+
+test: check
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+setup: $(READY)
+
+# torch first: torch-scatter is compiled against it, which a build in isolation could not see.
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -q -c constraints.txt torch setuptools wheel ninja
+	$(PIP) install -q -c constraints.txt --no-build-isolation torch-scatter
+	$(PIP) install -q -c constraints.txt -e '.[scatter,triton,train,bench,dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

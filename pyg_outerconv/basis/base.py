@@ -1,0 +1,155 @@
+"""What a basis is: K sparse matrices of size M × N, and the algebra that every basis has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from .algebra import Scaled, Selected, Stacked, Transposed
+    from .edges import EdgeBasis
+
+TensorMap = Callable[[Tensor], Tensor]
+
+
+class Basis(ABC):
+    """K sparse matrices A_k of size M × N; entry ``[k, m, n]`` weighs edge m → n under label k.
+
+    An explicit basis (:class:`EdgeBasis`) holds edges and values. A lazy one holds a rule, and
+    becomes edges only when asked by :meth:`edges`. All are immutable, and what the algebra
+    returns is again a basis.
+
+    A new kind of basis states :attr:`num_bases`, :attr:`size`, :attr:`device`, :attr:`dtype`,
+    :meth:`edges` and :meth:`map`; the rest follows from these.
+    """
+
+    @property
+    @abstractmethod
+    def num_bases(self) -> int:
+        """K."""
+
+    @property
+    @abstractmethod
+    def size(self) -> tuple[int, int]:
+        """(M, N)."""
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> torch.dtype | None:
+        """The type of its values; None if all of them are ones, which fit any type."""
+
+    @abstractmethod
+    def edges(self) -> EdgeBasis:
+        """The explicit form: edges sorted by target, then label."""
+
+    @abstractmethod
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> Basis:
+        """The basis with ``index_map`` applied to index tensors, ``value_map`` to values."""
+
+    # Dense form -----------------------------------------------------------------------------
+
+    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
+        """(K, M, N) the matrices as one dense tensor, differentiable in the values.
+
+        Parallel edges add up. ``dtype`` is the type where the values are ones without a type.
+        """
+        return self.edges().to_dense(dtype)
+
+    def support(self) -> Tensor:
+        """(K, M, N) booleans: where there is an edge. A zero value and no edge at all differ."""
+        return self.edges().support()
+
+    def mean(self) -> Basis:
+        """Every value divided by the number of edges that share its target and label.
+
+        Raises:
+            ValueError: the basis is lazy in a way that hides its edges; ask for ``edges()`` first.
+        """
+        return self.edges().mean()
+
+    # Algebra --------------------------------------------------------------------------------
+
+    def transpose(self) -> Transposed | Basis:
+        """A_kᵀ for every k: all edges turned round, size (N, M). Costs nothing until used."""
+        from .algebra import Transposed
+
+        return Transposed(self)
+
+    @property
+    def T(self) -> Basis:  # noqa: N802
+        """:meth:`transpose`."""
+        return self.transpose()
+
+    def scale(self, factor: float | Tensor) -> Scaled:
+        """c·A_k, or c_k·A_k for a ``factor`` of shape (K,), which may carry gradients."""
+        from .algebra import Scaled
+
+        return Scaled.of(self, factor)
+
+    def select(self, labels: int | slice | Sequence[int]) -> Selected:
+        """The matrices of the given labels, in the given order; a label may come twice."""
+        from .algebra import Selected
+
+        return Selected.of(self, labels)
+
+    def stack(self, *others: Basis) -> Stacked:
+        """The matrices of the basis, then those of ``others``; all of one size."""
+        from .algebra import Stacked
+
+        return Stacked((self, *others))
+
+    # Moving and casting ----------------------------------------------------------------------
+
+    def to(self, *args: Any, **kwargs: Any) -> Basis:
+        """Move and/or cast, as ``Tensor.to``; indices keep their integer type.
+
+        Raises:
+            TypeError: the type is not a floating point type.
+        """
+        device, dtype, non_blocking, _ = torch._C._nn._parse_to(*args, **kwargs)
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(f"a basis holds floating point values: got {dtype}")
+
+        def move(tensor: Tensor) -> Tensor:
+            return tensor if device is None else tensor.to(device, non_blocking=non_blocking)
+
+        def cast(tensor: Tensor) -> Tensor:
+            return tensor.to(device or tensor.device, dtype or tensor.dtype, non_blocking)
+
+        return self.map(move, cast)
+
+    def cpu(self) -> Basis:
+        """The basis on the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, device: int | None = None) -> Basis:
+        """The basis on a CUDA device."""
+        return self.to(torch.device("cuda", device) if device is not None else "cuda")
+
+    def half(self) -> Basis:
+        """Values in float16."""
+        return self.to(torch.float16)
+
+    def float(self) -> Basis:
+        """Values in float32."""
+        return self.to(torch.float32)
+
+    def double(self) -> Basis:
+        """Values in float64."""
+        return self.to(torch.float64)
+
+    def detach(self) -> Basis:
+        """The basis without the history of its values."""
+        return self.map(lambda index: index, lambda value: value.detach())
+
+    def _head(self) -> str:
+        return f"bases={self.num_bases}, size={self.size}"

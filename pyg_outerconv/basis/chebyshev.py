@@ -1,0 +1,161 @@
+"""Chebyshev: polynomials of the rescaled Laplacian."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ..errors import refusal
+from .base import Basis
+from .cache import IdentityCache
+from .edges import EdgeBasis
+from .explicit import edge_basis
+from .family import Family
+from .norm import check_norm, degree, reciprocal
+from .polynomial import CHEBYSHEV, Polynomial
+from .spectrum import largest_eigenvalues
+from .structure import Structure
+
+_eigenvalues = IdentityCache()
+
+
+@dataclass(frozen=True)
+class Chebyshev(Family):
+    r"""Chebyshev polynomials of the Laplacian, rescaled to [−1, 1].
+
+    .. math:: A_k = T_k(\hat L), \quad \hat L = 2 L / \lambda_{\max} - I, \quad k = 0, \dots, K - 1
+
+    L is as in PyG: self-loops are dropped, D sums the weights that leave a node, and
+    L = I − D^(−1/2) W D^(−1/2) (``'sym'``), I − D⁻¹W (``'rw'``) or D − W (``None``); a node
+    without edges keeps the 1 of I. From the `"Convolutional Neural Networks on Graphs with Fast
+    Localized Spectral Filtering" <https://arxiv.org/abs/1606.09375>`_ paper, equation 5.
+
+    λ_max carries no gradient. ``'exact'`` computes it once for an unmodified ``edge_index`` and
+    ``edge_weight``, and for each graph of a batch. On a directed graph eigenvalues may be complex:
+    λ_max is then the largest modulus. On a graph of one node the normalised L is (1), so that
+    ``'exact'`` gives L̂ = (1) and ``'bound'`` L̂ = (0); where L = 0 any λ gives L̂ = −I, and 2 is
+    taken.
+
+    Args:
+        num_terms (int): K, which counts T₀. (default: ``3``)
+        lambda_max (str or float or tuple, optional): ``'exact'``; ``'bound'``: 2 for the
+            normalised Laplacians, twice the largest degree for D − W; or the number itself, one
+            for all graphs or one for each graph of a batch. (default: ``'exact'``)
+        normalization (str, optional): ``'sym'``, ``'rw'`` or ``None``. (default: ``'sym'``)
+
+    Raises:
+        ValueError: an option is unknown or out of range; when a basis is made, M ≠ N, weights are
+            negative, or the eigenvalues given do not fit the batch.
+    """
+
+    equation = "A_k = T_k(2 L / lambda_max - I), k = 0..K-1"
+
+    num_terms: int = 3
+    lambda_max: str | float | tuple[float, ...] = "exact"
+    normalization: str | None = "sym"
+
+    def __post_init__(self) -> None:
+        if self.num_terms < 1:
+            raise ValueError(refusal("Chebyshev needs a term", "num_terms >= 1", self.num_terms))
+        check_norm(self.normalization, ("sym", "rw", None))
+        given = self.lambda_max
+        if isinstance(given, str):
+            if given not in ("exact", "bound"):
+                raise ValueError(
+                    refusal("lambda_max must be known", "'exact', 'bound' or a number", repr(given))
+                )
+            return
+        numbers = given if isinstance(given, tuple | list) else (given,)
+        if isinstance(given, list):
+            object.__setattr__(self, "lambda_max", tuple(given))
+        if not all(number > 0 for number in numbers):
+            raise ValueError(refusal("lambda_max must be positive", "> 0", given))
+
+    @property
+    def num_bases(self) -> int:
+        """K."""
+        return self.num_terms
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each label means."""
+        return tuple(f"T_{k} of the rescaled Laplacian" for k in range(self.num_terms))
+
+    def operator_labels(self) -> list[int]:
+        """One: the rescaled Laplacian."""
+        return [1]
+
+    def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
+        """L̂."""
+        edges.require_square("a Laplacian")
+        edges.require_nonnegative("a Laplacian")
+        laplacian = self._laplacian(edges, dtype)
+        scale = 2.0 / self._lambda(edges, laplacian)
+        if edges.batch is not None and scale.numel() > 1:
+            scale = scale[edges.batch][laplacian.source.long()]
+        value = laplacian.weight() * scale.to(laplacian.weight())
+        is_diagonal = laplacian.origins() < 0
+        value = torch.where(is_diagonal, value - 1.0, value)
+        return [edge_basis(replace(laplacian, edge_weight=value))]
+
+    def assemble(
+        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
+    ) -> Basis:
+        """T_0(L̂), …, T_{K−1}(L̂), as a rule."""
+        return Polynomial(operators[0], CHEBYSHEV, self.num_terms)
+
+    def _laplacian(self, edges: Structure, dtype: torch.dtype | None) -> Structure:
+        """L: the negated, normalised edges, then one diagonal entry for each node."""
+        edges = edges.select(edges.source != edges.target)
+        weight, num_nodes = edges.weight(dtype), edges.size[0]
+        sent = degree(weight, edges.source, num_nodes)
+        diagonal = torch.ones_like(sent)
+        if self.normalization == "sym":
+            root = reciprocal(sent, 0.5)
+            weight = root[edges.source] * weight * root[edges.target]
+        elif self.normalization == "rw":
+            weight = reciprocal(sent)[edges.source] * weight
+        else:
+            diagonal = sent
+        nodes = torch.arange(num_nodes, device=edges.device, dtype=edges.edge_index.dtype)
+        return replace(edges, edge_weight=-weight).with_diagonal(diagonal, nodes)
+
+    def _lambda(self, edges: Structure, laplacian: Structure) -> Tensor:
+        """λ_max, one for all graphs (1,) or one for each (G,); without gradient."""
+        num_graphs = 1
+        if edges.batch is not None and edges.batch.numel():
+            num_graphs = int(edges.batch.max()) + 1
+        if isinstance(self.lambda_max, tuple):
+            if len(self.lambda_max) != num_graphs:
+                raise ValueError(
+                    refusal(
+                        "lambda_max needs a number for each graph", num_graphs, len(self.lambda_max)
+                    )
+                )
+            found = torch.tensor(self.lambda_max, dtype=torch.float64)
+        elif not isinstance(self.lambda_max, str):
+            found = torch.tensor([float(self.lambda_max)], dtype=torch.float64)
+        elif self.lambda_max == "exact":
+            found = _eigenvalues.get(
+                edges.edge_index,
+                (edges.edge_weight, edges.batch),
+                (self.normalization, edges.size),
+                lambda: largest_eigenvalues(laplacian, edges.batch),
+            )
+        elif self.normalization is None:
+            found = 2.0 * self._largest_degree(edges, laplacian, num_graphs)
+        else:
+            found = torch.tensor([2.0], dtype=torch.float64)
+        return torch.where(found > 0, found, 2.0).to(edges.device)
+
+    @staticmethod
+    def _largest_degree(edges: Structure, laplacian: Structure, num_graphs: int) -> Tensor:
+        diagonal = laplacian.weight()[laplacian.origins() < 0].detach().double()
+        graph = edges.batch
+        if graph is None:
+            graph = torch.zeros(diagonal.numel(), dtype=torch.long, device=diagonal.device)
+        zeros = diagonal.new_zeros(num_graphs)
+        return zeros.scatter_reduce(0, graph, diagonal, "amax")

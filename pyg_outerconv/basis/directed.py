@@ -1,0 +1,85 @@
+"""Directed: a family on the edges, and the same family on the reversed edges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from .algebra import Stacked
+from .base import Basis
+from .edges import EdgeBasis
+from .family import Family
+from .gcn import GCN
+from .structure import Structure
+
+
+@dataclass(frozen=True)
+class Directed(Family):
+    r"""The pair of a family: its matrices on the edges, then on the reversed edges.
+
+    .. math:: (A_0, \dots, A_{K-1})(W), \; (A_0, \dots, A_{K-1})(W^\top)
+
+    With ``GCN(add_self_loops=False)`` it is the pair of the `"Edge Directionality Improves
+    Learning on Heterophilic Graphs" <https://arxiv.org/abs/2305.10498>`_ paper.
+
+    Args:
+        family (Family, optional): what is made twice. (default: ``GCN()``)
+
+    Raises:
+        ValueError: when a basis is made, M ≠ N, or as ``family`` does.
+    """
+
+    equation = "A_k(W), then A_k(W^T)"
+
+    family: Family = field(default_factory=GCN)
+
+    @property
+    def add_self_loops(self) -> bool:  # type: ignore[override]
+        """Whether the family adds self-loops."""
+        return self.family.add_self_loops
+
+    def set_self_loops(self, add: bool) -> Directed:
+        """See :meth:`Family.set_self_loops`."""
+        return Directed(self.family.set_self_loops(add))
+
+    @property
+    def num_bases(self) -> int:
+        """Twice the family's."""
+        return 2 * self.family.num_bases
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each label means."""
+        there = self.family.labels
+        return (*there, *(f"{label}, reversed" for label in there))
+
+    @property
+    def num_operators(self) -> int:
+        """Twice the family's."""
+        return 2 * self.family.num_operators
+
+    def operator_labels(self) -> list[int]:
+        """See :meth:`Family.operator_labels`."""
+        return self.family.operator_labels() * 2
+
+    def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
+        """Those of the edges, then those of the reversed edges."""
+        edges.require_square("Directed")
+        return [
+            *self.family.operators(edges, dtype),
+            *self.family.operators(edges.reversed(), dtype),
+        ]
+
+    def assemble(
+        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
+    ) -> Basis:
+        """Both bases, stacked."""
+        half = len(operators) // 2
+        return Stacked(
+            (
+                self.family.assemble(operators[:half], size, device),
+                self.family.assemble(operators[half:], size, device),
+            )
+        )

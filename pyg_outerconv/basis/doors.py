@@ -1,0 +1,210 @@
+"""Doors in and out: scipy, networkx, heterogeneous graphs, torch.sparse."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from ..errors import refusal, unknown
+from .base import Basis
+from .structure import Structure, structure
+
+
+def from_scipy(matrices: Any) -> Structure:
+    """The structure of a scipy sparse matrix (M × N, entry ``[m, n]`` is the edge m → n).
+
+    A sequence of matrices of one size gives edges with types. Stored zeros are edges.
+
+    Raises:
+        TypeError: an argument is no scipy sparse matrix or array.
+        ValueError: sizes differ, or a value is not finite.
+    """
+    parts = list(matrices) if isinstance(matrices, Sequence) else [matrices]
+    for part in parts:
+        if not sp.issparse(part):
+            raise TypeError(
+                refusal(
+                    "from_scipy reads scipy sparse matrices",
+                    "a scipy.sparse matrix or array",
+                    type(part).__name__,
+                )
+            )
+        if part.shape != parts[0].shape:
+            raise ValueError(
+                refusal("matrices of a structure must have one size", parts[0].shape, part.shape)
+            )
+    coo = [sp.coo_array(part) for part in parts]
+    edge_index = np.concatenate([np.stack(part.coords).astype(np.int64) for part in coo], axis=1)
+    weight = np.concatenate([_as_float(part.data) for part in coo])
+    kinds = np.repeat(np.arange(len(coo)), [part.nnz for part in coo])
+    return structure(
+        torch.from_numpy(edge_index),
+        torch.from_numpy(weight),
+        torch.from_numpy(kinds) if len(coo) > 1 else None,
+        size=parts[0].shape,
+    )
+
+
+def from_networkx(
+    graph: nx.Graph, weight: str | None = "weight"
+) -> tuple[Structure, list[Hashable]]:
+    """The structure of a networkx graph, and the node that each index stands for.
+
+    An edge of an undirected graph becomes two, one in each direction (a self-loop stays one);
+    parallel edges of a multigraph are kept.
+
+    Args:
+        graph: directed or not, multigraph or not.
+        weight: the edge attribute that holds weights. If no edge has it, all weigh the same.
+
+    Returns:
+        The structure, and ``nodes`` with ``nodes[i]`` the networkx node of index i.
+
+    Raises:
+        ValueError: only some edges have the weight, or one is not finite.
+    """
+    nodes = list(graph.nodes)
+    number = {node: i for i, node in enumerate(nodes)}
+    ends, weights = [], []
+    for head, tail, attributes in graph.edges(data=True):
+        both = (
+            [(head, tail)] if graph.is_directed() or head == tail else [(head, tail), (tail, head)]
+        )
+        ends += [(number[a], number[b]) for a, b in both]
+        weights += [None if weight is None else attributes.get(weight)] * len(both)
+    missing = sum(value is None for value in weights)
+    if 0 < missing < len(weights):
+        raise ValueError(
+            refusal(
+                f"every edge or none must have the attribute {weight!r}",
+                f"{len(weights)} values",
+                f"{len(weights) - missing}",
+            )
+        )
+    edge_index = torch.tensor(ends, dtype=torch.long).reshape(-1, 2).t().contiguous()
+    values = None
+    if weights and not missing:
+        values = torch.tensor(weights, dtype=torch.get_default_dtype())
+    return structure(edge_index, values, size=(len(nodes), len(nodes))), nodes
+
+
+def from_hetero(
+    data: HeteroData, edge_type: tuple[str, str, str] | None = None
+) -> tuple[Structure, list[tuple[str, str, str]]]:
+    """The structure of a heterogeneous graph, and the relation that each edge type stands for.
+
+    Without ``edge_type`` the nodes of all types follow one another in the order of
+    ``data.node_types``, and relation number r of ``data.edge_types`` has edge type r. With it,
+    only that relation's edges are taken, from its M sources to its N targets.
+
+    Raises:
+        ValueError: the relation is unknown, or a node type has no number of nodes.
+    """
+    counts = {name: data[name].num_nodes for name in data.node_types}
+    for name, count in counts.items():
+        if count is None:
+            raise ValueError(
+                refusal(
+                    "every node type needs a number of nodes",
+                    "num_nodes or x",
+                    f"neither for {name!r}",
+                )
+            )
+    if edge_type is not None:
+        if edge_type not in data.edge_types:
+            raise ValueError(unknown("edge type", edge_type, map(str, data.edge_types)))
+        store, (source, _, target) = data[edge_type], edge_type
+        index = store.edge_index
+        size = (counts[source], counts[target])
+        return structure(index, store.get("edge_weight"), size=size), [edge_type]
+    shift, total = {}, 0
+    for name in data.node_types:
+        shift[name], total = total, total + counts[name]
+    index_parts, kinds, weights = [], [], []
+    for kind, (source, relation, target) in enumerate(data.edge_types):
+        store = data[source, relation, target]
+        offset = torch.tensor([[shift[source]], [shift[target]]], device=store.edge_index.device)
+        index_parts.append(store.edge_index + offset)
+        kinds.append(torch.full((store.edge_index.size(1),), kind, device=offset.device))
+        weights.append(store.get("edge_weight"))
+    missing = sum(weight is None for weight in weights)
+    if 0 < missing < len(weights):
+        raise ValueError(
+            refusal(
+                "every edge type or none must have weights", len(weights), len(weights) - missing
+            )
+        )
+    if not index_parts:
+        raise ValueError(refusal("a graph needs edges", "at least one edge type", "none"))
+    return structure(
+        torch.cat(index_parts, dim=1),
+        None if missing else torch.cat(weights),
+        torch.cat(kinds),
+        size=(total, total),
+    ), list(data.edge_types)
+
+
+def to_edge_index(basis: Basis) -> tuple[Tensor, Tensor, Tensor]:
+    """edge_index (2, E), edge_weight (E,) and edge_type (E,) of a basis, sorted by target."""
+    edges = basis.edges()
+    return edges.index.long(), edges.values(), edges.label.long()
+
+
+def to_torch_sparse(basis: Basis) -> list[Tensor]:
+    """K transposed CSR matrices A_kᵀ (N × M), as PyG's layers take them; parallel edges add up."""
+    edge_index, value, label = to_edge_index(basis)
+    size = (basis.size[1], basis.size[0])
+    matrices = []
+    for k in range(basis.num_bases):
+        keep = label == k
+        coo = torch.sparse_coo_tensor(edge_index[:, keep].flip(0), value[keep], size)
+        matrices.append(coo.coalesce().to_sparse_csr())
+    return matrices
+
+
+def to_scipy(basis: Basis) -> list[sp.csr_array]:
+    """K scipy matrices A_k (M × N); parallel edges add up."""
+    edge_index, value, label = (t.detach().cpu().numpy() for t in to_edge_index(basis))
+    return [
+        sp.csr_array((value[label == k], tuple(edge_index[:, label == k])), shape=basis.size)
+        for k in range(basis.num_bases)
+    ]
+
+
+def to_networkx(basis: Basis, nodes: Sequence[Hashable] | None = None) -> nx.MultiDiGraph:
+    """A directed multigraph with the attributes ``weight`` and ``label`` on its edges.
+
+    Args:
+        basis: square.
+        nodes: the networkx node of each index, as :func:`from_networkx` returned it.
+
+    Raises:
+        ValueError: M ≠ N, or ``nodes`` has another length.
+    """
+    if basis.size[0] != basis.size[1]:
+        raise ValueError(refusal("a graph has one set of nodes", "M = N", basis.size))
+    names = list(range(basis.size[0])) if nodes is None else list(nodes)
+    if len(names) != basis.size[0]:
+        raise ValueError(refusal("nodes must name every index", basis.size[0], len(names)))
+    graph = nx.MultiDiGraph()
+    graph.add_nodes_from(names)
+    edge_index, value, label = to_edge_index(basis)
+    for source, target, weight, kind in zip(
+        *edge_index.tolist(), value.tolist(), label.tolist(), strict=True
+    ):
+        graph.add_edge(names[source], names[target], weight=weight, label=kind)
+    return graph
+
+
+def _as_float(values: np.ndarray) -> np.ndarray:
+    # Only integers and booleans change type, and only to one that holds adjacency counts exactly.
+    if np.issubdtype(values.dtype, np.floating):
+        return values
+    return values.astype(np.float32 if torch.get_default_dtype() == torch.float32 else np.float64)

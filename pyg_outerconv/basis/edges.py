@@ -1,0 +1,139 @@
+"""The explicit basis: a pattern with values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import refusal
+from .base import Basis, TensorMap
+from .pattern import Pattern
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EdgeBasis(Basis):
+    """K sparse matrices as labelled, weighted edges.
+
+    Attributes:
+        pattern: where the edges are.
+        value: (E,) floating point in the pattern's order, or None for ones; may carry gradients.
+
+    Raises:
+        ValueError: ``value`` does not have one entry for each edge, or is on another device.
+        TypeError: ``value`` is not floating point.
+    """
+
+    pattern: Pattern
+    value: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        value = self.value
+        if value is None:
+            return
+        if value.shape != (self.pattern.num_edges,):
+            raise ValueError(
+                refusal(
+                    "a basis needs one value for each edge",
+                    f"shape ({self.pattern.num_edges},)",
+                    tuple(value.shape),
+                )
+            )
+        if not value.is_floating_point():
+            raise TypeError(
+                refusal("a basis holds floating point values", "torch.float32", value.dtype)
+            )
+        if value.device != self.pattern.device:
+            raise ValueError(
+                refusal("values must be where the pattern is", self.pattern.device, value.device)
+            )
+
+    @property
+    def num_bases(self) -> int:
+        """K."""
+        return self.pattern.num_labels
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(M, N)."""
+        return self.pattern.size
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return self.pattern.device
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The type of the values, None for ones."""
+        return None if self.value is None else self.value.dtype
+
+    @property
+    def num_edges(self) -> int:
+        """E, parallel edges counted each."""
+        return self.pattern.num_edges
+
+    @property
+    def index(self) -> Tensor:
+        """(2, E) sources and targets, sorted by target, then label."""
+        return self.pattern.index
+
+    @property
+    def label(self) -> Tensor:
+        """(E,) the label k of each edge."""
+        return self.pattern.label
+
+    def edges(self) -> EdgeBasis:
+        """Itself."""
+        return self
+
+    def with_values(self, value: Tensor | None) -> EdgeBasis:
+        """The same edges with other values (E,), in sorted order; nothing is sorted again."""
+        return EdgeBasis(self.pattern, value)
+
+    def values(self, dtype: torch.dtype | None = None) -> Tensor:
+        """(E,) the values, with ones of type ``dtype`` spelled out."""
+        if self.value is not None:
+            return self.value
+        return torch.ones(self.num_edges, dtype=dtype, device=self.device)
+
+    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
+        """(K, M, N); see :meth:`Basis.to_dense`."""
+        value = self.values(dtype)
+        zeros = value.new_zeros((self.num_bases, *self.size))
+        return zeros.index_put(self._position(), value, accumulate=True)
+
+    def support(self) -> Tensor:
+        """(K, M, N) booleans; see :meth:`Basis.support`."""
+        mask = torch.zeros((self.num_bases, *self.size), dtype=torch.bool, device=self.device)
+        mask[self._position()] = True
+        return mask
+
+    def mean(self) -> EdgeBasis:
+        """Values divided by the number of edges that share their target and label."""
+        value = self.values()
+        return self.with_values(value / self.pattern.count().to(value.dtype))
+
+    def transposed_edges(self) -> EdgeBasis:
+        """The explicit form of the transpose, without sorting."""
+        value = self.value
+        if value is not None:
+            value = value.index_select(0, self.pattern.by_source)
+        return EdgeBasis(self.pattern.transposed, value)
+
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> EdgeBasis:
+        """See :meth:`Basis.map`."""
+        value = None if self.value is None else value_map(self.value)
+        return EdgeBasis(self.pattern.map(index_map), value)
+
+    def _position(self) -> tuple[Tensor, Tensor, Tensor]:
+        pattern = self.pattern
+        return pattern.label.long(), pattern.source.long(), pattern.target.long()
+
+    def __repr__(self) -> str:
+        values = "ones" if self.value is None else str(self.value.dtype).removeprefix("torch.")
+        return (
+            f"EdgeBasis({self._head()}, edges={self.num_edges}, values={values}, "
+            f"device={str(self.device)!r})"
+        )

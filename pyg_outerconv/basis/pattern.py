@@ -1,0 +1,224 @@
+"""A pattern: where the labelled edges are, sorted once, with both directions kept.
+
+The paper counts from 1, the code from 0: label k, source m and target n start at 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..errors import refusal
+from ..kernels import Sparsity
+
+if TYPE_CHECKING:
+    from .edges import EdgeBasis
+
+_INT32_LIMIT = 2**31 - 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pattern:
+    """E edges from M sources to N targets, each under one of K labels; no values, no gradient.
+
+    Edges are sorted by target, then label (then as given). Parallel edges are kept. Indices are
+    int32 where every product of sizes fits. Made once by :meth:`build` and shared by all layers.
+
+    Attributes:
+        size: (M, N).
+        num_labels: K.
+        source, target, label: (E,) the edges, sorted.
+        order: (E,) the position of each sorted edge in the list that was given.
+        origin: (E,) the edge of the user's list that each sorted edge stems from, -1 for one that
+            a family added; None where edges have no such origin (products of edges).
+        target_ptr: (N·K + 1,) edges of target n under label k are at ``[n·K + k]``.
+        source_ptr: (M·K + 1,) the same for source m, in the order of ``by_source``.
+        by_source: (E,) positions of the edges sorted by source, then label.
+    """
+
+    size: tuple[int, int]
+    num_labels: int
+    source: Tensor
+    target: Tensor
+    label: Tensor
+    order: Tensor
+    origin: Tensor | None
+    target_ptr: Tensor
+    source_ptr: Tensor
+    by_source: Tensor
+
+    @staticmethod
+    def build(
+        edge_index: Tensor,
+        label: Tensor | None = None,
+        *,
+        size: tuple[int, int],
+        num_labels: int = 1,
+        origin: Tensor | None = None,
+    ) -> Pattern:
+        """Sort an edge list and keep both directions.
+
+        Args:
+            edge_index: (2, E) sources and targets.
+            label: (E,) integers in [0, K), or None for label 0.
+            size: (M, N).
+            num_labels: K.
+            origin: (E,) the edge of the user's list that each edge stems from.
+
+        Raises:
+            ValueError: an index or a label is out of range.
+        """
+        if label is None:
+            label = edge_index.new_zeros(edge_index.size(1))
+        _check_range("source", edge_index[0], size[0])
+        _check_range("target", edge_index[1], size[1])
+        _check_range("label", label, num_labels)
+        longest = max(size[0] * num_labels, size[1] * num_labels, edge_index.size(1))
+        dtype = torch.int32 if longest < _INT32_LIMIT else torch.int64
+        source, target, label = (t.to(dtype) for t in (edge_index[0], edge_index[1], label))
+        order, target_ptr = _sort(target * num_labels + label, size[1] * num_labels)
+        source, target, label = source[order], target[order], label[order]
+        by_source, source_ptr = _sort(source * num_labels + label, size[0] * num_labels)
+        return Pattern(
+            size,
+            num_labels,
+            source,
+            target,
+            label,
+            order,
+            None if origin is None else origin[order],
+            target_ptr,
+            source_ptr,
+            by_source,
+        )
+
+    @property
+    def num_edges(self) -> int:
+        """E, parallel edges counted each."""
+        return self.source.numel()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the edges are."""
+        return self.source.device
+
+    @property
+    def index(self) -> Tensor:
+        """(2, E) sources and targets, sorted by target, then label."""
+        return torch.stack([self.source, self.target])
+
+    def with_values(self, value: Tensor | None) -> EdgeBasis:
+        """The basis that has these edges, with ``value`` (E,) in sorted order; None means ones."""
+        from .edges import EdgeBasis
+
+        return EdgeBasis(self, value)
+
+    def sort_values(self, value: Tensor) -> Tensor:
+        """Bring values (E,) from the order in which edges were given into sorted order."""
+        if value.shape != (self.num_edges,):
+            raise ValueError(
+                refusal(
+                    "a pattern needs one value for each edge",
+                    f"shape ({self.num_edges},)",
+                    tuple(value.shape),
+                )
+            )
+        return value.index_select(0, self.order)
+
+    def count(self) -> Tensor:
+        """(E,) how many edges share the target and the label of each edge."""
+        return self.target_ptr.diff().index_select(0, self.target * self.num_labels + self.label)
+
+    @cached_property
+    def by_target_label(self) -> Sparsity:
+        """The (N·K) × M matrix with a row for each target and label."""
+        return Sparsity(
+            self.target_ptr,
+            self.source,
+            self.source_ptr[:: self.num_labels].contiguous(),
+            (self.target * self.num_labels + self.label).index_select(0, self.by_source),
+            self.by_source,
+        )
+
+    @cached_property
+    def by_target(self) -> Sparsity:
+        """The N × (M·K) matrix with a column for each source and label."""
+        return Sparsity(
+            self.target_ptr[:: self.num_labels].contiguous(),
+            self.source * self.num_labels + self.label,
+            self.source_ptr,
+            self.target.index_select(0, self.by_source),
+            self.by_source,
+        )
+
+    @cached_property
+    def transposed(self) -> Pattern:
+        """Every edge turned round, without sorting: the order by source is at hand."""
+        inverse = torch.empty_like(self.by_source)
+        inverse[self.by_source] = torch.arange(
+            self.num_edges, dtype=inverse.dtype, device=inverse.device
+        )
+
+        def by_source(edges: Tensor) -> Tensor:
+            return edges.index_select(0, self.by_source)
+
+        return Pattern(
+            size=self.size[::-1],
+            num_labels=self.num_labels,
+            source=by_source(self.target),
+            target=by_source(self.source),
+            label=by_source(self.label),
+            order=by_source(self.order),
+            origin=None if self.origin is None else by_source(self.origin),
+            target_ptr=self.source_ptr,
+            source_ptr=self.target_ptr,
+            by_source=inverse,
+        )
+
+    def map(self, fn: Callable[[Tensor], Tensor]) -> Pattern:
+        """The pattern with ``fn`` applied to every tensor (to move it, say)."""
+        return Pattern(
+            size=self.size,
+            num_labels=self.num_labels,
+            source=fn(self.source),
+            target=fn(self.target),
+            label=fn(self.label),
+            order=fn(self.order),
+            origin=None if self.origin is None else fn(self.origin),
+            target_ptr=fn(self.target_ptr),
+            source_ptr=fn(self.source_ptr),
+            by_source=fn(self.by_source),
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"Pattern(labels={self.num_labels}, size={self.size}, edges={self.num_edges}, "
+            f"device={str(self.device)!r})"
+        )
+
+
+def _sort(key: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
+    """The stable order of ``key`` (E,), and the pointers (num_rows + 1,) of its rows."""
+    order = torch.sort(key, stable=True).indices.to(key.dtype)
+    ptr = key.new_zeros(num_rows + 1)
+    torch.cumsum(torch.bincount(key, minlength=num_rows), 0, out=ptr[1:])
+    return order, ptr
+
+
+def _check_range(name: str, index: Tensor, count: int) -> None:
+    if index.numel() == 0:
+        return
+    lowest, highest = int(index.min()), int(index.max())
+    if lowest < 0 or highest >= count:
+        raise ValueError(
+            refusal(
+                f"every {name} of a pattern must lie in range",
+                f"[0, {count})",
+                lowest if lowest < 0 else highest,
+            )
+        )

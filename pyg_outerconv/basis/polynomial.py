@@ -1,0 +1,144 @@
+"""Polynomials of one operator: walks and Chebyshev, as a rule that holds no powers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import refusal, unknown
+from .base import Basis, TensorMap
+from .edges import EdgeBasis
+from .product import combine, compose_edges, identity_edges
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """A three-term recurrence: p₀ = 1, p₁(a) = s·a, p_{k+1}(a) = α·a·p_k(a) − γ·p_{k−1}(a).
+
+    Attributes:
+        name: how it is known.
+        first: s.
+        alpha: α.
+        gamma: γ.
+    """
+
+    name: str
+    first: float
+    alpha: float
+    gamma: float
+
+
+MONOMIAL = Recurrence("monomial", first=1.0, alpha=1.0, gamma=0.0)
+CHEBYSHEV = Recurrence("chebyshev", first=1.0, alpha=2.0, gamma=1.0)
+RECURRENCES = {recurrence.name: recurrence for recurrence in (MONOMIAL, CHEBYSHEV)}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Polynomial(Basis):
+    """A_k = p_k(A) for k = 0, …, K − 1, with A one square matrix.
+
+    Only A's edges are held: a third power of a citation graph is nearly dense.
+
+    Attributes:
+        operator: A, explicit, with one label.
+        recurrence: which polynomials; a name ('monomial', 'chebyshev') is looked up.
+        num_terms: K.
+
+    Raises:
+        ValueError: the operator is not one square matrix, K < 1, or the name is unknown.
+    """
+
+    operator: EdgeBasis
+    recurrence: Recurrence
+    num_terms: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.recurrence, str):
+            if self.recurrence not in RECURRENCES:
+                raise ValueError(unknown("recurrence", self.recurrence, RECURRENCES))
+            object.__setattr__(self, "recurrence", RECURRENCES[self.recurrence])
+        size = self.operator.size
+        if self.operator.num_bases != 1 or size[0] != size[1]:
+            raise ValueError(
+                refusal(
+                    "a polynomial is of one square matrix",
+                    "1 label, M = N",
+                    f"{self.operator.num_bases} labels, size {size}",
+                )
+            )
+        if self.num_terms < 1:
+            raise ValueError(
+                refusal("a polynomial basis needs a term", "num_terms >= 1", self.num_terms)
+            )
+
+    @property
+    def num_bases(self) -> int:
+        """K."""
+        return self.num_terms
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(N, N)."""
+        return self.operator.size
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return self.operator.device
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The type of the operator's values."""
+        return self.operator.dtype
+
+    def powers(self) -> list[EdgeBasis]:
+        """p_0(A), …, p_{K−1}(A) as explicit edges, by sparse products."""
+        dtype = self.dtype or torch.get_default_dtype()
+        operator = self.operator.with_values(self.operator.values(dtype))
+        terms = [identity_edges(self.size[0], dtype, self.device)]
+        rule = self.recurrence
+        for k in range(1, self.num_terms):
+            product = compose_edges(terms[-1], operator)
+            parts = [(rule.first if k == 1 else rule.alpha, product)]
+            if k > 1 and rule.gamma:
+                parts.append((-rule.gamma, terms[-2]))
+            terms.append(combine(parts))
+        return terms
+
+    def edges(self) -> EdgeBasis:
+        """All powers as edges. Their number can grow to K·N²."""
+        from .algebra import Stacked
+
+        return Stacked(tuple(self.powers())).edges()
+
+    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
+        """(K, N, N) by the same recurrence on dense matrices."""
+        operator = self.operator.to_dense(dtype)[0]
+        rule, terms = self.recurrence, [torch.eye(*self.size).to(operator)]
+        for k in range(1, self.num_terms):
+            term = (rule.first if k == 1 else rule.alpha) * (terms[-1] @ operator)
+            terms.append(term - rule.gamma * terms[-2] if k > 1 else term)
+        return torch.stack(terms)
+
+    def mean(self) -> Basis:
+        """Refused: which edges a power has is known only once it is explicit.
+
+        Raises:
+            ValueError: always; ``edges().mean()`` says that the edges are wanted.
+        """
+        raise ValueError(
+            refusal(
+                "a mean within labels counts edges, which a polynomial does not hold",
+                "an explicit basis: basis.edges()",
+                repr(self),
+            )
+        )
+
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> Polynomial:
+        """See :meth:`Basis.map`."""
+        return Polynomial(self.operator.map(index_map, value_map), self.recurrence, self.num_terms)
+
+    def __repr__(self) -> str:
+        return f"Polynomial({self._head()}, {self.recurrence.name} in {self.operator!r})"

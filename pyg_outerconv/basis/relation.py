@@ -1,0 +1,94 @@
+"""Relation: one label for each type of edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from ..errors import refusal
+from .edges import EdgeBasis
+from .explicit import edge_basis
+from .family import Family
+from .norm import check_norm
+from .structure import Structure
+
+
+@dataclass(frozen=True)
+class Relation(Family):
+    r"""One adjacency matrix for each type of edge.
+
+    .. math:: A_r[m, n] = w_{mn} / c_{n,r} \quad\text{over the edges of type } r
+
+    with c the number of edges of type r that reach n (``'mean'``), or 1 (``'sum'``, ``'given'``).
+    The mean is within a relation, and relations add up, as the `"Modeling Relational Data with
+    Graph Convolutional Networks" <https://arxiv.org/abs/1703.06103>`_ paper has it (equation 2).
+    With one relation, edge types may be left out, and the mean is GraphSAGE's.
+
+    Args:
+        num_relations (int): R, the number of edge types.
+        norm (str, optional): ``'mean'``, ``'sum'``, or ``'given'``: the edge weights are the
+            constants 1/c of the paper and must be given. (default: ``'mean'``)
+
+    Raises:
+        ValueError: options are out of range; when a basis is made, an edge type is out of range
+            or missing, or weights are missing with ``norm='given'``.
+    """
+
+    equation = "A_r = W_r / (number of edges of type r that reach n)"
+
+    num_relations: int = 1
+    norm: str = "mean"
+
+    def __post_init__(self) -> None:
+        if self.num_relations < 1:
+            raise ValueError(
+                refusal("Relation needs a relation", "num_relations >= 1", self.num_relations)
+            )
+        check_norm(self.norm, ("mean", "sum", "given"))
+
+    @property
+    def num_bases(self) -> int:
+        """R."""
+        return self.num_relations
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each label means."""
+        return tuple(f"relation {r}" for r in range(self.num_relations))
+
+    def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
+        """The edges, labelled by their types."""
+        self._check(edges)
+        if self.norm == "mean" and edges.edge_weight is None:
+            edges = replace(edges, edge_weight=edges.weight(dtype))
+        basis = edge_basis(edges, self.num_relations)
+        return [basis.mean() if self.norm == "mean" else basis]
+
+    def _check(self, edges: Structure) -> None:
+        if self.norm == "given" and edges.edge_weight is None:
+            raise ValueError(
+                refusal(
+                    "Relation(norm='given') takes its constants from the edges",
+                    "edge_weight of shape (E,)",
+                    "None",
+                )
+            )
+        types = edges.edge_type
+        if types is None:
+            if self.num_relations > 1:
+                raise ValueError(
+                    refusal(
+                        f"Relation({self.num_relations}) needs the type of every edge",
+                        "edge_type of shape (E,)",
+                        "None",
+                    )
+                )
+        elif types.numel() and int(types.max()) >= self.num_relations:
+            raise ValueError(
+                refusal(
+                    "edge types must be below num_relations",
+                    f"[0, {self.num_relations})",
+                    int(types.max()),
+                )
+            )

@@ -1,0 +1,63 @@
+"""The largest eigenvalue of a graph's Laplacian, computed without gradient."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from .structure import Structure
+
+# Below this size a dense solver is faster than Lanczos, and Lanczos needs room for its vectors.
+DENSE_LIMIT = 128
+
+
+def largest_eigenvalues(matrix: Structure, batch: Tensor | None = None) -> Tensor:
+    """(G,) the largest eigenvalue, by modulus, of a square matrix, graph by graph.
+
+    Lanczos (scipy's ``eigsh``) where the matrix is symmetric and has at least 128 rows, a dense
+    solver where it is smaller. Where it is not symmetric its eigenvalues may be complex: the
+    largest modulus is returned, by Arnoldi (``eigs``) or a dense solver. A matrix without rows
+    has the eigenvalue 0.
+
+    Args:
+        matrix: the entries, in ``edge_weight``; square.
+        batch: (N,) the graph of each row, whose blocks are treated one by one; None for one graph.
+
+    Raises:
+        RuntimeError: the iteration did not converge.
+    """
+    num_nodes = matrix.size[0]
+    row, column = (nodes.cpu().numpy() for nodes in matrix.edge_index)
+    value = matrix.weight(torch.float64).detach().double().cpu().numpy()
+    whole = sp.csr_array((value, (row, column)), shape=(num_nodes, num_nodes))
+    if batch is None:
+        return torch.tensor([_largest(whole)], dtype=torch.float64)
+    graph = batch.cpu().numpy()
+    groups = [np.flatnonzero(graph == number) for number in range(int(graph.max(initial=-1)) + 1)]
+    return torch.tensor([_largest(whole[nodes][:, nodes]) for nodes in groups], dtype=torch.float64)
+
+
+def _largest(matrix: sp.csr_array) -> float:
+    size = matrix.shape[0]
+    if size == 0:
+        return 0.0
+    gap = abs(matrix - matrix.T)
+    scale = abs(matrix).max() if matrix.nnz else 0.0
+    symmetric = gap.nnz == 0 or gap.max() <= 1e-6 * scale
+    if size < DENSE_LIMIT:
+        dense = matrix.toarray()
+        found = np.linalg.eigvalsh(dense) if symmetric else np.linalg.eigvals(dense)
+        return float(np.abs(found).max())
+    # A fixed start makes the result repeatable; random, so that it misses no eigenvector.
+    start = np.random.default_rng(0).standard_normal(size)
+    solve = sp.linalg.eigsh if symmetric else sp.linalg.eigs
+    try:
+        found = solve(matrix, k=1, which="LM", v0=start, return_eigenvectors=False)
+    except sp.linalg.ArpackNoConvergence as error:
+        raise RuntimeError(
+            f"the largest eigenvalue of a {size} x {size} Laplacian did not converge ({error}); "
+            "use lambda_max='bound' or give the number"
+        ) from error
+    return float(np.abs(found).max())

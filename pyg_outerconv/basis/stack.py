@@ -1,0 +1,98 @@
+"""Stack: several families on the same structure, their labels side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ..errors import refusal
+from .algebra import Stacked
+from .base import Basis
+from .edges import EdgeBasis
+from .family import Family
+from .structure import Structure
+
+
+@dataclass(frozen=True, init=False)
+class Stack(Family):
+    r"""The matrices of several families, one family after another.
+
+    .. math:: (A^{(1)}_0, A^{(1)}_1, \dots, A^{(2)}_0, \dots)
+
+    ``Stack(Relation(1, 'sum'), Identity())`` is GraphConv, with ``'mean'`` GraphSAGE.
+
+    Args:
+        *families (Family): what to stack, at least one.
+
+    Raises:
+        TypeError: an argument is not a family.
+        ValueError: no family is given; when a basis is made, as the families do.
+    """
+
+    equation = "the A_k of the first family, then those of the next"
+
+    families: tuple[Family, ...]
+
+    def __init__(self, *families: Family) -> None:
+        if not families:
+            raise ValueError(refusal("a stack needs a family", "at least one", "none"))
+        for family in families:
+            if not isinstance(family, Family):
+                raise TypeError(refusal("a stack is of families", "Family", type(family).__name__))
+        object.__setattr__(self, "families", families)
+
+    def __repr__(self) -> str:
+        return f"Stack({', '.join(map(repr, self.families))})"
+
+    @property
+    def add_self_loops(self) -> bool:  # type: ignore[override]
+        """Whether any of the families adds self-loops."""
+        return any(family.add_self_loops for family in self.families)
+
+    def set_self_loops(self, add: bool) -> Stack:
+        """See :meth:`Family.set_self_loops`, which a stack can only drop."""
+        if add:
+            raise ValueError(
+                refusal(
+                    "which family of a stack adds self-loops is its own option",
+                    "GCN(add_self_loops=True) among them",
+                    repr(self),
+                )
+            )
+        return Stack(*(family.set_self_loops(False) for family in self.families))
+
+    @property
+    def num_bases(self) -> int:
+        """The sum of the families'."""
+        return sum(family.num_bases for family in self.families)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each label means."""
+        return tuple(label for family in self.families for label in family.labels)
+
+    @property
+    def num_operators(self) -> int:
+        """The sum of the families'."""
+        return sum(family.num_operators for family in self.families)
+
+    def operator_labels(self) -> list[int]:
+        """See :meth:`Family.operator_labels`."""
+        return [labels for family in self.families for labels in family.operator_labels()]
+
+    def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
+        """Those of each family in turn."""
+        return [operator for family in self.families for operator in family.operators(edges, dtype)]
+
+    def assemble(
+        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
+    ) -> Basis:
+        """The bases of the families, stacked."""
+        parts, start = [], 0
+        for family in self.families:
+            end = start + family.num_operators
+            parts.append(family.assemble(operators[start:end], size, device))
+            start = end
+        return Stacked(tuple(parts))

@@ -1,0 +1,274 @@
+"""A structure: the edges as they were given, before any family makes a basis of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric import EdgeIndex
+from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
+
+from ..errors import refusal
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """A checked edge list from M sources to N targets, in the order in which it was given.
+
+    Attributes:
+        edge_index: (2, E) integers; row 0 holds sources, row 1 targets.
+        size: (M, N).
+        edge_weight: (E,) floating point, or None for ones.
+        edge_type: (E,) integers, or None.
+        batch: (N,) the graph each node belongs to, for families that treat graphs one by one.
+        origin: (E,) the position of each edge in the list that the user gave, -1 for an edge that
+            a family added; None while the list is still the user's own.
+    """
+
+    edge_index: Tensor
+    size: tuple[int, int]
+    edge_weight: Tensor | None = None
+    edge_type: Tensor | None = None
+    batch: Tensor | None = None
+    origin: Tensor | None = None
+
+    @property
+    def num_edges(self) -> int:
+        """E, parallel edges counted each."""
+        return self.edge_index.size(1)
+
+    @property
+    def source(self) -> Tensor:
+        """(E,) the source of each edge."""
+        return self.edge_index[0]
+
+    @property
+    def target(self) -> Tensor:
+        """(E,) the target of each edge."""
+        return self.edge_index[1]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the edges are."""
+        return self.edge_index.device
+
+    def weight(self, dtype: torch.dtype | None = None) -> Tensor:
+        """(E,) the edge weights, ones of type ``dtype`` where none were given."""
+        if self.edge_weight is not None:
+            return self.edge_weight
+        return torch.ones(self.num_edges, dtype=dtype, device=self.device)
+
+    def reversed(self) -> Structure:
+        """Every edge turned round: from N sources to M targets."""
+        return replace(self, edge_index=self.edge_index.flip(0), size=self.size[::-1])
+
+    def select(self, mask: Tensor) -> Structure:
+        """The edges where ``mask`` (E,) is true."""
+        return replace(
+            self,
+            edge_index=self.edge_index[:, mask],
+            edge_weight=None if self.edge_weight is None else self.edge_weight[mask],
+            edge_type=None if self.edge_type is None else self.edge_type[mask],
+            origin=self.origins()[mask],
+        )
+
+    def with_diagonal(self, value: Tensor, nodes: Tensor) -> Structure:
+        """Append an edge from each of ``nodes`` to itself, with ``value`` (one for each)."""
+        weight = torch.cat([self.weight(value.dtype), value])
+        added = torch.full_like(nodes, -1)
+        return replace(
+            self,
+            edge_index=torch.cat([self.edge_index, nodes.expand(2, -1)], dim=1),
+            edge_weight=weight,
+            edge_type=None,
+            origin=torch.cat([self.origins(), added]),
+        )
+
+    def origins(self) -> Tensor:
+        """(E,) ``origin``, spelled out."""
+        if self.origin is not None:
+            return self.origin
+        return torch.arange(self.num_edges, device=self.device)
+
+    def require_square(self, what: str) -> None:
+        """Refuse M ≠ N for something that only one set of nodes has.
+
+        Raises:
+            ValueError: M ≠ N.
+        """
+        if self.size[0] != self.size[1]:
+            raise ValueError(
+                refusal(
+                    f"{what} needs as many sources as targets",
+                    "M = N",
+                    f"M = {self.size[0]}, N = {self.size[1]}",
+                )
+            )
+
+    def require_nonnegative(self, what: str) -> None:
+        """Refuse negative weights where a norm divides by their sums.
+
+        Raises:
+            ValueError: an edge weight is negative.
+        """
+        if self.edge_weight is None or self.num_edges == 0:
+            return
+        lowest = float(self.edge_weight.detach().min())
+        if lowest < 0:
+            raise ValueError(
+                refusal(
+                    f"{what} needs edge weights that are not negative",
+                    "edge_weight >= 0",
+                    f"a weight of {lowest:g}",
+                )
+            )
+
+
+def structure(
+    edge_index: Any,
+    edge_weight: Tensor | None = None,
+    edge_type: Tensor | None = None,
+    *,
+    size: tuple[int | None, int | None] | None = None,
+    batch: Tensor | None = None,
+) -> Structure:
+    """Check an edge list and say how many sources and targets it runs between.
+
+    Args:
+        edge_index: (2, E) integers, an ``EdgeIndex``, or a ``torch.sparse`` matrix of size N × M
+            (rows are targets, as in PyG, whose layers take adjacency matrices transposed); the
+            values of the matrix are the weights where ``edge_weight`` is None.
+        edge_weight: (E,) floating point.
+        edge_type: (E,) integers, not negative.
+        size: (M, N); an entry that is None is the largest index plus one (of both rows, where
+            both entries are None).
+        batch: (N,) integers, the graph of each node.
+
+    Returns:
+        The structure, its tensors shared with the arguments.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: shapes do not fit, an index is out of range, or a weight is NaN or infinite.
+    """
+    if isinstance(edge_index, Structure):
+        return edge_index
+    if not isinstance(edge_index, Tensor):
+        raise TypeError(
+            refusal(
+                "edge_index must be a tensor, an EdgeIndex or a sparse matrix",
+                "Tensor",
+                type(edge_index).__name__,
+            )
+        )
+    if is_torch_sparse_tensor(edge_index):
+        edge_index, edge_weight, size = _from_sparse(edge_index, edge_weight, size)
+    elif isinstance(edge_index, EdgeIndex):
+        known = edge_index.sparse_size()
+        size = known if size is None else (size[0] or known[0], size[1] or known[1])
+        edge_index = edge_index.as_tensor()
+    _check_index(edge_index)
+    _check_edge_vector("edge_weight", edge_weight, edge_index, floating=True)
+    _check_edge_vector("edge_type", edge_type, edge_index, floating=False)
+    full_size = _infer_size(edge_index, size)
+    if batch is not None and batch.shape != (full_size[1],):
+        raise ValueError(
+            refusal("batch needs one graph for each node", (full_size[1],), tuple(batch.shape))
+        )
+    return Structure(edge_index, full_size, edge_weight, edge_type, batch)
+
+
+def _from_sparse(
+    matrix: Tensor, edge_weight: Tensor | None, size: tuple[int | None, int | None] | None
+) -> tuple[Tensor, Tensor, tuple[int | None, int | None]]:
+    num_targets, num_sources = matrix.shape
+    given = size or (None, None)
+    if given[0] not in (None, num_sources) or given[1] not in (None, num_targets):
+        raise ValueError(
+            refusal(
+                "size must fit the sparse matrix, which has a row for each target",
+                (num_sources, num_targets),
+                tuple(given),
+            )
+        )
+    if matrix.layout == torch.sparse_coo:
+        # Not coalesced: parallel edges are kept apart, as everywhere else.
+        row_col, value = matrix._indices(), matrix._values()
+    else:
+        row_col, value = to_edge_index(matrix)
+    return (
+        row_col.flip(0),
+        value if edge_weight is None else edge_weight,
+        (num_sources, num_targets),
+    )
+
+
+def _check_index(edge_index: Tensor) -> None:
+    if edge_index.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+        raise TypeError(refusal("edge_index must hold integers", "torch.int64", edge_index.dtype))
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ValueError(
+            refusal(
+                "edge_index must hold a source and a target for each edge",
+                "shape (2, E)",
+                tuple(edge_index.shape),
+            )
+        )
+
+
+def _check_edge_vector(name: str, vector: Tensor | None, index: Tensor, *, floating: bool) -> None:
+    if vector is None:
+        return
+    if not isinstance(vector, Tensor):
+        raise TypeError(refusal(f"{name} must be a tensor", "Tensor", type(vector).__name__))
+    if vector.shape != (index.size(1),):
+        raise ValueError(
+            refusal(
+                f"{name} needs one entry for each edge",
+                f"shape ({index.size(1)},)",
+                tuple(vector.shape),
+            )
+        )
+    if vector.device != index.device:
+        raise ValueError(
+            refusal(f"{name} must be where edge_index is", index.device, vector.device)
+        )
+    if floating:
+        if not vector.is_floating_point():
+            raise TypeError(
+                refusal(f"{name} must be floating point", "torch.float32", vector.dtype)
+            )
+        if not bool(torch.isfinite(vector.detach()).all()):
+            raise ValueError(refusal(f"{name} must be finite", "numbers", "NaN or infinity"))
+    elif vector.is_floating_point() or vector.dtype == torch.bool:
+        raise TypeError(refusal(f"{name} must hold integers", "torch.int64", vector.dtype))
+    elif vector.numel() and int(vector.min()) < 0:
+        raise ValueError(refusal(f"{name} must not be negative", ">= 0", int(vector.min())))
+
+
+def _infer_size(edge_index: Tensor, size: tuple[int | None, int | None] | None) -> tuple[int, int]:
+    if edge_index.numel():
+        highest = [int(end) for end in edge_index.max(dim=1).values]
+        lowest = int(edge_index.min())
+    else:
+        highest, lowest = [-1, -1], 0
+    if lowest < 0:
+        raise ValueError(refusal("edge_index must not be negative", ">= 0", lowest))
+    if size is None or (size[0] is None and size[1] is None):
+        return max(highest) + 1, max(highest) + 1
+    full = (
+        highest[0] + 1 if size[0] is None else size[0],
+        highest[1] + 1 if size[1] is None else size[1],
+    )
+    for name, end, count in zip(("source", "target"), highest, full, strict=True):
+        if end >= count:
+            raise ValueError(
+                refusal(
+                    f"every {name} in edge_index must be one of the {name} nodes",
+                    f"an index below {count}",
+                    end,
+                )
+            )
+    return full

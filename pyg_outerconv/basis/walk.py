@@ -1,0 +1,165 @@
+"""Walk: powers of a transition matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ..errors import refusal, unknown
+from .algebra import Selected, Stacked
+from .base import Basis
+from .edges import EdgeBasis
+from .explicit import edge_basis
+from .family import Family
+from .norm import check_norm, normalise, with_self_loops
+from .polynomial import MONOMIAL, Polynomial
+from .product import REDUCTIONS, compose_edges, identity_edges, merge_parallel
+from .structure import Structure
+
+DIRECTIONS = ("forward", "backward", "both")
+
+
+@dataclass(frozen=True)
+class Walk(Family):
+    r"""Walks of every length up to L: the weight of a walk is the product of its edges' weights.
+
+    .. math:: A_\ell[m, n] = \operatorname{aggregate}_{\text{walks } m \to n \text{ of length }
+        \ell} \prod_{e \in \text{walk}} w_e, \qquad \ell = 0, \dots, L
+
+    With ``aggregate='sum'`` this is the power Tℓ of the transition matrix T, held as a rule:
+
+    - ``norm='source'``: T = D_out⁻¹W, the paper's; what leaves a node sums to one.
+    - ``norm='target'``: T = W D_in⁻¹; what reaches a node sums to one.
+    - ``norm='sym'``: T = D^(−1/2) W D^(−1/2), as in GCN, TAGCN and SGC.
+    - ``norm=None``: T = W, the sum of path weights.
+
+    ``direction='backward'`` walks against the edges; ``'both'`` has forward labels, then backward
+    ones. ``Walk(L, norm='target', direction='both')`` is DCRNN's diffusion convolution
+    Σ_ℓ (D_out⁻¹W)^ℓ X Θ_{ℓ,1} + (D_in⁻¹Wᵀ)^ℓ X Θ_{ℓ,2}: in it a node collects from where its
+    out-edges point, so that its first sum is our backward labels, its second our forward ones.
+
+    Sources: section 3.3 of *Convolution is outer product*; the `"Diffusion Convolutional
+    Recurrent Neural Network" <https://arxiv.org/abs/1707.01926>`_ paper, equation 2.
+
+    Args:
+        length (int): L. K = L + 1 in one direction, unless ``powers`` selects fewer.
+        norm (str, optional): see above. (default: ``'source'``)
+        direction (str, optional): ``'forward'``, ``'backward'`` or ``'both'``.
+            (default: ``'forward'``)
+        aggregate (str, optional): over the walks from m to n: ``'sum'``, ``'mean'``, ``'max'`` or
+            ``'min'``. All but the sum make walks explicit, which can be many edges.
+            (default: ``'sum'``)
+        powers (tuple, optional): the lengths to keep, all if ``None``. (default: ``None``)
+        add_self_loops (bool, optional): add them before the norm. (default: ``False``)
+
+    Raises:
+        ValueError: an option is unknown or out of range; when a basis is made, M ≠ N, or weights
+            are negative where a norm, max or min needs positive ones.
+    """
+
+    equation = "A_l = (D_out^-1 W)^l, l = 0..L"
+
+    length: int = 2
+    norm: str | None = "source"
+    direction: str = "forward"
+    aggregate: str = "sum"
+    powers: tuple[int, ...] | None = None
+    add_self_loops: bool = False
+
+    def __post_init__(self) -> None:
+        if self.length < 0:
+            raise ValueError(refusal("a walk needs a length", "length >= 0", self.length))
+        check_norm(self.norm, ("source", "target", "sym", None))
+        if self.direction not in DIRECTIONS:
+            raise ValueError(unknown("direction", self.direction, DIRECTIONS))
+        if self.aggregate not in REDUCTIONS:
+            raise ValueError(unknown("aggregate", self.aggregate, REDUCTIONS))
+        if self.powers is not None:
+            object.__setattr__(self, "powers", tuple(self.powers))
+            bad = [power for power in self.powers or () if not 0 <= power <= self.length]
+            if bad or not self.powers:
+                raise ValueError(
+                    refusal(
+                        "powers of a walk must be lengths that it has",
+                        f"some of [0, {self.length}]",
+                        self.powers,
+                    )
+                )
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The lengths that are kept."""
+        return self.powers if self.powers is not None else tuple(range(self.length + 1))
+
+    @property
+    def num_bases(self) -> int:
+        """How many lengths are kept, in each direction."""
+        return len(self.kept) * self.num_operators
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each label means."""
+        ways = ("forward", "backward") if self.direction == "both" else (self.direction,)
+        return tuple(f"{way} walks of length {power}" for way in ways for power in self.kept)
+
+    @property
+    def num_operators(self) -> int:
+        """One for each direction."""
+        return 2 if self.direction == "both" else 1
+
+    def operator_labels(self) -> list[int]:
+        """One, the transition matrix, or all lengths where walks are explicit."""
+        labels = 1 if self.aggregate == "sum" else self.length + 1
+        return [labels] * self.num_operators
+
+    def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
+        """The transition matrix of each direction, or its explicit walks."""
+        edges.require_square("a walk")
+        ways = {
+            "forward": [edges],
+            "backward": [edges.reversed()],
+            "both": [edges, edges.reversed()],
+        }[self.direction]
+        return [self._operator(way, dtype) for way in ways]
+
+    def _operator(self, edges: Structure, dtype: torch.dtype | None) -> EdgeBasis:
+        if self.add_self_loops:
+            edges = with_self_loops(edges, dtype)
+        if self.aggregate in ("max", "min"):
+            edges.require_nonnegative(f"the {self.aggregate} over walks")
+        step = edge_basis(normalise(edges, self.norm, dtype))
+        if self.aggregate == "sum":
+            return step
+        return explicit_walks(step.with_values(step.values(dtype)), self.length, self.aggregate)
+
+    def assemble(
+        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
+    ) -> Basis:
+        """Powers of each transition matrix, those that are kept."""
+        parts: list[Basis] = []
+        for operator in operators:
+            walks: Basis = operator
+            if self.aggregate == "sum":
+                walks = Polynomial(operator, MONOMIAL, self.length + 1)
+            parts.append(walks if self.powers is None else Selected.of(walks, self.powers))
+        return parts[0] if len(parts) == 1 else Stacked(tuple(parts))
+
+
+def explicit_walks(step: EdgeBasis, length: int, aggregate: str) -> EdgeBasis:
+    """Walks of length 0 … L as explicit edges, the weights of parallel walks aggregated.
+
+    A mean is the sum of the walks' weights over their number; max and min follow edge by edge,
+    which is right because weights are not negative.
+    """
+    if aggregate == "mean":
+        ones = step.with_values(torch.ones_like(step.values()))
+        total, number = explicit_walks(step, length, "sum"), explicit_walks(ones, length, "sum")
+        return total.with_values(total.values() / number.values())
+    walks = [identity_edges(step.size[0], step.dtype, step.device)]
+    if length:
+        walks.append(merge_parallel(step.index, step.values(), step.size, aggregate))
+    while len(walks) <= length:
+        walks.append(compose_edges(walks[-1], walks[1], aggregate))
+    return Stacked(tuple(walks)).edges()

@@ -1,0 +1,64 @@
+"""From a lazy basis to leaves: linear rewritings move everything but sums into Θ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from ..basis.algebra import Scaled, Selected, Stacked, Transposed
+from ..basis.base import Basis
+from ..basis.edges import EdgeBasis
+from ..basis.eye import Eye
+from ..basis.polynomial import Polynomial
+
+
+def leaves(basis: Basis, theta: Tensor) -> Iterator[tuple[Basis, Tensor]]:
+    """Pairs (leaf, Θ of the leaf) with Σ over leaves Σ_k A_k ⊗ Θ_k equal to the whole.
+
+    - a stack splits Θ by label;
+    - a scale multiplies Θ_k by c_k, which costs less than scaling edges;
+    - a selection adds Θ_k to the label it chose (zero for labels not chosen);
+    - a transposition moves inward until it meets edges.
+
+    Args:
+        basis: any basis.
+        theta: (K, G, P/G, Q/G).
+    """
+    if isinstance(basis, Stacked):
+        start = 0
+        for part in basis.parts:
+            end = start + part.num_bases
+            yield from leaves(part, theta[start:end])
+            start = end
+    elif isinstance(basis, Scaled):
+        factor = basis.factor.to(theta.dtype).view(-1, 1, 1, 1)
+        yield from leaves(basis.base, theta * factor)
+    elif isinstance(basis, Selected) and not isinstance(basis.base, EdgeBasis):
+        chosen = theta.new_zeros((basis.base.num_bases, *theta.shape[1:]))
+        label = theta.new_tensor(basis.labels).long()
+        yield from leaves(basis.base, chosen.index_add(0, label, theta))
+    elif isinstance(basis, Transposed):
+        yield from leaves(_turn(basis.base), theta)
+    elif isinstance(basis, EdgeBasis | Polynomial | Eye):
+        yield basis, theta
+    else:
+        yield basis.edges(), theta
+
+
+def _turn(basis: Basis) -> Basis:
+    """The transpose of ``basis``, one level further in."""
+    if isinstance(basis, Transposed):
+        return basis.base
+    if isinstance(basis, Stacked):
+        return Stacked(tuple(Transposed(part) for part in basis.parts))
+    if isinstance(basis, Scaled):
+        return Scaled(Transposed(basis.base), basis.factor)
+    if isinstance(basis, Selected):
+        return Selected(Transposed(basis.base), basis.labels)
+    if isinstance(basis, Polynomial):
+        turned = basis.operator.transposed_edges()
+        return Polynomial(turned, basis.recurrence, basis.num_terms)
+    if isinstance(basis, Eye):
+        return Eye(basis.size[::-1], basis.device)
+    return basis.edges().transposed_edges()

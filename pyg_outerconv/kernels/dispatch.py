@@ -1,0 +1,116 @@
+"""Which backend serves a call, and which one did."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ..errors import unknown
+from .backend import Backend, Request
+from .native import Native
+from .reference import Reference
+
+ENVIRONMENT_VARIABLE = "PYG_OUTERCONV_BACKEND"
+
+BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (Native(), Reference())}
+
+# Plain lists: a compiler can read them, and autograd's own threads see them. The innermost
+# ``use_backend`` is last.
+_forced: list[str] = []
+_recorders: list[list[Call]] = []
+
+
+@dataclass(frozen=True)
+class Call:
+    """A primitive that ran, the backend that ran it, and its request."""
+
+    primitive: str
+    backend: str
+    request: Request
+
+
+def get_backend(name: str) -> Backend:
+    """The backend of that name.
+
+    Raises:
+        ValueError: no backend has that name, or something that it needs is missing here.
+    """
+    if name not in BACKENDS:
+        raise ValueError(unknown("backend", name, BACKENDS))
+    backend = BACKENDS[name]
+    if missing := backend.missing():
+        raise ValueError(f"backend {name!r} cannot run here: {'; '.join(missing)}")
+    return backend
+
+
+@contextmanager
+def use_backend(name: str) -> Iterator[None]:
+    """Serve every call in the block with the backend of that name, or refuse it.
+
+    The environment variable ``PYG_OUTERCONV_BACKEND`` does the same for a process.
+
+    Raises:
+        ValueError: the name is unknown, or what the backend needs is missing.
+    """
+    get_backend(name)
+    _forced.append(name)
+    try:
+        yield
+    finally:
+        _forced.pop()
+
+
+@contextmanager
+def record() -> Iterator[list[Call]]:
+    """Collect every primitive that runs in the block, backward passes included."""
+    calls: list[Call] = []
+    _recorders.append(calls)
+    try:
+        yield calls
+    finally:
+        # By identity: two empty lists are equal.
+        _recorders[:] = [recorder for recorder in _recorders if recorder is not calls]
+
+
+def note(backend: Backend, request: Request) -> None:
+    """Tell the active recorders that ``backend`` served ``request``."""
+    for recorder in list(_recorders):
+        recorder.append(Call(request.primitive, backend.name, request))
+
+
+def choose(request: Request) -> Backend:
+    """The backend that serves ``request``: the forced one, else the first by priority that can.
+
+    Raises:
+        ValueError: the forced backend refuses, or no backend can serve the request; the message
+            lists every backend's reasons.
+    """
+    forced = _forced[-1] if _forced else os.environ.get(ENVIRONMENT_VARIABLE)
+    if forced:
+        backend = get_backend(forced)
+        if reasons := backend.why_not(request):
+            raise ValueError(f"backend {forced!r} cannot serve {request}: {'; '.join(reasons)}")
+        return backend
+    candidates = sorted(BACKENDS.values(), key=lambda backend: -backend.priority)
+    refusals = []
+    for backend in candidates:
+        reasons = backend.why_not(request)
+        if backend.priority <= 0:
+            reasons.append("runs only when asked for by name")
+        if not reasons:
+            return backend
+        refusals.append(f"{backend.name}: {'; '.join(reasons)}")
+    raise ValueError(f"no backend serves {request}\n  " + "\n  ".join(refusals))
+
+
+def backends() -> str:
+    """A table of the backends: what each runs on, and why one cannot run here."""
+    lines = []
+    for backend in sorted(BACKENDS.values(), key=lambda backend: -backend.priority):
+        state = "; ".join(backend.missing()) or "here"
+        picked = "picked automatically" if backend.priority > 0 else "only by name"
+        devices = ", ".join(sorted(backend.devices))
+        lines.append(f"{backend.name:<10} {state:<8} {picked:<22} {devices}")
+    return "\n".join(lines)

@@ -1,0 +1,218 @@
+"""From the arguments of a layer's forward to sources, targets and a basis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import is_torch_sparse_tensor
+
+from ..basis import Basis, IdentityCache, structure
+from ..errors import refusal
+
+if TYPE_CHECKING:
+    from .outer_conv import OuterConv
+
+_bases = IdentityCache()
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What comes in as ``x``, taken apart.
+
+    Attributes:
+        source: (*batch, M, P) features, (M,) indices, or None.
+        target: (*batch, N, P_t) features of targets, or None; those of the sources if x is single.
+        num_sources, num_targets: M and N as far as x tells.
+        featureless: whether x was None, so that Θ has a row for each source.
+    """
+
+    source: Tensor | None
+    target: Tensor | None
+    num_sources: int | None
+    num_targets: int | None
+    featureless: bool = False
+
+    @staticmethod
+    def channels(x: Tensor | None) -> int:
+        """P of some features."""
+        if x is None or not x.is_floating_point():
+            raise ValueError(
+                refusal(
+                    "in_channels=-1 is derived from features",
+                    "a float tensor",
+                    "none" if x is None else x.dtype,
+                )
+            )
+        return x.size(-1)
+
+
+def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
+    """Take ``x`` apart: one tensor for both ends, a pair (sources, targets), or None.
+
+    Raises:
+        TypeError: x is neither a tensor, nor a pair of tensors, nor None; or holds neither
+            floating point features nor integer indices.
+        ValueError: a tensor has too few dimensions.
+    """
+    pair = isinstance(x, tuple | list)
+    if pair and len(x) != 2:
+        raise ValueError(
+            refusal("a bipartite x is a pair", "(x_source, x_target)", f"{len(x)} entries")
+        )
+    source, target = x if pair else (x, x)
+    if pair and flow == "target_to_source":
+        source, target = target, source
+    for part in (source, target):
+        _check_features(part)
+    return Inputs(
+        source,
+        target if target is not None and target.is_floating_point() else None,
+        _count(source),
+        _count(target),
+        source is None,
+    )
+
+
+def _check_features(x: Any) -> None:
+    if x is None:
+        return
+    if not isinstance(x, Tensor) or x.is_complex() or x.dtype == torch.bool:
+        raise TypeError(
+            refusal(
+                "x must hold features or node indices",
+                "a tensor of floating point or integer type",
+                getattr(x, "dtype", type(x).__name__),
+            )
+        )
+    if x.layout != torch.strided:
+        raise TypeError(refusal("x must be a dense tensor", "torch.strided", x.layout))
+    if x.is_floating_point():
+        if x.dim() < 2:
+            raise ValueError(
+                refusal("features must have a row for each node", "shape (M, P)", tuple(x.shape))
+            )
+    elif x.dim() != 1:
+        raise ValueError(
+            refusal("node indices must be one for each node", "shape (M,)", tuple(x.shape))
+        )
+
+
+def _count(x: Tensor | None) -> int | None:
+    if x is None:
+        return None
+    return x.size(-2) if x.is_floating_point() else x.size(0)
+
+
+def prepare_basis(
+    conv: OuterConv,
+    inputs: Inputs,
+    edge_index: Any,
+    edge_weight: Tensor | None,
+    edge_type: Tensor | None,
+    size: tuple[int | None, int | None] | None,
+    batch: Tensor | None,
+) -> Basis:
+    """The given basis, or the one that the layer's family makes of the edges.
+
+    Raises:
+        TypeError, ValueError: the basis does not fit the layer or x; see also :meth:`Family.basis`.
+    """
+    if isinstance(edge_index, Basis):
+        _check_given(conv, inputs, edge_index, edge_weight, edge_type, size)
+        return edge_index.mean() if conv.aggr == "mean" else edge_index
+    full_size = _size(conv, inputs, edge_index, size)
+    reverse = conv.flow == "target_to_source"
+    if reverse and is_torch_sparse_tensor(edge_index):
+        raise ValueError(
+            refusal(
+                "flow='target_to_source' takes edges as indices",
+                "(2, E)",
+                "a sparse matrix; pass its transpose",
+            )
+        )
+    dtype = _dtype(conv, inputs)
+
+    def make() -> Basis:
+        edges = structure(
+            edge_index,
+            edge_weight,
+            edge_type,
+            batch=batch,
+            size=full_size[::-1] if reverse else full_size,
+        )
+        basis = conv.family.basis(edges.reversed() if reverse else edges, dtype=dtype)
+        return basis.mean() if conv.aggr == "mean" else basis
+
+    if not conv.cached or (edge_weight is not None and edge_weight.requires_grad):
+        return make()
+    key = (conv.family, full_size, dtype, conv.aggr, reverse)
+    basis: Basis = _bases.get(edge_index, (edge_weight, edge_type, batch), key, make)
+    return basis
+
+
+def _size(
+    conv: OuterConv, inputs: Inputs, edge_index: Any, size: tuple[int | None, int | None] | None
+) -> tuple[int | None, int | None]:
+    """(M, N) in the direction of the messages, from ``size``, x and the layer, which must agree."""
+    if size is not None and conv.flow == "target_to_source":
+        size = (size[1], size[0])
+    known = [inputs.num_sources, inputs.num_targets]
+    if inputs.featureless:
+        known[0] = conv.theta.in_channels
+    if size is not None:
+        for end, (name, given) in enumerate(zip(("sources", "targets"), size, strict=True)):
+            if given is None:
+                continue
+            if known[end] not in (None, given):
+                raise ValueError(
+                    refusal(f"size must agree with x in the number of {name}", known[end], given)
+                )
+            known[end] = given
+    if known[1] is None and not is_torch_sparse_tensor(edge_index):
+        known[1] = known[0]
+    return known[0], known[1]
+
+
+def _dtype(conv: OuterConv, inputs: Inputs) -> torch.dtype:
+    """The type of values where no edge weights are given: that of the features."""
+    if inputs.source is not None and inputs.source.is_floating_point():
+        return inputs.source.dtype
+    return next(conv.parameters()).dtype
+
+
+def _check_given(
+    conv: OuterConv,
+    inputs: Inputs,
+    basis: Basis,
+    edge_weight: Tensor | None,
+    edge_type: Tensor | None,
+    size: tuple[int | None, int | None] | None,
+) -> None:
+    if basis.num_bases != conv.theta.num_labels:
+        raise ValueError(
+            refusal(
+                f"a basis must have the labels of the layer's family, {conv.family}",
+                f"K = {conv.theta.num_labels}",
+                basis.num_bases,
+            )
+        )
+    if edge_weight is not None or edge_type is not None:
+        raise ValueError(
+            refusal(
+                "a basis has its own weights and types",
+                "no edge_weight and no edge_type beside it",
+                "one of them",
+            )
+        )
+    expected = (inputs.num_sources, inputs.num_targets)
+    for name, given, actual in (
+        *zip(("sources", "targets"), expected, basis.size, strict=True),
+        *zip(("sources", "targets"), size or (None, None), basis.size, strict=True),
+    ):
+        if given is not None and given != actual:
+            raise ValueError(
+                refusal(f"the basis must have the {name} of x and size", given, actual)
+            )

@@ -1,0 +1,89 @@
+"""The convolution by messages, edge by edge, which explainers and hooks look into."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..basis import Basis, EdgeBasis, Eye, Polynomial
+from ..contract import Problem
+from ..contract.per_node import PerNode
+from ..contract.recurrence import sum_clenshaw, sum_forward
+from ..contract.rewrite import leaves
+from ..errors import refusal
+
+if TYPE_CHECKING:
+    from .outer_conv import OuterConv
+
+
+def convolve_by_messages(conv: OuterConv, basis: Basis, x: Tensor | None, theta: Tensor) -> Tensor:
+    """Y (*batch, N, Q) by ``conv.propagate``: slow, and equal to the contraction.
+
+    Explicit edges send one message each, x_m Θ_k times the value of the edge, in the order in
+    which the edges were given. A polynomial sends messages along its operator's edges, once for
+    each power.
+    """
+    nodes_first = x if x is None or not x.is_floating_point() else x.movedim(-2, 0)
+    total: Tensor | None = None
+    for leaf, part in leaves(basis, theta):
+        problem = Problem(leaf, nodes_first, part)
+        if isinstance(leaf, EdgeBasis):
+            out = _from_edges(conv, leaf, problem)
+        elif isinstance(leaf, Polynomial):
+            out = _from_polynomial(conv, leaf, problem)
+        else:
+            assert isinstance(leaf, Eye)
+            out = PerNode().run(problem)
+        total = out if total is None else total + out
+    assert total is not None
+    return total.movedim(0, -2)
+
+
+def _from_edges(conv: OuterConv, edges: EdgeBasis, problem: Problem) -> Tensor:
+    pattern = edges.pattern
+    z = problem.transform().flatten(0, 1)
+    source = pattern.source * pattern.num_labels + pattern.label
+    return _send(conv, edges, source, z)
+
+
+def _from_polynomial(conv: OuterConv, basis: Polynomial, problem: Problem) -> Tensor:
+    def step(h: Tensor) -> Tensor:
+        return _send(conv, basis.operator, basis.operator.pattern.source, h)
+
+    if problem.has_features:
+        return sum_forward(problem, step)
+    return sum_clenshaw(problem, step)
+
+
+def _send(conv: OuterConv, edges: EdgeBasis, source: Tensor, x: Tensor) -> Tensor:
+    """Messages from rows of x (S, *batch, C) to the targets of ``edges``: (N, *batch, C)."""
+    pattern = edges.pattern
+    given = torch.argsort(pattern.order)  # explainers number messages as edges were given
+    index = torch.stack([source, pattern.target]).long()[:, given]
+    value = None if edges.value is None else edges.value.to(x.dtype)[given]
+    extra = {"edge_origin": _origin(edges)[given].long()} if conv.explain else {}
+    size, x = (x.size(0), pattern.size[1]), x.movedim(0, -2)
+    ends = x if size[0] == size[1] else (x, None)
+    # The edges run from source to target whatever the layer's flow; PyG's two ways to collect a
+    # pair disagree for the other flow.
+    flow, conv.flow = conv.flow, "source_to_target"
+    try:
+        out = conv.propagate(index, x=ends, edge_value=value, size=size, **extra)
+    finally:
+        conv.flow = flow
+    return out.movedim(-2, 0)
+
+
+def _origin(edges: EdgeBasis) -> Tensor:
+    if edges.pattern.origin is None:
+        raise ValueError(
+            refusal(
+                "an explanation masks the edges that were given, and every edge "
+                "of the basis must stem from one",
+                "a basis made of edges",
+                f"{edges!r}, whose edges are products or were stored",
+            )
+        )
+    return edges.pattern.origin

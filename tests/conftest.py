@@ -1,0 +1,33 @@
+"""What all tests share: repeatable randomness, poisoned memory, the data sets beside the clone."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=60)
+settings.load_profile("repeatable")
+
+SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(autouse=True)
+def repeatable():
+    """Seeds, and NaN in memory that was never written (torch fills it in deterministic mode)."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    torch.manual_seed(0)
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
+def shared_data():
+    """The folder of real data sets beside the clone; the test is skipped where there is none."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip("the data sets of ../shared/data are not here")
+    return SHARED_DATA

@@ -1,0 +1,97 @@
+"""The layer against its dense oracle, by the engine and by messages, with every gradient."""
+
+import pytest
+import torch
+from cases import PAIRS, STRUCTURES, edges_for, over
+
+from pyg_outerconv import OuterConv, testing
+from pyg_outerconv.basis import Chebyshev, Relation, Stack, Walk
+
+THETAS = [
+    "full",
+    "shared",
+    "basis-decomposed(num_bases=2)",
+    "block-diagonal(num_blocks=2)",
+    "low-rank(rank=2)",
+    "grouped:4",
+    "depthwise",
+]
+
+
+def layer(family, **options):
+    conv = OuterConv(4, 8, family, **options).double()
+    with torch.no_grad():
+        for parameter in conv.parameters():
+            parameter.copy_(torch.randn_like(parameter))
+    return conv
+
+
+def features(edges):
+    return torch.randn(edges.size[0], 4, dtype=torch.float64, requires_grad=True)
+
+
+@over(PAIRS)
+def test_layer_equals_dense(family, name):
+    edges = edges_for(family, name)
+    testing.assert_layer_equals_dense(layer(family), features(edges), edges)
+
+
+@pytest.mark.parametrize("theta", THETAS)
+@pytest.mark.parametrize("family", [Relation(3), Walk(2), Stack(Chebyshev(2), Walk(1))], ids=str)
+def test_every_form_of_theta(family, theta):
+    edges = STRUCTURES["weighted"]
+    conv = layer(family, theta=theta)
+    testing.assert_layer_equals_dense(conv, features(edges), edges)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"aggr": "mean"},
+        {"label_aggr": "mean"},
+        {"aggr": "mean", "label_aggr": "mean"},
+        {"root_weight": True},
+        {"bias": False},
+        {"cached": True},
+        {"flow": "target_to_source"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["weighted", "multi-edge", "zero edges"])
+def test_every_option(name, options):
+    edges = STRUCTURES[name]
+    testing.assert_layer_equals_dense(layer(Relation(3, "sum"), **options), features(edges), edges)
+
+
+def test_mean_within_a_label_counts_its_edges():
+    edges = STRUCTURES["multi-edge"]
+    conv = OuterConv(2, 2, Relation(3, "sum"), aggr="mean", bias=False).double()
+    dense = conv.basis(
+        features(edges), edges.edge_index, edges.edge_weight, edges.edge_type, edges.size
+    ).to_dense()
+    for k in range(3):
+        for n in range(edges.size[1]):
+            mine = (edges.edge_type == k) & (edges.target == n)
+            expected = edges.edge_weight[mine].sum() / max(1, int(mine.sum()))
+            torch.testing.assert_close(dense[k, :, n].sum(), expected)
+
+
+@over([(family, name) for family, name in PAIRS if "rectangular" not in name])
+def test_permutation_equivariance(family, name):
+    edges = edges_for(family, name)
+    testing.assert_permutation_equivariant(layer(family), features(edges), edges)
+
+
+def test_kronecker_flattenings_multiply_flattened_inputs():
+    edges = STRUCTURES["directed"]
+    conv, x = layer(Walk(2), bias=False), features(edges)
+    y = conv(x, edges.edge_index, size=edges.size)
+    hat = conv.phi_hat(edges.edge_index, size=edges.size)
+    check = conv.phi_check(edges.edge_index, size=edges.size)
+    assert hat.shape == (5 * 4, 5 * 8)
+    assert check.shape == (4 * 5, 8 * 5)
+    torch.testing.assert_close(x.flatten() @ hat, y.flatten())
+    torch.testing.assert_close(x.t().flatten() @ check, y.t().flatten())
+    basis = conv.basis(x, edges.edge_index, size=edges.size).to_dense()
+    expected = sum(torch.kron(a, t) for a, t in zip(basis, conv.theta()[:, 0], strict=True))
+    torch.testing.assert_close(hat, expected)
