@@ -41,7 +41,8 @@ class Native(Backend):
 
     def sddmm(self, ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
         """See :meth:`Backend.sddmm`."""
-        if a.dtype in (torch.float32, torch.float64):
+        # torch samples in float32 and float64, and only fewer products than the matrix has places.
+        if a.dtype in (torch.float32, torch.float64) and index.numel() <= a.size(0) * b.size(0):
             zeros = a.new_zeros(index.numel())
             matrix = _csr(ptr, index, zeros, b.size(0))
             return torch.sparse.sampled_addmm(matrix, a, b.t(), beta=0.0).values()
@@ -56,11 +57,11 @@ def _csr(ptr: Tensor, index: Tensor, value: Tensor, num_cols: int) -> Tensor:
 
 
 def _sddmm_in_tiles(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    # torch samples products in float32 and float64 only; short types go tile by tile.
     rows, out = rows_of(ptr), a.new_empty(index.numel())
+    wide = a.dtype if a.dtype == torch.float64 else torch.float32
     step = max(1, _TILE_ELEMENTS // max(1, a.size(1)))
     for start in range(0, index.numel(), step):
         tile = slice(start, start + step)
         left, right = a.index_select(0, rows[tile]), b.index_select(0, index[tile])
-        out[tile] = (left.float() * right.float()).sum(-1).to(a.dtype)
+        out[tile] = (left.to(wide) * right.to(wide)).sum(-1).to(a.dtype)
     return out

@@ -1,0 +1,150 @@
+"""Patterns and values: sorted once, both directions right, immutable, movable, picklable."""
+
+import copy
+import pickle
+from dataclasses import FrozenInstanceError
+
+import pytest
+import torch
+
+from pyg_outerconv import EdgeBasis, Pattern
+from pyg_outerconv.basis import GCN, Chebyshev, Identity, Relation, Stack, Walk, pattern
+from pyg_outerconv.testing import assert_near, awkward_structures
+
+EDGES = torch.tensor([[3, 0, 2, 2, 0, 3], [1, 1, 0, 2, 1, 1]])
+LABEL = torch.tensor([1, 0, 1, 0, 0, 0])
+
+
+def example(**options):
+    return Pattern.build(EDGES, LABEL, size=(4, 3), num_labels=2, **options)
+
+
+def test_edges_are_sorted_by_target_then_label_and_nothing_is_merged():
+    made = example()
+    assert made.index.tolist() == [[2, 0, 0, 3, 3, 2], [0, 1, 1, 1, 1, 2]]
+    assert made.label.tolist() == [1, 0, 0, 0, 1, 0]
+    assert made.order.tolist() == [2, 1, 4, 5, 0, 3], "parallel edges keep their order"
+    assert made.num_edges == 6
+
+
+def test_both_directions_and_the_permutation_between_them():
+    made = example()
+    assert made.target_ptr.tolist() == [0, 0, 1, 4, 5, 6, 6]
+    assert made.source_ptr.tolist() == [0, 2, 2, 2, 2, 3, 4, 5, 6]
+    sources = made.source[made.by_source] * 2 + made.label[made.by_source]
+    assert bool((sources.diff() >= 0).all())
+    for view in (made.by_target, made.by_target_label):
+        rows = torch.arange(view.shape[0]).repeat_interleave(view.rowptr.diff())
+        columns = torch.arange(view.shape[1]).repeat_interleave(view.colptr.diff())
+        assert torch.equal(view.col[view.perm].long(), columns)
+        assert torch.equal(rows[view.perm], view.row.long())
+
+
+def test_indices_are_int32_where_products_fit_and_int64_beyond(monkeypatch):
+    assert example().source.dtype == example().by_source.dtype == torch.int32
+    monkeypatch.setattr(pattern, "_INT32_LIMIT", 7)
+    wide = example()
+    assert wide.source.dtype == wide.target_ptr.dtype == torch.int64
+    assert torch.equal(wide.index, example().index.long())
+
+
+def test_with_values_never_sorts(monkeypatch):
+    made = example()
+    basis = made.with_values(torch.rand(6))
+
+    def refuse(*_, **__):
+        raise AssertionError("sorted again")
+
+    monkeypatch.setattr(torch, "sort", refuse)
+    monkeypatch.setattr(torch, "argsort", refuse)
+    again = basis.with_values(torch.rand(6, requires_grad=True))
+    assert again.pattern is made
+    turned = again.transpose().edges()
+    assert turned.size == (3, 4)
+    turned.to_dense().sum().backward()
+
+
+def test_transposed_pattern_equals_one_built_from_turned_edges():
+    turned = example().transposed
+    fresh = Pattern.build(EDGES.flip(0), LABEL, size=(3, 4), num_labels=2)
+    for name in ("target", "label", "target_ptr", "source_ptr"):
+        assert torch.equal(getattr(turned, name), getattr(fresh, name)), name
+    assert torch.equal(turned.index[:, turned.by_source],
+                       turned.transposed.index.flip(0)), "turning twice leads back"
+    assert torch.equal(turned.transposed.source, example().source)
+
+
+def test_values_carry_gradients_to_where_they_came_from():
+    value = torch.rand(6, dtype=torch.float64, requires_grad=True)
+    made = example()
+    dense = made.with_values(made.sort_values(value)).to_dense()
+    assert dense.shape == (2, 4, 3)
+    (dense * torch.arange(24).view(2, 4, 3)).sum().backward()
+    expected = LABEL * 12 + EDGES[0] * 3 + EDGES[1]
+    assert_near(value.grad, expected.double())
+
+
+def test_zero_value_and_no_edge_differ_in_the_support():
+    basis = example().with_values(torch.zeros(6))
+    assert basis.to_dense().count_nonzero() == 0
+    assert int(basis.support().sum()) == 5, "six edges, two of them parallel"
+
+
+@pytest.mark.parametrize("family", [
+    Identity(), GCN(), Relation(3), Walk(2), Walk(1, powers=(1,), direction="both"),
+    Chebyshev(3), Stack(GCN(), Identity()),
+], ids=str)
+def test_every_basis_is_moved_cast_pickled_copied_and_printed(family):
+    basis = family.basis(awkward_structures()["weighted"]).detach()
+    dense = basis.to_dense(torch.float64)
+    for twin in (pickle.loads(pickle.dumps(basis)), copy.deepcopy(basis), basis.cpu(),
+                 basis.to("cpu", torch.float64), basis.double()):
+        assert type(twin) is type(basis)
+        assert_near(twin.to_dense(torch.float64), dense)
+    if basis.dtype is not None:
+        assert basis.half().dtype == torch.float16
+        assert basis.float().to_dense().dtype == torch.float32
+        assert basis.half().edges().index.dtype == torch.int32
+    assert f"size={basis.size}" in repr(basis)
+    assert repr(basis).startswith(type(basis).__name__)
+    with pytest.raises(TypeError, match="floating point"):
+        basis.to(torch.int64)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+def test_cuda_and_back():
+    basis = Walk(2).basis(awkward_structures()["weighted"]).detach()
+    there = basis.cuda()
+    assert there.device.type == "cuda"
+    assert_near(there.cpu().to_dense(), basis.to_dense())
+
+
+def test_nothing_can_be_assigned():
+    basis = example().with_values(torch.rand(6))
+    with pytest.raises(FrozenInstanceError):
+        basis.value = None
+    with pytest.raises(FrozenInstanceError):
+        basis.pattern.size = (1, 1)
+    with pytest.raises(FrozenInstanceError):
+        basis.scale(2.0).factor = None
+
+
+@pytest.mark.parametrize(("edges", "label", "rule"), [
+    ([[4], [0]], [0], r"every source .* \[0, 4\), got 4"),
+    ([[0], [3]], [0], r"every target .* \[0, 3\), got 3"),
+    ([[-1], [0]], [0], r"every source .*got -1"),
+    ([[0], [0]], [2], r"every label .* \[0, 2\), got 2"),
+])
+def test_indices_out_of_range_are_refused(edges, label, rule):
+    with pytest.raises(ValueError, match=rule):
+        Pattern.build(torch.tensor(edges), torch.tensor(label), size=(4, 3), num_labels=2)
+
+
+@pytest.mark.parametrize(("value", "error", "rule"), [
+    (torch.rand(5), ValueError, r"one value for each edge: expected shape \(6,\), got \(5,\)"),
+    (torch.rand(6, 1), ValueError, r"got \(6, 1\)"),
+    (torch.ones(6, dtype=torch.long), TypeError, "floating point"),
+])
+def test_values_that_do_not_fit_are_refused(value, error, rule):
+    with pytest.raises(error, match=rule):
+        EdgeBasis(example(), value)

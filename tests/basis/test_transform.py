@@ -1,0 +1,107 @@
+"""A family as a PyG transform: what it stores survives collation, batching and pickling."""
+
+import pickle
+
+import pytest
+import torch
+from cases import CASES
+from torch_geometric import transforms as T
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.datasets import FakeDataset
+from torch_geometric.loader import DataLoader
+
+from pyg_outerconv import OuterConv, testing
+from pyg_outerconv.basis import GCN, Chebyshev, Relation, Walk
+from pyg_outerconv.basis.cache import IdentityCache
+
+
+def graphs():
+    """Three graphs: directed and weighted, without edges, and one of a single node with a loop."""
+    first = Data(
+        x=torch.randn(4, 3), edge_index=torch.tensor([[0, 1, 2, 2, 0], [1, 2, 0, 3, 1]]),
+        edge_weight=torch.rand(5) + 0.5, edge_type=torch.tensor([0, 1, 2, 0, 1]))
+    second = Data(x=torch.randn(3, 3), edge_index=torch.empty(2, 0, dtype=torch.long),
+                  edge_weight=torch.empty(0), edge_type=torch.empty(0, dtype=torch.long))
+    third = Data(x=torch.randn(1, 3), edge_index=torch.zeros(2, 1, dtype=torch.long),
+                 edge_weight=torch.ones(1), edge_type=torch.tensor([2]))
+    return [first, second, third]
+
+
+def without_types(family, data_list):
+    if "num_relations=3" not in repr(family):
+        for data in data_list:
+            del data.edge_type
+    return data_list
+
+
+@pytest.mark.parametrize("family", CASES, ids=str)
+def test_batched_basis_is_that_of_its_graphs(family):
+    testing.assert_batch_equals_graphs(family, without_types(family, graphs()))
+
+
+@pytest.mark.parametrize("family", CASES, ids=str)
+def test_loader_collates_what_the_transform_stored(family):
+    data_list = without_types(family, graphs())
+    conv = OuterConv(3, 2, family)
+    expected = torch.cat([conv(data.x, family.basis_of(data)) for data in data_list])
+    loader = DataLoader([family(data) for data in data_list], batch_size=3)
+    (batch,) = list(loader)
+    testing.assert_near(conv(batch.x, family.basis_of(batch)), expected)
+
+
+def test_transforms_compose_and_do_not_disturb_each_other():
+    families = [GCN(), Walk(2), Walk(3), Relation(1, "sum")]
+    dataset = FakeDataset(num_graphs=5, avg_num_nodes=20, transform=T.Compose(families))
+    for batch in DataLoader(dataset, batch_size=5):
+        for family in families:
+            stored = family.basis_of(batch)
+            plain = family.basis(batch.edge_index, size=(batch.num_nodes,) * 2)
+            testing.assert_near(stored.to_dense(torch.float32), plain.to_dense(torch.float32))
+
+
+def test_only_plain_tensors_are_stored():
+    data = Chebyshev(3)(graphs()[0])
+    new = set(data.keys()) - set(graphs()[0].keys())
+    assert new
+    assert all(type(data[key]) is torch.Tensor for key in new)
+    assert set(pickle.loads(pickle.dumps(data)).keys()) == set(data.keys())
+
+
+def test_original_is_left_alone():
+    data = graphs()[0]
+    before = set(data.keys())
+    GCN()(data)
+    assert set(data.keys()) == before
+
+
+def test_hetero_is_refused_with_the_way_out():
+    with pytest.raises(TypeError, match="from_hetero"):
+        GCN()(HeteroData())
+
+
+def test_repr_is_the_recipe():
+    assert repr(T.Compose([GCN()])).count("GCN(norm='sym'") == 1
+
+
+def test_identity_cache_knows_objects_not_contents():
+    cache, made = IdentityCache(), []
+
+    def make():
+        made.append(None)
+        return object()
+
+    anchor, other = torch.ones(2), torch.ones(2)
+    first = cache.get(anchor, (other, None), "key", make)
+    assert cache.get(anchor, (other, None), "key", make) is first
+    cache.get(anchor, (other, None), "another key", make)
+    cache.get(anchor, (other.clone(), None), "another key", make)
+    cache.get(anchor.clone(), (other, None), "key", make)
+    assert len(made) == 4
+    anchor.add_(1)
+    assert cache.get(anchor, (other, None), "key", make) is not first
+    del anchor
+    assert len(cache) == 0, "entries die with their tensors"
+    with torch.inference_mode():
+        uncounted = torch.ones(2)
+    cache.get(uncounted, (), "key", make)
+    assert len(cache) == 0, "changes of inference tensors cannot be seen"
