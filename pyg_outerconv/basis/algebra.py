@@ -90,9 +90,10 @@ class Stacked(Basis):
         """(K, M, N), part by part."""
         return torch.cat([part.to_dense(self.dtype or dtype) for part in self.parts])
 
-    def mean(self) -> Stacked:
+    def mean(self, dtype: torch.dtype | None = None) -> Stacked:
         """The mean within each label, part by part."""
-        return Stacked(tuple(part.mean() for part in self.parts))
+        dtype = self.dtype or dtype
+        return Stacked(tuple(part.mean(dtype) for part in self.parts))
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Stacked:
         """See :meth:`Basis.map`."""
@@ -205,9 +206,9 @@ class Scaled(Basis):
         factor = self.factor.to(self.dtype)
         return self.base.to_dense(factor.dtype) * factor.view(-1, 1, 1)
 
-    def mean(self) -> Scaled:
+    def mean(self, dtype: torch.dtype | None = None) -> Scaled:
         """The mean within each label, scaled."""
-        return Scaled(self.base.mean(), self.factor)
+        return Scaled(self.base.mean(self.dtype), self.factor)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Scaled:
         """See :meth:`Basis.map`."""
@@ -264,18 +265,19 @@ class Selected(Basis):
     @cached_property
     def _chosen(self) -> tuple[Tensor, Pattern]:
         """The positions of the chosen edges in the base, sorted as their pattern is."""
-        edges = self.base.edges()
-        groups = [(edges.label == label).nonzero().view(-1) for label in self.labels]
-        keep = torch.cat(groups) if groups else edges.label.new_zeros(0).long()
-        label = torch.cat([torch.full_like(g, k) for k, g in enumerate(groups)] or [keep])
-        pattern = Pattern.build(
-            edges.index[:, keep],
-            label,
-            size=self.size,
-            num_labels=self.num_bases,
-            origin=None if edges.pattern.origin is None else edges.pattern.origin[keep],
-        )
-        return keep.index_select(0, pattern.order), pattern
+        with torch.inference_mode(False):  # What is kept must serve training too.
+            edges = self.base.edges()
+            groups = [(edges.label == label).nonzero().view(-1) for label in self.labels]
+            keep = torch.cat(groups) if groups else edges.label.new_zeros(0).long()
+            label = torch.cat([torch.full_like(g, k) for k, g in enumerate(groups)] or [keep])
+            pattern = Pattern.build(
+                edges.index[:, keep],
+                label,
+                size=self.size,
+                num_labels=self.num_bases,
+                origin=None if edges.pattern.origin is None else edges.pattern.origin[keep],
+            )
+            return keep.index_select(0, pattern.order), pattern
 
     def edges(self) -> EdgeBasis:
         """The edges of the chosen labels, relabelled by their place in the choice; sorted once."""
@@ -287,9 +289,9 @@ class Selected(Basis):
         """(K, M, N): the chosen matrices of the base."""
         return self.base.to_dense(dtype)[list(self.labels)]
 
-    def mean(self) -> Selected:
+    def mean(self, dtype: torch.dtype | None = None) -> Selected:
         """The mean within each chosen label."""
-        return Selected(self.base.mean(), self.labels)
+        return Selected(self.base.mean(dtype), self.labels)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Selected:
         """See :meth:`Basis.map`."""

@@ -68,13 +68,15 @@ class Basis(ABC):
         """(K, M, N) booleans: where there is an edge. A zero value and no edge at all differ."""
         return self.edges().support()
 
-    def mean(self) -> Basis:
+    def mean(self, dtype: torch.dtype | None = None) -> Basis:
         """Every value divided by the number of edges that share its target and label.
+
+        ``dtype`` is the type where the values are ones without a type.
 
         Raises:
             ValueError: the basis is lazy in a way that hides its edges; ask for ``edges()`` first.
         """
-        return self.edges().mean()
+        return self.edges().mean(dtype)
 
     # Algebra --------------------------------------------------------------------------------
 

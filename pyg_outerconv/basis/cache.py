@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Hashable
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -16,8 +17,9 @@ from torch.utils.weak import WeakIdKeyDictionary
 class IdentityCache:
     """Results by the identity of an anchor tensor, of further tensors, and by a hashable key.
 
-    A hit needs the very same tensor objects, none of them changed in place since, and an equal
-    key. A result must not refer to the tensors it is kept under, or none of them is ever freed.
+    A hit needs the very same tensor objects, none of them changed in place since (as autograd
+    counts changes, which writing to ``.data`` or through numpy evades), and an equal key. A result
+    must not refer to the tensors it is kept under, or none of them is ever freed.
     """
 
     def __init__(self) -> None:
@@ -43,7 +45,8 @@ class IdentityCache:
             )
             if same and known_versions == versions:
                 return result
-        result = make()
+        with torch.inference_mode(False):  # Training may come after inference.
+            result = make()
         references = tuple(None if t is None else weakref.ref(t) for t in others)
         entries[key] = (references, versions, result)
         return result

@@ -99,7 +99,8 @@ class Chebyshev(Family):
         value = laplacian.weight() * scale.to(laplacian.weight())
         is_diagonal = laplacian.origins() < 0
         value = torch.where(is_diagonal, value - 1.0, value)
-        return [edge_basis(replace(laplacian, edge_weight=value))]
+        narrow = edges.weight(dtype).dtype
+        return [edge_basis(replace(laplacian, edge_weight=value.to(narrow)))]
 
     def assemble(
         self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
@@ -142,7 +143,7 @@ class Chebyshev(Family):
             found = _eigenvalues.get(
                 edges.edge_index,
                 (edges.edge_weight, edges.batch),
-                (self.normalization, edges.size),
+                (self.normalization, edges.size, laplacian.weight().dtype),
                 lambda: largest_eigenvalues(laplacian, edges.batch),
             )
         elif self.normalization is None:

@@ -110,10 +110,11 @@ class EdgeBasis(Basis):
         mask[self._position()] = True
         return mask
 
-    def mean(self) -> EdgeBasis:
+    def mean(self, dtype: torch.dtype | None = None) -> EdgeBasis:
         """Values divided by the number of edges that share their target and label."""
-        value = self.values()
-        return self.with_values(value / self.pattern.count().to(value.dtype))
+        value = self.values(dtype)
+        count = self.pattern.count().to(torch.promote_types(value.dtype, torch.float32))
+        return self.with_values((value / count).to(value.dtype))
 
     def transposed_edges(self) -> EdgeBasis:
         """The explicit form of the transpose, without sorting."""

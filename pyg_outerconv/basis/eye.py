@@ -44,7 +44,7 @@ class Eye(Basis):
         added = torch.full_like(nodes, -1)
         return EdgeBasis(Pattern.build(nodes.expand(2, -1), size=self.shape, origin=added))
 
-    def mean(self) -> Eye:
+    def mean(self, dtype: torch.dtype | None = None) -> Eye:
         """Itself: every target has one edge at most."""
         return self
 

@@ -20,8 +20,9 @@ class GCN(Family):
     .. math:: A_0 = \hat D^{-1/2} (W + I) \hat D^{-1/2} \quad\text{or}\quad (W + I) \hat D^{-1}
 
     with D̂ the in-degrees of W + I, as PyG's ``gcn_norm`` has it: an existing self-loop keeps its
-    weight. From the `"Semi-supervised Classification with Graph Convolutional Networks"
-    <https://arxiv.org/abs/1609.02907>`_ paper, equation 2.
+    weight. Unlike there, all of several self-loops at a node are kept, and ``improved`` counts
+    where no weights are given too. From the `"Semi-supervised Classification with Graph
+    Convolutional Networks" <https://arxiv.org/abs/1609.02907>`_ paper, equation 2.
 
     Args:
         norm (str, optional): ``'sym'``, or ``'rw'``, which divides by the degree of the receiving

@@ -22,8 +22,12 @@ def check_norm(norm: str | None, known: tuple[str | None, ...]) -> None:
 
 
 def degree(weight: Tensor, nodes: Tensor, num_nodes: int) -> Tensor:
-    """(num_nodes,) the sum of the weights of the edges that touch each node."""
-    return weight.new_zeros(num_nodes).index_add(0, nodes, weight)
+    """(num_nodes,) the sum of the weights of the edges that touch each node.
+
+    In float32 at least: bfloat16 cannot count past 256.
+    """
+    wide = torch.promote_types(weight.dtype, torch.float32)
+    return weight.new_zeros(num_nodes, dtype=wide).index_add(0, nodes, weight.to(wide))
 
 
 def reciprocal(value: Tensor, power: float = 1.0) -> Tensor:
@@ -63,7 +67,7 @@ def normalise(edges: Structure, norm: str | None, dtype: torch.dtype | None) -> 
         return edges
     edges.require_nonnegative(f"norm={norm!r}")
     weight, (num_sources, num_targets) = edges.weight(dtype), edges.size
-    source, target = edges.source, edges.target
+    source, target, narrow = edges.source, edges.target, weight.dtype
     if norm == "source":
         weight = weight * reciprocal(degree(weight, source, num_sources))[source]
     else:
@@ -73,4 +77,4 @@ def normalise(edges: Structure, norm: str | None, dtype: torch.dtype | None) -> 
         else:
             sent = received if num_sources == num_targets else degree(weight, source, num_sources)
             weight = reciprocal(sent, 0.5)[source] * weight * reciprocal(received, 0.5)[target]
-    return replace(edges, edge_weight=weight)
+    return replace(edges, edge_weight=weight.to(narrow))

@@ -137,28 +137,34 @@ class Pattern:
     @cached_property
     def by_target_label(self) -> Sparsity:
         """The (N·K) × M matrix with a row for each target and label."""
-        return Sparsity(
-            self.target_ptr,
-            self.source,
-            self.source_ptr[:: self.num_labels].contiguous(),
-            (self.target * self.num_labels + self.label).index_select(0, self.by_source),
-            self.by_source,
-        )
+        with torch.inference_mode(False):  # What is kept must serve training too.
+            return Sparsity(
+                self.target_ptr,
+                self.source,
+                self.source_ptr[:: self.num_labels].contiguous(),
+                (self.target * self.num_labels + self.label).index_select(0, self.by_source),
+                self.by_source,
+            )
 
     @cached_property
     def by_target(self) -> Sparsity:
         """The N × (M·K) matrix with a column for each source and label."""
-        return Sparsity(
-            self.target_ptr[:: self.num_labels].contiguous(),
-            self.source * self.num_labels + self.label,
-            self.source_ptr,
-            self.target.index_select(0, self.by_source),
-            self.by_source,
-        )
+        with torch.inference_mode(False):
+            return Sparsity(
+                self.target_ptr[:: self.num_labels].contiguous(),
+                self.source * self.num_labels + self.label,
+                self.source_ptr,
+                self.target.index_select(0, self.by_source),
+                self.by_source,
+            )
 
     @cached_property
     def transposed(self) -> Pattern:
         """Every edge turned round, without sorting: the order by source is at hand."""
+        with torch.inference_mode(False):
+            return self._turn()
+
+    def _turn(self) -> Pattern:
         inverse = torch.empty_like(self.by_source)
         inverse[self.by_source] = torch.arange(
             self.num_edges, dtype=inverse.dtype, device=inverse.device

@@ -122,7 +122,7 @@ class Polynomial(Basis):
             terms.append(term - rule.gamma * terms[-2] if k > 1 else term)
         return torch.stack(terms)
 
-    def mean(self) -> Basis:
+    def mean(self, dtype: torch.dtype | None = None) -> Basis:
         """Refused: which edges a power has is known only once it is explicit.
 
         Raises:

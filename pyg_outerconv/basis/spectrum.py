@@ -28,15 +28,33 @@ def largest_eigenvalues(matrix: Structure, batch: Tensor | None = None) -> Tenso
     Raises:
         RuntimeError: the iteration did not converge.
     """
-    num_nodes = matrix.size[0]
-    row, column = (nodes.cpu().numpy() for nodes in matrix.edge_index)
-    value = matrix.weight(torch.float64).detach().double().cpu().numpy()
-    whole = sp.csr_array((value, (row, column)), shape=(num_nodes, num_nodes))
+    value = matrix.weight(torch.float64).detach().double()
+    num_graphs = 1
+    if batch is not None:
+        num_graphs = int(batch.max()) + 1 if batch.numel() else 0
+    return _largest_eigenvalues(matrix.edge_index, value, matrix.size[0], batch, num_graphs)
+
+
+# An operator, so that scipy sees plain tensors under torch.func, and a compiler one node.
+@torch.library.custom_op("pyg_outerconv::largest_eigenvalues", mutates_args=())
+def _largest_eigenvalues(
+    edge_index: Tensor, value: Tensor, num_nodes: int, batch: Tensor | None, num_graphs: int
+) -> Tensor:
+    row, column = edge_index.cpu().numpy()
+    entries = value.cpu().numpy()
+    whole = sp.csr_array((entries, (row, column)), shape=(num_nodes, num_nodes))
     if batch is None:
         return torch.tensor([_largest(whole)], dtype=torch.float64)
     graph = batch.cpu().numpy()
-    groups = [np.flatnonzero(graph == number) for number in range(int(graph.max(initial=-1)) + 1)]
+    groups = [np.flatnonzero(graph == number) for number in range(num_graphs)]
     return torch.tensor([_largest(whole[nodes][:, nodes]) for nodes in groups], dtype=torch.float64)
+
+
+@_largest_eigenvalues.register_fake
+def _(
+    edge_index: Tensor, value: Tensor, num_nodes: int, batch: Tensor | None, num_graphs: int
+) -> Tensor:
+    return torch.empty(num_graphs, dtype=torch.float64)
 
 
 def _largest(matrix: sp.csr_array) -> float:

@@ -115,13 +115,13 @@ class Structure:
         """
         if self.edge_weight is None or self.num_edges == 0:
             return
-        lowest = float(self.edge_weight.detach().min())
-        if lowest < 0:
+        lowest = self.edge_weight.detach().min()
+        if not _holds(lowest >= 0):
             raise ValueError(
                 refusal(
                     f"{what} needs edge weights that are not negative",
                     "edge_weight >= 0",
-                    f"a weight of {lowest:g}",
+                    f"a weight of {float(lowest):g}",
                 )
             )
 
@@ -193,9 +193,19 @@ def _from_sparse(
                 tuple(given),
             )
         )
-    if matrix.layout == torch.sparse_coo:
-        # Not coalesced: parallel edges are kept apart, as everywhere else.
+    if matrix.layout == torch.sparse_coo and not matrix.is_coalesced():
+        # Parallel edges are kept apart, as everywhere else.
+        if matrix.requires_grad:
+            raise ValueError(
+                refusal(
+                    "torch gives values of a COO matrix gradients only where it is coalesced",
+                    "matrix.coalesce()",
+                    "a matrix that is not",
+                )
+            )
         row_col, value = matrix._indices(), matrix._values()
+    elif matrix.layout == torch.sparse_coo:
+        row_col, value = matrix.indices(), matrix.values()
     else:
         row_col, value = to_edge_index(matrix)
     return (
@@ -240,12 +250,24 @@ def _check_edge_vector(name: str, vector: Tensor | None, index: Tensor, *, float
             raise TypeError(
                 refusal(f"{name} must be floating point", "torch.float32", vector.dtype)
             )
-        if not bool(torch.isfinite(vector.detach()).all()):
+        if not _holds(torch.isfinite(vector.detach()).all()):
             raise ValueError(refusal(f"{name} must be finite", "numbers", "NaN or infinity"))
     elif vector.is_floating_point() or vector.dtype == torch.bool:
         raise TypeError(refusal(f"{name} must hold integers", "torch.int64", vector.dtype))
     elif vector.numel() and int(vector.min()) < 0:
         raise ValueError(refusal(f"{name} must not be negative", ">= 0", int(vector.min())))
+
+
+def _holds(condition: Tensor) -> bool:
+    """Whether a check of values succeeds; under ``vmap`` values differ, and none is made."""
+    inner = condition
+    while not torch.compiler.is_compiling() and torch._C._functorch.is_functorch_wrapped_tensor(
+        inner
+    ):
+        if torch._C._functorch.is_batchedtensor(inner):
+            return True
+        inner = torch._C._functorch.get_unwrapped(inner)
+    return bool(condition)
 
 
 def _infer_size(edge_index: Tensor, size: tuple[int | None, int | None] | None) -> tuple[int, int]:

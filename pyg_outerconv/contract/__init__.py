@@ -5,7 +5,7 @@ under ``tests/contract`` run over every entry.
 """
 
 from .order import Cost, Order
-from .path import ORDERS, choose_order, contract
+from .path import ORDERS, check_shapes, choose_order, contract
 from .problem import Problem
 
-__all__ = ["ORDERS", "Cost", "Order", "Problem", "choose_order", "contract"]
+__all__ = ["ORDERS", "Cost", "Order", "Problem", "check_shapes", "choose_order", "contract"]

@@ -35,8 +35,9 @@ def contract(basis: Basis, x: Tensor | None, theta: Tensor, order: str | None = 
 
     Raises:
         ValueError: the shapes do not fit, the order is unknown, or no leaf is of its kind.
+        TypeError: x, Θ and the basis are not of one type, and autocast does not make them so.
     """
-    _check(basis, x, theta)
+    check_shapes(basis, x, theta)
     problems = [Problem(leaf, x, part) for leaf, part in leaves(basis, theta)]
     chosen = [choose_order(problem, order) for problem in problems]
     if order is not None and all(taken.name != order for taken in chosen):
@@ -66,10 +67,22 @@ def choose_order(problem: Problem, wanted: str | None = None) -> Order:
     for order in legal:
         if order.name == wanted:
             return order
-    return min(legal, key=lambda order: order.cost(problem).time)
+    # Written out, because torch.compile cannot read min() with a key.
+    best, least = legal[0], legal[0].cost(problem).time
+    for order in legal[1:]:
+        time = order.cost(problem).time
+        if time < least:
+            best, least = order, time
+    return best
 
 
-def _check(basis: Basis, x: Tensor | None, theta: Tensor) -> None:
+def check_shapes(basis: Basis, x: Tensor | None, theta: Tensor) -> None:
+    """Refuse a contraction whose parts do not fit; see :func:`contract`.
+
+    Raises:
+        ValueError: the shapes do not fit, or indices are out of range.
+        TypeError: the types differ, and autocast does not make them one.
+    """
     if theta.dim() != 4 or theta.size(0) != basis.num_bases:
         raise ValueError(
             refusal(
@@ -120,7 +133,11 @@ def _check(basis: Basis, x: Tensor | None, theta: Tensor) -> None:
             )
         )
     of_x = x if x is not None and x.is_floating_point() else theta
-    if not torch.is_autocast_enabled(of_x.device.type) and basis.dtype not in (None, of_x.dtype):
+    if torch.is_autocast_enabled(of_x.device.type):
+        return
+    if of_x.dtype != theta.dtype:
+        raise TypeError(refusal("x must have the type of theta", theta.dtype, of_x.dtype))
+    if basis.dtype not in (None, of_x.dtype):
         raise TypeError(
             refusal(
                 "the basis must have the type of x; basis.to(x.dtype) casts it",

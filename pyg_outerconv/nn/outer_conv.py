@@ -1,5 +1,6 @@
 """OuterConv: the one layer, Y = Σ_k A_kᵀ X Θ_k, as a PyG MessagePassing."""
 
+from numbers import Integral
 from typing import Any, Optional, Union
 
 import torch
@@ -12,9 +13,9 @@ from ..basis import Basis, Family, parse_family
 from ..contract import contract
 from ..errors import refusal, unknown
 from .dense import quadri_tensor
-from .prepare import Inputs, prepare_basis, split_input
+from .prepare import Inputs, add_root, prepare_basis, split_input
 from .readable import convolve_by_messages
-from .theta import make_theta
+from .theta import Theta, make_theta
 
 AGGREGATIONS = ("sum", "mean")
 LATER_AGGREGATIONS = ("max", "min")
@@ -103,6 +104,8 @@ class OuterConv(MessagePassing):
                     type(family).__name__,
                 )
             )
+        _check_channels("in_channels", in_channels, -1)
+        _check_channels("out_channels", out_channels, 0)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.cached = cached
@@ -169,8 +172,10 @@ class OuterConv(MessagePassing):
                 graphs one by one (:obj:`Chebyshev`).
         """
         inputs = split_input(x, self.flow)
-        self._materialize(inputs)
+        waiting = self._waiting(inputs)
         basis = self.basis(inputs, edge_index, edge_weight, edge_type, size, batch)
+        for lazy, channels in waiting:
+            lazy.materialize(channels)
         theta = self.theta()
         if self.label_aggr == "mean":
             theta = theta / self.family.num_bases
@@ -178,9 +183,9 @@ class OuterConv(MessagePassing):
             # propagate_type: (x: OptPairTensor, edge_value: OptTensor)
             out = convolve_by_messages(self, basis, inputs.source, theta)
         else:
-            out = self.message_and_aggregate(basis, inputs.source, theta)
-        if self.root is not None and inputs.target is not None:
-            out = out + inputs.target @ self.root()[0, 0]
+            out = self._fused(basis, inputs.source, theta)
+        if self.root is not None:
+            out = add_root(out, inputs, self.root()[0, 0])
         return out if self.bias is None else out + self.bias
 
     def basis(
@@ -201,6 +206,18 @@ class OuterConv(MessagePassing):
         if x is None or not x.is_floating_point():
             return contract(edge_index, x, theta)
         return contract(edge_index, x.movedim(-2, 0), theta).movedim(0, -2)
+
+    def _fused(self, basis: Basis, x: OptTensor, theta: Tensor) -> Tensor:
+        # The hooks that PyG's propagate would call around its fused step.
+        arguments = {"x": x, "theta": theta}
+        for pre_hook in self._message_and_aggregate_forward_pre_hooks.values():
+            changed = pre_hook(self, (basis, arguments))
+            basis, arguments = (basis, arguments) if changed is None else changed
+        out = self.message_and_aggregate(basis, **arguments)
+        for hook in self._message_and_aggregate_forward_hooks.values():
+            changed = hook(self, (basis, arguments), out)
+            out = out if changed is None else changed
+        return out
 
     def message(self, x_j: Tensor, edge_value: OptTensor) -> Tensor:
         """The definition, edge by edge: the value of the edge times what its source sends."""
@@ -232,11 +249,14 @@ class OuterConv(MessagePassing):
         )
         return bool(self.explain or hooks or not self.fuse)
 
-    def _materialize(self, inputs: Inputs) -> None:
+    def _waiting(self, inputs: Inputs) -> list[tuple[Theta, int]]:
+        # Parameters that have no shape yet, and the channels that they will take.
+        waiting = []
         if self.theta.in_channels < 0:
-            self.theta.materialize(inputs.channels(inputs.source))
+            waiting.append((self.theta, inputs.channels(inputs.source)))
         if self.root is not None and self.root.in_channels < 0 and inputs.target is not None:
-            self.root.materialize(inputs.channels(inputs.target))
+            waiting.append((self.root, inputs.channels(inputs.target)))
+        return waiting
 
     # Dense forms --------------------------------------------------------------------------------
 
@@ -267,6 +287,22 @@ class OuterConv(MessagePassing):
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, {self.family})"
+
+
+def _check_channels(name: str, value: Any, least: int) -> None:
+    if isinstance(value, tuple) and name == "in_channels":
+        if len(value) != 2:
+            raise ValueError(
+                refusal(f"{name} of sources and targets are a pair", "2 numbers", len(value))
+            )
+        for part in value:
+            _check_channels("each of in_channels", part, least)
+    elif not isinstance(value, Integral):
+        raise TypeError(refusal(f"{name} must be a number of channels", "an integer", repr(value)))
+    elif value < least:
+        raise ValueError(
+            refusal(f"{name} must be a number of channels", f"an integer >= {least}", value)
+        )
 
 
 def _check_aggregation(name: str, value: Optional[str]) -> None:

@@ -24,9 +24,11 @@ class Inputs:
 
     Attributes:
         source: (*batch, M, P) features, (M,) indices, or None.
-        target: (*batch, N, P_t) features of targets, or None; those of the sources if x is single.
+        target: (*batch, N, P_t) features or (N,) indices of targets, or None; those of the sources
+            if x is single.
         num_sources, num_targets: M and N as far as x tells.
-        featureless: whether x was None, so that Θ has a row for each source.
+        featureless: whether sources have neither, so that Θ has a row for each source.
+        targets_featureless: whether x was None, so that a root weight has a row for each target.
     """
 
     source: Tensor | None
@@ -34,6 +36,7 @@ class Inputs:
     num_sources: int | None
     num_targets: int | None
     featureless: bool = False
+    targets_featureless: bool = False
 
     @staticmethod
     def channels(x: Tensor | None) -> int:
@@ -69,10 +72,11 @@ def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
         _check_features(part)
     return Inputs(
         source,
-        target if target is not None and target.is_floating_point() else None,
+        target,
         _count(source),
         _count(target),
         source is None,
+        x is None,
     )
 
 
@@ -122,7 +126,7 @@ def prepare_basis(
     """
     if isinstance(edge_index, Basis):
         _check_given(conv, inputs, edge_index, edge_weight, edge_type, size)
-        return edge_index.mean() if conv.aggr == "mean" else edge_index
+        return edge_index.mean(_dtype(conv, inputs)) if conv.aggr == "mean" else edge_index
     full_size = _size(conv, inputs, edge_index, size)
     reverse = conv.flow == "target_to_source"
     if reverse and is_torch_sparse_tensor(edge_index):
@@ -144,9 +148,11 @@ def prepare_basis(
             size=full_size[::-1] if reverse else full_size,
         )
         basis = conv.family.basis(edges.reversed() if reverse else edges, dtype=dtype)
-        return basis.mean() if conv.aggr == "mean" else basis
+        return basis.mean(dtype) if conv.aggr == "mean" else basis
 
-    if not conv.cached or (edge_weight is not None and edge_weight.requires_grad):
+    given = (edge_index, edge_weight, edge_type, batch)
+    known = all(part is None or isinstance(part, Tensor) for part in given)
+    if not conv.cached or not known or (edge_weight is not None and edge_weight.requires_grad):
         return make()
     key = (conv.family, full_size, dtype, conv.aggr, reverse)
     basis: Basis = _bases.get(edge_index, (edge_weight, edge_type, batch), key, make)
@@ -216,3 +222,44 @@ def _check_given(
             raise ValueError(
                 refusal(f"the basis must have the {name} of x and size", given, actual)
             )
+
+
+def add_root(out: Tensor, inputs: Inputs, weight: Tensor) -> Tensor:
+    """Y plus what the targets add themselves, where they are given.
+
+    ``weight`` (P_t, Q) multiplies their features; without features its rows are what they add.
+
+    Raises:
+        TypeError: the features of the targets are of another type than the weight.
+        ValueError: the weight does not fit the targets.
+    """
+    target, rows = inputs.target, weight.size(0)
+    if target is None and not inputs.targets_featureless:
+        return out
+    if target is None:
+        if out.size(-2) != rows:
+            raise ValueError(
+                refusal(
+                    "without features a root weight has a row for each target", rows, out.size(-2)
+                )
+            )
+        return out + weight
+    if not target.is_floating_point():
+        if target.numel() and not 0 <= int(target.min()) <= int(target.max()) < rows:
+            raise ValueError(
+                refusal(
+                    "indices of targets must be rows of the root weight",
+                    f"[0, {rows})",
+                    f"[{int(target.min())}, {int(target.max())}]",
+                )
+            )
+        return out + weight.index_select(0, target)
+    if target.size(-1) != rows:
+        raise ValueError(
+            refusal("targets must have a column for each of their channels", rows, target.size(-1))
+        )
+    if target.dtype != weight.dtype and not torch.is_autocast_enabled(target.device.type):
+        raise TypeError(
+            refusal("targets must have the type of the root weight", weight.dtype, target.dtype)
+        )
+    return out + target @ weight

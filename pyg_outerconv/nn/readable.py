@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis, EdgeBasis, Eye, Polynomial
-from ..contract import Problem
+from ..contract import Problem, check_shapes
 from ..contract.per_node import PerNode
 from ..contract.recurrence import sum_clenshaw, sum_forward
 from ..contract.rewrite import leaves
@@ -22,10 +22,11 @@ def convolve_by_messages(conv: OuterConv, basis: Basis, x: Tensor | None, theta:
     """Y (*batch, N, Q) by ``conv.propagate``: slow, and equal to the contraction.
 
     Explicit edges send one message each, x_m Θ_k times the value of the edge, in the order in
-    which the edges were given. A polynomial sends messages along its operator's edges, once for
-    each power.
+    which the edges were given; messages are reduced within each label, then over labels. A
+    polynomial sends messages along its operator's edges, once for each power.
     """
     nodes_first = x if x is None or not x.is_floating_point() else x.movedim(-2, 0)
+    check_shapes(basis, nodes_first, theta)
     total: Tensor | None = None
     for leaf, part in leaves(basis, theta):
         problem = Problem(leaf, nodes_first, part)
@@ -42,29 +43,34 @@ def convolve_by_messages(conv: OuterConv, basis: Basis, x: Tensor | None, theta:
 
 
 def _from_edges(conv: OuterConv, edges: EdgeBasis, problem: Problem) -> Tensor:
-    pattern = edges.pattern
-    z = problem.transform().flatten(0, 1)
-    source = pattern.source * pattern.num_labels + pattern.label
-    return _send(conv, edges, source, z)
+    # Row m·K + k is what source m sends under label k, row n·K + k what target n receives.
+    pattern, num_labels = edges.pattern, edges.num_bases
+    rows = pattern.index * num_labels + pattern.label
+    received = _send(conv, edges, rows, problem.transform().flatten(0, 1), num_labels)
+    return received.unflatten(0, (edges.size[1], num_labels)).sum(1)
 
 
 def _from_polynomial(conv: OuterConv, basis: Polynomial, problem: Problem) -> Tensor:
     def step(h: Tensor) -> Tensor:
-        return _send(conv, basis.operator, basis.operator.pattern.source, h)
+        return _send(conv, basis.operator, basis.operator.index, h)
 
     if problem.has_features:
         return sum_forward(problem, step)
     return sum_clenshaw(problem, step)
 
 
-def _send(conv: OuterConv, edges: EdgeBasis, source: Tensor, x: Tensor) -> Tensor:
-    """Messages from rows of x (S, *batch, C) to the targets of ``edges``: (N, *batch, C)."""
-    pattern = edges.pattern
-    given = torch.argsort(pattern.order)  # explainers number messages as edges were given
-    index = torch.stack([source, pattern.target]).long()[:, given]
+def _send(
+    conv: OuterConv, edges: EdgeBasis, rows: Tensor, x: Tensor, num_labels: int = 1
+) -> Tensor:
+    """Messages along ``edges`` between ``rows`` (2, E) of x (M·K, *batch, C) and of the result.
+
+    Returns (N·K, *batch, C).
+    """
+    given = torch.argsort(edges.pattern.order)  # explainers number messages as edges were given
+    index = rows.long()[:, given]
     value = None if edges.value is None else edges.value.to(x.dtype)[given]
     extra = {"edge_origin": _origin(edges)[given].long()} if conv.explain else {}
-    size, x = (x.size(0), pattern.size[1]), x.movedim(0, -2)
+    size, x = (x.size(0), edges.size[1] * num_labels), x.movedim(0, -2)
     ends = x if size[0] == size[1] else (x, None)
     # The edges run from source to target whatever the layer's flow; PyG's two ways to collect a
     # pair disagree for the other flow.

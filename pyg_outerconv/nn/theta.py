@@ -70,8 +70,12 @@ class Theta(torch.nn.Module):
 
     def materialize(self, in_channels: int) -> None:
         """Give the parameters their shapes and initial values, once P is known."""
-        self.in_channels = in_channels
-        self.check()
+        before, self.in_channels = self.in_channels, in_channels
+        try:
+            self.check()
+        except ValueError:
+            self.in_channels = before
+            raise
         for key, shape in self.shapes(in_channels).items():
             parameter = getattr(self, key)
             if isinstance(parameter, UninitializedParameter):
@@ -87,7 +91,7 @@ class Theta(torch.nn.Module):
 
     def forward(self) -> Tensor:
         """Θ, (K, G, P/G, Q/G). Raises RuntimeError while P is unknown."""
-        if any(is_lazy(parameter) for parameter in self.parameters()):
+        if self.in_channels < 0:
             raise RuntimeError("Theta has no values before the first input tells in_channels")
         return self.build()
 
@@ -104,7 +108,11 @@ class Theta(torch.nn.Module):
     def _load_from_state_dict(self, state: Any, prefix: str, *args: Any) -> None:
         first = next(iter(self.shapes(1)))
         value = state.get(prefix + first)
-        if value is not None and not is_lazy(value) and is_lazy(getattr(self, first)):
+        if value is not None and is_lazy(value):
+            self.in_channels = -1
+            for key in self.shapes(1):
+                self.register_parameter(key, UninitializedParameter())  # type: ignore[arg-type]
+        elif value is not None and is_lazy(getattr(self, first)):
             for key in self.shapes(1):
                 getattr(self, key).materialize(state[prefix + key].shape)
             self.in_channels = self.infer_in_channels()

@@ -1,0 +1,109 @@
+"""A batch of graphs is convolved as its graphs are, one by one."""
+
+import shutil
+
+import pytest
+import torch
+from torch_geometric.data import Data
+from torch_geometric.datasets import TUDataset
+from torch_geometric.loader import DataLoader
+
+from pyg_outerconv import OuterConv
+from pyg_outerconv.basis import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
+from pyg_outerconv.testing import assert_batch_equals_graphs, assert_near, awkward_structures
+
+FAMILIES = [
+    GCN(),
+    Walk(2),
+    Walk(2, aggregate="max", direction="both"),
+    Chebyshev(3),
+    Chebyshev(3, "bound", normalization=None),
+    Relation(3),
+    Directed(GCN(add_self_loops=False)),
+    Stack(Chebyshev(2), Identity(), Directed(Walk(1))),
+]
+of_each_family = pytest.mark.parametrize("family", FAMILIES, ids=str)
+
+
+def synthetic():
+    """Graphs of every awkward kind, with features, weights and types."""
+    graphs = []
+    for edges in awkward_structures(torch.float32).values():
+        if edges.size[0] != edges.size[1] or edges.size[0] == 0:
+            continue
+        graphs.append(
+            Data(
+                x=torch.randn(edges.size[0], 4),
+                edge_index=edges.edge_index,
+                edge_weight=torch.rand(edges.num_edges) + 0.1,
+                edge_type=edges.edge_type,
+            )
+        )
+    return graphs
+
+
+def arguments(family, data):
+    kinds = data.edge_type if isinstance(family, Relation) else None
+    return data.edge_index, data.get("edge_weight"), kinds, (data.num_nodes,) * 2
+
+
+def assert_batches_equal_graphs(family, graphs, batch_size, tolerance):
+    conv = OuterConv(graphs[0].num_features, 6, family)
+    expected = torch.cat([conv(data.x, *arguments(family, data)) for data in graphs])
+    stored, afresh = [], []
+    transformed = [family(data.clone()) for data in graphs]
+    for batch in DataLoader(transformed, batch_size):
+        stored.append(conv(batch.x, family.basis_of(batch)))
+    for batch in DataLoader(graphs, batch_size):
+        afresh.append(conv(batch.x, *arguments(family, batch), batch.batch))
+    assert_near(torch.cat(stored), expected, tolerance)
+    assert_near(torch.cat(afresh), expected, tolerance)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 20])
+@of_each_family
+def test_a_batch_gives_what_its_graphs_give(family, batch_size):
+    assert_batches_equal_graphs(family, synthetic(), batch_size, 1e-5)
+
+
+@of_each_family
+def test_bases_of_a_batch_are_block_diagonal(family):
+    graphs = synthetic()
+    if not isinstance(family, Relation):
+        for data in graphs:
+            del data.edge_type
+    assert_batch_equals_graphs(family, graphs)
+
+
+def test_chebyshev_needs_batch_to_tell_graphs_apart():
+    family, graphs = Chebyshev(3), synthetic()
+    conv = OuterConv(4, 6, family)
+    expected = torch.cat([conv(data.x, *arguments(family, data)) for data in graphs])
+    batch = next(iter(DataLoader(graphs, 20)))
+    with_graphs = conv(batch.x, *arguments(family, batch), batch.batch)
+    without = conv(batch.x, *arguments(family, batch))
+    assert_near(with_graphs, expected, 1e-5)
+    assert float((without - expected).detach().abs().max()) > 1e-2
+
+
+@of_each_family
+def test_a_cached_layer_takes_mini_batches(family):
+    graphs = synthetic()
+    plain, cached = OuterConv(4, 6, family), OuterConv(4, 6, family, cached=True)
+    cached.load_state_dict(plain.state_dict())
+    for _ in range(2):
+        for batch in DataLoader(graphs, 2, shuffle=True):
+            inputs = (batch.x, *arguments(family, batch), batch.batch)
+            assert_near(cached(*inputs), plain(*inputs))
+
+
+@pytest.mark.parametrize("family", [GCN(), Walk(2), Chebyshev(3), Relation(4)], ids=str)
+def test_mutag(family, shared_data, tmp_path):
+    raw = shared_data / "TUDataset" / "MUTAG" / "raw"
+    if not raw.is_dir():
+        pytest.skip("MUTAG is not in ../shared/data")
+    shutil.copytree(raw, tmp_path / "MUTAG" / "raw")
+    graphs = list(TUDataset(str(tmp_path), "MUTAG"))[:60]
+    for data in graphs:
+        data.edge_type = data.edge_attr.argmax(dim=1)
+    assert_batches_equal_graphs(family, graphs, 25, 1e-5)

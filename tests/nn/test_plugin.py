@@ -1,0 +1,582 @@
+"""The layer where PyG puts its own: inputs, wrappers, state, hooks and the cache."""
+
+import copy
+import io
+import pickle
+from typing import Final
+
+import pytest
+import torch
+from torch_geometric import EdgeIndex
+from torch_geometric.data import HeteroData
+from torch_geometric.nn import (
+    DirGNNConv,
+    GCNConv,
+    HeteroConv,
+    SAGEConv,
+    Sequential,
+    to_hetero,
+    to_hetero_with_bases,
+)
+from torch_geometric.nn.models.basic_gnn import BasicGNN
+from torch_geometric.testing import assert_module
+
+from pyg_outerconv import OuterConv, record
+from pyg_outerconv.basis import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
+from pyg_outerconv.testing import assert_near
+
+EDGES = torch.tensor([[0, 1, 2, 3, 0, 4, 1], [1, 2, 3, 0, 2, 1, 1]])
+KINDS = torch.tensor([0, 1, 2, 0, 1, 2, 0])
+FAMILIES = [
+    GCN(),
+    Walk(2),
+    Chebyshev(3),
+    Relation(3),
+    Directed(GCN(add_self_loops=False)),
+    Stack(Walk(1, direction="both"), Identity()),
+]
+of_each_family = pytest.mark.parametrize("family", FAMILIES, ids=str)
+
+
+def layer(family, *channels, **options):
+    conv = OuterConv(*(channels or (4, 6)), family, **options)
+    with torch.no_grad():
+        if conv.bias is not None:
+            conv.bias.normal_()
+    return conv
+
+
+def arguments(family):
+    """(edge_index, edge_weight, edge_type) that the family takes."""
+    return EDGES, None, KINDS if isinstance(family, Relation) else None
+
+
+def x_of(*shape):
+    return torch.randn(*(shape or (5, 4)))
+
+
+def weights():
+    return torch.rand(EDGES.size(1)) + 0.1
+
+
+# What comes in -----------------------------------------------------------------------------------
+
+
+@of_each_family
+def test_pyg_asserts_permutation_and_layouts(family):
+    expected_size = (5, 6)
+    if isinstance(family, Relation):
+        options = {"edge_type": KINDS, "test_sparse_layouts": []}
+    else:
+        options = {}
+    assert_module(layer(family), x_of(), EDGES, expected_size=expected_size, atol=1e-5, **options)
+
+
+def test_pyg_asserts_bipartite_layouts():
+    edge_index = torch.tensor([[0, 5, 3, 2], [1, 0, 1, 1]])
+    source, target = x_of(6, 4), x_of(4, 3)
+    conv = layer(Relation(1), (4, 3), 6, root_weight=True)
+    for ends, size in (((source, target), None), ((source, None), (6, 4))):
+        assert_module(conv, ends, edge_index, expected_size=(4, 6), atol=1e-5, size=size or (6, 4))
+
+
+def test_a_pair_without_targets_takes_their_number_from_size():
+    edge_index = torch.tensor([[0, 5, 3, 3, 2], [1, 0, 1, 1, 2]])
+    conv, source = layer(Relation(1)), x_of(6, 4)
+    out = conv((source, None), edge_index, size=(6, 4))
+    assert out.shape == (4, 6)
+    assert_near(out, conv((source, x_of(4, 9)), edge_index))
+    # As in PyG: without a size there are as many targets as sources.
+    assert_near(conv((source, None), edge_index)[:4], out)
+    assert conv((source, None), edge_index).shape == (6, 6)
+
+
+def test_a_sparse_matrix_tells_the_size_of_a_pair_without_targets():
+    edge_index = torch.tensor([[0, 5, 3, 2], [1, 0, 1, 2]])
+    conv, source = layer(Relation(1)), x_of(6, 4)
+    matrix = torch.sparse_coo_tensor(edge_index.flip(0), torch.ones(4), (4, 6))
+    assert_near(conv((source, None), matrix), conv((source, None), edge_index, size=(6, 4)))
+
+
+@pytest.mark.parametrize("layout", ["coo", "uncoalesced coo", "csr", "csc"])
+@of_each_family
+def test_a_transposed_sparse_matrix_is_its_edges_with_values_as_weights(family, layout):
+    conv, x, weight = layer(family), x_of(), weights()
+    kinds = arguments(family)[2]
+    matrix = torch.sparse_coo_tensor(EDGES.flip(0), weight, (5, 5))
+    matrix = matrix if layout.startswith("uncoalesced") else matrix.coalesce()
+    matrix = {"csr": matrix.to_sparse_csr, "csc": matrix.to_sparse_csc}.get(
+        layout, lambda: matrix
+    )()
+    if kinds is not None:
+        order = {"coo": EDGES[1] * 5 + EDGES[0], "csc": EDGES[0] * 5 + EDGES[1]}
+        order = {**order, "csr": order["coo"], "uncoalesced coo": torch.arange(7)}
+        kinds = kinds[order[layout].argsort()]
+    assert_near(conv(x, matrix, edge_type=kinds), conv(x, EDGES, weight, arguments(family)[2]))
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+def test_values_of_a_sparse_matrix_get_gradients(layout):
+    conv, x, weight = layer(GCN()), x_of(), weights().requires_grad_()
+    matrix = torch.sparse_coo_tensor(EDGES.flip(0), weight, (5, 5)).coalesce()
+    out = conv(x, matrix if layout == "coo" else matrix.to_sparse_csr())
+    expected = torch.autograd.grad(conv(x, EDGES, weight).square().sum(), weight)[0]
+    assert_near(torch.autograd.grad(out.square().sum(), weight)[0], expected)
+
+
+def test_gradients_of_an_uncoalesced_matrix_are_refused_for_torch_would_drop_them():
+    matrix = torch.sparse_coo_tensor(EDGES.flip(0), weights().requires_grad_(), (5, 5))
+    with pytest.raises(ValueError, match=r"only where it is coalesced: expected .*coalesce\(\)"):
+        layer(GCN())(x_of(), matrix)
+
+
+@pytest.mark.parametrize("by", [None, "row", "col"])
+@of_each_family
+def test_an_edge_index_object_is_its_edges(family, by):
+    conv, x, weight = layer(family), x_of(), weights()
+    index, kinds = EdgeIndex(EDGES, sparse_size=(5, 5)), arguments(family)[2]
+    expected = conv(x, EDGES, weight, kinds)
+    if by is not None:
+        index, order = index.sort_by(by)
+        weight, kinds = weight[order], None if kinds is None else kinds[order]
+    assert_near(conv(x, index, weight, kinds), expected)
+
+
+def test_an_edge_index_object_tells_the_size():
+    index = EdgeIndex([[0, 5, 3], [1, 0, 1]], sparse_size=(6, 4))
+    conv, source = layer(Relation(1)), x_of(6, 4)
+    out = conv((source, x_of(4, 2)), index)
+    assert_near(out, conv((source, None), index.as_tensor(), size=(6, 4)))
+
+
+@of_each_family
+def test_the_other_flow_is_flipped_edges(family):
+    conv = layer(family)
+    other = layer(family, flow="target_to_source")
+    other.load_state_dict(conv.state_dict())
+    x, (_, _, kinds) = x_of(), arguments(family)
+    expected = conv(x, EDGES.flip(0), weights_ := weights(), kinds)
+    assert_near(other(x, EDGES, weights_, kinds), expected)
+    other.fuse = False
+    assert_near(other(x, EDGES, weights_, kinds), expected)
+    assert other.flow == "target_to_source"
+
+
+def test_the_other_flow_turns_a_pair_round():
+    edge_index = torch.tensor([[0, 5, 3, 2], [1, 0, 1, 2]])
+    left, right = x_of(6, 3), x_of(4, 4)
+    conv = layer(Relation(1), (4, 3), 6, root_weight=True)
+    other = layer(Relation(1), (4, 3), 6, root_weight=True, flow="target_to_source")
+    other.load_state_dict(conv.state_dict())
+    expected = conv((right, left), edge_index.flip(0))
+    assert_near(other((left, right), edge_index), expected)
+    assert_near(other((left, right), edge_index, size=(6, 4)), expected)
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+@of_each_family
+def test_static_graphs_take_leading_dimensions(family, fuse):
+    conv, x = layer(family, root_weight=True), x_of(2, 3, 5, 4)
+    conv.fuse = fuse
+    out = conv(x, *arguments(family))
+    assert out.shape == (2, 3, 5, 6)
+    for i in range(2):
+        for j in range(3):
+            assert_near(out[i, j], conv(x[i, j], *arguments(family)), at_least=1.0)
+
+
+@of_each_family
+def test_a_given_basis_is_the_familys(family):
+    conv, x = layer(family), x_of()
+    basis = family.basis(*arguments(family), size=(5, 5))
+    assert_near(conv(x, basis), conv(x, *arguments(family)))
+
+
+# State -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("theta", ["full", "basis-decomposed:2", "low-rank:2", "grouped:2"])
+def test_lazy_channels_come_from_the_first_input(theta):
+    conv, x = layer(Walk(2), -1, 6, theta=theta, root_weight=True), x_of()
+    out = conv(x, EDGES)
+    made = layer(Walk(2), theta=theta, root_weight=True)
+    made.load_state_dict(conv.state_dict())
+    assert_near(made(x, EDGES), out)
+    assert {k: v.shape for k, v in conv.state_dict().items()} == {
+        k: v.shape for k, v in made.state_dict().items()
+    }
+
+
+def test_lazy_pairs_come_from_the_first_input():
+    conv = layer(Relation(1), (-1, -1), 6, root_weight=True)
+    conv((x_of(6, 4), x_of(4, 3)), torch.tensor([[0, 5], [1, 0]]))
+    assert conv.theta.weight.shape == (1, 4, 6)
+    assert conv.root.weight.shape == (1, 3, 6)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda conv: pickle.loads(pickle.dumps(conv))])
+@of_each_family
+def test_copies_compute_the_same_and_share_nothing(family, copied):
+    conv, x = layer(family, root_weight=True), x_of()
+    other = copied(conv)
+    expected = conv(x, *arguments(family)).detach()
+    assert_near(other(x, *arguments(family)), expected)
+    other.fuse = False
+    assert_near(other(x, *arguments(family)), expected)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    assert_near(conv(x, *arguments(family)), expected)
+
+
+def test_copies_of_a_lazy_layer_are_lazy_on_their_own():
+    lazy = layer(Walk(2), -1, 6)
+    narrow, wide = copy.deepcopy(lazy), pickle.loads(pickle.dumps(lazy))
+    narrow(x_of(5, 2), EDGES)
+    wide(x_of(5, 7), EDGES)
+    assert (narrow.theta.weight.size(1), wide.theta.weight.size(1)) == (2, 7)
+    assert lazy(x_of(), EDGES).shape == (5, 6)
+
+
+def test_state_goes_into_a_lazy_layer_and_lazy_state_into_a_made_one():
+    x, conv = x_of(), layer(GCN(), theta="low-rank:2", root_weight=True)
+    lazy = layer(GCN(), -1, 6, theta="low-rank:2", root_weight=True)
+    empty = copy.deepcopy(lazy.state_dict())
+    file = io.BytesIO()
+    torch.save(conv.state_dict(), file)
+    file.seek(0)
+    lazy.load_state_dict(torch.load(file, weights_only=True))
+    assert_near(lazy(x, EDGES), conv(x, EDGES))
+    # As PyG's Linear: a made layer that loads lazy state is lazy again.
+    conv.load_state_dict(empty)
+    assert conv(x_of(5, 9), EDGES).shape == (5, 6)
+    assert conv.theta.down.shape == (1, 9, 2)
+
+
+def test_a_lazy_layer_casts():
+    conv = layer(GCN(), -1, 6).double()
+    assert conv(x_of().double(), EDGES).dtype == torch.float64
+
+
+def test_reset_gives_new_parameters():
+    conv = layer(Walk(2), root_weight=True)
+    before = copy.deepcopy(conv.state_dict())
+    conv.reset_parameters()
+    assert not torch.equal(conv.theta.weight, before["theta.weight"])
+    assert not torch.equal(conv.root.weight, before["root.weight"])
+    assert not conv.bias.any()
+
+
+def test_repr_says_channels_and_family():
+    assert repr(OuterConv(4, 6, Directed(GCN()))) == (
+        "OuterConv(4, 6, Directed(family=GCN(norm='sym', add_self_loops=True, improved=False)))"
+    )
+    assert repr(OuterConv((-1, -1), 6, "identity")) == "OuterConv((-1, -1), 6, Identity())"
+
+
+# PyG's wrappers ----------------------------------------------------------------------------------
+
+
+def test_sequential_calls_by_position():
+    first, second = layer(GCN()), layer(Walk(2), 6, 3)
+    model = Sequential(
+        "x, edge_index, edge_weight",
+        [
+            (first, "x, edge_index, edge_weight -> x"),
+            torch.nn.ReLU(),
+            (second, "x, edge_index -> x"),
+        ],
+    )
+    x, weight = x_of(), weights()
+    assert_near(model(x, EDGES, weight), second(first(x, EDGES, weight).relu(), EDGES))
+
+
+def test_dir_gnn_conv_switches_loops_and_root_off():
+    ours, theirs = layer(GCN(), root_weight=True), GCNConv(4, 6)
+    ours, theirs = DirGNNConv(ours, alpha=0.3), DirGNNConv(theirs, alpha=0.3)
+    with torch.no_grad():
+        for mine, other in ((ours.conv_in, theirs.conv_in), (ours.conv_out, theirs.conv_out)):
+            assert not mine.add_self_loops
+            assert mine.family == GCN(add_self_loops=False)
+            assert mine.root is None
+            mine.theta.weight.copy_(other.lin.weight.t()[None])
+            mine.bias.copy_(other.bias.normal_())
+    ours.lin.load_state_dict(theirs.lin.state_dict())
+    x = x_of()
+    assert_near(ours(x, EDGES), theirs(x, EDGES))
+
+
+def test_self_loops_can_be_set_only_where_the_family_has_them():
+    conv = layer(Walk(2))
+    assert not conv.add_self_loops
+    conv.add_self_loops = True
+    assert conv.family == Walk(2, add_self_loops=True)
+    conv = layer(Chebyshev(2))
+    conv.add_self_loops = False
+    with pytest.raises(ValueError, match="self-loops are added by families that have the option"):
+        conv.add_self_loops = True
+    assert conv.family == Chebyshev(2)
+    with pytest.raises(ValueError, match="no parameters unless the layer was made with one"):
+        conv.root_weight = True
+
+
+def hetero():
+    data = HeteroData()
+    data["a"].x, data["b"].x = x_of(4, 5), x_of(3, 7)
+    data["a", "to", "b"].edge_index = torch.tensor([[0, 1, 3], [0, 2, 2]])
+    data["b", "to", "a"].edge_index = torch.tensor([[0, 1, 2], [0, 2, 1]])
+    data["a", "self", "a"].edge_index = torch.tensor([[0, 1, 2], [3, 2, 1]])
+    return data
+
+
+class Two(torch.nn.Module):
+    def __init__(self, family, channels=-1, **options):
+        super().__init__()
+        self.first = OuterConv(channels, 6, family, **options)
+        self.second = OuterConv(-1 if channels == -1 else 6, 3, family, **options)
+
+    def forward(self, x, edge_index):
+        return self.second(self.first(x, edge_index).relu(), edge_index)
+
+
+@pytest.mark.parametrize(
+    ("family", "root_weight"), [(Relation(1), True), (GCN(add_self_loops=False), False)]
+)
+def test_to_hetero_sums_a_layer_for_each_edge_type(family, root_weight):
+    data = hetero()
+    model = to_hetero(Two(family, root_weight=root_weight), data.metadata())
+    out = model(data.x_dict, data.edge_index_dict)
+
+    def expected(stage, x):
+        sums = {"a": 0, "b": 0}
+        for source, name, target in data.edge_types:
+            conv = stage[f"{source}__{name}__{target}"]
+            ends = x[source] if source == target else (x[source], x[target])
+            sums[target] = sums[target] + conv(ends, data[source, name, target].edge_index)
+        return sums
+
+    hidden = {k: v.relu() for k, v in expected(model.first, data.x_dict).items()}
+    for name, value in expected(model.second, hidden).items():
+        assert_near(out[name], value)
+
+
+def test_to_hetero_refuses_self_loops_as_it_does_for_pyg():
+    with pytest.raises(ValueError, match="'add_self_loops' attribute set to 'True'"):
+        to_hetero(Two(GCN()), hetero().metadata())
+
+
+def test_to_hetero_with_bases_changes_messages_by_hooks():
+    data = hetero()
+    data["b"].x = x_of(3, 5)
+    model = to_hetero_with_bases(
+        Two(Relation(1, "sum"), 5, root_weight=True), data.metadata(), num_bases=2
+    )
+    out = model(data.x_dict, data.edge_index_dict)
+    assert {name: value.shape for name, value in out.items()} == {"a": (4, 3), "b": (3, 3)}
+    sum(value.sum() for value in out.values()).backward()
+    coefficients = [p for name, p in model.named_parameters() if "edge_type_weight" in name]
+    assert coefficients
+    assert all(p.grad is not None and bool(p.grad.any()) for p in coefficients)
+
+
+def test_hetero_conv_of_means_is_that_of_sage():
+    data = hetero()
+    ours = HeteroConv(
+        {kind: OuterConv((-1, -1), 6, Relation(1), root_weight=True) for kind in data.edge_types}
+    )
+    theirs = HeteroConv({kind: SAGEConv((-1, -1), 6) for kind in data.edge_types})
+    ours(data.x_dict, data.edge_index_dict), theirs(data.x_dict, data.edge_index_dict)
+    with torch.no_grad():
+        for kind in data.edge_types:
+            mine, other = ours.convs[kind], theirs.convs[kind]
+            mine.theta.weight.copy_(other.lin_l.weight.t()[None])
+            mine.root.weight.copy_(other.lin_r.weight.t()[None])
+            mine.bias.copy_(other.lin_l.bias)
+    expected = theirs(data.x_dict, data.edge_index_dict)
+    for name, value in ours(data.x_dict, data.edge_index_dict).items():
+        assert_near(value, expected[name])
+
+
+class OuterGNN(BasicGNN):
+    supports_edge_weight: Final[bool] = True
+    supports_edge_attr: Final[bool] = False
+    supports_norm_batch: Final[bool]
+
+    def init_conv(self, in_channels, out_channels, **kwargs):
+        return OuterConv(in_channels, out_channels, **kwargs)
+
+
+@pytest.mark.parametrize("jk", [None, "cat"])
+def test_basic_gnn_is_built_of_it(jk):
+    model = OuterGNN(4, 6, 2, 3, jk=jk, family=Walk(1), theta="low-rank:2")
+    x, weight = x_of(), weights()
+    out = model(x, EDGES, edge_weight=weight)
+    hidden = model.convs[0](x, EDGES, weight).relu()
+    expected = model.convs[1](hidden, EDGES, weight)
+    if jk == "cat":
+        expected = model.lin(torch.cat([hidden, expected.relu()], dim=-1))
+    assert_near(out, expected)
+
+
+def test_graphgym_registers_it():
+    register = pytest.importorskip("torch_geometric.graphgym.register")
+    layers = pytest.importorskip("torch_geometric.graphgym.models.layer")
+
+    class WalkLayer(torch.nn.Module):
+        def __init__(self, layer_config, **kwargs):
+            super().__init__()
+            self.model = OuterConv(
+                layer_config.dim_in, layer_config.dim_out, Walk(2), bias=layer_config.has_bias
+            )
+
+        def forward(self, batch):
+            batch.x = self.model(batch.x, batch.edge_index)
+            return batch
+
+    register.register_layer("outerconv_walk", WalkLayer)
+    try:
+        config = layers.LayerConfig(
+            dim_in=4, dim_out=6, has_bias=False, has_act=False, has_l2norm=False
+        )
+        general = layers.GeneralLayer("outerconv_walk", config)
+        data, x = hetero()["a"], x_of()
+        data.x, data.edge_index = x, EDGES
+        assert_near(general(data).x, general.layer.model(x, EDGES))
+    finally:
+        del register.layer_dict["outerconv_walk"]
+
+
+# Hooks -------------------------------------------------------------------------------------------
+
+
+def test_message_hooks_see_and_change_messages_in_the_order_of_the_edges():
+    conv, x, weight = layer(Relation(1, "sum")), x_of(), weights()
+    plain, seen = conv(x, EDGES, weight), []
+    handles = [
+        conv.register_message_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])),
+        conv.register_message_forward_hook(lambda _, __, out: seen.append(out)),
+        conv.register_propagate_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])),
+        conv.register_aggregate_forward_hook(lambda _, __, out: seen.append(out)),
+        conv.register_propagate_forward_hook(lambda _, __, out: seen.append(out)),
+    ]
+    assert_near(conv(x, EDGES, weight), plain)
+    edge_index, sent, message, aggregated, propagated = seen
+    assert torch.equal(edge_index, EDGES)
+    z = x @ conv.theta.weight[0]
+    assert_near(sent["x_j"], z[EDGES[0]])
+    assert_near(message, weight[:, None] * z[EDGES[0]])
+    assert_near(aggregated, plain - conv.bias)
+    assert_near(propagated, plain - conv.bias)
+    for handle in handles:
+        handle.remove()
+    handle = conv.register_message_forward_hook(lambda _, __, out: torch.zeros_like(out))
+    assert_near(conv(x, EDGES, weight), conv.bias.expand(5, 6))
+    handle.remove()
+    with record() as calls:
+        conv(x, EDGES, weight)
+    assert [call.primitive for call in calls] == ["spmm"]
+
+
+def test_a_message_runs_along_every_edge_of_every_label():
+    conv, counts = layer(Stack(Relation(3), Identity(), Walk(2))), []
+    conv.register_message_forward_hook(lambda _, __, out: counts.append(out.size(0)))
+    conv(x_of(), EDGES, None, KINDS)
+    # The relations' edges once, the walk's once for each step; the identity sends none.
+    assert counts == [7, 7, 7]
+
+
+def test_hooks_of_the_fused_step_see_the_basis_and_change_the_result():
+    conv, x, seen = layer(Walk(2)), x_of(), []
+    plain = conv(x, EDGES)
+    conv.register_message_and_aggregate_forward_pre_hook(lambda _, inputs: seen.append(inputs))
+    handle = conv.register_message_and_aggregate_forward_hook(lambda _, __, out: 2 * out)
+    assert_near(conv(x, EDGES), 2 * plain - conv.bias)
+    ((basis, inputs),) = seen
+    assert basis.num_bases == 3
+    assert inputs["x"] is x
+    handle.remove()
+    conv.register_message_and_aggregate_forward_pre_hook(
+        lambda _, inputs: (inputs[0].scale(3.0), inputs[1])
+    )
+    assert_near(conv(x, EDGES), 3 * plain - 2 * conv.bias)
+
+
+def test_module_hooks_fire():
+    conv, seen = layer(GCN()), []
+    conv.register_forward_hook(lambda _, inputs, out: seen.append((inputs, out)))
+    out = conv(x_of(), EDGES)
+    assert seen[0][1] is out
+
+
+# The cache ---------------------------------------------------------------------------------------
+
+
+@of_each_family
+def test_a_cached_basis_is_shared_by_layers_with_an_equal_family(family):
+    first, second = layer(family, cached=True), layer(copy.deepcopy(family), 6, 3, cached=True)
+    edge_index, kinds = EDGES.clone(), arguments(family)[2]
+    basis = first.basis(x_of(), edge_index, None, kinds)
+    assert second.basis(x_of(5, 6), edge_index, None, kinds) is basis
+    assert layer(family).basis(x_of(), edge_index, None, kinds) is not basis
+    assert layer(family, cached=True).basis(x_of(6, 4), edge_index, None, kinds) is not basis
+    assert layer(Identity(), cached=True).basis(x_of(), edge_index, None, kinds) is not basis
+
+
+@of_each_family
+def test_a_cached_basis_is_never_stale(family):
+    cached, plain = layer(family, cached=True), layer(family)
+    plain.load_state_dict(cached.state_dict())
+    x, edge_index, weight = x_of(), EDGES.clone(), weights()
+    kinds = arguments(family)[2]
+
+    def agree():
+        for _ in range(2):
+            assert_near(
+                cached(x, edge_index, weight, kinds),
+                plain(x, edge_index.clone(), weight, kinds),
+            )
+
+    agree()
+    edge_index = EDGES.flip(0).contiguous()
+    agree()
+    edge_index[0, 0] = 3
+    agree()
+    weight = weights()
+    agree()
+    weight.mul_(torch.rand(7) + 0.5)
+    agree()
+    weight = None
+    agree()
+    if kinds is not None:
+        kinds = kinds.flip(0)
+        agree()
+        kinds[0] = 1
+        agree()
+    x = x_of(8, 4)
+    agree()
+    x, cached, plain = x.double(), cached.double(), plain.double()
+    agree()
+
+
+def test_a_cached_basis_is_fresh_for_weights_with_gradients():
+    conv, x, weight = layer(GCN(), cached=True), x_of(), weights().requires_grad_()
+    edge_index = EDGES.clone()
+    first = torch.autograd.grad(conv(x, edge_index, weight).square().sum(), weight)[0]
+    second = torch.autograd.grad(conv(x, edge_index, weight).square().sum(), weight)[0]
+    assert_near(second, first)
+
+
+@pytest.mark.parametrize("family", [GCN(), Walk(2), Walk(2, powers=(2,)), Relation(1)], ids=str)
+@pytest.mark.parametrize("given", ["edges", "basis", "transposed basis"])
+def test_what_inference_made_serves_training(family, given):
+    conv, edges = layer(family, cached=True), EDGES.clone()
+    if given != "edges":
+        edges = family.basis(edges, size=(5, 5))
+        edges = edges if given == "basis" else edges.transpose()
+    x = x_of().requires_grad_()
+    with torch.inference_mode():
+        out = conv(x, edges)
+    trained = conv(x, edges)
+    assert_near(trained, out)
+    trained.sum().backward()
+    assert bool(x.grad.any())
