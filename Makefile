@@ -21,6 +21,7 @@ test: check
 
 check: $(READY)
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check -q .
 	$(BIN)/mypy
 
 setup: $(READY)

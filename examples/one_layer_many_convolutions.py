@@ -1,6 +1,6 @@
 """Six layers of PyG are one layer with six bases: weights copied in, the outputs agree.
 
-    python examples/one_layer_many_convolutions.py
+python examples/one_layer_many_convolutions.py
 """
 
 import torch
@@ -26,10 +26,20 @@ def pairs():
     yield gcn, GCN(), stacked(gcn.lin.weight), gcn.bias, None
     yield cheb, Chebyshev(3, "bound"), stacked(*(lin.weight for lin in cheb.lins)), cheb.bias, None
     yield tag, Walk(2, "sym"), stacked(*(lin.weight for lin in tag.lins)), tag.bias, None
-    yield (graph, Stack(Relation(1, "sum"), Identity()),
-           stacked(graph.lin_rel.weight, graph.lin_root.weight), graph.lin_rel.bias, None)
-    yield (sage, Stack(Relation(1, "mean"), Identity()),
-           stacked(sage.lin_l.weight, sage.lin_r.weight), sage.lin_l.bias, None)
+    yield (
+        graph,
+        Stack(Relation(1, "sum"), Identity()),
+        stacked(graph.lin_rel.weight, graph.lin_root.weight),
+        graph.lin_rel.bias,
+        None,
+    )
+    yield (
+        sage,
+        Stack(Relation(1, "mean"), Identity()),
+        stacked(sage.lin_l.weight, sage.lin_r.weight),
+        sage.lin_l.bias,
+        None,
+    )
     yield rgcn, Relation(2, "sum"), rgcn.weight, rgcn.bias, torch.arange(156) % 2
 
 
@@ -41,8 +51,11 @@ def main():
         with torch.no_grad():
             ours.theta.weight.copy_(theta)
             ours.bias.copy_(bias)
-            expected = (theirs(data.x, data.edge_index) if edge_type is None
-                        else theirs(data.x, data.edge_index, edge_type))
+            expected = (
+                theirs(data.x, data.edge_index)
+                if edge_type is None
+                else theirs(data.x, data.edge_index, edge_type)
+            )
             actual = ours(data.x, data.edge_index, edge_type=edge_type)
         gap = float((actual - expected).abs().max() / expected.abs().max())
         print(f"{type(theirs).__name__:<10} = {family!s:<70} up to {gap:.0e}")

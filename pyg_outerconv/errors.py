@@ -6,6 +6,22 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
+class Refused(Exception):
+    """Input that breaks a rule. Raised as one of the built-in kinds below, never by itself."""
+
+
+class RefusedValue(Refused, ValueError):
+    """A value that breaks a rule."""
+
+
+class RefusedType(Refused, TypeError):
+    """An argument of the wrong type."""
+
+
+class RefusedIndex(Refused, IndexError):
+    """An index out of range."""
+
+
 def refusal(rule: str, expected: object, got: object) -> str:
     """One line for an exception: the rule that was broken, what it expects, and what came."""
     return f"{rule}: expected {expected}, got {got}"

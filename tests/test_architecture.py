@@ -44,8 +44,11 @@ def imports(path):
 
 @pytest.mark.parametrize("folder", ALLOWED)
 def test_arrows_point_one_way(folder):
-    files = [PACKAGE / f"{folder}.py"] if (PACKAGE / f"{folder}.py").exists() else sorted(
-        (PACKAGE / folder).rglob("*.py"))
+    files = (
+        [PACKAGE / f"{folder}.py"]
+        if (PACKAGE / f"{folder}.py").exists()
+        else sorted((PACKAGE / folder).rglob("*.py"))
+    )
     assert files
     for path in files:
         own_modules = {"__init__", folder}
@@ -54,14 +57,22 @@ def test_arrows_point_one_way(folder):
 
 
 def test_every_folder_is_in_the_picture():
-    found = {path.stem for path in PACKAGE.iterdir()
-             if (path.suffix == ".py" or (path / "__init__.py").exists())}
+    found = {
+        path.stem
+        for path in PACKAGE.iterdir()
+        if (path.suffix == ".py" or (path / "__init__.py").exists())
+    }
     assert found - {"__init__", "__main__"} == set(ALLOWED)
 
 
 def run(code):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                          check=False, cwd=PACKAGE.parent)
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=PACKAGE.parent,
+    )
 
 
 def test_the_package_works_without_any_extra():

@@ -21,9 +21,14 @@ def test_one_layer_many_convolutions(capsys):
 
 def test_accuracy_page(tmp_path, monkeypatch, capsys):
     accuracy = load("accuracy")
-    cases = [("KarateClub", "public", "gcn", True, {}), ("KarateClub", "public", "walk(1)", False, {})]
+    cases = [
+        ("KarateClub", "public", "gcn", True, {}),
+        ("KarateClub", "public", "walk(1)", False, {}),
+    ]
     monkeypatch.setattr(accuracy, "CASES", cases)
-    monkeypatch.setattr(sys, "argv", ["accuracy.py", "--seeds", "2", "--out", str(tmp_path / "a.md")])
+    monkeypatch.setattr(
+        sys, "argv", ["accuracy.py", "--seeds", "2", "--out", str(tmp_path / "a.md")]
+    )
     accuracy.main()
     page = (tmp_path / "a.md").read_text()
     assert page.count("| KarateClub |") == 2

@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ..errors import refusal
+from ..errors import RefusedIndex, RefusedValue, refusal
 from .base import Basis, TensorMap
 from .edges import EdgeBasis
 from .pattern import Pattern
@@ -30,15 +30,15 @@ class Stacked(Basis):
 
     def __post_init__(self) -> None:
         if not self.parts:
-            raise ValueError(refusal("a stack needs a basis", "at least one", "none"))
+            raise RefusedValue(refusal("a stack needs a basis", "at least one", "none"))
         sizes = {part.size for part in self.parts}
         if len(sizes) > 1:
-            raise ValueError(
+            raise RefusedValue(
                 refusal("bases in a stack must have one size", self.parts[0].size, sorted(sizes))
             )
         dtypes = {part.dtype for part in self.parts} - {None}
         if len(dtypes) > 1:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "bases in a stack must have one type",
                     self.parts[0].dtype,
@@ -166,7 +166,7 @@ class Scaled(Basis):
         if not isinstance(factor, Tensor):
             factor = torch.tensor(float(factor), dtype=base.dtype, device=base.device)
         if factor.shape not in ((), (base.num_bases,)):
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "a scale needs one factor, or one for each label",
                     f"shape () or ({base.num_bases},)",
@@ -237,7 +237,7 @@ class Selected(Basis):
         chosen = (labels,) if isinstance(labels, int) else tuple(labels)
         for label in chosen:
             if not -base.num_bases <= label < base.num_bases:
-                raise IndexError(
+                raise RefusedIndex(
                     refusal("a selected label must exist", f"[0, {base.num_bases})", label)
                 )
         return Selected(base, tuple(label % base.num_bases for label in chosen))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..errors import RefusedType
+
 if TYPE_CHECKING:
     from .algebra import Scaled, Selected, Stacked, Transposed
     from .edges import EdgeBasis
@@ -119,7 +121,7 @@ class Basis(ABC):
         """
         device, dtype, non_blocking, _ = torch._C._nn._parse_to(*args, **kwargs)
         if dtype is not None and not dtype.is_floating_point:
-            raise TypeError(f"a basis holds floating point values: got {dtype}")
+            raise RefusedType(f"a basis holds floating point values: got {dtype}")
 
         def move(tensor: Tensor) -> Tensor:
             return tensor if device is None else tensor.to(device, non_blocking=non_blocking)

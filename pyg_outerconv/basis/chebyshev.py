@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..errors import refusal
+from ..errors import RefusedValue, refusal
 from .base import Basis
 from .cache import IdentityCache
 from .edges import EdgeBasis
@@ -59,12 +59,12 @@ class Chebyshev(Family):
 
     def __post_init__(self) -> None:
         if self.num_terms < 1:
-            raise ValueError(refusal("Chebyshev needs a term", "num_terms >= 1", self.num_terms))
+            raise RefusedValue(refusal("Chebyshev needs a term", "num_terms >= 1", self.num_terms))
         check_norm(self.normalization, ("sym", "rw", None))
         given = self.lambda_max
         if isinstance(given, str):
             if given not in ("exact", "bound"):
-                raise ValueError(
+                raise RefusedValue(
                     refusal("lambda_max must be known", "'exact', 'bound' or a number", repr(given))
                 )
             return
@@ -72,7 +72,7 @@ class Chebyshev(Family):
         if isinstance(given, list):
             object.__setattr__(self, "lambda_max", tuple(given))
         if not all(number > 0 for number in numbers):
-            raise ValueError(refusal("lambda_max must be positive", "> 0", given))
+            raise RefusedValue(refusal("lambda_max must be positive", "> 0", given))
 
     @property
     def num_bases(self) -> int:
@@ -131,7 +131,7 @@ class Chebyshev(Family):
             num_graphs = int(edges.batch.max()) + 1
         if isinstance(self.lambda_max, tuple):
             if len(self.lambda_max) != num_graphs:
-                raise ValueError(
+                raise RefusedValue(
                     refusal(
                         "lambda_max needs a number for each graph", num_graphs, len(self.lambda_max)
                     )
@@ -143,14 +143,20 @@ class Chebyshev(Family):
             found = _eigenvalues.get(
                 edges.edge_index,
                 (edges.edge_weight, edges.batch),
-                (self.normalization, edges.size, laplacian.weight().dtype),
-                lambda: largest_eigenvalues(laplacian, edges.batch),
+                (self.normalization, edges.size),
+                lambda: self._exact_lambda(edges),
             )
         elif self.normalization is None:
             found = 2.0 * self._largest_degree(edges, laplacian, num_graphs)
         else:
             found = torch.tensor([2.0], dtype=torch.float64)
         return torch.where(found > 0, found, 2.0).to(edges.device)
+
+    def _exact_lambda(self, edges: Structure) -> Tensor:
+        # In float64 throughout: rounding makes a symmetric Laplacian lopsided, and Lanczos stall.
+        weight = edges.weight(torch.float64).detach().double()
+        precise = self._laplacian(replace(edges, edge_weight=weight), torch.float64)
+        return largest_eigenvalues(precise, edges.batch)
 
     @staticmethod
     def _largest_degree(edges: Structure, laplacian: Structure, num_graphs: int) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from ..errors import refusal, unknown
+from ..errors import RefusedType, RefusedValue, refusal, unknown
 from .base import Basis
 from .structure import Structure, structure
 
@@ -29,7 +29,7 @@ def from_scipy(matrices: Any) -> Structure:
     parts = list(matrices) if isinstance(matrices, Sequence) else [matrices]
     for part in parts:
         if not sp.issparse(part):
-            raise TypeError(
+            raise RefusedType(
                 refusal(
                     "from_scipy reads scipy sparse matrices",
                     "a scipy.sparse matrix or array",
@@ -37,7 +37,7 @@ def from_scipy(matrices: Any) -> Structure:
                 )
             )
         if part.shape != parts[0].shape:
-            raise ValueError(
+            raise RefusedValue(
                 refusal("matrices of a structure must have one size", parts[0].shape, part.shape)
             )
     coo = [sp.coo_array(part) for part in parts]
@@ -81,7 +81,7 @@ def from_networkx(
         weights += [None if weight is None else attributes.get(weight)] * len(both)
     missing = sum(value is None for value in weights)
     if 0 < missing < len(weights):
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 f"every edge or none must have the attribute {weight!r}",
                 f"{len(weights)} values",
@@ -110,7 +110,7 @@ def from_hetero(
     counts = {name: data[name].num_nodes for name in data.node_types}
     for name, count in counts.items():
         if count is None:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "every node type needs a number of nodes",
                     "num_nodes or x",
@@ -119,7 +119,7 @@ def from_hetero(
             )
     if edge_type is not None:
         if edge_type not in data.edge_types:
-            raise ValueError(unknown("edge type", edge_type, map(str, data.edge_types)))
+            raise RefusedValue(unknown("edge type", edge_type, map(str, data.edge_types)))
         store, (source, _, target) = data[edge_type], edge_type
         index = store.edge_index
         size = (counts[source], counts[target])
@@ -136,13 +136,13 @@ def from_hetero(
         weights.append(store.get("edge_weight"))
     missing = sum(weight is None for weight in weights)
     if 0 < missing < len(weights):
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 "every edge type or none must have weights", len(weights), len(weights) - missing
             )
         )
     if not index_parts:
-        raise ValueError(refusal("a graph needs edges", "at least one edge type", "none"))
+        raise RefusedValue(refusal("a graph needs edges", "at least one edge type", "none"))
     return structure(
         torch.cat(index_parts, dim=1),
         None if missing else torch.cat(weights),
@@ -189,10 +189,10 @@ def to_networkx(basis: Basis, nodes: Sequence[Hashable] | None = None) -> nx.Mul
         ValueError: M ≠ N, or ``nodes`` has another length.
     """
     if basis.size[0] != basis.size[1]:
-        raise ValueError(refusal("a graph has one set of nodes", "M = N", basis.size))
+        raise RefusedValue(refusal("a graph has one set of nodes", "M = N", basis.size))
     names = list(range(basis.size[0])) if nodes is None else list(nodes)
     if len(names) != basis.size[0]:
-        raise ValueError(refusal("nodes must name every index", basis.size[0], len(names)))
+        raise RefusedValue(refusal("nodes must name every index", basis.size[0], len(names)))
     graph = nx.MultiDiGraph()
     graph.add_nodes_from(names)
     edge_index, value, label = to_edge_index(basis)

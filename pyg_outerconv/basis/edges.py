@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import refusal
+from ..errors import RefusedType, RefusedValue, refusal
 from .base import Basis, TensorMap
 from .pattern import Pattern
 
@@ -33,7 +33,7 @@ class EdgeBasis(Basis):
         if value is None:
             return
         if value.shape != (self.pattern.num_edges,):
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "a basis needs one value for each edge",
                     f"shape ({self.pattern.num_edges},)",
@@ -41,11 +41,11 @@ class EdgeBasis(Basis):
                 )
             )
         if not value.is_floating_point():
-            raise TypeError(
+            raise RefusedType(
                 refusal("a basis holds floating point values", "torch.float32", value.dtype)
             )
         if value.device != self.pattern.device:
-            raise ValueError(
+            raise RefusedValue(
                 refusal("values must be where the pattern is", self.pattern.device, value.device)
             )
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from ..errors import refusal
+from ..errors import RefusedType, RefusedValue, refusal
 from .base import Basis
 from .edges import EdgeBasis
 from .pattern import Pattern
@@ -104,7 +104,7 @@ class Family(BaseTransform):
         if "add_self_loops" in {field.name for field in fields(self)}:
             return replace(self, add_self_loops=add)
         if add:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "self-loops are added by families that have the option",
                     "GCN or Walk",
@@ -170,7 +170,7 @@ def structure_of(data: Data) -> Structure:
     if edge_index is None:
         edge_index = data.get("adj_t")
     if edge_index is None:
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 "a graph needs edges",
                 "data.edge_index or data.adj_t",
@@ -188,7 +188,7 @@ def structure_of(data: Data) -> Structure:
 
 def _require_data(data: Any) -> None:
     if not isinstance(data, Data):
-        raise TypeError(
+        raise RefusedType(
             refusal(
                 "a family reads a homogeneous graph",
                 "torch_geometric.data.Data (for HeteroData see from_hetero)",

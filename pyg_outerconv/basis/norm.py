@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..errors import unknown
+from ..errors import RefusedValue, unknown
 from .structure import Structure
 
 
@@ -18,7 +18,7 @@ def check_norm(norm: str | None, known: tuple[str | None, ...]) -> None:
         ValueError: ``norm`` is not in ``known``.
     """
     if norm not in known:
-        raise ValueError(unknown("norm", norm, map(str, known)))
+        raise RefusedValue(unknown("norm", norm, map(str, known)))
 
 
 def degree(weight: Tensor, nodes: Tensor, num_nodes: int) -> Tensor:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..errors import refusal
+from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Pattern:
     def sort_values(self, value: Tensor) -> Tensor:
         """Bring values (E,) from the order in which edges were given into sorted order."""
         if value.shape != (self.num_edges,):
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "a pattern needs one value for each edge",
                     f"shape ({self.num_edges},)",
@@ -221,7 +221,7 @@ def _check_range(name: str, index: Tensor, count: int) -> None:
         return
     lowest, highest = int(index.min()), int(index.max())
     if lowest < 0 or highest >= count:
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 f"every {name} of a pattern must lie in range",
                 f"[0, {count})",

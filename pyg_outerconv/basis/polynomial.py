@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import refusal, unknown
+from ..errors import RefusedValue, refusal, unknown
 from .base import Basis, TensorMap
 from .edges import EdgeBasis
 from .product import combine, compose_edges, identity_edges
@@ -57,11 +57,11 @@ class Polynomial(Basis):
     def __post_init__(self) -> None:
         if isinstance(self.recurrence, str):
             if self.recurrence not in RECURRENCES:
-                raise ValueError(unknown("recurrence", self.recurrence, RECURRENCES))
+                raise RefusedValue(unknown("recurrence", self.recurrence, RECURRENCES))
             object.__setattr__(self, "recurrence", RECURRENCES[self.recurrence])
         size = self.operator.size
         if self.operator.num_bases != 1 or size[0] != size[1]:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "a polynomial is of one square matrix",
                     "1 label, M = N",
@@ -69,7 +69,7 @@ class Polynomial(Basis):
                 )
             )
         if self.num_terms < 1:
-            raise ValueError(
+            raise RefusedValue(
                 refusal("a polynomial basis needs a term", "num_terms >= 1", self.num_terms)
             )
 
@@ -128,7 +128,7 @@ class Polynomial(Basis):
         Raises:
             ValueError: always; ``edges().mean()`` says that the edges are wanted.
         """
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 "a mean within labels counts edges, which a polynomial does not hold",
                 "an explicit basis: basis.edges()",

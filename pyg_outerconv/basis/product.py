@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..errors import refusal
+from ..errors import RefusedValue, refusal
 from .edges import EdgeBasis
 from .pattern import Pattern
 
@@ -27,7 +27,7 @@ def compose_edges(first: EdgeBasis, second: EdgeBasis, reduce: str = "sum") -> E
         ValueError: sizes do not fit, a basis has several labels, or ``reduce`` is unknown.
     """
     if first.num_bases != 1 or second.num_bases != 1:
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 "a product of edges is of single matrices",
                 "one label each",
@@ -35,7 +35,9 @@ def compose_edges(first: EdgeBasis, second: EdgeBasis, reduce: str = "sum") -> E
             )
         )
     if first.size[1] != second.size[0]:
-        raise ValueError(refusal("sizes must fit a product", f"({first.size[1]}, N)", second.size))
+        raise RefusedValue(
+            refusal("sizes must fit a product", f"({first.size[1]}, N)", second.size)
+        )
     a, b = first.pattern, second.pattern
     # For each edge of A, the edges of B that leave its target.
     fan_out = b.source_ptr.diff().long().index_select(0, a.target)
@@ -54,7 +56,7 @@ def merge_parallel(
 ) -> EdgeBasis:
     """One edge in the place of all that share source and target, values (E,) reduced."""
     if reduce not in REDUCTIONS:
-        raise ValueError(
+        raise RefusedValue(
             refusal("parallel edges are merged by a reduction", sorted(REDUCTIONS), repr(reduce))
         )
     key = index[1].long() * size[0] + index[0].long()

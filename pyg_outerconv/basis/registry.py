@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ..errors import refusal, unknown
+from ..errors import RefusedValue, refusal, unknown
 from .family import FAMILIES, Family
 
 
@@ -21,12 +21,12 @@ def parse_family(text: str) -> Family:
     try:
         expression = ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
-        raise ValueError(
+        raise RefusedValue(
             refusal("a family is a name with options", "such as walk(length=2)", repr(text))
         ) from error
     made = _evaluate(expression, text)
     if not isinstance(made, Family):
-        raise ValueError(
+        raise RefusedValue(
             refusal("a family is a name with options", "such as walk(length=2)", repr(text))
         )
     return made
@@ -42,11 +42,11 @@ def _evaluate(node: ast.expr, text: str) -> Any:
         try:
             return cls(*positional, **named)
         except TypeError as error:
-            raise ValueError(f"{node.func.id} refuses its options: {error}") from error
+            raise RefusedValue(f"{node.func.id} refuses its options: {error}") from error
     try:
         return ast.literal_eval(node)
     except ValueError as error:
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 "a family is made of names, options and plain values",
                 "such as stack(gcn, walk(2))",
@@ -57,5 +57,5 @@ def _evaluate(node: ast.expr, text: str) -> Any:
 
 def _family_class(name: str) -> type[Any]:
     if name.lower() not in FAMILIES:
-        raise ValueError(unknown("family", name, FAMILIES))
+        raise RefusedValue(unknown("family", name, FAMILIES))
     return FAMILIES[name.lower()]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from ..errors import refusal
+from ..errors import RefusedValue, refusal
 from .edges import EdgeBasis
 from .explicit import edge_basis
 from .family import Family
@@ -42,7 +42,7 @@ class Relation(Family):
 
     def __post_init__(self) -> None:
         if self.num_relations < 1:
-            raise ValueError(
+            raise RefusedValue(
                 refusal("Relation needs a relation", "num_relations >= 1", self.num_relations)
             )
         check_norm(self.norm, ("mean", "sum", "given"))
@@ -67,7 +67,7 @@ class Relation(Family):
 
     def _check(self, edges: Structure) -> None:
         if self.norm == "given" and edges.edge_weight is None:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "Relation(norm='given') takes its constants from the edges",
                     "edge_weight of shape (E,)",
@@ -77,7 +77,7 @@ class Relation(Family):
         types = edges.edge_type
         if types is None:
             if self.num_relations > 1:
-                raise ValueError(
+                raise RefusedValue(
                     refusal(
                         f"Relation({self.num_relations}) needs the type of every edge",
                         "edge_type of shape (E,)",
@@ -85,7 +85,7 @@ class Relation(Family):
                     )
                 )
         elif types.numel() and int(types.max()) >= self.num_relations:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "edge types must be below num_relations",
                     f"[0, {self.num_relations})",

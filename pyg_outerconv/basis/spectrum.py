@@ -7,6 +7,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from ..errors import RefusedValue
 from .structure import Structure
 
 # Below this size a dense solver is faster than Lanczos, and Lanczos needs room for its vectors.
@@ -26,7 +27,7 @@ def largest_eigenvalues(matrix: Structure, batch: Tensor | None = None) -> Tenso
         batch: (N,) the graph of each row, whose blocks are treated one by one; None for one graph.
 
     Raises:
-        RuntimeError: the iteration did not converge.
+        ValueError: the iteration did not converge.
     """
     value = matrix.weight(torch.float64).detach().double()
     num_graphs = 1
@@ -64,6 +65,8 @@ def _largest(matrix: sp.csr_array) -> float:
     gap = abs(matrix - matrix.T)
     scale = abs(matrix).max() if matrix.nnz else 0.0
     symmetric = gap.nnz == 0 or gap.max() <= 1e-6 * scale
+    if symmetric:
+        matrix = (matrix + matrix.T) / 2
     if size < DENSE_LIMIT:
         dense = matrix.toarray()
         found = np.linalg.eigvalsh(dense) if symmetric else np.linalg.eigvals(dense)
@@ -72,9 +75,17 @@ def _largest(matrix: sp.csr_array) -> float:
     start = np.random.default_rng(0).standard_normal(size)
     solve = sp.linalg.eigsh if symmetric else sp.linalg.eigs
     try:
-        found = solve(matrix, k=1, which="LM", v0=start, return_eigenvectors=False)
+        found = solve(
+            matrix,
+            k=1,
+            which="LM",
+            v0=start,
+            ncv=min(size, 64),
+            tol=1e-9,
+            return_eigenvectors=False,
+        )
     except sp.linalg.ArpackNoConvergence as error:
-        raise RuntimeError(
+        raise RefusedValue(
             f"the largest eigenvalue of a {size} x {size} Laplacian did not converge ({error}); "
             "use lambda_max='bound' or give the number"
         ) from error

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..errors import refusal
+from ..errors import RefusedType, RefusedValue, refusal
 from .algebra import Stacked
 from .base import Basis
 from .edges import EdgeBasis
@@ -37,10 +37,12 @@ class Stack(Family):
 
     def __init__(self, *families: Family) -> None:
         if not families:
-            raise ValueError(refusal("a stack needs a family", "at least one", "none"))
+            raise RefusedValue(refusal("a stack needs a family", "at least one", "none"))
         for family in families:
             if not isinstance(family, Family):
-                raise TypeError(refusal("a stack is of families", "Family", type(family).__name__))
+                raise RefusedType(
+                    refusal("a stack is of families", "Family", type(family).__name__)
+                )
         object.__setattr__(self, "families", families)
 
     def __repr__(self) -> str:
@@ -54,7 +56,7 @@ class Stack(Family):
     def set_self_loops(self, add: bool) -> Stack:
         """See :meth:`Family.set_self_loops`, which a stack can only drop."""
         if add:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "which family of a stack adds self-loops is its own option",
                     "GCN(add_self_loops=True) among them",

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
 
-from ..errors import refusal
+from ..errors import RefusedType, RefusedValue, refusal
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class Structure:
             ValueError: M ≠ N.
         """
         if self.size[0] != self.size[1]:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     f"{what} needs as many sources as targets",
                     "M = N",
@@ -117,7 +117,7 @@ class Structure:
             return
         lowest = self.edge_weight.detach().min()
         if not _holds(lowest >= 0):
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     f"{what} needs edge weights that are not negative",
                     "edge_weight >= 0",
@@ -156,7 +156,7 @@ def structure(
     if isinstance(edge_index, Structure):
         return edge_index
     if not isinstance(edge_index, Tensor):
-        raise TypeError(
+        raise RefusedType(
             refusal(
                 "edge_index must be a tensor, an EdgeIndex or a sparse matrix",
                 "Tensor",
@@ -174,7 +174,7 @@ def structure(
     _check_edge_vector("edge_type", edge_type, edge_index, floating=False)
     full_size = _infer_size(edge_index, size)
     if batch is not None and batch.shape != (full_size[1],):
-        raise ValueError(
+        raise RefusedValue(
             refusal("batch needs one graph for each node", (full_size[1],), tuple(batch.shape))
         )
     return Structure(edge_index, full_size, edge_weight, edge_type, batch)
@@ -186,7 +186,7 @@ def _from_sparse(
     num_targets, num_sources = matrix.shape
     given = size or (None, None)
     if given[0] not in (None, num_sources) or given[1] not in (None, num_targets):
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 "size must fit the sparse matrix, which has a row for each target",
                 (num_sources, num_targets),
@@ -196,7 +196,7 @@ def _from_sparse(
     if matrix.layout == torch.sparse_coo and not matrix.is_coalesced():
         # Parallel edges are kept apart, as everywhere else.
         if matrix.requires_grad:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "torch gives values of a COO matrix gradients only where it is coalesced",
                     "matrix.coalesce()",
@@ -217,9 +217,9 @@ def _from_sparse(
 
 def _check_index(edge_index: Tensor) -> None:
     if edge_index.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
-        raise TypeError(refusal("edge_index must hold integers", "torch.int64", edge_index.dtype))
+        raise RefusedType(refusal("edge_index must hold integers", "torch.int64", edge_index.dtype))
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 "edge_index must hold a source and a target for each edge",
                 "shape (2, E)",
@@ -232,9 +232,9 @@ def _check_edge_vector(name: str, vector: Tensor | None, index: Tensor, *, float
     if vector is None:
         return
     if not isinstance(vector, Tensor):
-        raise TypeError(refusal(f"{name} must be a tensor", "Tensor", type(vector).__name__))
+        raise RefusedType(refusal(f"{name} must be a tensor", "Tensor", type(vector).__name__))
     if vector.shape != (index.size(1),):
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 f"{name} needs one entry for each edge",
                 f"shape ({index.size(1)},)",
@@ -242,20 +242,20 @@ def _check_edge_vector(name: str, vector: Tensor | None, index: Tensor, *, float
             )
         )
     if vector.device != index.device:
-        raise ValueError(
+        raise RefusedValue(
             refusal(f"{name} must be where edge_index is", index.device, vector.device)
         )
     if floating:
         if not vector.is_floating_point():
-            raise TypeError(
+            raise RefusedType(
                 refusal(f"{name} must be floating point", "torch.float32", vector.dtype)
             )
         if not _holds(torch.isfinite(vector.detach()).all()):
-            raise ValueError(refusal(f"{name} must be finite", "numbers", "NaN or infinity"))
+            raise RefusedValue(refusal(f"{name} must be finite", "numbers", "NaN or infinity"))
     elif vector.is_floating_point() or vector.dtype == torch.bool:
-        raise TypeError(refusal(f"{name} must hold integers", "torch.int64", vector.dtype))
+        raise RefusedType(refusal(f"{name} must hold integers", "torch.int64", vector.dtype))
     elif vector.numel() and int(vector.min()) < 0:
-        raise ValueError(refusal(f"{name} must not be negative", ">= 0", int(vector.min())))
+        raise RefusedValue(refusal(f"{name} must not be negative", ">= 0", int(vector.min())))
 
 
 def _holds(condition: Tensor) -> bool:
@@ -277,7 +277,7 @@ def _infer_size(edge_index: Tensor, size: tuple[int | None, int | None] | None) 
     else:
         highest, lowest = [-1, -1], 0
     if lowest < 0:
-        raise ValueError(refusal("edge_index must not be negative", ">= 0", lowest))
+        raise RefusedValue(refusal("edge_index must not be negative", ">= 0", lowest))
     if size is None or (size[0] is None and size[1] is None):
         return max(highest) + 1, max(highest) + 1
     full = (
@@ -286,7 +286,7 @@ def _infer_size(edge_index: Tensor, size: tuple[int | None, int | None] | None) 
     )
     for name, end, count in zip(("source", "target"), highest, full, strict=True):
         if end >= count:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     f"every {name} in edge_index must be one of the {name} nodes",
                     f"an index below {count}",

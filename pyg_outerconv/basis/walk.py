@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..errors import refusal, unknown
+from ..errors import RefusedValue, refusal, unknown
 from .algebra import Selected, Stacked
 from .base import Basis
 from .edges import EdgeBasis
@@ -70,17 +70,17 @@ class Walk(Family):
 
     def __post_init__(self) -> None:
         if self.length < 0:
-            raise ValueError(refusal("a walk needs a length", "length >= 0", self.length))
+            raise RefusedValue(refusal("a walk needs a length", "length >= 0", self.length))
         check_norm(self.norm, ("source", "target", "sym", None))
         if self.direction not in DIRECTIONS:
-            raise ValueError(unknown("direction", self.direction, DIRECTIONS))
+            raise RefusedValue(unknown("direction", self.direction, DIRECTIONS))
         if self.aggregate not in REDUCTIONS:
-            raise ValueError(unknown("aggregate", self.aggregate, REDUCTIONS))
+            raise RefusedValue(unknown("aggregate", self.aggregate, REDUCTIONS))
         if self.powers is not None:
             object.__setattr__(self, "powers", tuple(self.powers))
             bad = [power for power in self.powers or () if not 0 <= power <= self.length]
             if bad or not self.powers:
-                raise ValueError(
+                raise RefusedValue(
                     refusal(
                         "powers of a walk must be lengths that it has",
                         f"some of [0, {self.length}]",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..basis.base import Basis
-from ..errors import refusal, unknown
+from ..errors import RefusedType, RefusedValue, refusal, unknown
 from .order import Order
 from .per_node import PerNode
 from .problem import Problem
@@ -42,7 +42,9 @@ def contract(basis: Basis, x: Tensor | None, theta: Tensor, order: str | None = 
     chosen = [choose_order(problem, order) for problem in problems]
     if order is not None and all(taken.name != order for taken in chosen):
         reasons = [reason for problem in problems for reason in ORDERS[order].why_not(problem)]
-        raise ValueError(f"order {order!r} may not solve this: {'; '.join(dict.fromkeys(reasons))}")
+        raise RefusedValue(
+            f"order {order!r} may not solve this: {'; '.join(dict.fromkeys(reasons))}"
+        )
     out: Tensor | None = None
     for problem, taken in zip(problems, chosen, strict=True):
         part = taken.run(problem)
@@ -58,12 +60,12 @@ def choose_order(problem: Problem, wanted: str | None = None) -> Order:
         ValueError: ``wanted`` is unknown, or no order may solve the problem; all reasons are given.
     """
     if wanted is not None and wanted not in ORDERS:
-        raise ValueError(unknown("contraction order", wanted, ORDERS))
+        raise RefusedValue(unknown("contraction order", wanted, ORDERS))
     refusals = {name: order.why_not(problem) for name, order in ORDERS.items()}
     legal = [ORDERS[name] for name, reasons in refusals.items() if not reasons]
     if not legal:
         lines = "\n  ".join(f"{name}: {'; '.join(why)}" for name, why in refusals.items())
-        raise ValueError(f"no contraction order solves {problem.basis!r}\n  {lines}")
+        raise RefusedValue(f"no contraction order solves {problem.basis!r}\n  {lines}")
     for order in legal:
         if order.name == wanted:
             return order
@@ -84,7 +86,7 @@ def check_shapes(basis: Basis, x: Tensor | None, theta: Tensor) -> None:
         TypeError: the types differ, and autocast does not make them one.
     """
     if theta.dim() != 4 or theta.size(0) != basis.num_bases:
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 "theta needs a matrix for each label",
                 f"({basis.num_bases}, G, P/G, Q/G)",
@@ -94,7 +96,7 @@ def check_shapes(basis: Basis, x: Tensor | None, theta: Tensor) -> None:
     num_sources, in_channels = basis.size[0], theta.size(1) * theta.size(2)
     if x is None or not x.is_floating_point():
         if theta.size(1) != 1:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "without features the rows of theta are the embedding, "
                     "which needs full matrices",
@@ -103,7 +105,7 @@ def check_shapes(basis: Basis, x: Tensor | None, theta: Tensor) -> None:
                 )
             )
         if x is None and num_sources != in_channels:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "without features theta needs a row for each source",
                     f"{num_sources} in_channels",
@@ -111,13 +113,13 @@ def check_shapes(basis: Basis, x: Tensor | None, theta: Tensor) -> None:
                 )
             )
         if x is not None and x.shape != (num_sources,):
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "indices of sources must be one for each", f"({num_sources},)", tuple(x.shape)
                 )
             )
         if x is not None and x.numel() and not 0 <= int(x.min()) <= int(x.max()) < in_channels:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "indices of sources must be rows of theta",
                     f"[0, {in_channels})",
@@ -125,7 +127,7 @@ def check_shapes(basis: Basis, x: Tensor | None, theta: Tensor) -> None:
                 )
             )
     elif x.dim() < 2 or x.size(0) != num_sources or x.size(-1) != in_channels:
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 "x must have a row for each source and a column for each channel",
                 f"({num_sources}, {in_channels})",
@@ -136,9 +138,9 @@ def check_shapes(basis: Basis, x: Tensor | None, theta: Tensor) -> None:
     if torch.is_autocast_enabled(of_x.device.type):
         return
     if of_x.dtype != theta.dtype:
-        raise TypeError(refusal("x must have the type of theta", theta.dtype, of_x.dtype))
+        raise RefusedType(refusal("x must have the type of theta", theta.dtype, of_x.dtype))
     if basis.dtype not in (None, of_x.dtype):
-        raise TypeError(
+        raise RefusedType(
             refusal(
                 "the basis must have the type of x; basis.to(x.dtype) casts it",
                 of_x.dtype,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..errors import unknown
+from ..errors import RefusedValue, unknown
 from .backend import Backend, Request
 from .native import Native
 from .reference import Reference
@@ -38,10 +38,10 @@ def get_backend(name: str) -> Backend:
         ValueError: no backend has that name, or something that it needs is missing here.
     """
     if name not in BACKENDS:
-        raise ValueError(unknown("backend", name, BACKENDS))
+        raise RefusedValue(unknown("backend", name, BACKENDS))
     backend = BACKENDS[name]
     if missing := backend.missing():
-        raise ValueError(f"backend {name!r} cannot run here: {'; '.join(missing)}")
+        raise RefusedValue(f"backend {name!r} cannot run here: {'; '.join(missing)}")
     return backend
 
 
@@ -91,7 +91,7 @@ def choose(request: Request) -> Backend:
     if forced:
         backend = get_backend(forced)
         if reasons := backend.why_not(request):
-            raise ValueError(f"backend {forced!r} cannot serve {request}: {'; '.join(reasons)}")
+            raise RefusedValue(f"backend {forced!r} cannot serve {request}: {'; '.join(reasons)}")
         return backend
     candidates = sorted(BACKENDS.values(), key=lambda backend: -backend.priority)
     refusals = []
@@ -102,7 +102,7 @@ def choose(request: Request) -> Backend:
         if not reasons:
             return backend
         refusals.append(f"{backend.name}: {'; '.join(reasons)}")
-    raise ValueError(f"no backend serves {request}\n  " + "\n  ".join(refusals))
+    raise RefusedValue(f"no backend serves {request}\n  " + "\n  ".join(refusals))
 
 
 def backends() -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import refusal
+from ..errors import RefusedType, RefusedValue, refusal
 from .backend import Request
 from .dispatch import BACKENDS, choose, note
 from .sparsity import Sparsity
@@ -45,7 +45,7 @@ def spmm(sparsity: Sparsity, value: Tensor | None, x: Tensor, *, transpose: bool
     rows, cols = sparsity.shape
     expected = rows if transpose else cols
     if x.dim() != 2 or x.size(0) != expected:
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 "spmm needs x of two dimensions that fits the matrix",
                 f"({expected}, channels)",
@@ -54,13 +54,13 @@ def spmm(sparsity: Sparsity, value: Tensor | None, x: Tensor, *, transpose: bool
         )
     if value is not None:
         if value.shape != sparsity.col.shape:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "spmm needs one value an entry", tuple(sparsity.col.shape), tuple(value.shape)
                 )
             )
         if value.dtype != x.dtype:
-            raise TypeError(refusal("spmm needs value and x of one type", x.dtype, value.dtype))
+            raise RefusedType(refusal("spmm needs value and x of one type", x.dtype, value.dtype))
     backend = choose(_request("spmm", sparsity.rowptr, sparsity.col, x, expected))
     near, far = _views(sparsity, transpose)
     return _SpMM.apply(*near, *far, value, x, backend.name)  # type: ignore[no-any-return]
@@ -85,7 +85,7 @@ def sddmm(sparsity: Sparsity, a: Tensor, b: Tensor) -> Tensor:
     """
     rows, cols = sparsity.shape
     if a.dim() != 2 or b.dim() != 2 or (a.size(0), b.size(0), b.size(1)) != (rows, cols, a.size(1)):
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 "sddmm needs a row of a and of b for every row and column",
                 f"({rows}, channels) and ({cols}, channels)",
@@ -93,7 +93,7 @@ def sddmm(sparsity: Sparsity, a: Tensor, b: Tensor) -> Tensor:
             )
         )
     if a.dtype != b.dtype:
-        raise TypeError(refusal("sddmm needs a and b of one type", a.dtype, b.dtype))
+        raise RefusedType(refusal("sddmm needs a and b of one type", a.dtype, b.dtype))
     backend = choose(_request("sddmm", sparsity.rowptr, sparsity.col, a, cols))
     near, far = _views(sparsity, False)
     return _SDDMM.apply(*near, *far, a, b, backend.name)  # type: ignore[no-any-return]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..errors import refusal
+from ..errors import RefusedValue, refusal
 from .prepare import Inputs
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def quadri_tensor(conv: OuterConv, edge_index: Any, *args: Any, **kwargs: Any) -
     if conv.root is None:
         return phi
     if basis.size[0] != basis.size[1] or isinstance(conv.in_channels, tuple):
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 "a root weight is part of the quadri-tensor only where targets are the sources",
                 "M = N and one in_channels",

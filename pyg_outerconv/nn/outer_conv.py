@@ -11,7 +11,7 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..basis import Basis, Family, parse_family
 from ..contract import contract
-from ..errors import refusal, unknown
+from ..errors import RefusedType, RefusedValue, refusal, unknown
 from .dense import quadri_tensor
 from .prepare import Inputs, add_root, prepare_basis, split_input
 from .readable import convolve_by_messages
@@ -97,7 +97,7 @@ class OuterConv(MessagePassing):
         self.label_aggr = label_aggr
         self.family = parse_family(family) if isinstance(family, str) else family
         if not isinstance(self.family, Family):
-            raise TypeError(
+            raise RefusedType(
                 refusal(
                     "family must be a recipe for a basis",
                     "a Family or its name",
@@ -144,7 +144,7 @@ class OuterConv(MessagePassing):
     @root_weight.setter
     def root_weight(self, add: bool) -> None:
         if add and self.root is None:
-            raise ValueError("a root weight has no parameters unless the layer was made with one")
+            raise RefusedValue("a root weight has no parameters unless the layer was made with one")
         self._root_weight = add
         self.root = self.root if add else None
 
@@ -231,7 +231,7 @@ class OuterConv(MessagePassing):
         """
         mask = self._edge_mask
         if mask is None:
-            raise ValueError("there is no edge mask to explain with: set_masks was not called")
+            raise RefusedValue("there is no edge mask to explain with: set_masks was not called")
         if self._apply_sigmoid:
             mask = mask.sigmoid()
         scale = torch.cat([mask, mask.new_ones(1)])[edge_origin]
@@ -292,23 +292,25 @@ class OuterConv(MessagePassing):
 def _check_channels(name: str, value: Any, least: int) -> None:
     if isinstance(value, tuple) and name == "in_channels":
         if len(value) != 2:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(f"{name} of sources and targets are a pair", "2 numbers", len(value))
             )
         for part in value:
             _check_channels("each of in_channels", part, least)
     elif not isinstance(value, Integral):
-        raise TypeError(refusal(f"{name} must be a number of channels", "an integer", repr(value)))
+        raise RefusedType(
+            refusal(f"{name} must be a number of channels", "an integer", repr(value))
+        )
     elif value < least:
-        raise ValueError(
+        raise RefusedValue(
             refusal(f"{name} must be a number of channels", f"an integer >= {least}", value)
         )
 
 
 def _check_aggregation(name: str, value: Optional[str]) -> None:
     if value in LATER_AGGREGATIONS:
-        raise ValueError(
+        raise RefusedValue(
             refusal(f"{name}={value!r} is not supported yet", "'sum' or 'mean'", repr(value))
         )
     if value not in AGGREGATIONS:
-        raise ValueError(unknown(name, value, AGGREGATIONS))
+        raise RefusedValue(unknown(name, value, AGGREGATIONS))

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.utils import is_torch_sparse_tensor
 
 from ..basis import Basis, IdentityCache, structure
-from ..errors import refusal
+from ..errors import RefusedType, RefusedValue, refusal
 
 if TYPE_CHECKING:
     from .outer_conv import OuterConv
@@ -42,7 +42,7 @@ class Inputs:
     def channels(x: Tensor | None) -> int:
         """P of some features."""
         if x is None or not x.is_floating_point():
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "in_channels=-1 is derived from features",
                     "a float tensor",
@@ -62,7 +62,7 @@ def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
     """
     pair = isinstance(x, tuple | list)
     if pair and len(x) != 2:
-        raise ValueError(
+        raise RefusedValue(
             refusal("a bipartite x is a pair", "(x_source, x_target)", f"{len(x)} entries")
         )
     source, target = x if pair else (x, x)
@@ -84,7 +84,7 @@ def _check_features(x: Any) -> None:
     if x is None:
         return
     if not isinstance(x, Tensor) or x.is_complex() or x.dtype == torch.bool:
-        raise TypeError(
+        raise RefusedType(
             refusal(
                 "x must hold features or node indices",
                 "a tensor of floating point or integer type",
@@ -92,14 +92,14 @@ def _check_features(x: Any) -> None:
             )
         )
     if x.layout != torch.strided:
-        raise TypeError(refusal("x must be a dense tensor", "torch.strided", x.layout))
+        raise RefusedType(refusal("x must be a dense tensor", "torch.strided", x.layout))
     if x.is_floating_point():
         if x.dim() < 2:
-            raise ValueError(
+            raise RefusedValue(
                 refusal("features must have a row for each node", "shape (M, P)", tuple(x.shape))
             )
     elif x.dim() != 1:
-        raise ValueError(
+        raise RefusedValue(
             refusal("node indices must be one for each node", "shape (M,)", tuple(x.shape))
         )
 
@@ -130,7 +130,7 @@ def prepare_basis(
     full_size = _size(conv, inputs, edge_index, size)
     reverse = conv.flow == "target_to_source"
     if reverse and is_torch_sparse_tensor(edge_index):
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 "flow='target_to_source' takes edges as indices",
                 "(2, E)",
@@ -173,7 +173,7 @@ def _size(
             if given is None:
                 continue
             if known[end] not in (None, given):
-                raise ValueError(
+                raise RefusedValue(
                     refusal(f"size must agree with x in the number of {name}", known[end], given)
                 )
             known[end] = given
@@ -198,7 +198,7 @@ def _check_given(
     size: tuple[int | None, int | None] | None,
 ) -> None:
     if basis.num_bases != conv.theta.num_labels:
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 f"a basis must have the labels of the layer's family, {conv.family}",
                 f"K = {conv.theta.num_labels}",
@@ -206,7 +206,7 @@ def _check_given(
             )
         )
     if edge_weight is not None or edge_type is not None:
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 "a basis has its own weights and types",
                 "no edge_weight and no edge_type beside it",
@@ -219,7 +219,7 @@ def _check_given(
         *zip(("sources", "targets"), size or (None, None), basis.size, strict=True),
     ):
         if given is not None and given != actual:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(f"the basis must have the {name} of x and size", given, actual)
             )
 
@@ -238,7 +238,7 @@ def add_root(out: Tensor, inputs: Inputs, weight: Tensor) -> Tensor:
         return out
     if target is None:
         if out.size(-2) != rows:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "without features a root weight has a row for each target", rows, out.size(-2)
                 )
@@ -246,7 +246,7 @@ def add_root(out: Tensor, inputs: Inputs, weight: Tensor) -> Tensor:
         return out + weight
     if not target.is_floating_point():
         if target.numel() and not 0 <= int(target.min()) <= int(target.max()) < rows:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "indices of targets must be rows of the root weight",
                     f"[0, {rows})",
@@ -255,11 +255,11 @@ def add_root(out: Tensor, inputs: Inputs, weight: Tensor) -> Tensor:
             )
         return out + weight.index_select(0, target)
     if target.size(-1) != rows:
-        raise ValueError(
+        raise RefusedValue(
             refusal("targets must have a column for each of their channels", rows, target.size(-1))
         )
     if target.dtype != weight.dtype and not torch.is_autocast_enabled(target.device.type):
-        raise TypeError(
+        raise RefusedType(
             refusal("targets must have the type of the root weight", weight.dtype, target.dtype)
         )
     return out + target @ weight

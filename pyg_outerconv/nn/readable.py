@@ -12,7 +12,7 @@ from ..contract import Problem, check_shapes
 from ..contract.per_node import PerNode
 from ..contract.recurrence import sum_clenshaw, sum_forward
 from ..contract.rewrite import leaves
-from ..errors import refusal
+from ..errors import RefusedValue, refusal
 
 if TYPE_CHECKING:
     from .outer_conv import OuterConv
@@ -84,7 +84,7 @@ def _send(
 
 def _origin(edges: EdgeBasis) -> Tensor:
     if edges.pattern.origin is None:
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 "an explanation masks the edges that were given, and every edge "
                 "of the basis must stem from one",

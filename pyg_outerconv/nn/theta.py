@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
-from ..errors import refusal, unknown
+from ..errors import RefusedValue, refusal, unknown
 
 FORMS: dict[str, type[Theta]] = {}
 
@@ -60,7 +60,7 @@ class Theta(torch.nn.Module):
     def check(self) -> None:
         """Refuse options that do not fit (P may still be -1). Raises ValueError."""
         if self.option < 1:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(f"theta {self.name!r} needs its {self.argument}", ">= 1", self.option)
             )
 
@@ -219,7 +219,7 @@ class Grouped(Theta):
         super().check()
         for what, count in (("in_channels", self.in_channels), ("out_channels", self.out_channels)):
             if count >= 0 and count % self.option:
-                raise ValueError(
+                raise RefusedValue(
                     refusal(
                         f"{self.argument} must divide {what}", f"a divisor of {count}", self.option
                     )
@@ -258,7 +258,7 @@ class Depthwise(Theta):
         """P divides Q."""
         super().check()
         if self.in_channels > 0 and self.out_channels % self.in_channels:
-            raise ValueError(
+            raise RefusedValue(
                 refusal(
                     "depthwise needs out_channels that in_channels divides",
                     f"a multiple of {self.in_channels}",
@@ -291,12 +291,12 @@ def make_theta(spec: str, num_labels: int, in_channels: int, out_channels: int) 
     match = _SPEC.fullmatch(str(spec).strip())
     name = match[1] if match else re.split(r"[:(]", str(spec))[0]
     if name not in FORMS:
-        raise ValueError(unknown("form of theta", name, FORMS))
+        raise RefusedValue(unknown("form of theta", name, FORMS))
     form, number = FORMS[name], (match[2] or match[4]) if match else None
     fits = match is not None and (form.argument is None) == (number is None)
     if not fits or (match is not None and match[3] not in (None, form.argument)):
         wanted = name if form.argument is None else f"{name}({form.argument}=...)"
-        raise ValueError(
+        raise RefusedValue(
             refusal(
                 f"theta {name!r} is written with its option and no other", repr(wanted), repr(spec)
             )

@@ -60,8 +60,10 @@ def test_means_distribute_over_the_algebra():
     assert counted.shape == (3, 5, 1)
     turned = basis.transpose().mean().to_dense()
     count = torch.zeros(3, 5, dtype=torch.float64).index_put(
-        (EDGES.edge_type, EDGES.source), torch.ones(EDGES.num_edges, dtype=torch.float64),
-        accumulate=True)
+        (EDGES.edge_type, EDGES.source),
+        torch.ones(EDGES.num_edges, dtype=torch.float64),
+        accumulate=True,
+    )
     testing.assert_near(turned, dense.transpose(1, 2) / count.clamp(min=1)[:, None])
 
 
@@ -71,13 +73,20 @@ def test_mean_of_a_polynomial_is_refused_by_name():
     Walk(2).basis(EDGES).edges().mean()
 
 
-@pytest.mark.parametrize(("call", "error", "rule"), [
-    (lambda b: b.select(3), IndexError, r"\[0, 3\), got 3"),
-    (lambda b: b.select([0, -4]), IndexError, "got -4"),
-    (lambda b: b.scale(torch.ones(2)), ValueError, r"\(3,\), got \(2,\)"),
-    (lambda b: b.stack(Walk(1).basis(awkward_structures()["one loop"])), ValueError, "one size"),
-    (lambda b: b.stack(b.float()), ValueError, "one type"),
-])
+@pytest.mark.parametrize(
+    ("call", "error", "rule"),
+    [
+        (lambda b: b.select(3), IndexError, r"\[0, 3\), got 3"),
+        (lambda b: b.select([0, -4]), IndexError, "got -4"),
+        (lambda b: b.scale(torch.ones(2)), ValueError, r"\(3,\), got \(2,\)"),
+        (
+            lambda b: b.stack(Walk(1).basis(awkward_structures()["one loop"])),
+            ValueError,
+            "one size",
+        ),
+        (lambda b: b.stack(b.float()), ValueError, "one type"),
+    ],
+)
 def test_operands_that_do_not_fit_are_refused(call, error, rule):
     with pytest.raises(error, match=rule):
         call(Relation(3).basis(EDGES))

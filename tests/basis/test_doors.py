@@ -157,27 +157,36 @@ def test_edge_list_out_is_the_basis_again():
     assert_near(again.to_dense(), basis.to_dense())
 
 
-@pytest.mark.parametrize(("arguments", "error", "rule"), [
-    (([[0], [1]],), TypeError, "expected Tensor, got list"),
-    ((INDEX.float(),), TypeError, r"integers: expected torch.int64, got torch.float32"),
-    ((INDEX[0],), ValueError, r"expected shape \(2, E\), got \(4,\)"),
-    ((INDEX.t(),), ValueError, r"got \(4, 2\)"),
-    ((INDEX - 1,), ValueError, "not be negative: expected >= 0, got -1"),
-    ((INDEX, WEIGHT[:2]), ValueError, r"edge_weight .*shape \(4,\), got \(2,\)"),
-    ((INDEX, WEIGHT[:, None]), ValueError, r"got \(4, 1\)"),
-    ((INDEX, WEIGHT.long()), TypeError, "floating point: expected torch.float32, got torch.int64"),
-    ((INDEX, WEIGHT / 0), ValueError, "finite: expected numbers, got NaN or infinity"),
-    ((INDEX, None, WEIGHT), TypeError, "edge_type must hold integers"),
-    ((INDEX, None, torch.tensor([0, 0, -1, 0])), ValueError, "got -1"),
-    ((INDEX, [1.0] * 4), TypeError, "edge_weight must be a tensor: expected Tensor, got list"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "error", "rule"),
+    [
+        (([[0], [1]],), TypeError, "expected Tensor, got list"),
+        ((INDEX.float(),), TypeError, r"integers: expected torch.int64, got torch.float32"),
+        ((INDEX[0],), ValueError, r"expected shape \(2, E\), got \(4,\)"),
+        ((INDEX.t(),), ValueError, r"got \(4, 2\)"),
+        ((INDEX - 1,), ValueError, "not be negative: expected >= 0, got -1"),
+        ((INDEX, WEIGHT[:2]), ValueError, r"edge_weight .*shape \(4,\), got \(2,\)"),
+        ((INDEX, WEIGHT[:, None]), ValueError, r"got \(4, 1\)"),
+        (
+            (INDEX, WEIGHT.long()),
+            TypeError,
+            "floating point: expected torch.float32, got torch.int64",
+        ),
+        ((INDEX, WEIGHT / 0), ValueError, "finite: expected numbers, got NaN or infinity"),
+        ((INDEX, None, WEIGHT), TypeError, "edge_type must hold integers"),
+        ((INDEX, None, torch.tensor([0, 0, -1, 0])), ValueError, "got -1"),
+        ((INDEX, [1.0] * 4), TypeError, "edge_weight must be a tensor: expected Tensor, got list"),
+    ],
+)
 def test_what_is_no_edge_list_is_refused(arguments, error, rule):
     with pytest.raises(error, match=rule):
         structure(*arguments)
 
 
-@pytest.mark.parametrize(("size", "rule"), [
-    ((2, 4), r"every source .* below 2, got 2"), ((3, 3), r"every target .* below 3, got 3")])
+@pytest.mark.parametrize(
+    ("size", "rule"),
+    [((2, 4), r"every source .* below 2, got 2"), ((3, 3), r"every target .* below 3, got 3")],
+)
 def test_size_smaller_than_an_index_is_refused(size, rule):
     with pytest.raises(ValueError, match=rule):
         structure(INDEX, size=size)

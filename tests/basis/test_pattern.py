@@ -69,8 +69,9 @@ def test_transposed_pattern_equals_one_built_from_turned_edges():
     fresh = Pattern.build(EDGES.flip(0), LABEL, size=(3, 4), num_labels=2)
     for name in ("target", "label", "target_ptr", "source_ptr"):
         assert torch.equal(getattr(turned, name), getattr(fresh, name)), name
-    assert torch.equal(turned.index[:, turned.by_source],
-                       turned.transposed.index.flip(0)), "turning twice leads back"
+    assert torch.equal(turned.index[:, turned.by_source], turned.transposed.index.flip(0)), (
+        "turning twice leads back"
+    )
     assert torch.equal(turned.transposed.source, example().source)
 
 
@@ -90,15 +91,29 @@ def test_zero_value_and_no_edge_differ_in_the_support():
     assert int(basis.support().sum()) == 5, "six edges, two of them parallel"
 
 
-@pytest.mark.parametrize("family", [
-    Identity(), GCN(), Relation(3), Walk(2), Walk(1, powers=(1,), direction="both"),
-    Chebyshev(3), Stack(GCN(), Identity()),
-], ids=str)
+@pytest.mark.parametrize(
+    "family",
+    [
+        Identity(),
+        GCN(),
+        Relation(3),
+        Walk(2),
+        Walk(1, powers=(1,), direction="both"),
+        Chebyshev(3),
+        Stack(GCN(), Identity()),
+    ],
+    ids=str,
+)
 def test_every_basis_is_moved_cast_pickled_copied_and_printed(family):
     basis = family.basis(awkward_structures()["weighted"]).detach()
     dense = basis.to_dense(torch.float64)
-    for twin in (pickle.loads(pickle.dumps(basis)), copy.deepcopy(basis), basis.cpu(),
-                 basis.to("cpu", torch.float64), basis.double()):
+    for twin in (
+        pickle.loads(pickle.dumps(basis)),
+        copy.deepcopy(basis),
+        basis.cpu(),
+        basis.to("cpu", torch.float64),
+        basis.double(),
+    ):
         assert type(twin) is type(basis)
         assert_near(twin.to_dense(torch.float64), dense)
     if basis.dtype is not None:
@@ -129,22 +144,28 @@ def test_nothing_can_be_assigned():
         basis.scale(2.0).factor = None
 
 
-@pytest.mark.parametrize(("edges", "label", "rule"), [
-    ([[4], [0]], [0], r"every source .* \[0, 4\), got 4"),
-    ([[0], [3]], [0], r"every target .* \[0, 3\), got 3"),
-    ([[-1], [0]], [0], r"every source .*got -1"),
-    ([[0], [0]], [2], r"every label .* \[0, 2\), got 2"),
-])
+@pytest.mark.parametrize(
+    ("edges", "label", "rule"),
+    [
+        ([[4], [0]], [0], r"every source .* \[0, 4\), got 4"),
+        ([[0], [3]], [0], r"every target .* \[0, 3\), got 3"),
+        ([[-1], [0]], [0], r"every source .*got -1"),
+        ([[0], [0]], [2], r"every label .* \[0, 2\), got 2"),
+    ],
+)
 def test_indices_out_of_range_are_refused(edges, label, rule):
     with pytest.raises(ValueError, match=rule):
         Pattern.build(torch.tensor(edges), torch.tensor(label), size=(4, 3), num_labels=2)
 
 
-@pytest.mark.parametrize(("value", "error", "rule"), [
-    (torch.rand(5), ValueError, r"one value for each edge: expected shape \(6,\), got \(5,\)"),
-    (torch.rand(6, 1), ValueError, r"got \(6, 1\)"),
-    (torch.ones(6, dtype=torch.long), TypeError, "floating point"),
-])
+@pytest.mark.parametrize(
+    ("value", "error", "rule"),
+    [
+        (torch.rand(5), ValueError, r"one value for each edge: expected shape \(6,\), got \(5,\)"),
+        (torch.rand(6, 1), ValueError, r"got \(6, 1\)"),
+        (torch.ones(6, dtype=torch.long), TypeError, "floating point"),
+    ],
+)
 def test_values_that_do_not_fit_are_refused(value, error, rule):
     with pytest.raises(error, match=rule):
         EdgeBasis(example(), value)

@@ -18,12 +18,23 @@ from pyg_outerconv.basis.cache import IdentityCache
 def graphs():
     """Three graphs: directed and weighted, without edges, and one of a single node with a loop."""
     first = Data(
-        x=torch.randn(4, 3), edge_index=torch.tensor([[0, 1, 2, 2, 0], [1, 2, 0, 3, 1]]),
-        edge_weight=torch.rand(5) + 0.5, edge_type=torch.tensor([0, 1, 2, 0, 1]))
-    second = Data(x=torch.randn(3, 3), edge_index=torch.empty(2, 0, dtype=torch.long),
-                  edge_weight=torch.empty(0), edge_type=torch.empty(0, dtype=torch.long))
-    third = Data(x=torch.randn(1, 3), edge_index=torch.zeros(2, 1, dtype=torch.long),
-                 edge_weight=torch.ones(1), edge_type=torch.tensor([2]))
+        x=torch.randn(4, 3),
+        edge_index=torch.tensor([[0, 1, 2, 2, 0], [1, 2, 0, 3, 1]]),
+        edge_weight=torch.rand(5) + 0.5,
+        edge_type=torch.tensor([0, 1, 2, 0, 1]),
+    )
+    second = Data(
+        x=torch.randn(3, 3),
+        edge_index=torch.empty(2, 0, dtype=torch.long),
+        edge_weight=torch.empty(0),
+        edge_type=torch.empty(0, dtype=torch.long),
+    )
+    third = Data(
+        x=torch.randn(1, 3),
+        edge_index=torch.zeros(2, 1, dtype=torch.long),
+        edge_weight=torch.ones(1),
+        edge_type=torch.tensor([2]),
+    )
     return [first, second, third]
 
 

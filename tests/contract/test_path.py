@@ -16,11 +16,14 @@ def problem(basis, in_channels, out_channels):
     return Problem(basis, x, torch.randn(basis.num_bases, 1, in_channels, out_channels).double())
 
 
-@pytest.mark.parametrize(("family", "narrow_out", "narrow_in"), [
-    (Relation(3), "transform_first", "propagate_first"),
-    (Walk(3), "recurrence_clenshaw", "recurrence_forward"),
-    (Identity(), "per_node", "per_node"),
-])
+@pytest.mark.parametrize(
+    ("family", "narrow_out", "narrow_in"),
+    [
+        (Relation(3), "transform_first", "propagate_first"),
+        (Walk(3), "recurrence_clenshaw", "recurrence_forward"),
+        (Identity(), "per_node", "per_node"),
+    ],
+)
 def test_sparse_products_run_at_the_narrower_width(family, narrow_out, narrow_in):
     basis = family.basis(EDGES)
     assert choose_order(problem(basis, 64, 2)).name == narrow_out
@@ -51,8 +54,11 @@ def test_all_relations_take_one_sparse_product():
 
 @pytest.mark.parametrize("name", ORDERS)
 def test_cost_counts_what_runs(name):
-    basis = {"per_node": Identity(), "transform_first": Relation(3), "propagate_first": Relation(3),
-             }.get(name, Walk(3)).basis(EDGES)
+    basis = {
+        "per_node": Identity(),
+        "transform_first": Relation(3),
+        "propagate_first": Relation(3),
+    }.get(name, Walk(3)).basis(EDGES)
     case = problem(basis, 5, 4)
     assert ORDERS[name].why_not(case) == []
     with record() as calls:
@@ -66,15 +72,16 @@ def test_cost_counts_what_runs(name):
 
 
 @pytest.mark.parametrize("order", [None, *ORDERS])
-@pytest.mark.parametrize("family", [Relation(3), Walk(2), Identity(), Stack(Walk(1), Relation(3))],
-                         ids=str)
+@pytest.mark.parametrize(
+    "family", [Relation(3), Walk(2), Identity(), Stack(Walk(1), Relation(3))], ids=str
+)
 def test_batches_of_features_on_one_graph(family, order):
     basis = family.basis(EDGES)
     x = torch.randn(basis.size[0], 2, 3, 4, dtype=torch.float64)
     theta = torch.randn(basis.num_bases, 2, 2, 3, dtype=torch.float64)
     if order is not None and order not in {
-            choose_order(problem(part, 2, 2), order).name
-            for part in getattr(basis, "parts", (basis,))}:
+        choose_order(problem(part, 2, 2), order).name for part in getattr(basis, "parts", (basis,))
+    }:
         with pytest.raises(ValueError, match="may not solve this: needs"):
             contract(basis, x, theta, order=order)
         return
@@ -101,8 +108,11 @@ def test_no_features_are_an_identity_matrix_of_features(family):
 
 def test_reasons_of_every_order_are_given():
     basis = Walk(2).basis(EDGES)
-    with pytest.raises(ValueError, match=r"'propagate_first' may not solve this: needs explicit "
-                                         r"edges, not a Polynomial"):
+    with pytest.raises(
+        ValueError,
+        match=r"'propagate_first' may not solve this: needs explicit "
+        r"edges, not a Polynomial",
+    ):
         case = problem(basis, 2, 2)
         contract(basis, case.x, case.theta, order="propagate_first")
     with pytest.raises(ValueError, match="needs node features, and there are none"):
@@ -111,15 +121,18 @@ def test_reasons_of_every_order_are_given():
         contract(basis, case.x, case.theta, order="transform-first")
 
 
-@pytest.mark.parametrize(("x", "theta", "rule"), [
-    (torch.ones(5, 4), torch.ones(2, 1, 4, 3), r"each label: expected \(3, G, P/G, Q/G\)"),
-    (torch.ones(4, 4), torch.ones(3, 1, 4, 3), r"expected \(5, 4\), got \(4, 4\)"),
-    (torch.ones(5, 3), torch.ones(3, 1, 4, 3), r"expected \(5, 4\), got \(5, 3\)"),
-    (None, torch.ones(3, 1, 4, 3), "5 in_channels, got 4"),
-    (None, torch.ones(3, 2, 2, 3), "G = 1, got 2"),
-    (torch.tensor([0, 1, 2]), torch.ones(3, 1, 4, 3), r"expected \(5,\), got \(3,\)"),
-    (torch.tensor([0, 1, 2, 3, 4]), torch.ones(3, 1, 4, 3), r"\[0, 4\), got \[0, 4\]"),
-])
+@pytest.mark.parametrize(
+    ("x", "theta", "rule"),
+    [
+        (torch.ones(5, 4), torch.ones(2, 1, 4, 3), r"each label: expected \(3, G, P/G, Q/G\)"),
+        (torch.ones(4, 4), torch.ones(3, 1, 4, 3), r"expected \(5, 4\), got \(4, 4\)"),
+        (torch.ones(5, 3), torch.ones(3, 1, 4, 3), r"expected \(5, 4\), got \(5, 3\)"),
+        (None, torch.ones(3, 1, 4, 3), "5 in_channels, got 4"),
+        (None, torch.ones(3, 2, 2, 3), "G = 1, got 2"),
+        (torch.tensor([0, 1, 2]), torch.ones(3, 1, 4, 3), r"expected \(5,\), got \(3,\)"),
+        (torch.tensor([0, 1, 2, 3, 4]), torch.ones(3, 1, 4, 3), r"\[0, 4\), got \[0, 4\]"),
+    ],
+)
 def test_shapes_that_do_not_fit_are_refused(x, theta, rule):
     with pytest.raises(ValueError, match=rule):
         contract(Relation(3).basis(EDGES).float(), x, theta)

@@ -11,8 +11,15 @@ from pyg_outerconv.kernels.backend import Request
 from pyg_outerconv.kernels.reference import Reference
 
 AUTOMATIC = [name for name, backend in BACKENDS.items() if backend.priority > 0]
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="there is no CUDA device here"))]
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=pytest.mark.skipif(
+            not torch.cuda.is_available(), reason="there is no CUDA device here"
+        ),
+    ),
+]
 
 SHAPES = {
     "square": (7, 7, 20),
@@ -29,8 +36,9 @@ SHAPES = {
 
 def sparsity_of(name, device="cpu"):
     rows, cols, entries = SHAPES[name]
-    index = torch.stack([
-        torch.randint(max(cols, 1), (entries,)), torch.randint(max(rows, 1), (entries,))])
+    index = torch.stack(
+        [torch.randint(max(cols, 1), (entries,)), torch.randint(max(rows, 1), (entries,))]
+    )
     pattern = Pattern.build(index.to(device), size=(cols, rows))
     sparsity = pattern.by_target
     if name == "int64":
@@ -45,7 +53,8 @@ def sparsity_of(name, device="cpu"):
 def test_equals_reference_with_first_and_second_derivatives(backend, shape, dtype, device):
     tolerance = 1e-10 if dtype == torch.float64 else 5 * BACKENDS[backend].tolerance
     testing.assert_backend_equals_reference(
-        backend, sparsity_of(shape, device), dtype, channels=3, tolerance=tolerance)
+        backend, sparsity_of(shape, device), dtype, channels=3, tolerance=tolerance
+    )
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -70,7 +79,9 @@ def test_odd_widths(backend, channels):
         actual = spmm(sparsity, None, x)
     dense = torch.zeros(9, 4).index_put(
         (torch.arange(9).repeat_interleave(sparsity.rowptr.diff()), sparsity.col.long()),
-        torch.ones(15), accumulate=True)
+        torch.ones(15),
+        accumulate=True,
+    )
     testing.assert_near(actual, dense @ x)
 
 
@@ -99,15 +110,18 @@ def test_functional_transforms(backend):
         expected = torch.stack([spmm(sparsity, value, item) for item in x])
         torch.testing.assert_close(torch.vmap(lambda d: spmm(sparsity, value, d))(x), expected)
         expected = torch.stack([spmm(sparsity, v, d) for v, d in zip(values, x, strict=True)])
-        torch.testing.assert_close(torch.vmap(lambda v, d: spmm(sparsity, v, d))(values, x),
-                                   expected)
+        torch.testing.assert_close(
+            torch.vmap(lambda v, d: spmm(sparsity, v, d))(values, x), expected
+        )
         left = torch.randn(6, 9, 3, dtype=torch.float64)
         expected = torch.stack([sddmm(sparsity, a, b) for a, b in zip(left, x, strict=True)])
-        torch.testing.assert_close(torch.vmap(lambda a, b: sddmm(sparsity, a, b))(left, x),
-                                   expected)
+        torch.testing.assert_close(
+            torch.vmap(lambda a, b: sddmm(sparsity, a, b))(left, x), expected
+        )
         jacobian = torch.func.jacrev(lambda v: spmm(sparsity, v, x[0]))(value)
         torch.testing.assert_close(
-            torch.einsum("rce,e->rc", jacobian, value), spmm(sparsity, value, x[0]))
+            torch.einsum("rce,e->rc", jacobian, value), spmm(sparsity, value, x[0])
+        )
 
 
 def test_forward_mode_raises_and_is_never_zero():
@@ -161,7 +175,10 @@ def test_automatic_choice_and_its_record():
     with record() as calls:
         spmm(sparsity, torch.rand(20, requires_grad=True), x).sum().backward()
     assert [(call.primitive, call.backend) for call in calls] == [
-        ("spmm", "native"), ("spmm", "native"), ("sddmm", "native")]
+        ("spmm", "native"),
+        ("spmm", "native"),
+        ("sddmm", "native"),
+    ]
     with use_backend("reference"), record() as calls:
         spmm(sparsity, None, x)
     assert [call.backend for call in calls] == ["reference"]
@@ -184,8 +201,7 @@ def test_inner_choice_wins_and_ends(monkeypatch):
 
 def test_unknown_backend_names_the_nearest(monkeypatch):
     with pytest.raises(ValueError, match=r"unknown backend 'nativ' \(did you mean 'native'\?\)"):
-        with use_backend("nativ"):
-            pass
+        use_backend("nativ").__enter__()
     monkeypatch.setenv("PYG_OUTERCONV_BACKEND", "cuda")
     with pytest.raises(ValueError, match="unknown backend 'cuda'.*one of native, reference"):
         spmm(sparsity_of("square"), None, torch.randn(7, 3))
@@ -193,8 +209,11 @@ def test_unknown_backend_names_the_nearest(monkeypatch):
 
 def test_refusals_are_listed_for_every_backend():
     x = torch.randn(7, 3).to(torch.complex64)
-    with pytest.raises(ValueError, match=r"no backend serves spmm.*\n  native: computes in .*"
-                                         r"complex64(.|\n)*reference: "):
+    with pytest.raises(
+        ValueError,
+        match=r"no backend serves spmm.*\n  native: computes in .*"
+        r"complex64(.|\n)*reference: ",
+    ):
         spmm(sparsity_of("square"), None, x)
     request = Request("sort", "tpu", torch.int8, torch.int32, (1, 1), 1, 1)
     reasons = BACKENDS["native"].why_not(request)
@@ -213,12 +232,15 @@ def test_table_of_backends_names_each():
         assert name in backends()
 
 
-@pytest.mark.parametrize("call", [
-    lambda s: spmm(s, None, torch.randn(8, 3)),
-    lambda s: spmm(s, None, torch.randn(7)),
-    lambda s: spmm(s, torch.randn(19), torch.randn(7, 3)),
-    lambda s: sddmm(s, torch.randn(7, 3), torch.randn(7, 2)),
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda s: spmm(s, None, torch.randn(8, 3)),
+        lambda s: spmm(s, None, torch.randn(7)),
+        lambda s: spmm(s, torch.randn(19), torch.randn(7, 3)),
+        lambda s: sddmm(s, torch.randn(7, 3), torch.randn(7, 2)),
+    ],
+)
 def test_shapes_that_do_not_fit_are_refused(call):
     with pytest.raises(ValueError, match="expected .*, got "):
         call(sparsity_of("square"))

@@ -1,0 +1,26 @@
+"""Datasets by name: what the registry knows of them, whether they are here, and how to read them.
+
+PyG's own dataset classes do all the reading. The given root is only ever read, except when PyG
+downloads into it; processed copies live in a cache folder, so that a read-only root serves too.
+"""
+
+from .load import EMBEDDED, Dataset, load
+from .places import CACHE_VARIABLE, ROOT_VARIABLE, cache_folder, data_root
+from .reader import DataUnavailable
+from .registry import Entry, entry, is_here, registry, verify
+
+__all__ = [
+    "CACHE_VARIABLE",
+    "EMBEDDED",
+    "ROOT_VARIABLE",
+    "DataUnavailable",
+    "Dataset",
+    "Entry",
+    "cache_folder",
+    "data_root",
+    "entry",
+    "is_here",
+    "load",
+    "registry",
+    "verify",
+]

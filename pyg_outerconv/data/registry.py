@@ -1,0 +1,123 @@
+"""What is known of every dataset: who reads it, its files, counts, splits and defaults."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ..errors import RefusedValue, unknown
+from .places import data_root
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the registry knows of a dataset, as one split protocol reads it.
+
+    Attributes:
+        reader: name of PyG's class; ``arguments`` is what it takes beside its root.
+        folder: the reader's folder below the root, None where nothing is on disk.
+        files: raw files below that folder, each with its sha256 where one is known.
+        splits: split protocols, the default first.
+        defaults: training settings that the field uses on this dataset.
+        requires: modules that the reader imports.
+    """
+
+    name: str
+    reader: str
+    arguments: dict[str, Any]
+    folder: str | None
+    about: str
+    source: tuple[str, ...]
+    licence: str
+    counts: dict[str, int]
+    splits: tuple[str, ...]
+    files: dict[str, str | None]
+    defaults: dict[str, Any]
+    requires: tuple[str, ...] = ()
+    note: str = ""
+    variants: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def for_split(self, split: str | None) -> Entry:
+        """The same dataset as a split protocol reads it: some have files of their own."""
+        variant = self.variants.get(split or self.splits[0])
+        if variant is None:
+            return self
+        known = {key: getattr(self, key) for key in self.__dataclass_fields__}
+        known["arguments"] = {**self.arguments, **variant["arguments"]}
+        known["defaults"] = {**self.defaults, **variant.get("defaults", {})}
+        known["files"] = variant["files"]
+        return Entry(**known)
+
+    def home(self, root: Path) -> Path:
+        """The folder that PyG's class takes as its root."""
+        return root / self.folder if self.folder else root
+
+    def missing(self, root: Path) -> list[Path]:
+        """The raw files that are not below ``root``; an empty one is broken off."""
+        paths = [self.home(root) / name for name in self.files]
+        return [path for path in paths if not path.is_file() or path.stat().st_size == 0]
+
+
+@cache
+def registry() -> dict[str, Entry]:
+    """Every known dataset by name."""
+    package = Path(__file__).resolve().parents[1]
+    places = (
+        package / "_datasets" / "registry.json",  # installed
+        package.parent / "datasets" / "registry.json",
+    )  # in a checkout
+    for place in places:
+        if place.is_file():
+            known = json.loads(place.read_text(encoding="utf-8"))["datasets"]
+            return {name: _entry(name, fields) for name, fields in known.items()}
+    raise FileNotFoundError(f"the dataset registry is missing: expected at {places[0]}")
+
+
+def _entry(name: str, fields: dict[str, Any]) -> Entry:
+    fields = dict(fields)
+    fields["reader"] = fields.pop("class")
+    for key in ("source", "splits", "requires"):
+        fields[key] = tuple(fields.get(key, ()))
+    return Entry(name=name, **fields)
+
+
+def entry(name: str) -> Entry:
+    """The registry's entry of that name, in any case.
+
+    Raises:
+        ValueError: no dataset has that name; the nearest is named.
+    """
+    by_lower = {known.lower(): found for known, found in registry().items()}
+    if name.lower() not in by_lower:
+        raise RefusedValue(unknown("dataset", name, registry()))
+    return by_lower[name.lower()]
+
+
+def is_here(name: str, root: str | Path | None = None, split: str | None = None) -> bool:
+    """Whether a dataset can be read without a network."""
+    return not entry(name).for_split(split).missing(data_root(root))
+
+
+def verify(name: str, root: str | Path | None = None) -> dict[str, str]:
+    """Compare the raw files of a dataset, those of all its protocols, with their checksums.
+
+    Returns:
+        for each file ``'matches'``, ``'differs'``, ``'missing'`` or ``'no checksum known'``.
+    """
+    known, folder = entry(name), data_root(root)
+    found = {}
+    for reading in {split: known.for_split(split) for split in known.splits}.values():
+        for file, expected in reading.files.items():
+            path = reading.home(folder) / file
+            if not path.is_file():
+                found[file] = "missing"
+            elif expected is None:
+                found[file] = "no checksum known"
+            else:
+                same = hashlib.sha256(path.read_bytes()).hexdigest() == expected
+                found[file] = "matches" if same else "differs"
+    return found

@@ -1,0 +1,23 @@
+"""Node classification: the loop, the protocols, the run folder and its results."""
+
+from .experiment import Experiment, Interrupted
+from .model import NodeClassifier
+from .predict import Predictions, predict
+from .run_folder import RunFolder, next_folder
+from .settings import Settings, resolve
+from .splits import Split, check_protocol, make_split
+
+__all__ = [
+    "Experiment",
+    "Interrupted",
+    "NodeClassifier",
+    "Predictions",
+    "RunFolder",
+    "Settings",
+    "Split",
+    "check_protocol",
+    "make_split",
+    "next_folder",
+    "predict",
+    "resolve",
+]

@@ -1,0 +1,257 @@
+"""The commands ``outerconv train`` and ``outerconv predict``."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from .. import data
+from ..errors import RefusedValue
+from ..kernels import get_backend
+from . import family_options
+from .contender import check_device
+from .experiment import Experiment, Interrupted
+from .predict import predict
+from .results import table
+from .run_folder import RunFolder, next_folder
+from .settings import DECAYS, NORMS, SKIPS, Settings, resolve
+from .splits import check_protocol
+
+INTERRUPTED = 130
+
+
+class Train:
+    """Train node classifiers on a dataset and report mean ± standard deviation over seeds.
+
+    Without a dataset: Cora if it is here, else the embedded karate club.
+    """
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Add the flags of this command; those not given are None."""
+        add = parser.add_argument
+        add("dataset", nargs="?", help="a name that 'outerconv datasets' lists")
+        add("--family", help='a family\'s name, or text such as "stack(gcn, identity)"')
+        add("--directed", action="store_true", help="the family on edges and on reversed edges")
+        model = parser.add_argument_group("model")
+        model.add_argument(
+            "--theta",
+            help="full, basis-decomposed:30, block-diagonal:4, "
+            "low-rank:8, grouped:4, depthwise or shared",
+        )
+        for name, kind, text in (
+            ("aggr", str, "reduction over the inputs of a label: sum or mean"),
+            ("label_aggr", str, "reduction over labels: sum or mean"),
+            ("depth", int, "number of convolutions"),
+            ("hidden", int, "channels between them"),
+            ("dropout", float, "on hidden features"),
+            ("input_dropout", float, "on features"),
+            ("layer_norm", str, ", ".join(NORMS)),
+            ("skip", str, ", ".join(SKIPS)),
+        ):
+            _add_setting(model, name, kind, text)
+        _add_switch(model, "root_weight", "add transformed features of the node itself")
+        training = parser.add_argument_group("training")
+        for name, kind, text in (
+            ("lr", float, "learning rate of Adam"),
+            ("weight_decay", float, "of Adam"),
+            ("decay", str, f"which parameters decay: {' or '.join(DECAYS)}"),
+            ("epochs", int, "at most"),
+            ("patience", int, "epochs of early stopping, after half of all; 0 for none"),
+            ("seeds", int, "how many"),
+            ("split", str, "public, geom-gcn, random or such as random-60-20-20"),
+            ("device", str, "auto, cpu, cuda, cuda:1, mps"),
+            ("backend", str, "kernel backend"),
+        ):
+            _add_setting(training, name, kind, text)
+        _add_switch(training, "normalize_features", "rows of features sum to one")
+        training.add_argument(
+            "--peer",
+            action="store_true",
+            default=None,
+            help="train PyG's own layer too, on the same seeds and splits",
+        )
+        add("--root", help=f"folder of the data; else {data.ROOT_VARIABLE}, else a cache folder")
+        add("--out", help="run folder; default runs/<dataset>-<family>-<number>")
+        add("--resume", action="store_true", help="go on with the run in --out")
+        family_options.add_flags(parser)
+
+    @staticmethod
+    def run(arguments: argparse.Namespace) -> int:
+        """Train, and print the table."""
+        root = arguments.root
+        advice = ""
+        if arguments.resume:
+            settings, out, root = _resumed(arguments)
+        else:
+            advice = _choose_dataset(arguments)
+            settings = _settings(arguments)
+            stem = f"{settings.dataset}-{settings.family.split('(')[0]}".lower()
+            out = Path(arguments.out) if arguments.out else next_folder(Path("runs"), stem)
+        experiment = Experiment(settings, out, root, resume=arguments.resume)
+        _announce(experiment)
+        try:
+            summary = experiment.run()
+        except Interrupted as interrupted:
+            command = ["outerconv", "train", "--resume", "--out", str(out)]
+            print(
+                f"outerconv train: {interrupted}; go on by: {shlex.join(command)}", file=sys.stderr
+            )
+            return INTERRUPTED
+        print(f"\n{table(summary)}\n\nrun folder: {out}")
+        print(f"predicted classes: outerconv predict {shlex.quote(str(out))}{advice}")
+        return 0
+
+
+def _add_setting(group: Any, name: str, kind: Callable[[str], Any], text: str) -> None:
+    group.add_argument(
+        family_options.flag(name), dest=name, type=kind, help=text, metavar=name.upper()
+    )
+
+
+def _add_switch(group: Any, name: str, text: str) -> None:
+    group.add_argument(
+        family_options.flag(name),
+        dest=name,
+        help=text,
+        default=None,
+        action=argparse.BooleanOptionalAction,
+    )
+
+
+def _choose_dataset(arguments: argparse.Namespace) -> str:
+    """Settle on a dataset where none is named, and return what to say about it at the end."""
+    if arguments.dataset:
+        return ""
+    root = data.data_root(arguments.root)
+    if data.is_here("Cora", root):
+        arguments.dataset = "Cora"
+        print(f"no dataset named: Cora, whose files are below {root}")
+        return ""
+    arguments.dataset = data.EMBEDDED
+    print(
+        f"no dataset named, and Cora is not below {root}: {data.EMBEDDED}, the real graph that "
+        "comes inside torch-geometric"
+    )
+    return (
+        "\nCora: outerconv train Cora (PyG downloads it; without a network, put its files "
+        f"below a folder and name that by --root or {data.ROOT_VARIABLE})"
+    )
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    entry = data.entry(arguments.dataset)
+    split = check_protocol(entry, arguments.split or entry.splits[0])
+    entry = entry.for_split(split)
+    text = arguments.family or entry.defaults.get("family", "gcn")
+    family = family_options.make_family(
+        text, family_options.given(arguments), arguments.directed, entry.counts["relations"] or 1
+    )
+    asked = _asked(arguments) | {
+        "dataset": entry.name,
+        "family": repr(family),
+        "split": split,
+        "device": check_device(arguments.device or "auto"),
+    }
+    _check_backend(asked)
+    return resolve(entry, asked)
+
+
+def _resumed(arguments: argparse.Namespace) -> tuple[Settings, Path, str | None]:
+    """The settings of the run that is to go on, changed by what was asked for."""
+    if not arguments.out:
+        raise RefusedValue("--resume needs a run to go on with: expected --out RUN_DIR, got none")
+    folder = RunFolder(arguments.out)
+    began = folder.settings()
+    asked = _asked(arguments)
+    options = family_options.given(arguments)
+    if arguments.dataset:
+        asked["dataset"] = data.entry(arguments.dataset).name
+    if arguments.device:
+        asked["device"] = check_device(arguments.device)
+    if arguments.family or options or arguments.directed:
+        relations = data.entry(asked.get("dataset", began.dataset)).counts["relations"] or 1
+        asked["family"] = repr(
+            family_options.make_family(
+                arguments.family or began.family, options, arguments.directed, relations
+            )
+        )
+    _check_backend(asked)
+    settings = Settings(**(began.as_dict() | asked))
+    if differing := began.differing(settings):
+        raise RefusedValue(_other_settings(arguments.out, began, settings, differing))
+    return settings, Path(arguments.out), arguments.root or folder.root()
+
+
+def _other_settings(out: str, began: Settings, now: Settings, names: list[str]) -> str:
+    lists = [", ".join(f"{name}={getattr(one, name)!r}" for name in names) for one in (began, now)]
+    return f"--resume goes on with the settings of {out}: expected {lists[0]}, got {lists[1]}"
+
+
+def _asked(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The settings whose flags were used."""
+    names = {setting.name for setting in fields(Settings)} - {"dataset", "family"}
+    return {
+        name: value
+        for name, value in vars(arguments).items()
+        if name in names and value is not None
+    }
+
+
+def _check_backend(asked: dict[str, Any]) -> None:
+    if asked.get("backend", "auto") != "auto":
+        get_backend(asked["backend"])
+
+
+def _announce(experiment: Experiment) -> None:
+    settings, graph = experiment.settings, experiment.dataset.data
+    print(
+        f"{settings.dataset}: {graph.num_nodes} nodes, {graph.num_edges} edges, "
+        f"{experiment.dataset.num_classes} classes, split {settings.split}"
+    )
+    print(
+        f"{settings.family}: {settings.depth} layers, {settings.hidden} hidden, theta "
+        f"{settings.theta}, on {settings.device} by {', '.join(experiment.backends) or 'torch'}"
+    )
+
+
+class Predict:
+    """Write the classes that the checkpoint of a run predicts, as CSV."""
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Add the flags of this command."""
+        parser.add_argument("run_dir", help="a run folder of 'outerconv train'")
+        parser.add_argument(
+            "--out", help="a file, or - for standard output; default RUN_DIR/predictions.csv"
+        )
+        parser.add_argument("--root", help="folder of the data; default: where the run found it")
+        parser.add_argument("--device", help="default: that of the run")
+
+    @staticmethod
+    def run(arguments: argparse.Namespace) -> int:
+        """Predict and write."""
+        predictions = predict(arguments.run_dir, arguments.root, arguments.device)
+        said = (
+            f"test accuracy {100 * predictions.test_accuracy:.2f} % on the split of seed "
+            f"{predictions.seed} (recorded in training: {100 * predictions.recorded:.2f} %)"
+        )
+        if arguments.out == "-":
+            predictions.write(sys.stdout)
+            print(said, file=sys.stderr)
+            return 0
+        path = Path(arguments.out or Path(arguments.run_dir) / "predictions.csv")
+        try:
+            with path.open("w", encoding="utf-8", newline="") as file:
+                predictions.write(file)
+        except OSError as error:
+            raise RefusedValue(
+                f"--out must be writable: expected a file, got {path} ({error.strerror})"
+            ) from error
+        print(f"{said}\nclasses of {predictions.classes.numel()} nodes: {path}")
+        return 0

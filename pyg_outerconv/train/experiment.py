@@ -1,0 +1,162 @@
+"""The main job: every seed of every contender, kept in a run folder as it goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..data import Dataset, load
+from .contender import OURS, Contender, backends_used, on_backend, ours
+from .curves import can_draw, draw
+from .loop import SeedRun, train
+from .peer import peer
+from .progress import Progress, StopOnInterrupt
+from .results import summarise
+from .run_folder import FORMAT, RunFolder
+from .settings import Settings
+from .splits import make_split
+
+SNAPSHOT_SECONDS = 20.0
+
+
+class Interrupted(Exception):  # noqa: N818 - no error, a wish
+    """A run was stopped by Ctrl-C; what it had is in its folder."""
+
+
+class Experiment:
+    """A run: settings, data, contenders and a folder.
+
+    Args:
+        settings: the whole configuration.
+        folder: where the run is kept.
+        root: where data is, see :func:`pyg_outerconv.data.data_root`.
+        resume: go on with the run that is in the folder.
+        log: takes lines of text.
+        show_bar: see :class:`Progress`.
+
+    Raises:
+        ValueError, DataUnavailable: the settings do not fit the data, or the folder does not fit
+            the run. Nothing is written in that case.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        folder: str | Path,
+        root: str | Path | None = None,
+        resume: bool = False,
+        log: Callable[[str], None] = print,
+        show_bar: bool | None = None,
+    ) -> None:
+        self.settings, self.log = settings, log
+        self.progress = Progress(log, show_bar)
+        self.folder = RunFolder(folder)
+        self.dataset = load(settings.dataset, root, settings.split, log)
+        if resume:
+            self.folder.check_resumes(settings, self.dataset)
+        self.contenders = contenders(self.dataset, settings)
+        for contender in self.contenders:  # a seed draws before any is trained
+            contender.model(self.dataset.num_classes, settings)
+        for seed in range(settings.seeds):
+            make_split(self.dataset.data, settings.split, seed)
+        self.backends = backends_used(self.contenders[0], self.dataset.num_classes, settings)
+        if not resume:
+            self.folder.create(settings, self.dataset)
+        self.runs = self.folder.read_runs()
+
+    def run(self) -> dict[str, Any]:
+        """Train every seed that is not finished yet, and return the summary.
+
+        Raises:
+            Interrupted: by Ctrl-C. Finished seeds and the epochs of the current one are kept.
+            ValueError: training diverged, or the folder can no longer be written.
+        """
+        done = {(run["model"], run["seed"]) for run in self.runs}
+        with StopOnInterrupt() as stop, on_backend(self.settings):
+            for seed in range(self.settings.seeds):
+                for contender in self.contenders:
+                    if (contender.key, seed) not in done:
+                        self._run_seed(contender, seed, stop)
+        self._draw()
+        return self.summary()
+
+    def summary(self) -> dict[str, Any]:
+        """Of the seeds that are finished, and the backends that served our model."""
+        names = {contender.key: contender.name for contender in self.contenders}
+        return summarise(self.runs, names) | {"backends": self.backends}
+
+    def _run_seed(self, contender: Contender, seed: int, stop: StopOnInterrupt) -> None:
+        split = make_split(self.dataset.data, self.settings.split, seed)
+        run = SeedRun(
+            contender, self.dataset.data.y, self.dataset.num_classes, split, self.settings, seed
+        )
+        self._take_up(run)
+        self.progress.begin(run)
+        saved = time.monotonic()
+
+        def each_epoch(run: SeedRun) -> None:
+            nonlocal saved
+            self.progress.epoch(run)
+            if time.monotonic() - saved > SNAPSHOT_SECONDS:  # for those who cannot say goodbye
+                self.folder.save(self.folder.partial, run.state())
+                saved = time.monotonic()
+
+        try:
+            finished = not stop() and train(run, each_epoch, stop)
+        finally:
+            self.progress.end()
+        if not finished:
+            self.folder.save(self.folder.partial, run.state())
+            raise Interrupted(
+                f"stopped in epoch {run.epoch} of {contender.key} seed {seed}; "
+                f"{len(self.runs)} finished seeds are kept"
+            )
+        self._keep(run)
+
+    def _take_up(self, run: SeedRun) -> None:
+        if self.folder.partial.exists():
+            state = self.folder.load(self.folder.partial)
+            if (state["model"], state["seed"]) == (run.contender.key, run.seed):
+                run.load_state(state)
+                self.log(f"{run.contender.key} seed {run.seed}: goes on after epoch {run.epoch}")
+
+    def _keep(self, run: SeedRun) -> None:
+        """Checkpoint first, then metrics: a seed that is in the metrics has been considered."""
+        result = run.result()
+        losses = [r["val_loss"] for r in self.runs if r["model"] == OURS]
+        if run.contender.key == OURS and all(result["val_loss"] < loss for loss in losses):
+            self.folder.save(
+                self.folder.checkpoint,
+                {
+                    "format": FORMAT,
+                    "settings": self.settings.as_dict(),
+                    "seed": run.seed,
+                    "parameters": run.best.parameters,
+                    "in_channels": run.contender.in_channels,
+                    "num_classes": self.dataset.num_classes,
+                    "fingerprint": self.dataset.fingerprint,
+                    "test_accuracy": result["test_accuracy"],
+                    "best_epoch": result["best_epoch"],
+                },
+            )
+        self.runs.append(result)
+        self.folder.write_metrics(self.runs, self.summary())
+        self.folder.drop_partial()
+        self.progress.report(result)
+
+    def _draw(self) -> None:
+        if not can_draw():
+            self.log(
+                "curves.png is not drawn: matplotlib is not installed "
+                "(pip install 'pyg_outerconv[train]')"
+            )
+            return
+        title = f"{self.settings.family} on {self.settings.dataset}, {self.settings.seeds} seeds"
+        draw(self.runs, title, self.folder.curves)
+
+
+def contenders(dataset: Dataset, settings: Settings) -> list[Contender]:
+    """Our model, and PyG's beside it if asked for."""
+    return [ours(dataset, settings), *([peer(dataset, settings)] if settings.peer else [])]

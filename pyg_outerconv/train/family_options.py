@@ -1,0 +1,175 @@
+"""Family options as command-line flags, derived from the fields of each family."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import types
+from dataclasses import MISSING, Field, fields
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from ..basis import FAMILIES, Directed, Family, Relation, Stack, parse_family
+from ..errors import RefusedValue, refusal, unknown
+
+_PREFIX = "family_option_"
+
+
+def options(family: type[Family]) -> dict[str, Any]:
+    """The options of a family that a flag can give, each with its type hint."""
+    hints = get_type_hints(family)
+    plain = {option.name: hints[option.name] for option in _fields(family)}
+    return {name: hint for name, hint in plain.items() if not _holds_family(hint)}
+
+
+def defaults(family: type[Family]) -> dict[str, Any]:
+    """The default of each option; ``dataclasses.MISSING`` where it has none."""
+    known = options(family)
+    return {
+        option.name: option.default_factory()
+        if option.default_factory is not MISSING
+        else option.default
+        for option in _fields(family)
+        if option.name in known
+    }
+
+
+def short_name(family: Family) -> str:
+    """The text that names a family, less the options that have their defaults."""
+    if isinstance(family, Stack):
+        return f"stack({', '.join(map(short_name, family.families))})"
+    said = []
+    for option in fields(family):  # type: ignore[arg-type]  # every family is a dataclass
+        value = getattr(family, option.name)
+        default = option.default if option.default_factory is MISSING else option.default_factory()
+        if value != default:
+            said.append(
+                f"{option.name}={value!r}" if not isinstance(value, Family) else short_name(value)
+            )
+    name = type(family).__name__.lower()
+    return f"{name}({', '.join(said)})" if said else name
+
+
+def _fields(family: type[Family]) -> tuple[Field[Any], ...]:
+    return fields(family)  # type: ignore[arg-type]  # every family is a dataclass
+
+
+def _holds_family(hint: Any) -> bool:
+    if isinstance(hint, type) and not get_args(hint):
+        return issubclass(hint, Family)
+    return any(_holds_family(argument) for argument in get_args(hint))
+
+
+def flag(option: str) -> str:
+    """The flag of an option."""
+    return "--" + option.replace("_", "-")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add a flag for every option that some family has."""
+    group = parser.add_argument_group("options of families (see 'outerconv families')")
+    owners: dict[str, list[str]] = {}
+    for name, family in sorted(FAMILIES.items()):
+        for option in options(family):
+            owners.setdefault(option, []).append(name)
+    for option, names in owners.items():
+        switch = all(options(FAMILIES[name])[option] is bool for name in names)
+        extra: dict[str, Any] = (
+            {"action": argparse.BooleanOptionalAction} if switch else {"metavar": "VALUE"}
+        )
+        group.add_argument(
+            flag(option),
+            dest=_PREFIX + option,
+            default=None,
+            help=f"of {', '.join(names)}",
+            **extra,
+        )
+
+
+def given(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options whose flags were used."""
+    return {
+        key.removeprefix(_PREFIX): value
+        for key, value in vars(arguments).items()
+        if key.startswith(_PREFIX) and value is not None
+    }
+
+
+def make_family(
+    text: str, chosen: dict[str, Any], directed: bool = False, num_relations: int | None = None
+) -> Family:
+    """The family that a line of text and flags name.
+
+    Args:
+        text: a family's name, which flags complete, or an expression that is complete in itself.
+        chosen: values of flags, as text or switches.
+        directed: wrap it in :class:`Directed`.
+        num_relations: what the data has, where a relation family is not told.
+
+    Raises:
+        ValueError: a name, an option or a value is wrong.
+    """
+    if text.strip().isidentifier():
+        made = _named(text.strip(), chosen, num_relations)
+    elif chosen:
+        raise RefusedValue(
+            refusal(
+                "options are given in the family's text or by flags, not both",
+                f"{text} alone",
+                f"also {', '.join(map(flag, chosen))}",
+            )
+        )
+    else:
+        made = parse_family(text)
+    return Directed(made) if directed else made
+
+
+def _named(name: str, chosen: dict[str, Any], num_relations: int | None) -> Family:
+    family = FAMILIES.get(name.lower())
+    if family is None:
+        raise RefusedValue(unknown("family", name, FAMILIES))
+    known = options(family)
+    for option in chosen:
+        if option not in known:
+            has = ", ".join(map(flag, known)) or "no flags"
+            raise RefusedValue(refusal(f"family {name!r} has no {flag(option)}", has, flag(option)))
+    values = {option: _value(option, value, known[option]) for option, value in chosen.items()}
+    if family is Relation and num_relations is not None:
+        values.setdefault("num_relations", num_relations)
+    return family(**values)
+
+
+def _value(option: str, text: Any, hint: Any) -> Any:
+    """The value of a flag: a Python literal, or text that stands for itself."""
+    value = text
+    if isinstance(text, str):
+        try:
+            value = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            value = None if text.lower() == "none" else text
+    for candidate in (value, (value,), text):
+        if _fits(candidate, hint):
+            return candidate
+    raise RefusedValue(refusal(f"{flag(option)} has a type", describe(hint), repr(text)))
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    if get_origin(hint) in (Union, types.UnionType):
+        return any(_fits(value, part) for part in get_args(hint))
+    if get_origin(hint) is tuple:
+        return isinstance(value, tuple) and all(_fits(v, get_args(hint)[0]) for v in value)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def describe(hint: Any) -> str:
+    """A type hint as people say it."""
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join(describe(part) for part in get_args(hint))
+    if get_origin(hint) is tuple:
+        return f"{describe(get_args(hint)[0])}s with commas"
+    if hint is type(None):
+        return "none"
+    return {int: "integer", float: "number", str: "text", bool: "switch"}.get(hint, str(hint))

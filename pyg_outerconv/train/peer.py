@@ -1,0 +1,216 @@
+"""PyG's own layer for the same family, so that both are trained under one protocol."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch_geometric.data import Data
+from torch_geometric.nn import ChebConv, DirGNNConv, FastRGCNConv, GCNConv, RGCNConv, TAGConv
+from torch_geometric.transforms import LaplacianLambdaMax
+from torch_geometric.utils import is_undirected
+
+from ..basis import GCN, Chebyshev, Directed, Family, Relation, Walk, parse_family, structure_of
+from ..data import Dataset
+from ..errors import RefusedValue, refusal
+from .contender import PEER, Contender, features
+from .settings import Settings
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """How PyG makes the layer, and what it calls it with beside x."""
+
+    name: str
+    make: Callable[[int, int], Module]
+    arguments: dict[str, Any]
+    reads_no_features: bool = False
+
+
+class PeerLayer(Module):
+    """A PyG layer called as ours is: features, then a structure shared by all layers."""
+
+    def __init__(self, conv: Module) -> None:
+        super().__init__()
+        self.conv = conv
+
+    def forward(self, x: Tensor | None, structure: dict[str, Any]) -> Tensor:
+        """(N, Q) of features (N, P); None goes to layers that can do without."""
+        out: Tensor = self.conv(x, **structure)
+        return out
+
+
+def peer(dataset: Dataset, settings: Settings) -> Contender:
+    """The contender that PyG has for the family of these settings.
+
+    Raises:
+        ValueError: PyG has no layer for them.
+    """
+    family = parse_family(settings.family)
+    make = _RECIPES.get(type(family))
+    if make is None:
+        raise _no_peer(
+            settings, f"one of {', '.join(sorted(c.__name__ for c in _RECIPES))}", repr(family)
+        )
+    if settings.aggr != "sum" or settings.label_aggr != "sum":
+        raise _no_peer(
+            settings,
+            "aggr='sum' and label_aggr='sum'",
+            f"{settings.aggr!r} and {settings.label_aggr!r}",
+        )
+    if settings.theta != "full" and not isinstance(family, Relation):
+        raise _no_peer(settings, "theta='full'", repr(settings.theta))
+    if settings.root_weight and not isinstance(family, Relation | Directed):
+        raise _no_peer(settings, "no root weight", "one")
+    recipe = make(family, dataset.data, settings)
+    x = features(dataset, settings)
+    num_nodes = int(dataset.data.num_nodes or 0)
+    if x is None and not recipe.reads_no_features:
+        x = torch.eye(num_nodes, device=settings.device)  # an embedding of each node
+    structure = {key: _moved(value, settings) for key, value in recipe.arguments.items()}
+    return Contender(
+        PEER,
+        f"PyG {recipe.name}",
+        lambda p, q: PeerLayer(recipe.make(p, q)),
+        structure,
+        x,
+        num_nodes if x is None else x.size(1),
+    )
+
+
+def _moved(value: Any, settings: Settings) -> Any:
+    return value.to(settings.device) if isinstance(value, Tensor) else value
+
+
+def _no_peer(settings: Settings, expected: str, got: str) -> RefusedValue:
+    return RefusedValue(
+        refusal("PyG has no layer that is this convolution, leave --peer out", expected, got)
+    )
+
+
+def _edges(data: Data) -> dict[str, Any]:
+    return {"edge_index": data.edge_index, "edge_weight": data.get("edge_weight")}
+
+
+def _gcn(family: GCN, data: Data, settings: Settings) -> _Recipe:
+    if family.norm == "sym":
+
+        def make(p: int, q: int) -> Module:
+            return GCNConv(
+                p, q, improved=family.improved, add_self_loops=family.add_self_loops, cached=False
+            )
+
+        edges = _edges(data)
+        if edges["edge_weight"] is None:  # without weights PyG ignores `improved`
+            edges["edge_weight"] = torch.ones(data.num_edges)
+        return _Recipe("GCNConv", make, edges)
+    return _Recipe(
+        "GCNConv(normalize=False)",
+        lambda p, q: GCNConv(p, q, normalize=False),
+        _operator(family, data),
+    )
+
+
+def _operator(family: Family, data: Data) -> dict[str, Any]:
+    """The edges and weights of the family's one matrix, for layers that take them as they are."""
+    (matrix,) = family.operators(structure_of(data), None)
+    return {"edge_index": matrix.index.long(), "edge_weight": matrix.values()}
+
+
+def _walk(family: Walk, data: Data, settings: Settings) -> _Recipe:
+    if family.direction == "both" or family.aggregate != "sum" or family.powers is not None:
+        raise _no_peer(settings, "all powers of one direction, summed", repr(family))
+
+    def make(p: int, q: int) -> Module:
+        return TAGConv(p, q, K=family.length, normalize=False)
+
+    return _Recipe(f"TAGConv(K={family.length})", make, _operator(family, data))
+
+
+def _chebyshev(family: Chebyshev, data: Data, settings: Settings) -> _Recipe:
+    given, norm = family.lambda_max, family.normalization
+    largest: float | None
+    if given == "exact":
+        undirected = is_undirected(data.edge_index, data.get("edge_weight"), data.num_nodes)
+        plain = Data(
+            edge_index=data.edge_index, edge_attr=data.get("edge_weight"), num_nodes=data.num_nodes
+        )
+        largest = LaplacianLambdaMax(norm, is_undirected=undirected)(plain).lambda_max
+    elif given == "bound":
+        largest = 2.0 if norm else None  # of D − W, PyG's default is the bound
+    elif isinstance(given, int | float):
+        largest = float(given)
+    else:
+        raise _no_peer(settings, "one lambda_max", repr(given))
+
+    def make(p: int, q: int) -> Module:
+        return ChebConv(p, q, K=family.num_terms, normalization=norm)
+
+    lambda_max = None if largest is None else torch.tensor(largest)
+    return _Recipe(
+        f"ChebConv(K={family.num_terms})", make, {**_edges(data), "lambda_max": lambda_max}
+    )
+
+
+def _relation(family: Relation, data: Data, settings: Settings) -> _Recipe:
+    if family.norm == "given":
+        raise _no_peer(settings, "norm 'mean' or 'sum'", "'given'")
+    form = re.fullmatch(r"(full)|(basis-decomposed|block-diagonal)\D*(\d+)\)?", settings.theta)
+    if form is None:
+        raise _no_peer(
+            settings, "theta 'full', 'basis-decomposed' or 'block-diagonal'", repr(settings.theta)
+        )
+    options: dict[str, Any] = {"aggr": "mean" if family.norm == "mean" else "add"}
+    if form[2]:
+        options["num_bases" if form[2] == "basis-decomposed" else "num_blocks"] = int(form[3])
+
+    # The same numbers twice: one goes through the relations one by one, the other, which cannot do
+    # with wide features, through all edges at once.
+    featureless = data.get("x") is None
+    if featureless and form[2] == "block-diagonal":
+        raise _no_peer(
+            settings,
+            "theta 'full' or 'basis-decomposed' where there are no features",
+            repr(settings.theta),
+        )
+    layer = FastRGCNConv if featureless else RGCNConv
+
+    def make(p: int, q: int) -> Module:
+        return layer(p, q, family.num_relations, root_weight=settings.root_weight, **options)
+
+    types = data.get("edge_type")
+    if types is None:
+        types = torch.zeros(data.num_edges, dtype=torch.long)
+    return _Recipe(
+        layer.__name__,
+        make,
+        {"edge_index": data.edge_index, "edge_type": types},
+        reads_no_features=True,
+    )
+
+
+def _directed(family: Directed, data: Data, settings: Settings) -> _Recipe:
+    inner = family.family
+    if not isinstance(inner, GCN) or inner.norm != "sym":
+        raise _no_peer(settings, "directed(gcn)", repr(family))
+
+    def make(p: int, q: int) -> Module:
+        return DirGNNConv(GCNConv(p, q), root_weight=settings.root_weight)
+
+    # PyG's layer never adds self-loops, ours as the family says: the name tells the difference.
+    name = "DirGNNConv(GCNConv)" + (", without self-loops" if inner.add_self_loops else "")
+    return _Recipe(name, make, {"edge_index": data.edge_index})
+
+
+_RECIPES: dict[type[Family], Callable[[Any, Data, Settings], _Recipe]] = {
+    GCN: _gcn,
+    Walk: _walk,
+    Chebyshev: _chebyshev,
+    Relation: _relation,
+    Directed: _directed,
+}

@@ -1,0 +1,99 @@
+"""What a terminal sees of a run, and how Ctrl-C reaches it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+from tqdm import tqdm
+
+from .loop import SeedRun
+
+
+class Progress:
+    """A bar over the epochs of each seed on a terminal; a line for each seed, wherever it goes.
+
+    Args:
+        log: takes the lines.
+        show_bar: whether to draw a bar; None draws one if stderr is a terminal.
+    """
+
+    def __init__(self, log: Callable[[str], None], show_bar: bool | None = None) -> None:
+        self.log = log
+        self.show_bar = sys.stderr.isatty() if show_bar is None else show_bar
+        self._bar: Any = None
+
+    def begin(self, run: SeedRun) -> None:
+        """A seed begins, or goes on."""
+        if self.show_bar:
+            self._bar = tqdm(
+                total=run.settings.epochs,
+                initial=run.epoch,
+                leave=False,
+                desc=f"{run.contender.key} seed {run.seed}",
+                unit="epoch",
+            )
+
+    def epoch(self, run: SeedRun) -> None:
+        """An epoch is done."""
+        if self._bar is not None:
+            self._bar.set_postfix(
+                val_loss=f"{run.history['val_loss'][-1]:.3f}",
+                best_test=f"{run.best.test_accuracy:.3f}",
+                refresh=False,
+            )
+            self._bar.update()
+
+    def end(self) -> None:
+        """The seed is finished or interrupted: the bar goes."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def report(self, result: dict[str, Any]) -> None:
+        """Say what a seed got."""
+        self.log(
+            f"{result['model']} seed {result['seed']}: test accuracy "
+            f"{100 * result['test_accuracy']:.2f} % at epoch {result['best_epoch']} of "
+            f"{result['epochs']}, {result['seconds']:.1f} s"
+        )
+
+
+class StopOnInterrupt:
+    """Within the block the first Ctrl-C asks to stop after the epoch; a second one stops at once.
+
+    So the state that is kept is that of a whole epoch. Outside the main thread, where signals do
+    not arrive, it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._before: Any = None
+        self._active = threading.current_thread() is threading.main_thread()
+
+    def __enter__(self) -> StopOnInterrupt:
+        if self._active:
+            self._before = signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._active:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __call__(self) -> bool:
+        """Whether to stop."""
+        return self.asked

@@ -1,0 +1,102 @@
+"""What seeds say together: means, spreads, and the paired difference of two models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import mean, stdev
+from typing import Any
+
+from .contender import OURS, PEER
+
+
+def spread(values: Sequence[float]) -> float | None:
+    """The sample standard deviation; None of a single value."""
+    return stdev(values) if len(values) > 1 else None
+
+
+def paired_difference(runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Ours minus the peer's test accuracy, seed by seed.
+
+    ``not_below`` says that the mean difference is no lower than minus one standard error; None
+    where one seed alone gives no standard error.
+    """
+    ours, peer = (_by_seed(runs, model) for model in (OURS, PEER))
+    seeds = sorted(ours.keys() & peer.keys())
+    if not seeds:
+        return None
+    differences = [ours[seed] - peer[seed] for seed in seeds]
+    deviation = spread(differences)
+    error = None if deviation is None else deviation / math.sqrt(len(seeds))
+    return {
+        "seeds": len(seeds),
+        "mean": mean(differences),
+        "standard_error": error,
+        "not_below": None if error is None else mean(differences) >= -error,
+    }
+
+
+def _by_seed(runs: Sequence[dict[str, Any]], model: str) -> dict[int, float]:
+    return {run["seed"]: run["test_accuracy"] for run in runs if run["model"] == model}
+
+
+def summarise(runs: Sequence[dict[str, Any]], names: dict[str, str]) -> dict[str, Any]:
+    """Means and standard deviations of every model, and the paired difference if there are two."""
+    summary: dict[str, Any] = {}
+    for model, name in names.items():
+        own = [run for run in runs if run["model"] == model]
+        if own:
+            summary[model] = {"name": name, "seeds": len(own)} | {
+                key: {
+                    "mean": mean(run[key] for run in own),
+                    "std": spread([run[key] for run in own]),
+                }
+                for key in ("test_accuracy", "val_accuracy", "epochs", "seconds")
+            }
+    difference = paired_difference(runs)
+    return summary | ({"difference": difference} if difference else {})
+
+
+def table(summary: dict[str, Any]) -> str:
+    """The summary as text."""
+    rows = [("model", "seeds", "test accuracy %", "validation %", "epochs", "s/seed")]
+    for model in (OURS, PEER):
+        if found := summary.get(model):
+            rows.append(
+                (
+                    found["name"],
+                    str(found["seeds"]),
+                    _percent(found["test_accuracy"]),
+                    _percent(found["val_accuracy"]),
+                    f"{found['epochs']['mean']:.0f}",
+                    f"{found['seconds']['mean']:.1f}",
+                )
+            )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
+        for row in rows
+    ]
+    lines.insert(1, "-" * len(lines[0]))
+    if difference := summary.get("difference"):
+        lines.append(_verdict(difference))
+    return "\n".join(lines)
+
+
+def _percent(value: dict[str, Any]) -> str:
+    deviation = "" if value["std"] is None else f" ± {100 * value['std']:.2f}"
+    return f"{100 * value['mean']:.2f}{deviation}"
+
+
+def _verdict(difference: dict[str, Any]) -> str:
+    here = f"difference to the peer, paired by seed: {100 * difference['mean']:+.2f}"
+    error = difference["standard_error"]
+    if error is None:
+        return f"{here} (one seed gives no standard error)"
+    verdict = "not below" if difference["not_below"] else "below"
+    return f"{here}, standard error {100 * error:.2f}: {verdict}"

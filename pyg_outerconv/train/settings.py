@@ -1,0 +1,136 @@
+"""What a run is: every choice that its numbers depend on, checked when it is made."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ..data import Entry
+from ..errors import RefusedValue, refusal, unknown
+
+NORMS = ("none", "batch", "layer")
+SKIPS = ("none", "residual", "concat")
+DECAYS = ("all", "first")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The configuration of a run; two runs with equal settings give equal numbers.
+
+    Attributes:
+        dataset: a name in the registry.
+        family: the family as its ``repr`` prints it.
+        split: the split protocol, see :mod:`.splits`.
+        theta, aggr, label_aggr, root_weight: see :class:`OuterConv`.
+        depth: number of convolutions.
+        hidden: channels between them.
+        dropout: on hidden features; ``input_dropout`` on those of the dataset.
+        layer_norm: ``'none'``, ``'batch'`` or ``'layer'``, after each hidden convolution.
+        skip: ``'none'``; ``'residual'``, hidden layers of equal width add their input;
+            ``'concat'``, a linear layer reads the outputs of all layers (jumping knowledge).
+        lr, weight_decay: of Adam; ``decay`` says whether all parameters decay or those of the
+            first convolution.
+        epochs: at most; ``patience``: after half of them, stop when the validation loss exceeds
+            its mean over this many epochs before (0: never).
+        seeds: how many; they are 0, 1, ….
+        normalize_features: rows of features sum to one.
+        device: as torch names it.
+        backend: a kernel backend, or ``'auto'``.
+        peer: whether PyG's own layer is trained beside, on the same seeds and splits.
+
+    Raises:
+        ValueError: a value is out of range or unknown.
+    """
+
+    dataset: str
+    family: str
+    split: str
+    theta: str = "full"
+    aggr: str = "sum"
+    label_aggr: str = "sum"
+    root_weight: bool = False
+    depth: int = 2
+    hidden: int = 64
+    dropout: float = 0.5
+    input_dropout: float = 0.0
+    layer_norm: str = "none"
+    skip: str = "none"
+    lr: float = 0.01
+    weight_decay: float = 5e-4
+    decay: str = "all"
+    epochs: int = 200
+    patience: int = 10
+    seeds: int = 10
+    normalize_features: bool = False
+    device: str = "cpu"
+    backend: str = "auto"
+    peer: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("depth", "hidden", "epochs", "seeds"):
+            if getattr(self, name) < 1:
+                raise RefusedValue(refusal(f"{name} must be positive", ">= 1", getattr(self, name)))
+        for name in ("dropout", "input_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise RefusedValue(
+                    refusal(f"{name} must be a share", "[0, 1)", getattr(self, name))
+                )
+        if not (self.lr > 0 and math.isfinite(self.lr)):
+            raise RefusedValue(refusal("lr must be positive", "> 0", self.lr))
+        if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
+            raise RefusedValue(
+                refusal("weight_decay must not be negative", ">= 0", self.weight_decay)
+            )
+        if self.patience < 0:
+            raise RefusedValue(refusal("patience must not be negative", ">= 0", self.patience))
+        for name, known in (("layer_norm", NORMS), ("skip", SKIPS), ("decay", DECAYS)):
+            if getattr(self, name) not in known:
+                raise RefusedValue(unknown(name, getattr(self, name), known))
+        if self.skip == "residual" and self.depth < 3:
+            raise RefusedValue(
+                refusal(
+                    "residual skips need a hidden layer of equal width on both sides",
+                    "depth >= 3",
+                    self.depth,
+                )
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, as ``config.json`` holds them."""
+        return asdict(self)
+
+    def differing(self, other: Settings) -> list[str]:
+        """The names of the settings in which two runs differ."""
+        mine, theirs = self.as_dict(), other.as_dict()
+        return [name for name in mine if mine[name] != theirs[name]]
+
+
+def settings_from(values: dict[str, Any], origin: str) -> Settings:
+    """Settings that were written by :meth:`Settings.as_dict`.
+
+    Raises:
+        ValueError: they are not those of this version.
+    """
+    known = {setting.name for setting in fields(Settings)}
+    if not isinstance(values, dict) or set(values) != known:
+        odd = sorted(known ^ set(values)) if isinstance(values, dict) else type(values).__name__
+        raise RefusedValue(
+            refusal(
+                f"{origin} must hold the settings of a run",
+                f"{len(known)} settings of this version",
+                f"other ones: {odd}",
+            )
+        )
+    return Settings(**values)
+
+
+def resolve(entry: Entry, explicit: dict[str, Any]) -> Settings:
+    """The settings of a run: what was asked for, else what the dataset's field uses, else ours.
+
+    Args:
+        entry: the dataset, as its split protocol reads it.
+        explicit: what was asked for; a None stands for nothing. Holds ``family`` and ``split``.
+    """
+    asked = {name: value for name, value in explicit.items() if value is not None}
+    return Settings(**{"dataset": entry.name, **entry.defaults, **asked})

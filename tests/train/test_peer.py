@@ -1,0 +1,133 @@
+"""PyG's layer for a family is the same convolution: with its weights ours gives its output."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from pyg_outerconv import OuterConv
+from pyg_outerconv.basis import parse_family
+from pyg_outerconv.data import Dataset, entry
+from pyg_outerconv.train import Settings
+from pyg_outerconv.train.peer import PeerLayer, peer
+
+
+def graph() -> Dataset:
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(12, (2, 40), generator=generator)
+    edges = edges[:, edges[0] != edges[1]].unique(dim=1)
+    types = torch.randint(3, (edges.size(1),), generator=generator)
+    x = torch.randn(12, 5, generator=generator)
+    known = Data(x=x, edge_index=edges, edge_type=types, y=torch.arange(12) % 2)
+    return Dataset(entry("KarateClub"), known, None, "")
+
+
+def weights(layer: PeerLayer) -> Tensor:
+    """Θ (K, P, Q) of a PyG layer."""
+    conv = layer.conv
+    if hasattr(conv, "conv_in"):  # directed: PyG halves both parts
+        return torch.stack([conv.conv_in.lin.weight.T / 2, conv.conv_out.lin.weight.T / 2])
+    if hasattr(conv, "lins"):
+        return torch.stack([lin.weight.T for lin in conv.lins])
+    if hasattr(conv, "lin"):
+        return conv.lin.weight.T[None]
+    return conv.weight
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        "gcn",
+        "gcn(improved=True)",
+        "gcn(add_self_loops=False)",
+        "gcn(norm='rw')",
+        "walk(2)",
+        "walk(3, norm='target')",
+        "walk(2, norm='sym')",
+        "walk(2, norm=None)",
+        "walk(2, direction='backward')",
+        "walk(2, add_self_loops=True)",
+        "chebyshev(3, lambda_max='bound')",
+        "chebyshev(3, lambda_max=1.7)",
+        "chebyshev(2, normalization='rw', lambda_max='bound')",
+        "relation(3)",
+        "relation(3, norm='sum')",
+        "directed(gcn(add_self_loops=False))",
+    ],
+)
+def test_a_peer_is_the_same_convolution(family: str) -> None:
+    dataset = graph()
+    settings = Settings("KarateClub", family, "public")
+    contender = peer(dataset, settings)
+    layer = contender.make_layer(5, 4)
+    ours = OuterConv(5, 4, family, bias=False)
+    with torch.no_grad():
+        bias = torch.zeros(4)
+        for name, value in layer.named_parameters():
+            if name.endswith("bias"):
+                value.normal_()
+                bias = (
+                    value
+                    if "conv_in" not in name and "conv_out" not in name
+                    else (bias + value / 2)
+                )
+        assert isinstance(layer, PeerLayer)
+        ours.theta.weight.copy_(weights(layer))
+        wanted = layer(dataset.data.x, contender.structure)
+        got = ours(dataset.data.x, parse_family(family).basis_of(dataset.data)) + bias
+    assert torch.allclose(got, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["mean", "sum"])
+def test_relations_without_features(norm: str) -> None:
+    dataset = graph()
+    del dataset.data.x
+    dataset.data.num_nodes = 12
+    contender = peer(dataset, Settings("KarateClub", f"relation(3, norm={norm!r})", "public"))
+    layer = contender.make_layer(12, 4)
+    ours = OuterConv(12, 4, f"relation(3, norm={norm!r})", bias=False)
+    with torch.no_grad():
+        ours.theta.weight.copy_(weights(layer))
+        got = ours(None, ours.family.basis_of(dataset.data))
+        assert contender.name == "PyG FastRGCNConv"
+        assert torch.allclose(got, layer(None, contender.structure), atol=1e-5)
+
+
+def test_relations_with_a_root_weight_and_bases() -> None:
+    settings = Settings(
+        "KarateClub", "relation(3)", "public", theta="basis-decomposed:2", root_weight=True
+    )
+    conv = peer(graph(), settings).make_layer(5, 4).conv
+    assert (conv.num_bases, conv.num_blocks, conv.root.shape) == (2, None, (5, 4))
+    conv = (
+        peer(graph(), replace(settings, theta="block-diagonal(num_blocks=1)", root_weight=False))
+        .make_layer(5, 4)
+        .conv
+    )
+    assert (conv.num_bases, conv.num_blocks, conv.root) == (None, 1, None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"family": "identity"},
+        {"family": "stack(gcn, identity)"},
+        {"family": "directed(walk(2))"},
+        {"family": "walk(2, direction='both')"},
+        {"family": "walk(2, powers=(2,))"},
+        {"family": "walk(2, aggregate='mean')"},
+        {"family": "relation(3, norm='given')"},
+        {"family": "gcn", "theta": "shared"},
+        {"family": "gcn", "aggr": "mean"},
+        {"family": "gcn", "root_weight": True},
+        {"family": "relation(3)", "theta": "low-rank:2"},
+    ],
+)
+def test_what_pyg_has_not_is_refused(change: dict[str, str]) -> None:
+    settings = Settings(**{"dataset": "KarateClub", "split": "public", **change})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="leave --peer out"):
+        peer(graph(), settings)
