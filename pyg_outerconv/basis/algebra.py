@@ -104,8 +104,8 @@ class Stacked(Basis):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Transposed(Basis):
-    """A_kᵀ for every k: the edges turned round, size (N, M)."""
+class Derived(Basis):
+    """A basis made of one other, which it resembles in all that it does not say itself."""
 
     base: Basis
 
@@ -116,8 +116,8 @@ class Transposed(Basis):
 
     @property
     def size(self) -> tuple[int, int]:
-        """(N, M) of the base."""
-        return self.base.size[::-1]
+        """(M, N)."""
+        return self.base.size
 
     @property
     def device(self) -> torch.device:
@@ -128,6 +128,16 @@ class Transposed(Basis):
     def dtype(self) -> torch.dtype | None:
         """The type of the values."""
         return self.base.dtype
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Transposed(Derived):
+    """A_kᵀ for every k: the edges turned round, size (N, M)."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(N, M) of the base."""
+        return self.base.size[::-1]
 
     def edges(self) -> EdgeBasis:
         """The turned edges; the base's order by source serves, nothing is sorted."""
@@ -150,10 +160,9 @@ class Transposed(Basis):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Scaled(Basis):
+class Scaled(Derived):
     """c_k·A_k, ``factor`` (K,) the c_k, which may carry gradients."""
 
-    base: Basis
     factor: Tensor
 
     @staticmethod
@@ -174,21 +183,6 @@ class Scaled(Basis):
                 )
             )
         return Scaled(base, factor.expand(base.num_bases))
-
-    @property
-    def num_bases(self) -> int:
-        """K."""
-        return self.base.num_bases
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """(M, N)."""
-        return self.base.size
-
-    @property
-    def device(self) -> torch.device:
-        """Where its tensors are."""
-        return self.base.device
 
     @property
     def dtype(self) -> torch.dtype | None:
@@ -219,10 +213,9 @@ class Scaled(Basis):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Selected(Basis):
+class Selected(Derived):
     """A_k for the given labels k, in the given order; a label may come twice."""
 
-    base: Basis
     labels: tuple[int, ...]
 
     @staticmethod
@@ -246,21 +239,6 @@ class Selected(Basis):
     def num_bases(self) -> int:
         """How many labels were chosen."""
         return len(self.labels)
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """(M, N)."""
-        return self.base.size
-
-    @property
-    def device(self) -> torch.device:
-        """Where its tensors are."""
-        return self.base.device
-
-    @property
-    def dtype(self) -> torch.dtype | None:
-        """The type of the values."""
-        return self.base.dtype
 
     @cached_property
     def _chosen(self) -> tuple[Tensor, Pattern]:
