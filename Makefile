@@ -14,7 +14,7 @@ READY := $(VENV)/.ready
 .PHONY: demo test check setup clean
 
 demo: $(READY)
-	$(BIN)/outerconv train --family walk --length 2 --seeds 3
+	$(BIN)/outerconv train --family gcn --seeds 3
 
 test: check
 	$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -7,6 +7,7 @@ A command is a class with an entry in ``COMMANDS``.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -44,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         help_line = (command.__doc__ or "").splitlines()[0]
         sub = commands.add_parser(name, help=help_line, description=help_line)
         command.add_arguments(sub)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a log is read while the run goes on
+        sys.stdout.reconfigure(line_buffering=True)
     try:
         arguments = parser.parse_args(argv)
     except SystemExit as leaving:  # help, or a refusal that was printed

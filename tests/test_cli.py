@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -182,6 +184,10 @@ BAD = {
     "flag of another family": (["KarateClub", "--length", "2"], "--norm, --add-self-loops"),
     "value of a flag": (["KarateClub", "--family", "walk", "--length", "x"], "integer"),
     "value out of range": (["KarateClub", "--family", "walk", "--length", "-1"], ">= 0"),
+    "a family of no family": (["KarateClub", "--family", "directed(3)"], "expected a family"),
+    "a length of no number": (["KarateClub", "--family", "walk(2.5)"], "expected integer"),
+    "options in stars": (["KarateClub", "--family", "gcn(**{'norm': 'rw'})"], "name=value"),
+    "a theta of many digits": (["KarateClub", "--theta", "low-rank:" + "9" * 5000], "low-rank"),
     "unknown theta": (["KarateClub", "--theta", "ful"], "did you mean 'full'"),
     "theta that does not divide": (["KarateClub", "--theta", "block-diagonal:5"], "34"),
     "unknown aggr": (["KarateClub", "--aggr", "summ"], "did you mean 'sum'"),
@@ -231,6 +237,17 @@ def change_config(folder: Path, **changes: object) -> None:
     (folder / "config.json").write_text(json.dumps(config))
 
 
+def change_file(folder: Path, **changes: object) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+
+
+def change_config_and_checkpoint(folder: Path, **changes: object) -> None:
+    change_config(folder, **changes)
+    settings = json.loads((folder / "config.json").read_text())["settings"]
+    change_checkpoint(folder, settings=settings)
+
+
 def change_checkpoint(folder: Path, **changes: object) -> None:
     content = torch.load(folder / "checkpoint.pt", weights_only=True)
     torch.save({**content, **changes}, folder / "checkpoint.pt")
@@ -250,6 +267,12 @@ SPOIL = {
     "a tensor": (lambda run: torch.save(torch.ones(1), run / "checkpoint.pt"), "Tensor"),
     "damaged configuration": (lambda run: (run / "config.json").write_text("{"), "JSON"),
     "foreign configuration": (lambda run: (run / "config.json").write_text("{}"), "format"),
+    "a setting of another type": (lambda run: change_config(run, hidden="8"), "got '8'"),
+    "another split": (lambda run: change_config_and_checkpoint(run, split="x"), "unknown split"),
+    "data of another kind": (lambda run: change_file(run, data=[]), "data with its root"),
+    "a seed that was not": (lambda run: change_checkpoint(run, seed=9), "format 1"),
+    "a number as text": (lambda run: change_checkpoint(run, test_accuracy="x"), "format 1"),
+    "a list of parameters": (lambda run: change_checkpoint(run, parameters=[]), "format 1"),
     "an odd setting": (lambda run: change_config(run, colour="red"), "colour"),
 }
 
@@ -266,6 +289,65 @@ def test_a_run_that_does_not_fit_is_refused(
     assert words.replace('"', "'") in said.err.replace('"', "'")
     assert said.err.count("\n") == 1
     assert not Path("run/predictions.csv").exists()
+
+
+SPOIL_RESUME = {
+    "no runs": ("metrics.json", {"format": 1}, "a record for each seed"),
+    "runs that are none": ("metrics.json", {"format": 1, "runs": [{}]}, "a record for each seed"),
+    "another format": ("metrics.json", {"format": 2, "runs": []}, "a record for each seed"),
+    "another seed under way": (
+        "partial.pt",
+        {"model": "outerconv", "seed": 1, "parameters": {}},
+        "of the seed under way",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SPOIL_RESUME)
+def test_a_run_that_cannot_go_on_is_refused(
+    case: str, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(finished, "run")
+    file, content, words = SPOIL_RESUME[case]
+    if file == "partial.pt":
+        torch.save(content, "run/partial.pt")
+        metrics = json.loads(Path("run/metrics.json").read_text())
+        file, content = "metrics.json", {**metrics, "runs": metrics["runs"][:1]}
+    Path("run", file).write_text(json.dumps(content))
+    assert main(["train", "--resume", "--out", "run"]) == 2
+    said = capsys.readouterr()
+    assert words in said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("name", "value"), [("device", "zz"), ("split", "x")])
+def test_a_run_of_settings_that_are_not_here_is_refused(
+    name: str, value: str, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(finished, "run")
+    change_config(Path("run"), **{name: value})
+    assert main(["train", "--resume", "--out", "run"]) == 2
+    said = capsys.readouterr().err
+    assert f"unknown {name}" in said
+    assert said.count("\n") == 1
+
+
+def test_a_picture_that_cannot_be_written_is_refused(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(finished, "run")
+    Path("run/curves.png").unlink()
+    Path("run/curves.png").mkdir()
+    assert main(["train", "--resume", "--out", "run"]) == 2
+    assert "the run folder must be writable" in capsys.readouterr().err
+
+
+def test_a_file_that_torch_warns_of_is_refused_in_one_line(finished: Path) -> None:
+    shutil.copytree(finished, "run")
+    Path("run/checkpoint.pt").write_bytes(pickle.dumps({"a": Path}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert main(["predict", "run"]) == 2
 
 
 def test_resume_refuses_other_settings(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,6 +58,7 @@ class Chebyshev(Family):
     normalization: str | None = "sym"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.num_terms < 1:
             raise RefusedValue(refusal("Chebyshev needs a term", "num_terms >= 1", self.num_terms))
         check_norm(self.normalization, ("sym", "rw", None))

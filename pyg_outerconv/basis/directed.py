@@ -55,11 +55,6 @@ class Directed(Family):
         there = self.family.labels
         return (*there, *(f"{label}, reversed" for label in there))
 
-    @property
-    def num_operators(self) -> int:
-        """Twice the family's."""
-        return 2 * self.family.num_operators
-
     def operator_labels(self) -> list[int]:
         """See :meth:`Family.operator_labels`."""
         return self.family.operator_labels() * 2

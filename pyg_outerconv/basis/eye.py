@@ -50,7 +50,8 @@ class Eye(Basis):
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Eye:
         """See :meth:`Basis.map`."""
-        return Eye(self.shape, index_map(torch.empty(0, device=self.on)).device)
+        moved = index_map(torch.empty(0, device=self.on))  # there is no tensor to ask but a new one
+        return Eye(self.shape, moved.device)
 
     def __repr__(self) -> str:
         return f"Eye(size={self.shape})"

@@ -16,6 +16,7 @@ from torch_geometric.transforms import BaseTransform
 from ..errors import RefusedType, RefusedValue, refusal
 from .base import Basis
 from .edges import EdgeBasis
+from .options import check_options
 from .pattern import Pattern
 from .structure import Structure, structure
 
@@ -43,6 +44,9 @@ class Family(BaseTransform):
         super().__init_subclass__(**kwargs)
         FAMILIES[cls.__name__.lower()] = cls
 
+    def __post_init__(self) -> None:
+        check_options(self)
+
     @property
     @abstractmethod
     def num_bases(self) -> int:
@@ -57,10 +61,14 @@ class Family(BaseTransform):
     def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
         """The explicit edge sets of the basis; of type ``dtype`` where no weights are given."""
 
+    def operator_labels(self) -> list[int]:
+        """The number of labels of each edge set; by default there is one that has them all."""
+        return [self.num_bases]
+
     @property
     def num_operators(self) -> int:
         """How many edge sets :meth:`operators` makes."""
-        return 1
+        return len(self.operator_labels())
 
     def assemble(
         self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
@@ -146,10 +154,6 @@ class Family(BaseTransform):
             value = pattern.sort_values(data[self._key(number, "value")])
             operators.append(pattern.with_values(value))
         return self.assemble(operators, size, structure_of(data).device)
-
-    def operator_labels(self) -> list[int]:
-        """The number of labels of each edge set; by default the one has them all."""
-        return [self.num_bases]
 
     def _key(self, number: int, what: str) -> str:
         # "index" in the name makes PyG shift it by the number of nodes when it collates.

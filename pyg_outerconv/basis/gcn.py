@@ -43,6 +43,7 @@ class GCN(Family):
     improved: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_norm(self.norm, ("sym", "rw"))
 
     @property

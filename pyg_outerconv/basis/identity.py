@@ -37,17 +37,12 @@ class Identity(Family):
         """What each label means."""
         return ("self",)
 
-    @property
-    def num_operators(self) -> int:
-        """0: the rule needs no edges."""
-        return 0
-
     def operator_labels(self) -> list[int]:
-        """See :meth:`Family.operator_labels`."""
+        """No edge set: the rule needs no edges."""
         return []
 
     def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
-        """None."""
+        """No edge set."""
         return []
 
     def assemble(

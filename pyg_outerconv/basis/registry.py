@@ -37,7 +37,9 @@ def _evaluate(node: ast.expr, text: str) -> Any:
         return _family_class(node.id)()
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         positional = [_evaluate(argument, text) for argument in node.args]
-        named = {kw.arg: _evaluate(kw.value, text) for kw in node.keywords if kw.arg}
+        if any(kw.arg is None for kw in node.keywords):
+            raise RefusedValue(refusal("options of a family are named", "name=value", repr(text)))
+        named = {str(kw.arg): _evaluate(kw.value, text) for kw in node.keywords}
         cls = _family_class(node.func.id)
         try:
             return cls(*positional, **named)

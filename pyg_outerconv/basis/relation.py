@@ -41,6 +41,7 @@ class Relation(Family):
     norm: str = "mean"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.num_relations < 1:
             raise RefusedValue(
                 refusal("Relation needs a relation", "num_relations >= 1", self.num_relations)

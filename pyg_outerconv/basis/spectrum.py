@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
+
 import numpy as np
 import scipy.sparse as sp
 import torch
@@ -12,6 +15,12 @@ from .structure import Structure
 
 # Below this size a dense solver is faster than Lanczos, and Lanczos needs room for its vectors.
 DENSE_LIMIT = 128
+# Arnoldi may settle on an eigenvalue that is not the largest where many have nearly one modulus.
+DENSE_LIMIT_ASYMMETRIC = 512
+# Up to this size a dense solver takes over where an iteration fails.
+DENSE_RESCUE = 1500
+# Restarts of an iteration: what needs more is as good as stuck, and takes minutes to say so.
+_RESTARTS = 300
 
 
 def largest_eigenvalues(matrix: Structure, batch: Tensor | None = None) -> Tensor:
@@ -19,8 +28,9 @@ def largest_eigenvalues(matrix: Structure, batch: Tensor | None = None) -> Tenso
 
     Lanczos (scipy's ``eigsh``) where the matrix is symmetric and has at least 128 rows, a dense
     solver where it is smaller. Where it is not symmetric its eigenvalues may be complex: the
-    largest modulus is returned, by Arnoldi (``eigs``) or a dense solver. A matrix without rows
-    has the eigenvalue 0.
+    largest modulus is returned, by Arnoldi (``eigs``) or a dense solver, of each strongly connected
+    component: their eigenvalues are those of the whole, which alone may be too far from normal for
+    any iteration (a long path in one direction). A matrix without rows has the eigenvalue 0.
 
     Args:
         matrix: the entries, in ``edge_weight``; square.
@@ -46,9 +56,8 @@ def _largest_eigenvalues(
     whole = sp.csr_array((entries, (row, column)), shape=(num_nodes, num_nodes))
     if batch is None:
         return torch.tensor([_largest(whole)], dtype=torch.float64)
-    graph = batch.cpu().numpy()
-    groups = [np.flatnonzero(graph == number) for number in range(num_graphs)]
-    return torch.tensor([_largest(whole[nodes][:, nodes]) for nodes in groups], dtype=torch.float64)
+    blocks = _diagonal_blocks(whole, batch.cpu().numpy(), num_graphs)
+    return torch.tensor([_largest(block) for block in blocks], dtype=torch.float64)
 
 
 @_largest_eigenvalues.register_fake
@@ -64,29 +73,55 @@ def _largest(matrix: sp.csr_array) -> float:
         return 0.0
     gap = abs(matrix - matrix.T)
     scale = abs(matrix).max() if matrix.nnz else 0.0
-    symmetric = gap.nnz == 0 or gap.max() <= 1e-6 * scale
-    if symmetric:
-        matrix = (matrix + matrix.T) / 2
-    if size < DENSE_LIMIT:
-        dense = matrix.toarray()
-        found = np.linalg.eigvalsh(dense) if symmetric else np.linalg.eigvals(dense)
-        return float(np.abs(found).max())
+    if scale == 0.0:
+        return 0.0
+    if gap.nnz == 0 or gap.max() <= 1e-6 * scale:
+        return _largest_of_block((matrix + matrix.T) / 2, symmetric=True)
+    count, part = sp.csgraph.connected_components(matrix, connection="strong")
+    largest = np.abs(matrix.diagonal()[np.bincount(part)[part] == 1]).max(initial=0.0)
+    for block in _diagonal_blocks(matrix, part, count):
+        if block.shape[0] > 1:
+            largest = max(largest, _largest_of_block(block, symmetric=False))
+    return float(largest)
+
+
+def _diagonal_blocks(matrix: sp.csr_array, part: np.ndarray, count: int) -> Iterator[sp.csr_array]:
+    """The rows and columns of each of ``count`` parts, ``part`` (N,) saying which a row is in."""
+    order = np.argsort(part, kind="stable")
+    ends = np.bincount(part, minlength=count).cumsum()
+    matrix = matrix[order][:, order]
+    for start, end in pairwise([0, *ends.tolist()]):
+        yield matrix[start:end, start:end]
+
+
+def _largest_of_block(matrix: sp.csr_array, symmetric: bool) -> float:
+    size = matrix.shape[0]
+    if size < (DENSE_LIMIT if symmetric else DENSE_LIMIT_ASYMMETRIC):
+        return _largest_of_dense(matrix.toarray(), symmetric)
     # A fixed start makes the result repeatable; random, so that it misses no eigenvector.
     start = np.random.default_rng(0).standard_normal(size)
     solve = sp.linalg.eigsh if symmetric else sp.linalg.eigs
     try:
         found = solve(
             matrix,
-            k=1,
+            k=1 if symmetric else 6,  # the largest of several, in case it is not found first
             which="LM",
             v0=start,
             ncv=min(size, 64),
             tol=1e-9,
+            maxiter=_RESTARTS,
             return_eigenvectors=False,
         )
     except sp.linalg.ArpackNoConvergence as error:
+        if size <= DENSE_RESCUE:
+            return _largest_of_dense(matrix.toarray(), symmetric)
         raise RefusedValue(
             f"the largest eigenvalue of a {size} x {size} Laplacian did not converge ({error}); "
             "use lambda_max='bound' or give the number"
         ) from error
+    return float(np.abs(found).max())
+
+
+def _largest_of_dense(matrix: np.ndarray, symmetric: bool) -> float:
+    found = np.linalg.eigvalsh(matrix) if symmetric else np.linalg.eigvals(matrix)
     return float(np.abs(found).max())

@@ -21,7 +21,9 @@ class Stack(Family):
 
     .. math:: (A^{(1)}_0, A^{(1)}_1, \dots, A^{(2)}_0, \dots)
 
-    ``Stack(Relation(1, 'sum'), Identity())`` is GraphConv, with ``'mean'`` GraphSAGE.
+    On one set of nodes ``Stack(Relation(1, 'sum'), Identity())`` is GraphConv, with ``'mean'``
+    GraphSAGE. Where targets have features of their own (pairs, ``to_hetero``), these layers are
+    ``Relation(1)`` with ``root_weight=True``.
 
     Args:
         *families (Family): what to stack, at least one.
@@ -74,11 +76,6 @@ class Stack(Family):
     def labels(self) -> tuple[str, ...]:
         """What each label means."""
         return tuple(label for family in self.families for label in family.labels)
-
-    @property
-    def num_operators(self) -> int:
-        """The sum of the families'."""
-        return sum(family.num_operators for family in self.families)
 
     def operator_labels(self) -> list[int]:
         """See :meth:`Family.operator_labels`."""

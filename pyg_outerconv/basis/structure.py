@@ -11,6 +11,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
 
 from ..errors import RefusedType, RefusedValue, refusal
+from .checks import check_batch, check_edge_vector, check_index, check_size, holds
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +117,7 @@ class Structure:
         if self.edge_weight is None or self.num_edges == 0:
             return
         lowest = self.edge_weight.detach().min()
-        if not _holds(lowest >= 0):
+        if not holds(lowest >= 0):
             raise RefusedValue(
                 refusal(
                     f"{what} needs edge weights that are not negative",
@@ -147,11 +148,13 @@ def structure(
         batch: (N,) integers, the graph of each node.
 
     Returns:
-        The structure, its tensors shared with the arguments.
+        The structure, its tensors shared with the arguments, unless integers are too short to
+        index with: those become int64.
 
     Raises:
         TypeError: an argument has the wrong type.
-        ValueError: shapes do not fit, an index is out of range, or a weight is NaN or infinite.
+        ValueError: shapes do not fit, sizes disagree, an index is out of range, or a weight is NaN
+            or infinite.
     """
     if isinstance(edge_index, Structure):
         return edge_index
@@ -163,36 +166,28 @@ def structure(
                 type(edge_index).__name__,
             )
         )
+    check_size(size)
     if is_torch_sparse_tensor(edge_index):
         edge_index, edge_weight, size = _from_sparse(edge_index, edge_weight, size)
     elif isinstance(edge_index, EdgeIndex):
         known = edge_index.sparse_size()
-        size = known if size is None else (size[0] or known[0], size[1] or known[1])
+        size = _agreed("the EdgeIndex", known, size)
         edge_index = edge_index.as_tensor()
-    _check_index(edge_index)
-    _check_edge_vector("edge_weight", edge_weight, edge_index, floating=True)
-    _check_edge_vector("edge_type", edge_type, edge_index, floating=False)
+    check_index(edge_index)
+    if edge_index.dtype not in (torch.int64, torch.int32):
+        edge_index = edge_index.long()
+    check_edge_vector("edge_weight", edge_weight, edge_index, floating=True)
+    check_edge_vector("edge_type", edge_type, edge_index, floating=False)
     full_size = _infer_size(edge_index, size)
-    if batch is not None and batch.shape != (full_size[1],):
-        raise RefusedValue(
-            refusal("batch needs one graph for each node", (full_size[1],), tuple(batch.shape))
-        )
+    check_batch(batch, full_size[1])
     return Structure(edge_index, full_size, edge_weight, edge_type, batch)
 
 
 def _from_sparse(
     matrix: Tensor, edge_weight: Tensor | None, size: tuple[int | None, int | None] | None
 ) -> tuple[Tensor, Tensor, tuple[int | None, int | None]]:
-    num_targets, num_sources = matrix.shape
-    given = size or (None, None)
-    if given[0] not in (None, num_sources) or given[1] not in (None, num_targets):
-        raise RefusedValue(
-            refusal(
-                "size must fit the sparse matrix, which has a row for each target",
-                (num_sources, num_targets),
-                tuple(given),
-            )
-        )
+    known = (matrix.size(1), matrix.size(0))
+    _agreed("the sparse matrix, which has a row for each target", known, size)
     if matrix.layout == torch.sparse_coo and not matrix.is_coalesced():
         # Parallel edges are kept apart, as everywhere else.
         if matrix.requires_grad:
@@ -211,63 +206,21 @@ def _from_sparse(
     return (
         row_col.flip(0),
         value if edge_weight is None else edge_weight,
-        (num_sources, num_targets),
+        known,
     )
 
 
-def _check_index(edge_index: Tensor) -> None:
-    if edge_index.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
-        raise RefusedType(refusal("edge_index must hold integers", "torch.int64", edge_index.dtype))
-    if edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise RefusedValue(
-            refusal(
-                "edge_index must hold a source and a target for each edge",
-                "shape (2, E)",
-                tuple(edge_index.shape),
-            )
-        )
-
-
-def _check_edge_vector(name: str, vector: Tensor | None, index: Tensor, *, floating: bool) -> None:
-    if vector is None:
-        return
-    if not isinstance(vector, Tensor):
-        raise RefusedType(refusal(f"{name} must be a tensor", "Tensor", type(vector).__name__))
-    if vector.shape != (index.size(1),):
-        raise RefusedValue(
-            refusal(
-                f"{name} needs one entry for each edge",
-                f"shape ({index.size(1)},)",
-                tuple(vector.shape),
-            )
-        )
-    if vector.device != index.device:
-        raise RefusedValue(
-            refusal(f"{name} must be where edge_index is", index.device, vector.device)
-        )
-    if floating:
-        if not vector.is_floating_point():
-            raise RefusedType(
-                refusal(f"{name} must be floating point", "torch.float32", vector.dtype)
-            )
-        if not _holds(torch.isfinite(vector.detach()).all()):
-            raise RefusedValue(refusal(f"{name} must be finite", "numbers", "NaN or infinity"))
-    elif vector.is_floating_point() or vector.dtype == torch.bool:
-        raise RefusedType(refusal(f"{name} must hold integers", "torch.int64", vector.dtype))
-    elif vector.numel() and int(vector.min()) < 0:
-        raise RefusedValue(refusal(f"{name} must not be negative", ">= 0", int(vector.min())))
-
-
-def _holds(condition: Tensor) -> bool:
-    """Whether a check of values succeeds; under ``vmap`` values differ, and none is made."""
-    inner = condition
-    while not torch.compiler.is_compiling() and torch._C._functorch.is_functorch_wrapped_tensor(
-        inner
-    ):
-        if torch._C._functorch.is_batchedtensor(inner):
-            return True
-        inner = torch._C._functorch.get_unwrapped(inner)
-    return bool(condition)
+def _agreed(
+    what: str, known: tuple[int | None, int | None], size: tuple[int | None, int | None] | None
+) -> tuple[int | None, int | None]:
+    """What the edges know of (M, N), completed by ``size``, which must not contradict it."""
+    given = size or (None, None)
+    if any(None not in pair and pair[0] != pair[1] for pair in zip(known, given, strict=True)):
+        raise RefusedValue(refusal(f"size must fit {what}", known, tuple(given)))
+    return (
+        given[0] if known[0] is None else known[0],
+        given[1] if known[1] is None else known[1],
+    )
 
 
 def _infer_size(edge_index: Tensor, size: tuple[int | None, int | None] | None) -> tuple[int, int]:

@@ -69,6 +69,7 @@ class Walk(Family):
     add_self_loops: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.length < 0:
             raise RefusedValue(refusal("a walk needs a length", "length >= 0", self.length))
         check_norm(self.norm, ("source", "target", "sym", None))
@@ -94,9 +95,13 @@ class Walk(Family):
         return self.powers if self.powers is not None else tuple(range(self.length + 1))
 
     @property
+    def _num_ways(self) -> int:
+        return 2 if self.direction == "both" else 1
+
+    @property
     def num_bases(self) -> int:
         """How many lengths are kept, in each direction."""
-        return len(self.kept) * self.num_operators
+        return len(self.kept) * self._num_ways
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -104,15 +109,10 @@ class Walk(Family):
         ways = ("forward", "backward") if self.direction == "both" else (self.direction,)
         return tuple(f"{way} walks of length {power}" for way in ways for power in self.kept)
 
-    @property
-    def num_operators(self) -> int:
-        """One for each direction."""
-        return 2 if self.direction == "both" else 1
-
     def operator_labels(self) -> list[int]:
         """One, the transition matrix, or all lengths where walks are explicit."""
         labels = 1 if self.aggregate == "sum" else self.length + 1
-        return [labels] * self.num_operators
+        return [labels] * self._num_ways
 
     def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
         """The transition matrix of each direction, or its explicit walks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor
 
 from ..basis.algebra import Scaled, Selected, Stacked, Transposed
@@ -18,7 +19,8 @@ def leaves(basis: Basis, theta: Tensor) -> Iterator[tuple[Basis, Tensor]]:
 
     - a stack splits Θ by label;
     - a scale multiplies Θ_k by c_k, which costs less than scaling edges;
-    - a selection adds Θ_k to the label it chose (zero for labels not chosen);
+    - a selection adds Θ_k to the label it chose (zero for labels not chosen, and of a polynomial
+      only the powers up to the highest chosen one);
     - a transposition moves inward until it meets edges.
 
     Args:
@@ -35,9 +37,12 @@ def leaves(basis: Basis, theta: Tensor) -> Iterator[tuple[Basis, Tensor]]:
         factor = basis.factor.to(theta.dtype).view(-1, 1, 1, 1)
         yield from leaves(basis.base, theta * factor)
     elif isinstance(basis, Selected) and not isinstance(basis.base, EdgeBasis):
-        chosen = theta.new_zeros((basis.base.num_bases, *theta.shape[1:]))
-        label = theta.new_tensor(basis.labels).long()
-        yield from leaves(basis.base, chosen.index_add(0, label, theta))
+        base = basis.base
+        if isinstance(base, Polynomial):  # powers past the highest chosen one are not needed
+            base = Polynomial(base.operator, base.recurrence, max(basis.labels) + 1)
+        chosen = theta.new_zeros((base.num_bases, *theta.shape[1:]))
+        label = torch.tensor(basis.labels, device=theta.device)
+        yield from leaves(base, chosen.index_add(0, label, theta))
     elif isinstance(basis, Transposed):
         yield from leaves(_turn(basis.base), theta)
     elif isinstance(basis, EdgeBasis | Polynomial | Eye):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +17,10 @@ ENVIRONMENT_VARIABLE = "PYG_OUTERCONV_BACKEND"
 
 BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (Native(), Reference())}
 
-# Plain lists: a compiler can read them, and autograd's own threads see them. The innermost
-# ``use_backend`` is last.
-_forced: list[str] = []
+# The innermost ``use_backend`` of each thread. Autograd's own threads need not see it: a backward
+# pass uses the backend of its forward pass.
+_forced = threading.local()
+# A plain list, which autograd's own threads see.
 _recorders: list[list[Call]] = []
 
 
@@ -55,11 +57,11 @@ def use_backend(name: str) -> Iterator[None]:
         ValueError: the name is unknown, or what the backend needs is missing.
     """
     get_backend(name)
-    _forced.append(name)
+    before, _forced.name = getattr(_forced, "name", None), name
     try:
         yield
     finally:
-        _forced.pop()
+        _forced.name = before
 
 
 @contextmanager
@@ -87,7 +89,7 @@ def choose(request: Request) -> Backend:
         ValueError: the forced backend refuses, or no backend can serve the request; the message
             lists every backend's reasons.
     """
-    forced = _forced[-1] if _forced else os.environ.get(ENVIRONMENT_VARIABLE)
+    forced = getattr(_forced, "name", None) or os.environ.get(ENVIRONMENT_VARIABLE)
     if forced:
         backend = get_backend(forced)
         if reasons := backend.why_not(request):

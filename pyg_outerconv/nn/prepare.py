@@ -10,6 +10,7 @@ from torch import Tensor
 from torch_geometric.utils import is_torch_sparse_tensor
 
 from ..basis import Basis, IdentityCache, structure
+from ..basis.checks import check_size
 from ..errors import RefusedType, RefusedValue, refusal
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ def _size(
     conv: OuterConv, inputs: Inputs, edge_index: Any, size: tuple[int | None, int | None] | None
 ) -> tuple[int | None, int | None]:
     """(M, N) in the direction of the messages, from ``size``, x and the layer, which must agree."""
+    check_size(size)
     if size is not None and conv.flow == "target_to_source":
         size = (size[1], size[0])
     known = [inputs.num_sources, inputs.num_targets]

@@ -87,7 +87,12 @@ class Theta(torch.nn.Module):
         for parameter in self.parameters(recurse=False):
             if not is_lazy(parameter) and parameter.numel():
                 bound = math.sqrt(6.0 / (parameter.size(-2) + parameter.size(-1)))
-                torch.nn.init.uniform_(parameter, -bound, bound)
+                with torch.no_grad():
+                    self.draw(parameter, bound)
+
+    def draw(self, parameter: Tensor, bound: float) -> None:
+        """Fill a parameter with uniform values in [-bound, bound]."""
+        parameter.uniform_(-bound, bound)
 
     def forward(self) -> Tensor:
         """Θ, (K, G, P/G, Q/G). Raises RuntimeError while P is unknown."""
@@ -144,6 +149,15 @@ class Full(Theta):
     def build(self) -> Tensor:
         """The weight."""
         return self.weight.unsqueeze(1)
+
+    def draw(self, parameter: Tensor, bound: float) -> None:
+        """Label by label and transposed, as PyG's Linear holds its weight.
+
+        So a seed gives GCNConv, ChebConv and an equal OuterConv the same initial weights.
+        """
+        for matrix in parameter:
+            drawn = matrix.new_empty(matrix.shape[::-1]).uniform_(-bound, bound)
+            matrix.copy_(drawn.t())
 
 
 class Shared(Theta):
@@ -277,7 +291,7 @@ class Depthwise(Theta):
         return self.weight
 
 
-_SPEC = re.compile(r"([a-z-]+)(?::(\d+)|\((?:(\w+)\s*=\s*)?(\d+)\))?")
+_SPEC = re.compile(r"([a-z-]+)(?::(\d{1,9})|\((?:(\w+)\s*=\s*)?(\d{1,9})\))?")
 
 
 def make_theta(spec: str, num_labels: int, in_channels: int, out_channels: int) -> Theta:

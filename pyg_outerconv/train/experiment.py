@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..data import Dataset, load
-from .contender import OURS, Contender, backends_used, on_backend, ours
+from ..data import Dataset, entry, load
+from ..errors import RefusedValue, refusal
+from .contender import OURS, Contender, backends_used, check_device, on_backend, ours
 from .curves import can_draw, draw
 from .loop import SeedRun, train
 from .peer import peer
@@ -16,7 +17,7 @@ from .progress import Progress, StopOnInterrupt
 from .results import summarise
 from .run_folder import FORMAT, RunFolder
 from .settings import Settings
-from .splits import make_split
+from .splits import check_protocol, make_split
 
 SNAPSHOT_SECONDS = 20.0
 
@@ -53,6 +54,8 @@ class Experiment:
         self.settings, self.log = settings, log
         self.progress = Progress(log, show_bar)
         self.folder = RunFolder(folder)
+        check_device(settings.device)
+        check_protocol(entry(settings.dataset), settings.split)
         self.dataset = load(settings.dataset, root, settings.split, log)
         if resume:
             self.folder.check_resumes(settings, self.dataset)
@@ -118,9 +121,21 @@ class Experiment:
     def _take_up(self, run: SeedRun) -> None:
         if self.folder.partial.exists():
             state = self.folder.load(self.folder.partial)
-            if (state["model"], state["seed"]) == (run.contender.key, run.seed):
-                run.load_state(state)
+            if (state.get("model"), state.get("seed")) == (run.contender.key, run.seed):
+                self._load(run, state)
                 self.log(f"{run.contender.key} seed {run.seed}: goes on after epoch {run.epoch}")
+
+    def _load(self, run: SeedRun, state: dict[str, Any]) -> None:
+        try:
+            run.load_state(state)
+        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+            raise RefusedValue(
+                refusal(
+                    f"{self.folder.partial} must be of the seed under way",
+                    "a state of this model (without the file the seed begins anew)",
+                    " ".join(f"{type(error).__name__}: {error}".split()),
+                )
+            ) from error
 
     def _keep(self, run: SeedRun) -> None:
         """Checkpoint first, then metrics: a seed that is in the metrics has been considered."""
@@ -153,8 +168,8 @@ class Experiment:
                 "(pip install 'pyg_outerconv[train]')"
             )
             return
-        title = f"{self.settings.family} on {self.settings.dataset}, {self.settings.seeds} seeds"
-        draw(self.runs, title, self.folder.curves)
+        title = f"{self.contenders[0].name} on {self.settings.dataset}, {self.settings.seeds} seeds"
+        self.folder.draw(lambda path: draw(self.runs, title, path))
 
 
 def contenders(dataset: Dataset, settings: Settings) -> list[Contender]:

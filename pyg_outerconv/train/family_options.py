@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import ast
-import types
 from dataclasses import MISSING, Field, fields
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from ..basis import FAMILIES, Directed, Family, Relation, Stack, parse_family
+from ..basis.options import describe, fits
 from ..errors import RefusedValue, refusal, unknown
 
 _PREFIX = "family_option_"
@@ -34,14 +34,14 @@ def defaults(family: type[Family]) -> dict[str, Any]:
 
 
 def short_name(family: Family) -> str:
-    """The text that names a family, less the options that have their defaults."""
+    """The text that names a family: its numbers, and the options that are not the defaults."""
     if isinstance(family, Stack):
         return f"stack({', '.join(map(short_name, family.families))})"
     said = []
     for option in fields(family):  # type: ignore[arg-type]  # every family is a dataclass
         value = getattr(family, option.name)
         default = option.default if option.default_factory is MISSING else option.default_factory()
-        if value != default:
+        if value != default or option.type == "int":
             said.append(
                 f"{option.name}={value!r}" if not isinstance(value, Family) else short_name(value)
             )
@@ -147,29 +147,6 @@ def _value(option: str, text: Any, hint: Any) -> Any:
         except (ValueError, SyntaxError):
             value = None if text.lower() == "none" else text
     for candidate in (value, (value,), text):
-        if _fits(candidate, hint):
+        if fits(candidate, hint):
             return candidate
     raise RefusedValue(refusal(f"{flag(option)} has a type", describe(hint), repr(text)))
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    if get_origin(hint) in (Union, types.UnionType):
-        return any(_fits(value, part) for part in get_args(hint))
-    if get_origin(hint) is tuple:
-        return isinstance(value, tuple) and all(_fits(v, get_args(hint)[0]) for v in value)
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, hint)
-
-
-def describe(hint: Any) -> str:
-    """A type hint as people say it."""
-    if get_origin(hint) in (Union, types.UnionType):
-        return " or ".join(describe(part) for part in get_args(hint))
-    if get_origin(hint) is tuple:
-        return f"{describe(get_args(hint)[0])}s with commas"
-    if hint is type(None):
-        return "none"
-    return {int: "integer", float: "number", str: "text", bool: "switch"}.get(hint, str(hint))

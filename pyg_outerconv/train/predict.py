@@ -10,25 +10,25 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from ..data import Dataset, load
+from ..data import Dataset, entry, load
 from ..errors import RefusedValue, refusal
 from .contender import check_device, on_backend, ours
 from .loop import accuracy
 from .model import NodeClassifier
 from .run_folder import FORMAT, RunFolder
 from .settings import Settings, settings_from
-from .splits import make_split
+from .splits import check_protocol, make_split
 
 _PARTS = {
-    "format",
-    "settings",
-    "seed",
-    "parameters",
-    "in_channels",
-    "num_classes",
-    "fingerprint",
-    "test_accuracy",
-    "best_epoch",
+    "format": int,
+    "settings": dict,
+    "seed": int,
+    "parameters": dict,
+    "in_channels": int,
+    "num_classes": int,
+    "fingerprint": str,
+    "test_accuracy": float,
+    "best_epoch": int,
 }
 
 
@@ -81,6 +81,7 @@ def predict(
     settings = Settings(
         **{**settings.as_dict(), "peer": False, "device": check_device(device or settings.device)}
     )
+    check_protocol(entry(settings.dataset), settings.split)
     dataset = load(settings.dataset, root or home.root(), settings.split)
     model, contender = _model(home, settings, dataset, checkpoint)
     with torch.no_grad(), on_backend(settings):
@@ -98,7 +99,11 @@ def predict(
 
 
 def _check(home: RunFolder, settings: Settings, checkpoint: dict[str, Any]) -> None:
-    if checkpoint.get("format") != FORMAT or set(checkpoint) != _PARTS:
+    whole = set(checkpoint) == set(_PARTS) and all(
+        isinstance(checkpoint[part], kind) for part, kind in _PARTS.items()
+    )
+    fits = whole and checkpoint["format"] == FORMAT and checkpoint["seed"] in range(settings.seeds)
+    if not fits:
         raise RefusedValue(
             refusal(
                 f"{home.checkpoint} must be written by outerconv train",

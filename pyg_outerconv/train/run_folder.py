@@ -7,6 +7,7 @@ import os
 import pickle
 import platform
 import re
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,20 @@ from ..errors import RefusedValue, refusal
 from .settings import Settings, settings_from
 
 FORMAT = 1
+# What the record of a seed has at least.
+RECORD = frozenset(
+    {
+        "model",
+        "seed",
+        "test_accuracy",
+        "val_accuracy",
+        "val_loss",
+        "best_epoch",
+        "epochs",
+        "seconds",
+        "history",
+    }
+)
 
 _LIST_OF_NUMBERS = re.compile(r"\[[^\[\]{}\"]+\]")  # on one line, to be read by people
 
@@ -111,12 +126,17 @@ class RunFolder:
 
     def _read_config(self) -> dict[str, Any]:
         config = self._read_json(self.config)
-        parts = {"settings", "data"}
-        if config.get("format") != FORMAT or not parts <= set(config):
+        data = config.get("data")
+        known = (
+            isinstance(data, dict)
+            and isinstance(data.get("fingerprint"), str)
+            and isinstance(data.get("root", 0), str | None)
+        )
+        if config.get("format") != FORMAT or "settings" not in config or not known:
             raise RefusedValue(
                 refusal(
                     f"{self.config} must be the configuration of a run",
-                    f"format {FORMAT} with {sorted(parts)}",
+                    f"format {FORMAT} with settings, and data with its root and fingerprint",
                     sorted(config),
                 )
             )
@@ -129,9 +149,23 @@ class RunFolder:
         self._write_json(self.metrics, {"format": FORMAT, "runs": runs, "summary": summary})
 
     def read_runs(self) -> list[dict[str, Any]]:
-        """The record of every finished seed."""
-        runs: list[dict[str, Any]] = self._read_json(self.metrics)["runs"]
-        return runs
+        """The record of every finished seed.
+
+        Raises:
+            ValueError: the file holds something else.
+        """
+        metrics = self._read_json(self.metrics)
+        runs = metrics.get("runs")
+        whole = metrics.get("format") == FORMAT and isinstance(runs, list)
+        if not whole or not all(isinstance(run, dict) and set(run) >= RECORD for run in runs or ()):
+            raise RefusedValue(
+                refusal(
+                    f"{self.metrics} must be written by outerconv train",
+                    f"format {FORMAT} with a record for each seed",
+                    "something else",
+                )
+            )
+        return list(runs or ())
 
     # Tensors ------------------------------------------------------------------------------------
 
@@ -146,7 +180,9 @@ class RunFolder:
             ValueError: the file is missing or is something else.
         """
         try:
-            content = torch.load(path, map_location=device, weights_only=True)
+            with warnings.catch_warnings():  # torch warns of foreign files that it then refuses
+                warnings.simplefilter("ignore")
+                content = torch.load(path, map_location=device, weights_only=True)
         except FileNotFoundError as error:
             raise self._no_run(path) from error
         except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
@@ -167,6 +203,10 @@ class RunFolder:
             )
         return content
 
+    def draw(self, paint: Callable[[Path], object]) -> None:
+        """Replace the picture by what ``paint`` writes to the path it is given."""
+        self._replace(self.curves, paint)
+
     def drop_partial(self) -> None:
         """Forget the seed under way: it is finished."""
         self.partial.unlink(missing_ok=True)
@@ -183,7 +223,7 @@ class RunFolder:
             content = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise self._no_run(path) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RefusedValue(
                 refusal(
                     f"{path} must be written by outerconv train",

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ..data import Entry
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedType, RefusedValue, refusal, unknown
 
 NORMS = ("none", "batch", "layer")
 SKIPS = ("none", "residual", "concat")
@@ -41,6 +41,7 @@ class Settings:
 
     Raises:
         ValueError: a value is out of range or unknown.
+        TypeError: a value is of another type.
     """
 
     dataset: str
@@ -68,6 +69,8 @@ class Settings:
     peer: bool = False
 
     def __post_init__(self) -> None:
+        for setting in fields(self):
+            _check_type(setting.name, getattr(self, setting.name), str(setting.type))
         for name in ("depth", "hidden", "epochs", "seeds"):
             if getattr(self, name) < 1:
                 raise RefusedValue(refusal(f"{name} must be positive", ">= 1", getattr(self, name)))
@@ -104,6 +107,17 @@ class Settings:
         """The names of the settings in which two runs differ."""
         mine, theirs = self.as_dict(), other.as_dict()
         return [name for name in mine if mine[name] != theirs[name]]
+
+
+def _check_type(name: str, value: Any, kind: str) -> None:
+    fits = {
+        "str": isinstance(value, str),
+        "bool": isinstance(value, bool),
+        "int": isinstance(value, int) and not isinstance(value, bool),
+        "float": isinstance(value, int | float) and not isinstance(value, bool),
+    }
+    if not fits[kind]:
+        raise RefusedType(refusal(f"{name} has a type", kind, repr(value)))
 
 
 def settings_from(values: dict[str, Any], origin: str) -> Settings:

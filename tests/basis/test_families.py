@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from cases import CASES
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -353,3 +354,26 @@ def test_relation_refuses_types_and_weights_that_do_not_fit(family, types, rule)
 def test_eigenvalues_given_must_fit_the_batch():
     with pytest.raises(ValueError, match="for each graph: expected 1, got 2"):
         Chebyshev(2, (1.0, 2.0)).basis(EDGES)
+
+
+@pytest.mark.parametrize("family", [GCN(norm="rw"), Walk(1, norm="target")], ids=str)
+def test_degrees_of_short_types_count_past_what_these_hold(family):
+    many = 1000  # bfloat16 counts to 256
+    edge_index = torch.stack([torch.arange(1, many + 1), torch.zeros(many).long()])
+    basis = family.basis(edge_index, torch.ones(many, dtype=torch.bfloat16))
+    assert basis.dtype == torch.bfloat16
+    operator = getattr(basis, "operator", basis)
+    assert float(operator.values().float().min()) == pytest.approx(1 / many, rel=0.01)
+
+
+@pytest.mark.parametrize("family", CASES, ids=str)
+def test_values_have_the_type_of_the_weights_and_no_weight_makes_them_nan(family):
+    edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 0, 3]])
+    weight = torch.zeros(4, dtype=torch.bfloat16, requires_grad=True)
+    basis = family.basis(edge_index, weight, torch.zeros(4).long(), size=(5, 5))
+    assert basis.dtype in (None, torch.bfloat16)
+    dense = basis.to_dense(torch.bfloat16)
+    assert dense.isfinite().all()
+    if dense.requires_grad:
+        (gradient,) = torch.autograd.grad(dense.float().pow(2).sum(), weight, allow_unused=True)
+        assert gradient is None or gradient.isfinite().all()

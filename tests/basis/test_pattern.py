@@ -169,3 +169,27 @@ def test_indices_out_of_range_are_refused(edges, label, rule):
 def test_values_that_do_not_fit_are_refused(value, error, rule):
     with pytest.raises(error, match=rule):
         EdgeBasis(example(), value)
+
+
+def test_a_turned_pattern_knows_where_its_edges_come_from():
+    edge_index, origin = torch.tensor([[3, 0, 2, 0], [1, 2, 0, 1]]), torch.tensor([5, -1, 7, 6])
+    pattern = Pattern.build(edge_index, size=(4, 3), origin=origin)
+    for one, given in ((pattern, edge_index), (pattern.transposed, edge_index.flip(0))):
+        assert torch.equal(given[:, one.order.long()], one.index.long())
+        assert torch.equal(origin[one.order.long()], one.origin)
+
+
+def test_every_tensor_of_a_pattern_moves():
+    moved = Pattern.build(torch.tensor([[0], [0]]), size=(1, 1), origin=torch.zeros(1)).map(
+        lambda tensor: tensor.to("meta")
+    )
+    tensors = [value for value in vars(moved).values() if isinstance(value, torch.Tensor)]
+    assert len(tensors) == 8
+    assert all(tensor.is_meta for tensor in tensors)
+
+
+def test_many_edges_between_few_nodes_need_wide_indices(monkeypatch):
+    monkeypatch.setattr("pyg_outerconv.basis.pattern._INT32_LIMIT", 10)
+    for count, dtype in ((9, torch.int32), (10, torch.int64)):
+        pattern = Pattern.build(torch.zeros(2, count).long(), size=(1, 1))
+        assert {pattern.source.dtype, pattern.order.dtype, pattern.target_ptr.dtype} == {dtype}

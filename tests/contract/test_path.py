@@ -136,3 +136,12 @@ def test_reasons_of_every_order_are_given():
 def test_shapes_that_do_not_fit_are_refused(x, theta, rule):
     with pytest.raises(ValueError, match=rule):
         contract(Relation(3).basis(EDGES).float(), x, theta)
+
+
+def test_selected_powers_take_no_products_past_the_highest():
+    basis = Walk(10).basis(EDGES).select([0, 3])
+    case = problem(basis, 3, 3)
+    with record() as calls:
+        actual = contract(basis, case.x, case.theta)
+    assert len(calls) == 3
+    assert_near(actual, dense_contraction(basis, case.x, case.theta))

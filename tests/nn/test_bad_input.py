@@ -5,9 +5,10 @@ import re
 
 import pytest
 import torch
+from torch_geometric import EdgeIndex
 
 from pyg_outerconv import OuterConv, Pattern, parse_family
-from pyg_outerconv.basis import GCN, Chebyshev, Identity, Relation, Walk
+from pyg_outerconv.basis import GCN, Chebyshev, Directed, Identity, Relation, Walk
 
 EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
 X = torch.ones(5, 4)
@@ -513,3 +514,62 @@ def test_the_quadri_tensor_of_a_bipartite_root_is_refused():
         "(5, 5)",
         lambda: conv.to_dense(EDGES, size=(5, 5)),
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.int8, torch.uint8], ids=str)
+@pytest.mark.parametrize("family", ["gcn", "chebyshev", "walk", "relation", "directed"])
+def test_short_integers_are_indices_too(dtype, family):
+    edge_index = torch.tensor([[0, 1, 2, 2], [1, 2, 0, 2]])
+    conv, x = OuterConv(3, 2, family), torch.randn(300, 3)
+    torch.testing.assert_close(conv(x, edge_index.to(dtype)), conv(x, edge_index))
+
+
+@pytest.mark.parametrize("size", [5, (5,), (5, 5, 5), (5.0, 5.0), (-1, 5), "ab"], ids=str)
+def test_a_size_that_is_no_pair_of_numbers_is_refused(size):
+    edge_index = torch.tensor([[0, 1], [1, 2]])
+    with pytest.raises(ValueError, match=r"size must .*: expected .*, got"):
+        OuterConv(3, 2, "gcn")(torch.randn(5, 3), edge_index, size=size)
+    with pytest.raises(ValueError, match=r"size must .*: expected .*, got"):
+        GCN().basis(edge_index, size=size)
+
+
+def test_an_edge_index_that_knows_another_size_is_refused():
+    edges = EdgeIndex([[0, 1], [1, 2]], sparse_size=(7, 7))
+    with pytest.raises(ValueError, match=r"fit the EdgeIndex: expected \(7, 7\), got \(5, 5\)"):
+        OuterConv(3, 2, "gcn")(torch.randn(5, 3), edges)
+
+
+@pytest.mark.parametrize(
+    ("batch", "error"),
+    [
+        (torch.zeros(5), TypeError),
+        (torch.zeros(5, dtype=torch.bool), TypeError),
+        ([0] * 5, TypeError),
+        (torch.zeros(4, dtype=torch.long), ValueError),
+        (torch.full((5,), -1), ValueError),
+    ],
+    ids=["float", "bool", "list", "short", "negative"],
+)
+def test_a_batch_that_numbers_no_graphs_is_refused(batch, error):
+    with pytest.raises(error, match=r"batch .*: expected .*, got"):
+        OuterConv(3, 2, "chebyshev")(torch.randn(5, 3), torch.tensor([[0, 1], [1, 2]]), batch=batch)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Walk(2.5),
+        lambda: Walk("2"),
+        lambda: Walk(True),
+        lambda: Walk(2, powers=("a",)),
+        lambda: Chebyshev(None),
+        lambda: Chebyshev(3, lambda_max=None),
+        lambda: Relation(2.0),
+        lambda: GCN(add_self_loops="no"),
+        lambda: Directed("gcn"),
+        lambda: Directed(3),
+    ],
+)
+def test_options_of_a_family_have_types(make):
+    with pytest.raises(TypeError, match="has a type: expected .*, got"):
+        make()

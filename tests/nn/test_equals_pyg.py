@@ -298,3 +298,21 @@ def test_cheb_conv_with_an_eigenvalue_for_each_graph(given_by, norm, dtype):
         lambda: theirs(x, batch.edge_index, weight, batch=batch.batch, lambda_max=lambdas),
         [x, weight],
     )
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (lambda: OuterConv(5, 3, GCN()), lambda: GCNConv(5, 3)),
+        (lambda: OuterConv(5, 3, Chebyshev(3)), lambda: ChebConv(5, 3, K=3)),
+    ],
+)
+def test_a_seed_gives_the_same_initial_weights(ours, theirs):
+    torch.manual_seed(3)
+    peer = theirs()
+    after = torch.rand(1)
+    torch.manual_seed(3)
+    conv = ours()
+    assert torch.equal(torch.rand(1), after)
+    lins = getattr(peer, "lins", None) or [peer.lin]
+    assert torch.equal(conv.theta.weight, torch.stack([lin.weight.t() for lin in lins]))

@@ -268,3 +268,31 @@ def test_without_matplotlib_a_line_says_so(tmp_path: Path, monkeypatch: pytest.M
     Experiment(SETTINGS, tmp_path / "run", log=lines.append, show_bar=False).run()
     assert "matplotlib is not installed" in lines[-1]
     assert not RunFolder(tmp_path / "run").curves.exists()
+
+
+def fresh(settings: Settings = SETTINGS) -> SeedRun:
+    club = data.load("KarateClub")
+    return SeedRun(
+        ours(club, settings), club.data.y, 4, make_split(club.data, "public", 0), settings, 0
+    )
+
+
+def test_contenders_of_one_seed_share_their_dropout() -> None:
+    draws = []
+    for hidden in (8, 16):  # parameters of other sizes take other amounts of randomness
+        fresh(replace(SETTINGS, hidden=hidden))
+        draws.append(torch.rand(3))
+    assert torch.equal(*draws)
+
+
+def test_the_first_of_equal_epochs_is_kept_as_it_was() -> None:
+    made = fresh()
+    numbers = dict.fromkeys(made.history, 1.0)
+    made._record(numbers)
+    kept = {name: value.clone() for name, value in made.best.parameters.items()}
+    with torch.no_grad():
+        for parameter in made.model.parameters():
+            parameter.add_(1.0)
+    made._record(numbers)
+    assert made.best.epoch == 1
+    assert all(torch.equal(made.best.parameters[name], value) for name, value in kept.items())

@@ -83,7 +83,7 @@ def test_bad_flags_are_refused(name: str, line: list[str], words: str) -> None:
     ("family", "wanted"),
     [
         (GCN(), "gcn"),
-        (Walk(2), "walk"),
+        (Walk(2), "walk(length=2)"),
         (Walk(3, norm=None), "walk(length=3, norm=None)"),
         (Directed(), "directed"),
         (Directed(Walk(1)), "directed(walk(length=1))"),

@@ -1,0 +1,99 @@
+"""What an edge list must be like: types, shapes and ranges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedType, RefusedValue, refusal
+
+
+def check_size(size: Any) -> None:
+    """Refuse a size that is no pair of numbers of nodes, each of which may be None."""
+    if size is None:
+        return
+    if not isinstance(size, tuple | list) or len(size) != 2:
+        raise RefusedValue(
+            refusal("size must be the numbers of sources and targets", "(M, N)", size)
+        )
+    for count in size:
+        if count is not None and (not hasattr(count, "__index__") or count < 0):
+            raise RefusedValue(refusal("size must hold numbers of nodes", ">= 0 or None", count))
+
+
+def check_batch(batch: Any, num_nodes: int) -> None:
+    """Refuse a batch vector that does not number the graph of every node."""
+    if batch is None:
+        return
+    if not isinstance(batch, Tensor) or batch.is_floating_point() or batch.dtype == torch.bool:
+        got = getattr(batch, "dtype", type(batch).__name__)
+        raise RefusedType(refusal("batch must hold integers", "torch.int64", got))
+    if batch.shape != (num_nodes,):
+        raise RefusedValue(
+            refusal("batch needs one graph for each node", (num_nodes,), tuple(batch.shape))
+        )
+    if batch.numel() and int(batch.min()) < 0:
+        raise RefusedValue(refusal("batch must not be negative", ">= 0", int(batch.min())))
+
+
+def check_index(edge_index: Tensor) -> None:
+    """Refuse an edge index that is not (2, E) integers."""
+    if edge_index.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+        raise RefusedType(refusal("edge_index must hold integers", "torch.int64", edge_index.dtype))
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise RefusedValue(
+            refusal(
+                "edge_index must hold a source and a target for each edge",
+                "shape (2, E)",
+                tuple(edge_index.shape),
+            )
+        )
+
+
+def check_edge_vector(name: str, vector: Tensor | None, index: Tensor, *, floating: bool) -> None:
+    """Refuse weights or types that do not fit the edges."""
+    if vector is None:
+        return
+    if not isinstance(vector, Tensor):
+        raise RefusedType(refusal(f"{name} must be a tensor", "Tensor", type(vector).__name__))
+    if vector.shape != (index.size(1),):
+        raise RefusedValue(
+            refusal(
+                f"{name} needs one entry for each edge",
+                f"shape ({index.size(1)},)",
+                tuple(vector.shape),
+            )
+        )
+    if vector.device != index.device:
+        raise RefusedValue(
+            refusal(f"{name} must be where edge_index is", index.device, vector.device)
+        )
+    if floating:
+        if not vector.is_floating_point():
+            raise RefusedType(
+                refusal(
+                    f"{name} must be floating point",
+                    "torch.float32",
+                    f"{vector.dtype}; edge types go by edge_type=",
+                )
+            )
+        if not holds(torch.isfinite(vector.detach()).all()):
+            raise RefusedValue(refusal(f"{name} must be finite", "numbers", "NaN or infinity"))
+    elif vector.is_floating_point() or vector.dtype == torch.bool:
+        raise RefusedType(refusal(f"{name} must hold integers", "torch.int64", vector.dtype))
+    elif vector.numel() and int(vector.min()) < 0:
+        raise RefusedValue(refusal(f"{name} must not be negative", ">= 0", int(vector.min())))
+
+
+def holds(condition: Tensor) -> bool:
+    """Whether a check of values succeeds; under ``vmap`` values differ, and none is made."""
+    inner = condition
+    while not torch.compiler.is_compiling() and torch._C._functorch.is_functorch_wrapped_tensor(
+        inner
+    ):
+        if torch._C._functorch.is_batchedtensor(inner):
+            return True
+        inner = torch._C._functorch.get_unwrapped(inner)
+    return bool(condition)

@@ -1,0 +1,54 @@
+"""The options of families: their types, as the fields of a dataclass state them."""
+
+from __future__ import annotations
+
+import types
+from numbers import Integral, Real
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from ..errors import RefusedType, refusal
+
+
+def check_options(family: Any) -> None:
+    """Refuse options of other types than the family's fields have.
+
+    Raises:
+        TypeError: naming the option.
+    """
+    for name, hint in _hints(type(family)).items():
+        value = getattr(family, name)
+        if not fits(value, hint):
+            raise RefusedType(
+                refusal(f"{type(family).__name__}'s {name} has a type", describe(hint), repr(value))
+            )
+
+
+def _hints(family: type[Any]) -> dict[str, Any]:
+    known = get_type_hints(family)
+    return {name: known[name] for name in getattr(family, "__dataclass_fields__", ())}
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of the type of an option; a switch is no number."""
+    if get_origin(hint) in (Union, types.UnionType):
+        return any(fits(value, part) for part in get_args(hint))
+    if get_origin(hint) is tuple:
+        return isinstance(value, tuple | list) and all(fits(v, get_args(hint)[0]) for v in value)
+    if hint is float:
+        return isinstance(value, Real) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, Integral) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def describe(hint: Any) -> str:
+    """A type hint as people say it."""
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join(describe(part) for part in get_args(hint))
+    if get_origin(hint) is tuple:
+        return f"{describe(get_args(hint)[0])}s with commas"
+    if hint is type(None):
+        return "none"
+    if isinstance(hint, type) and hint.__name__ == "Family":
+        return "a family"
+    return {int: "integer", float: "number", str: "text", bool: "switch"}.get(hint, str(hint))
