@@ -1,7 +1,6 @@
 """OuterConv: the one layer, Y = Σ_k A_kᵀ X Θ_k, as a PyG MessagePassing."""
 
-from numbers import Integral
-from typing import Any, Optional, Union
+from typing import Any, Union
 
 import torch
 from torch import Tensor
@@ -11,14 +10,13 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..basis import Basis, Family, parse_family
 from ..contract import contract
-from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..errors import RefusedType, RefusedValue, refusal
+from .checks import check_aggregation, check_channels
 from .dense import quadri_tensor
-from .prepare import Inputs, add_root, prepare_basis, split_input
+from .prepare import Inputs, prepare_basis, split_input
 from .readable import convolve_by_messages
+from .root import add_root
 from .theta import Theta, make_theta
-
-AGGREGATIONS = ("sum", "mean")
-LATER_AGGREGATIONS = ("max", "min")
 
 
 class OuterConv(MessagePassing):
@@ -90,8 +88,8 @@ class OuterConv(MessagePassing):
     ):
         # PyG says "add" too. Means are folded into values and parameters: messages only add up.
         aggr = "sum" if aggr == "add" else aggr
-        _check_aggregation("aggr", aggr)
-        _check_aggregation("label_aggr", label_aggr)
+        check_aggregation("aggr", aggr)
+        check_aggregation("label_aggr", label_aggr)
         super().__init__(aggr="sum", **kwargs)
         self.aggr = aggr
         self.label_aggr = label_aggr
@@ -104,8 +102,8 @@ class OuterConv(MessagePassing):
                     type(family).__name__,
                 )
             )
-        _check_channels("in_channels", in_channels, -1)
-        _check_channels("out_channels", out_channels, 0)
+        check_channels("in_channels", in_channels, -1)
+        check_channels("out_channels", out_channels, 0)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.cached = cached
@@ -287,30 +285,3 @@ class OuterConv(MessagePassing):
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, {self.family})"
-
-
-def _check_channels(name: str, value: Any, least: int) -> None:
-    if isinstance(value, tuple) and name == "in_channels":
-        if len(value) != 2:
-            raise RefusedValue(
-                refusal(f"{name} of sources and targets are a pair", "2 numbers", len(value))
-            )
-        for part in value:
-            _check_channels("each of in_channels", part, least)
-    elif not isinstance(value, Integral):
-        raise RefusedType(
-            refusal(f"{name} must be a number of channels", "an integer", repr(value))
-        )
-    elif value < least:
-        raise RefusedValue(
-            refusal(f"{name} must be a number of channels", f"an integer >= {least}", value)
-        )
-
-
-def _check_aggregation(name: str, value: Optional[str]) -> None:
-    if value in LATER_AGGREGATIONS:
-        raise RefusedValue(
-            refusal(f"{name}={value!r} is not supported yet", "'sum' or 'mean'", repr(value))
-        )
-    if value not in AGGREGATIONS:
-        raise RefusedValue(unknown(name, value, AGGREGATIONS))

@@ -1,0 +1,50 @@
+"""The root weight: what each target adds of its own."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedType, RefusedValue, refusal
+from .prepare import Inputs
+
+
+def add_root(out: Tensor, inputs: Inputs, weight: Tensor) -> Tensor:
+    """Y plus what the targets add themselves, where they are given.
+
+    ``weight`` (P_t, Q) multiplies their features; without features its rows are what they add.
+
+    Raises:
+        TypeError: the features of the targets are of another type than the weight.
+        ValueError: the weight does not fit the targets.
+    """
+    target, rows = inputs.target, weight.size(0)
+    if target is None and not inputs.targets_featureless:
+        return out
+    if target is None:
+        if out.size(-2) != rows:
+            raise RefusedValue(
+                refusal(
+                    "without features a root weight has a row for each target", rows, out.size(-2)
+                )
+            )
+        return out + weight
+    if not target.is_floating_point():
+        if target.numel() and not 0 <= int(target.min()) <= int(target.max()) < rows:
+            raise RefusedValue(
+                refusal(
+                    "indices of targets must be rows of the root weight",
+                    f"[0, {rows})",
+                    f"[{int(target.min())}, {int(target.max())}]",
+                )
+            )
+        return out + weight.index_select(0, target)
+    if target.size(-1) != rows:
+        raise RefusedValue(
+            refusal("targets must have a column for each of their channels", rows, target.size(-1))
+        )
+    if target.dtype != weight.dtype and not torch.is_autocast_enabled(target.device.type):
+        raise RefusedType(
+            refusal("targets must have the type of the root weight", weight.dtype, target.dtype)
+        )
+    return out + target @ weight
