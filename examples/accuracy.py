@@ -106,7 +106,9 @@ def page(rows, seeds):
             "",
             f"torch {torch.__version__}, torch-geometric {torch_geometric.__version__}, "
             f"{torch.get_num_threads()} thread(s) of a {platform.machine()} CPU. Written by "
-            "`python examples/accuracy.py`.",
+            "`python examples/accuracy.py --out examples/accuracy.md`.",
+            "",
+            "The splits are the public ones, of chameleon the ten of Geom-GCN.",
             "",
             "| data set | family | accuracy | s/seed | PyG's layer | accuracy | s/seed | gap |",
             "|---|---|---|---|---|---|---|---|",
