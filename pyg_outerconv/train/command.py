@@ -183,14 +183,8 @@ def _resumed(arguments: argparse.Namespace) -> tuple[Settings, Path, str | None]
         )
     _check_backend(asked)
     settings = Settings(**(began.as_dict() | asked))
-    if differing := began.differing(settings):
-        raise RefusedValue(_other_settings(arguments.out, began, settings, differing))
+    folder.check_settings(settings)
     return settings, Path(arguments.out), arguments.root or folder.root()
-
-
-def _other_settings(out: str, began: Settings, now: Settings, names: list[str]) -> str:
-    lists = [", ".join(f"{name}={getattr(one, name)!r}" for name in names) for one in (began, now)]
-    return f"--resume goes on with the settings of {out}: expected {lists[0]}, got {lists[1]}"
 
 
 def _asked(arguments: argparse.Namespace) -> dict[str, Any]:

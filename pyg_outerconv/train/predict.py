@@ -116,8 +116,8 @@ def _check(home: RunFolder, settings: Settings, checkpoint: dict[str, Any]) -> N
         raise RefusedValue(
             refusal(
                 f"the checkpoint must be of the configuration in {home.config}",
-                ", ".join(f"{name}={getattr(settings, name)!r}" for name in differing),
-                ", ".join(f"{name}={getattr(other, name)!r}" for name in differing),
+                settings.tell(differing),
+                other.tell(differing),
             )
         )
 

@@ -89,19 +89,29 @@ class RunFolder:
         )
         self.write_metrics([], {})
 
-    def check_resumes(self, settings: Settings, dataset: Dataset) -> None:
-        """Refuse to go on with other settings or other data than the run began with.
+    def check_settings(self, settings: Settings) -> None:
+        """Refuse to go on with other settings than the run began with.
 
         Raises:
             ValueError: naming what differs.
         """
         began = self.settings()
         if differing := began.differing(settings):
-            changes = ", ".join(f"{name}={getattr(began, name)!r}" for name in differing)
-            now = ", ".join(f"{name}={getattr(settings, name)!r}" for name in differing)
             raise RefusedValue(
-                refusal(f"--resume goes on with the settings of {self.path}", changes, now)
+                refusal(
+                    f"--resume goes on with the settings of {self.path}",
+                    began.tell(differing),
+                    settings.tell(differing),
+                )
             )
+
+    def check_resumes(self, settings: Settings, dataset: Dataset) -> None:
+        """Refuse to go on with other settings or other data than the run began with.
+
+        Raises:
+            ValueError: naming what differs.
+        """
+        self.check_settings(settings)
         if self._read_config()["data"]["fingerprint"] != dataset.fingerprint:
             raise RefusedValue(
                 refusal(

@@ -108,6 +108,10 @@ class Settings:
         mine, theirs = self.as_dict(), other.as_dict()
         return [name for name in mine if mine[name] != theirs[name]]
 
+    def tell(self, names: list[str]) -> str:
+        """Some settings with their values, for a message."""
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+
 
 def _check_type(name: str, value: Any, kind: str) -> None:
     fits = {
