@@ -1,5 +1,6 @@
 """What all tests share: repeatable randomness, poisoned memory, the data sets beside the clone."""
 
+import os
 import random
 from pathlib import Path
 
@@ -7,6 +8,10 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import settings
+
+# Triton reads this when it is imported, which torch_geometric does: so before all of these.
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("repeatable")

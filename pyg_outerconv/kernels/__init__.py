@@ -4,21 +4,32 @@ To add a backend: one file with a :class:`Backend` subclass, one entry in ``disp
 the tests under ``tests/kernels`` run over every entry.
 """
 
-from .backend import Backend, Request
-from .dispatch import BACKENDS, Call, backends, get_backend, record, use_backend
-from .ops import sddmm, spmm
+from .attend import attend
+from .backend import REDUCTIONS, Backend, Request
+from .dispatch import BACKENDS, Call, get_backend, record, use_backend
+from .grouped import grouped_matmul
+from .samples import primitive_calls
+from .sddmm import sddmm
+from .softmax import segment_softmax
 from .sparsity import Sparsity
+from .spmm import spmm
+from .table import backends
 
 __all__ = [
     "BACKENDS",
+    "REDUCTIONS",
     "Backend",
     "Call",
     "Request",
     "Sparsity",
+    "attend",
     "backends",
     "get_backend",
+    "grouped_matmul",
+    "primitive_calls",
     "record",
     "sddmm",
+    "segment_softmax",
     "spmm",
     "use_backend",
 ]

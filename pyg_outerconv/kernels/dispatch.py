@@ -12,10 +12,14 @@ from ..errors import RefusedValue, unknown
 from .backend import Backend, Request
 from .native import Native
 from .reference import Reference
+from .scatter import Scatter
+from .triton_backend import Triton
 
 ENVIRONMENT_VARIABLE = "PYG_OUTERCONV_BACKEND"
 
-BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (Native(), Reference())}
+BACKENDS: dict[str, Backend] = {
+    backend.name: backend for backend in (Triton(), Native(), Scatter(), Reference())
+}
 
 # The innermost ``use_backend`` of each thread. Autograd's own threads need not see it: a backward
 # pass uses the backend of its forward pass.
@@ -82,6 +86,11 @@ def note(backend: Backend, request: Request) -> None:
         recorder.append(Call(request.primitive, backend.name, request))
 
 
+def forced() -> str | None:
+    """The name that this thread's ``use_backend``, or else the environment variable, asks for."""
+    return getattr(_forced, "name", None) or os.environ.get(ENVIRONMENT_VARIABLE) or None
+
+
 def choose(request: Request) -> Backend:
     """The backend that serves ``request``: the forced one, else the first by priority that can.
 
@@ -89,11 +98,10 @@ def choose(request: Request) -> Backend:
         ValueError: the forced backend refuses, or no backend can serve the request; the message
             lists every backend's reasons.
     """
-    forced = getattr(_forced, "name", None) or os.environ.get(ENVIRONMENT_VARIABLE)
-    if forced:
-        backend = get_backend(forced)
+    if wanted := forced():
+        backend = get_backend(wanted)
         if reasons := backend.why_not(request):
-            raise RefusedValue(f"backend {forced!r} cannot serve {request}: {'; '.join(reasons)}")
+            raise RefusedValue(f"backend {wanted!r} cannot serve {request}: {'; '.join(reasons)}")
         return backend
     candidates = sorted(BACKENDS.values(), key=lambda backend: -backend.priority)
     refusals = []
@@ -105,14 +113,3 @@ def choose(request: Request) -> Backend:
             return backend
         refusals.append(f"{backend.name}: {'; '.join(reasons)}")
     raise RefusedValue(f"no backend serves {request}\n  " + "\n  ".join(refusals))
-
-
-def backends() -> str:
-    """A table of the backends: what each runs on, and why one cannot run here."""
-    lines = []
-    for backend in sorted(BACKENDS.values(), key=lambda backend: -backend.priority):
-        state = "; ".join(backend.missing()) or "here"
-        picked = "picked automatically" if backend.priority > 0 else "only by name"
-        devices = ", ".join(sorted(backend.devices))
-        lines.append(f"{backend.name:<10} {state:<8} {picked:<22} {devices}")
-    return "\n".join(lines)

@@ -1,0 +1,268 @@
+"""Attention along the entries of a sparse matrix: score, softmax and sum in one primitive."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedValue, refusal
+from .call import View, apart, one_type, one_value_an_entry, pick, request, views
+from .dispatch import BACKENDS, note
+from .products import product, sample
+from .softmax import softmax_of_rows, spread_over_rows, sum_of_rows
+from .sparsity import Sparsity
+
+
+def attend(
+    sparsity: Sparsity,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None = None,
+    *,
+    scale: float | None = None,
+) -> Tensor:
+    """Scaled dot-product attention in which row r attends to the columns of its entries.
+
+    ``score[e, h] = scale <query[row of e, h, :], key[col of e, h, :]> + bias[e, h]``,
+    ``out[r, h, :] = sum_{e in row r} softmax_r(score)[e, h] value[col of e, h, :]``
+    (Vaswani et al., *Attention Is All You Need*, equation 1, on a sparse support). Nothing of the
+    size entries × channels is held; differentiable in all tensors any number of times.
+
+    Args:
+        sparsity: where the E entries of the R × C support are.
+        query: (R, H, D).
+        key: (C, H, D).
+        value: (C, H, V).
+        bias: (E, H) or (E,) added to the scores, in row order; -inf takes an entry out.
+        scale: 1/√D if None.
+
+    Returns:
+        (R, H, V); zeros for rows that attend to nothing.
+
+    Raises:
+        ValueError: the shapes do not fit, or no backend can serve the call.
+        TypeError: the operands are of different types.
+    """
+    rows, cols = sparsity.shape
+    fits = (
+        query.dim() == key.dim() == value.dim() == 3
+        and query.shape[1:] == key.shape[1:]
+        and (query.size(0), key.size(0)) == (rows, cols)
+        and key.shape[:2] == value.shape[:2]
+    )
+    if not fits:
+        raise RefusedValue(
+            refusal(
+                "attend needs queries for rows, keys and values for columns",
+                f"({rows}, H, D), ({cols}, H, D) and ({cols}, H, V)",
+                f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}",
+            )
+        )
+    if bias is not None:
+        bias = one_value_an_entry("attend", bias, sparsity.num_entries)
+        if bias.size(1) not in (1, query.size(1)):
+            raise RefusedValue(
+                refusal("attend needs a bias for each head", query.size(1), bias.size(1))
+            )
+        bias = bias.expand(-1, query.size(1))
+    query, key, value, bias = one_type("attend", query, key, value, bias)  # type: ignore[assignment]
+    near, far = views(sparsity)
+    backend = pick("attend", near, cols, query).name
+    scale = 1.0 / math.sqrt(max(query.size(2), 1)) if scale is None else float(scale)
+    tensors = apart(*near[:2], *far, query, key, value, bias)
+    out, _ = _Attend.apply(*tensors, scale, backend)
+    return out  # type: ignore[no-any-return]
+
+
+# The operators -------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("pyg_outerconv::attend", mutates_args=())
+def _attend(
+    ptr: Tensor,
+    index: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    backend: str,
+) -> tuple[Tensor, Tensor]:
+    implementation = BACKENDS[backend]
+    note(implementation, request("attend", ptr, index, key.size(0), query))
+    query, key, value = (t.contiguous() for t in (query, key, value))
+    bias = None if bias is None else bias.contiguous()
+    with torch.autocast(query.device.type, enabled=False):
+        return implementation.attend(ptr, index, query, key, value, bias, scale)
+
+
+@_attend.register_fake
+def _(
+    ptr: Tensor,
+    index: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    backend: str,
+) -> tuple[Tensor, Tensor]:
+    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
+    out = value.new_empty((query.size(0), *value.shape[1:]))
+    return out, query.new_empty(query.shape[:2], dtype=wide)
+
+
+@torch.library.custom_op("pyg_outerconv::attend_backward", mutates_args=())
+def _attend_backward(
+    ptr: Tensor,
+    index: Tensor,
+    ptr_t: Tensor,
+    index_t: Tensor,
+    perm_t: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    out: Tensor,
+    logsumexp: Tensor,
+    grad: Tensor,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    implementation = BACKENDS[backend]
+    note(implementation, request("attend", ptr, index, key.size(0), query))
+    query, key, value = (t.contiguous() for t in (query, key, value))
+    kept = (out.contiguous(), logsumexp.contiguous(), grad.contiguous())
+    bias = None if bias is None else bias.contiguous()
+    with torch.autocast(query.device.type, enabled=False):
+        *found, of_score = implementation.attend_backward(
+            (ptr, index), (ptr_t, index_t, perm_t), query, key, value, bias, scale, *kept
+        )
+    if bias is None:
+        of_score = query.new_empty((0, query.size(1)))
+    return found[0], found[1], found[2], of_score
+
+
+@_attend_backward.register_fake
+def _(
+    ptr: Tensor,
+    index: Tensor,
+    ptr_t: Tensor,
+    index_t: Tensor,
+    perm_t: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    out: Tensor,
+    logsumexp: Tensor,
+    grad: Tensor,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    entries = 0 if bias is None else index.numel()
+    like = tuple(t.new_empty(t.shape) for t in (query, key, value))
+    return like[0], like[1], like[2], query.new_empty((entries, query.size(1)))
+
+
+# The derivative --------------------------------------------------------------------------------
+
+
+class _Attend(torch.autograd.Function):
+    """The fused forward; backward is fused too, unless it is to be differentiated itself."""
+
+    @staticmethod
+    def forward(
+        ptr: Tensor,
+        index: Tensor,
+        ptr_t: Tensor,
+        index_t: Tensor,
+        perm_t: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        scale: float,
+        backend: str,
+    ) -> tuple[Tensor, Tensor]:
+        return _attend(ptr, index, query, key, value, bias, scale, backend)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        *tensors, ctx.scale, ctx.backend = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*tensors, *output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        ptr, index, *far, query, key, value, bias, out, logsumexp = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            near, far_view = (ptr, index, None), tuple(far)
+            found = _unfused(near, far_view, query, key, value, bias, ctx.scale, grad, ctx.backend)
+        else:
+            found = _attend_backward(
+                ptr,
+                index,
+                *far,
+                query,
+                key,
+                value,
+                bias,
+                ctx.scale,
+                out,
+                logsumexp,
+                grad,
+                ctx.backend,
+            )
+        of_bias = None if bias is None else found[3]
+        return None, None, None, None, None, *found[:3], of_bias, None, None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], *args: Any
+    ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+        # A batch is more heads.
+        *both, query, key, value, bias, scale, backend = args
+
+        def fold(x: Tensor | None, dim: int | None) -> Tensor | None:
+            if x is None:
+                return None
+            x = x.unsqueeze(2) if dim is None else x.movedim(dim, 2)
+            return x.expand(*x.shape[:2], info.batch_size, *x.shape[3:]).flatten(1, 2)
+
+        operands = [
+            fold(x, dim) for x, dim in zip((query, key, value, bias), in_dims[5:9], strict=True)
+        ]
+        out, logsumexp = _Attend.apply(*both, *operands, scale, backend)
+        shape = (-1, info.batch_size)
+        return (out.unflatten(1, shape), logsumexp.unflatten(1, shape)), (2, 2)
+
+
+def _unfused(
+    near: View,
+    far: View,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    grad: Tensor,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients by primitives that are differentiable themselves; holds (E, H) a few times."""
+    query = query * scale
+    score = sample(near, far, query, key, backend)
+    share = softmax_of_rows(near[0], score if bias is None else score + bias, backend)
+    pulled = share * sample(near, far, grad, value, backend)
+    mean = sum_of_rows(near[0], pulled, backend)
+    of_score = pulled - share * spread_over_rows(near[0], mean, share.size(0), backend)
+    return (
+        product(near, far, of_score, key, backend) * scale,
+        product(far, near, of_score, query, backend),
+        product(far, near, share, grad, backend),
+        of_score,
+    )

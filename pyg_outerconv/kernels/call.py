@@ -1,0 +1,95 @@
+"""What every primitive does with its arguments before a backend is chosen."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedType, RefusedValue, refusal
+from .backend import Request
+from .dispatch import Backend, choose
+from .sparsity import Sparsity
+
+# One direction of a sparse matrix: (ptr, index, perm); perm is None by row, and by column the
+# position of each entry in row order, which is the order of values.
+View = tuple[Tensor, Tensor, Tensor | None]
+
+
+def views(sparsity: Sparsity, transpose: bool = False) -> tuple[View, View]:
+    """The matrix that is multiplied, and its transpose."""
+    by_row: View = (sparsity.rowptr, sparsity.col, None)
+    by_column: View = (sparsity.colptr, sparsity.row, sparsity.perm)
+    return (by_column, by_row) if transpose else (by_row, by_column)
+
+
+def request(
+    primitive: str, ptr: Tensor, index: Tensor, num_cols: int, x: Tensor, reduction: str = "sum"
+) -> Request:
+    """The request of a call with an operand ``x`` (rows, heads, channels) or (rows, heads)."""
+    heads, channels = (*x.shape[1:], 1)[:2]
+    shape = (ptr.numel() - 1, num_cols)
+    return Request(
+        primitive,
+        x.device.type,
+        x.dtype,
+        index.dtype,
+        shape,
+        index.numel(),
+        channels,
+        heads,
+        reduction,
+    )
+
+
+def pick(primitive: str, view: View, num_cols: int, x: Tensor, reduction: str = "sum") -> Backend:
+    """The backend that is to serve a call; see :func:`dispatch.choose`."""
+    return choose(request(primitive, view[0], view[1], num_cols, x, reduction))
+
+
+def apart(*tensors: Tensor | None) -> list[Tensor | None]:
+    """The tensors, with a view in place of each that has come before.
+
+    torch.compile cannot trace an ``autograd.Function`` that gets the same tensor twice.
+    """
+    out: list[Tensor | None] = []
+    for tensor in tensors:
+        again = tensor is not None and any(tensor is other for other in out)
+        out.append(tensor.view_as(tensor) if tensor is not None and again else tensor)
+    return out
+
+
+def one_type(what: str, *tensors: Tensor | None) -> list[Tensor | None]:
+    """The tensors in one floating point type, to which autocast may bring them.
+
+    Raises:
+        TypeError: the types differ, or are not floating point.
+    """
+    given = [tensor for tensor in tensors if tensor is not None]
+    first = given[0]
+    if torch.is_autocast_enabled(first.device.type):
+        short = torch.get_autocast_dtype(first.device.type)
+        if any(tensor.dtype != first.dtype for tensor in given):
+            return [None if tensor is None else tensor.to(short) for tensor in tensors]
+    for tensor in given:
+        if tensor.dtype != first.dtype:
+            raise RefusedType(
+                refusal(f"{what} needs operands of one type", first.dtype, tensor.dtype)
+            )
+    return list(tensors)
+
+
+def one_value_an_entry(what: str, value: Tensor, num_entries: int) -> Tensor:
+    """``value`` (E,) or (E, H) as (E, H).
+
+    Raises:
+        ValueError: it has another shape.
+    """
+    if value.dim() not in (1, 2) or value.size(0) != num_entries:
+        raise RefusedValue(
+            refusal(
+                f"{what} needs one value an entry, or one for each head",
+                f"({num_entries},) or ({num_entries}, H)",
+                tuple(value.shape),
+            )
+        )
+    return value.unsqueeze(-1) if value.dim() == 1 else value

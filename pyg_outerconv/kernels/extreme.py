@@ -1,0 +1,89 @@
+"""Max and min over the entries of each row: a kernel finds the entries, torch does the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .call import View, request
+from .dispatch import BACKENDS, note
+from .products import in_order
+
+
+@torch.library.custom_op("pyg_outerconv::spmm_arg", mutates_args=())
+def _spmm_arg(
+    ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool, backend: str
+) -> Tensor:
+    implementation, reduction = BACKENDS[backend], "max" if largest else "min"
+    note(implementation, request("spmm", ptr, index, x.size(0), x, reduction))
+    value = None if value is None else value.contiguous()
+    with torch.autocast(x.device.type, enabled=False):
+        return implementation.spmm_arg(ptr, index, value, x.contiguous(), largest)
+
+
+@_spmm_arg.register_fake
+def _(
+    ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool, backend: str
+) -> Tensor:
+    heads = x.size(1) if value is None else value.size(1)
+    return x.new_empty((ptr.numel() - 1, heads, x.size(2)), dtype=torch.int64)
+
+
+class _Arguments(torch.autograd.Function):
+    """Which entry wins: no derivative of its own, but a rule for vmap.
+
+    The result is in a tuple: torch.compile cannot trace a lone one without a derivative.
+    """
+
+    @staticmethod
+    def forward(
+        ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool, backend: str
+    ) -> tuple[Tensor]:
+        return (_spmm_arg(ptr, index, value, x, largest, backend),)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor]) -> None:
+        ctx.mark_non_differentiable(*output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, ...]:
+        return None, None, None, None, None, None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], *args: Any
+    ) -> tuple[tuple[Tensor], tuple[int]]:
+        ptr, index, value, x, largest, backend = args
+        value_dim, x_dim = in_dims[2], in_dims[3]
+        outs = []
+        for item in range(info.batch_size):
+            one_value = value if value_dim is None else value.select(value_dim, item)
+            one_x = x if x_dim is None else x.select(x_dim, item)
+            outs.extend(_Arguments.apply(ptr, index, one_value, one_x, largest, backend))
+        return (torch.stack(outs),), (0,)
+
+
+def extreme(near: View, value: Tensor | None, x: Tensor, backend: str, *, largest: bool) -> Tensor:
+    """out[r, h, c] = max (or min) over the entries e of row r of value[e, h] x[index[e], h, c].
+
+    Rows without entries give zeros. The gradient goes to the first of equal entries.
+    """
+    ptr, index, perm = near
+    value = in_order(value, perm) if perm is not None else value
+    if value is not None and value.size(1) == 1 and x.size(1) > 1:
+        value = value.expand(-1, x.size(1))
+    (arg,) = _Arguments.apply(ptr, index, value, x, largest, backend)
+    if index.numel() == 0:
+        nothing = x[:0].sum() if value is None else x[:0].sum() + value.sum()
+        return x.new_zeros(arg.shape) + nothing  # no entry to look up, and still a gradient
+    found, entry = arg >= 0, arg.clamp(min=0)
+    # Places in flat tensors, whose gradient no tensor of entries × channels carries, and which is
+    # summed in one order on CUDA too.
+    head, channel = (torch.arange(n, device=x.device) for n in arg.shape[1:])
+    of_head = head.unsqueeze(-1) if x.size(1) > 1 else 0
+    chosen = x.flatten()[(index.long()[entry] * x.size(1) + of_head) * x.size(2) + channel]
+    if value is not None:
+        chosen = chosen * value.flatten()[entry * value.size(1) + head.unsqueeze(-1)]
+    return torch.where(found, chosen, 0.0)

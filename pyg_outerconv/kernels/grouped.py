@@ -1,0 +1,251 @@
+"""A matrix for each group of rows: what labels and types do to nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedValue, refusal
+from .backend import Request
+from .call import apart, one_type
+from .dispatch import BACKENDS, choose, note
+
+
+def grouped_matmul(
+    x: Tensor,
+    ptr: Tensor,
+    theta: Tensor,
+    *,
+    gather: Tensor | None = None,
+    scatter: Tensor | None = None,
+    num_rows: int | None = None,
+) -> Tensor:
+    """Multiply rows with the matrix of their group, and add the results up where they belong.
+
+    ``out[scatter[i]] += x[gather[i]] @ theta[g]`` for ``ptr[g] <= i < ptr[g + 1]``; differentiable
+    in ``x`` and ``theta`` any number of times.
+
+    Args:
+        x: (_, P).
+        ptr: (G + 1,) where the groups begin; the last entry is I.
+        theta: (G, P, Q).
+        gather: (I,) the row of ``x`` that each product takes, none twice within a group; i if None.
+        scatter: (I,) the row of the result that it is added to, none twice within a group; i if
+            None.
+        num_rows: of the result; needed with ``scatter``, else I.
+
+    Returns:
+        (num_rows, Q), zero where nothing arrives.
+
+    Raises:
+        ValueError: the shapes do not fit, or no backend can serve the call.
+        TypeError: ``x`` and ``theta`` are of different types.
+    """
+    if x.dim() != 2 or theta.dim() != 3 or theta.shape[:2] != (ptr.numel() - 1, x.size(1)):
+        raise RefusedValue(
+            refusal(
+                "grouped_matmul needs a matrix for each group that fits the rows",
+                f"theta ({ptr.numel() - 1}, {x.size(-1)}, Q)",
+                tuple(theta.shape),
+            )
+        )
+    count = x.size(0) if gather is None else gather.numel()
+    if scatter is not None and (num_rows is None or scatter.shape != (count,)):
+        raise RefusedValue(
+            refusal(
+                "grouped_matmul scatters each product into one of num_rows rows",
+                f"scatter ({count},) and num_rows",
+                f"scatter {tuple(scatter.shape)} and num_rows {num_rows}",
+            )
+        )
+    num_rows = count if scatter is None or num_rows is None else num_rows
+    x, theta = one_type("grouped_matmul", x, theta)  # type: ignore[assignment]
+    backend = choose(_request(x, ptr, theta))
+    tensors = apart(x, ptr, theta, gather, scatter)
+    return _Grouped.apply(*tensors, num_rows, backend.name)  # type: ignore[no-any-return]
+
+
+def grouped_outer(
+    x: Tensor,
+    ptr: Tensor,
+    y: Tensor,
+    *,
+    gather: Tensor | None = None,
+    scatter: Tensor | None = None,
+) -> Tensor:
+    """``out[g] = sum_{i of g} x[gather[i]]^T y[scatter[i]]``, (G, P, Q): how Θ's gradient is made.
+
+    Arguments as in :func:`grouped_matmul`; differentiable in ``x`` and ``y``.
+
+    Raises:
+        ValueError: no backend can serve the call.
+        TypeError: ``x`` and ``y`` are of different types.
+    """
+    x, y = one_type("grouped_outer", x, y)  # type: ignore[assignment]
+    backend = choose(_request(x, ptr, y.unsqueeze(0)))
+    return _Outer.apply(x, ptr, y, gather, scatter, backend.name)  # type: ignore[no-any-return]
+
+
+def _request(x: Tensor, ptr: Tensor, theta: Tensor) -> Request:
+    shape = (theta.size(0), x.size(0))
+    return Request(
+        "grouped_matmul", x.device.type, x.dtype, ptr.dtype, shape, x.size(0), theta.size(2)
+    )
+
+
+# The operators -------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("pyg_outerconv::grouped_matmul", mutates_args=())
+def _matmul(
+    x: Tensor,
+    ptr: Tensor,
+    theta: Tensor,
+    gather: Tensor | None,
+    scatter: Tensor | None,
+    num_rows: int,
+    backend: str,
+) -> Tensor:
+    implementation = BACKENDS[backend]
+    note(implementation, _request(x, ptr, theta))
+    with torch.autocast(x.device.type, enabled=False):
+        return implementation.grouped_matmul(
+            x.contiguous(), ptr, theta.contiguous(), _flat(gather), _flat(scatter), num_rows
+        )
+
+
+@_matmul.register_fake
+def _(
+    x: Tensor,
+    ptr: Tensor,
+    theta: Tensor,
+    gather: Tensor | None,
+    scatter: Tensor | None,
+    num_rows: int,
+    backend: str,
+) -> Tensor:
+    return x.new_empty((num_rows, theta.size(2)))
+
+
+@torch.library.custom_op("pyg_outerconv::grouped_outer", mutates_args=())
+def _outer(
+    x: Tensor,
+    ptr: Tensor,
+    y: Tensor,
+    gather: Tensor | None,
+    scatter: Tensor | None,
+    backend: str,
+) -> Tensor:
+    implementation = BACKENDS[backend]
+    with torch.autocast(x.device.type, enabled=False):
+        return implementation.grouped_outer(
+            x.contiguous(), ptr, y.contiguous(), _flat(gather), _flat(scatter)
+        )
+
+
+@_outer.register_fake
+def _(
+    x: Tensor,
+    ptr: Tensor,
+    y: Tensor,
+    gather: Tensor | None,
+    scatter: Tensor | None,
+    backend: str,
+) -> Tensor:
+    return x.new_empty((ptr.numel() - 1, x.size(1), y.size(1)))
+
+
+def _flat(index: Tensor | None) -> Tensor | None:
+    return None if index is None else index.contiguous()
+
+
+# Their derivatives ---------------------------------------------------------------------------
+
+
+class _Grouped(torch.autograd.Function):
+    """Σ over i of x[gather i] Θ_g, scattered: linear in each of the two."""
+
+    @staticmethod
+    def forward(
+        x: Tensor,
+        ptr: Tensor,
+        theta: Tensor,
+        gather: Tensor | None,
+        scatter: Tensor | None,
+        num_rows: int,
+        backend: str,
+    ) -> Tensor:
+        return _matmul(x, ptr, theta, gather, scatter, num_rows, backend)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        *tensors, _, ctx.backend = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, ptr, theta, gather, scatter = ctx.saved_tensors
+        of_x = of_theta = None
+        if ctx.needs_input_grad[0]:
+            turned = theta.transpose(1, 2)
+            of_x = _Grouped.apply(
+                *apart(grad, ptr, turned, scatter, gather), x.size(0), ctx.backend
+            )
+        if ctx.needs_input_grad[2]:
+            of_theta = _Outer.apply(*apart(x, ptr, grad, gather, scatter), ctx.backend)
+        return of_x, None, of_theta, None, None, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
+        outs = []
+        for item in range(info.batch_size):
+            one = [
+                arg if dim is None else arg.select(dim, item)
+                for arg, dim in zip(args, in_dims, strict=True)
+            ]
+            outs.append(_Grouped.apply(*one))
+        return torch.stack(outs), 0
+
+
+class _Outer(torch.autograd.Function):
+    """Σ over i of group g of x[gather i]ᵀ y[scatter i]: bilinear."""
+
+    @staticmethod
+    def forward(
+        x: Tensor,
+        ptr: Tensor,
+        y: Tensor,
+        gather: Tensor | None,
+        scatter: Tensor | None,
+        backend: str,
+    ) -> Tensor:
+        return _outer(x, ptr, y, gather, scatter, backend)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        *tensors, ctx.backend = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, ptr, y, gather, scatter = ctx.saved_tensors
+        of_x = of_y = None
+        if ctx.needs_input_grad[0]:
+            turned = grad.transpose(1, 2)
+            of_x = _Grouped.apply(*apart(y, ptr, turned, scatter, gather), x.size(0), ctx.backend)
+        if ctx.needs_input_grad[2]:
+            of_y = _Grouped.apply(*apart(x, ptr, grad, gather, scatter), y.size(0), ctx.backend)
+        return of_x, None, of_y, None, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
+        outs = []
+        for item in range(info.batch_size):
+            one = [
+                arg if dim is None else arg.select(dim, item)
+                for arg, dim in zip(args, in_dims, strict=True)
+            ]
+            outs.append(_Outer.apply(*one))
+        return torch.stack(outs), 0

@@ -1,0 +1,192 @@
+"""The two bilinear primitives, each the other's derivative: products of and sampled by a matrix.
+
+Each is a custom operator without autograd, so that a compiler sees one node, inside an
+``autograd.Function`` whose backward uses the same primitives: second derivatives and
+``torch.func`` follow. Forward-mode differentiation is not defined, and raises.
+
+All operands have heads: values (E, H), dense ones (rows, H or 1, channels); see
+:class:`~pyg_outerconv.kernels.backend.Backend`. What users call is in ``spmm.py``, ``sddmm.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .call import View, apart, request
+from .dispatch import BACKENDS, note
+
+# The operators -------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("pyg_outerconv::spmm", mutates_args=())
+def _spmm(
+    ptr: Tensor, index: Tensor, perm: Tensor | None, value: Tensor | None, x: Tensor, backend: str
+) -> Tensor:
+    implementation = BACKENDS[backend]
+    note(implementation, request("spmm", ptr, index, x.size(0), x))
+    value = in_order(value, perm)
+    # The types were settled by the caller; a kernel that autocast changes would break that.
+    with torch.autocast(x.device.type, enabled=False):
+        return implementation.spmm(ptr, index, value, x.contiguous())
+
+
+@_spmm.register_fake
+def _(
+    ptr: Tensor, index: Tensor, perm: Tensor | None, value: Tensor | None, x: Tensor, backend: str
+) -> Tensor:
+    heads = x.size(1) if value is None else value.size(1)
+    return x.new_empty((ptr.numel() - 1, heads, x.size(2)))
+
+
+@torch.library.custom_op("pyg_outerconv::sddmm", mutates_args=())
+def _sddmm(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor, backend: str) -> Tensor:
+    implementation = BACKENDS[backend]
+    note(implementation, request("sddmm", ptr, index, b.size(0), a))
+    with torch.autocast(a.device.type, enabled=False):
+        return implementation.sddmm(ptr, index, a.contiguous(), b.contiguous())
+
+
+@_sddmm.register_fake
+def _(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor, backend: str) -> Tensor:
+    return a.new_empty((index.numel(), max(a.size(1), b.size(1))))
+
+
+def in_order(value: Tensor | None, perm: Tensor | None) -> Tensor | None:
+    """Values in the order of a view's entries, from row order."""
+    if value is None or perm is None:
+        return value if value is None else value.contiguous()
+    return value.index_select(0, perm)
+
+
+# Their derivatives ---------------------------------------------------------------------------
+
+
+def product(near: View, far: View, value: Tensor | None, x: Tensor, backend: str) -> Tensor:
+    """out = S x, with S the matrix of the view ``near``, and ``far`` its transpose.
+
+    ``value`` (E, H) or None, ``x`` (C, H or 1, channels); returns (R, H, channels).
+    """
+    if value is not None and value.size(1) == 1 and x.size(1) > 1:
+        # One matrix for all heads: they are channels.
+        out = _SpMM.apply(*apart(*near, *far, value, x.flatten(1).unsqueeze(1)), backend)
+        return out.squeeze(1).unflatten(1, x.shape[1:])  # type: ignore[no-any-return]
+    return _SpMM.apply(*apart(*near, *far, value, x), backend)  # type: ignore[no-any-return]
+
+
+def sample(near: View, far: View, a: Tensor, b: Tensor, backend: str) -> Tensor:
+    """out[e, h] = <a[row e, h], b[col e, h]> in row order, (E, H); ``near`` is the view by row."""
+    return _SDDMM.apply(*apart(*near, *far, a, b), backend)  # type: ignore[no-any-return]
+
+
+def _like(grad: Tensor, heads: int) -> Tensor:
+    """The gradient of an operand with that many heads, which may be one that all share."""
+    return grad if grad.size(1) == heads else grad.sum(1, keepdim=True)
+
+
+class _SpMM(torch.autograd.Function):
+    """out = S x. The first view is the one that is multiplied, the second its transpose."""
+
+    @staticmethod
+    def forward(
+        ptr: Tensor,
+        index: Tensor,
+        perm: Tensor | None,
+        ptr_t: Tensor,
+        index_t: Tensor,
+        perm_t: Tensor | None,
+        value: Tensor | None,
+        x: Tensor,
+        backend: str,
+    ) -> Tensor:
+        return _spmm(ptr, index, perm, value, x, backend)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        *tensors, ctx.backend = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        *both, value, x = ctx.saved_tensors
+        near, far = tuple(both[:3]), tuple(both[3:])
+        grad_value = grad_x = None
+        if ctx.needs_input_grad[7]:
+            grad_x = _like(product(far, near, value, grad, ctx.backend), x.size(1))
+        if value is not None and ctx.needs_input_grad[6]:
+            # Values are in row order, so the products are sampled in the view by row.
+            if near[2] is None:
+                grad_value = sample(near, far, grad, x, ctx.backend)
+            else:
+                grad_value = sample(far, near, x, grad, ctx.backend)
+        return None, None, None, None, None, None, grad_value, grad_x, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
+        *both, value, x, backend = args
+        near, far = tuple(both[:3]), tuple(both[3:])
+        value_dim, x_dim = in_dims[6], in_dims[7]
+        if value_dim is None:
+            # A batch of x is more channels.
+            x = x.movedim(x_dim, -1)
+            out = product(near, far, value, x.flatten(-2), backend)
+            return out.unflatten(-1, x.shape[-2:]), out.dim()
+        # A batch of matrices is more heads.
+        value = value.movedim(value_dim, -1)
+        if x_dim is not None:
+            x = x.movedim(x_dim, 2)
+        elif x.size(1) > 1 or value.size(1) > 1:
+            x = x.unsqueeze(2).expand(-1, -1, info.batch_size, -1)
+        if x.dim() == 4:
+            x = x.expand(-1, value.size(1), -1, -1).flatten(1, 2)
+        out = product(near, far, value.flatten(1), x, backend)
+        return out.unflatten(1, value.shape[1:]), 2
+
+
+class _SDDMM(torch.autograd.Function):
+    """out[e] = <a[row e], b[col e]>; its derivatives are products with S = out's gradient."""
+
+    @staticmethod
+    def forward(
+        ptr: Tensor,
+        index: Tensor,
+        perm: Tensor | None,
+        ptr_t: Tensor,
+        index_t: Tensor,
+        perm_t: Tensor | None,
+        a: Tensor,
+        b: Tensor,
+        backend: str,
+    ) -> Tensor:
+        return _sddmm(ptr, index, a, b, backend)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        *tensors, ctx.backend = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        *both, a, b = ctx.saved_tensors
+        near, far = tuple(both[:3]), tuple(both[3:])
+        grad_a = grad_b = None
+        if ctx.needs_input_grad[6]:
+            grad_a = _like(product(near, far, grad, b, ctx.backend), a.size(1))
+        if ctx.needs_input_grad[7]:
+            grad_b = _like(product(far, near, grad, a, ctx.backend), b.size(1))
+        return None, None, None, None, None, None, grad_a, grad_b, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
+        *both, a, b, backend = args
+        near, far = tuple(both[:3]), tuple(both[3:])
+        operands = [
+            x.unsqueeze(2) if dim is None else x.movedim(dim, 2)
+            for x, dim in ((a, in_dims[6]), (b, in_dims[7]))
+        ]
+        heads = max(x.size(1) for x in operands)
+        left, right = (x.expand(-1, heads, info.batch_size, -1).flatten(1, 2) for x in operands)
+        out = sample(near, far, left, right, backend)
+        return out.unflatten(1, (heads, info.batch_size)), 2

@@ -1,0 +1,161 @@
+"""Reductions of values within the rows of a sparse matrix: sums, their adjoint, and softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .call import one_value_an_entry, pick, request, views
+from .dispatch import BACKENDS, note
+from .sparsity import Sparsity
+
+
+def segment_softmax(sparsity: Sparsity, score: Tensor) -> Tensor:
+    """Softmax over the entries of each row.
+
+    ``out[e, h] = exp(score[e, h]) / sum_{f in the row of e} exp(score[f, h])``; differentiable any
+    number of times. A row in which every score is -inf gives zeros.
+
+    Args:
+        sparsity: where the E entries are.
+        score: (E,) or (E, H), in row order.
+
+    Returns:
+        The shape of ``score``.
+
+    Raises:
+        ValueError: the shapes do not fit, or no backend can serve the call.
+    """
+    near, _ = views(sparsity)
+    scores = one_value_an_entry("segment_softmax", score, sparsity.num_entries)
+    backend = pick("segment_softmax", near, sparsity.shape[1], scores)
+    return softmax_of_rows(near[0], scores, backend.name).view(score.shape)
+
+
+def sum_of_rows(ptr: Tensor, value: Tensor, backend: str) -> Tensor:
+    """out[r, h] = sum over the entries e of row r of value[e, h]; (E, H) to (R, H)."""
+    return _Sum.apply(ptr, value, backend)  # type: ignore[no-any-return]
+
+
+def spread_over_rows(ptr: Tensor, x: Tensor, num_entries: int, backend: str) -> Tensor:
+    """out[e, h] = x[row of e, h], the adjoint of :func:`sum_of_rows`; (R, H) to (E, H)."""
+    return _Spread.apply(ptr, x, num_entries, backend)  # type: ignore[no-any-return]
+
+
+def softmax_of_rows(ptr: Tensor, score: Tensor, backend: str) -> Tensor:
+    """:func:`segment_softmax` of scores (E, H)."""
+    return _Softmax.apply(ptr, score, backend)  # type: ignore[no-any-return]
+
+
+# The operators -------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("pyg_outerconv::segment_sum", mutates_args=())
+def _segment_sum(ptr: Tensor, value: Tensor, backend: str) -> Tensor:
+    implementation = BACKENDS[backend]
+    note(implementation, request("segment_sum", ptr, value, 0, value))
+    with torch.autocast(value.device.type, enabled=False):
+        return implementation.segment_sum(ptr, value.contiguous())
+
+
+@_segment_sum.register_fake
+def _(ptr: Tensor, value: Tensor, backend: str) -> Tensor:
+    return value.new_empty((ptr.numel() - 1, value.size(1)))
+
+
+@torch.library.custom_op("pyg_outerconv::segment_softmax", mutates_args=())
+def _segment_softmax(ptr: Tensor, score: Tensor, backend: str) -> Tensor:
+    implementation = BACKENDS[backend]
+    note(implementation, request("segment_softmax", ptr, score, 0, score))
+    with torch.autocast(score.device.type, enabled=False):
+        return implementation.segment_softmax(ptr, score.contiguous())
+
+
+@_segment_softmax.register_fake
+def _(ptr: Tensor, score: Tensor, backend: str) -> Tensor:
+    return torch.empty_like(score, memory_format=torch.contiguous_format)
+
+
+# Their derivatives ---------------------------------------------------------------------------
+
+
+def _as_heads(info: Any, x: Tensor, dim: int | None) -> tuple[Tensor, int]:
+    """A batch of (rows, H) as more heads."""
+    assert dim is not None  # no other argument can have a batch
+    x = x.movedim(dim, -1)
+    return x.flatten(1), info.batch_size
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ptr: Tensor, value: Tensor, backend: str) -> Tensor:
+        return _segment_sum(ptr, value, backend)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ptr, value, ctx.backend = inputs
+        ctx.num_entries = value.size(0)
+        ctx.save_for_backward(ptr)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (ptr,) = ctx.saved_tensors
+        return None, spread_over_rows(ptr, grad, ctx.num_entries, ctx.backend), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
+        ptr, value, backend = args
+        value, batch = _as_heads(info, value, in_dims[1])
+        return sum_of_rows(ptr, value, backend).unflatten(1, (-1, batch)), 2
+
+
+class _Spread(torch.autograd.Function):
+    @staticmethod
+    def forward(ptr: Tensor, x: Tensor, num_entries: int, backend: str) -> Tensor:
+        return torch.repeat_interleave(x, ptr.diff().long(), dim=0, output_size=num_entries)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ptr, _, _, ctx.backend = inputs
+        ctx.save_for_backward(ptr)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (ptr,) = ctx.saved_tensors
+        return None, sum_of_rows(ptr, grad, ctx.backend), None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
+        ptr, x, num_entries, backend = args
+        x, batch = _as_heads(info, x, in_dims[1])
+        return spread_over_rows(ptr, x, num_entries, backend).unflatten(1, (-1, batch)), 2
+
+
+class _Softmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ptr: Tensor, score: Tensor, backend: str) -> Tensor:
+        return _segment_softmax(ptr, score, backend)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ptr, _, ctx.backend = inputs
+        ctx.save_for_backward(ptr, output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        ptr, share = ctx.saved_tensors
+        pulled = share * grad
+        mean = sum_of_rows(ptr, pulled, ctx.backend)
+        return (
+            None,
+            pulled - share * spread_over_rows(ptr, mean, share.size(0), ctx.backend),
+            None,
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
+        ptr, score, backend = args
+        score, batch = _as_heads(info, score, in_dims[1])
+        return softmax_of_rows(ptr, score, backend).unflatten(1, (-1, batch)), 2

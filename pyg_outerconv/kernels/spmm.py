@@ -1,0 +1,75 @@
+"""Sparse times dense, with any of four reductions."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..errors import RefusedValue, refusal, unknown
+from .backend import REDUCTIONS
+from .call import one_type, one_value_an_entry, pick, views
+from .extreme import extreme
+from .products import product
+from .sparsity import Sparsity
+
+
+def spmm(
+    sparsity: Sparsity,
+    value: Tensor | None,
+    x: Tensor,
+    *,
+    transpose: bool = False,
+    reduce: str = "sum",
+) -> Tensor:
+    """Multiply a sparse matrix S (R × C), or its transpose, with a dense one.
+
+    ``out[r, :] = reduce_c S[r, c] x[c, :]`` over the entries of row r; differentiable in ``value``
+    and ``x``, any number of times. Rows without entries give zeros.
+
+    Args:
+        sparsity: where the E entries of S are.
+        value: (E,) the entries in row order, (E, H) those of H matrices with these places, or None
+            for ones.
+        x: (C, channels), shared by all H matrices, or (C, H, channels); R rows with ``transpose``.
+        transpose: multiply with Sᵀ.
+        reduce: 'sum'; 'mean', which divides by the number of entries of the row; 'max' or 'min',
+            whose gradient goes to the first of equal entries.
+
+    Returns:
+        (R, channels), or (R, H, channels) if ``value`` or ``x`` has heads; C rows with
+        ``transpose``.
+
+    Raises:
+        ValueError: the shapes do not fit, the reduction is unknown, or no backend can serve the
+            call.
+        TypeError: ``value`` and ``x`` are of different types.
+    """
+    near, far = views(sparsity, transpose)
+    rows, cols = near[0].numel() - 1, far[0].numel() - 1
+    if reduce not in REDUCTIONS:
+        raise RefusedValue(unknown("reduction", reduce, REDUCTIONS))
+    if x.dim() not in (2, 3) or x.size(0) != cols:
+        raise RefusedValue(
+            refusal(
+                "spmm needs x that fits the matrix",
+                f"({cols}, channels) or ({cols}, H, channels)",
+                tuple(x.shape),
+            )
+        )
+    plain = x.dim() == 2 and (value is None or value.dim() == 1)
+    x = x.unsqueeze(1) if x.dim() == 2 else x
+    if value is not None:
+        value = one_value_an_entry("spmm", value, sparsity.num_entries)
+        if x.size(1) > 1 and value.size(1) not in (1, x.size(1)):
+            raise RefusedValue(
+                refusal("spmm needs as many heads of values as of x", x.size(1), value.size(1))
+            )
+        value, x = one_type("spmm", value, x)  # type: ignore[assignment]
+    backend = pick("spmm", near, cols, x, reduce)
+    if reduce in ("max", "min"):
+        out = extreme(near, value, x, backend.name, largest=reduce == "max")
+    else:
+        out = product(near, far, value, x, backend.name)
+    if reduce == "mean":
+        count = near[0].diff().clamp(min=1).to(out.dtype)
+        out = out / count.view(rows, 1, 1)
+    return out.squeeze(1) if plain else out

@@ -1,0 +1,58 @@
+"""Bounded tiles of entries, for backends that have to gather."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+# Numbers that one gathered tile may hold: 4 MiB in float32, about a cache.
+TILE_ELEMENTS = 1 << 20
+
+
+class Tile(NamedTuple):
+    """Consecutive entries of a sparse matrix.
+
+    Attributes:
+        entries: their positions.
+        rows: the rows that they belong to; the first and the last may have further entries
+            elsewhere.
+        ptr: (number of these rows + 1,) where their entries in the tile begin, from 0.
+    """
+
+    entries: slice
+    rows: slice
+    ptr: Tensor
+
+
+def tiles(ptr: Tensor, num_entries: int, width: int) -> Iterator[Tile]:
+    """Split E entries in row order into tiles of at most ``TILE_ELEMENTS / width`` entries."""
+    step = max(1, TILE_ELEMENTS // max(1, width))
+    starts = range(0, num_entries, step)
+    if len(starts) == 0:
+        return
+    # The row of entry e is the last whose pointer is at most e.
+    edges = torch.tensor([*starts, num_entries - 1], dtype=ptr.dtype, device=ptr.device)
+    row = (torch.searchsorted(ptr, edges, right=True) - 1).tolist()
+    for number, start in enumerate(starts):
+        end = min(start + step, num_entries)
+        first = row[number]
+        last = row[-1]
+        if number + 1 < len(starts):
+            # The row of entry end - 1 is that of entry end, or one before.
+            last = row[number + 1]
+        local = ptr[first : last + 2].clamp(start, end) - start
+        yield Tile(slice(start, end), slice(first, last + 1), local)
+
+
+def rows_of(ptr: Tensor) -> Tensor:
+    """The row of each entry: ``[0, 2, 3]`` becomes ``[0, 0, 1]``."""
+    rows = torch.arange(ptr.numel() - 1, device=ptr.device)
+    return rows.repeat_interleave(ptr.diff())
+
+
+def accumulator(dtype: torch.dtype) -> torch.dtype:
+    """The type in which sums of ``dtype`` are accumulated."""
+    return torch.float64 if dtype == torch.float64 else torch.float32

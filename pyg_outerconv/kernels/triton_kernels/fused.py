@@ -1,0 +1,118 @@
+"""Propagate and transform in one: the product with Θ of each label while its sum is in registers.
+
+A program serves 16 jobs at once, and walks their entries in the order of labels: of all labels that
+its jobs stand before, the least is next, and the jobs that stand before it take an entry each. When
+the label changes, the sums (16, P) are multiplied by its Θ, whose load 16 rows so share.
+
+A GPU profile should show few steps without a product, and Θ coming from L2 at most. The walk is a
+chain of dependent loads: occupancy has to hide it.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from . import balance
+from .addressing import bounds, needs_int64, offset, power_of_two, wide_type
+from .launch import jobs_of, launch
+from .sums import add_pieces, empty_partial
+
+JOBS = 16
+
+# Beyond every label.
+NO_LABEL = tl.constexpr(2**31 - 1)
+
+
+@triton.jit
+def times_theta(
+    total, theta, label, p, q, inputs, outputs, result,
+    WIDE: tl.constexpr, ACC: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """``result + total theta[label]`` (jobs, outputs)."""
+    where = offset(label, inputs * outputs, WIDE) + (p * outputs)[:, None] + q[None, :]
+    inside = (p < inputs)[:, None] & (q < outputs)[None, :]
+    matrix = tl.load(theta + where, mask=inside, other=0.0).to(ACC)
+    return tl.dot(total, matrix, result, input_precision=PRECISION, out_dtype=ACC)
+
+
+@triton.jit
+def spmm_theta_kernel(
+    index, label, value, x, theta, out, partial,
+    jobs, ptr, piece_row, piece_begin, num_pieces, limit, inputs, outputs, blocks,
+    SPLIT: tl.constexpr, HAS_VALUE: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    PRECISION: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_Q: tl.constexpr,
+):  # fmt: skip
+    """``out[r] = sum_{e of row r} value[e] x[index[e]] theta[label[e]]``."""
+    number = (tl.program_id(0) // blocks) * BLOCK_R + tl.arange(0, BLOCK_R)
+    row, begin, end, is_piece, whole = bounds(
+        number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT
+    )
+    q = (tl.program_id(0) % blocks) * BLOCK_Q + tl.arange(0, BLOCK_Q)
+    result = tl.zeros([BLOCK_R, BLOCK_Q], ACC)
+    for first in range(0, inputs, BLOCK_P):
+        p = first + tl.arange(0, BLOCK_P)
+        total = tl.zeros([BLOCK_R, BLOCK_P], ACC)
+        e = begin
+        ahead = tl.load(label + e, mask=e < end, other=NO_LABEL).to(tl.int32)
+        now = tl.min(ahead, 0)
+        while now < NO_LABEL:
+            taken = ahead == now
+            place = tl.load(index + e, mask=taken, other=0)
+            inside = taken[:, None] & (p < inputs)[None, :]
+            where = offset(place, inputs, WIDE)[:, None] + p[None, :]
+            rows = tl.load(x + where, mask=inside, other=0.0).to(ACC)
+            if HAS_VALUE:
+                rows *= tl.load(value + e, mask=taken, other=0.0).to(ACC)[:, None]
+            total += rows
+            e = tl.where(taken, e + 1, e)
+            ahead = tl.load(label + e, mask=e < end, other=NO_LABEL).to(tl.int32)
+            following = tl.min(ahead, 0)
+            if following != now:
+                result = times_theta(
+                    total, theta, now, p, q, inputs, outputs, result, WIDE, ACC, PRECISION
+                )
+                total = tl.zeros([BLOCK_R, BLOCK_P], ACC)
+            now = following
+    inside = (q < outputs)[None, :]
+    keep_rows = offset(row, outputs, WIDE)[:, None] + q[None, :]
+    tl.store(out + keep_rows, result, mask=inside & whole[:, None])
+    if SPLIT:
+        slots = offset(number, outputs, WIDE)[:, None] + q[None, :]
+        tl.store(partial + slots, result, mask=inside & is_piece[:, None])
+
+
+def spmm_theta(
+    ptr: Tensor,
+    index: Tensor,
+    label: Tensor,
+    value: Tensor | None,
+    x: Tensor,
+    theta: Tensor,
+) -> Tensor:
+    """See :meth:`Backend.spmm_theta`."""
+    inputs, outputs = theta.size(1), theta.size(2)
+    out = x.new_empty((ptr.numel() - 1, outputs))
+    if out.numel() == 0:
+        return out
+    pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
+    partial = empty_partial(pieces, x, outputs)
+    block_q = min(64, max(16, power_of_two(outputs)))
+    blocks = triton.cdiv(outputs, block_q)
+    jobs, job_arguments = jobs_of(ptr, pieces)
+    launch(
+        spmm_theta_kernel, triton.cdiv(jobs, JOBS) * blocks, x,
+        index, label, x if value is None else value, x, theta,
+        out, out if partial is None else partial, *job_arguments, inputs, outputs, blocks,
+        SPLIT=pieces is not None, HAS_VALUE=value is not None,
+        WIDE=needs_int64(index, x, theta, out, partial), ACC=wide_type(x.dtype),
+        # Sums of short types are held in float32 and rounded to 10 bits for the product, no less
+        # than the types have; float32 itself is never rounded.
+        PRECISION="tf32" if x.dtype in (torch.float16, torch.bfloat16) else "ieee",
+        BLOCK_R=JOBS, BLOCK_P=min(64, max(16, power_of_two(inputs))), BLOCK_Q=block_q, num_warps=4,
+    )  # fmt: skip
+    if pieces is not None and partial is not None:
+        add_pieces(pieces, partial, out)
+    return out

@@ -1,0 +1,57 @@
+"""Starting a kernel on the device of its tensors."""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+from functools import cache
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from ..triton_backend import TUNE
+from .balance import Pieces
+
+WARPS = (1, 2, 4, 8)
+
+
+def launch(kernel: Any, programs: int, like: Tensor, *arguments: Any, **constants: Any) -> None:
+    """Run ``programs`` programs of ``kernel`` on the device of ``like``; none, if there are none.
+
+    Without the guard a kernel would run on the current device, and read another one's memory.
+    """
+    if programs == 0:
+        return
+    if os.environ.get(TUNE) == "1":
+        kernel = tuned(kernel)
+        del constants["num_warps"]
+    with torch.cuda.device(like.device) if like.is_cuda else nullcontext():
+        kernel[(programs,)](*arguments, **constants)
+
+
+@cache
+def tuned(kernel: Any) -> Any:
+    """``kernel`` with the number of warps that is fastest here, found for each set of sizes.
+
+    Only when asked for: warps decide in which order a tile is summed, so another process, whose
+    clock ran differently, may return other bits.
+    """
+    names = ("heads", "channels", "depth", "width", "inputs", "outputs")
+    return triton.autotune(
+        configs=[triton.Config({}, num_warps=number) for number in WARPS],
+        key=[name for name in names if name in kernel.arg_names],
+    )(kernel)
+
+
+def jobs_of(ptr: Tensor, pieces: Pieces | None) -> tuple[int, tuple[Any, ...]]:
+    """The number of jobs, and what ``addressing.bounds`` takes: jobs, ptr, pieces and their limit.
+
+    Without pieces the kernel is compiled without them, and does not look at what stands for them.
+    """
+    rows = ptr.numel() - 1
+    if pieces is None:
+        return rows, (rows, ptr, ptr, ptr, 0, 0)
+    jobs = rows + pieces.number
+    return jobs, (jobs, ptr, pieces.row, pieces.begin, pieces.number, pieces.limit)

@@ -1,0 +1,166 @@
+"""Softmax within rows, for a block of heads at once.
+
+A program reads its row twice, first for the highest score and the sum of exponentials (online, in
+one go), then to write; the second time the row comes from a cache. Pieces of long rows leave both
+numbers, a second kernel merges these row by row, a third one writes the pieces' shares.
+
+A GPU profile should show memory throughput; with one head most lanes wait for short rows.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from . import balance
+from .addressing import bounds, entry_heads, needs_int64, offset, tile, wide_type
+from .balance import Pieces
+from .launch import jobs_of, launch
+from .sums import empty_partial
+
+
+@triton.jit
+def finite(high):
+    """0 in place of -inf, which must not be subtracted from itself."""
+    return tl.where(high == -float("inf"), 0.0, high)
+
+
+@triton.jit
+def merge(high, total, new_high, new_total):
+    """Highest score and sum of exp(score − highest) (heads,), and (places, heads) more of them."""
+    top = tl.maximum(high, tl.max(new_high, 0))
+    shift = finite(top)
+    total = total * tl.exp(high - shift)
+    return top, total + tl.sum(new_total * tl.exp(new_high - shift[None, :]), 0)
+
+
+@triton.jit
+def shares(score, high, total, begin, end, out, h, heads, WIDE: tl.constexpr, ACC: tl.constexpr,
+           BLOCK_E: tl.constexpr):  # fmt: skip
+    """Write ``exp(score[e, h] − high[h]) / total[h]`` for entries begin to end."""
+    shift = finite(high)
+    divisor = tl.where(total == 0.0, 1.0, total)
+    for start in range(begin, end, BLOCK_E):
+        e = start + tl.arange(0, BLOCK_E)
+        live = e < end
+        share = tl.exp(entry_heads(score, e, live, h, heads, WIDE, ACC) - shift[None, :])
+        inside = live[:, None] & (h < heads)[None, :]
+        where = offset(e, heads, WIDE)[:, None] + h[None, :]
+        tl.store(out + where, share / divisor[None, :], mask=inside)
+
+
+@triton.jit
+def softmax_kernel(
+    score, out, partial_high, partial_total,
+    jobs, ptr, piece_row, piece_begin, num_pieces, limit, heads, head_blocks,
+    SPLIT: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr,
+):  # fmt: skip
+    """The shares of whole rows, and highest score and sum of the pieces of others."""
+    number = tl.program_id(0) // head_blocks
+    _row, begin, end, is_piece, _whole = bounds(
+        number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT
+    )
+    h = (tl.program_id(0) % head_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
+    high = tl.full([BLOCK_H], -float("inf"), ACC)
+    total = tl.zeros([BLOCK_H], ACC)
+    for start in range(begin, end, BLOCK_E):
+        e = start + tl.arange(0, BLOCK_E)
+        live = e < end
+        found = entry_heads(score, e, live, h, heads, WIDE, ACC)
+        found = tl.where(live[:, None], found, -float("inf"))
+        high, total = merge(high, total, found, tl.full([BLOCK_E, BLOCK_H], 1.0, ACC))
+    if SPLIT:
+        slot = offset(number, heads, WIDE) + h
+        tl.store(partial_high + slot, high, mask=(h < heads) & is_piece)
+        tl.store(partial_total + slot, total, mask=(h < heads) & is_piece)
+        end = tl.where(is_piece, begin, end)
+    shares(score, high, total, begin, end, out, h, heads, WIDE, ACC, BLOCK_E)
+
+
+@triton.jit
+def merge_kernel(
+    partial_high, partial_total, piece_ptr, high_out, total_out, heads, head_blocks,
+    WIDE: tl.constexpr, ACC: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_H: tl.constexpr,
+):  # fmt: skip
+    """Highest score and sum of each long row, from those of its pieces."""
+    number = tl.program_id(0) // head_blocks
+    h = (tl.program_id(0) % head_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
+    high = tl.full([BLOCK_H], -float("inf"), ACC)
+    total = tl.zeros([BLOCK_H], ACC)
+    end = tl.load(piece_ptr + number + 1)
+    for start in range(tl.load(piece_ptr + number), end, BLOCK_T):
+        piece = start + tl.arange(0, BLOCK_T)
+        live = piece < end
+        found = entry_heads(partial_high, piece, live, h, heads, WIDE, ACC)
+        found = tl.where(live[:, None], found, -float("inf"))
+        more = entry_heads(partial_total, piece, live, h, heads, WIDE, ACC)
+        high, total = merge(high, total, found, more)
+    slot = offset(number, heads, WIDE) + h
+    tl.store(high_out + slot, high, mask=h < heads)
+    tl.store(total_out + slot, total, mask=h < heads)
+
+
+@triton.jit
+def piece_shares_kernel(
+    score, out, ptr, piece_row, piece_begin, owner, high, total, limit, heads, head_blocks,
+    WIDE: tl.constexpr, ACC: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr,
+):  # fmt: skip
+    """The shares of the pieces, when their rows' highest score and sum are known."""
+    number = tl.program_id(0) // head_blocks
+    h = (tl.program_id(0) % head_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
+    slot = offset(tl.load(owner + number), heads, WIDE) + h
+    row_high = tl.load(high + slot, mask=h < heads, other=0.0)
+    row_total = tl.load(total + slot, mask=h < heads, other=1.0)
+    begin = tl.load(piece_begin + number)
+    last = tl.load(ptr + tl.load(piece_row + number) + 1).to(tl.int64)
+    end = tl.minimum(begin + limit, last)
+    shares(score, row_high, row_total, begin, end, out, h, heads, WIDE, ACC, BLOCK_E)
+
+
+def segment_softmax(ptr: Tensor, score: Tensor) -> Tensor:
+    """See :meth:`Backend.segment_softmax`."""
+    heads = score.size(1)
+    out = score.new_empty(score.shape)
+    if out.numel() == 0:
+        return out
+    pieces = balance.pieces_of(ptr, score.size(0), balance.LIMIT)
+    high = empty_partial(pieces, score, heads)
+    total = empty_partial(pieces, score, heads)
+    blocks = tile(heads, 1, score.dtype)
+    jobs, job_arguments = jobs_of(ptr, pieces)
+    launch(
+        softmax_kernel, jobs * blocks.head_blocks, score,
+        score, out, out if high is None else high, out if total is None else total,
+        *job_arguments, heads, blocks.head_blocks,
+        SPLIT=pieces is not None, WIDE=needs_int64(score), ACC=wide_type(score.dtype),
+        BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, num_warps=blocks.warps,
+    )  # fmt: skip
+    if pieces is not None and high is not None and total is not None:
+        _finish(ptr, pieces, score, high, total, out)
+    return out
+
+
+def _finish(
+    ptr: Tensor, pieces: Pieces, score: Tensor, high: Tensor, total: Tensor, out: Tensor
+) -> None:
+    """Merge the pieces of each long row, and write their shares."""
+    heads = score.size(1)
+    rows_high = high.new_empty((pieces.long.numel(), heads))
+    rows_total = high.new_empty((pieces.long.numel(), heads))
+    blocks = tile(heads, 1, score.dtype)
+    wide = needs_int64(score)
+    launch(
+        merge_kernel, pieces.long.numel() * blocks.head_blocks, score,
+        high, total, pieces.ptr, rows_high, rows_total, heads, blocks.head_blocks,
+        WIDE=wide, ACC=wide_type(score.dtype),
+        BLOCK_T=blocks.entries, BLOCK_H=blocks.heads, num_warps=blocks.warps,
+    )  # fmt: skip
+    launch(
+        piece_shares_kernel, pieces.number * blocks.head_blocks, score,
+        score, out, ptr, pieces.row, pieces.begin, pieces.owner, rows_high, rows_total,
+        pieces.limit, heads, blocks.head_blocks,
+        WIDE=wide, ACC=wide_type(score.dtype),
+        BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, num_warps=blocks.warps,
+    )  # fmt: skip

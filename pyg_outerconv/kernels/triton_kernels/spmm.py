@@ -1,0 +1,110 @@
+"""Sparse times dense with a sum within rows, for many heads at once.
+
+A program serves one job, a block of heads and a block of channels; the gathered tile is
+(entries, heads, channels). Heads that share ``x`` share its loads: the tile is then gathered once,
+as (entries, 1, channels), and multiplied by the values of every head in the block.
+
+A GPU profile should show L2 or memory throughput as the limit, and wide loads: 16 bytes a thread
+where the channels are a multiple of 4. With fewer than four entries to a row most lanes of a tile
+are idle; several rows to a program would then be next.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from . import balance
+from .addressing import (
+    bounds,
+    entry_heads,
+    halves,
+    head_rows,
+    joined,
+    keep,
+    needs_int64,
+    tile,
+    wide_type,
+)
+from .launch import jobs_of, launch
+from .sums import add_pieces, empty_partial
+
+
+@triton.jit
+def spmm_kernel(
+    index, value, perm, x, out, partial,
+    jobs, ptr, piece_row, piece_begin, num_pieces, limit,
+    heads, channels, head_blocks, channel_blocks, scale, scale_low,
+    SPLIT: tl.constexpr, HAS_VALUE: tl.constexpr, HAS_PERM: tl.constexpr, SHARED: tl.constexpr,
+    SCALED: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """``out[r, h, c] = scale * sum_{e of row r} value[perm[e], h] x[index[e], h, c]``."""
+    block = tl.program_id(0) % (head_blocks * channel_blocks)
+    number = tl.program_id(0) // (head_blocks * channel_blocks)
+    row, begin, end, is_piece, whole = bounds(
+        number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT
+    )
+    h = (block // channel_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
+    c = (block % channel_blocks) * BLOCK_C + tl.arange(0, BLOCK_C)
+    total = tl.zeros([BLOCK_E, BLOCK_H, BLOCK_C], ACC)
+    for start in range(begin, end, BLOCK_E):
+        e = start + tl.arange(0, BLOCK_E)
+        live = e < end
+        place = tl.load(index + e, mask=live, other=0)
+        rows = head_rows(x, place, live, h, c, heads, channels, SHARED, WIDE, ACC)
+        if HAS_VALUE:
+            if HAS_PERM:
+                e = tl.load(perm + e, mask=live, other=0)
+            weight = entry_heads(value, e, live, h, heads, WIDE, ACC)
+            total += weight[:, :, None] * rows
+        else:
+            total += rows
+    result = tl.sum(total, 0)
+    if SCALED:
+        result = result * joined(scale, scale_low, ACC)
+    inside = (h < heads)[:, None] & (c < channels)[None, :]
+    where = (h * channels)[:, None] + c[None, :]
+    keep(
+        out, partial, row, number, heads * channels, where, inside, is_piece, whole, result,
+        SPLIT, WIDE,
+    )  # fmt: skip
+
+
+def spmm(
+    ptr: Tensor,
+    index: Tensor,
+    value: Tensor | None,
+    x: Tensor,
+    perm: Tensor | None = None,
+    scale: float = 1.0,
+    like: Tensor | None = None,
+) -> Tensor:
+    """See :meth:`Backend.spmm`; entry e has ``value[perm[e]]``, the product is scaled.
+
+    Computes in the type of ``x``, and returns that of ``like``, if given.
+    """
+    heads, channels = x.size(1) if value is None else value.size(1), x.size(2)
+    like = x if like is None else like
+    out = like.new_empty((ptr.numel() - 1, heads, channels))
+    if out.numel() == 0:
+        return out
+    shared = x.size(1) == 1
+    pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
+    partial = empty_partial(pieces, x, heads, channels)
+    blocks = tile(heads, channels, x.dtype, shared)
+    jobs, job_arguments = jobs_of(ptr, pieces)
+    launch(
+        spmm_kernel, jobs * blocks.head_blocks * blocks.channel_blocks, x,
+        index, x if value is None else value, index if perm is None else perm, x,
+        out, out if partial is None else partial, *job_arguments,
+        heads, channels, blocks.head_blocks, blocks.channel_blocks, *halves(scale),
+        SPLIT=pieces is not None, HAS_VALUE=value is not None, HAS_PERM=perm is not None,
+        SHARED=shared, SCALED=scale != 1.0, WIDE=needs_int64(index, value, x, out, partial),
+        ACC=wide_type(x.dtype), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
+        BLOCK_C=blocks.channels, num_warps=blocks.warps,
+    )  # fmt: skip
+    if pieces is not None and partial is not None:
+        add_pieces(pieces, partial, out)
+    return out

@@ -1,0 +1,227 @@
+"""Compilation, export, autocast, activation checkpointing, and torch's own checks of operators."""
+
+import pytest
+import torch
+from sparsities import HERE, calls_of, random_inputs, sparsity_of
+from torch.utils.checkpoint import checkpoint
+
+from pyg_outerconv.kernels import (
+    BACKENDS,
+    attend,
+    grouped_matmul,
+    record,
+    sddmm,
+    spmm,
+    use_backend,
+)
+from pyg_outerconv.testing import assert_near
+
+
+def forward_and_backward(function, inputs):
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    out = function(*leaves)
+    out.sin().sum().backward()
+    return out, *(x.grad for x in leaves)
+
+
+@pytest.fixture
+def compiler():
+    """torch.compile with nothing left of earlier tests."""
+    torch._dynamo.reset()
+    yield torch.compile
+    torch._dynamo.reset()
+
+
+# The backend is an argument of each operator, so what is traced does not depend on it.
+@pytest.mark.parametrize("heads", [None, 2], ids=lambda heads: f"{heads} heads")
+def test_compiles_into_one_graph_with_its_backward(heads, compiler):
+    sparsity = sparsity_of("tall")
+    for _, function, shapes in calls_of("native", sparsity, 3, heads):
+        inputs = random_inputs(shapes)
+        torch._dynamo.reset()  # calls share code, and it may be compiled a few times only
+        compiled = compiler(function, fullgraph=True, backend="aot_eager")
+        for actual, expected in zip(
+            forward_and_backward(compiled, inputs),
+            forward_and_backward(function, inputs),
+            strict=True,
+        ):
+            assert_near(actual, expected, at_least=1.0)
+
+
+def test_compiles_by_inductor(compiler):
+    sparsity = sparsity_of("tall")
+
+    def network(x, w):
+        heads = x.unsqueeze(1)
+        return attend(sparsity, spmm(sparsity, w, x, reduce="max").unsqueeze(1), heads, heads)
+
+    inputs = random_inputs({"x": (4, 3), "w": (15,)})
+    compiled = compiler(network, fullgraph=True)
+    for actual, expected in zip(
+        forward_and_backward(compiled, inputs), forward_and_backward(network, inputs), strict=True
+    ):
+        assert_near(actual, expected, at_least=1.0)
+
+
+def test_compiles_where_one_tensor_is_several_operands(compiler):
+    sparsity, place = sparsity_of("square"), torch.arange(7)
+    ptr = torch.tensor([0, 3, 7])
+
+    def network(x, theta):
+        heads = x.unsqueeze(1)
+        score = sddmm(sparsity, x, x) + sddmm(sparsity, x[:, 0], x[:, 0], op="add")
+        attended = attend(sparsity, heads, heads, heads, score).squeeze(1)
+        return attended + grouped_matmul(x, ptr, theta, gather=place, scatter=place, num_rows=7)
+
+    inputs = random_inputs({"x": (7, 3), "theta": (2, 3, 3)})
+    compiled = compiler(network, fullgraph=True, backend="aot_eager")
+    for actual, expected in zip(
+        forward_and_backward(compiled, inputs), forward_and_backward(network, inputs), strict=True
+    ):
+        assert_near(actual, expected, at_least=1.0)
+
+
+def test_a_pattern_may_be_an_argument_of_what_is_compiled(compiler):
+    compiled = compiler(
+        lambda sparsity, x: spmm(sparsity, None, x), fullgraph=True, backend="aot_eager"
+    )
+    for name in ("tall", "wide", "int64"):
+        sparsity = sparsity_of(name)
+        x = torch.randn(sparsity.shape[1], 3)
+        assert_near(compiled(sparsity, x), spmm(sparsity, None, x))
+
+
+def test_a_compiled_call_still_follows_the_choice_of_backend(compiler):
+    sparsity, x = sparsity_of("tall"), torch.randn(4, 3)
+    compiled = compiler(lambda d: spmm(sparsity, None, d), fullgraph=True, backend="aot_eager")
+    for name in ("native", "reference", "native"):
+        with use_backend(name), record() as calls:
+            compiled(x)
+        assert [call.backend for call in calls] == [name]
+
+
+def test_exports():
+    sparsity = sparsity_of("tall")
+    for _, function, shapes in calls_of("native", sparsity, 3, 2):
+
+        class Module(torch.nn.Module):
+            def forward(self, *inputs, function=function):
+                return function(*inputs)
+
+        inputs = tuple(x.detach() for x in random_inputs(shapes))
+        exported = torch.export.export(Module(), inputs)
+        assert_near(exported.module()(*inputs), function(*inputs))
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_operators_pass_the_checks_of_torch(backend):
+    ops, sparsity = torch.ops.pyg_outerconv, sparsity_of("tall")
+    ptr, index, ptr_t, index_t, perm = sparsity
+    value, x, a = torch.randn(15, 2), torch.randn(4, 2, 3), torch.randn(9, 2, 3)
+    rows = torch.randn(15, 3)
+    theta, place = torch.randn(9, 3, 2), perm.flip(0)
+    out, lse = torch.randn(9, 2, 3), torch.rand(9, 2) + 5
+    samples = {
+        "spmm": [
+            (ops.spmm, (ptr, index, None, value, x)),
+            (ops.spmm, (ptr_t, index_t, perm, value, a)),
+        ],
+        "spmm_arg": [(ops.spmm_arg, (ptr, index, value, x, True))],
+        "sddmm": [(ops.sddmm, (ptr, index, a, x))],
+        "segment_softmax": [
+            (ops.segment_softmax, (ptr, value)),
+            (ops.segment_sum, (ptr, value)),
+        ],
+        "attend": [
+            (ops.attend, (ptr, index, a, x, x, value, 0.5)),
+            (ops.attend, (ptr, index, a, x, x, None, 0.5)),
+            *(
+                (
+                    ops.attend_backward,
+                    (ptr, index, ptr_t, index_t, perm, a, x, x, bias, 0.5, out, lse, out),
+                )
+                for bias in (value, None)
+            ),
+        ],
+        "grouped_matmul": [
+            (ops.grouped_matmul, (rows, ptr, theta, None, None, 15)),
+            (ops.grouped_matmul, (rows, ptr, theta, perm, place, 15)),
+            (ops.grouped_outer, (rows, ptr, rows, perm, place)),
+        ],
+    }
+    for primitive, calls in samples.items():
+        if primitive.removesuffix("_arg") in BACKENDS[backend].primitives:
+            for operator, arguments in calls:
+                torch.library.opcheck(
+                    operator.default,
+                    (*arguments, backend),
+                    test_utils=("test_schema", "test_faketensor", "test_aot_dispatch_dynamic"),
+                )
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_autocast_brings_operands_of_different_types_together(backend):
+    sparsity = sparsity_of("tall")
+    with use_backend(backend):
+        for name, function, shapes in calls_of(backend, sparsity, 3, 2):
+            inputs = random_inputs(shapes, torch.float32)
+            same = [x.detach().bfloat16().requires_grad_() for x in inputs]
+            expected = function(*same)
+            if len(inputs) == 1:  # nothing to bring together: the type stays
+                with torch.autocast("cpu", torch.bfloat16):
+                    assert function(*inputs).dtype == torch.float32, name
+                continue
+            mixed = [inputs[0], *same[1:]]
+            with torch.autocast("cpu", torch.bfloat16):
+                actual = function(*mixed)
+            assert_near(actual, expected, at_least=1.0)
+            for x, gradient, wanted in zip(
+                mixed,
+                torch.autograd.grad(actual.float().sum(), mixed),
+                torch.autograd.grad(expected.float().sum(), same),
+                strict=True,
+            ):
+                assert gradient.dtype == x.dtype
+                assert_near(gradient, wanted.to(x.dtype), 4e-2, at_least=1.0)
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_a_layer_under_autocast_mixes_with_linear_maps(backend):
+    sparsity, linear = sparsity_of("square"), torch.nn.Linear(3, 4)
+    x, value = torch.randn(7, 3), torch.rand(20, requires_grad=True)
+    with use_backend(backend), torch.autocast("cpu", torch.bfloat16):
+        out = spmm(sparsity, value, linear(x))
+        out.float().sum().backward()
+    assert out.dtype == torch.bfloat16
+    assert value.grad.dtype == linear.weight.grad.dtype == torch.float32
+    hidden = linear(x).detach()
+    assert_near(value.grad, (hidden[sparsity.col.long()]).sum(-1).detach(), 4e-2)
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False], ids=["reentrant", "not reentrant"])
+@pytest.mark.parametrize("backend", HERE)
+def test_activation_checkpointing_changes_nothing(backend, use_reentrant):
+    sparsity = sparsity_of("tall")
+    with use_backend(backend):
+        for _, function, shapes in calls_of(backend, sparsity, 3, 2):
+            inputs = random_inputs(shapes)
+
+            def checkpointed(*tensors, function=function):
+                return checkpoint(function, *tensors, use_reentrant=use_reentrant)
+
+            for actual, expected in zip(
+                forward_and_backward(checkpointed, inputs),
+                forward_and_backward(function, inputs),
+                strict=True,
+            ):
+                assert torch.equal(actual, expected)
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False], ids=["reentrant", "not reentrant"])
+def test_a_recomputed_forward_uses_the_backend_of_the_first(use_reentrant):
+    sparsity, x = sparsity_of("tall"), torch.randn(4, 3, requires_grad=True)
+    with record() as calls, use_backend("reference"):
+        out = checkpoint(lambda d: spmm(sparsity, None, d).sin(), x, use_reentrant=use_reentrant)
+        out.sum().backward()
+    assert {call.backend for call in calls} == {"reference"}
+    assert len(calls) == 3  # forward, forward again, backward

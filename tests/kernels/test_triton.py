@@ -1,0 +1,514 @@
+"""The Triton backend against the reference: interpreted on a CPU, compiled where a GPU is."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+import triton
+import triton.language as tl
+
+from pyg_outerconv import testing
+from pyg_outerconv.kernels.backend import Request
+from pyg_outerconv.kernels.reference import Reference
+from pyg_outerconv.kernels.sparsity import Sparsity
+from pyg_outerconv.kernels.triton_backend import INTERPRETED, TUNE, Triton
+from pyg_outerconv.kernels.triton_kernels import addressing, balance, launch
+
+CUDA = torch.cuda.is_available()
+DEVICE = "cuda" if CUDA else "cpu"
+FOLDER = Path(__file__).resolve().parent
+needs_cuda = pytest.mark.skipif(not CUDA, reason="there is no CUDA device here")
+needs_interpreter = pytest.mark.skipif(not INTERPRETED, reason="the kernels are compiled here")
+# numpy, of which the interpreter is made, warns of what masks throw away.
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+DEGREES = (0, 1, 17, 40, 0, 5)
+SKEWED = (0, 1, 17, 300, 0, 5)
+COLUMNS = 11
+GROUPS = (0, 7, 0, 2, 13)
+LABELS = 4
+TOLERANCE = {
+    torch.float64: 1e-12,
+    torch.float32: 1e-5,
+    torch.float16: 5e-3,
+    torch.bfloat16: 4e-2,
+}
+
+
+class Inputs:
+    """Random operands of every primitive, for one matrix."""
+
+    def __init__(self, degrees, heads, channels, dtype, index_dtype):
+        self.dtype, self.index_dtype = dtype, index_dtype
+        self.generator = torch.Generator().manual_seed(0)
+        rows = len(degrees)
+        row = torch.arange(rows).repeat_interleave(torch.tensor(degrees, dtype=torch.int64))
+        self.entries = row.numel()
+        index = self.integers(COLUMNS, self.entries)
+        perm = index.sort(stable=True).indices
+        self.ptr, self.index = self.pointer(degrees), self.positions(index)
+        columns = index.bincount(minlength=COLUMNS).tolist()
+        self.far = (self.pointer(columns), self.positions(row[perm]), self.positions(perm))
+        label = self.integers(LABELS, self.entries)
+        # By row, and within a row by label.
+        self.label = self.positions((row * LABELS + label).sort().values % LABELS)
+
+        self.value = self.dense(self.entries, heads)
+        self.x, self.shared = self.dense(COLUMNS, heads, channels), self.dense(COLUMNS, 1, channels)
+        self.rows, self.shared_rows = (
+            self.dense(rows, heads, channels),
+            self.dense(rows, 1, channels),
+        )
+        self.bias = self.dense(self.entries, heads)
+        self.bias[: min(self.entries, 3)] = -torch.inf  # all of a row, and two of the next
+        self.sent = self.dense(COLUMNS, heads, 5)
+        self.grad = self.dense(rows, heads, 5)
+        self.label_theta = self.dense(LABELS, channels, 7)
+
+        self.groups = self.pointer(GROUPS)
+        self.gather = self.distinct(COLUMNS + 2)
+        self.scatter = self.distinct(COLUMNS + 3)
+        self.theta = self.dense(len(GROUPS), channels, 6)
+        self.plain = self.dense(sum(GROUPS), channels)
+        self.gathered = self.dense(COLUMNS + 2, channels)
+        self.scattered = self.dense(COLUMNS + 3, 6)
+        self.plain_out = self.dense(sum(GROUPS), 6)
+
+    def dense(self, *shape):
+        return torch.randn(shape, generator=self.generator).to(DEVICE, self.dtype)
+
+    def integers(self, high, number):
+        return torch.randint(high, (number,), generator=self.generator)
+
+    def positions(self, tensor):
+        return tensor.to(DEVICE, self.index_dtype)
+
+    def pointer(self, degrees):
+        return self.positions(torch.tensor([0, *degrees], dtype=torch.int64).cumsum(0))
+
+    def distinct(self, high):
+        """Rows for each group, none twice within a group."""
+        picks = [torch.randperm(high, generator=self.generator)[:size] for size in GROUPS]
+        return self.positions(torch.cat(picks))
+
+
+def theta_of(backend, i, value):
+    return backend.spmm_theta(
+        i.ptr, i.index, i.label, value, i.shared.squeeze(1).contiguous(), i.label_theta
+    )
+
+
+def backward(backend, i):
+    bias = i.bias
+    out, total = backend.attend(i.ptr, i.index, i.rows, i.x, i.sent, bias, 0.3)
+    return backend.attend_backward(
+        (i.ptr, i.index), i.far, i.rows, i.x, i.sent, bias, 0.3, out, total, i.grad
+    )
+
+
+CALLS = {
+    "spmm": lambda b, i: b.spmm(i.ptr, i.index, i.value, i.x),
+    "spmm, one x for all heads": lambda b, i: b.spmm(i.ptr, i.index, i.value, i.shared),
+    "spmm of ones": lambda b, i: b.spmm(i.ptr, i.index, None, i.x),
+    "argmax": lambda b, i: b.spmm_arg(i.ptr, i.index, i.value, i.x, True),
+    "argmin, one x for all heads": lambda b, i: b.spmm_arg(
+        i.ptr, i.index, i.value, i.shared, False
+    ),
+    "argmin of ones": lambda b, i: b.spmm_arg(i.ptr, i.index, None, i.x, False),
+    "spmm_theta": lambda b, i: theta_of(b, i, i.value[:, 0].contiguous()),
+    "spmm_theta of ones": lambda b, i: theta_of(b, i, None),
+    "sddmm": lambda b, i: b.sddmm(i.ptr, i.index, i.rows, i.x),
+    "sddmm, one a for all heads": lambda b, i: b.sddmm(i.ptr, i.index, i.shared_rows, i.x),
+    "sddmm, one b for all heads": lambda b, i: b.sddmm(i.ptr, i.index, i.rows, i.shared),
+    "segment_sum": lambda b, i: b.segment_sum(i.ptr, i.value),
+    "segment_softmax": lambda b, i: b.segment_softmax(i.ptr, i.bias),
+    "attend": lambda b, i: b.attend(i.ptr, i.index, i.rows, i.x, i.sent, i.bias, 0.3),
+    "attend without bias": lambda b, i: b.attend(i.ptr, i.index, i.rows, i.x, i.x, None, 0.3),
+    "attend_backward": backward,
+    "grouped_matmul": lambda b, i: b.grouped_matmul(
+        i.gathered, i.groups, i.theta, i.gather, i.scatter, COLUMNS + 3
+    ),
+    "grouped_matmul in place": lambda b, i: b.grouped_matmul(
+        i.plain, i.groups, i.theta, None, None, sum(GROUPS) + 2
+    ),
+    "grouped_outer": lambda b, i: b.grouped_outer(
+        i.gathered, i.groups, i.scattered, i.gather, i.scatter
+    ),
+    "grouped_outer in place": lambda b, i: b.grouped_outer(
+        i.plain, i.groups, i.plain_out, None, None
+    ),
+}
+SIZES = {
+    "1 head, 1 channel": (1, 1, torch.float32, torch.int64),
+    "3 heads, 3 channels": (3, 3, torch.float32, torch.int32),
+    "1 head, 16 channels": (1, 16, torch.float32, torch.int32),
+    "3 heads, 33 channels": (3, 33, torch.float32, torch.int64),
+    "2 heads, 130 channels": (2, 130, torch.float32, torch.int32),
+    "float16, 65 channels": (1, 65, torch.float16, torch.int64),
+    "float64": (3, 3, torch.float64, torch.int32),
+}
+
+
+def outputs(call, backend, inputs):
+    found = CALLS[call](backend, inputs)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def assert_equals_reference(call, inputs):
+    actual, expected = (outputs(call, backend, inputs) for backend in (Triton(), Reference()))
+    for found, wanted in zip(actual, expected, strict=True):
+        assert found.dtype == wanted.dtype
+        assert found.shape == wanted.shape
+        if not found.is_floating_point():
+            assert torch.equal(found, wanted)
+            continue
+        finite = wanted.isfinite()
+        assert torch.equal(found[~finite], wanted[~finite])  # -inf, never NaN
+        testing.assert_near(found[finite], wanted[finite], TOLERANCE[inputs.dtype])
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("call", CALLS)
+def test_equals_reference(call, size):
+    assert_equals_reference(call, Inputs(DEGREES, *SIZES[size]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("call", CALLS)
+def test_long_rows_are_shared_by_several_programs(call, dtype, monkeypatch):
+    monkeypatch.setattr(balance, "LIMIT", 8)
+    assert_equals_reference(call, Inputs(DEGREES, 3, 5, dtype, torch.int32))
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_row_of_300_entries_beside_empty_ones(call):
+    assert_equals_reference(call, Inputs(SKEWED, 2, 3, torch.float32, torch.int32))
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_equal_input_gives_equal_bits(call, monkeypatch):
+    monkeypatch.setattr(balance, "LIMIT", 8)  # of whole rows and of pieces
+    first, second = (
+        outputs(call, Triton(), Inputs((0, 19, 4), 2, 5, torch.float32, torch.int32))
+        for _ in range(2)
+    )
+    for one, other in zip(first, second, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_addresses_in_64_bits(call, monkeypatch):
+    monkeypatch.setattr(addressing, "INT32_MAX", 0)
+    assert_equals_reference(call, Inputs((0, 19, 4), 2, 3, torch.float32, torch.int32))
+
+
+NOTHING = {
+    "no rows": ((), 2, 3),
+    "no entries": ((0, 0, 0), 2, 3),
+    "no heads": (DEGREES, 0, 3),
+    "no channels": (DEGREES, 2, 0),
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "nothing"),
+    [
+        (call, nothing)
+        for call in CALLS
+        for nothing in NOTHING
+        if not (call.startswith("spmm_theta") and nothing == "no heads")  # it has none ever
+    ],
+)
+def test_nothing_to_do(call, nothing):
+    assert_equals_reference(call, Inputs(*NOTHING[nothing], torch.float32, torch.int32))
+
+
+def test_no_values_at_all_in_attention():
+    inputs = Inputs(DEGREES, 2, 3, torch.float32, torch.int32)
+    nothing = inputs.sent[:, :, :0].contiguous()
+    out, total = Triton().attend(
+        inputs.ptr, inputs.index, inputs.rows, inputs.x, nothing, None, 1.0
+    )
+    _, wanted = Reference().attend(
+        inputs.ptr, inputs.index, inputs.rows, inputs.x, inputs.x, None, 1.0
+    )
+    assert out.shape == (len(DEGREES), 2, 0)
+    assert torch.equal(total.isinf(), wanted.isinf())
+    testing.assert_near(total[total.isfinite()], wanted[wanted.isfinite()], 1e-5)
+
+
+@pytest.mark.parametrize("limit", [8, balance.LIMIT])
+def test_rows_that_attend_to_nothing_are_zeros_with_zero_gradients(limit, monkeypatch):
+    monkeypatch.setattr(balance, "LIMIT", limit)
+    i = Inputs((20, 3), 2, 3, torch.float32, torch.int32)
+    bias = i.bias.clone()
+    bias[:20] = -torch.inf
+    out, total = Triton().attend(i.ptr, i.index, i.rows, i.x, i.sent, bias, 1.0)
+    assert torch.equal(out[0], torch.zeros_like(out[0]))
+    assert torch.equal(total[0], torch.full_like(total[0], -torch.inf))
+    query, key, value, score = Triton().attend_backward(
+        (i.ptr, i.index), i.far, i.rows, i.x, i.sent, bias, 1.0, out, total, i.grad
+    )
+    assert torch.equal(query[0], torch.zeros_like(query[0]))
+    assert torch.equal(score[:20], torch.zeros_like(score[:20]))
+    assert key.isfinite().all()
+    assert value.isfinite().all()
+    assert torch.equal(Triton().segment_softmax(i.ptr, bias)[:20], torch.zeros_like(bias[:20]))
+
+
+@pytest.mark.parametrize("limit", [8, balance.LIMIT])
+def test_nan_is_largest_and_least_and_stays_nan_in_sums(limit, monkeypatch):
+    monkeypatch.setattr(balance, "LIMIT", limit)
+    i = Inputs((30, 5), 1, 3, torch.float32, torch.int32)
+    value = i.value.clone()
+    value[25] = torch.nan
+    for largest in (True, False):
+        found = Triton().spmm_arg(i.ptr, i.index, value, i.x, largest)
+        assert (found[0] == 25).all()
+        assert torch.equal(found, Reference().spmm_arg(i.ptr, i.index, value, i.x, largest))
+    for out in (
+        Triton().spmm(i.ptr, i.index, value, i.x),
+        Triton().segment_sum(i.ptr, value),
+        Triton().attend(i.ptr, i.index, i.rows, i.x, i.x, value, 1.0)[0],
+    ):
+        assert out[0].isnan().all()
+        assert out[1].isfinite().all()
+    assert Triton().segment_softmax(i.ptr, value)[25].isnan().all()
+
+
+@pytest.mark.parametrize("limit", [8, balance.LIMIT])
+def test_of_equal_products_the_first_is_taken(limit, monkeypatch):
+    monkeypatch.setattr(balance, "LIMIT", limit)
+    ptr = torch.tensor([0, 40], device=DEVICE)
+    index = torch.zeros(40, dtype=torch.int64, device=DEVICE)
+    x = torch.tensor([[[2.0, -torch.inf, torch.inf]]], device=DEVICE)
+    for largest in (True, False):
+        assert torch.equal(
+            Triton().spmm_arg(ptr, index, None, x, largest), torch.zeros_like(x, dtype=torch.int64)
+        )
+
+
+def test_every_derivative_through_the_package():
+    i = Inputs((0, 1, 9, 3), 1, 1, torch.float32, torch.int32)
+    sparsity = Sparsity(i.ptr, i.index, *i.far)
+    testing.assert_backend_equals_reference(
+        "triton", sparsity, torch.float32, channels=3, tolerance=5e-5
+    )
+
+
+# Where things lie ---------------------------------------------------------------------------
+
+
+def test_64_bits_are_needed_beyond_the_largest_32_bit_integer():
+    def sized(*shape):
+        return torch.empty(shape, device="meta", dtype=torch.float16)
+
+    assert not addressing.needs_int64(sized(2**31 - 1), None)
+    assert addressing.needs_int64(sized(3), sized(2**31))
+    assert addressing.needs_int64(sized(2**20, 32, 64))  # the product is what counts
+    assert not addressing.needs_int64(sized(2**20, 31, 64))
+
+
+@triton.jit
+def offset_kernel(position, out, stride, WIDE: tl.constexpr):
+    place = addressing.offset(tl.load(position), stride, WIDE)
+    tl.store(out, place.to(tl.int64))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
+def test_offsets_are_right_beyond_2_to_the_31_if_wide(dtype):
+    position = torch.tensor([70_000], dtype=dtype, device=DEVICE)
+    out = torch.zeros(1, dtype=torch.int64, device=DEVICE)
+    offset_kernel[(1,)](position, out, 70_000, WIDE=True)
+    assert out.item() == 70_000 * 70_000
+    offset_kernel[(1,)](position, out, 30_000, WIDE=False)
+    assert out.item() == 70_000 * 30_000
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, -1e-3, 12345.678])
+def test_a_scale_reaches_the_kernel_in_two_halves(scale):
+    high, low = addressing.halves(scale)
+    assert high == torch.tensor(scale, dtype=torch.float32).item()
+    assert high + low == scale
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("shared", [True, False])
+def test_tiles_cover_heads_and_channels_and_stay_small(dtype, shared):
+    for heads in (1, 3, 8, 100):
+        for channels in (0, 1, 16, 33, 1000):
+            tile = addressing.tile(heads, channels, dtype, shared)
+            assert tile.heads * tile.head_blocks >= heads
+            assert tile.channels * tile.channel_blocks >= channels
+            assert tile.entries * tile.heads * tile.channels <= 4096
+            for size in tile[:3]:
+                assert size == addressing.power_of_two(size)
+
+
+def test_pieces_cover_long_rows_once_and_in_order():
+    ptr = torch.tensor([0, 3, 3, 24, 32, 41])
+    pieces = balance.cut(ptr, limit=8, above=8)
+    assert pieces.long.tolist() == [2, 4]
+    assert pieces.ptr.tolist() == [0, 3, 5]
+    assert pieces.row.tolist() == [2, 2, 2, 4, 4]
+    assert pieces.owner.tolist() == [0, 0, 0, 1, 1]
+    assert pieces.begin.tolist() == [3, 11, 19, 32, 40]
+    assert balance.cut(ptr, limit=21, above=21) is None
+    assert balance.cut(ptr, limit=8, above=0).row.tolist() == [0, 2, 2, 2, 3, 4, 4]
+
+
+def test_pieces_are_remembered_until_the_pointer_changes():
+    ptr = torch.tensor([0, 20, 24])
+    first = balance.pieces_of(ptr, 24, 8)
+    assert balance.pieces_of(ptr, 24, 8) is first
+    assert balance.pieces_of(ptr, 24, 16) is not first
+    ptr[1] = 4
+    assert balance.pieces_of(ptr, 24, 8).row.tolist() == [1, 1, 1]
+    with torch.inference_mode():
+        uncounted = torch.tensor([0, 20, 24])
+        first = balance.pieces_of(uncounted, 24, 8)
+        assert balance.pieces_of(uncounted, 24, 8) is not first
+
+
+def test_short_matrices_are_not_looked_at():
+    class Untouchable:
+        pass
+
+    assert balance.pieces_of(Untouchable(), 256, 256) is None
+
+
+def test_a_kernel_runs_on_the_device_of_its_tensors(monkeypatch):
+    events = []
+
+    @contextmanager
+    def guard(device):
+        events.append(f"enter {device}")
+        yield
+        events.append("leave")
+
+    class Kernel:
+        def __getitem__(self, grid):
+            return lambda *arguments, **constants: events.append((grid, arguments, constants))
+
+    class OnSecond:
+        is_cuda, device = True, "cuda:1"
+
+    monkeypatch.setattr(torch.cuda, "device", guard)
+    launch.launch(Kernel(), 3, OnSecond(), "a", num_warps=2)
+    assert events == ["enter cuda:1", ((3,), ("a",), {"num_warps": 2}), "leave"]
+    launch.launch(Kernel(), 0, OnSecond(), "a", num_warps=2)
+    assert len(events) == 3
+
+
+# Facts and refusals -------------------------------------------------------------------------
+
+
+def request(dtype, device):
+    return Request("spmm", device, dtype, torch.int32, (3, 3), 4, 2)
+
+
+@needs_interpreter
+def test_interpreted_it_refuses_to_tune(monkeypatch):
+    monkeypatch.setenv(TUNE, "1")
+    (reason,) = Triton().why_not(request(torch.float32, "cpu"))
+    assert reason == "Triton's interpreter cannot tune (PYG_OUTERCONV_TRITON_TUNE=1)"
+
+
+@needs_interpreter
+def test_interpreted_it_is_only_picked_by_name_and_refuses_bfloat16():
+    backend = Triton()
+    assert backend.priority == 0
+    assert backend.why_not(request(torch.float32, "cpu")) == []
+    (reason,) = backend.why_not(request(torch.bfloat16, "cpu"))
+    assert reason == "bfloat16 arithmetic is wrong under Triton's interpreter"
+
+
+def test_it_says_that_triton_is_missing(monkeypatch):
+    assert Triton().missing() == []
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    (reason,) = Triton().missing()
+    assert reason == "triton is not installed (pip install 'pyg_outerconv[triton]')"
+
+
+def without_interpreter(*arguments, cache):
+    environment = {key: text for key, text in os.environ.items() if key != "TRITON_INTERPRET"}
+    environment |= {
+        "PYTHONPATH": str(FOLDER.parents[1]),
+        "TRITON_CACHE_DIR": str(cache),
+    }
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, env=environment
+    )
+
+
+def test_compiled_it_refuses_a_cpu_and_takes_bfloat16(tmp_path):
+    done = without_interpreter(
+        "-c",
+        "import torch\n"
+        "from pyg_outerconv.kernels.backend import Request\n"
+        "from pyg_outerconv.kernels.triton_backend import Triton\n"
+        "ask = lambda device: Triton().why_not(\n"
+        "    Request('spmm', device, torch.bfloat16, torch.int32, (3, 3), 4, 2))\n"
+        "print(Triton.priority, ask('cuda'), ask('cpu'))\n",
+        cache=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("20 []")
+    assert "runs on cuda, not on cpu" in done.stdout
+    assert "TRITON_INTERPRET=1" in done.stdout
+
+
+def test_every_kernel_compiles_for_a_gpu_and_float32_is_never_rounded_to_tf32(tmp_path):
+    done = without_interpreter(str(FOLDER / "compile_triton.py"), cache=tmp_path)
+    assert done.returncode == 0, done.stderr
+    compiled = {tuple(line.split()) for line in done.stdout.splitlines()}
+    source = Path(balance.__file__).parent
+    kernels = {
+        line.removeprefix("def ").split("(")[0]
+        for path in source.glob("*.py")
+        for line in path.read_text().splitlines()
+        if line.startswith("def ") and line.split("(")[0].endswith("_kernel")
+    }
+    assert {name for name, *_ in compiled} == kernels
+    assert not [name for name, dtype, tf32 in compiled if dtype == "float32" and tf32 == "tf32"]
+
+
+# What a device alone can show -----------------------------------------------------------------
+
+
+@needs_cuda
+@pytest.mark.parametrize("call", CALLS)
+def test_bfloat16(call):
+    assert_equals_reference(call, Inputs(SKEWED, 3, 33, torch.bfloat16, torch.int32))
+
+
+@needs_cuda
+@pytest.mark.parametrize("call", CALLS)
+def test_autotune(call, monkeypatch):
+    monkeypatch.setenv(TUNE, "1")
+    assert_equals_reference(call, Inputs(SKEWED, 3, 33, torch.float32, torch.int32))
+
+
+@needs_cuda
+def test_largest_sizes():
+    rows = 2**25 + 3  # times 64 channels, past 2^31
+    x = torch.zeros(rows, 1, 64, dtype=torch.float16, device=DEVICE)
+    x[-1] = 1
+    ptr = torch.tensor([0, 1], dtype=torch.int32, device=DEVICE)
+    index = torch.tensor([rows - 1], dtype=torch.int32, device=DEVICE)
+    assert Triton().spmm(ptr, index, None, x).eq(1).all()
+    assert Triton().sddmm(ptr, index, x[-1:], x).eq(64).all()
+    assert Triton().spmm_arg(ptr, index, None, x, True).eq(0).all()
+    out, _ = Triton().attend(ptr, index, x[-1:], x, x, None, 1.0)
+    assert out.eq(1).all()
+    theta = torch.ones(1, 64, 2, dtype=torch.float16, device=DEVICE)
+    groups = torch.tensor([0, 1], device=DEVICE)
+    assert Triton().grouped_matmul(x.squeeze(1), groups, theta, index, None, 1).eq(64).all()

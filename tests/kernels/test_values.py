@@ -1,0 +1,244 @@
+"""Values against dense oracles, and where floating point is at its limits."""
+
+import math
+
+import oracle
+import pytest
+import torch
+from sparsities import HERE, PLACES, calls_of, random_inputs, sparsity_of
+
+from pyg_outerconv.basis import Pattern
+from pyg_outerconv.kernels import (
+    BACKENDS,
+    REDUCTIONS,
+    attend,
+    grouped_matmul,
+    sddmm,
+    segment_softmax,
+    spmm,
+    use_backend,
+)
+from pyg_outerconv.testing import assert_near
+
+INF, NAN = math.inf, math.nan
+
+
+def one_row(count):
+    """One row with an entry in each of ``count`` columns, in order."""
+    index = torch.stack([torch.arange(count), torch.zeros(count, dtype=torch.long)])
+    return Pattern.build(index, size=(count, 1)).by_target
+
+
+def dense_of(sparsity, value, empty=0.0):
+    """(R, C) with the values of a pattern without repeated entries."""
+    out = torch.full(sparsity.shape, empty, dtype=value.dtype)
+    rows = torch.arange(sparsity.shape[0]).repeat_interleave(sparsity.rowptr.diff())
+    out[rows, sparsity.col.long()] = value
+    return out
+
+
+def distinct(rows, cols, share=0.4):
+    """A pattern in which no entry is repeated, and some rows are empty."""
+    source, target = (torch.rand(cols, rows) < share).nonzero().t()
+    keep = target != 0
+    index = torch.stack([source[keep], target[keep]])
+    return Pattern.build(index, size=(cols, rows)).by_target
+
+
+PLAIN = {*REDUCTIONS, "dot", "add", "biased"}
+
+
+@pytest.mark.parametrize("shape", ["square", "tall", "wide", "no entries", "repeated entries"])
+@pytest.mark.parametrize("backend", HERE)
+def test_primitives_with_heads_are_what_they_are_entry_by_entry(backend, shape):
+    sparsity = sparsity_of(shape)
+    for name, function, shapes in calls_of(backend, sparsity, 3, 2):
+        if set(name.split()[1:]) <= PLAIN:
+            inputs = [x.detach() for x in random_inputs(shapes)]
+            with use_backend(backend):
+                assert_near(function(*inputs), oracle.primitive(name, sparsity)(*inputs))
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("backend", HERE)
+def test_reductions_equal_the_dense_ones(backend, reduce):
+    sparsity = distinct(6, 8)
+    value, x = torch.randn(sparsity.num_entries).double(), torch.randn(8, 3).double()
+    with use_backend(backend):
+        actual = spmm(sparsity, value, x, reduce=reduce)
+    messages = dense_of(sparsity, value, NAN).unsqueeze(-1) * x
+    for row, found in enumerate(actual):
+        present = messages[row][~messages[row].isnan().any(-1)]
+        if len(present) == 0:
+            assert not found.any()
+        elif reduce in ("max", "min"):
+            assert_near(found, getattr(present, f"a{reduce}")(0))
+        else:
+            assert_near(found, getattr(present, reduce)(0), at_least=1.0)
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_scores_equal_the_dense_ones(backend):
+    sparsity = distinct(6, 8)
+    places = dense_of(sparsity, torch.ones(sparsity.num_entries)).nonzero(as_tuple=True)
+    a, b = torch.randn(6, 2, 3).double(), torch.randn(8, 2, 3).double()
+    with use_backend(backend):
+        assert_near(sddmm(sparsity, a, b), torch.einsum("rhc,shc->rsh", a, b)[places])
+        added = sddmm(sparsity, a[..., 0], b[..., 0], op="add")
+        assert_near(added, (a[:, None, :, 0] + b[None, :, :, 0])[places])
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_softmax_and_attention_equal_the_dense_ones(backend):
+    sparsity = distinct(6, 8)
+    score = torch.randn(sparsity.num_entries, dtype=torch.float64)
+    dense = dense_of(sparsity, score, -INF)
+    present = dense > -INF
+    query, key, value = (torch.randn(n, 2, 3).double() for n in (6, 8, 8))
+    with use_backend(backend):
+        share = dense_of(sparsity, segment_softmax(sparsity, score))
+        assert_near(share, dense.softmax(-1).nan_to_num())
+        actual = attend(sparsity, query, key, value, score)
+    mask = dense.masked_fill(~present.any(-1, keepdim=True), 0.0)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        *(x.transpose(0, 1) for x in (query, key, value)), attn_mask=mask
+    )
+    assert_near(actual, expected.transpose(0, 1) * present.any(-1).view(-1, 1, 1))
+
+
+@pytest.mark.parametrize("backend", ["native", "reference"])
+def test_grouped_products_equal_a_loop(backend):
+    ptr = torch.tensor([0, 3, 3, 7])
+    x, theta = torch.randn(5, 3).double(), torch.randn(3, 3, 2).double()
+    gather, scatter = torch.tensor([0, 2, 1, 4, 3, 2, 0]), torch.tensor([1, 0, 5, 5, 1, 0, 2])
+    expected = torch.zeros(6, 2, dtype=torch.float64)
+    for i in range(7):
+        expected[scatter[i]] += x[gather[i]] @ theta[0 if i < 3 else 2]
+    with use_backend(backend):
+        actual = grouped_matmul(x, ptr, theta, gather=gather, scatter=scatter, num_rows=6)
+    assert_near(actual, expected)
+
+
+@pytest.mark.parametrize("channels", [0, 1, 2, 17])
+@pytest.mark.parametrize("backend", HERE)
+def test_odd_widths_and_no_channels_at_all(backend, channels):
+    sparsity = sparsity_of("tall")
+    for heads in (None, 2):
+        for _, function, shapes in calls_of(backend, sparsity, channels, heads):
+            inputs = [x.detach() for x in random_inputs(shapes)]
+            with use_backend(backend):
+                actual = function(*inputs)
+            with use_backend("reference"):
+                assert_near(actual, function(*inputs), at_least=1.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("backend", "device"), PLACES)
+def test_short_types_are_near_the_reference(backend, device, dtype):
+    sparsity = sparsity_of("square", device)
+    for heads in (None, 3):
+        for _, function, shapes in calls_of(backend, sparsity, 5, heads):
+            results = {}
+            inputs = random_inputs(shapes, dtype, device)
+            direction = None
+            for name in (backend, "reference"):
+                with use_backend(name):
+                    out = function(*inputs)
+                    direction = torch.randn_like(out) if direction is None else direction
+                    results[name] = (out, *torch.autograd.grad(out, inputs, direction))
+            for actual, expected in zip(results[backend], results["reference"], strict=True):
+                assert_near(actual, expected, at_least=1.0)
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_products_of_short_types_do_not_overflow_before_they_cancel(backend):
+    sparsity = one_row(2)
+    large = torch.tensor([[300.0], [300.0]], dtype=torch.float16)  # 300 * 300 is too much for it
+    signed = torch.tensor([300.0, -300.0], dtype=torch.float16)
+    with use_backend(backend):
+        assert float(spmm(sparsity, signed, large)) == 0
+        assert float(sddmm(one_row(1), large.t(), signed.view(1, 2))) == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "reduce", "expected"),
+    [
+        ([1.0, NAN, 3.0], "max", NAN),
+        ([1.0, NAN, 3.0], "min", NAN),
+        ([INF, 2.0], "max", INF),
+        ([-INF, -INF], "max", -INF),
+        ([INF, INF], "min", INF),
+        ([INF, NAN], "max", NAN),
+        ([-INF, 2.0], "min", -INF),
+        ([1.0, INF, -INF], "sum", NAN),
+        ([1.0, INF], "sum", INF),
+        ([1.0, NAN], "sum", NAN),
+    ],
+)
+@pytest.mark.parametrize("backend", HERE)
+def test_what_is_not_finite_is_not_lost(backend, values, reduce, expected):
+    x = torch.tensor(values).view(-1, 1)
+    with use_backend(backend):
+        for value in (None, torch.ones(len(values))):
+            actual = float(spmm(one_row(len(values)), value, x, reduce=reduce))
+            assert actual == expected or (math.isnan(actual) and math.isnan(expected))
+
+
+@pytest.mark.parametrize("bad", [NAN, INF])
+@pytest.mark.parametrize("backend", HERE)
+def test_a_score_that_is_no_number_spoils_its_own_row_as_in_a_dense_softmax(backend, bad):
+    index = torch.tensor([[0, 1, 0, 1], [0, 0, 1, 1]])
+    sparsity = Pattern.build(index, size=(2, 2)).by_target
+    score = torch.tensor([0.0, bad, 0.0, 1.0])
+    ones = torch.ones(2, 1, 1)
+    with use_backend(backend):
+        share = segment_softmax(sparsity, score)
+        out = attend(sparsity, ones, ones, ones, score)
+    assert share.isnan().tolist() == [True, True, False, False]
+    assert out.isnan().flatten().tolist() == [True, False]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
+@pytest.mark.parametrize("size", [1.0, 1e4])
+@pytest.mark.parametrize("backend", HERE)
+def test_large_scores_neither_overflow_nor_vanish(backend, size, dtype):
+    sparsity = distinct(6, 8, 0.7)
+    score = (torch.randint(-4, 5, (sparsity.num_entries,)) / 4 * size).to(dtype)
+    dense = dense_of(sparsity, score.double(), -INF).softmax(-1).nan_to_num()
+    value = torch.randn(8, 1, 3).to(dtype)
+    nothing = torch.zeros(6, 1, 1, dtype=dtype), torch.zeros(8, 1, 1, dtype=dtype)
+    with use_backend(backend):
+        share = segment_softmax(sparsity, score)
+        out = attend(sparsity, *nothing, value, score)
+    assert_near(dense_of(sparsity, share), dense.to(dtype))
+    assert_near(out.squeeze(1), (dense @ value.double().squeeze(1)).to(dtype))
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_scores_beyond_float16_are_kept_within_attention(backend):
+    # 200 * 200 * 4 is more than float16 can hold, and the scores differ.
+    query = torch.full((1, 1, 4), 200.0, dtype=torch.float16, requires_grad=True)
+    key = torch.tensor([[200.0] * 4, [100.0] * 4], dtype=torch.float16).view(2, 1, 4)
+    value = torch.tensor([1.0, 2.0], dtype=torch.float16).view(2, 1, 1)
+    with use_backend(backend):
+        out = attend(one_row(2), query, key, value, scale=1.0)
+        out.sum().backward()
+    assert out.item() == 1.0
+    assert not query.grad.any()
+
+
+@pytest.mark.parametrize(("backend", "device"), PLACES)
+def test_two_runs_give_the_same_bits(backend, device):
+    if not BACKENDS[backend].deterministic:
+        pytest.skip(f"{backend} declares that it is not deterministic")
+    index = torch.randint(50, (2, 3000))
+    sparsity = Pattern.build(index.to(device), size=(50, 50)).by_target
+    for _, function, shapes in calls_of(backend, sparsity, 16, 2):
+        inputs = random_inputs(shapes, torch.float32, device)
+        runs = []
+        for _ in range(2):
+            with use_backend(backend):
+                out = function(*inputs)
+                runs.append((out, *torch.autograd.grad(out.sin().sum(), inputs)))
+        for first, second in zip(*runs, strict=True):
+            assert torch.equal(first, second)
