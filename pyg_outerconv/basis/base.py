@@ -14,6 +14,7 @@ from ..errors import RefusedType
 if TYPE_CHECKING:
     from .algebra import Scaled, Selected, Stacked, Transposed
     from .edges import EdgeBasis
+    from .reorder import Reordered
 
 TensorMap = Callable[[Tensor], Tensor]
 
@@ -110,6 +111,16 @@ class Basis(ABC):
         from .algebra import Stacked
 
         return Stacked((self, *others))
+
+    def reorder(self) -> Reordered:
+        """The basis on renumbered nodes, neighbours near each other; see :func:`.reorder.reorder`.
+
+        Raises:
+            ValueError: M ≠ N.
+        """
+        from .reorder import reorder
+
+        return reorder(self)
 
     # Moving and casting ----------------------------------------------------------------------
 

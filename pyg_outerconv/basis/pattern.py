@@ -6,15 +6,23 @@ The paper counts from 1, the code from 0: label k, source m and target n start a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity
+from .compact import (
+    LabelBlock,
+    Pairs,
+    count_pairs,
+    label_blocks,
+    source_pairs,
+    target_pairs,
+)
 
 if TYPE_CHECKING:
     from .edges import EdgeBasis
@@ -36,9 +44,10 @@ class Pattern:
         order: (E,) the position of each sorted edge in the list that was given.
         origin: (E,) the edge of the user's list that each sorted edge stems from, -1 for one that
             a family added; None where edges have no such origin (products of edges).
-        target_ptr: (N·K + 1,) edges of target n under label k are at ``[n·K + k]``.
-        source_ptr: (M·K + 1,) the same for source m, in the order of ``by_source``.
+        target_ptr: (N + 1,) the edges of target n are ``target_ptr[n]:target_ptr[n + 1]``.
+        source_ptr: (M + 1,) the same for source m, in the order of ``by_source``.
         by_source: (E,) positions of the edges sorted by source, then label.
+        plans: contraction orders that were chosen for these edges, kept by what they depend on.
     """
 
     size: tuple[int, int]
@@ -51,6 +60,7 @@ class Pattern:
     target_ptr: Tensor
     source_ptr: Tensor
     by_source: Tensor
+    plans: dict[Any, str] = field(default_factory=dict)
 
     @staticmethod
     def build(
@@ -81,9 +91,9 @@ class Pattern:
         longest = max(size[0] * num_labels, size[1] * num_labels, edge_index.size(1))
         dtype = torch.int32 if longest < _INT32_LIMIT else torch.int64
         source, target, label = (t.to(dtype) for t in (edge_index[0], edge_index[1], label))
-        order, target_ptr = _sort(target * num_labels + label, size[1] * num_labels)
+        order = _sort(target * num_labels + label)
         source, target, label = source[order], target[order], label[order]
-        by_source, source_ptr = _sort(source * num_labels + label, size[0] * num_labels)
+        by_source = _sort(source * num_labels + label)
         return Pattern(
             size,
             num_labels,
@@ -92,8 +102,8 @@ class Pattern:
             label,
             order,
             None if origin is None else origin[order],
-            target_ptr,
-            source_ptr,
+            _pointers(target, size[1]),
+            _pointers(source, size[0]),
             by_source,
         )
 
@@ -132,31 +142,86 @@ class Pattern:
 
     def count(self) -> Tensor:
         """(E,) how many edges share the target and the label of each edge."""
-        return self.target_ptr.diff().index_select(0, self.target * self.num_labels + self.label)
+        key = self.target * self.num_labels + self.label
+        _, inverse, counts = torch.unique_consecutive(key, return_inverse=True, return_counts=True)
+        return counts.index_select(0, inverse)
 
-    @cached_property
-    def by_target_label(self) -> Sparsity:
-        """The (N·K) × M matrix with a row for each target and label."""
-        with torch.inference_mode(False):  # What is kept must serve training too.
-            return Sparsity(
-                self.target_ptr,
-                self.source,
-                self.source_ptr[:: self.num_labels].contiguous(),
-                (self.target * self.num_labels + self.label).index_select(0, self.by_source),
-                self.by_source,
-            )
+    # Matrices to multiply with ------------------------------------------------------------------
+    # What is kept must serve training too, so nothing is made in inference mode.
 
     @cached_property
     def by_target(self) -> Sparsity:
         """The N × (M·K) matrix with a column for each source and label."""
         with torch.inference_mode(False):
             return Sparsity(
-                self.target_ptr[:: self.num_labels].contiguous(),
+                self.target_ptr,
                 self.source * self.num_labels + self.label,
-                self.source_ptr,
+                self._label_pointers(self.source, self.source_ptr, self.size[0]),
                 self.target.index_select(0, self.by_source),
                 self.by_source,
             )
+
+    @cached_property
+    def by_target_label(self) -> Sparsity:
+        """The (N·K) × M matrix with a row for each target and label."""
+        if self.num_labels == 1:
+            return self.by_target
+        with torch.inference_mode(False):
+            return Sparsity(
+                self._label_pointers(self.target, self.target_ptr, self.size[1]),
+                self.source,
+                self.source_ptr,
+                (self.target * self.num_labels + self.label).index_select(0, self.by_source),
+                self.by_source,
+            )
+
+    @cached_property
+    def ends(self) -> Sparsity:
+        """The N × M matrix of all edges, whatever their label."""
+        with torch.inference_mode(False):
+            row = self.target.index_select(0, self.by_source)
+            return Sparsity(self.target_ptr, self.source, self.source_ptr, row, self.by_source)
+
+    @cached_property
+    def by_label(self) -> tuple[Tensor, Tensor]:
+        """(K + 1,) where the edges of each label begin, and (E,) their positions, label by label."""
+        with torch.inference_mode(False):
+            return _pointers(self.label, self.num_labels), _sort(self.label)
+
+    @cached_property
+    def source_pairs(self) -> Pairs:
+        """The distinct (source, label), label by label; see :mod:`.compact`."""
+        with torch.inference_mode(False):
+            return source_pairs(self)
+
+    @cached_property
+    def target_pairs(self) -> Pairs:
+        """The distinct (target, label), label by label; see :mod:`.compact`."""
+        with torch.inference_mode(False):
+            return target_pairs(self)
+
+    @cached_property
+    def label_blocks(self) -> list[LabelBlock]:
+        """The edges label by label; see :mod:`.compact`."""
+        with torch.inference_mode(False):
+            return label_blocks(self)
+
+    @cached_property
+    def num_source_pairs(self) -> int:
+        """U_in, the number of distinct (source, label)."""
+        order = self.by_source
+        source, label = self.source.index_select(0, order), self.label.index_select(0, order)
+        return count_pairs(source, label, self.num_labels)
+
+    @cached_property
+    def num_target_pairs(self) -> int:
+        """U_out, the number of distinct (target, label)."""
+        return count_pairs(self.target, self.label, self.num_labels)
+
+    def _label_pointers(self, node: Tensor, ptr: Tensor, count: int) -> Tensor:
+        if self.num_labels == 1:
+            return ptr
+        return _pointers(node * self.num_labels + self.label, count * self.num_labels)
 
     @cached_property
     def transposed(self) -> Pattern:
@@ -208,12 +273,16 @@ class Pattern:
         )
 
 
-def _sort(key: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
-    """The stable order of ``key`` (E,), and the pointers (num_rows + 1,) of its rows."""
-    order = torch.sort(key, stable=True).indices.to(key.dtype)
-    ptr = key.new_zeros(num_rows + 1)
-    torch.cumsum(torch.bincount(key, minlength=num_rows), 0, out=ptr[1:])
-    return order, ptr
+def _sort(key: Tensor) -> Tensor:
+    """The stable order of ``key`` (E,)."""
+    return torch.sort(key, stable=True).indices.to(key.dtype)
+
+
+def _pointers(row: Tensor, num_rows: int) -> Tensor:
+    """(num_rows + 1,) where the entries of each row begin, for the row of each entry."""
+    ptr = row.new_zeros(num_rows + 1)
+    torch.cumsum(torch.bincount(row, minlength=num_rows), 0, out=ptr[1:])
+    return ptr
 
 
 def _check_range(name: str, index: Tensor, count: int) -> None:

@@ -1,11 +1,42 @@
 """The contraction Σ_k A_kᵀ X Θ_k: orders, their cost, and the choice.
 
-To add an order: one file with an :class:`Order` subclass, one entry in ``path.ORDERS``; the tests
+To add an order: one file with an :class:`Order` subclass, one entry in ``choose.ORDERS``; the tests
 under ``tests/contract`` run over every entry.
 """
 
-from .order import Cost, Order
-from .path import ORDERS, check_shapes, choose_order, contract
+from .choose import ORDERS, candidates, check_memory, check_order, choose_order
+from .constants import Constants, constants
+from .cost import Cost, Work
+from .density import predicted_share, sparse_pays
+from .features import Features, SparseFeatures
+from .mixture import Mixture, ThetaValue, full, scaled
+from .order import Order
+from .path import ContractionPath, contract, contraction_path
 from .problem import Problem
+from .shapes import check_shapes
 
-__all__ = ["ORDERS", "Cost", "Order", "Problem", "check_shapes", "choose_order", "contract"]
+__all__ = [
+    "ORDERS",
+    "Constants",
+    "ContractionPath",
+    "Cost",
+    "Features",
+    "Mixture",
+    "Order",
+    "ThetaValue",
+    "Problem",
+    "SparseFeatures",
+    "Work",
+    "candidates",
+    "check_memory",
+    "check_order",
+    "check_shapes",
+    "choose_order",
+    "constants",
+    "contract",
+    "contraction_path",
+    "full",
+    "predicted_share",
+    "scaled",
+    "sparse_pays",
+]

@@ -3,62 +3,120 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from ..basis.edges import EdgeBasis
-from ..kernels import Sparsity, spmm
+from ..kernels import Sparsity, grouped_matmul, spmm
+from .cost import Cost
 from .problem import Problem
-
-# Sparse products run at the speed of memory. On two cores, float32, 64 channels, one of their
-# flops took ten times as long as one of a dense product.
-SPARSE_FLOP = 10.0
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Work of one forward pass, and the memory that it needs beside input and output.
-
-    Attributes:
-        dense_flops: of products with Θ.
-        sparse_flops: of products with A.
-        elements: of the largest intermediate result.
-    """
-
-    dense_flops: float
-    sparse_flops: float
-    elements: float
-
-    @property
-    def time(self) -> float:
-        """Comparable between orders of one problem; in dense flops."""
-        return self.dense_flops + SPARSE_FLOP * self.sparse_flops
 
 
 class Order(ABC):
-    """A way to contract a leaf: which product comes first."""
+    """A way to contract a leaf: which product comes first, and in what compact form.
+
+    Attributes:
+        name: what users call it.
+        reductions: over the inputs of a label, for which it is right. Θ follows a reduction that is
+            not linear, so transforming first is wrong for max and min.
+    """
 
     name: ClassVar[str]
+    reductions: ClassVar[frozenset[str]] = frozenset({"sum"})
 
-    @abstractmethod
     def why_not(self, problem: Problem) -> list[str]:
         """Every reason why this order may not solve ``problem``; empty means that it may."""
+        if problem.reduce in self.reductions:
+            return []
+        return [
+            f"reduces with {', '.join(sorted(self.reductions))}, not with {problem.reduce}: "
+            "Θ follows a reduction that is not linear"
+        ]
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """Whether what it needs of the pattern is there already, so that a compiler can go on."""
+        return True
 
     @abstractmethod
     def cost(self, problem: Problem) -> Cost:
-        """What it would cost."""
+        """What it would cost. Asked only where :meth:`why_not` has no reason."""
 
     @abstractmethod
     def run(self, problem: Problem) -> Tensor:
         """Y (N, *batch, Q)."""
 
 
-def multiply(sparsity: Sparsity, edges: EdgeBasis, x: Tensor) -> Tensor:
-    """Sparse times dense with anything (C, ...) as x: (R, ...)."""
+def needs_edges(problem: Problem) -> list[str]:
+    """A reason where the basis is not made of explicit edges."""
+    if isinstance(problem.basis, EdgeBasis):
+        return []
+    return [f"needs explicit edges, not a {type(problem.basis).__name__}"]
+
+
+def needs_features(problem: Problem) -> list[str]:
+    """A reason where there are no dense features to propagate."""
+    if problem.has_features:
+        return []
+    return ["needs dense node features, and there are none to propagate"]
+
+
+def has_made(problem: Problem, *names: str) -> bool:
+    """Whether the pattern has made these of its cached properties."""
+    return all(name in vars(problem.edges.pattern) for name in names)
+
+
+def multiply(
+    sparsity: Sparsity,
+    edges: EdgeBasis,
+    x: Tensor,
+    order: Tensor | None = None,
+    reduce: str = "sum",
+) -> Tensor:
+    """Sparse times dense with anything (C, ...) as x: (R, ...).
+
+    ``order`` (E,) brings the values into the order of the matrix's entries.
+    """
     value = edges.value
     if value is not None:
-        value = value.to(x.dtype)
-    out = spmm(sparsity, value, x.flatten(1))
+        value = value.to(x.dtype) if order is None else value.to(x.dtype).index_select(0, order)
+    out = spmm(sparsity, value, x.flatten(1), reduce=reduce)
     return out.view(out.size(0), *x.shape[1:])
+
+
+def each_of_batch(problem: Problem, run: Callable[[Tensor], Tensor]) -> Tensor:
+    """``run`` on every (M, P) of a batch (M, *batch, P): (N, *batch, Q)."""
+    assert isinstance(problem.x, Tensor)
+    if problem.x.dim() == 2:
+        return run(problem.x)
+    items = problem.x.flatten(1, -2).unbind(1)
+    out = torch.stack([run(item) for item in items], dim=1)
+    return out.unflatten(1, problem.batch)
+
+
+def grouped(
+    x: Tensor,
+    ptr: Tensor,
+    theta: Tensor,
+    gather: Tensor | None = None,
+    scatter: Tensor | None = None,
+    num_rows: int | None = None,
+) -> Tensor:
+    """:func:`grouped_matmul` with a matrix for each label, block-diagonal if G > 1.
+
+    ``theta`` (K, G, P/G, Q/G).
+    """
+    if theta.size(1) == 1:
+        return grouped_matmul(
+            x, ptr, theta[:, 0], gather=gather, scatter=scatter, num_rows=num_rows
+        )
+    blocks = x.unflatten(-1, theta.shape[1:3]).unbind(1)
+    outs = [
+        grouped_matmul(
+            block, ptr, theta[:, number], gather=gather, scatter=scatter, num_rows=num_rows
+        )
+        for number, block in enumerate(blocks)
+    ]
+    return torch.cat(outs, dim=-1)

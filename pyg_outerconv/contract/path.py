@@ -1,45 +1,61 @@
-"""The contraction: leaves, the cheapest legal order for each, and their sum."""
+"""The contraction: leaves, an order for each, and their sum; and how it comes to choose."""
 
 from __future__ import annotations
 
-import torch
+from dataclasses import dataclass
+
 from torch import Tensor
 
 from ..basis.base import Basis
-from ..errors import RefusedType, RefusedValue, refusal, unknown
-from .order import Order
-from .per_node import PerNode
+from ..errors import RefusedValue, unknown
+from ..kernels import REDUCTIONS
+from .choose import (
+    ORDERS,
+    Candidate,
+    candidates,
+    check_memory,
+    check_order,
+    choose_order,
+)
+from .constants import constants
+from .features import Features
+from .mixture import ThetaValue
 from .problem import Problem
-from .propagate_first import PropagateFirst
-from .recurrence import Clenshaw, Forward
 from .rewrite import leaves
-from .transform_first import TransformFirst
-
-ORDERS: dict[str, Order] = {
-    order.name: order
-    for order in (TransformFirst(), PropagateFirst(), Forward(), Clenshaw(), PerNode())
-}
+from .shapes import check_shapes
 
 
-def contract(basis: Basis, x: Tensor | None, theta: Tensor, order: str | None = None) -> Tensor:
+def contract(
+    basis: Basis,
+    x: Features,
+    theta: ThetaValue,
+    order: str | None = None,
+    *,
+    reduce: str = "sum",
+    max_memory: int | None = None,
+) -> Tensor:
     """Y = Σ_k A_kᵀ X Θ_k, each leaf of the basis by the cheapest order that may solve it.
 
     Args:
         basis: K matrices of size M × N.
-        x: (M, *batch, P), integers (M,), or None; see :class:`Problem`.
-        theta: (K, G, P/G, Q/G).
+        x: (M, *batch, P), :class:`SparseFeatures`, integers (M,), or None; see :class:`Problem`.
+        theta: (K, G, P/G, Q/G), or a :class:`Mixture`.
         order: the name of the order to take for every leaf that it may solve.
+        reduce: over the inputs m of each label: 'sum', 'mean', 'max' or 'min'; labels are summed.
+        max_memory: bytes that an order may hold beside input, output and their gradients.
 
     Returns:
         (N, *batch, Q).
 
     Raises:
-        ValueError: the shapes do not fit, the order is unknown, or no leaf is of its kind.
+        ValueError: the shapes do not fit, the order or the reduction is unknown, or no leaf is of
+            the order's kind; or no order may solve a leaf.
         TypeError: x, Θ and the basis are not of one type, and autocast does not make them so.
     """
-    check_shapes(basis, x, theta)
-    problems = [Problem(leaf, x, part) for leaf, part in leaves(basis, theta)]
-    chosen = [choose_order(problem, order) for problem in problems]
+    check_order(order)
+    check_memory(max_memory)
+    problems = _problems(basis, x, theta, reduce)
+    chosen = [choose_order(problem, order, max_memory) for problem in problems]
     if order is not None and all(taken.name != order for taken in chosen):
         reasons = [reason for problem in problems for reason in ORDERS[order].why_not(problem)]
         raise RefusedValue(
@@ -53,97 +69,100 @@ def contract(basis: Basis, x: Tensor | None, theta: Tensor, order: str | None = 
     return out
 
 
-def choose_order(problem: Problem, wanted: str | None = None) -> Order:
-    """The order to take for one leaf: the wanted one if it is legal, else the cheapest legal one.
+@dataclass(frozen=True)
+class Step:
+    """How one leaf is contracted: the orders there are, and the one that is taken."""
+
+    leaf: str
+    candidates: list[Candidate]
+    chosen: str
+
+
+@dataclass(frozen=True)
+class ContractionPath:
+    """The orders of every leaf of a basis with their predicted cost, and the choice.
+
+    Times are of a forward pass, and of the backward pass where gradients are wanted. Printed, it is
+    a table.
+
+    Attributes:
+        steps: one a leaf.
+        source: whether the constants of the cost model are 'built in' or 'measured'.
+    """
+
+    steps: list[Step]
+    source: str
+
+    @property
+    def chosen(self) -> list[str]:
+        """The order of each leaf."""
+        return [step.chosen for step in self.steps]
+
+    @property
+    def seconds(self) -> float:
+        """The predicted time of what was chosen."""
+        return sum(
+            candidate.seconds
+            for step in self.steps
+            for candidate in step.candidates
+            if candidate.order.name == step.chosen
+        )
+
+    def __str__(self) -> str:
+        lines = []
+        for step in self.steps:
+            lines.append(step.leaf)
+            lines.append(f"  {'order':<26}{'ms':>10}{'Mflop':>10}{'gathered':>12}{'held':>12}")
+            for candidate in step.candidates:
+                mark = "→ " if candidate.order.name == step.chosen else "  "
+                name = f"{mark}{candidate.order.name:<26}"
+                if candidate.cost is None:
+                    lines.append(f"{name}  no: {'; '.join(candidate.reasons)}")
+                    continue
+                work = candidate.cost.work
+                lines.append(
+                    f"{name}{1e3 * candidate.seconds:>10.3f}{work.dense_flops / 1e6:>10.1f}"
+                    f"{_size(work.gathered):>12}{_size(candidate.cost.memory):>12}"
+                )
+        hint = "" if self.source == "measured" else "; 'outerconv calibrate' measures this machine"
+        lines.append(f"constants of the cost model: {self.source}{hint}")
+        return "\n".join(lines)
+
+
+def contraction_path(
+    basis: Basis,
+    x: Features,
+    theta: ThetaValue,
+    order: str | None = None,
+    *,
+    reduce: str = "sum",
+    max_memory: int | None = None,
+) -> ContractionPath:
+    """What :func:`contract` would do with these arguments, and what each order would cost.
 
     Raises:
-        ValueError: ``wanted`` is unknown, or no order may solve the problem; all reasons are given.
+        ValueError, TypeError: see :func:`contract`.
     """
-    if wanted is not None and wanted not in ORDERS:
-        raise RefusedValue(unknown("contraction order", wanted, ORDERS))
-    refusals = {name: order.why_not(problem) for name, order in ORDERS.items()}
-    legal = [ORDERS[name] for name, reasons in refusals.items() if not reasons]
-    if not legal:
-        lines = "\n  ".join(f"{name}: {'; '.join(why)}" for name, why in refusals.items())
-        raise RefusedValue(f"no contraction order solves {problem.basis!r}\n  {lines}")
-    for order in legal:
-        if order.name == wanted:
-            return order
-    # Written out, because torch.compile cannot read min() with a key.
-    best, least = legal[0], legal[0].cost(problem).time
-    for order in legal[1:]:
-        time = order.cost(problem).time
-        if time < least:
-            best, least = order, time
-    return best
+    check_order(order)
+    check_memory(max_memory)
+    steps = []
+    for problem in _problems(basis, x, theta, reduce):
+        chosen = choose_order(problem, order, max_memory).name
+        steps.append(Step(repr(problem.basis), candidates(problem, max_memory), chosen))
+        device, dtype = problem.device.type, problem.dtype
+    return ContractionPath(steps, constants(device, dtype).source)
 
 
-def check_shapes(basis: Basis, x: Tensor | None, theta: Tensor) -> None:
-    """Refuse a contraction whose parts do not fit; see :func:`contract`.
+def _problems(basis: Basis, x: Features, theta: ThetaValue, reduce: str) -> list[Problem]:
+    if reduce not in REDUCTIONS:
+        raise RefusedValue(unknown("reduction", reduce, REDUCTIONS))
+    check_shapes(basis, x, theta)
+    return [Problem(leaf, x, part, reduce) for leaf, part in leaves(basis, theta)]
 
-    Raises:
-        ValueError: the shapes do not fit, or indices are out of range.
-        TypeError: the types differ, and autocast does not make them one.
-    """
-    if theta.dim() != 4 or theta.size(0) != basis.num_bases:
-        raise RefusedValue(
-            refusal(
-                "theta needs a matrix for each label",
-                f"({basis.num_bases}, G, P/G, Q/G)",
-                tuple(theta.shape),
-            )
-        )
-    num_sources, in_channels = basis.size[0], theta.size(1) * theta.size(2)
-    if x is None or not x.is_floating_point():
-        if theta.size(1) != 1:
-            raise RefusedValue(
-                refusal(
-                    "without features the rows of theta are the embedding, "
-                    "which needs full matrices",
-                    "G = 1",
-                    theta.size(1),
-                )
-            )
-        if x is None and num_sources != in_channels:
-            raise RefusedValue(
-                refusal(
-                    "without features theta needs a row for each source",
-                    f"{num_sources} in_channels",
-                    in_channels,
-                )
-            )
-        if x is not None and x.shape != (num_sources,):
-            raise RefusedValue(
-                refusal(
-                    "indices of sources must be one for each", f"({num_sources},)", tuple(x.shape)
-                )
-            )
-        if x is not None and x.numel() and not 0 <= int(x.min()) <= int(x.max()) < in_channels:
-            raise RefusedValue(
-                refusal(
-                    "indices of sources must be rows of theta",
-                    f"[0, {in_channels})",
-                    f"[{int(x.min())}, {int(x.max())}]",
-                )
-            )
-    elif x.dim() < 2 or x.size(0) != num_sources or x.size(-1) != in_channels:
-        raise RefusedValue(
-            refusal(
-                "x must have a row for each source and a column for each channel",
-                f"({num_sources}, {in_channels})",
-                tuple(x.shape),
-            )
-        )
-    of_x = x if x is not None and x.is_floating_point() else theta
-    if torch.is_autocast_enabled(of_x.device.type):
-        return
-    if of_x.dtype != theta.dtype:
-        raise RefusedType(refusal("x must have the type of theta", theta.dtype, of_x.dtype))
-    if basis.dtype not in (None, of_x.dtype):
-        raise RefusedType(
-            refusal(
-                "the basis must have the type of x; basis.to(x.dtype) casts it",
-                of_x.dtype,
-                basis.dtype,
-            )
-        )
+
+def _size(number: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000 or unit == "GB":
+            break
+        number /= 1000
+    return f"{number:.3g} {unit}"

@@ -9,6 +9,9 @@ import torch
 from torch import Tensor
 
 from ..basis.base import Basis
+from ..basis.edges import EdgeBasis
+from .features import Features, SparseFeatures
+from .mixture import Mixture, ThetaValue, full, labels_of
 
 
 @dataclass(frozen=True)
@@ -17,34 +20,92 @@ class Problem:
 
     Attributes:
         basis: K matrices of size M × N: explicit edges, a polynomial, or the identity.
-        x: (M, *batch, P); integers (M,), the row of Θ_k that each source takes; or None, where
-            source m takes row m, which is X = I.
-        theta: (K, G, P/G, Q/G): Θ_k is block-diagonal with G blocks; G = 1 is a full matrix.
+        x: (M, *batch, P), or (M, P) if sparse; integers (M,), the row of Θ_k that each source
+            takes; or None, where source m takes row m, which is X = I.
+        parameter: Θ (K, G, P/G, Q/G), or a mixture: Θ_k is block-diagonal with G blocks; G = 1 is a
+            full matrix.
+        reduce: over the inputs m of each label: 'sum', 'mean', 'max' or 'min'; over labels, sums.
     """
 
     basis: Basis
-    x: Tensor | None
-    theta: Tensor
+    x: Features
+    parameter: ThetaValue
+    reduce: str = "sum"
+
+    @property
+    def theta(self) -> Tensor:
+        """Θ as a tensor (K, G, P/G, Q/G), made anew of a mixture."""
+        return full(self.parameter)
+
+    @property
+    def mixture(self) -> Mixture | None:
+        """Θ as a mixture, if that is what it is."""
+        return self.parameter if isinstance(self.parameter, Mixture) else None
+
+    @property
+    def edges(self) -> EdgeBasis:
+        """The basis, for orders that need it explicit."""
+        assert isinstance(self.basis, EdgeBasis)
+        return self.basis
 
     @property
     def num_labels(self) -> int:
         """K."""
-        return self.theta.size(0)
+        return self.parameter.shape[0]
+
+    @property
+    def num_blocks(self) -> int:
+        """G."""
+        return self.parameter.shape[1]
 
     @property
     def in_channels(self) -> int:
         """P."""
-        return self.theta.size(1) * self.theta.size(2)
+        return self.parameter.shape[1] * self.parameter.shape[2]
 
     @property
     def out_channels(self) -> int:
         """Q."""
-        return self.theta.size(1) * self.theta.size(3)
+        return self.parameter.shape[1] * self.parameter.shape[3]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a number."""
+        return self.dtype.itemsize
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of Θ, which X and the basis have too."""
+        rows = self.parameter
+        return rows.matrices.dtype if isinstance(rows, Mixture) else rows.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where Θ is."""
+        rows = self.parameter
+        return rows.matrices.device if isinstance(rows, Mixture) else rows.device
+
+    @property
+    def gradients(self) -> tuple[bool, bool, bool]:
+        """Whether a backward pass will want gradients of X, of Θ, and of the basis."""
+        if not torch.is_grad_enabled():
+            return False, False, False
+        x = self.x.value if isinstance(self.x, SparseFeatures) else self.x
+        theta = self.parameter
+        of_theta = (
+            theta.coefficient.requires_grad or theta.matrices.requires_grad
+            if isinstance(theta, Mixture)
+            else theta.requires_grad
+        )
+        of_basis = isinstance(self.basis, EdgeBasis) and (
+            self.basis.value is not None and self.basis.value.requires_grad
+        )
+        return x is not None and x.requires_grad, of_theta, of_basis
 
     @property
     def has_features(self) -> bool:
-        """Whether X is dense; without features only products with Θ exist."""
-        return self.x is not None and self.x.is_floating_point()
+        """Whether X is dense; otherwise only products with Θ exist."""
+        return isinstance(self.x, Tensor) and self.x.is_floating_point()
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -59,6 +120,8 @@ class Problem:
     def transform(self) -> Tensor:
         """X Θ_k for every label: (M, K, *batch, Q)."""
         theta, x = self.theta, self.x
+        if isinstance(x, SparseFeatures):
+            return x.transform(theta)
         num_labels, groups, rows, columns = theta.shape
         if x is None or not x.is_floating_point():
             # Row m of X Θ_k is a row of Θ_k; a full Θ, so that G = 1.
@@ -74,20 +137,21 @@ class Problem:
 
     def transform_label(self, label: int) -> Tensor:
         """X Θ_k for one label: (M, *batch, Q)."""
-        one = Problem(self.basis, self.x, self.theta[label : label + 1])
+        one = Problem(self.basis, self.x, labels_of(self.parameter, label, label + 1))
         return one.transform().squeeze(1)
 
     def collect(self, h: Tensor) -> Tensor:
         """Σ_k H_k Θ_k for H (N, K, *batch, P): (N, *batch, Q)."""
-        num_labels, groups, rows, columns = self.theta.shape
+        theta = self.theta
+        num_labels, groups, rows, columns = theta.shape
         h = h.movedim(1, -2)
         if groups == 1:
-            tall = self.theta.reshape(num_labels * rows, columns)
+            tall = theta.reshape(num_labels * rows, columns)
             return h.flatten(-2) @ tall
         blocks = h.unflatten(-1, (groups, rows))
-        return torch.einsum("n...kgp,kgpq->n...gq", blocks, self.theta).flatten(-2)
+        return torch.einsum("n...kgp,kgpq->n...gq", blocks, theta).flatten(-2)
 
     def collect_label(self, h: Tensor, label: int) -> Tensor:
         """H_k Θ_k for one label and H_k (N, *batch, P): (N, *batch, Q)."""
-        one = Problem(self.basis, self.x, self.theta[label : label + 1])
+        one = Problem(self.basis, self.x, labels_of(self.parameter, label, label + 1))
         return one.collect(h.unsqueeze(1))

@@ -4,38 +4,43 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..basis.edges import EdgeBasis
-from .order import Cost, Order, multiply
+from ..kernels import REDUCTIONS
+from .cost import Cost, moving
+from .order import Order, has_made, multiply, needs_edges, needs_features
 from .problem import Problem
+from .work import dense_product, sparse_product
 
 
 class PropagateFirst(Order):
     """Σ_k (A_kᵀ X) Θ_k: cheap where inputs are narrower than outputs."""
 
     name = "propagate_first"
+    reductions = frozenset(REDUCTIONS)
 
     def why_not(self, problem: Problem) -> list[str]:
         """It needs explicit edges, and features to propagate."""
-        reasons = []
-        if not isinstance(problem.basis, EdgeBasis):
-            reasons.append(f"needs explicit edges, not a {type(problem.basis).__name__}")
-        if not problem.has_features:
-            reasons.append("needs node features, and there are none to propagate")
-        return reasons
+        return super().why_not(problem) + needs_edges(problem) + needs_features(problem)
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """See :class:`Order`."""
+        return has_made(problem, "by_target_label")
 
     def cost(self, problem: Problem) -> Cost:
-        """E·P sparse, N·K·P·Q dense, N·K·P elements."""
-        edges, columns = problem.basis.edges(), problem.num_columns
-        sums = edges.size[1] * problem.num_labels * columns
-        return Cost(
-            dense_flops=2.0 * sums * problem.in_channels * problem.theta.size(3),
-            sparse_flops=2.0 * edges.num_edges * problem.in_channels * columns,
-            elements=float(sums * problem.in_channels),
-        )
+        """E·P sparse, N·K·P·Q dense, N·K·P numbers."""
+        sources, targets = problem.basis.size
+        rows = float(targets * problem.num_labels)
+        held = rows * problem.num_columns * problem.in_channels * problem.itemsize
+        wanted = problem.gradients[0]
+        first, first_back = sparse_product(problem, problem.in_channels, (sources, rows), wanted)
+        deep = wanted or problem.gradients[2]
+        then, then_back = dense_product(problem, rows * problem.num_columns, deep)
+        between = moving(held)
+        return Cost(first + between + then, then_back + between * deep + first_back, held)
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
-        assert problem.x is not None  # why_not
-        edges = problem.basis.edges()
-        h = multiply(edges.pattern.by_target_label, edges, problem.x)
+        assert isinstance(problem.x, Tensor)  # why_not
+        edges = problem.edges
+        matrix = edges.pattern.by_target_label
+        h = multiply(matrix, edges, problem.x, reduce=problem.reduce)
         return problem.collect(h.unflatten(0, (edges.size[1], edges.num_bases)))

@@ -7,26 +7,30 @@ from collections.abc import Callable
 from torch import Tensor
 
 from ..basis.polynomial import Polynomial
-from .order import Cost, Order, multiply
+from .cost import Cost, moving
+from .order import Order, multiply, needs_features
 from .problem import Problem
+from .work import dense_product, sparse_product, transform
 
 
-def _why_not(problem: Problem) -> list[str]:
-    if not isinstance(problem.basis, Polynomial):
-        return [f"needs a polynomial, not a {type(problem.basis).__name__}"]
-    return []
+def _needs_polynomial(problem: Problem) -> list[str]:
+    if isinstance(problem.basis, Polynomial):
+        return []
+    return [f"needs a polynomial, not a {type(problem.basis).__name__}"]
 
 
-def _cost(problem: Problem, width: int) -> Cost:
-    basis, columns = problem.basis, problem.num_columns
+def _cost(problem: Problem, width: int, wanted: bool, products: tuple[Work, Work]) -> Cost:
+    """K − 1 sparse products of a width, and K dense ones; the terms in use are held."""
+    basis = problem.basis
     assert isinstance(basis, Polynomial)
-    nodes = basis.size[0] * columns
-    dense = 2.0 * nodes * problem.num_labels * problem.in_channels * problem.theta.size(3)
-    return Cost(
-        dense_flops=dense if problem.has_features else 0.0,
-        sparse_flops=2.0 * basis.operator.num_edges * width * columns * (problem.num_labels - 1),
-        elements=3.0 * nodes * width,
-    )
+    nodes, steps = basis.size[0], problem.num_labels - 1
+    entries = float(basis.operator.num_edges)
+    sparse, sparse_back = sparse_product(problem, width, (nodes, nodes), wanted, entries)
+    line = float(nodes * problem.num_columns * width * problem.itemsize)
+    between = moving(line, line, line)
+    dense, dense_back = products
+    back = (sparse_back + between * wanted) * steps + dense_back
+    return Cost((sparse + between) * steps + dense, back, 3.0 * line)
 
 
 Step = Callable[[Tensor], Tensor]
@@ -42,7 +46,7 @@ def _step(problem: Problem) -> Step:
 def sum_forward(problem: Problem, step: Step) -> Tensor:
     """Σ_k (p_k(A)ᵀ X) Θ_k, with h_{k+1} = α Aᵀ h_k − γ h_{k−1} and ``step`` for Aᵀ."""
     assert isinstance(problem.basis, Polynomial)
-    assert problem.x is not None  # why_not
+    assert isinstance(problem.x, Tensor)  # why_not
     rule, last, here = problem.basis.recurrence, None, problem.x
     out = problem.collect_label(here, 0)
     for k in range(1, problem.num_labels):
@@ -82,14 +86,13 @@ class Forward(Order):
 
     def why_not(self, problem: Problem) -> list[str]:
         """It needs a polynomial, and features."""
-        reasons = _why_not(problem)
-        if not problem.has_features:
-            reasons.append("needs node features, and there are none to propagate")
-        return reasons
+        return super().why_not(problem) + _needs_polynomial(problem) + needs_features(problem)
 
     def cost(self, problem: Problem) -> Cost:
         """(K − 1)·E·P sparse, N·K·P·Q dense."""
-        return _cost(problem, problem.in_channels)
+        rows = float(problem.basis.size[0] * problem.num_labels * problem.num_columns)
+        products = dense_product(problem, rows, problem.gradients[0], problem.num_labels)
+        return _cost(problem, problem.in_channels, problem.gradients[0], products)
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
@@ -106,11 +109,13 @@ class Clenshaw(Order):
 
     def why_not(self, problem: Problem) -> list[str]:
         """It needs a polynomial."""
-        return _why_not(problem)
+        return super().why_not(problem) + _needs_polynomial(problem)
 
     def cost(self, problem: Problem) -> Cost:
         """(K − 1)·E·Q sparse, N·K·P·Q dense."""
-        return _cost(problem, problem.out_channels)
+        rows = float(problem.basis.size[0] * problem.num_labels * problem.num_columns)
+        wanted = any(problem.gradients[:2])
+        return _cost(problem, problem.out_channels, wanted, transform(problem, rows))
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""

@@ -12,9 +12,10 @@ from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.eye import Eye
 from ..basis.polynomial import Polynomial
+from .mixture import Mixture, ThetaValue, gathered, labels_of, scaled
 
 
-def leaves(basis: Basis, theta: Tensor) -> Iterator[tuple[Basis, Tensor]]:
+def leaves(basis: Basis, theta: ThetaValue) -> Iterator[tuple[Basis, ThetaValue]]:
     """Pairs (leaf, Θ of the leaf) with Σ over leaves Σ_k A_k ⊗ Θ_k equal to the whole.
 
     - a stack splits Θ by label;
@@ -25,30 +26,33 @@ def leaves(basis: Basis, theta: Tensor) -> Iterator[tuple[Basis, Tensor]]:
 
     Args:
         basis: any basis.
-        theta: (K, G, P/G, Q/G).
+        theta: (K, G, P/G, Q/G), or a mixture.
     """
     if isinstance(basis, Stacked):
         start = 0
         for part in basis.parts:
             end = start + part.num_bases
-            yield from leaves(part, theta[start:end])
+            yield from leaves(part, labels_of(theta, start, end))
             start = end
     elif isinstance(basis, Scaled):
-        factor = basis.factor.to(theta.dtype).view(-1, 1, 1, 1)
-        yield from leaves(basis.base, theta * factor)
+        yield from leaves(basis.base, scaled(theta, basis.factor.to(_rows(theta).dtype)))
     elif isinstance(basis, Selected) and not isinstance(basis.base, EdgeBasis):
         base = basis.base
         if isinstance(base, Polynomial):  # powers past the highest chosen one are not needed
             base = Polynomial(base.operator, base.recurrence, max(basis.labels) + 1)
-        chosen = theta.new_zeros((base.num_bases, *theta.shape[1:]))
-        label = torch.tensor(basis.labels, device=theta.device)
-        yield from leaves(base, chosen.index_add(0, label, theta))
+        label = torch.tensor(basis.labels, device=_rows(theta).device)
+        yield from leaves(base, gathered(theta, label, base.num_bases))
     elif isinstance(basis, Transposed):
         yield from leaves(_turn(basis.base), theta)
     elif isinstance(basis, EdgeBasis | Polynomial | Eye):
         yield basis, theta
     else:
         yield basis.edges(), theta
+
+
+def _rows(theta: ThetaValue) -> Tensor:
+    """A tensor with a row for each label."""
+    return theta.coefficient if isinstance(theta, Mixture) else theta
 
 
 def _turn(basis: Basis) -> Basis:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..basis.edges import EdgeBasis
-from .order import Cost, Order, multiply
+from .cost import Cost, moving
+from .order import Order, has_made, multiply, needs_edges
 from .problem import Problem
+from .work import sparse_product, transform
 
 
 class TransformFirst(Order):
@@ -16,23 +17,24 @@ class TransformFirst(Order):
 
     def why_not(self, problem: Problem) -> list[str]:
         """It needs explicit edges."""
-        if not isinstance(problem.basis, EdgeBasis):
-            return [f"needs explicit edges, not a {type(problem.basis).__name__}"]
-        return []
+        return super().why_not(problem) + needs_edges(problem)
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """See :class:`Order`."""
+        return has_made(problem, "by_target")
 
     def cost(self, problem: Problem) -> Cost:
-        """M·K·P·Q dense, E·Q sparse, M·K·Q elements."""
-        edges, columns = problem.basis.edges(), problem.num_columns
-        products = edges.size[0] * problem.num_labels * columns
-        dense = 2.0 * products * problem.in_channels * problem.theta.size(3)
-        return Cost(
-            dense_flops=dense if problem.has_features else 0.0,
-            sparse_flops=2.0 * edges.num_edges * problem.out_channels * columns,
-            elements=float(products * problem.out_channels),
-        )
+        """M·K·P·Q dense, E·Q sparse, M·K·Q numbers."""
+        wanted = any(problem.gradients[:2])
+        sources, targets = problem.basis.size
+        rows = float(sources * problem.num_labels)
+        held = rows * problem.num_columns * problem.out_channels * problem.itemsize
+        first, first_back = transform(problem, rows * problem.num_columns)
+        then, then_back = sparse_product(problem, problem.out_channels, (rows, targets), wanted)
+        between = moving(held)
+        return Cost(first + between + then, then_back + between * wanted + first_back, held)
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
-        edges = problem.basis.edges()
         z = problem.transform()
-        return multiply(edges.pattern.by_target, edges, z.flatten(0, 1))
+        return multiply(problem.edges.pattern.by_target, problem.edges, z.flatten(0, 1))

@@ -5,7 +5,7 @@ downloads into it; processed copies live in a cache folder, so that a read-only 
 """
 
 from .load import EMBEDDED, Dataset, load
-from .places import CACHE_VARIABLE, ROOT_VARIABLE, cache_folder, data_root
+from ..places import CACHE_VARIABLE, ROOT_VARIABLE, cache_folder, data_root
 from .reader import DataUnavailable
 from .registry import Entry, entry, is_here, registry, verify
 

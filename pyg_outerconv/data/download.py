@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from .places import ROOT_VARIABLE
+from ..places import ROOT_VARIABLE
 from .reader import DataUnavailable, quiet, reader_class
 from .registry import Entry
 

@@ -17,7 +17,7 @@ from torch_geometric import datasets as pyg_datasets
 from torch_geometric.data import Data
 
 from .download import download
-from .places import CACHE_VARIABLE, cache_folder, data_root
+from ..places import CACHE_VARIABLE, cache_folder, data_root
 from .reader import DataUnavailable, construct
 from .registry import Entry, entry
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import RefusedValue, unknown
-from .places import data_root
+from ..places import data_root
 
 
 @dataclass(frozen=True)

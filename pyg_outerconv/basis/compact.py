@@ -1,0 +1,172 @@
+"""Compact forms of a labelled pattern: only the (node, label) pairs that have edges.
+
+K labels on N nodes make N·K rows, most of them empty where labels are many. Here pairs are listed
+once, label by label, so that the nodes of a label are a slice that one dense product can take.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..kernels import Sparsity
+
+if TYPE_CHECKING:
+    from .pattern import Pattern
+
+
+class Pairs(NamedTuple):
+    """The U distinct pairs of a node at one end and a label, sorted by label, then node.
+
+    Attributes:
+        node: (U,) the node of each pair.
+        ptr: (K + 1,) the pairs of label k are ``ptr[k]:ptr[k + 1]``.
+        sparsity: the matrix between pairs and the nodes at the other end: N × U for pairs of
+            sources, U × M for pairs of targets.
+        order: (E,) the position, in the pattern's order, of each entry of the matrix in row order;
+            None where the two orders are one.
+    """
+
+    node: Tensor
+    ptr: Tensor
+    sparsity: Sparsity
+    order: Tensor | None
+
+
+class LabelBlock(NamedTuple):
+    """The edges of one label, between the targets and the sources that have any.
+
+    Attributes:
+        label: k.
+        source: (m,) the sources.
+        target: (n,) the targets.
+        sparsity: n × m.
+        order: (e,) the position, in the pattern's order, of each entry in row order.
+    """
+
+    label: int
+    source: Tensor
+    target: Tensor
+    sparsity: Sparsity
+    order: Tensor
+
+
+class _Listed(NamedTuple):
+    """Pairs of edges that are sorted by node, then label.
+
+    ``pair`` (E,) is the pair of each of these edges, ``count`` (U,) their number, ``by_label`` (E,)
+    the positions of these edges sorted by label, then node.
+    """
+
+    node: Tensor
+    ptr: Tensor
+    pair: Tensor
+    count: Tensor
+    by_label: Tensor
+
+
+def count_pairs(node: Tensor, label: Tensor, num_labels: int) -> int:
+    """U, for edges that are sorted by node, then label."""
+    key = node * num_labels + label
+    return int((key.diff() != 0).sum()) + min(1, key.numel())
+
+
+def source_pairs(pattern: Pattern) -> Pairs:
+    """The distinct (source, label): a dense product for each, then one sum over all edges."""
+    order = pattern.by_source
+    listed = _list(
+        pattern.source.index_select(0, order),
+        pattern.label.index_select(0, order),
+        pattern.num_labels,
+    )
+    column = torch.empty_like(listed.pair)
+    column[order] = listed.pair
+    perm = order.index_select(0, listed.by_label)
+    row = pattern.target.index_select(0, perm)
+    sparsity = Sparsity(pattern.target_ptr, column, _pointers(listed.count), row, perm)
+    return Pairs(listed.node, listed.ptr, sparsity, None)
+
+
+def target_pairs(pattern: Pattern) -> Pairs:
+    """The distinct (target, label): one sum over all edges, then a dense product for each."""
+    listed = _list(pattern.target, pattern.label, pattern.num_labels)
+    sparsity = Sparsity(
+        _pointers(listed.count),
+        pattern.source.index_select(0, listed.by_label),
+        pattern.source_ptr,
+        listed.pair.index_select(0, pattern.by_source),
+        _inverse(listed.by_label).index_select(0, pattern.by_source),
+    )
+    return Pairs(listed.node, listed.ptr, sparsity, listed.by_label)
+
+
+def label_blocks(pattern: Pattern) -> list[LabelBlock]:
+    """A block for each label that has edges."""
+    sources, targets = pattern.source_pairs, pattern.target_pairs
+    assert targets.order is not None  # target_pairs
+    # Entries by (label, target) and by (label, source), and where each is in the other order.
+    column = sources.sparsity.col.index_select(0, targets.order)
+    perm = _inverse(targets.order).index_select(0, sources.sparsity.perm)
+    row = _pair_of(targets.sparsity).index_select(0, perm)
+    blocks = []
+    bounds = zip(sources.ptr.tolist(), targets.ptr.tolist(), strict=True)
+    (source_from, target_from), *rest = bounds
+    for label, (source_to, target_to) in enumerate(rest):
+        rowptr = targets.sparsity.rowptr[target_from : target_to + 1]
+        colptr = sources.sparsity.colptr[source_from : source_to + 1]
+        first, last = int(rowptr[0]), int(rowptr[-1])
+        if last > first:
+            entries = slice(first, last)
+            sparsity = Sparsity(
+                rowptr - first,
+                column[entries] - source_from,
+                colptr - first,
+                row[entries] - target_from,
+                perm[entries] - first,
+            )
+            blocks.append(
+                LabelBlock(
+                    label,
+                    sources.node[source_from:source_to],
+                    targets.node[target_from:target_to],
+                    sparsity,
+                    targets.order[entries],
+                )
+            )
+        source_from, target_from = source_to, target_to
+    return blocks
+
+
+def _list(node: Tensor, label: Tensor, num_labels: int) -> _Listed:
+    key, inverse, count = torch.unique_consecutive(
+        node * num_labels + label, return_inverse=True, return_counts=True
+    )
+    labels = key % max(num_labels, 1)
+    order = torch.sort(labels, stable=True).indices
+    ptr = _pointers(torch.bincount(labels, minlength=num_labels).to(node.dtype))
+    pair = _inverse(order).to(node.dtype).index_select(0, inverse)
+    by_label = torch.sort(label, stable=True).indices.to(node.dtype)
+    nodes = (key // max(num_labels, 1)).index_select(0, order)
+    return _Listed(nodes, ptr, pair, count.index_select(0, order).to(node.dtype), by_label)
+
+
+def _pointers(count: Tensor) -> Tensor:
+    ptr = count.new_zeros(count.numel() + 1)
+    torch.cumsum(count, 0, out=ptr[1:])
+    return ptr
+
+
+def _inverse(order: Tensor) -> Tensor:
+    out = torch.empty_like(order)
+    out[order] = torch.arange(order.numel(), dtype=order.dtype, device=order.device)
+    return out
+
+
+def _pair_of(sparsity: Sparsity) -> Tensor:
+    """The row of each entry, in row order."""
+    rows = torch.arange(
+        sparsity.rowptr.numel() - 1, dtype=sparsity.col.dtype, device=sparsity.col.device
+    )
+    return rows.repeat_interleave(sparsity.rowptr.diff())

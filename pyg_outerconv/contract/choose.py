@@ -1,0 +1,159 @@
+"""The orders there are, and which one solves a leaf: the cheapest that may."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ..basis.edges import EdgeBasis
+from ..basis.polynomial import Polynomial
+from ..errors import RefusedValue, refusal, unknown
+from ..kernels.dispatch import forced
+from .constants import constants
+from .cost import Cost
+from .dense import Dense
+from .features import SparseFeatures
+from .fused import Fused
+from .label_by_label import LabelByLabel
+from .label_mixing import LabelMixing
+from .order import Order
+from .per_node import PerNode
+from .problem import Problem
+from .propagate_first import PropagateFirst
+from .propagate_first_compact import PropagateFirstCompact
+from .recurrence import Clenshaw, Forward
+from .transform_first import TransformFirst
+from .transform_first_compact import TransformFirstCompact
+
+ORDERS: dict[str, Order] = {
+    order.name: order
+    for order in (
+        TransformFirst(),
+        PropagateFirst(),
+        TransformFirstCompact(),
+        PropagateFirstCompact(),
+        LabelMixing(),
+        LabelByLabel(),
+        Fused(),
+        Forward(),
+        Clenshaw(),
+        Dense(),
+        PerNode(),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An order, why it may not solve a problem, and what it would cost if it may.
+
+    Attributes:
+        order: which.
+        reasons: why not; empty if it may.
+        cost: None where it may not.
+        seconds: the predicted time; infinite where it may not.
+    """
+
+    order: Order
+    reasons: tuple[str, ...]
+    cost: Cost | None
+    seconds: float
+
+
+def candidates(problem: Problem, max_memory: int | None = None) -> list[Candidate]:
+    """Every order, with its reasons or its cost. Orders that are not legal are never costed."""
+    speeds = constants(problem.device.type, problem.dtype)
+    found = []
+    for order in ORDERS.values():
+        reasons = order.why_not(problem)
+        cost = None if reasons else order.cost(problem)
+        if cost is not None and max_memory is not None and cost.memory > max_memory:
+            reasons = [f"holds {cost.memory:.0f} bytes, more than max_memory={max_memory}"]
+            cost = None
+        seconds = float("inf") if cost is None else cost.work.seconds(speeds)
+        found.append(Candidate(order, tuple(reasons), cost, seconds))
+    return found
+
+
+def choose_order(
+    problem: Problem, wanted: str | None = None, max_memory: int | None = None
+) -> Order:
+    """The order to take for one leaf: the wanted one if it is legal, else the cheapest legal one.
+
+    Raises:
+        ValueError: ``wanted`` is unknown, or no order may solve the problem; all reasons are given.
+    """
+    check_order(wanted)
+    if wanted is not None and not ORDERS[wanted].why_not(problem):
+        return ORDERS[wanted]
+    if torch.compiler.is_compiling():
+        return _cheapest(_readable(problem, candidates(problem, max_memory)), problem)
+    plans = _plans(problem)
+    if plans is None:
+        return _cheapest(candidates(problem, max_memory), problem)
+    key = _key(problem, max_memory)
+    if key not in plans:
+        plans[key] = _cheapest(candidates(problem, max_memory), problem).name
+    return ORDERS[plans[key]]
+
+
+def check_order(order: str | None) -> None:
+    """Refuse a name that no order has. Raises ValueError."""
+    if order is not None and order not in ORDERS:
+        raise RefusedValue(unknown("contraction order", order, ORDERS))
+
+
+def check_memory(max_memory: int | None) -> None:
+    """Refuse a bound that is not a number of bytes. Raises ValueError."""
+    if max_memory is not None and (not isinstance(max_memory, int) or max_memory < 0):
+        raise RefusedValue(
+            refusal("max_memory must be a number of bytes", "an integer >= 0", repr(max_memory))
+        )
+
+
+def _cheapest(found: list[Candidate], problem: Problem) -> Order:
+    # Written out, because torch.compile cannot read min() with a key.
+    best, least = None, float("inf")
+    for candidate in found:
+        if not candidate.reasons and (best is None or candidate.seconds < least):
+            best, least = candidate.order, candidate.seconds
+    if best is None:
+        lines = "\n  ".join(f"{c.order.name}: {'; '.join(c.reasons)}" for c in found)
+        raise RefusedValue(f"no contraction order solves {problem.basis!r}\n  {lines}")
+    return best
+
+
+def _readable(problem: Problem, found: list[Candidate]) -> list[Candidate]:
+    """Of orders, those that a compiler can go through without sorting edges, if there are any."""
+    ready = [c for c in found if not c.reasons and c.order.is_prepared(problem)]
+    return ready or found
+
+
+def _plans(problem: Problem) -> dict[tuple[object, ...], str] | None:
+    """What was chosen before for these edges; choosing costs as much as a small convolution."""
+    basis = problem.basis
+    if isinstance(basis, Polynomial):
+        return basis.operator.pattern.plans
+    return basis.pattern.plans if isinstance(basis, EdgeBasis) else None
+
+
+def _key(problem: Problem, max_memory: int | None) -> tuple[object, ...]:
+    x, mixture = problem.x, problem.mixture
+    kind = (
+        ("sparse", x.num_entries)
+        if isinstance(x, SparseFeatures)
+        else (x is None, problem.has_features, problem.num_columns)
+    )
+    return (
+        type(problem.basis),
+        tuple(problem.parameter.shape),
+        None if mixture is None else mixture.num_matrices,
+        kind,
+        problem.dtype,
+        problem.gradients,
+        problem.reduce,
+        max_memory,
+        constants(problem.device.type, problem.dtype),
+        forced(),
+    )

@@ -1,0 +1,64 @@
+"""Lowering to a dense matrix, where the edges fill enough of it."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from .cost import Cost, Work, moving
+from .order import Order, needs_edges
+from .problem import Problem
+from .work import dense_product, transform
+
+
+class Dense(Order):
+    """A as one dense matrix, and two dense products: the form that sparse orders compete with.
+
+    A lowering is an order like any other: one that knows a faster library routine for bases of its
+    kind, and refuses all others in ``why_not``.
+    """
+
+    name = "dense"
+
+    def why_not(self, problem: Problem) -> list[str]:
+        """It needs explicit edges."""
+        return super().why_not(problem) + needs_edges(problem)
+
+    def cost(self, problem: Problem) -> Cost:
+        """K·M·N·min(P, Q) dense, and K·M·N numbers."""
+        of_x, of_theta, of_basis = problem.gradients
+        sources, targets = problem.basis.size
+        places = float(problem.num_labels * sources * targets)
+        transforms = _transforms_first(problem)
+        width = problem.out_channels if transforms else problem.in_channels
+        rows = float((sources if transforms else targets) * problem.num_labels)
+        rows *= problem.num_columns
+        wanted = of_x or (of_theta and transforms)
+        if transforms:
+            theta, theta_back = transform(problem, rows)
+        else:
+            theta, theta_back = dense_product(problem, rows, of_x or of_basis)
+        matrix = Work(dense_flops=2.0 * places * width * problem.num_columns, calls=1)
+        held = places * problem.itemsize
+        between = rows * width * problem.itemsize
+        made = moving(held, 2.0 * problem.edges.num_edges * problem.itemsize, between)
+        back = theta_back + matrix * (wanted + of_basis) + made * of_basis
+        return Cost(made + matrix + theta, back, held + between)
+
+    def run(self, problem: Problem) -> Tensor:
+        """See :class:`Order`."""
+        sources, targets = problem.basis.size
+        if _transforms_first(problem):
+            z = problem.transform()
+            matrix = problem.edges.to_dense(z.dtype).to(z.dtype)  # (K, M, N)
+            by_label = z.transpose(0, 1).reshape(problem.num_labels * sources, -1)
+            out = matrix.flatten(0, 1).t() @ by_label
+            return out.view(targets, *problem.batch, problem.out_channels)
+        assert isinstance(problem.x, Tensor)
+        x = problem.x.flatten(1)
+        matrix = problem.edges.to_dense(x.dtype).to(x.dtype)
+        h = (matrix.transpose(1, 2) @ x).transpose(0, 1)  # (N, K, columns)
+        return problem.collect(h.unflatten(-1, (*problem.batch, problem.in_channels)))
+
+
+def _transforms_first(problem: Problem) -> bool:
+    return not problem.has_features or problem.out_channels < problem.in_channels

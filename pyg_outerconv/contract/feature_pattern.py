@@ -1,0 +1,101 @@
+"""The pattern of a ``torch.sparse`` matrix: checked, and sorted both ways."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..basis.pattern import Pattern
+from ..errors import RefusedType, RefusedValue, refusal
+from ..kernels import Sparsity
+
+LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
+
+
+class Prepared(NamedTuple):
+    """The pattern of a torch.sparse tensor, and how its values come into row order.
+
+    ``order`` (E,) is the position of each entry in the tensor; None where they are the same.
+    ``regular`` says whether the tensor has them sorted without repeats, as torch expects it.
+    """
+
+    sparsity: Sparsity
+    order: Tensor | None
+    regular: bool
+
+
+def check_sparse(x: Tensor) -> None:
+    """Refuse a tensor that is no sparse matrix of floating point numbers.
+
+    Raises:
+        ValueError, TypeError: see :meth:`SparseFeatures.of`.
+    """
+    if x.layout not in LAYOUTS:
+        raise RefusedType(
+            refusal(
+                "sparse features must have one number an entry",
+                "torch.sparse_csr, torch.sparse_coo or torch.sparse_csc",
+                x.layout,
+            )
+        )
+    if x.dim() != 2 or (x.layout == torch.sparse_coo and x.dense_dim()):
+        expected = "shape (M, P), without batch and without dense dimensions"
+        raise RefusedValue(refusal("sparse features must be a matrix", expected, tuple(x.shape)))
+    if not x.is_floating_point():
+        raise RefusedType(
+            refusal("sparse features must be floating point", "torch.float32", x.dtype)
+        )
+
+
+def prepare(x: Tensor) -> Prepared:
+    """Sort the entries of a sparse matrix by row, then column, and by column.
+
+    Raises:
+        ValueError: indices or pointers are out of range.
+    """
+    num_rows, num_columns = x.shape
+    row, column = _places(x.detach())
+    for name, index, count in (("row", row, num_rows), ("column", column, num_columns)):
+        if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < count:
+            raise RefusedValue(
+                refusal(
+                    f"every {name} of sparse features must lie in range",
+                    f"[0, {count})",
+                    f"[{int(index.min())}, {int(index.max())}]",
+                )
+            )
+    key, order = row * num_columns + column, None
+    own = column * num_rows + row if x.layout == torch.sparse_csc else key
+    regular = bool((own.diff() > 0).all())
+    if bool((key.diff() < 0).any()):
+        order = torch.sort(key, stable=True).indices
+        row, column = row[order], column[order]
+    pattern = Pattern.build(torch.stack([column, row]), size=(num_columns, num_rows))
+    return Prepared(pattern.by_target, order, regular)
+
+
+def _places(x: Tensor) -> tuple[Tensor, Tensor]:
+    """(E,) the row and the column of each entry, int64, in the order of ``x.values()``."""
+    if x.layout == torch.sparse_coo:
+        row, column = x.indices()
+        return row, column
+    if x.layout == torch.sparse_csr:
+        return _spread(x.crow_indices(), x.col_indices()), x.col_indices().long()
+    return x.row_indices().long(), _spread(x.ccol_indices(), x.row_indices())
+
+
+def _spread(ptr: Tensor, index: Tensor) -> Tensor:
+    """The row of each entry of a compressed layout, whose pointers are checked."""
+    counts = ptr.long().diff()
+    ends = (int(ptr[0]), int(ptr[-1]))
+    if ends != (0, index.numel()) or bool((counts < 0).any()):
+        raise RefusedValue(
+            refusal(
+                "pointers of sparse features must ascend to the number of entries",
+                f"from 0 to {index.numel()}",
+                ptr.tolist() if ptr.numel() <= 8 else f"from {ends[0]} to {ends[1]}",
+            )
+        )
+    return torch.repeat_interleave(counts)

@@ -1,0 +1,134 @@
+"""Both products in one kernel, where a backend has it: nothing of any label is ever stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..basis.edges import EdgeBasis
+from ..errors import RefusedValue
+from ..kernels.call import views
+from ..kernels.dispatch import choose, forced
+from ..kernels.fused import fused_request, spmm_theta
+from ..kernels.grouped import grouped_outer
+from ..kernels.products import product, sample
+from .cost import Cost
+from .features import autocast_pair
+from .order import Order, each_of_batch, grouped, has_made, needs_edges, needs_features
+from .problem import Problem
+from .work import dense_product, sparse_product
+
+
+class Fused(Order):
+    """Σ_k A_kᵀ X Θ_k with Θ_k applied in registers, target by target.
+
+    Gradients of X run the same kernel on the turned edges; those of Θ and of values are made by the
+    compact forms.
+    """
+
+    name = "fused"
+
+    def why_not(self, problem: Problem) -> list[str]:
+        """It needs explicit edges, features, full matrices, and a backend that has the kernel."""
+        reasons = super().why_not(problem) + needs_edges(problem) + needs_features(problem)
+        if problem.num_blocks > 1:
+            reasons.append("needs full matrices (G = 1)")
+        return reasons or _no_backend(problem)
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """See :class:`Order`."""
+        needed = ("transposed", "target_pairs", "source_pairs")
+        wanted = [name for name, of in zip(needed, problem.gradients, strict=True) if of]
+        return has_made(problem, "num_target_pairs", *wanted)
+
+    def cost(self, problem: Problem) -> Cost:
+        """E·P sparse, U_out·P·Q dense, and nothing held but in the backward pass."""
+        sources, targets = problem.basis.size
+        pairs = float(problem.edges.pattern.num_target_pairs)
+        wanted, of_theta, _ = problem.gradients
+        sparse, _ = sparse_product(problem, problem.in_channels, (sources, targets), wanted)
+        dense, _ = dense_product(problem, pairs * problem.num_columns, wanted)
+        held = pairs * problem.num_columns * problem.in_channels * problem.itemsize
+        again = (sparse + dense) * (float(wanted) + float(of_theta) + problem.gradients[2])
+        return Cost(sparse + dense, again, held if of_theta else 0.0)
+
+    def run(self, problem: Problem) -> Tensor:
+        """See :class:`Order`."""
+        theta, pattern = problem.theta[:, 0], problem.edges.pattern
+        if not torch.compiler.is_compiling():  # which could not sort edges in the backward pass
+            of_x, of_theta, of_basis = problem.gradients
+            _ = (of_x and pattern.transposed, of_theta and pattern.target_pairs)
+            _ = of_basis and pattern.source_pairs
+        return each_of_batch(problem, lambda item: fused_product(problem.edges, item, theta))
+
+
+def _no_backend(problem: Problem) -> list[str]:
+    pattern, theta = problem.edges.pattern, problem.theta[:, 0]
+    request = fused_request(pattern.target_ptr, pattern.source, pattern.size[0], theta)
+    try:
+        choose(request)
+    except RefusedValue:
+        asked = forced()
+        who = "no backend" if asked is None else f"backend {asked!r}, which was asked for,"
+        return [f"needs the kernel spmm_theta, which {who} runs here"]
+    return []
+
+
+def fused_product(edges: EdgeBasis, x: Tensor, theta: Tensor) -> Tensor:
+    """Σ_k A_kᵀ X Θ_k for X (M, P) and Θ (K, P, Q) by one kernel: (N, Q).
+
+    Raises:
+        ValueError: no backend has the kernel.
+    """
+    x, theta = autocast_pair(x, theta)
+    value = None if edges.value is None else edges.value.to(x.dtype)
+    pattern = edges.pattern
+    backend = choose(fused_request(pattern.target_ptr, pattern.source, x.size(0), theta)).name
+    out: Tensor = _Fused.apply(edges, value, x, theta, backend)
+    return out
+
+
+class _Fused(torch.autograd.Function):
+    """Linear in values, x and Θ."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        edges: EdgeBasis, value: Tensor | None, x: Tensor, theta: Tensor, backend: str
+    ) -> Tensor:
+        pattern = edges.pattern
+        return spmm_theta(
+            pattern.target_ptr, pattern.source, pattern.label, value, x, theta, backend
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.edges, value, x, theta, ctx.backend = inputs
+        ctx.save_for_backward(value, x, theta)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        value, x, theta = ctx.saved_tensors
+        pattern, backend = ctx.edges.pattern, ctx.backend
+        of_value = of_x = of_theta = None
+        if ctx.needs_input_grad[2]:
+            turned = pattern.transposed
+            value_t = None if value is None else value.index_select(0, pattern.by_source)
+            of_x = _Fused.apply(
+                EdgeBasis(turned), value_t, grad, theta.transpose(1, 2), backend
+            )
+        if ctx.needs_input_grad[3]:
+            pairs = pattern.target_pairs
+            ordered = None if value is None else value.index_select(0, pairs.order).unsqueeze(1)
+            near, far = views(pairs.sparsity)
+            h = product(near, far, ordered, x.unsqueeze(1), backend).squeeze(1)
+            of_theta = grouped_outer(h, pairs.ptr, grad, scatter=pairs.node)
+        if ctx.needs_input_grad[1]:
+            pairs = pattern.source_pairs
+            z = grouped(x, pairs.ptr, theta.unsqueeze(1), gather=pairs.node)
+            near, far = views(pairs.sparsity)
+            of_value = sample(near, far, grad.unsqueeze(1), z.unsqueeze(1), backend).squeeze(1)
+        return None, of_value, of_x, of_theta, None

@@ -1,0 +1,88 @@
+"""One label at a time: small products that stay in a cache, and nothing held for all labels."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..basis.compact import LabelBlock
+from ..kernels import REDUCTIONS
+from .cost import Cost, Work
+from .order import Order, has_made, multiply, needs_edges, needs_features
+from .problem import Problem
+from .work import dense_product, sparse_product
+
+
+class LabelByLabel(Order):
+    """A_kᵀ X Θ_k for one k after the other, between the nodes that label k has edges at.
+
+    Within a label, Θ comes first where it makes rows narrower and the reduction is linear.
+    """
+
+    name = "label_by_label"
+    reductions = frozenset(REDUCTIONS)
+
+    def why_not(self, problem: Problem) -> list[str]:
+        """It needs explicit edges, and features to take rows of."""
+        return super().why_not(problem) + needs_edges(problem) + needs_features(problem)
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """See :class:`Order`."""
+        return has_made(problem, "label_blocks", "num_source_pairs", "num_target_pairs")
+
+    def cost(self, problem: Problem) -> Cost:
+        """E·min(P, Q) sparse, the smaller dense product, one label's rows at a time."""
+        pattern = problem.edges.pattern
+        sources, targets = float(pattern.num_source_pairs), float(pattern.num_target_pairs)
+        wanted, of_theta, of_basis = problem.gradients
+        transforms = _transforms_first(problem)
+        width = problem.out_channels if transforms else problem.in_channels
+        columns, labels = problem.num_columns, max(problem.num_labels, 1)
+        dense, dense_back = dense_product(
+            problem, (sources if transforms else targets) * columns, wanted or of_basis
+        )
+        inner = (wanted or of_theta) if transforms else wanted
+        # Blocks are small: what they read is a label's share.
+        rows = (sources / labels, targets / labels)
+        sparse, sparse_back = sparse_product(problem, width, rows, inner)
+        line = columns * problem.itemsize
+        ends = Work(
+            moves=(
+                (sources * problem.in_channels * line, rows[0] * problem.in_channels * line),
+                (targets * problem.out_channels * line, rows[1] * problem.out_channels * line),
+            ),
+            calls=6.0 * labels,
+        )
+        # What autograd keeps of every label: its rows of X, and the operand of its second product.
+        held = (sources * problem.in_channels + targets * width) * line if of_theta else 0.0
+        passes = float(wanted or of_theta or of_basis)
+        return Cost(dense + sparse + ends, dense_back + sparse_back + ends * passes * 2.0, held)
+
+    def run(self, problem: Problem) -> Tensor:
+        """See :class:`Order`."""
+        x = problem.x
+        assert isinstance(x, Tensor)  # why_not
+        shape = (problem.basis.size[1], *problem.batch, problem.out_channels)
+        out: Tensor | None = None
+        for block in problem.edges.pattern.label_blocks:
+            part = _one(problem, block, x.index_select(0, block.source))
+            if out is None:  # not in place, so that it is batched under vmap where parts are
+                out = part.new_zeros(shape).index_add(0, block.target, part)
+            else:
+                out.index_add_(0, block.target, part)
+        if out is None:  # no edges; and still gradients, which are zero
+            return x.new_zeros(shape) + x[:0].sum() + problem.theta[:0].sum()
+        return out
+
+
+def _one(problem: Problem, block: LabelBlock, x: Tensor) -> Tensor:
+    """A_kᵀ X Θ_k between the nodes of one label."""
+    if _transforms_first(problem):
+        one = Problem(problem.basis, x, problem.parameter)
+        z = one.transform_label(block.label)
+        return multiply(block.sparsity, problem.edges, z, block.order)
+    h = multiply(block.sparsity, problem.edges, x, block.order, problem.reduce)
+    return problem.collect_label(h, block.label)
+
+
+def _transforms_first(problem: Problem) -> bool:
+    return problem.reduce == "sum" and problem.out_channels < problem.in_channels

@@ -1,0 +1,75 @@
+"""Labels first: where Θ mixes few matrices, the edges are mixed instead, one matrix at a time."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from .cost import Cost, moving
+from .mixed_product import mixed_product
+from .order import Order, has_made, needs_edges
+from .problem import Problem
+from .work import dense_product, sparse_product
+
+
+class LabelMixing(Order):
+    """Σ_b (Σ_k c_kb A_k)ᵀ X V_b for Θ_k = Σ_b c_kb V_b: B sparse products over all edges, not K.
+
+    Values of one b at a time are made, and made again in the backward pass: E numbers, not E·B.
+    """
+
+    name = "label_mixing"
+
+    def why_not(self, problem: Problem) -> list[str]:
+        """It needs explicit edges, and a mixture of matrices."""
+        reasons = super().why_not(problem) + needs_edges(problem)
+        if problem.mixture is None:
+            reasons.append("needs a mixture of matrices, and Θ has one of its own for each label")
+        return reasons
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """See :class:`Order`."""
+        return has_made(problem, "ends", "by_label")
+
+    def cost(self, problem: Problem) -> Cost:
+        """M·B·P·Q dense, B·E·min(P, Q) sparse, M·min(P, Q) + E numbers."""
+        assert problem.mixture is not None  # why_not
+        count = problem.mixture.num_matrices
+        of_x, of_theta, of_basis = problem.gradients
+        transforms = _transforms_first(problem)
+        width = problem.out_channels if transforms else problem.in_channels
+        sources, targets = problem.basis.size
+        line = problem.num_columns * problem.itemsize
+        rows = sources if transforms else targets
+        dense, dense_back = dense_product(problem, float(rows * problem.num_columns), of_x)
+        if not problem.has_features:
+            dense = dense_back = moving(float(rows * problem.out_channels * line))
+        wanted = of_x or of_theta
+        sparse, sparse_back = sparse_product(problem, width, (sources, targets), wanted)
+        # The gradients of coefficients sample products at all edges, as those of values do.
+        if of_theta and not of_basis:
+            sparse_back = sparse_back + sparse
+        edges = float(problem.edges.num_edges * problem.itemsize)
+        mixed = moving(edges, edges, float(rows * width * line))
+        back = (dense_back + sparse_back + mixed + mixed) * float(wanted or of_basis)
+        return Cost((dense + sparse + mixed) * count, back * count, edges + rows * width * line)
+
+    def run(self, problem: Problem) -> Tensor:
+        """See :class:`Order`."""
+        mixture, edges = problem.mixture, problem.edges
+        assert mixture is not None  # why_not
+        out: Tensor | None = None
+        for number in range(mixture.num_matrices):
+            coefficient = mixture.coefficient[:, number]
+            one = Problem(problem.basis, problem.x, mixture.matrices[number : number + 1])
+            if _transforms_first(problem):
+                part = mixed_product(edges, coefficient, one.transform().squeeze(1))
+            else:
+                assert isinstance(problem.x, Tensor)
+                part = one.collect(mixed_product(edges, coefficient, problem.x).unsqueeze(1))
+            out = part if out is None else out + part
+        assert out is not None  # a mixture has a matrix
+        return out
+
+
+def _transforms_first(problem: Problem) -> bool:
+    return not problem.has_features or problem.out_channels < problem.in_channels

@@ -1,0 +1,62 @@
+"""A_kᵀ X first, but only for targets that edges of label k reach."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..kernels import REDUCTIONS
+from .cost import Cost, moving, tiled
+from .order import (
+    Order,
+    each_of_batch,
+    grouped,
+    has_made,
+    multiply,
+    needs_edges,
+    needs_features,
+)
+from .problem import Problem
+from .work import dense_product, sparse_product
+
+
+class PropagateFirstCompact(Order):
+    """Σ_k (A_kᵀ X) Θ_k over the distinct (target, label): cheap where labels are many."""
+
+    name = "propagate_first_compact"
+    reductions = frozenset(REDUCTIONS)
+
+    def why_not(self, problem: Problem) -> list[str]:
+        """It needs explicit edges, and features to propagate."""
+        return super().why_not(problem) + needs_edges(problem) + needs_features(problem)
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """See :class:`Order`."""
+        return has_made(problem, "target_pairs", "num_target_pairs")
+
+    def cost(self, problem: Problem) -> Cost:
+        """E·P sparse, U_out·P·Q dense in K groups, U_out·P numbers."""
+        pairs, sources = float(problem.edges.pattern.num_target_pairs), problem.basis.size[0]
+        rows = pairs * problem.num_columns
+        held = rows * problem.in_channels * problem.itemsize
+        wanted, of_theta, of_basis = problem.gradients
+        first, first_back = sparse_product(problem, problem.in_channels, (sources, pairs), wanted)
+        deep = wanted or of_basis
+        then, then_back = dense_product(problem, rows, deep)
+        put = tiled(rows * problem.out_channels * problem.itemsize, problem.num_labels)
+        between = moving(held)
+        return Cost(
+            first + between + then + put,
+            then_back + between * deep + put * (deep + of_theta) + first_back,
+            held,
+        )
+
+    def run(self, problem: Problem) -> Tensor:
+        """See :class:`Order`."""
+        edges, theta, num_targets = problem.edges, problem.theta, problem.basis.size[1]
+        pairs = edges.pattern.target_pairs
+
+        def run(item: Tensor) -> Tensor:
+            h = multiply(pairs.sparsity, edges, item, pairs.order, problem.reduce)
+            return grouped(h, pairs.ptr, theta, scatter=pairs.node, num_rows=num_targets)
+
+        return each_of_batch(problem, run)

@@ -1,0 +1,83 @@
+"""Whether the parts of a contraction fit."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..basis.base import Basis
+from ..errors import RefusedType, RefusedValue, refusal
+from .features import Features
+from .mixture import Mixture, ThetaValue
+
+
+def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
+    """Refuse a contraction whose parts do not fit; see :func:`contract`.
+
+    Raises:
+        ValueError: the shapes do not fit, or indices are out of range.
+        TypeError: the types differ, and autocast does not make them one.
+    """
+    if len(theta.shape) != 4 or theta.shape[0] != basis.num_bases:
+        raise RefusedValue(
+            refusal(
+                "theta needs a matrix for each label",
+                f"({basis.num_bases}, G, P/G, Q/G)",
+                tuple(theta.shape),
+            )
+        )
+    num_sources, in_channels = basis.size[0], theta.shape[1] * theta.shape[2]
+    if x is None or (isinstance(x, Tensor) and not x.is_floating_point()):
+        if theta.shape[1] != 1:
+            raise RefusedValue(
+                refusal(
+                    "without features the rows of theta are the embedding, "
+                    "which needs full matrices",
+                    "G = 1",
+                    theta.shape[1],
+                )
+            )
+        if x is None and num_sources != in_channels:
+            raise RefusedValue(
+                refusal(
+                    "without features theta needs a row for each source",
+                    f"{num_sources} in_channels",
+                    in_channels,
+                )
+            )
+        if x is not None and x.shape != (num_sources,):
+            raise RefusedValue(
+                refusal(
+                    "indices of sources must be one for each", f"({num_sources},)", tuple(x.shape)
+                )
+            )
+        if x is not None and x.numel() and not 0 <= int(x.min()) <= int(x.max()) < in_channels:
+            raise RefusedValue(
+                refusal(
+                    "indices of sources must be rows of theta",
+                    f"[0, {in_channels})",
+                    f"[{int(x.min())}, {int(x.max())}]",
+                )
+            )
+    elif x.dim() < 2 or x.size(0) != num_sources or x.size(-1) != in_channels:
+        raise RefusedValue(
+            refusal(
+                "x must have a row for each source and a column for each channel",
+                f"({num_sources}, {in_channels})",
+                tuple(x.shape),
+            )
+        )
+    rows = theta.matrices if isinstance(theta, Mixture) else theta
+    of_x = x if x is not None and x.is_floating_point() else rows
+    if torch.is_autocast_enabled(of_x.device.type):
+        return
+    if of_x.dtype != rows.dtype:
+        raise RefusedType(refusal("x must have the type of theta", rows.dtype, of_x.dtype))
+    if basis.dtype not in (None, of_x.dtype):
+        raise RefusedType(
+            refusal(
+                "the basis must have the type of x; basis.to(x.dtype) casts it",
+                of_x.dtype,
+                basis.dtype,
+            )
+        )

@@ -1,0 +1,74 @@
+"""X Θ_k first, but only for sources that have edges of label k."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from .cost import Cost, moving, tiled
+from .features import SparseFeatures
+from .order import Order, each_of_batch, grouped, has_made, multiply, needs_edges
+from .problem import Problem
+from .work import sparse_product, transform
+
+
+class TransformFirstCompact(Order):
+    """Σ_k A_kᵀ (X Θ_k) over the distinct (source, label): cheap where labels are many.
+
+    Compact materialisation: Wu et al., *Hector*, section 3.
+    """
+
+    name = "transform_first_compact"
+
+    def why_not(self, problem: Problem) -> list[str]:
+        """It needs explicit edges, and rows of X to take."""
+        reasons = super().why_not(problem) + needs_edges(problem)
+        if isinstance(problem.x, SparseFeatures):
+            reasons.append("takes rows of X, which sparse features are not stored by")
+        return reasons
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """See :class:`Order`."""
+        return has_made(problem, "source_pairs", "num_source_pairs")
+
+    def cost(self, problem: Problem) -> Cost:
+        """U_in·P·Q dense in K groups, E·Q sparse, U_in·Q numbers."""
+        of_x, of_theta, _ = problem.gradients
+        pairs, targets = float(problem.edges.pattern.num_source_pairs), problem.basis.size[1]
+        rows = pairs * problem.num_columns
+        held = rows * problem.out_channels * problem.itemsize
+        read = rows * problem.in_channels * problem.itemsize
+        first, first_back = transform(problem, rows)
+        taken = tiled(read if problem.has_features else 0.0, problem.num_labels)
+        wanted = of_x or of_theta
+        then, then_back = sparse_product(problem, problem.out_channels, (pairs, targets), wanted)
+        between = moving(held)
+        return Cost(
+            first + taken + between + then,
+            then_back + between * wanted + first_back + taken * (of_x + of_theta),
+            held,
+        )
+
+    def run(self, problem: Problem) -> Tensor:
+        """See :class:`Order`."""
+        edges, theta = problem.edges, problem.theta
+        pairs = edges.pattern.source_pairs
+        x = problem.x
+        if isinstance(x, Tensor) and x.is_floating_point():
+            return each_of_batch(
+                problem,
+                lambda item: multiply(
+                    pairs.sparsity, edges, grouped(item, pairs.ptr, theta, gather=pairs.node)
+                ),
+            )
+        # Row m of X Θ_k is a row of Θ_k.
+        node = pairs.node.long()
+        row = node if x is None else x.index_select(0, node)  # type: ignore[union-attr]
+        label = _label_of(pairs.ptr, node)
+        z = theta[:, 0].flatten(0, 1).index_select(0, label * theta.size(2) + row)
+        return multiply(pairs.sparsity, edges, z)
+
+
+def _label_of(ptr: Tensor, pairs: Tensor) -> Tensor:
+    """(U,) the label of each pair."""
+    labels = pairs.new_ones(ptr.numel() - 1).cumsum(0) - 1
+    return labels.repeat_interleave(ptr.diff().long(), output_size=pairs.numel())
