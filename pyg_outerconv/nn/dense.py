@@ -1,8 +1,8 @@
-"""The quadri-tensor Φ: the dense oracle of a layer."""
+"""The quadri-tensor Φ, the dense oracle of a layer, and its two flattenings."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -46,3 +46,32 @@ def quadri_tensor(conv: OuterConv, edge_index: Any, *args: Any, **kwargs: Any) -
         )
     eye = torch.eye(basis.size[0], dtype=phi.dtype, device=phi.device)
     return phi + torch.einsum("mn,pq->mnpq", eye, conv.root()[0, 0])
+
+
+class DenseForms:
+    """What a layer is as one dense tensor, and as the paper's two Kronecker products."""
+
+    def to_dense(self, edge_index: Any, *args: Any, **kwargs: Any) -> Tensor:
+        r"""The quadri-tensor :math:`\Phi = \sum_k A_k \otimes \Theta_k` of shape
+        :math:`(M, N, P, Q)`; :math:`Y_{nq} = \sum_{mp} \Phi_{mnpq} X_{mp}` without bias.
+
+        Takes the arguments of a layer's :obj:`forward` without :obj:`x`; :obj:`size` where the
+        edges do not tell it.
+        """
+        return quadri_tensor(cast("OuterConv", self), edge_index, *args, **kwargs)
+
+    def phi_hat(self, edge_index: Any, *args: Any, **kwargs: Any) -> Tensor:
+        r""":math:`\hat\Phi = \sum_k A_k \otimes \Theta_k` as a Kronecker product, of shape
+        :math:`(M P, N Q)`: nodes outside, channels inside (section 2 of the paper).
+        """
+        return (
+            self.to_dense(edge_index, *args, **kwargs).permute(0, 2, 1, 3).flatten(2).flatten(0, 1)
+        )
+
+    def phi_check(self, edge_index: Any, *args: Any, **kwargs: Any) -> Tensor:
+        r""":math:`\check\Phi = \sum_k \Theta_k \otimes A_k` as a Kronecker product, of shape
+        :math:`(P M, Q N)`: channels outside, nodes inside (section 2 of the paper).
+        """
+        return (
+            self.to_dense(edge_index, *args, **kwargs).permute(2, 0, 3, 1).flatten(2).flatten(0, 1)
+        )

@@ -1,6 +1,6 @@
 """OuterConv: the one layer, Y = Σ_k A_kᵀ X Θ_k, as a PyG MessagePassing."""
 
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import torch
 from torch import Tensor
@@ -9,17 +9,27 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..basis import Basis, Family, parse_family
-from ..contract import contract
+from ..contract import (
+    ContractionPath,
+    Features,
+    ThetaValue,
+    check_memory,
+    check_order,
+    contract,
+    contraction_path,
+    full,
+    scaled,
+)
 from ..errors import RefusedType, RefusedValue, refusal
 from .checks import check_aggregation, check_channels
-from .dense import quadri_tensor
-from .prepare import Inputs, prepare_basis, split_input
+from .dense import DenseForms
+from .prepare import Inputs, nodes_first, prepare_basis, split_input
 from .readable import convolve_by_messages
 from .root import add_root
 from .theta import Theta, make_theta
 
 
-class OuterConv(MessagePassing):
+class OuterConv(MessagePassing, DenseForms):
     r"""The convolution of the `"Convolution is outer product"
     <https://arxiv.org/abs/1905.01289>`_ paper (section 2, equation 1)
 
@@ -54,13 +64,19 @@ class OuterConv(MessagePassing):
             so it is safe in mini-batches too. (default: :obj:`False`)
         root_weight (bool, optional): If set to :obj:`True`, the layer adds transformed features
             of the target itself. (default: :obj:`False`)
+        order (str, optional): The contraction order for every part of the basis that it may
+            solve; see :meth:`contraction_path`. (default: the cheapest)
+        max_memory (int, optional): Bytes that an order may hold beside input and output.
+            (default: no bound)
         **kwargs (optional): Additional arguments of
             :class:`torch_geometric.nn.conv.MessagePassing`.
 
     Shapes:
         - **input:**
           node features :math:`(M, P)`, or :math:`((M, P), (N, P_t))` if bipartite (the second may
-          be :obj:`None`), with any number of leading batch dimensions; node indices :math:`(M)`;
+          be :obj:`None`), with any number of leading batch dimensions; each of them dense, or
+          without batch dimensions a :obj:`torch.sparse` matrix (CSR, COO or CSC), or
+          :class:`~pyg_outerconv.nn.SparseFeatures`; node indices :math:`(M)`;
           or :obj:`None`,
           edge indices :math:`(2, E)`, a transposed sparse matrix, or a
           :class:`~pyg_outerconv.Basis`,
@@ -84,12 +100,16 @@ class OuterConv(MessagePassing):
         label_aggr: str = "sum",
         cached: bool = False,
         root_weight: bool = False,
+        order: Optional[str] = None,
+        max_memory: Optional[int] = None,
         **kwargs: Any,
     ):
         # PyG says "add" too. Means are folded into values and parameters: messages only add up.
         aggr = "sum" if aggr == "add" else aggr
         check_aggregation("aggr", aggr)
         check_aggregation("label_aggr", label_aggr)
+        check_order(order)
+        check_memory(max_memory)
         super().__init__(aggr="sum", **kwargs)
         self.aggr = aggr
         self.label_aggr = label_aggr
@@ -107,6 +127,7 @@ class OuterConv(MessagePassing):
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.cached = cached
+        self.order, self.max_memory = order, max_memory
         sources, targets = in_channels if isinstance(in_channels, tuple) else (in_channels,) * 2
         self.theta = make_theta(theta, self.family.num_bases, sources, out_channels)
         self.root = make_theta("full", 1, targets, out_channels) if root_weight else None
@@ -150,7 +171,7 @@ class OuterConv(MessagePassing):
 
     def forward(
         self,
-        x: Union[OptTensor, tuple[OptTensor, OptTensor]],
+        x: Union[Features, tuple[Features, Features]],
         edge_index: Union[Adj, Basis],
         edge_weight: OptTensor = None,
         edge_type: OptTensor = None,
@@ -160,7 +181,7 @@ class OuterConv(MessagePassing):
         r"""Runs the layer.
 
         Args:
-            x (torch.Tensor or tuple or None): The node features, see above.
+            x (torch.Tensor or SparseFeatures or tuple or None): The node features, see above.
             edge_index (torch.Tensor or EdgeIndex or Basis): The edges, a transposed sparse
                 matrix of them, or a basis, which the family is not asked about.
             edge_weight (torch.Tensor, optional): The edge weights.
@@ -174,12 +195,10 @@ class OuterConv(MessagePassing):
         basis = self.basis(inputs, edge_index, edge_weight, edge_type, size, batch)
         for lazy, channels in waiting:
             lazy.materialize(channels)
-        theta = self.theta()
-        if self.label_aggr == "mean":
-            theta = theta / self.family.num_bases
+        theta = self._parameter()
         if self._by_messages():
             # propagate_type: (x: OptPairTensor, edge_value: OptTensor)
-            out = convolve_by_messages(self, basis, inputs.source, theta)
+            out = convolve_by_messages(self, basis, inputs.source, full(theta))
         else:
             out = self._fused(basis, inputs.source, theta)
         if self.root is not None:
@@ -199,15 +218,35 @@ class OuterConv(MessagePassing):
         inputs = x if isinstance(x, Inputs) else split_input(x, self.flow)
         return prepare_basis(self, inputs, edge_index, edge_weight, edge_type, size, batch)
 
-    def message_and_aggregate(self, edge_index: Basis, x: OptTensor, theta: Tensor) -> Tensor:
-        """Y, by the contraction engine; no tensor of edges × channels is held."""
-        if x is None or not x.is_floating_point():
-            return contract(edge_index, x, theta)
-        return contract(edge_index, x.movedim(-2, 0), theta).movedim(0, -2)
+    def contraction_path(
+        self,
+        x: Union[Features, tuple[Features, Features]],
+        edge_index: Union[Adj, Basis],
+        edge_weight: OptTensor = None,
+        edge_type: OptTensor = None,
+        size: Size = None,
+        batch: OptTensor = None,
+    ) -> ContractionPath:
+        """What each contraction order would cost for these arguments, and which one is taken."""
+        inputs = split_input(x, self.flow)
+        basis = self.basis(inputs, edge_index, edge_weight, edge_type, size, batch)
+        limits = {"order": self.order, "max_memory": self.max_memory}
+        return contraction_path(basis, nodes_first(inputs.source), self._parameter(), **limits)
 
-    def _fused(self, basis: Basis, x: OptTensor, theta: Tensor) -> Tensor:
+    def message_and_aggregate(self, edge_index: Basis, x: Features, theta: ThetaValue) -> Tensor:
+        """Y, by the contraction engine; no tensor of edges × channels is held."""
+        out = contract(
+            edge_index, nodes_first(x), theta, order=self.order, max_memory=self.max_memory
+        )
+        return out.movedim(0, -2)
+
+    def _parameter(self) -> ThetaValue:
+        theta = self.theta.parameter()
+        return theta if self.label_aggr == "sum" else scaled(theta, 1.0 / self.family.num_bases)
+
+    def _fused(self, basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
         # The hooks that PyG's propagate would call around its fused step.
-        arguments = {"x": x, "theta": theta}
+        arguments: dict[str, Any] = {"x": x, "theta": theta}
         for pre_hook in self._message_and_aggregate_forward_pre_hooks.values():
             changed = pre_hook(self, (basis, arguments))
             basis, arguments = (basis, arguments) if changed is None else changed
@@ -255,33 +294,6 @@ class OuterConv(MessagePassing):
         if self.root is not None and self.root.in_channels < 0 and inputs.target is not None:
             waiting.append((self.root, inputs.channels(inputs.target)))
         return waiting
-
-    # Dense forms --------------------------------------------------------------------------------
-
-    def to_dense(self, edge_index: Union[Adj, Basis], *args: Any, **kwargs: Any) -> Tensor:
-        r"""The quadri-tensor :math:`\Phi = \sum_k A_k \otimes \Theta_k` of shape
-        :math:`(M, N, P, Q)`; :math:`Y_{nq} = \sum_{mp} \Phi_{mnpq} X_{mp}` without bias.
-
-        Takes the arguments of :meth:`forward` without :obj:`x`; :obj:`size` where the edges do
-        not tell it.
-        """
-        return quadri_tensor(self, edge_index, *args, **kwargs)
-
-    def phi_hat(self, edge_index: Union[Adj, Basis], *args: Any, **kwargs: Any) -> Tensor:
-        r""":math:`\hat\Phi = \sum_k A_k \otimes \Theta_k` as a Kronecker product, of shape
-        :math:`(M P, N Q)`: nodes outside, channels inside (section 2 of the paper).
-        """
-        return (
-            self.to_dense(edge_index, *args, **kwargs).permute(0, 2, 1, 3).flatten(2).flatten(0, 1)
-        )
-
-    def phi_check(self, edge_index: Union[Adj, Basis], *args: Any, **kwargs: Any) -> Tensor:
-        r""":math:`\check\Phi = \sum_k \Theta_k \otimes A_k` as a Kronecker product, of shape
-        :math:`(P M, Q N)`: channels outside, nodes inside (section 2 of the paper).
-        """
-        return (
-            self.to_dense(edge_index, *args, **kwargs).permute(2, 0, 3, 1).flatten(2).flatten(0, 1)
-        )
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, {self.family})"

@@ -11,6 +11,7 @@ from torch_geometric.utils import is_torch_sparse_tensor
 
 from ..basis import Basis, IdentityCache, structure
 from ..basis.checks import check_size
+from ..contract.features import Features, SparseFeatures
 from ..errors import RefusedType, RefusedValue, refusal
 
 if TYPE_CHECKING:
@@ -24,23 +25,22 @@ class Inputs:
     """What comes in as ``x``, taken apart.
 
     Attributes:
-        source: (*batch, M, P) features, (M,) indices, or None.
-        target: (*batch, N, P_t) features or (N,) indices of targets, or None; those of the sources
-            if x is single.
+        source: (*batch, M, P) features, sparse ones (M, P), (M,) indices, or None.
+        target: the same of the N targets, with P_t channels; those of the sources if x is single.
         num_sources, num_targets: M and N as far as x tells.
         featureless: whether sources have neither, so that Θ has a row for each source.
         targets_featureless: whether x was None, so that a root weight has a row for each target.
     """
 
-    source: Tensor | None
-    target: Tensor | None
+    source: Features
+    target: Features
     num_sources: int | None
     num_targets: int | None
     featureless: bool = False
     targets_featureless: bool = False
 
     @staticmethod
-    def channels(x: Tensor | None) -> int:
+    def channels(x: Features) -> int:
         """P of some features."""
         if x is None or not x.is_floating_point():
             raise RefusedValue(
@@ -56,10 +56,12 @@ class Inputs:
 def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
     """Take ``x`` apart: one tensor for both ends, a pair (sources, targets), or None.
 
+    Each of them may be sparse: ``torch.sparse``, or :class:`SparseFeatures`, which it becomes.
+
     Raises:
         TypeError: x is neither a tensor, nor a pair of tensors, nor None; or holds neither
             floating point features nor integer indices.
-        ValueError: a tensor has too few dimensions.
+        ValueError: a tensor has too few dimensions, or a sparse one is no matrix.
     """
     pair = isinstance(x, tuple | list)
     if pair and len(x) != 2:
@@ -69,8 +71,9 @@ def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
     source, target = x if pair else (x, x)
     if pair and flow == "target_to_source":
         source, target = target, source
-    for part in (source, target):
-        _check_features(part)
+    same = target is source
+    source = _features(source)
+    target = source if same else _features(target)
     return Inputs(
         source,
         target,
@@ -81,9 +84,14 @@ def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
     )
 
 
-def _check_features(x: Any) -> None:
-    if x is None:
-        return
+def nodes_first(x: Features) -> Features:
+    """Features (*batch, M, P) as (M, *batch, P), which is how the contraction takes them."""
+    return x.movedim(-2, 0) if isinstance(x, Tensor) and x.is_floating_point() else x
+
+
+def _features(x: Any) -> Features:
+    if x is None or isinstance(x, SparseFeatures):
+        return x
     if not isinstance(x, Tensor) or x.is_complex() or x.dtype == torch.bool:
         raise RefusedType(
             refusal(
@@ -93,7 +101,7 @@ def _check_features(x: Any) -> None:
             )
         )
     if x.layout != torch.strided:
-        raise RefusedType(refusal("x must be a dense tensor", "torch.strided", x.layout))
+        return SparseFeatures.of(x)
     if x.is_floating_point():
         if x.dim() < 2:
             raise RefusedValue(
@@ -103,9 +111,10 @@ def _check_features(x: Any) -> None:
         raise RefusedValue(
             refusal("node indices must be one for each node", "shape (M,)", tuple(x.shape))
         )
+    return x
 
 
-def _count(x: Tensor | None) -> int | None:
+def _count(x: Features) -> int | None:
     if x is None:
         return None
     return x.size(-2) if x.is_floating_point() else x.size(0)

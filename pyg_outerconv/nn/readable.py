@@ -8,28 +8,29 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis, EdgeBasis, Eye, Polynomial
-from ..contract import Problem, check_shapes
+from ..contract import Features, Problem, check_shapes
 from ..contract.per_node import PerNode
 from ..contract.recurrence import sum_clenshaw, sum_forward
 from ..contract.rewrite import leaves
 from ..errors import RefusedValue, refusal
+from .prepare import nodes_first
 
 if TYPE_CHECKING:
     from .outer_conv import OuterConv
 
 
-def convolve_by_messages(conv: OuterConv, basis: Basis, x: Tensor | None, theta: Tensor) -> Tensor:
+def convolve_by_messages(conv: OuterConv, basis: Basis, x: Features, theta: Tensor) -> Tensor:
     """Y (*batch, N, Q) by ``conv.propagate``: slow, and equal to the contraction.
 
     Explicit edges send one message each, x_m Θ_k times the value of the edge, in the order in
     which the edges were given; messages are reduced within each label, then over labels. A
     polynomial sends messages along its operator's edges, once for each power.
     """
-    nodes_first = x if x is None or not x.is_floating_point() else x.movedim(-2, 0)
-    check_shapes(basis, nodes_first, theta)
+    x = nodes_first(x)
+    check_shapes(basis, x, theta)
     total: Tensor | None = None
     for leaf, part in leaves(basis, theta):
-        problem = Problem(leaf, nodes_first, part)
+        problem = Problem(leaf, x, part)
         if isinstance(leaf, EdgeBasis):
             out = _from_edges(conv, leaf, problem)
         elif isinstance(leaf, Polynomial):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..contract import SparseFeatures
 from ..errors import RefusedType, RefusedValue, refusal
 from .prepare import Inputs
 
@@ -29,7 +30,7 @@ def add_root(out: Tensor, inputs: Inputs, weight: Tensor) -> Tensor:
                 )
             )
         return out + weight
-    if not target.is_floating_point():
+    if isinstance(target, Tensor) and not target.is_floating_point():
         if target.numel() and not 0 <= int(target.min()) <= int(target.max()) < rows:
             raise RefusedValue(
                 refusal(
@@ -47,4 +48,5 @@ def add_root(out: Tensor, inputs: Inputs, weight: Tensor) -> Tensor:
         raise RefusedType(
             refusal("targets must have the type of the root weight", weight.dtype, target.dtype)
         )
-    return out + target @ weight
+    own = target.times(weight) if isinstance(target, SparseFeatures) else target @ weight
+    return out + own

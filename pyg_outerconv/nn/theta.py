@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
+from ..contract import Mixture, ThetaValue
 from ..errors import RefusedValue, refusal, unknown
 
 FORMS: dict[str, type[Theta]] = {}
@@ -96,9 +97,21 @@ class Theta(torch.nn.Module):
 
     def forward(self) -> Tensor:
         """Θ, (K, G, P/G, Q/G). Raises RuntimeError while P is unknown."""
+        self.require_shape()
+        return self.build()
+
+    def require_shape(self) -> None:
+        """Raises RuntimeError while P is unknown."""
         if self.in_channels < 0:
             raise RuntimeError("Theta has no values before the first input tells in_channels")
-        return self.build()
+
+    def parameter(self) -> ThetaValue:
+        """Θ as the contraction takes it: a tensor, or a mixture of few matrices.
+
+        Raises:
+            RuntimeError: P is unknown.
+        """
+        return self()  # type: ignore[no-any-return]
 
     @abstractmethod
     def build(self) -> Tensor:
@@ -171,6 +184,12 @@ class Shared(Theta):
         """weight (P, Q)."""
         return {"weight": (in_channels, self.out_channels)}
 
+    def parameter(self) -> ThetaValue:
+        """One matrix, with coefficient 1 for every label."""
+        self.require_shape()
+        ones = self.weight.new_ones((self.num_labels, 1))
+        return Mixture(ones, self.weight[None, None])
+
     def build(self) -> Tensor:
         """The weight, once for each label."""
         return self.weight.expand(self.num_labels, 1, -1, -1)
@@ -194,6 +213,11 @@ class BasisDecomposed(Theta):
             "weight": (self.option, in_channels, self.out_channels),
             "comp": (self.num_labels, self.option),
         }
+
+    def parameter(self) -> ThetaValue:
+        """The mixture of the matrices V_b."""
+        self.require_shape()
+        return Mixture(self.comp, self.weight.unsqueeze(1))
 
     def build(self) -> Tensor:
         """The combinations."""

@@ -19,7 +19,7 @@ from .experiment import Experiment, Interrupted
 from .predict import predict
 from .results import table
 from .run_folder import RunFolder, next_folder
-from .settings import DECAYS, NORMS, SKIPS, Settings, resolve
+from .settings import DECAYS, FEATURES, NORMS, SKIPS, Settings, resolve
 from .splits import check_protocol
 
 INTERRUPTED = 130
@@ -64,6 +64,7 @@ class Train:
             ("epochs", int, "at most"),
             ("patience", int, "epochs of early stopping, after half of all; 0 for none"),
             ("seeds", int, "how many"),
+            ("features", str, f"of our model: {', '.join(FEATURES)}"),
             ("split", str, "public, geom-gcn, random or such as random-60-20-20"),
             ("device", str, "auto, cpu, cuda, cuda:1, mps"),
             ("backend", str, "kernel backend"),
@@ -181,6 +182,8 @@ def _resumed(arguments: argparse.Namespace) -> tuple[Settings, Path, str | None]
                 arguments.family or began.family, options, arguments.directed, relations
             )
         )
+    if asked.get("features") == "auto":  # which it was settled when the run began
+        del asked["features"]
     _check_backend(asked)
     settings = Settings(**(began.as_dict() | asked))
     folder.check_settings(settings)
@@ -208,6 +211,8 @@ def _announce(experiment: Experiment) -> None:
         f"{settings.dataset}: {graph.num_nodes} nodes, {graph.num_edges} edges, "
         f"{experiment.dataset.num_classes} classes, split {settings.split}"
     )
+    if experiment.features is not None:
+        print(experiment.features)
     print(
         f"{settings.family}: {settings.depth} layers, {settings.hidden} hidden, theta "
         f"{settings.theta}, on {settings.device} by {', '.join(experiment.backends) or 'torch'}"

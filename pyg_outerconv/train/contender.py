@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch_geometric.data import Data
-from torch_geometric.transforms import NormalizeFeatures
 
 from ..basis import parse_family
 from ..data import Dataset
@@ -18,6 +16,7 @@ from ..errors import RefusedValue, refusal, unknown
 from ..kernels import record, use_backend
 from ..nn import OuterConv
 from .family_options import short_name
+from .features import kept_features
 from .model import MakeLayer, NodeClassifier
 from .settings import Settings
 
@@ -34,7 +33,7 @@ class Contender:
         name: what tables call it.
         make_layer: makes a layer of given input and output channels.
         structure: what the layers are called with, beside features.
-        x: (N, P) features, None where the graph has none.
+        x: (N, P) features, dense or CSR; None where the graph has none.
         in_channels: P, or N where the graph has no features.
     """
 
@@ -55,26 +54,16 @@ class Contender:
         return model.to(settings.device)
 
 
-def features(dataset: Dataset, settings: Settings) -> Tensor | None:
-    """X (N, P) as float, rows normalised if asked for; None where there are none."""
-    data = dataset.data
-    if data.get("x") is None or data.x.numel() == 0:
-        return None
-    x: Tensor = data.x.float()
-    if settings.normalize_features:
-        x = NormalizeFeatures()(Data(x=x)).x
-    return x.to(settings.device)
-
-
 def ours(dataset: Dataset, settings: Settings) -> Contender:
     """OuterConv over the family's basis, which is built here, once.
 
     Raises:
-        ValueError: the family refuses the graph.
+        ValueError: the family refuses the graph, or sparse features are asked for and there are
+            none.
     """
     family = parse_family(settings.family)
     basis = family.basis_of(dataset.data).to(settings.device)
-    x = features(dataset, settings)
+    x = kept_features(dataset, settings)
 
     def make_layer(in_channels: int, out_channels: int) -> Module:
         return OuterConv(

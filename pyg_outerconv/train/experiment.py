@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from ..data import Dataset, entry, load
 from ..errors import RefusedValue, refusal
 from .contender import OURS, Contender, backends_used, check_device, on_backend, ours
 from .curves import can_draw, draw
+from .features import choose_features, settle_features
 from .loop import SeedRun, train
 from .peer import peer
 from .progress import Progress, StopOnInterrupt
@@ -51,12 +53,16 @@ class Experiment:
         log: Callable[[str], None] = print,
         show_bar: bool | None = None,
     ) -> None:
-        self.settings, self.log = settings, log
+        self.log = log
         self.progress = Progress(log, show_bar)
         self.folder = RunFolder(folder)
         check_device(settings.device)
         check_protocol(entry(settings.dataset), settings.split)
         self.dataset = load(settings.dataset, root, settings.split, log)
+        if resume and settings.features == "auto":  # as it was settled when the run began
+            settings = replace(settings, features=self.folder.settings().features)
+        self.features = choose_features(self.dataset, settings)
+        self.settings = settings = settle_features(self.dataset, settings)
         if resume:
             self.folder.check_resumes(settings, self.dataset)
         self.contenders = contenders(self.dataset, settings)

@@ -57,10 +57,14 @@ class SeedRun:
     ) -> None:
         seed_everything(seed)
         self.contender, self.settings, self.seed = contender, settings, seed
-        self.y, self.split = y.to(settings.device), split.to(settings.device)
+        # Positions rather than masks, so that they are not counted out at every epoch.
+        places = {"train": split.train, "val": split.validation, "test": split.test}
+        self.nodes = {k: mask.nonzero().view(-1).to(settings.device) for k, mask in places.items()}
+        self.wanted = {k: y.to(settings.device)[nodes] for k, nodes in self.nodes.items()}
         self.model = contender.model(num_classes, settings)
         # Models differ in how much randomness their parameters take. From here on they get the
-        # same, so that contenders of one seed are paired in their dropout too.
+        # same, so that contenders of one seed are paired in their dropout too (but for dropout of
+        # input that one of them keeps sparse: it draws the non-zeros alone).
         seed_everything(seed)
         self.optimizer = torch.optim.Adam(self.model.parameter_groups(settings), lr=settings.lr)
         self.history: dict[str, list[float]] = {name: [] for name in CURVES}
@@ -98,7 +102,7 @@ class SeedRun:
         self.model.train()
         self.optimizer.zero_grad()
         logits = self.model(self.contender.x, self.contender.structure)
-        F.cross_entropy(logits[self.split.train], self.y[self.split.train]).backward()
+        F.cross_entropy(logits[self.nodes["train"]], self.wanted["train"]).backward()
         self.optimizer.step()
         self._record(self._evaluate())
         self.seconds += time.perf_counter() - started
@@ -108,13 +112,10 @@ class SeedRun:
         self.model.eval()
         logits = self.model(self.contender.x, self.contender.structure)
         numbers = {}
-        for part, mask in (
-            ("train", self.split.train),
-            ("val", self.split.validation),
-            ("test", self.split.test),
-        ):
-            there, wanted = logits[mask], self.y[mask]
-            numbers[f"{part}_loss"] = float(F.cross_entropy(there, wanted))
+        for part, wanted in self.wanted.items():
+            there = logits[self.nodes[part]]
+            if f"{part}_loss" in CURVES:
+                numbers[f"{part}_loss"] = float(F.cross_entropy(there, wanted))
             numbers[f"{part}_accuracy"] = accuracy(there.argmax(-1), wanted)
         return numbers
 

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import BatchNorm1d, Identity, LayerNorm, Linear, Module, ModuleList
 
+from ..nn import dropout_features
 from .settings import Settings
 
 MakeLayer = Callable[[int, int], Module]
@@ -30,7 +31,8 @@ class NodeClassifier(Module):
             parameters are an embedding of the nodes.
         num_classes: number of outputs.
         make_layer: makes a convolution of given input and output channels, to be called with
-            features (N, P), or None, and whatever structure :meth:`forward` is called with.
+            features (N, P), dense or CSR, or None, and whatever structure :meth:`forward` is called
+            with.
         settings: depth, hidden, dropouts, layer_norm and skip.
     """
 
@@ -51,7 +53,7 @@ class NodeClassifier(Module):
     def forward(self, x: Tensor | None, structure: Any) -> Tensor:
         """Logits (N, C) of features (N, P), or of None where the graph has none."""
         if x is not None:
-            x = F.dropout(x, self.input_dropout, self.training)
+            x = dropout_features(x, self.input_dropout, self.training)
         outputs: list[Tensor] = []
         for conv, norm in zip(self.convs, self.norms, strict=False):  # the last may have no norm
             out: Tensor = F.relu(norm(conv(x, structure)))

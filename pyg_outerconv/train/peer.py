@@ -18,7 +18,8 @@ from torch_geometric.utils import is_undirected
 from ..basis import GCN, Chebyshev, Directed, Family, Relation, Walk, parse_family, structure_of
 from ..data import Dataset
 from ..errors import RefusedValue, refusal
-from .contender import PEER, Contender, features
+from .contender import PEER, Contender
+from .features import features
 from .settings import Settings
 
 

@@ -12,6 +12,10 @@ from ..errors import RefusedType, RefusedValue, refusal, unknown
 NORMS = ("none", "batch", "layer")
 SKIPS = ("none", "residual", "concat")
 DECAYS = ("all", "first")
+FEATURES = ("auto", "sparse", "dense")
+
+# What runs did before there was a setting for it.
+BEFORE = {"features": "dense"}
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ class Settings:
             its mean over this many epochs before (0: never).
         seeds: how many; they are 0, 1, ….
         normalize_features: rows of features sum to one.
+        features: our model keeps them ``'sparse'`` or ``'dense'``; ``'auto'`` is replaced by one of
+            these when a run begins.
         device: as torch names it.
         backend: a kernel backend, or ``'auto'``.
         peer: whether PyG's own layer is trained beside, on the same seeds and splits.
@@ -64,6 +70,7 @@ class Settings:
     patience: int = 10
     seeds: int = 10
     normalize_features: bool = False
+    features: str = "auto"
     device: str = "cpu"
     backend: str = "auto"
     peer: bool = False
@@ -87,7 +94,12 @@ class Settings:
             )
         if self.patience < 0:
             raise RefusedValue(refusal("patience must not be negative", ">= 0", self.patience))
-        for name, known in (("layer_norm", NORMS), ("skip", SKIPS), ("decay", DECAYS)):
+        for name, known in (
+            ("layer_norm", NORMS),
+            ("skip", SKIPS),
+            ("decay", DECAYS),
+            ("features", FEATURES),
+        ):
             if getattr(self, name) not in known:
                 raise RefusedValue(unknown(name, getattr(self, name), known))
         if self.skip == "residual" and self.depth < 3:
@@ -125,12 +137,14 @@ def _check_type(name: str, value: Any, kind: str) -> None:
 
 
 def settings_from(values: dict[str, Any], origin: str) -> Settings:
-    """Settings that were written by :meth:`Settings.as_dict`.
+    """Settings that were written by :meth:`Settings.as_dict`, by this version or an earlier one.
 
     Raises:
         ValueError: they are not those of this version.
     """
     known = {setting.name for setting in fields(Settings)}
+    if isinstance(values, dict):
+        values = BEFORE | values
     if not isinstance(values, dict) or set(values) != known:
         odd = sorted(known ^ set(values)) if isinstance(values, dict) else type(values).__name__
         raise RefusedValue(

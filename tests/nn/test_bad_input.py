@@ -67,10 +67,40 @@ CALLS = {
         (([1.0], [2.0]), EDGES),
         (TypeError, "x must hold features or node indices", "a tensor", "list"),
     ),
-    "sparse x": (
+    "sparse x of integers": (
         {},
-        (X.to_sparse(), EDGES),
-        (TypeError, "x must be a dense tensor", "torch.strided", "torch.sparse_coo"),
+        (X.long().to_sparse(), EDGES),
+        (TypeError, "sparse features must be floating point", "torch.float32", "torch.int64"),
+    ),
+    "sparse x of three dimensions": (
+        {},
+        (torch.ones(2, 5, 4).to_sparse(), EDGES),
+        (ValueError, "sparse features must be a matrix", "shape (M, P), without", "(2, 5, 4)"),
+    ),
+    "sparse x with dense dimensions": (
+        {},
+        (X.to_sparse(1), EDGES),
+        (ValueError, "sparse features must be a matrix", "shape (M, P), without", "(5, 4)"),
+    ),
+    "sparse x with other channels": (
+        {},
+        (torch.ones(5, 3).to_sparse(), EDGES),
+        (ValueError, "x must have a row for each source", "(5, 4)", "(5, 3)"),
+    ),
+    "sparse x of another type": (
+        {},
+        (X.double().to_sparse_csr(), EDGES),
+        (TypeError, "x must have the type of theta", "torch.float32", "torch.float64"),
+    ),
+    "sparse targets with other channels": (
+        {"root_weight": True},
+        ((X, torch.ones(5, 3).to_sparse()), EDGES),
+        (ValueError, "targets must have a column for each of their channels", "4", "3"),
+    ),
+    "sparse targets of another type": (
+        {"root_weight": True},
+        ((X, X.double().to_sparse()), EDGES),
+        (TypeError, "targets must have the type of the root", "torch.float32", "torch.float64"),
     ),
     "integer x of two dimensions": (
         {},

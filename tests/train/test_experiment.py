@@ -182,7 +182,8 @@ def test_the_files_of_a_run(whole: Path) -> None:
         "metrics.json",
     ]
     config = json.loads((whole / "config.json").read_text())
-    assert config["settings"] == replace(SETTINGS, peer=True).as_dict()
+    settled = replace(SETTINGS, peer=True, features="dense")  # the graph is too small to gain
+    assert config["settings"] == settled.as_dict()
     assert config["data"]["num_nodes"] == 34
     assert (whole / "curves.png").read_bytes().startswith(b"\x89PNG")
     metrics = json.loads((whole / "metrics.json").read_text())

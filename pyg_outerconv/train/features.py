@@ -1,0 +1,97 @@
+"""The features that a run trains on, and whether they are kept sparse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.transforms import NormalizeFeatures
+
+from ..data import Dataset
+from ..errors import RefusedValue, refusal
+from ..nn import predicted_share, sparse_pays
+from .settings import Settings
+
+
+@dataclass(frozen=True)
+class FeatureChoice:
+    """How a run keeps features X (N, P), and why.
+
+    Attributes:
+        kept: ``'sparse'`` or ``'dense'``.
+        shape: (N, P).
+        num_entries: how many of them are not zero.
+    """
+
+    kept: str
+    shape: tuple[int, int]
+    num_entries: int
+
+    def __str__(self) -> str:
+        count = max(1, self.shape[0] * self.shape[1])
+        share = predicted_share(self.num_entries, self.shape)
+        return (
+            f"features: {100 * self.num_entries / count:.2g} % non-zero, kept {self.kept} "
+            f"(sparse, X·Θ is predicted to take {100 * share:.2g} % of the time of a dense product)"
+        )
+
+
+def features(dataset: Dataset, settings: Settings) -> Tensor | None:
+    """X (N, P) as float, dense, rows normalised if asked for; None where there are none."""
+    data = dataset.data
+    if not _has_features(dataset):
+        return None
+    x: Tensor = data.x.float()
+    if settings.normalize_features:
+        x = NormalizeFeatures()(Data(x=x)).x
+    return x.to(settings.device)
+
+
+def kept_features(dataset: Dataset, settings: Settings) -> Tensor | None:
+    """X as :func:`features`, in CSR where these settings keep it sparse.
+
+    Raises:
+        ValueError: sparse features are asked for, and there are none.
+    """
+    choice, x = choose_features(dataset, settings), features(dataset, settings)
+    return x.to_sparse_csr() if choice and x is not None and choice.kept == "sparse" else x
+
+
+def choose_features(dataset: Dataset, settings: Settings) -> FeatureChoice | None:
+    """What is asked for; of ``'auto'`` what the density makes of it. None without features.
+
+    Where torch has no sparse kernels that is dense. The choice is by counting, never by a clock, so
+    that equal settings give equal numbers.
+
+    Raises:
+        ValueError: sparse features are asked for, and there are none.
+    """
+    if not _has_features(dataset):
+        if settings.features == "sparse":
+            raise RefusedValue(
+                refusal(
+                    "features='sparse' needs a graph with features",
+                    "features='auto' or 'dense'",
+                    f"{dataset.entry.name}, whose nodes have none",
+                )
+            )
+        return None
+    x: Tensor = dataset.data.x
+    shape, num_entries = (x.size(0), x.size(1)), int(torch.count_nonzero(x))
+    kept = settings.features
+    if kept == "auto":
+        kernels = settings.device.split(":")[0] in ("cpu", "cuda")
+        kept = "sparse" if kernels and sparse_pays(num_entries, shape) else "dense"
+    return FeatureChoice(kept, shape, num_entries)
+
+
+def settle_features(dataset: Dataset, settings: Settings) -> Settings:
+    """The settings with ``features='auto'`` replaced by what it comes to for this graph."""
+    choice = choose_features(dataset, settings)
+    return replace(settings, features="dense" if choice is None else choice.kept)
+
+
+def _has_features(dataset: Dataset) -> bool:
+    return dataset.data.get("x") is not None and dataset.data.x.numel() > 0

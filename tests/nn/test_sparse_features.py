@@ -1,0 +1,244 @@
+"""A layer takes sparse features wherever it takes dense ones, and gives the same."""
+
+import pytest
+import torch
+from bags import MAKE, bag, unsorted_csr
+from cases import CASES, PAIRS, edges_for, over
+from torch_geometric.explain import Explainer, GNNExplainer
+
+from pyg_outerconv import OuterConv
+from pyg_outerconv.nn import SparseFeatures, dropout_features
+from pyg_outerconv.testing import assert_near
+
+FORMS = (
+    "full",
+    "shared",
+    "basis-decomposed(num_bases=2)",
+    "low-rank(rank=2)",
+    "block-diagonal(num_blocks=2)",
+    "grouped(groups=2)",
+    "depthwise",
+)
+RING = torch.tensor([[0, 1, 2, 3, 4, 0], [1, 2, 3, 4, 0, 2]])
+
+
+every_layout = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+
+
+def layer(*args, **kwargs):
+    torch.manual_seed(5)
+    return OuterConv(*args, **kwargs).double()
+
+
+def assert_same(conv, dense, sparse, *args, learn=(), **kwargs):
+    """One output, and one gradient in every parameter and in ``learn``."""
+    expected, actual = conv(dense, *args, **kwargs), conv(sparse, *args, **kwargs)
+    assert_near(actual, expected)
+    wanted = [*conv.parameters(), *learn]
+    direction = torch.randn_like(expected)
+    for found, reference in zip(
+        torch.autograd.grad(actual, wanted, direction, materialize_grads=True),
+        torch.autograd.grad(expected, wanted, direction, materialize_grads=True),
+        strict=True,
+    ):
+        assert_near(found, reference, 1e-9)
+
+
+@over(PAIRS)
+def test_every_family_takes_them_on_every_structure(family, name):
+    edges = edges_for(family, name)
+    rows, columns = edges.size
+    dense, conv = bag(rows, 6) if rows else torch.zeros(0, 6).double(), layer(6, 3, family)
+    ends = (lambda x: x) if rows == columns else (lambda x: (x, None))
+    weight = edges.edge_weight
+    given = {"edge_weight": weight, "edge_type": edges.edge_type, "size": edges.size}
+    for make in (MAKE["csr"], MAKE["uncoalesced coo"]):
+        learn = () if weight is None else (weight,)
+        assert_same(conv, ends(dense), ends(make(dense)), edges.edge_index, learn=learn, **given)
+
+
+@every_layout
+def test_every_layout_is_taken(make):
+    dense = bag(5, 6)
+    assert_same(layer(6, 4, "walk(length=2)"), dense, make(dense), RING)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@every_layout
+def test_every_form_of_theta_takes_them(form, make):
+    dense = bag(5, 6)
+    kinds = torch.tensor([0, 1, 2, 2, 1, 0])
+    conv = layer(6, 12, "relation(num_relations=3)", theta=form)
+    assert_same(conv, dense, make(dense), RING, edge_type=kinds)
+
+
+@pytest.mark.parametrize("family", CASES, ids=repr)
+def test_messages_are_the_same(family):
+    dense, conv = bag(5, 6), layer(6, 3, family)
+    conv.fuse = False
+    kinds = torch.tensor([0, 1, 2, 2, 1, 0]) if "num_relations=3" in repr(family) else None
+    assert_same(conv, dense, dense.to_sparse_csr(), RING, edge_type=kinds)
+
+
+@pytest.mark.parametrize("make", [MAKE["csr"], MAKE["coo"]])
+def test_an_explainer_weighs_edges_as_it_does_with_dense_features(make):
+    dense, masks = bag(5, 6).float(), []
+    for x in (dense, make(dense)):
+        torch.manual_seed(0)
+        explainer = Explainer(
+            layer(6, 3, "gcn").float(),
+            GNNExplainer(epochs=5),
+            explanation_type="model",
+            edge_mask_type="object",
+            model_config={"mode": "regression", "task_level": "node"},
+        )
+        masks.append(explainer(x, RING).edge_mask)
+    assert bool((masks[0] > 0).any())
+    assert_near(masks[1], masks[0], 1e-4)
+
+
+@every_layout
+def test_the_root_weight_takes_them(make):
+    dense = bag(5, 6)
+    assert_same(layer(6, 4, "gcn", root_weight=True), dense, make(dense), RING)
+
+
+@pytest.mark.parametrize("sparse_end", ["sources", "targets", "both"])
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+def test_a_pair_is_sparse_at_either_end(sparse_end, flow):
+    family = "gcn(add_self_loops=False)"
+    first, second = (6, 5) if flow == "source_to_target" else (5, 6)
+    conv = layer((first, second), 4, family, root_weight=True, flow=flow)
+    pair = bag(7, 6), bag(5, 5, seed=1)
+    ends = pair if flow == "source_to_target" else pair[::-1]
+    if flow == "target_to_source":
+        conv = layer((6, 5), 4, family, root_weight=True, flow=flow)
+    sparse = [
+        x.to_sparse_csr() if sparse_end in (end, "both") else x
+        for x, end in zip(pair, ("sources", "targets"), strict=True)
+    ]
+    given = tuple(sparse if flow == "source_to_target" else sparse[::-1])
+    index = torch.tensor([[6, 0, 3, 3], [0, 4, 1, 1]])
+    assert_same(conv, ends, given, index if flow == "source_to_target" else index.flip(0))
+
+
+@pytest.mark.parametrize("make", [MAKE["csr"], MAKE["uncoalesced coo"]])
+@pytest.mark.parametrize("shape", [(5, 6), (5, 0), (0, 6)])
+def test_a_matrix_without_entries_gives_the_bias(make, shape):
+    dense, conv = torch.zeros(shape).double(), layer(shape[1], 3, "gcn")
+    index = RING if shape[0] else RING[:, :0]
+    assert_same(conv, dense, make(dense), index)
+
+
+def test_lazy_channels_are_read_off_them():
+    conv = layer(-1, 3, "gcn", root_weight=True)
+    assert conv(bag(5, 6).float().to_sparse_csr().double(), RING).shape == (5, 3)
+    assert conv.theta.in_channels == conv.root.in_channels == 6
+
+
+def test_edges_given_as_a_basis_are_taken():
+    dense, conv = bag(5, 6), layer(6, 3, "chebyshev(num_terms=3)")
+    basis = conv.basis(dense, RING)
+    assert_same(conv, dense, dense.to_sparse_csr(), basis)
+
+
+@pytest.mark.parametrize("order", ["coo", "uncoalesced coo", "csr", "csc"])
+def test_gradients_reach_the_values_of_x(order):
+    dense, conv = bag(5, 6), layer(6, 3, "walk(length=2)", root_weight=True)
+    leaf = dense.clone().requires_grad_()
+    given = MAKE[order](dense)
+    value = (given._values() if order.endswith("coo") else given.values()).clone().requires_grad_()
+    if order.endswith("coo"):
+        x = torch.sparse_coo_tensor(given._indices(), value, given.shape)
+    elif order == "csc":
+        x = torch.sparse_csc_tensor(given.ccol_indices(), given.row_indices(), value, given.shape)
+    else:
+        x = torch.sparse_csr_tensor(given.crow_indices(), given.col_indices(), value, given.shape)
+    direction = torch.randn(5, 3, dtype=torch.float64)
+    (expected,) = torch.autograd.grad(conv(leaf, RING), leaf, direction)
+    (found,) = torch.autograd.grad(conv(x, RING), value, direction)
+    place = given.to_sparse_coo()._indices() if order != "uncoalesced coo" else given._indices()
+    if order == "csc":
+        place = place[:, (place[1] * 5 + place[0]).argsort()]
+    assert_near(found, expected[place[0], place[1]])
+
+
+def test_gradients_that_torch_gets_wrong_are_refused():
+    x = unsorted_csr(bag(5, 6)).requires_grad_()
+    with pytest.raises(ValueError, match="must be in torch's order"):
+        layer(6, 3, "gcn")(x, RING)
+
+
+@pytest.mark.parametrize("make", [MAKE["csr"], MAKE["coo"]])
+def test_a_sparse_leaf_gets_a_gradient(make):
+    dense, conv = bag(5, 6), layer(6, 3, "gcn")
+    leaf, x = dense.clone().requires_grad_(), make(dense).requires_grad_()
+    conv(leaf, RING).square().sum().backward()
+    conv(x, RING).square().sum().backward()
+    assert_near(x.grad.to_dense(), leaf.grad * (dense != 0))
+
+
+def test_second_derivatives_are_right():
+    features = SparseFeatures.of(bag(5, 6).to_sparse_csr())
+    value = features.value.clone().requires_grad_()
+    conv = layer(6, 2, "gcn")
+
+    def loss(value, weight):
+        out = torch.func.functional_call(
+            conv, {"theta.weight": weight}, (features.with_values(value), RING)
+        )
+        return out.tanh()
+
+    weight = conv.theta.weight.detach().requires_grad_()
+    assert torch.autograd.gradgradcheck(loss, (value, weight))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_gives_the_type_that_it_gives_dense_features(dtype):
+    dense, conv = bag(5, 6).float(), layer(6, 4, "gcn", root_weight=True).float()
+    with torch.autocast("cpu", dtype=dtype):
+        expected, actual = conv(dense, RING), conv(dense.to_sparse_csr(), RING)
+    assert_near(actual, expected, 2e-2)
+    actual.float().sum().backward()
+    assert conv.theta.weight.grad.dtype == torch.float32
+
+
+def test_half_features_are_multiplied():
+    dense, conv = bag(5, 6).bfloat16(), layer(6, 4, "gcn").bfloat16()
+    assert_near(conv(dense.to_sparse(), RING), conv(dense, RING), 4e-2)
+
+
+def test_prepared_features_go_through_a_compiler_as_one_graph():
+    dense, conv = bag(5, 6), layer(6, 3, "gcn", root_weight=True)
+    basis, x = conv.basis(dense, RING), SparseFeatures.of(dense.to_sparse_csr())
+    compiled = torch.compile(conv, backend="aot_eager", fullgraph=True)
+    expected, actual = conv(x, basis), compiled(x, basis)
+    assert_near(actual, expected)
+    direction = torch.randn_like(expected)
+    for found, reference in zip(
+        torch.autograd.grad(actual, list(conv.parameters()), direction),
+        torch.autograd.grad(expected, list(conv.parameters()), direction),
+        strict=True,
+    ):
+        assert_near(found, reference)
+
+
+def test_a_compiler_leaves_sparse_tensors_to_torch():
+    """It breaks the graph there, or refuses a whole one; the result is right."""
+    torch._dynamo.reset()
+    dense, conv = bag(5, 6), layer(6, 3, "gcn")
+    basis = conv.basis(dense, RING)
+    whole = torch.compile(conv, backend="aot_eager", fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="sparse"):
+        whole(dense.to_sparse_csr(), basis)
+    torch._dynamo.reset()
+    compiled = torch.compile(conv, backend="aot_eager")
+    assert_near(compiled(dense.to_sparse_csr(), basis), conv(dense, basis))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse BSR")
+def test_blocks_are_refused():
+    x = bag(4, 6).to_sparse_bsr((2, 2))
+    for call in (dropout_features, lambda x: layer(6, 3, "gcn")(x, RING)):
+        with pytest.raises(TypeError, match="one number an entry"):
+            call(x)
