@@ -1,6 +1,7 @@
-"""``outerconv …``: train, predict, datasets, families.
+"""``outerconv …``: train, predict, bench, datasets, families, backends, calibrate.
 
-Exit codes: 0; 2 for input that is refused, with one line that says why; 130 after Ctrl-C.
+Exit codes: 0; 1 for a benchmark with errors; 2 for input that is refused, with one line that says
+why; 130 after Ctrl-C.
 A command is a class with an entry in ``COMMANDS``.
 """
 
@@ -15,11 +16,17 @@ from dataclasses import MISSING
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import data
+import torch
+
+from . import data, kernels
 from .basis import FAMILIES
+from .bench.command import Bench
+from .contract.calibrate import calibrate, rounded
+from .contract.constants import keep
 from .errors import Refused
 from .train import family_options
 from .train.command import INTERRUPTED, Predict, Train
+from .train.contender import check_device
 
 REFUSED = 2
 
@@ -150,6 +157,54 @@ class Families:
         return 0
 
 
+class Backends:
+    """List what runs the primitives here, and why the rest does not."""
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Add no flags."""
+
+    @staticmethod
+    def run(arguments: argparse.Namespace) -> int:
+        """Print a table."""
+        print(kernels.backends())
+        return 0
+
+
+class Calibrate:
+    """Measure this machine, so that contraction orders are chosen by its own speeds."""
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Add the flags of this command."""
+        parser.add_argument("--device", default="cpu", help="cpu or cuda; default cpu")
+        parser.add_argument(
+            "--dtype", default="float32", choices=("float32", "float64", "float16", "bfloat16")
+        )
+
+    @staticmethod
+    def run(arguments: argparse.Namespace) -> int:
+        """Measure, keep, and print what was found."""
+        device = check_device(arguments.device)
+        found = rounded(calibrate(device, getattr(torch, arguments.dtype)))
+        path = keep(torch.device(device).type, getattr(torch, arguments.dtype), found)
+        rows: list[tuple[str, ...]] = [
+            ("dense products", f"{found.dense_flops / 1e9:.3g} Gflop/s"),
+            ("a call", f"{1e6 * found.call_seconds:.3g} µs"),
+            ("a group of a grouped product", f"{1e6 * found.group_seconds:.3g} µs"),
+        ]
+        rows += [
+            (f"reading through an index, from {size / 1e6:.3g} MB", f"{1e-9 / rate:.3g} GB/s")
+            for size, rate in found.gather
+        ]
+        rows += [
+            (f"intermediate results of {size / 1e6:.3g} MB", f"{1e-9 / rate:.3g} GB/s")
+            for size, rate in found.move
+        ]
+        print(f"{_columns(rows)}\nkept in {path}")
+        return 0
+
+
 def _columns(rows: list[Any]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return "\n".join(
@@ -161,6 +216,9 @@ def _columns(rows: list[Any]) -> str:
 COMMANDS: dict[str, Any] = {
     "train": Train,
     "predict": Predict,
+    "bench": Bench,
     "datasets": Datasets,
     "families": Families,
+    "backends": Backends,
+    "calibrate": Calibrate,
 }

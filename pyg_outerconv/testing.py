@@ -6,7 +6,7 @@ Closeness is the largest difference, relative to the largest entry of the refere
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -14,10 +14,18 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from .basis import Basis, Family, Structure, structure
-from .contract import ORDERS, choose_order, contract
-from .contract.problem import Problem
+from .contract import (
+    ORDERS,
+    Features,
+    Mixture,
+    Problem,
+    SparseFeatures,
+    ThetaValue,
+    contract,
+    full,
+)
 from .contract.rewrite import leaves
-from .kernels import Sparsity, sddmm, spmm, use_backend
+from .kernels import BACKENDS, Sparsity, primitive_calls, use_backend
 from .nn import OuterConv
 from .nn.dense import full_matrices
 
@@ -72,23 +80,94 @@ def _gradients(out: Tensor, inputs: Sequence[Tensor], direction: Tensor) -> list
 # Laws of a basis -----------------------------------------------------------------------------
 
 
-def dense_contraction(basis: Basis, x: Tensor, theta: Tensor) -> Tensor:
-    """The oracle: ``einsum('kmn,mp,kpq->nq')`` with the dense basis."""
-    matrices = full_matrices(theta)
-    return torch.einsum("kmn,mp,kpq->nq", basis.to_dense(x.dtype), x, matrices)
+def dense_contraction(basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
+    """The oracle: ``einsum('kmn,mp,kpq->nq')`` with the dense basis, for each item of a batch."""
+    matrices = full_matrices(full(theta))
+    rows = _dense_features(x, matrices.size(1), matrices)
+    return torch.einsum("kmn,m...p,kpq->n...q", basis.to_dense(matrices.dtype), rows, matrices)
 
 
-def assert_contraction(basis: Basis, x: Tensor, theta: Tensor) -> None:
-    """Every legal order equals the dense oracle, in value and in the gradients of x and Θ."""
-    expected = dense_contraction(basis, x, theta)
-    assert_near(contract(basis, x, theta), expected)
-    for order in ORDERS:
-        problems = [Problem(leaf, x, part) for leaf, part in leaves(basis, theta)]
-        if not any(choose_order(problem, order).name == order for problem in problems):
-            continue
-        actual = contract(basis, x, theta, order=order)
-        assert_near(actual, expected)
-        assert_same_gradients(actual, expected, (x, theta))
+def _dense_features(x: Features, in_channels: int, like: Tensor) -> Tensor:
+    """X (M, *batch, P): rows of an identity matrix for indices, and all of them for None."""
+    if isinstance(x, SparseFeatures):
+        counts = x.sparsity.rowptr.diff()
+        row = torch.arange(x.size(0), device=x.device).repeat_interleave(counts)
+        zeros = x.value.new_zeros(x.shape)
+        return zeros.index_put((row, x.sparsity.col.long()), x.value, accumulate=True)
+    if x is not None and x.is_floating_point():
+        return x
+    eye = torch.eye(in_channels, dtype=like.dtype, device=like.device)
+    return eye if x is None else eye[x]
+
+
+def legal_orders(
+    basis: Basis, x: Features, theta: ThetaValue, reduce: str = "sum"
+) -> dict[str, list[str]]:
+    """Every order, with the reasons why no leaf of a contraction can take it; none if one can."""
+    problems = [Problem(leaf, x, part, reduce) for leaf, part in leaves(basis, theta, reduce)]
+    found = {}
+    for name, order in ORDERS.items():
+        reasons = [order.why_not(problem) for problem in problems]
+        found[name] = [] if [] in reasons else [reason for many in reasons for reason in many]
+    return found
+
+
+def assert_contraction(
+    basis: Basis, x: Features, theta: ThetaValue, weights: Iterable[Tensor] = (), depth: int = 1
+) -> None:
+    """Every legal order equals the dense oracle, in value and in every gradient.
+
+    Args:
+        basis: K matrices of size M × N.
+        x: as :func:`~pyg_outerconv.contract.contract` takes it.
+        theta: Θ, or a mixture, whose coefficients and matrices then have the gradients.
+        weights: further tensors whose gradients are compared, those that the basis is made of.
+        depth: 1 compares first derivatives, 2 second ones too.
+
+    Raises:
+        AssertionError: an order differs, with its name; or the choice does.
+    """
+    inputs = [theta.coefficient, theta.matrices] if isinstance(theta, Mixture) else [theta]
+    rows = x.value if isinstance(x, SparseFeatures) else x
+    inputs = [tensor for tensor in (rows, *inputs, *weights) if tensor is not None]
+    inputs = [tensor for tensor in inputs if tensor.requires_grad]
+    expected = _derivatives(dense_contraction(basis, x, theta), inputs, depth)
+    reasons = legal_orders(basis, x, theta)
+    for name in (None, *(name for name in ORDERS if not reasons[name])):
+        actual = _derivatives(contract(basis, x, theta, name), inputs, depth)
+        for number, (found, reference) in enumerate(zip(actual, expected, strict=True)):
+            try:
+                assert_near(found, reference, (5 if number else 1) * TOLERANCE[found.dtype], 0.1)
+            except AssertionError as error:
+                what = f"derivative {number}" if number else "value"
+                raise AssertionError(f"{what} of {name or 'the choice'}: {error}") from None
+
+
+def _derivatives(out: Tensor, inputs: Sequence[Tensor], depth: int) -> list[Tensor]:
+    """The value; its derivatives in each input along a direction; and theirs, ``depth`` times.
+
+    Directions depend on nothing but shapes, so that those of two equal functions are equal.
+    """
+    found, last = [out], [out]
+    for step in range(depth):
+        generator = torch.Generator().manual_seed(step)
+        total = torch.stack([_along(tensor, generator) for tensor in last]).sum()
+        gradients: tuple[Tensor | None, ...] = (None,) * len(inputs)
+        if total.requires_grad:
+            gradients = torch.autograd.grad(
+                total, inputs, allow_unused=True, create_graph=True, materialize_grads=False
+            )
+        last = [
+            torch.zeros_like(tensor) if gradient is None else gradient
+            for gradient, tensor in zip(gradients, inputs, strict=True)
+        ]
+        found += last
+    return found
+
+
+def _along(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    direction = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
+    return (tensor * direction.to(tensor)).sum()
 
 
 def assert_adjoint(basis: Basis) -> None:
@@ -222,32 +301,52 @@ def assert_batch_equals_graphs(family: Family, graphs: Sequence[Data]) -> None:
 
 
 def assert_backend_equals_reference(
-    backend: str, sparsity: Sparsity, dtype: torch.dtype, channels: int, tolerance: float
+    backend: str,
+    sparsity: Sparsity,
+    dtype: torch.dtype,
+    channels: int,
+    tolerance: float,
+    heads: int | None = None,
 ) -> None:
     """A backend's primitives equal the reference's, with first and second derivatives."""
-    rows, cols = sparsity.shape
-    device = sparsity.col.device
-    value = torch.randn(sparsity.num_entries, dtype=dtype, device=device, requires_grad=True)
-    left = torch.randn(rows, channels, dtype=dtype, device=device, requires_grad=True)
-    right = torch.randn(cols, channels, dtype=dtype, device=device, requires_grad=True)
-    inputs = (value, left, right)
+    for name, (function, shapes) in primitive_calls(sparsity, channels, heads).items():
+        if name.split()[0] not in BACKENDS[backend].primitives:
+            continue
+        inputs = [
+            torch.randn(shape, dtype=dtype, device=sparsity.col.device, requires_grad=True)
+            for shape in shapes.values()
+        ]
+        found, expected = (
+            _with_derivatives(function, inputs, which) for which in (backend, "reference")
+        )
+        for label, actual, wanted in zip(
+            ("value", *(f"{order} in {x}" for order in ("first", "second") for x in shapes)),
+            found,
+            expected,
+            strict=True,
+        ):
+            try:
+                assert_near(actual, wanted, tolerance, at_least=1.0)
+            except AssertionError as error:
+                raise AssertionError(f"{name} of {backend}, {label}: {error}") from None
 
-    def everything(name: str) -> list[Tensor]:
-        torch.manual_seed(0)  # the same directions for both
-        with use_backend(name):
-            outs = [
-                spmm(sparsity, value, right),
-                spmm(sparsity, None, right),
-                spmm(sparsity, value, left, transpose=True),
-                sddmm(sparsity, left, right),
-            ]
-            total = torch.stack([(out * torch.randn_like(out)).sum() for out in outs]).sum()
-            first = torch.autograd.grad(total, inputs, create_graph=True)
-            again = torch.stack([(g * torch.randn_like(g)).sum() for g in first]).sum()
-            return [*outs, *first, *torch.autograd.grad(again, inputs)]
 
-    for found, expected in zip(everything(backend), everything("reference"), strict=True):
-        assert_near(found.detach(), expected.detach(), tolerance)
+def _with_derivatives(
+    function: Callable[..., Tensor], inputs: list[Tensor], backend: str
+) -> list[Tensor]:
+    """The value, the gradients in each input, and those of a random sum of these gradients."""
+    generator = torch.Generator().manual_seed(0)  # the same directions for all
+
+    def along(tensor: Tensor) -> Tensor:
+        direction = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
+        return (tensor * direction.to(tensor)).sum()
+
+    with use_backend(backend):
+        out = function(*inputs)
+        first = torch.autograd.grad(along(out), inputs, create_graph=True)
+        total = sum((along(gradient) for gradient in first), start=out.new_zeros(()))
+        total = total + sum((x * 0).sum() for x in inputs)  # of linear ones, the second is zero
+        return [out, *first, *torch.autograd.grad(total, inputs)]
 
 
 # Awkward graphs ----------------------------------------------------------------------------------

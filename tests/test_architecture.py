@@ -12,14 +12,16 @@ PACKAGE = Path(__file__).resolve().parents[1] / "pyg_outerconv"
 # Each folder may import these others. Nothing may import what stands above it.
 ALLOWED = {
     "errors": set(),
+    "places": set(),
     "kernels": {"errors"},
     "basis": {"errors", "kernels"},
-    "contract": {"errors", "kernels", "basis"},
+    "contract": {"errors", "places", "kernels", "basis"},
     "nn": {"errors", "basis", "contract"},
     "testing": {"errors", "kernels", "basis", "contract", "nn"},
-    "data": {"errors"},
+    "data": {"errors", "places"},
     "train": {"errors", "basis", "nn", "kernels", "data"},
-    "cli": {"errors", "basis", "kernels", "nn", "data", "train"},
+    "bench": {"errors", "kernels", "basis", "contract", "nn", "data", "train"},
+    "cli": {"errors", "basis", "kernels", "contract", "nn", "data", "train", "bench"},
 }
 
 

@@ -56,14 +56,14 @@ class LabelBlock(NamedTuple):
 class _Listed(NamedTuple):
     """Pairs of edges that are sorted by node, then label.
 
-    ``pair`` (E,) is the pair of each of these edges, ``count`` (U,) their number, ``by_label`` (E,)
+    ``pair`` (E,) is the pair of each of these edges, ``number`` (U,) of them, ``by_label`` (E,)
     the positions of these edges sorted by label, then node.
     """
 
     node: Tensor
     ptr: Tensor
     pair: Tensor
-    count: Tensor
+    number: Tensor
     by_label: Tensor
 
 
@@ -85,7 +85,7 @@ def source_pairs(pattern: Pattern) -> Pairs:
     column[order] = listed.pair
     perm = order.index_select(0, listed.by_label)
     row = pattern.target.index_select(0, perm)
-    sparsity = Sparsity(pattern.target_ptr, column, _pointers(listed.count), row, perm)
+    sparsity = Sparsity(pattern.target_ptr, column, _pointers(listed.number), row, perm)
     return Pairs(listed.node, listed.ptr, sparsity, None)
 
 
@@ -93,7 +93,7 @@ def target_pairs(pattern: Pattern) -> Pairs:
     """The distinct (target, label): one sum over all edges, then a dense product for each."""
     listed = _list(pattern.target, pattern.label, pattern.num_labels)
     sparsity = Sparsity(
-        _pointers(listed.count),
+        _pointers(listed.number),
         pattern.source.index_select(0, listed.by_label),
         pattern.source_ptr,
         listed.pair.index_select(0, pattern.by_source),

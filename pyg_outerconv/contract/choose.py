@@ -68,9 +68,8 @@ def candidates(problem: Problem, max_memory: int | None = None) -> list[Candidat
     for order in ORDERS.values():
         reasons = order.why_not(problem)
         cost = None if reasons else order.cost(problem)
-        if cost is not None and max_memory is not None and cost.memory > max_memory:
-            reasons = [f"holds {cost.memory:.0f} bytes, more than max_memory={max_memory}"]
-            cost = None
+        if cost is not None and (why := _too_much(cost, max_memory)):
+            reasons, cost = [why], None
         seconds = float("inf") if cost is None else cost.work.seconds(speeds)
         found.append(Candidate(order, tuple(reasons), cost, seconds))
     return found
@@ -82,10 +81,13 @@ def choose_order(
     """The order to take for one leaf: the wanted one if it is legal, else the cheapest legal one.
 
     Raises:
-        ValueError: ``wanted`` is unknown, or no order may solve the problem; all reasons are given.
+        ValueError: ``wanted`` is unknown, or would hold more than ``max_memory``; or no order may
+            solve the problem, then all reasons are given.
     """
     check_order(wanted)
     if wanted is not None and not ORDERS[wanted].why_not(problem):
+        if max_memory is not None and (why := _too_much(ORDERS[wanted].cost(problem), max_memory)):
+            raise RefusedValue(f"order {wanted!r} {why}")
         return ORDERS[wanted]
     if torch.compiler.is_compiling():
         return _cheapest(_readable(problem, candidates(problem, max_memory)), problem)
@@ -110,6 +112,12 @@ def check_memory(max_memory: int | None) -> None:
         raise RefusedValue(
             refusal("max_memory must be a number of bytes", "an integer >= 0", repr(max_memory))
         )
+
+
+def _too_much(cost: Cost, max_memory: int | None) -> str | None:
+    if max_memory is None or cost.memory <= max_memory:
+        return None
+    return f"holds {cost.memory:.0f} bytes, more than max_memory={max_memory}"
 
 
 def _cheapest(found: list[Candidate], problem: Problem) -> Order:

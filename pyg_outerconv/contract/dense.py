@@ -50,7 +50,8 @@ class Dense(Order):
         if _transforms_first(problem):
             z = problem.transform()
             matrix = problem.edges.to_dense(z.dtype).to(z.dtype)  # (K, M, N)
-            by_label = z.transpose(0, 1).reshape(problem.num_labels * sources, -1)
+            width = problem.num_columns * problem.out_channels
+            by_label = z.transpose(0, 1).reshape(problem.num_labels * sources, width)
             out = matrix.flatten(0, 1).t() @ by_label
             return out.view(targets, *problem.batch, problem.out_channels)
         assert isinstance(problem.x, Tensor)

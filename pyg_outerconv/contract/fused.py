@@ -93,8 +93,6 @@ def fused_product(edges: EdgeBasis, x: Tensor, theta: Tensor) -> Tensor:
 class _Fused(torch.autograd.Function):
     """Linear in values, x and Θ."""
 
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(
         edges: EdgeBasis, value: Tensor | None, x: Tensor, theta: Tensor, backend: str
@@ -117,9 +115,7 @@ class _Fused(torch.autograd.Function):
         if ctx.needs_input_grad[2]:
             turned = pattern.transposed
             value_t = None if value is None else value.index_select(0, pattern.by_source)
-            of_x = _Fused.apply(
-                EdgeBasis(turned), value_t, grad, theta.transpose(1, 2), backend
-            )
+            of_x = _Fused.apply(EdgeBasis(turned), value_t, grad, theta.transpose(1, 2), backend)
         if ctx.needs_input_grad[3]:
             pairs = pattern.target_pairs
             ordered = None if value is None else value.index_select(0, pairs.order).unsqueeze(1)
@@ -132,3 +128,15 @@ class _Fused(torch.autograd.Function):
             near, far = views(pairs.sparsity)
             of_value = sample(near, far, grad.unsqueeze(1), z.unsqueeze(1), backend).squeeze(1)
         return None, of_value, of_x, of_theta, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
+        edges, *tensors, backend = args
+        outs = []
+        for item in range(info.batch_size):
+            one = [
+                tensor if dim is None else tensor.select(dim, item)
+                for tensor, dim in zip(tensors, in_dims[1:4], strict=True)
+            ]
+            outs.append(_Fused.apply(edges, *one, backend))
+        return torch.stack(outs), 0

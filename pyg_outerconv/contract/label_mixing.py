@@ -24,6 +24,8 @@ class LabelMixing(Order):
         reasons = super().why_not(problem) + needs_edges(problem)
         if problem.mixture is None:
             reasons.append("needs a mixture of matrices, and Θ has one of its own for each label")
+        elif problem.mixture.num_matrices == 0:
+            reasons.append("needs a mixture of at least one matrix")
         return reasons
 
     def is_prepared(self, problem: Problem) -> bool:

@@ -31,9 +31,13 @@ class Order(ABC):
         """Every reason why this order may not solve ``problem``; empty means that it may."""
         if problem.reduce in self.reductions:
             return []
+        why = (
+            "a mean divides each label's sum, which it does not hold; basis.mean() divides values"
+            if problem.reduce == "mean"
+            else "Θ follows a reduction that is not linear"
+        )
         return [
-            f"reduces with {', '.join(sorted(self.reductions))}, not with {problem.reduce}: "
-            "Θ follows a reduction that is not linear"
+            f"reduces with {', '.join(sorted(self.reductions))}, not with {problem.reduce}: {why}"
         ]
 
     def is_prepared(self, problem: Problem) -> bool:
@@ -91,8 +95,10 @@ def each_of_batch(problem: Problem, run: Callable[[Tensor], Tensor]) -> Tensor:
     assert isinstance(problem.x, Tensor)
     if problem.x.dim() == 2:
         return run(problem.x)
-    items = problem.x.flatten(1, -2).unbind(1)
-    out = torch.stack([run(item) for item in items], dim=1)
+    wide = problem.x.flatten(1, -2)
+    if wide.size(1) == 0:  # nothing to do, but autograd still wants to hear of it
+        return run(wide.sum(1)).unsqueeze(1)[:, :0].unflatten(1, problem.batch)
+    out = torch.stack([run(item) for item in wide.unbind(1)], dim=1)
     return out.unflatten(1, problem.batch)
 
 

@@ -20,6 +20,7 @@ from .choose import (
 from .constants import constants
 from .features import Features
 from .mixture import ThetaValue
+from .order import Order
 from .problem import Problem
 from .rewrite import leaves
 from .shapes import check_shapes
@@ -55,12 +56,7 @@ def contract(
     check_order(order)
     check_memory(max_memory)
     problems = _problems(basis, x, theta, reduce)
-    chosen = [choose_order(problem, order, max_memory) for problem in problems]
-    if order is not None and all(taken.name != order for taken in chosen):
-        reasons = [reason for problem in problems for reason in ORDERS[order].why_not(problem)]
-        raise RefusedValue(
-            f"order {order!r} may not solve this: {'; '.join(dict.fromkeys(reasons))}"
-        )
+    chosen = _choose(problems, order, max_memory)
     out: Tensor | None = None
     for problem, taken in zip(problems, chosen, strict=True):
         part = taken.run(problem)
@@ -145,19 +141,30 @@ def contraction_path(
     """
     check_order(order)
     check_memory(max_memory)
+    problems = _problems(basis, x, theta, reduce)
     steps = []
-    for problem in _problems(basis, x, theta, reduce):
-        chosen = choose_order(problem, order, max_memory).name
-        steps.append(Step(repr(problem.basis), candidates(problem, max_memory), chosen))
+    for problem, taken in zip(problems, _choose(problems, order, max_memory), strict=True):
+        steps.append(Step(repr(problem.basis), candidates(problem, max_memory), taken.name))
         device, dtype = problem.device.type, problem.dtype
     return ContractionPath(steps, constants(device, dtype).source)
+
+
+def _choose(problems: list[Problem], order: str | None, max_memory: int | None) -> list[Order]:
+    """The order of each problem; one that was asked for has to be taken somewhere."""
+    chosen = [choose_order(problem, order, max_memory) for problem in problems]
+    if order is not None and all(taken.name != order for taken in chosen):
+        reasons = [reason for problem in problems for reason in ORDERS[order].why_not(problem)]
+        raise RefusedValue(
+            f"order {order!r} may not solve this: {'; '.join(dict.fromkeys(reasons))}"
+        )
+    return chosen
 
 
 def _problems(basis: Basis, x: Features, theta: ThetaValue, reduce: str) -> list[Problem]:
     if reduce not in REDUCTIONS:
         raise RefusedValue(unknown("reduction", reduce, REDUCTIONS))
     check_shapes(basis, x, theta)
-    return [Problem(leaf, x, part, reduce) for leaf, part in leaves(basis, theta)]
+    return [Problem(leaf, x, part, reduce) for leaf, part in leaves(basis, theta, reduce)]
 
 
 def _size(number: float) -> str:

@@ -21,9 +21,11 @@ class PerNode(Order):
 
     def why_not(self, problem: Problem) -> list[str]:
         """It needs the identity."""
-        reasons = [] if isinstance(problem.basis, Eye) else [
-            f"needs the identity, not a {type(problem.basis).__name__}"
-        ]
+        reasons = (
+            []
+            if isinstance(problem.basis, Eye)
+            else [f"needs the identity, not a {type(problem.basis).__name__}"]
+        )
         return super().why_not(problem) + reasons
 
     def cost(self, problem: Problem) -> Cost:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
+from ..basis.polynomial import Polynomial
 from .features import Features, SparseFeatures
 from .mixture import Mixture, ThetaValue, full, labels_of
 
@@ -97,9 +98,9 @@ class Problem:
             if isinstance(theta, Mixture)
             else theta.requires_grad
         )
-        of_basis = isinstance(self.basis, EdgeBasis) and (
-            self.basis.value is not None and self.basis.value.requires_grad
-        )
+        edges = self.basis.operator if isinstance(self.basis, Polynomial) else self.basis
+        value = edges.value if isinstance(edges, EdgeBasis) else None
+        of_basis = value is not None and value.requires_grad
         return x is not None and x.requires_grad, of_theta, of_basis
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from ..basis.polynomial import Polynomial
-from .cost import Cost, moving
+from .cost import Cost, Work, moving
 from .order import Order, multiply, needs_features
 from .problem import Problem
 from .work import dense_product, sparse_product, transform

@@ -26,6 +26,8 @@ def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
                 tuple(theta.shape),
             )
         )
+    if isinstance(theta, Mixture):
+        _check_mixture(theta)
     num_sources, in_channels = basis.size[0], theta.shape[1] * theta.shape[2]
     if x is None or (isinstance(x, Tensor) and not x.is_floating_point()):
         if theta.shape[1] != 1:
@@ -79,5 +81,23 @@ def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
                 "the basis must have the type of x; basis.to(x.dtype) casts it",
                 of_x.dtype,
                 basis.dtype,
+            )
+        )
+
+
+def _check_mixture(theta: Mixture) -> None:
+    coefficient, matrices = theta.coefficient, theta.matrices
+    if coefficient.dim() != 2 or coefficient.size(1) != matrices.size(0):
+        raise RefusedValue(
+            refusal(
+                "a mixture needs a coefficient for each label and matrix",
+                f"(K, {matrices.size(0)})",
+                tuple(coefficient.shape),
+            )
+        )
+    if coefficient.dtype != matrices.dtype:
+        raise RefusedType(
+            refusal(
+                "coefficients must have the type of the matrices", matrices.dtype, coefficient.dtype
             )
         )

@@ -7,7 +7,9 @@ from .features import SparseFeatures
 from .problem import Problem
 
 
-def dense_product(problem: Problem, rows: float, wanted: bool, calls: float = 1) -> tuple[Work, Work]:
+def dense_product(
+    problem: Problem, rows: float, wanted: bool, calls: float = 1
+) -> tuple[Work, Work]:
     """Forward and backward of a product of ``rows`` rows with matrices Θ_k.
 
     ``wanted`` says whether the rows need a gradient; Θ does if the problem says so.

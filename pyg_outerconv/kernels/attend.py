@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
-from .call import View, apart, one_type, one_value_an_entry, pick, request, views
+from .call import View, apart, one_type, one_value_an_entry, pick, request, signed, views
 from .dispatch import BACKENDS, note
 from .products import product, sample
 from .softmax import softmax_of_rows, spread_over_rows, sum_of_rows
@@ -172,6 +172,7 @@ def _(
 # The derivative --------------------------------------------------------------------------------
 
 
+@signed
 class _Attend(torch.autograd.Function):
     """The fused forward; backward is fused too, unless it is to be differentiated itself."""
 

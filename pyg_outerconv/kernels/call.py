@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import TypeVar
+
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.nn import Parameter
+from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from ..errors import RefusedType, RefusedValue, refusal
 from .backend import Request
@@ -44,6 +50,33 @@ def request(
 def pick(primitive: str, view: View, num_cols: int, x: Tensor, reduction: str = "sum") -> Backend:
     """The backend that is to serve a call; see :func:`dispatch.choose`."""
     return choose(request(primitive, view[0], view[1], num_cols, x, reduction))
+
+
+def is_plain(*tensors: Tensor | None) -> bool:
+    """Whether nothing looks on: no compiler, no tracer, no mode that wants to see operators.
+
+    Then a kernel is called directly; the dispatcher's way to a Python operator takes as long as a
+    small product.
+    """
+    return (
+        not torch.compiler.is_compiling()
+        and _len_torch_dispatch_stack() == 0
+        and not torch.jit.is_tracing()
+        and all(
+            tensor is None
+            or (type(tensor) in (Tensor, Parameter) and not is_functorch_wrapped_tensor(tensor))
+            for tensor in tensors
+        )
+    )
+
+
+_Kind = TypeVar("_Kind", bound=type)
+
+
+def signed(function: _Kind) -> _Kind:
+    """Remember the signature of an ``autograd.Function``, which torch reads at every call."""
+    function.forward.__signature__ = inspect.signature(function.forward)  # type: ignore[attr-defined]
+    return function
 
 
 def apart(*tensors: Tensor | None) -> list[Tensor | None]:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .call import View, request
+from .call import View, request, signed
 from .dispatch import BACKENDS, note
 from .products import in_order
 
@@ -31,6 +31,7 @@ def _(
     return x.new_empty((ptr.numel() - 1, heads, x.size(2)), dtype=torch.int64)
 
 
+@signed
 class _Arguments(torch.autograd.Function):
     """Which entry wins: no derivative of its own, but a rule for vmap.
 
@@ -83,7 +84,11 @@ def extreme(near: View, value: Tensor | None, x: Tensor, backend: str, *, larges
     # summed in one order on CUDA too.
     head, channel = (torch.arange(n, device=x.device) for n in arg.shape[1:])
     of_head = head.unsqueeze(-1) if x.size(1) > 1 else 0
-    chosen = x.flatten()[(index.long()[entry] * x.size(1) + of_head) * x.size(2) + channel]
+    place = (index.long()[entry] * x.size(1) + of_head) * x.size(2) + channel
+    # Each factor is masked, so that a row without entries takes nothing from the one it looks up,
+    # not even the NaN of a gradient that is zero times infinity.
+    chosen = torch.where(found, x.flatten()[place], 0.0)
     if value is not None:
-        chosen = chosen * value.flatten()[entry * value.size(1) + head.unsqueeze(-1)]
-    return torch.where(found, chosen, 0.0)
+        weight = value.flatten()[entry * value.size(1) + head.unsqueeze(-1)]
+        chosen = chosen * torch.where(found, weight, 0.0)
+    return chosen

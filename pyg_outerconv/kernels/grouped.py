@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal
 from .backend import Request
-from .call import apart, one_type
+from .call import apart, one_type, signed
 from .dispatch import BACKENDS, choose, note
 
 
@@ -164,6 +164,7 @@ def _flat(index: Tensor | None) -> Tensor | None:
 # Their derivatives ---------------------------------------------------------------------------
 
 
+@signed
 class _Grouped(torch.autograd.Function):
     """Σ over i of x[gather i] Θ_g, scattered: linear in each of the two."""
 
@@ -209,6 +210,7 @@ class _Grouped(torch.autograd.Function):
         return torch.stack(outs), 0
 
 
+@signed
 class _Outer(torch.autograd.Function):
     """Σ over i of group g of x[gather i]ᵀ y[scatter i]: bilinear."""
 

@@ -15,14 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .call import View, apart, request
+from .call import View, apart, is_plain, request, signed
 from .dispatch import BACKENDS, note
 
 # The operators -------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("pyg_outerconv::spmm", mutates_args=())
-def _spmm(
+def _spmm_here(
     ptr: Tensor, index: Tensor, perm: Tensor | None, value: Tensor | None, x: Tensor, backend: str
 ) -> Tensor:
     implementation = BACKENDS[backend]
@@ -33,6 +32,9 @@ def _spmm(
         return implementation.spmm(ptr, index, value, x.contiguous())
 
 
+_spmm = torch.library.custom_op("pyg_outerconv::spmm", _spmm_here, mutates_args=())
+
+
 @_spmm.register_fake
 def _(
     ptr: Tensor, index: Tensor, perm: Tensor | None, value: Tensor | None, x: Tensor, backend: str
@@ -41,12 +43,14 @@ def _(
     return x.new_empty((ptr.numel() - 1, heads, x.size(2)))
 
 
-@torch.library.custom_op("pyg_outerconv::sddmm", mutates_args=())
-def _sddmm(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor, backend: str) -> Tensor:
+def _sddmm_here(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor, backend: str) -> Tensor:
     implementation = BACKENDS[backend]
     note(implementation, request("sddmm", ptr, index, b.size(0), a))
     with torch.autocast(a.device.type, enabled=False):
         return implementation.sddmm(ptr, index, a.contiguous(), b.contiguous())
+
+
+_sddmm = torch.library.custom_op("pyg_outerconv::sddmm", _sddmm_here, mutates_args=())
 
 
 @_sddmm.register_fake
@@ -86,6 +90,7 @@ def _like(grad: Tensor, heads: int) -> Tensor:
     return grad if grad.size(1) == heads else grad.sum(1, keepdim=True)
 
 
+@signed
 class _SpMM(torch.autograd.Function):
     """out = S x. The first view is the one that is multiplied, the second its transpose."""
 
@@ -101,7 +106,8 @@ class _SpMM(torch.autograd.Function):
         x: Tensor,
         backend: str,
     ) -> Tensor:
-        return _spmm(ptr, index, perm, value, x, backend)
+        run = _spmm_here if is_plain(value, x) else _spmm
+        return run(ptr, index, perm, value, x, backend)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -145,6 +151,7 @@ class _SpMM(torch.autograd.Function):
         return out.unflatten(1, value.shape[1:]), 2
 
 
+@signed
 class _SDDMM(torch.autograd.Function):
     """out[e] = <a[row e], b[col e]>; its derivatives are products with S = out's gradient."""
 
@@ -160,7 +167,8 @@ class _SDDMM(torch.autograd.Function):
         b: Tensor,
         backend: str,
     ) -> Tensor:
-        return _sddmm(ptr, index, a, b, backend)
+        run = _sddmm_here if is_plain(a, b) else _sddmm
+        return run(ptr, index, a, b, backend)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

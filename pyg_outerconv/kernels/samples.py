@@ -78,7 +78,7 @@ def _grouped_calls(sparsity: Sparsity, channels: int) -> dict[str, PrimitiveCall
     """Each row of the pattern is a group of entries."""
     ptr, entries = sparsity.rowptr, sparsity.num_entries
     shapes: Shapes = {"x": (entries, channels), "theta": (sparsity.shape[0], channels, 2)}
-    # Places of entries in their row, and from the end: never twice within a group, often between groups.
+    # Places in the row, and from the end: never twice within a group, often between groups.
     rows = torch.repeat_interleave(ptr[:-1], ptr.diff().long())
     place = torch.arange(entries, dtype=ptr.dtype, device=ptr.device) - rows
     away = entries - 1 - place

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal, unknown
-from .call import View, apart, one_type, pick, views
+from .call import View, apart, one_type, pick, signed, views
 from .products import sample
 from .softmax import sum_of_rows
 from .sparsity import Sparsity
@@ -74,6 +74,7 @@ def _add(near: View, far: View, a: Tensor, b: Tensor, backend: str) -> Tensor:
     return out
 
 
+@signed
 class _Add(torch.autograd.Function):
     """out[e, h] = a[row e, h] + b[col e, h]: both gathers run on torch for every backend."""
 

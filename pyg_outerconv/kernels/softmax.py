@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .call import one_value_an_entry, pick, request, views
+from .call import one_value_an_entry, pick, request, signed, views
 from .dispatch import BACKENDS, note
 from .sparsity import Sparsity
 
@@ -88,6 +88,7 @@ def _as_heads(info: Any, x: Tensor, dim: int | None) -> tuple[Tensor, int]:
     return x.flatten(1), info.batch_size
 
 
+@signed
 class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ptr: Tensor, value: Tensor, backend: str) -> Tensor:
@@ -111,6 +112,7 @@ class _Sum(torch.autograd.Function):
         return sum_of_rows(ptr, value, backend).unflatten(1, (-1, batch)), 2
 
 
+@signed
 class _Spread(torch.autograd.Function):
     @staticmethod
     def forward(ptr: Tensor, x: Tensor, num_entries: int, backend: str) -> Tensor:
@@ -133,6 +135,7 @@ class _Spread(torch.autograd.Function):
         return spread_over_rows(ptr, x, num_entries, backend).unflatten(1, (-1, batch)), 2
 
 
+@signed
 class _Softmax(torch.autograd.Function):
     @staticmethod
     def forward(ptr: Tensor, score: Tensor, backend: str) -> Tensor:

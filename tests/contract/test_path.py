@@ -115,7 +115,7 @@ def test_reasons_of_every_order_are_given():
     ):
         case = problem(basis, 2, 2)
         contract(basis, case.x, case.theta, order="propagate_first")
-    with pytest.raises(ValueError, match="needs node features, and there are none"):
+    with pytest.raises(ValueError, match="needs dense node features, and there are none"):
         contract(basis, None, torch.randn(3, 1, 5, 2).double(), order="recurrence_forward")
     with pytest.raises(ValueError, match="did you mean 'transform_first'"):
         contract(basis, case.x, case.theta, order="transform-first")

@@ -148,6 +148,10 @@ def test_operators_pass_the_checks_of_torch(backend):
             (ops.grouped_matmul, (rows, ptr, theta, perm, place, 15)),
             (ops.grouped_outer, (rows, ptr, rows, perm, place)),
         ],
+        "spmm_theta": [
+            (ops.spmm_theta, (ptr, index, index * 0, weight, torch.randn(4, 3), theta[:1]))
+            for weight in (value[:, 0], None)
+        ],
     }
     for primitive, calls in samples.items():
         if primitive.removesuffix("_arg") in BACKENDS[backend].primitives:

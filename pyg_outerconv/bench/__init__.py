@@ -1,0 +1,12 @@
+"""Benchmarks: sparse against dense, ours against peers, each against the bound of the machine.
+
+    case (what is compared) ──► run (agree, then time in turn) ──► report (JSON, tables, page)
+
+A new case is one function below ``@case(...)`` in a file of ``cases/``.
+"""
+
+from .case import CASES, Case, Contender, Setup, Work
+from .cases import register_all
+from .context import Context
+
+__all__ = ["CASES", "Case", "Contender", "Context", "Setup", "Work", "register_all"]

@@ -1,0 +1,23 @@
+"""The cases, one file a group. Importing a file registers its cases."""
+
+from __future__ import annotations
+
+import importlib
+
+GROUPS = (
+    "gcn",
+    "polynomial",
+    "relation",
+    "attention",
+    "citation",
+    "scaling",
+    "density",
+    "preparation",
+    "orders",
+)
+
+
+def register_all() -> None:
+    """Register the cases of every group, once."""
+    for group in GROUPS:
+        importlib.import_module(f".{group}", __name__)

@@ -1,0 +1,60 @@
+"""Graphs to measure on, made from a seed alone."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def random_graph(nodes: int, edges: int, generator: torch.Generator) -> Tensor:
+    """(2, E) distinct directed edges without self-loops, uniformly random, in no order."""
+    edges = min(edges, nodes * (nodes - 1))
+    keys = torch.empty(0, dtype=torch.long)
+    while keys.numel() < edges:
+        more = edges - keys.numel() + edges // 16 + 16
+        source = torch.randint(nodes, (more,), generator=generator)
+        # A step of 1 … nodes − 1 never comes back to the source.
+        target = (source + torch.randint(1, max(nodes, 2), (more,), generator=generator)) % nodes
+        keys = torch.cat([keys, source * nodes + target]).unique()
+    keys = keys[torch.randperm(keys.numel(), generator=generator)[:edges]]
+    return torch.stack([keys // nodes, keys % nodes])
+
+
+def grid_graph(side: int, reach: int = 1) -> Tensor:
+    """(2, E) of a square grid: each node sees the nodes at most ``reach`` away on both axes."""
+    nodes = torch.arange(side * side).view(side, side)
+    parts = []
+    for down in range(-reach, reach + 1):
+        for right in range(-reach, reach + 1):
+            if (down, right) == (0, 0):
+                continue
+            rows = slice(max(0, -down), side - max(0, down))
+            columns = slice(max(0, -right), side - max(0, right))
+            there = nodes[rows, columns].flatten()
+            parts.append(torch.stack([there + down * side + right, there]))
+    return torch.cat(parts, dim=1)
+
+
+def shuffled(edge_index: Tensor, nodes: int, generator: torch.Generator) -> Tensor:
+    """The same graph with its nodes renamed at random and its edges in random order."""
+    names = torch.randperm(nodes, generator=generator)
+    return names[edge_index][:, torch.randperm(edge_index.size(1), generator=generator)]
+
+
+def zipf_counts(total: int, kinds: int) -> Tensor:
+    """(K,) how often each of some kinds comes, the k-th about 1/k as often as the first."""
+    share = 1.0 / torch.arange(1, kinds + 1, dtype=torch.float64)
+    counts = (total * share / share.sum()).floor().long()
+    counts[: total - int(counts.sum())] += 1  # fewer than K are lacking
+    return counts
+
+
+def uniform_types(edges: int, kinds: int, generator: torch.Generator) -> Tensor:
+    """(E,) a type for each edge, all alike."""
+    return torch.randint(kinds, (edges,), generator=generator)
+
+
+def zipf_types(edges: int, kinds: int, generator: torch.Generator) -> Tensor:
+    """(E,) a type for each edge, in random order, with counts as :func:`zipf_counts` has them."""
+    types = torch.repeat_interleave(torch.arange(kinds), zipf_counts(edges, kinds))
+    return types[torch.randperm(edges, generator=generator)]

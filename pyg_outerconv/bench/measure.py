@@ -1,0 +1,104 @@
+"""Timing: contenders take turns, so that what slows the machine down slows all of them."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from statistics import median, quantiles
+from typing import Any
+
+import torch
+
+# A sample shorter than this says more of the clock than of the work.
+SHORTEST_SAMPLE = 5e-3
+MOST_INNER = 1000
+
+Step = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one step.
+
+    Attributes:
+        median, low, high, least: of the samples; low and high are the quartiles.
+        repeats: number of samples.
+        inner: steps in each sample, over which it is the mean.
+    """
+
+    median: float
+    low: float
+    high: float
+    least: float
+    repeats: int
+    inner: int
+
+    def as_dict(self) -> dict[str, float | int]:
+        """Plain values, as JSON has them."""
+        return asdict(self)
+
+
+def summarise(samples: list[float], inner: int) -> Timing:
+    """Median and quartiles of some samples."""
+    low, high = samples[0], samples[0]
+    if len(samples) > 1:
+        low, _, high = quantiles(samples, n=4, method="inclusive")
+    return Timing(median(samples), low, high, min(samples), len(samples), inner)
+
+
+def measure(
+    steps: Mapping[str, Step],
+    repeats: int,
+    synchronize: Step = lambda: None,
+    inner: int | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, Timing]:
+    """Time some steps, one sample of each in turn, again and again.
+
+    Every round begins with another contender, so that none always follows the same one.
+
+    Args:
+        steps: what is timed, by name.
+        repeats: samples of each.
+        synchronize: waits for the device.
+        inner: steps in a sample; chosen for each contender from one warm-up step if None.
+        clock: tells seconds.
+    """
+    counts = {}
+    for name, step in steps.items():
+        once = _sample(step, 1, synchronize, clock)
+        counts[name] = inner or max(1, min(MOST_INNER, int(SHORTEST_SAMPLE / max(once, 1e-9))))
+    samples: dict[str, list[float]] = {name: [] for name in steps}
+    names = list(steps)
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        for turn in range(repeats):
+            first = turn % len(names)
+            for name in names[first:] + names[:first]:
+                samples[name].append(_sample(steps[name], counts[name], synchronize, clock))
+    finally:
+        if collecting:
+            gc.enable()
+    return {name: summarise(samples[name], counts[name]) for name in names}
+
+
+def _sample(step: Step, inner: int, synchronize: Step, clock: Callable[[], float]) -> float:
+    synchronize()
+    began = clock()
+    for _ in range(inner):
+        step()
+    synchronize()
+    return (clock() - began) / inner
+
+
+def synchronizer(device: str) -> Step:
+    """What waits until a device has done its work."""
+    if torch.device(device).type == "cuda":
+        return lambda: torch.cuda.synchronize(device)
+    if torch.device(device).type == "mps":
+        return torch.mps.synchronize
+    return lambda: None

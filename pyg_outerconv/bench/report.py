@@ -1,0 +1,212 @@
+"""The report of a run: its JSON, and the tables that a terminal shows.
+
+A report holds ``machine``, ``settings``, ``roofline``, ``records`` (one for each point of each
+case), ``targets`` (the verdicts) and ``crossovers``. A record holds ``case``, ``group``,
+``description``, ``axis`` and ``at`` (None for a single point), ``sizes``, ``modes`` (seconds by
+mode and contender), ``bounds`` (the least seconds by mode), ``fractions`` (of the bound that was
+reached), ``agreement`` (max|Δ| by peer), ``memory`` (bytes by contender), by name the reasons why a
+contender is ``absent`` or in ``errors``, ``notes``, and the ``seconds`` that all of it took.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import RefusedValue, refusal
+from .case import Case
+from .crossover import find_crossovers
+from .names import OURS
+from .roofline import Roofline
+
+KIND, FORMAT = "pyg_outerconv.bench", 1
+RECORD = frozenset(
+    {
+        "case",
+        "group",
+        "description",
+        "axis",
+        "at",
+        "sizes",
+        "modes",
+        "bounds",
+        "fractions",
+        "agreement",
+        "memory",
+        "absent",
+        "errors",
+        "notes",
+        "seconds",
+    }
+)
+
+
+def make_report(
+    machine: dict[str, Any],
+    settings: dict[str, Any],
+    roofline: Roofline,
+    records: Sequence[dict[str, Any]],
+    cases: Iterable[Case],
+    seconds: float,
+) -> dict[str, Any]:
+    """The whole report, as JSON has it."""
+    verdicts = []
+    for case in cases:
+        points = [record for record in records if record["case"] == case.name]
+        if points:
+            verdicts += [{"case": case.name, **target.judge(points)} for target in case.targets]
+    return {
+        "kind": KIND,
+        "format": FORMAT,
+        "machine": machine,
+        "settings": settings,
+        "roofline": roofline.as_dict(),
+        "records": list(records),
+        "targets": verdicts,
+        "crossovers": find_crossovers(records),
+        "seconds": round(seconds, 1),
+    }
+
+
+def write_json(report: dict[str, Any], path: Path) -> None:
+    """Replace a file by the report, as a whole."""
+    write_text(path, json.dumps(report, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file as a whole, never half written.
+
+    Raises:
+        ValueError: it cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        raise RefusedValue(
+            refusal("the folder must be writable", f"a file at {path}", error.strerror)
+        ) from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read what :func:`write_json` wrote.
+
+    Raises:
+        ValueError: the file is missing, or holds something else.
+    """
+    rule = f"{path} must be written by outerconv bench"
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RefusedValue(refusal(rule, "a file", error.strerror)) from error
+    except (ValueError, RecursionError) as error:
+        raise RefusedValue(refusal(rule, "JSON", " ".join(str(error).split()))) from error
+    if not isinstance(report, dict) or report.get("kind") != KIND:
+        raise RefusedValue(refusal(rule, f"a report of kind {KIND!r}", "something else"))
+    if report.get("format") != FORMAT:
+        raise RefusedValue(refusal(rule, f"format {FORMAT}", report.get("format")))
+    records = report.get("records")
+    whole = isinstance(records, list) and all(
+        isinstance(record, dict) and set(record) >= RECORD for record in records
+    )
+    if not whole or not isinstance(report.get("machine"), dict):
+        raise RefusedValue(refusal(rule, "a machine, and whole records", "others"))
+    return report
+
+
+# For the terminal ----------------------------------------------------------------------------
+
+
+def text_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows in columns, the first to the left, a rule below the head."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    lines.insert(1, "-" * max(map(len, lines)))
+    return "\n".join(lines)
+
+
+def say_seconds(seconds: float) -> str:
+    """Three figures, in a unit that suits."""
+    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
+        if seconds * factor >= 1 or unit == "µs":
+            return (
+                f"{seconds * factor:.3g} {unit}"
+                if seconds * factor < 1000
+                else (f"{seconds * factor:.0f} {unit}")
+            )
+    raise AssertionError  # the loop returns
+
+
+def say_record(record: dict[str, Any]) -> str:
+    """One point: the medians of its contenders, their quartiles and what the bound leaves."""
+    lines = [f"{say_place(record)}: {record['description']}"]
+    if record["sizes"]:
+        lines.append(
+            ", ".join(f"{name} {say_size(size)}" for name, size in record["sizes"].items())
+        )
+    rows = [("contender", "mode", "median", "quartiles", "× ours", "of the bound", "peak memory")]
+    for mode, timings in record["modes"].items():
+        ours = (timings.get(OURS) or next(iter(timings.values())))["median"]
+        for name, timing in timings.items():
+            fraction = record["fractions"].get(mode, {}).get(name)
+            last = mode == list(record["modes"])[-1]
+            memory = record["memory"].get(name) if last else None
+            rows.append(
+                (
+                    name,
+                    mode,
+                    say_seconds(timing["median"]),
+                    f"{say_seconds(timing['low'])} – {say_seconds(timing['high'])}",
+                    f"{timing['median'] / ours:.2f}",
+                    "-" if fraction is None else f"{100 * fraction:.0f} %",
+                    "-" if memory is None else f"{memory['step'] / 2**20:.0f} MiB",
+                )
+            )
+    if len(rows) > 1:
+        lines.append(text_table(rows))
+    lines += [f"note: {note}" for note in record["notes"]]
+    lines += [f"not run: {name}: {reason}" for name, reason in record["absent"].items()]
+    lines += [f"ERROR: {name}: {reason}" for name, reason in record["errors"].items()]
+    return "\n".join(lines)
+
+
+def say_place(found: dict[str, Any]) -> str:
+    """The case, and the point if it has several."""
+    case, at = found["case"], found["at"]
+    return str(case) if at is None else f"{case} at {at}"
+
+
+def say_size(size: float | int | str) -> str:
+    """A count with its thousands apart; anything else as it is."""
+    return f"{size:,}".replace(",", " ") if isinstance(size, int) else str(size)
+
+
+def say_targets(report: dict[str, Any]) -> str:
+    """The table of what was asked and what was measured; '' if nothing was asked."""
+    rows = [("case", "what", "asked", "measured", "reached")]
+    notes = []
+    for row in report["targets"]:
+        state = {True: "yes", False: "NO", None: "not measured"}[row["reached"]]
+        rows.append((row["case"], row["what"], row["asked"], row["measured"] or "-", state))
+        if row["note"]:
+            notes.append(f"{row['case']}, {row['what']}: {row['note']}")
+    return "" if len(rows) == 1 else "\n".join([text_table(rows), *notes])
+
+
+def failures(report: dict[str, Any]) -> list[str]:
+    """Every error of a run, in a line each."""
+    return [
+        f"{say_place(record)}: {name}: {reason}"
+        for record in report["records"]
+        for name, reason in record["errors"].items()
+    ]

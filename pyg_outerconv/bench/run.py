@@ -1,0 +1,196 @@
+"""Running cases: set up, compare the contenders, time them, and keep a record of each point."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .agreement import difference
+from .case import Case, Contender, Point, Setup
+from .context import Context
+from .measure import measure, synchronizer
+from .memory import ProbeFailed, peak_in_child, peak_on_cuda
+from .names import OURS
+from .probe import request_for
+from .roofline import Roofline
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to run: the context, samples of each step, whether to look at memory."""
+
+    context: Context
+    repeats: int
+    memory: bool
+    threads: int
+
+
+def run_cases(
+    cases: Iterable[Case],
+    plan: Plan,
+    roofline: Roofline,
+    begin: Callable[[str], None] = lambda title: None,
+    done: Callable[[Record], None] = lambda record: None,
+) -> list[Record]:
+    """Run every point of some cases; whatever breaks off is recorded and does not stop the rest.
+
+    Args:
+        cases: in this order.
+        plan: how.
+        roofline: of this machine.
+        begin: told the title of each point.
+        done: told each record.
+    """
+    records = []
+    for case in cases:
+        for at in case.points(plan.context):
+            begin(case.name if at is None else f"{case.name} at {at}")
+            with _quiet():
+                began = time.perf_counter()
+                record = run_point(case, at, plan, roofline)
+                record["seconds"] = round(time.perf_counter() - began, 2)
+            records.append(record)
+            done(record)
+    return records
+
+
+def run_point(case: Case, at: Point, plan: Plan, roofline: Roofline) -> Record:
+    """The record of one point, see :mod:`.report`."""
+    record: Record = {
+        "case": case.name,
+        "group": case.group,
+        "description": case.description,
+        "axis": case.axis,
+        "at": at,
+        "sizes": {},
+        "modes": {},
+        "bounds": {},
+        "fractions": {},
+        "agreement": {},
+        "memory": {},
+        "absent": {},
+        "errors": {},
+        "notes": [],
+        "seconds": 0.0,
+    }
+    torch.manual_seed(plan.context.seed)
+    try:
+        setup = case.make(plan.context, at)
+    except Exception as error:  # of any kind: the record says it, and the other cases run
+        record["errors"][OURS] = _tell(error)
+        return record
+    record["sizes"], record["notes"] = dict(setup.sizes), list(setup.notes)
+    record["absent"] = dict(setup.absent)
+    running = compare(setup.contenders, plan.context.tolerance, record)
+    _time(running, setup, plan, record)
+    for mode, work in setup.work.items():
+        if mode in record["modes"]:
+            record["bounds"][mode] = bound = roofline.bound(work)
+            record["fractions"][mode] = {
+                name: bound["seconds"] / timing["median"]
+                for name, timing in record["modes"][mode].items()
+            }
+    measured = [contender for contender in running if contender.name in case.memory]
+    if plan.memory and torch.device(plan.context.device).type == "cuda":
+        for contender in measured:
+            step = contender.steps[_last_mode(contender)]
+            peak = peak_on_cuda(step, plan.context.device)
+            record["memory"][contender.name] = peak.as_dict()
+    elif plan.memory:
+        modes = {contender.name: _last_mode(contender) for contender in measured}
+        del setup, running, measured  # a child sets the case up again, and needs the room
+        gc.collect()
+        _memory_in_children(modes, case, at, plan, record)
+    return record
+
+
+def _last_mode(contender: Contender) -> str:
+    """The mode whose memory is measured: the last, which does most."""
+    return list(contender.steps)[-1]
+
+
+def _memory_in_children(
+    modes: dict[str, str], case: Case, at: Point, plan: Plan, record: Record
+) -> None:
+    for name, mode in modes.items():
+        request = request_for(plan.context, plan.threads, case.name, at, mode, name)
+        try:
+            record["memory"][name] = peak_in_child(request).as_dict()
+        except ProbeFailed as error:
+            record["errors"][f"memory of {name}"] = str(error)
+
+
+def compare(contenders: Sequence[Contender], tolerance: float, record: Record) -> list[Contender]:
+    """The contenders that run and agree with ours; the record says why others do not.
+
+    A peer that cannot run is absent, with its reason. One of ours breaking off, or results that
+    differ, are errors.
+    """
+    ours, *others = contenders
+    running, expected = [], None
+    try:
+        expected = None if ours.check is None else ours.check()
+        running.append(ours)
+    except Exception as error:  # of any kind: the peers are timed all the same
+        record["errors"][ours.name] = _tell(error)
+    for contender in others:
+        try:
+            found = None if contender.check is None else contender.check()
+        except Exception as error:  # such as a compiler that is missing
+            place = "errors" if contender.own else "absent"
+            record[place][contender.name] = _tell(error)
+            continue
+        if found is not None and expected is not None:
+            gap = difference(found, expected)
+            record["agreement"][contender.name] = gap if math.isfinite(gap) else None
+            if not gap <= tolerance:
+                record["errors"][contender.name] = (
+                    f"differs from {ours.name} by {gap:.1e} of the largest value, "
+                    f"more than {tolerance:.0e}"
+                )
+                continue
+        running.append(contender)
+    return running
+
+
+def _time(running: Sequence[Contender], setup: Setup, plan: Plan, record: Record) -> None:
+    modes = dict.fromkeys(mode for contender in running for mode in contender.steps)
+    synchronize = synchronizer(plan.context.device)
+    for mode in modes:
+        steps = {c.name: c.steps[mode] for c in running if mode in c.steps}
+        try:
+            timings = measure(steps, plan.repeats, synchronize, setup.inner)
+        except Exception as error:  # of any kind: the other modes are timed all the same
+            record["errors"][mode] = _tell(error)
+            continue
+        record["modes"][mode] = {name: timing.as_dict() for name, timing in timings.items()}
+
+
+def _tell(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"[:300].rstrip(": ")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings of peers, and without what compiling them has to say."""
+    dynamo = logging.getLogger("torch._dynamo")
+    level = dynamo.level
+    dynamo.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        dynamo.setLevel(level)

@@ -1,0 +1,169 @@
+"""One run of the command: a folder, a bar, the cases one by one, then tables and a page."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from ..errors import RefusedValue, refusal
+from ..train.contender import check_device
+from ..train.run_folder import next_folder, versions
+from .case import Case
+from .command import QUICK_REPEATS, REPEATS
+from .compare import compare_reports, say_comparison
+from .context import Context
+from .crossover import say_crossover
+from .machine import describe_machine
+from .page import make_page
+from .report import (
+    failures,
+    make_report,
+    read_json,
+    say_record,
+    say_targets,
+    write_json,
+    write_text,
+)
+from .roofline import measure_roofline
+from .run import Plan, run_cases
+
+
+class Session:
+    """Everything that one ``outerconv bench`` does after its flags are known.
+
+    Raises:
+        ValueError: the folder has something in it, the device is not here, or the report to
+            compare with is none. Nothing is measured in that case.
+    """
+
+    def __init__(self, arguments: argparse.Namespace, cases: Sequence[Case]) -> None:
+        self.cases = cases
+        self.old = None if arguments.compare is None else read_json(Path(arguments.compare))
+        quick = arguments.quick
+        context = Context(
+            arguments.scale,
+            quick,
+            check_device(arguments.device),
+            getattr(torch, arguments.dtype),
+            arguments.seed,
+            arguments.root,
+        )
+        self.threads = arguments.threads or torch.get_num_threads()
+        repeats = arguments.repeats or (QUICK_REPEATS if quick else REPEATS)
+        self.plan = Plan(context, repeats, not (quick or arguments.no_memory), self.threads)
+        self.folder = new_folder(arguments.out)
+        self.records: list[dict[str, Any]] = []
+        self.failed: list[str] = []
+
+    def run(self) -> None:
+        """Measure, print and write; what there is so far is kept when the run is interrupted."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
+        try:
+            self._run()
+        finally:
+            torch.set_num_threads(before)
+
+    def _run(self) -> None:
+        began = time.perf_counter()
+        machine = describe_machine(self.plan.context.device)
+        print(_say_machine(machine))
+        self.roofline = measure_roofline(self.plan.context)
+        print(
+            f"copies {self.roofline.bandwidth / 1e9:.1f} GB/s, multiplies matrices at "
+            f"{self.roofline.flop_rate / 1e9:.0f} Gflop/s\n"
+        )
+        total = sum(len(case.points(self.plan.context)) for case in self.cases)
+        bar = tqdm(total=total, unit="point", disable=not sys.stderr.isatty(), leave=False)
+
+        def done(record: dict[str, Any]) -> None:
+            self.records.append(record)
+            bar.write(say_record(record) + "\n", file=sys.stdout)
+            bar.update()
+            self._write(machine, time.perf_counter() - began)
+
+        try:
+            with bar:
+                run_cases(self.cases, self.plan, self.roofline, bar.set_description, done)
+        finally:
+            report = self._write(machine, time.perf_counter() - began)
+            write_text(self.folder / "bench.html", make_page(report))
+        self._say_end(report)
+
+    def _write(self, machine: dict[str, Any], seconds: float) -> dict[str, Any]:
+        context = self.plan.context
+        settings = {
+            "quick": context.quick,
+            "scale": context.scale,
+            "share": context.share,
+            "repeats": self.plan.repeats,
+            "threads": self.threads,
+            "dtype": str(context.dtype).removeprefix("torch."),
+            "seed": context.seed,
+            "version": versions()["pyg_outerconv"],
+        }
+        report = make_report(machine, settings, self.roofline, self.records, self.cases, seconds)
+        if self.old is not None:
+            report["compared"] = compare_reports(report, self.old)
+        write_json(report, self.folder / "bench.json")
+        return report
+
+    def _say_end(self, report: dict[str, Any]) -> None:
+        if said := say_targets(report):
+            share = report["settings"]["share"]
+            small = f" (asked of full sizes; these are {share:g} of them)" if share < 1 else ""
+            print(f"What was asked{small}\n{said}\n")
+        if report["crossovers"]:
+            print("Sparse against dense on this machine")
+        for found in report["crossovers"]:
+            print(say_crossover(found))
+        if "compared" in report:
+            print(f"\nAgainst the earlier run\n{say_comparison(report['compared'])}")
+        self.failed = failures(report)
+        for line in self.failed:
+            print(f"outerconv bench: error: {line}", file=sys.stderr)
+        page = self.folder / "bench.html"
+        print(f"\n{report['seconds']:.0f} s; {shlex.quote(str(page))} and bench.json beside it")
+
+
+def new_folder(out: str | None) -> Path:
+    """A new or empty folder for the results.
+
+    Raises:
+        ValueError: it has something in it, or cannot be made.
+    """
+    path = Path(out).expanduser() if out else next_folder(Path("runs"), "bench")
+    try:
+        occupied = path.is_dir() and any(path.iterdir())
+        if not occupied:
+            path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RefusedValue(
+            refusal("--out must be writable", f"a folder at {path}", error.strerror)
+        ) from error
+    if occupied:
+        raise RefusedValue(
+            refusal(
+                "a benchmark needs a folder of its own",
+                "a new or empty folder",
+                f"{path}, which has files",
+            )
+        )
+    return path
+
+
+def _say_machine(machine: dict[str, Any]) -> str:
+    versions_text = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    gpu = f", {machine['gpu']}" if "gpu" in machine else ""
+    return (
+        f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads, "
+        f"{machine['memory_gib']} GiB{gpu}\n{versions_text}"
+    )

@@ -1,0 +1,149 @@
+"""``outerconv bench`` end to end on a tiny scale, and one line for every bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from pyg_outerconv.bench import command
+from pyg_outerconv.cli import main
+
+TINY = ["bench", "--quick", "--scale", "0.002", "--repeats", "2"]
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYG_OUTERCONV_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("PYG_OUTERCONV_DATA", raising=False)
+
+
+def test_end_to_end_and_compared_with_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = [*TINY, "--only", "gcn-100k", "--only", "density-tiny"]
+    assert main(flags) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    for words in (
+        "gcn-100k: GCN layer",
+        "What was asked (asked of full sizes; these are 0.0004 of them)",
+        "density-tiny, forward: ",
+        "not run: PyG, compiled: left out of a quick run",
+        "runs/bench-001/bench.html",
+    ):
+        assert words in said.out, words
+    folder = Path("runs/bench-001")
+    assert sorted(path.name for path in folder.iterdir()) == ["bench.html", "bench.json"]
+    report = json.loads((folder / "bench.json").read_text())
+    assert (report["kind"], report["format"]) == ("pyg_outerconv.bench", 1)
+    assert report["settings"]["scale"] == 0.002
+    assert [record["case"] for record in report["records"]] == ["gcn-100k"] + ["density-tiny"] * 5
+    assert all(record["errors"] == {} for record in report["records"])
+    assert len(report["crossovers"]) == 2
+    assert "<svg" in (folder / "bench.html").read_text()
+
+    assert main([*flags, "--compare", str(folder / "bench.json"), "--out", "again"]) == 0
+    said = capsys.readouterr()
+    assert "Against the earlier run" in said.out
+    rows = json.loads(Path("again/bench.json").read_text())["compared"]["rows"]
+    assert len(rows) == sum(
+        len(times) for record in report["records"] for times in record["modes"].values()
+    )
+
+
+def test_nothing_names_the_machine_or_its_folders(capsys: pytest.CaptureFixture[str]) -> None:
+    import platform
+
+    assert main([*TINY, "--only", "density-tiny", "--out", "run"]) == 0
+    text = Path("run/bench.json").read_text() + Path("run/bench.html").read_text()
+    assert str(Path.home()) not in text
+    assert str(Path.cwd()) not in text
+    assert platform.node() not in text
+
+
+def test_errors_are_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pyg_outerconv.bench.cases import gcn
+
+    def other(parameter: torch.Tensor, value: torch.Tensor) -> None:
+        parameter.data.copy_(2 * value)
+
+    monkeypatch.setattr(gcn, "set_parameter", other)
+    assert main([*TINY, "--only", "gcn-100k", "--out", "run"]) == 1
+    assert "gcn-100k: PyG: differs from outerconv" in capsys.readouterr().err
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--list", "--only", "relation"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("relation\n  rgcn-8 ")
+    assert not Path("runs").exists()
+
+
+def test_threads_are_as_before(capsys: pytest.CaptureFixture[str]) -> None:
+    before = torch.get_num_threads()
+    assert main([*TINY, "--only", "density-tiny", "--threads", "2", "--out", "run"]) == 0
+    assert torch.get_num_threads() == before
+    assert json.loads(Path("run/bench.json").read_text())["machine"]["threads"] == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--only", "gnc"], "unknown benchmark 'gnc' (did you mean 'gcn'?)"),
+        (["--repeats", "0"], "--repeats must be positive: expected >= 1, got 0"),
+        (["--threads", "-1"], "--threads must be positive"),
+        (["--scale", "0"], "--scale must be a share: expected (0, 1], got 0.0"),
+        (["--scale", "nan"], "--scale must be a share"),
+        (["--dtype", "float23"], "unknown dtype 'float23' (did you mean 'float32'?)"),
+        (["--device", "gpu"], "unknown device 'gpu'"),
+        (["--seed", "-1"], "--seed must be a seed"),
+        (["--compare", "none.json"], "must be written by outerconv bench"),
+        (["--out", "full"], "a benchmark needs a folder of its own"),
+        (["--out", "full/file"], "--out must be writable"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(
+    flags: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("full").mkdir()
+    Path("full/file").write_text("here")
+    assert main([*TINY, *flags]) == 2
+    said = capsys.readouterr()
+    assert words in said.err
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("missing", command.EXTRAS)
+def test_a_missing_extra_is_named(
+    missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = command.importlib.util.find_spec
+    monkeypatch.setattr(
+        command.importlib.util, "find_spec", lambda name: None if name == missing else found(name)
+    )
+    assert main([*TINY, "--only", "gcn"]) == 2
+    said = capsys.readouterr().err
+    assert f"needs {missing}, not installed here: pip install 'pyg_outerconv[bench]'" in said
+
+
+def test_the_other_commands_need_no_extra_of_bench() -> None:
+    code = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(('matplotlib',)))\n"
+        "from pyg_outerconv.cli import main\n"
+        "assert main(['families']) == 0\n"
+        "print(sorted(name for name in sys.modules if name.startswith('pyg_outerconv.bench.c')))"
+    )
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=root
+    )
+    assert done.returncode == 0, done.stderr

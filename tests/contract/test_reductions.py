@@ -1,0 +1,189 @@
+"""Mean, max and min over the inputs of a label: Θ follows the reduction."""
+
+import pytest
+import torch
+from contractions import OF_EDGES, normal, parameter, random_edges, reduced, tensors_of
+
+from pyg_outerconv.basis import (
+    Chebyshev,
+    EdgeBasis,
+    Eye,
+    Identity,
+    Pattern,
+    Relation,
+    Scaled,
+    Stack,
+)
+from pyg_outerconv.contract import ORDERS, contract, contraction_path, full
+from pyg_outerconv.kernels import use_backend
+from pyg_outerconv.testing import assert_near, awkward_structures, legal_orders
+
+LEGAL = [name for name in OF_EDGES if "max" in ORDERS[name].reductions]
+LINEAR = [name for name in OF_EDGES if name not in LEGAL]
+EDGES = [name for name in awkward_structures() if "no nodes" not in name]
+
+
+def edges_of(name):
+    """Edges of three labels with values of both signs."""
+    found = awkward_structures()[name]
+    pattern = Pattern.build(found.edge_index, found.edge_type, size=found.size, num_labels=3)
+    return EdgeBasis(pattern, normal(pattern.num_edges))
+
+
+def assert_same(actual, expected, inputs):
+    assert_near(actual, expected, at_least=0.1)
+    if expected.requires_grad and actual.requires_grad:
+        for found, wanted in zip(
+            torch.autograd.grad(actual.sin().sum(), inputs, materialize_grads=True),
+            torch.autograd.grad(
+                expected.sin().sum(), inputs, materialize_grads=True, allow_unused=True
+            ),
+            strict=True,
+        ):
+            assert_near(found, wanted, at_least=0.1)
+
+
+def test_orders_that_hold_the_inputs_of_a_label_declare_all_reductions():
+    assert set(LEGAL) == {"propagate_first", "propagate_first_compact", "label_by_label"}
+
+
+@pytest.mark.parametrize("reduce", ["mean", "max", "min"])
+@pytest.mark.parametrize("name", EDGES)
+def test_equal_the_oracle_edge_by_edge(name, reduce):
+    edges = edges_of(name)
+    for order in (None, *LEGAL):
+        for widths, matrices in (((4, 2), None), ((2, 4), 2)):
+            x = normal(edges.size[0], widths[0])
+            theta = parameter(3, 1, *widths, matrices)
+            expected = reduced(edges, x, full(theta), reduce)
+            actual = contract(edges, x, theta, order, reduce=reduce)
+            assert_same(actual, expected, [x, *tensors_of(theta), edges.value])
+
+
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_equal_the_dense_form_where_its_support_says_that_an_edge_is(reduce):
+    # No parallel edges: their largest is not what the dense form, their sum, shows.
+    edges = edges_of("weighted").with_values(None)
+    x, theta = normal(5, 4), parameter(3, 1, 4, 2)
+    fill = float("-inf") if reduce == "max" else float("inf")
+    product = edges.to_dense(x.dtype)[..., None] * x[None, :, None, :]
+    product = product.masked_fill(~edges.support()[..., None], fill)
+    best = getattr(product, f"a{reduce}")(1)
+    best = best.masked_fill(~edges.support().any(1)[..., None], 0.0)
+    expected = torch.einsum("knp,kpq->nq", best, theta[:, 0])
+    for order in LEGAL:
+        assert_near(contract(edges, x, theta, order, reduce=reduce), expected)
+
+
+def test_parallel_edges_are_compared_not_added():
+    pattern = Pattern.build(torch.tensor([[0, 0], [0, 0]]), size=(1, 1))
+    edges = pattern.with_values(torch.tensor([-1.0, -3.0]))
+    x, theta = torch.ones(1, 1), torch.ones(1, 1, 1, 1)
+    for order in LEGAL:
+        for reduce, expected in (("max", -1.0), ("min", -3.0), ("mean", -2.0), ("sum", -4.0)):
+            assert contract(edges, x, theta, order, reduce=reduce).item() == expected
+
+
+def test_a_zero_value_is_an_input_and_no_edge_is_none():
+    pattern = Pattern.build(torch.tensor([[0, 1], [0, 0]]), size=(2, 2))
+    edges = pattern.with_values(torch.tensor([0.0, -1.0]))
+    x, theta = torch.ones(2, 1), torch.ones(1, 1, 1, 1)
+    for order in LEGAL:
+        assert contract(edges, x, theta, order, reduce="max").tolist() == [[0.0], [0.0]]
+        assert contract(edges, x, theta, order, reduce="min").tolist() == [[-1.0], [0.0]]
+
+
+@pytest.mark.parametrize("reduce", ["mean", "max", "min"])
+@pytest.mark.parametrize("order", LEGAL)
+def test_batches_and_blocks(order, reduce):
+    edges, x, theta = edges_of("multi-edge"), normal(5, 2, 3, 4), parameter(3, 2, 4, 2)
+    dense = torch.zeros(3, 1, 4, 2, dtype=torch.float64)
+    dense[:, 0, :2, :1], dense[:, 0, 2:, 1:] = theta[:, 0], theta[:, 1]
+    actual = contract(edges, x, theta, order, reduce=reduce)
+    for i in range(2):
+        for j in range(3):
+            assert_near(actual[:, i, j], reduced(edges, x[:, i, j], dense, reduce))
+
+
+@pytest.mark.parametrize("order", LINEAR)
+def test_other_orders_are_refused_because_theta_follows(order):
+    edges, x = edges_of("multi-edge"), normal(5, 4)
+    theta = parameter(3, 1, 4, 2, 2 if order == "label_mixing" else None)
+    with use_backend("reference"):
+        assert not legal_orders(edges, x, theta)[order]
+        for reduce in ("max", "min"):
+            with pytest.raises(
+                ValueError,
+                match=f"order '{order}' may not solve this: .*{reduce}: Θ follows a reduction",
+            ):
+                contract(edges, x, theta, order, reduce=reduce)
+        with pytest.raises(ValueError, match="a mean divides each label's sum"):
+            contract(edges, x, theta, order, reduce="mean")
+
+
+@pytest.mark.parametrize("reduce", ["mean", "max", "min"])
+def test_polynomials_are_refused(reduce):
+    basis = Chebyshev(3).basis(awkward_structures()["undirected"])
+    x, theta = torch.randn(5, 4), torch.randn(3, 1, 4, 2)
+    basis = basis.float()
+    for order in (None, "recurrence_forward", "recurrence_clenshaw"):
+        with pytest.raises(ValueError, match=f"reduces with sum, not with {reduce}"):
+            contract(basis, x, theta, order, reduce=reduce)
+    for lazy in (basis.scale(-1.0), basis.stack(basis), basis.select([0, 2]), basis.transpose()):
+        with pytest.raises(ValueError, match=f"reduces with sum, not with {reduce}"):
+            contract(lazy, x, torch.randn(lazy.num_bases, 1, 4, 2), reduce=reduce)
+    explicit = basis.edges()
+    assert_near(
+        contract(explicit, x, theta, reduce=reduce), reduced(explicit, x, theta, reduce)
+    )
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
+def test_the_algebra_commutes_with_reductions(reduce):
+    """A negative scale makes the largest the smallest, so it may not be moved into Θ."""
+    relation = Relation(3).basis(awkward_structures()["multi-edge"], dtype=torch.float64)
+    stack = Stack(Relation(3), Identity()).basis(
+        awkward_structures()["multi-edge"], dtype=torch.float64
+    )
+    factor = torch.tensor([-1.0, 2.0, -0.5], dtype=torch.float64, requires_grad=True)
+    wide = torch.cat([factor, -factor[:1]])
+    for basis in (
+        relation.scale(-1.0),
+        relation.scale(factor),
+        relation.scale(factor).scale(-2.0),
+        relation.scale(factor).transpose(),
+        relation.transpose().scale(factor),
+        relation.scale(factor).select([2, 0, 2]),
+        relation.select([1, 1, 0]).scale(factor),
+        stack.scale(wide),
+        stack.scale(wide).scale(-1.0).transpose(),
+        relation.stack(relation.scale(factor)),
+        Scaled.of(Eye((5, 5), torch.device("cpu")), torch.tensor([-1.0]).double()),
+    ):
+        x, theta = normal(5, 4), parameter(basis.num_bases, 1, 4, 2)
+        expected = reduced(basis.edges(), x, theta, reduce)
+        inputs = [x, theta, factor]
+        assert_same(contract(basis, x, theta, reduce=reduce), expected, inputs)
+
+
+def test_the_first_of_equal_inputs_takes_the_gradient():
+    pattern = Pattern.build(torch.tensor([[0, 1], [0, 0]]), size=(2, 1))
+    for order in LEGAL:
+        x = torch.ones(2, 1, requires_grad=True)
+        out = contract(pattern.with_values(None), x, torch.ones(1, 1, 1, 1), order, reduce="max")
+        out.sum().backward()
+        assert x.grad.tolist() == [[1.0], [0.0]]
+
+
+def test_unknown_reductions_are_refused_with_the_nearest():
+    edges = random_edges(4, 6, 2)
+    x, theta = torch.randn(4, 2), torch.randn(2, 1, 2, 2)
+    for function in (contract, contraction_path):
+        with pytest.raises(ValueError, match="did you mean 'max'"):
+            function(edges, x, theta, reduce="maxx")
+
+
+def test_reductions_need_features():
+    edges = edges_of("multi-edge")
+    with pytest.raises(ValueError, match="needs dense node features"):
+        contract(edges, None, parameter(3, 1, 5, 2), reduce="max")

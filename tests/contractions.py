@@ -1,0 +1,102 @@
+"""What the tests of contractions share: bases, kinds of X and of Θ, and a truth for reductions."""
+
+import torch
+
+from pyg_outerconv.basis import (
+    GCN,
+    Chebyshev,
+    EdgeBasis,
+    Identity,
+    Pattern,
+    Relation,
+    Stack,
+    Walk,
+)
+from pyg_outerconv.contract import ORDERS, Mixture, SparseFeatures
+from pyg_outerconv.testing import awkward_structures
+
+# One of each kind of leaf, and of two together.
+FAMILIES = {
+    "edges": Relation(3),
+    "one label": GCN(add_self_loops=False),
+    "polynomial": Chebyshev(3),
+    "identity": Identity(),
+    "stack": Stack(Walk(1), Relation(3), Identity()),
+}
+KINDS = ("dense", "batch", "none", "indices", "sparse")
+
+# Orders that no built-in backend of a CPU runs unless it is asked for by name.
+NEEDS_REFERENCE = {"fused"}
+OF_EDGES = [name for name in ORDERS if name != "per_node" and not name.startswith("recurrence")]
+
+
+def normal(*shape, dtype=torch.float64, grad=True):
+    """A normal tensor that wants a gradient."""
+    return torch.randn(shape, dtype=dtype, requires_grad=grad)
+
+
+def features(kind, size, channels, dtype=torch.float64, grad=True):
+    """X of a kind, for ``size`` sources; of 'none', ``channels`` has to be ``size``."""
+    if kind == "none":
+        return None
+    if kind == "indices":
+        return torch.randint(channels, (size,))
+    if kind == "batch":
+        return normal(size, 2, 3, channels, dtype=dtype, grad=grad)
+    if kind == "dense":
+        return normal(size, channels, dtype=dtype, grad=grad)
+    x = SparseFeatures.of((torch.rand(size, channels) < 0.4).to(dtype).to_sparse_csr())
+    return x.with_values(normal(x.num_entries, dtype=dtype, grad=grad))
+
+
+def parameter(num_labels, groups, rows, columns, matrices=None, dtype=torch.float64, grad=True):
+    """Θ (K, G, P/G, Q/G): one tensor, or a mixture of some matrices."""
+    if matrices is None:
+        return normal(num_labels, groups, rows // groups, columns // groups, dtype=dtype, grad=grad)
+    return Mixture(
+        normal(num_labels, matrices, dtype=dtype, grad=grad),
+        normal(matrices, groups, rows // groups, columns // groups, dtype=dtype, grad=grad),
+    )
+
+
+def tensors_of(theta):
+    """The tensors that Θ is made of."""
+    return [theta.coefficient, theta.matrices] if isinstance(theta, Mixture) else [theta]
+
+
+def home_of(order, dtype=torch.float64):
+    """(basis, Θ's number of matrices) of a graph with parallel edges, on which an order is legal.
+
+    The values of its edges want gradients.
+    """
+    edges = awkward_structures(dtype)["multi-edge"]
+    if order == "per_node":
+        return Identity().basis(edges, dtype=dtype), None
+    if order.startswith("recurrence"):
+        return Chebyshev(3).basis(edges, dtype=dtype), None
+    pattern = Pattern.build(edges.edge_index, edges.edge_type, size=edges.size, num_labels=3)
+    value = pattern.sort_values(edges.edge_weight.detach()).requires_grad_()
+    return EdgeBasis(pattern, value), 2 if order == "label_mixing" else None
+
+
+def random_edges(nodes, count, num_labels, values=True, dtype=torch.float32):
+    """Edges at random, with values that want gradients, or ones."""
+    index, label = torch.randint(nodes, (2, count)), torch.randint(num_labels, (count,))
+    pattern = Pattern.build(index, label, size=(nodes, nodes), num_labels=num_labels)
+    return EdgeBasis(pattern, normal(count, dtype=dtype) if values else None)
+
+
+def reduced(edges, x, theta, reduce):
+    """Σ_k (reduce over the edges e = (m, n) of label k of value[e] X_m) Θ_k, edge by edge."""
+    pattern = edges.pattern
+    messages = edges.values(x.dtype)[:, None] * x[pattern.source.long()]
+    rows = []
+    for target in range(edges.size[1]):
+        row = x.new_zeros(theta.size(3))
+        for label in range(edges.num_bases):
+            mine = messages[(pattern.target == target) & (pattern.label == label)]
+            if len(mine):
+                found = {"sum": mine.sum, "mean": mine.mean, "max": mine.amax, "min": mine.amin}
+                row = row + found[reduce](0) @ theta[label, 0]
+        rows.append(row)
+    return torch.stack(rows) if rows else x.new_zeros(0, theta.size(3))

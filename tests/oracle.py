@@ -1,0 +1,49 @@
+"""What every primitive means, entry by entry in plain torch, for any derivative of it."""
+
+import math
+
+import torch
+
+
+def spmm(rows, cols, shape, value, x, reduce):
+    """(R, H, channels) from value (E, H) and x (C, H, channels)."""
+    messages, out = value.unsqueeze(-1) * x[cols], []
+    for row in range(shape[0]):
+        mine = messages[rows == row]
+        if len(mine) == 0:
+            out.append(torch.zeros_like(x[0]))
+        elif reduce in ("max", "min"):
+            out.append(getattr(mine, f"a{reduce}")(0))
+        else:
+            out.append(getattr(mine, reduce)(0))
+    return torch.stack(out)
+
+
+def softmax(rows, score):
+    """(E, H) from score (E, H), row by row."""
+    out = torch.zeros_like(score)
+    for row in rows.unique():
+        mine = (rows == row).nonzero().view(-1)
+        out = out.index_put((mine,), score[mine].softmax(0))
+    return out
+
+
+def attend(rows, cols, shape, query, key, value, bias=None):
+    """(R, H, V), with a softmax of scaled products."""
+    score = (query[rows] * key[cols]).sum(-1) / math.sqrt(query.size(2))
+    share = softmax(rows, score if bias is None else score + bias)
+    return spmm(rows, cols, shape, share, value, "sum")
+
+
+def primitive(name, sparsity):
+    """The function that a call of :func:`primitive_calls` (with heads) should be equal to."""
+    shape, cols = sparsity.shape, sparsity.col.long()
+    rows = torch.arange(shape[0], device=cols.device).repeat_interleave(sparsity.rowptr.diff())
+    word, _, form = name.partition(" ")
+    return {
+        "spmm": lambda v, x: spmm(rows, cols, shape, v, x, form),
+        "sddmm": lambda a, b: (a[rows] * b[cols]).sum(-1) if form == "dot" else a[rows] + b[cols],
+        "segment_softmax": lambda score: softmax(rows, score),
+        "attend": lambda *tensors: attend(rows, cols, shape, *tensors),
+        "grouped_matmul": lambda x, theta: (x.unsqueeze(1) @ theta[rows]).squeeze(1),
+    }[word]

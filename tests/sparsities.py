@@ -1,0 +1,71 @@
+"""What the tests of kernels run on: patterns, devices, and the backends that can be tested here."""
+
+import pytest
+import torch
+
+from pyg_outerconv.basis import Pattern
+from pyg_outerconv.kernels import BACKENDS, primitive_calls
+
+SHAPES = {
+    "square": (7, 7, 20),
+    "tall": (9, 4, 15),
+    "wide": (3, 11, 15),
+    "no entries": (4, 5, 0),
+    "no rows": (0, 5, 0),
+    "no columns": (5, 0, 0),
+    "one": (1, 1, 1),
+    "repeated entries": (2, 2, 17),
+    "int64": (7, 7, 20),
+}
+
+
+def backends_on(device):
+    """Names of the backends that serve a device without being asked for, as test parameters."""
+    return [
+        pytest.param(name, marks=pytest.mark.skipif(bool(why), reason="; ".join(why)))
+        for name, backend in BACKENDS.items()
+        if device in backend.devices and backend.priority > 0
+        for why in [backend.missing()]
+    ]
+
+
+NO_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+PLACES = [
+    pytest.param(
+        *param.values, device, id=f"{param.values[0]}-{device}", marks=[*param.marks, *marks]
+    )
+    for device, marks in (("cpu", []), ("cuda", [NO_CUDA]))
+    for param in backends_on(device)
+]
+"""(backend, device) of all backends but the reference."""
+
+
+HERE = [*backends_on("cpu"), "reference"]
+"""All backends that serve a CPU here."""
+
+
+def calls_of(backend, sparsity, channels=3, heads=None):
+    """The calls of every primitive that a backend has: (name, function, shapes)."""
+    for name, (function, shapes) in primitive_calls(sparsity, channels, heads).items():
+        if name.split()[0] in BACKENDS[backend].primitives:
+            yield name, function, shapes
+
+
+def sparsity_of(name, device="cpu"):
+    """A random pattern of one of SHAPES; 'tall' and 'wide' have rows without entries."""
+    rows, cols, entries = SHAPES[name]
+    index = torch.stack(
+        [torch.randint(max(cols, 1), (entries,)), torch.randint(max(rows, 1), (entries,))]
+    )
+    sparsity = Pattern.build(index.to(device), size=(cols, rows)).by_target
+    if name == "int64":
+        sparsity = type(sparsity)(*(tensor.long() for tensor in sparsity))
+    return sparsity
+
+
+def random_inputs(shapes, dtype=torch.float64, device="cpu"):
+    """Normal tensors of these shapes (a dict), which want gradients."""
+    return [
+        torch.randn(shape, dtype=dtype, device=device, requires_grad=True)
+        for shape in shapes.values()
+    ]

@@ -1,0 +1,283 @@
+"""Runs every combination of dtype, device, order, reduction and derivative against a dense oracle.
+
+``python tests/write_support.py`` writes what it found to SUPPORT.md, and tests compare it with what
+they find. A combination works, or is refused by name; a wrong result is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+
+import oracle
+import pytest
+import torch
+from torch import Tensor
+
+from pyg_outerconv.basis import EdgeBasis, Pattern
+from pyg_outerconv.basis.eye import Eye
+from pyg_outerconv.basis.polynomial import CHEBYSHEV, Polynomial
+from pyg_outerconv.contract import ORDERS, Mixture, Problem, contract, full
+from pyg_outerconv.errors import Refused
+from pyg_outerconv.kernels import BACKENDS, REDUCTIONS, Request, primitive_calls, use_backend
+from pyg_outerconv.testing import assert_near
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+DERIVATIVES = ("forward", "first", "second", "vmap", "jacrev", "forward-mode")
+SOURCES, TARGETS, LABELS, IN, OUT = 5, 5, 2, 3, 2
+
+# (source, target, label): parallel edges, a loop, a target without edges, labels that are empty.
+EDGES = [(0, 1, 0), (0, 1, 0), (2, 1, 0), (3, 1, 1), (4, 0, 1), (1, 2, 0), (2, 2, 1), (0, 2, 0)]
+
+Function = Callable[..., Tensor]
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Something to try: a function, what it should be equal to in float64, and its tensors."""
+
+    ours: Function
+    oracle: Function
+    shapes: tuple[tuple[int, ...], ...]
+
+
+# The truth ---------------------------------------------------------------------------------------
+
+
+def reduced(basis, x: Tensor, theta: Tensor, reduce: str) -> Tensor:
+    """Σ_k reduce over m of (A_k[m, n] x[m]), times Θ_k, entry by entry."""
+    if reduce == "sum" or not isinstance(basis, EdgeBasis):
+        return torch.einsum("kmn,mp,kpq->nq", basis.to_dense(x.dtype), x, theta[:, 0])
+    pattern, messages = basis.pattern, basis.value.unsqueeze(-1) * x[basis.pattern.source.long()]
+    rows = []
+    for target in range(TARGETS):
+        row = torch.zeros(OUT, dtype=x.dtype, device=x.device)
+        for label in range(LABELS):
+            mine = messages[(pattern.target == target) & (pattern.label == label)]
+            if len(mine):
+                found = mine.mean(0) if reduce == "mean" else getattr(mine, f"a{reduce}")(0)
+                row = row + found @ theta[label, 0]
+        rows.append(row)
+    return torch.stack(rows)
+
+
+# What is tried -----------------------------------------------------------------------------------
+
+
+def homes(device: str) -> dict[str, tuple[Function, Function, tuple[tuple[int, ...], ...]]]:
+    """Kinds of bases and of Θ: (basis of values, Θ of its tensors, shapes of x, Θ's and values)."""
+    source, target, label = torch.tensor(EDGES, device=device).t()
+    index = torch.stack([source, target])
+    labelled = Pattern.build(index, label, size=(SOURCES, TARGETS), num_labels=LABELS)
+    plain = Pattern.build(index, size=(SOURCES, TARGETS))
+    x, values, theta = (SOURCES, IN), (len(EDGES),), (LABELS, 1, IN, OUT)
+    mixture = ((LABELS, 2), (2, 1, IN, OUT))
+    return {
+        "edges": (lambda v: EdgeBasis(labelled, v), lambda t: t, (x, theta, values)),
+        "edges, mixed Θ": (lambda v: EdgeBasis(labelled, v), Mixture, (x, *mixture, values)),
+        "polynomial": (
+            lambda v: Polynomial(EdgeBasis(plain, v), CHEBYSHEV, LABELS),
+            lambda t: t,
+            (x, theta, values),
+        ),
+        "identity": (
+            lambda: Eye((SOURCES, TARGETS), torch.device(device)),
+            lambda t: t,
+            (x, (1, 1, IN, OUT)),
+        ),
+    }
+
+
+def of_order(order: str, device: str) -> tuple[str, dict[str, Combination | str]]:
+    """The kind of basis on which an order is tried; by reduction, what to try or why it refuses.
+
+    An order that needs a kernel of a backend which is not picked here is tried on the reference's.
+    """
+    for backend, (kind, home) in product((None, "reference"), homes(device).items()):
+        asked = nullcontext if backend is None else partial(use_backend, backend)
+        ours, truth, shapes = _contraction(order, asked, home)
+        tried: dict[str, Combination | str] = {}
+        with asked():
+            example = _problem_parts(home)(*(torch.ones(shape, device=device) for shape in shapes))
+            if ORDERS[order].why_not(Problem(*example)):
+                continue
+            refusals = {r: ORDERS[order].why_not(Problem(*example, r)) for r in REDUCTIONS}
+        for reduce, reasons in refusals.items():
+            mine = partial(ours, reduce=reduce)
+            tried[reduce] = (
+                _refusal(mine, reasons, shapes, device)
+                if reasons
+                else Combination(mine, partial(truth, reduce=reduce), shapes)
+            )
+        return kind if backend is None else f"{kind}; backend {backend}", tried
+    raise AssertionError(f"no kind of basis here is one that {order} may solve")
+
+
+def _problem_parts(home) -> Function:
+    basis_of, theta_of, _ = home
+    held = 2 if theta_of is Mixture else 1  # tensors that make Θ
+    return lambda x, *rest: (basis_of(*rest[held:]), x, theta_of(*rest[:held]))
+
+
+def _contraction(order: str, asked, home) -> tuple[Function, Function, tuple[tuple[int, ...], ...]]:
+    parts = _problem_parts(home)
+
+    def ours(*tensors, reduce):
+        with asked():
+            return contract(*parts(*tensors), order=order, reduce=reduce)
+
+    def truth(*tensors, reduce):
+        basis, x, theta = parts(*tensors)
+        return reduced(basis, x, full(theta), reduce)
+
+    return ours, truth, home[2]
+
+
+def _refusal(ours: Function, reasons: list[str], shapes, device: str) -> str:
+    """The reasons, after the contraction has refused with them."""
+    with pytest.raises(Refused) as refused:
+        ours(*(torch.ones(shape, device=device) for shape in shapes))
+    assert all(reason in str(refused.value) for reason in reasons), refused.value
+    return "; ".join(reasons)
+
+
+def of_backend(backend: str, device: str) -> dict[str, Combination | str]:
+    """What to try of every primitive, or why the backend has it not."""
+    index = torch.tensor(EDGES, device=device).t()[:2]
+    sparsity = Pattern.build(index, size=(SOURCES, TARGETS)).by_target
+    tried: dict[str, Combination | str] = {}
+    for name, (function, shapes) in primitive_calls(sparsity, IN, 2).items():
+        primitive, *words = name.split()
+        if set(words) - {*REDUCTIONS, "dot", "add", "biased"}:
+            continue  # further forms of the same
+        reduction = words[0] if words and words[0] in REDUCTIONS else "sum"
+        request = Request(
+            primitive, device, torch.float32, torch.int32, (5, 5), 8, IN, 2, reduction
+        )
+        reasons = BACKENDS[backend].why_not(request)
+        tried[name] = "; ".join(reasons) or Combination(
+            _by(function, backend), oracle.primitive(name, sparsity), tuple(shapes.values())
+        )
+    return tried
+
+
+def _by(function: Function, backend: str) -> Function:
+    def served(*tensors):
+        with use_backend(backend):
+            return function(*tensors)
+
+    return served
+
+
+# How it is tried ---------------------------------------------------------------------------------
+
+
+def try_all(combination: Combination, dtype: torch.dtype, device: str) -> dict[str, str]:
+    """'yes', 'raises', or the refusal, for every derivative. Raises AssertionError if wrong."""
+    torch.manual_seed(0)
+    tensors = [torch.randn(shape).to(device, dtype) for shape in combination.shapes]
+    found = {}
+    for derivative in DERIVATIVES:
+        check = CHECKS[derivative]
+        try:
+            found[derivative] = check(combination, tensors)
+        except Refused as error:
+            found[derivative] = f"refused: {' '.join(str(error).split())}"
+    return found
+
+
+def near(actual: Tensor, expected: Tensor) -> None:
+    """Equal, as far as the type of ``actual`` can tell."""
+    assert_near(actual.detach(), expected.detach().to(actual.dtype), at_least=1.0)
+
+
+def derivatives(function: Function, tensors: list[Tensor], second: bool) -> list[Tensor]:
+    """Gradients of a fixed sum of the result; or those of a fixed sum of these gradients."""
+    generator = torch.Generator().manual_seed(1)
+
+    def along(x: Tensor) -> Tensor:
+        direction = torch.randint(-2, 3, x.shape, generator=generator)
+        return (x * direction.to(x)).sum()
+
+    leaves = [x.clone().requires_grad_() for x in tensors]
+    first = torch.autograd.grad(along(function(*leaves)), leaves, create_graph=second)
+    if not second:
+        return list(first)
+    total = sum(along(gradient) for gradient in first) + sum((x * 0).sum() for x in leaves)
+    return list(torch.autograd.grad(total, leaves))
+
+
+def check_forward(combination: Combination, tensors: list[Tensor]) -> str:
+    near(combination.ours(*tensors), combination.oracle(*(x.double() for x in tensors)))
+    return "yes"
+
+
+def check_gradients(combination: Combination, tensors: list[Tensor], second: bool = False) -> str:
+    wide = [x.double() for x in tensors]
+    for actual, expected in zip(
+        derivatives(combination.ours, tensors, second),
+        derivatives(combination.oracle, wide, second),
+        strict=True,
+    ):
+        near(actual, expected)
+    return "yes"
+
+
+def check_vmap(combination: Combination, tensors: list[Tensor]) -> str:
+    """Over each tensor alone, and over all."""
+    alone = [tuple(0 if i == j else None for i in range(len(tensors))) for j in range(len(tensors))]
+    for dims in (*alone, (0,) * len(tensors)):
+        batched = [
+            x if dim is None else torch.stack([x, -x, 0.5 * x])
+            for x, dim in zip(tensors, dims, strict=True)
+        ]
+        items = [
+            [x if dim is None else x[i] for x, dim in zip(batched, dims, strict=True)]
+            for i in range(3)
+        ]
+        expected = [combination.oracle(*(x.double() for x in item)) for item in items]
+        near(torch.vmap(combination.ours, in_dims=dims)(*batched), torch.stack(expected))
+    return "yes"
+
+
+def check_jacrev(combination: Combination, tensors: list[Tensor]) -> str:
+    every = tuple(range(len(tensors)))
+    wide = tuple(x.double() for x in tensors)
+    for actual, expected in zip(
+        torch.func.jacrev(combination.ours, argnums=every)(*tensors),
+        torch.autograd.functional.jacobian(combination.oracle, wide),
+        strict=True,
+    ):
+        near(actual, expected)
+    return "yes"
+
+
+def check_forward_mode(combination: Combination, tensors: list[Tensor]) -> str:
+    """It raises for every tensor, or is right for every tensor; never zero where it should not."""
+    said = set()
+    for position in range(len(tensors)):
+        tangents = [torch.zeros_like(x) for x in tensors]
+        tangents[position] = torch.ones_like(tensors[position])
+        try:
+            _, actual = torch.func.jvp(combination.ours, tuple(tensors), tuple(tangents))
+        except NotImplementedError:
+            said.add("raises")
+            continue
+        wide = tuple(x.double() for x in tensors)
+        columns = torch.autograd.functional.jacobian(combination.oracle, wide)[position]
+        near(actual, columns.flatten(actual.dim()).sum(-1))
+        said.add("yes")
+    return " or ".join(sorted(said))
+
+
+CHECKS: dict[str, Callable[[Combination, list[Tensor]], str]] = {
+    "forward": check_forward,
+    "first": check_gradients,
+    "second": lambda combination, tensors: check_gradients(combination, tensors, second=True),
+    "vmap": check_vmap,
+    "jacrev": check_jacrev,
+    "forward-mode": check_forward_mode,
+}

@@ -1,0 +1,59 @@
+"""SUPPORT.md says what is found here: every order and backend is tried in every combination."""
+
+import pytest
+import torch
+from support import near
+from write_support import (
+    DEVICES,
+    NOT_MEASURED,
+    backend_rows,
+    backends_to_try,
+    here,
+    order_rows,
+    recorded,
+)
+
+from pyg_outerconv.contract import ORDERS
+
+AGAIN = "(`python tests/write_support.py` writes SUPPORT.md)"
+
+
+def lines_of(device, name):
+    """The recorded lines that begin with a name; the test is skipped where nothing is recorded."""
+    text = recorded()[device]
+    if text == NOT_MEASURED:
+        pytest.skip(f"SUPPORT.md has no record of {device} yet {AGAIN}")
+    return [line for line in text.splitlines() if line.startswith(f"| {name} |")]
+
+
+def skip_without(device):
+    if not here(device):
+        pytest.skip(f"there is no {device} device here")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_is_said_of_an_order_is_so(order, device):
+    skip_without(device)
+    assert lines_of(device, order) == order_rows(order, device), AGAIN
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("backend", ["triton", "native", "scatter", "reference"])
+def test_what_is_said_of_a_backend_is_so(backend, device):
+    skip_without(device)
+    if backend not in backends_to_try(device):
+        pytest.skip(f"{backend} does not serve {device} here without being asked for")
+    assert lines_of(device, backend) == backend_rows(backend, device), AGAIN
+
+
+def test_nothing_else_is_said():
+    for text in recorded().values():
+        table = text.partition("### Primitives")[0].splitlines()
+        named = {line.split(" | ")[0][2:] for line in table if line.startswith("| ")}
+        assert named - {"order", "---"} in (set(ORDERS), set())
+
+
+def test_a_wrong_result_is_not_recorded_as_anything():
+    with pytest.raises(AssertionError, match="largest difference"):
+        near(torch.ones(3), torch.tensor([1.0, 1.0, 1.1]).double())
