@@ -252,19 +252,28 @@ class Pattern:
         )
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> Pattern:
-        """The pattern with ``fn`` applied to every tensor (to move it, say)."""
-        return Pattern(
-            size=self.size,
-            num_labels=self.num_labels,
-            source=fn(self.source),
-            target=fn(self.target),
-            label=fn(self.label),
-            order=fn(self.order),
-            origin=None if self.origin is None else fn(self.origin),
-            target_ptr=fn(self.target_ptr),
-            source_ptr=fn(self.source_ptr),
-            by_source=fn(self.by_source),
+        """The pattern with ``fn`` applied to every tensor (to move it, say).
+
+        Itself, with all that was made of it, if that changes nothing.
+        """
+        old = (
+            self.source,
+            self.target,
+            self.label,
+            self.order,
+            self.origin,
+            self.target_ptr,
+            self.source_ptr,
+            self.by_source,
         )
+        new = [None if tensor is None else fn(tensor) for tensor in old]
+        if all(moved is tensor for moved, tensor in zip(new, old, strict=True)):
+            return self
+        return Pattern(self.size, self.num_labels, *new)  # type: ignore[arg-type]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: no choice of orders, which another machine may make otherwise."""
+        return {**vars(self), "plans": {}}
 
     def __repr__(self) -> str:
         return (

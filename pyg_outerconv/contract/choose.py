@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -61,11 +62,13 @@ class Candidate:
     seconds: float
 
 
-def candidates(problem: Problem, max_memory: int | None = None) -> list[Candidate]:
-    """Every order, with its reasons or its cost. Orders that are not legal are never costed."""
+def candidates(
+    problem: Problem, max_memory: int | None = None, orders: Sequence[Order] | None = None
+) -> list[Candidate]:
+    """Every order, or those given, with reasons or a cost. Illegal ones are never costed."""
     speeds = constants(problem.device.type, problem.dtype)
     found = []
-    for order in ORDERS.values():
+    for order in orders or ORDERS.values():
         reasons = order.why_not(problem)
         cost = None if reasons else order.cost(problem)
         if cost is not None and (why := _too_much(cost, max_memory)):
@@ -90,7 +93,7 @@ def choose_order(
             raise RefusedValue(f"order {wanted!r} {why}")
         return ORDERS[wanted]
     if torch.compiler.is_compiling():
-        return _cheapest(_readable(problem, candidates(problem, max_memory)), problem)
+        return _cheapest(_readable(problem, max_memory), problem)
     plans = _plans(problem)
     if plans is None:
         return _cheapest(candidates(problem, max_memory), problem)
@@ -132,10 +135,16 @@ def _cheapest(found: list[Candidate], problem: Problem) -> Order:
     return best
 
 
-def _readable(problem: Problem, found: list[Candidate]) -> list[Candidate]:
-    """Of orders, those that a compiler can go through without sorting edges, if there are any."""
-    ready = [c for c in found if not c.reasons and c.order.is_prepared(problem)]
-    return ready or found
+def _readable(problem: Problem, max_memory: int | None) -> list[Candidate]:
+    """Of orders, those that a compiler can go through without sorting edges, if there are any.
+
+    The others are not costed, which would count their pairs.
+    """
+    legal = [order for order in ORDERS.values() if not order.why_not(problem)]
+    ready = [order for order in legal if order.is_prepared(problem)]
+    found = candidates(problem, max_memory, ready) if ready else []
+    legal_ones = [candidate for candidate in found if not candidate.reasons]
+    return legal_ones or candidates(problem, max_memory)
 
 
 def _plans(problem: Problem) -> dict[tuple[object, ...], str] | None:

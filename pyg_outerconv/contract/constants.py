@@ -132,17 +132,18 @@ def read() -> None:
         if content["format"] != FORMAT:
             raise ValueError(f"format {content['format']}")
         for key, value in content["constants"].items():
-            tables = {
-                name: tuple((float(size), float(rate)) for size, rate in value.pop(name))
-                for name in ("gather", "move")
-            }
-            _measured[key] = Constants(**tables, **value)
+            gather, move = (_table(value.pop(name)) for name in ("gather", "move"))
+            _measured[key] = Constants(gather=gather, move=move, **value)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         warnings.warn(
             f"the constants in {path} are not used ({type(error).__name__}: {error}); "
             "'outerconv calibrate' measures them anew",
             stacklevel=2,
         )
+
+
+def _table(rows: list[list[float]]) -> Table:
+    return tuple((float(size), float(rate)) for size, rate in rows)
 
 
 read()

@@ -42,7 +42,8 @@ class Dense(Order):
         between = rows * width * problem.itemsize
         made = moving(held, 2.0 * problem.edges.num_edges * problem.itemsize, between)
         back = theta_back + matrix * (wanted + of_basis) + made * of_basis
-        return Cost(made + matrix + theta, back, held + between)
+        # The gradient of the matrix is another one.
+        return Cost(made + matrix + theta, back, held * (1 + of_basis) + between)
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
@@ -52,7 +53,8 @@ class Dense(Order):
             matrix = problem.edges.to_dense(z.dtype).to(z.dtype)  # (K, M, N)
             width = problem.num_columns * problem.out_channels
             by_label = z.transpose(0, 1).reshape(problem.num_labels * sources, width)
-            out = matrix.flatten(0, 1).t() @ by_label
+            # Of rows that were looked up, autocast has not changed the type, and does not here.
+            out = (matrix.flatten(0, 1).t() @ by_label).to(z.dtype)
             return out.view(targets, *problem.batch, problem.out_channels)
         assert isinstance(problem.x, Tensor)
         x = problem.x.flatten(1)

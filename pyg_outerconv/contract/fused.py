@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from ..basis.edges import EdgeBasis
-from ..errors import RefusedValue
 from ..kernels.call import views
-from ..kernels.dispatch import choose, forced
+from ..kernels.dispatch import BACKENDS, choose, forced
 from ..kernels.fused import fused_request, spmm_theta
 from ..kernels.grouped import grouped_outer
 from ..kernels.products import product, sample
@@ -47,12 +46,13 @@ class Fused(Order):
         """E·P sparse, U_out·P·Q dense, and nothing held but in the backward pass."""
         sources, targets = problem.basis.size
         pairs = float(problem.edges.pattern.num_target_pairs)
-        wanted, of_theta, _ = problem.gradients
+        wanted, of_theta, of_basis = problem.gradients
         sparse, _ = sparse_product(problem, problem.in_channels, (sources, targets), wanted)
         dense, _ = dense_product(problem, pairs * problem.num_columns, wanted)
-        held = pairs * problem.num_columns * problem.in_channels * problem.itemsize
-        again = (sparse + dense) * (float(wanted) + float(of_theta) + problem.gradients[2])
-        return Cost(sparse + dense, again, held if of_theta else 0.0)
+        width = max(problem.in_channels * of_theta, problem.out_channels * of_basis)
+        held = pairs * width * problem.itemsize
+        again = (sparse + dense) * (float(wanted) + float(of_theta) + of_basis)
+        return Cost(sparse + dense, again, held)
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
@@ -67,13 +67,13 @@ class Fused(Order):
 def _no_backend(problem: Problem) -> list[str]:
     pattern, theta = problem.edges.pattern, problem.theta[:, 0]
     request = fused_request(pattern.target_ptr, pattern.source, pattern.size[0], theta)
-    try:
-        choose(request)
-    except RefusedValue:
-        asked = forced()
-        who = "no backend" if asked is None else f"backend {asked!r}, which was asked for,"
-        return [f"needs the kernel spmm_theta, which {who} runs here"]
-    return []
+    # No exception, which a compiler could not read.
+    asked = forced()
+    able = [b for b in BACKENDS.values() if (b.priority > 0 if asked is None else b.name == asked)]
+    if any(not backend.why_not(request) for backend in able):
+        return []
+    who = "no backend" if asked is None else f"backend {asked!r}, which was asked for,"
+    return [f"needs the kernel spmm_theta, which {who} runs here"]
 
 
 def fused_product(edges: EdgeBasis, x: Tensor, theta: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from torch import Tensor
 from ..basis.compact import LabelBlock
 from ..kernels import REDUCTIONS
 from .cost import Cost, Work
+from .features import autocast_pair
 from .order import Order, has_made, multiply, needs_edges, needs_features
 from .problem import Problem
 from .work import dense_product, sparse_product
@@ -38,7 +39,9 @@ class LabelByLabel(Order):
         width = problem.out_channels if transforms else problem.in_channels
         columns, labels = problem.num_columns, max(problem.num_labels, 1)
         dense, dense_back = dense_product(
-            problem, (sources if transforms else targets) * columns, wanted or of_basis
+            problem,
+            (sources if transforms else targets) * columns,
+            wanted or (of_basis and not transforms),
         )
         inner = (wanted or of_theta) if transforms else wanted
         # Blocks are small: what they read is a label's share.
@@ -52,10 +55,15 @@ class LabelByLabel(Order):
             ),
             calls=6.0 * labels,
         )
-        # What autograd keeps of every label: its rows of X, and the operand of its second product.
-        held = (sources * problem.in_channels + targets * width) * line if of_theta else 0.0
-        passes = float(wanted or of_theta or of_basis)
-        return Cost(dense + sparse + ends, dense_back + sparse_back + ends * passes * 2.0, held)
+        # Rows of X, the operand of the second product, and its result: of one label, or of every
+        # label where autograd keeps them.
+        inner_rows = sources if transforms else targets
+        wide = sources * problem.in_channels + inner_rows * width + targets * problem.out_channels
+        kept = wanted or of_theta or of_basis
+        held = wide * line if kept else wide * line / labels
+        if kept and problem.edges.value is not None:
+            held += problem.edges.num_edges * problem.itemsize
+        return Cost(dense + sparse + ends, dense_back + sparse_back + ends * kept * 2.0, held)
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
@@ -70,7 +78,8 @@ class LabelByLabel(Order):
             else:
                 out.index_add_(0, block.target, part)
         if out is None:  # no edges; and still gradients, which are zero
-            return x.new_zeros(shape) + x[:0].sum() + problem.theta[:0].sum()
+            x, theta = autocast_pair(x, problem.theta)
+            return x.new_zeros(shape) + x[:0].sum() + theta[:0].sum()
         return out
 
 

@@ -33,7 +33,7 @@ class LabelMixing(Order):
         return has_made(problem, "ends", "by_label")
 
     def cost(self, problem: Problem) -> Cost:
-        """M·B·P·Q dense, B·E·min(P, Q) sparse, M·min(P, Q) + E numbers."""
+        """M·B·P·Q dense, B·E·min(P, Q) sparse, M·min(P, Q) for each b, and E numbers."""
         assert problem.mixture is not None  # why_not
         count = problem.mixture.num_matrices
         of_x, of_theta, of_basis = problem.gradients
@@ -42,18 +42,21 @@ class LabelMixing(Order):
         sources, targets = problem.basis.size
         line = problem.num_columns * problem.itemsize
         rows = sources if transforms else targets
-        dense, dense_back = dense_product(problem, float(rows * problem.num_columns), of_x)
+        wanted = of_x or of_theta
+        deep = of_x if transforms else wanted or of_basis
+        dense, dense_back = dense_product(problem, float(rows * problem.num_columns), deep)
         if not problem.has_features:
             dense = dense_back = moving(float(rows * problem.out_channels * line))
-        wanted = of_x or of_theta
-        sparse, sparse_back = sparse_product(problem, width, (sources, targets), wanted)
+        inner = wanted if transforms else of_x
+        sparse, sparse_back = sparse_product(problem, width, (sources, targets), inner)
         # The gradients of coefficients sample products at all edges, as those of values do.
         if of_theta and not of_basis:
             sparse_back = sparse_back + sparse
         edges = float(problem.edges.num_edges * problem.itemsize)
         mixed = moving(edges, edges, float(rows * width * line))
         back = (dense_back + sparse_back + mixed + mixed) * float(wanted or of_basis)
-        return Cost((dense + sparse + mixed) * count, back * count, edges + rows * width * line)
+        kept = rows * width * line * (count if wanted or of_basis else 1)
+        return Cost((dense + sparse + mixed) * count, back * count, 2.0 * edges + kept)
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""

@@ -32,9 +32,9 @@ class Mixture:
         return self.coefficient.size(1)
 
     def full(self) -> Tensor:
-        """Θ (K, G, P/G, Q/G)."""
+        """Θ (K, G, P/G, Q/G), of the type of the matrices, whatever autocast multiplies in."""
         flat = self.coefficient @ self.matrices.flatten(1)
-        return flat.view(self.shape)
+        return flat.view(self.shape).to(self.matrices.dtype)
 
 
 # Spelled as PyG, which reads the types of the layer, can read it.

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from ..basis.edges import EdgeBasis
 from ..kernels import Sparsity, grouped_matmul, spmm
+from ..kernels.dispatch import forced, get_backend
 from .cost import Cost
+from .features import autocast_pair
 from .problem import Problem
 
 
@@ -67,6 +69,14 @@ def needs_features(problem: Problem) -> list[str]:
     return ["needs dense node features, and there are none to propagate"]
 
 
+def needs_grouped_products() -> list[str]:
+    """A reason where the backend that was asked for has no products by groups of rows."""
+    asked = forced()
+    if asked is None or "grouped_matmul" in get_backend(asked).primitives:
+        return []
+    return [f"needs the kernel grouped_matmul, which backend {asked!r}, asked for, does not have"]
+
+
 def has_made(problem: Problem, *names: str) -> bool:
     """Whether the pattern has made these of its cached properties."""
     return all(name in vars(problem.edges.pattern) for name in names)
@@ -112,8 +122,9 @@ def grouped(
 ) -> Tensor:
     """:func:`grouped_matmul` with a matrix for each label, block-diagonal if G > 1.
 
-    ``theta`` (K, G, P/G, Q/G).
+    ``theta`` (K, G, P/G, Q/G). Under autocast in its type, as a dense product is.
     """
+    x, theta = autocast_pair(x, theta)
     if theta.size(1) == 1:
         return grouped_matmul(
             x, ptr, theta[:, 0], gather=gather, scatter=scatter, num_rows=num_rows

@@ -14,6 +14,7 @@ from .order import (
     multiply,
     needs_edges,
     needs_features,
+    needs_grouped_products,
 )
 from .problem import Problem
 from .work import dense_product, sparse_product
@@ -27,7 +28,8 @@ class PropagateFirstCompact(Order):
 
     def why_not(self, problem: Problem) -> list[str]:
         """It needs explicit edges, and features to propagate."""
-        return super().why_not(problem) + needs_edges(problem) + needs_features(problem)
+        reasons = super().why_not(problem) + needs_edges(problem) + needs_features(problem)
+        return reasons + needs_grouped_products()
 
     def is_prepared(self, problem: Problem) -> bool:
         """See :class:`Order`."""
@@ -37,13 +39,15 @@ class PropagateFirstCompact(Order):
         """E·P sparse, U_out·P·Q dense in K groups, U_out·P numbers."""
         pairs, sources = float(problem.edges.pattern.num_target_pairs), problem.basis.size[0]
         rows = pairs * problem.num_columns
-        held = rows * problem.in_channels * problem.itemsize
+        between = moving(rows * problem.in_channels * problem.itemsize)
+        held = between.moved
+        if problem.edges.value is not None:  # in the order of the pairs
+            held += problem.edges.num_edges * problem.itemsize
         wanted, of_theta, of_basis = problem.gradients
         first, first_back = sparse_product(problem, problem.in_channels, (sources, pairs), wanted)
         deep = wanted or of_basis
         then, then_back = dense_product(problem, rows, deep)
         put = tiled(rows * problem.out_channels * problem.itemsize, problem.num_labels)
-        between = moving(held)
         return Cost(
             first + between + then + put,
             then_back + between * deep + put * (deep + of_theta) + first_back,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from ..basis.polynomial import Polynomial
@@ -20,27 +21,42 @@ def _needs_polynomial(problem: Problem) -> list[str]:
 
 
 def _cost(problem: Problem, width: int, wanted: bool, products: tuple[Work, Work]) -> Cost:
-    """K − 1 sparse products of a width, and K dense ones; the terms in use are held."""
+    """K − 1 sparse products of a width, and K dense ones.
+
+    The terms in use are held, and for a backward pass all of them. ``wanted`` says whether the
+    first term needs a gradient; all others do where the operator's values learn.
+    """
     basis = problem.basis
     assert isinstance(basis, Polynomial)
     nodes, steps = basis.size[0], problem.num_labels - 1
     entries = float(basis.operator.num_edges)
-    sparse, sparse_back = sparse_product(problem, width, (nodes, nodes), wanted, entries)
+    sparse, _ = sparse_product(problem, width, (nodes, nodes), wanted, entries)
     line = float(nodes * problem.num_columns * width * problem.itemsize)
     between = moving(line, line, line)
+    # A is square: turned products and samples for the values' gradient read what products read.
+    of_basis = problem.gradients[2]
+    turned = steps if wanted else max(steps - 1, 0) * of_basis
     dense, dense_back = products
-    back = (sparse_back + between * wanted) * steps + dense_back
-    return Cost((sparse + between) * steps + dense, back, 3.0 * line)
+    back = (sparse + between) * turned + sparse * (steps * of_basis) + dense_back
+    held = line * (steps + 2 if any(problem.gradients) else 3)
+    return Cost((sparse + between) * steps + dense, back, held)
 
 
-Step = Callable[[Tensor], Tensor]
+Step = Callable[[Tensor, float], Tensor]
+"""x (N, ...) and c to c Aᵀ x, for the operator A of a polynomial."""
 
 
 def _step(problem: Problem) -> Step:
-    """x (N, ...) to Aᵀ x, for the operator A of a polynomial."""
     assert isinstance(problem.basis, Polynomial)
-    operator = problem.basis.operator
-    return lambda x: multiply(operator.pattern.by_target, operator, x)
+    operator, dtype = problem.basis.operator, problem.dtype
+    scaled = {1.0: operator}
+
+    def step(x: Tensor, factor: float) -> Tensor:
+        if factor not in scaled:  # once for all terms, and there are fewer edges than numbers in x
+            scaled[factor] = operator.with_values(factor * operator.values(dtype))
+        return multiply(operator.pattern.by_target, scaled[factor], x)
+
+    return step
 
 
 def sum_forward(problem: Problem, step: Step) -> Tensor:
@@ -50,9 +66,9 @@ def sum_forward(problem: Problem, step: Step) -> Tensor:
     rule, last, here = problem.basis.recurrence, None, problem.x
     out = problem.collect_label(here, 0)
     for k in range(1, problem.num_labels):
-        ahead = _times(rule.first if k == 1 else rule.alpha, step(here))
+        ahead = step(here, rule.first if k == 1 else rule.alpha)
         if last is not None and rule.gamma:
-            ahead = ahead - rule.gamma * last
+            ahead = torch.sub(ahead, last, alpha=rule.gamma)
         last, here = here, ahead
         out = out + problem.collect_label(here, k)
     return out
@@ -67,16 +83,12 @@ def sum_clenshaw(problem: Problem, step: Step) -> Tensor:
     for k in reversed(range(problem.num_labels)):
         ahead = problem.transform_label(k)
         if here is not None:
-            ahead = ahead + _times(rule.first if k == 0 else rule.alpha, step(here))
+            ahead = ahead + step(here, rule.first if k == 0 else rule.alpha)
         if last is not None and rule.gamma:
-            ahead = ahead - rule.gamma * last
+            ahead = torch.sub(ahead, last, alpha=rule.gamma)
         last, here = here, ahead
     assert here is not None
     return here
-
-
-def _times(factor: float, x: Tensor) -> Tensor:
-    return x if factor == 1.0 else factor * x
 
 
 class Forward(Order):
@@ -91,8 +103,11 @@ class Forward(Order):
     def cost(self, problem: Problem) -> Cost:
         """(K − 1)·E·P sparse, N·K·P·Q dense."""
         rows = float(problem.basis.size[0] * problem.num_labels * problem.num_columns)
-        products = dense_product(problem, rows, problem.gradients[0], problem.num_labels)
-        return _cost(problem, problem.in_channels, problem.gradients[0], products)
+        of_x, _, of_basis = problem.gradients
+        forward, back = dense_product(problem, rows, of_x, problem.num_labels)
+        if of_basis and not of_x:  # all terms but X itself
+            back = back + forward * (1 - 1 / problem.num_labels)
+        return _cost(problem, problem.in_channels, of_x, (forward, back))
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""

@@ -6,7 +6,15 @@ from torch import Tensor
 
 from .cost import Cost, moving, tiled
 from .features import SparseFeatures
-from .order import Order, each_of_batch, grouped, has_made, multiply, needs_edges
+from .order import (
+    Order,
+    each_of_batch,
+    grouped,
+    has_made,
+    multiply,
+    needs_edges,
+    needs_grouped_products,
+)
 from .problem import Problem
 from .work import sparse_product, transform
 
@@ -24,7 +32,7 @@ class TransformFirstCompact(Order):
         reasons = super().why_not(problem) + needs_edges(problem)
         if isinstance(problem.x, SparseFeatures):
             reasons.append("takes rows of X, which sparse features are not stored by")
-        return reasons
+        return reasons + (needs_grouped_products() if problem.has_features else [])
 
     def is_prepared(self, problem: Problem) -> bool:
         """See :class:`Order`."""

@@ -4,8 +4,8 @@ PyG's own dataset classes do all the reading. The given root is only ever read, 
 downloads into it; processed copies live in a cache folder, so that a read-only root serves too.
 """
 
-from .load import EMBEDDED, Dataset, load
 from ..places import CACHE_VARIABLE, ROOT_VARIABLE, cache_folder, data_root
+from .load import EMBEDDED, Dataset, load
 from .reader import DataUnavailable
 from .registry import Entry, entry, is_here, registry, verify
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch_geometric import datasets as pyg_datasets
 from torch_geometric.data import Data
 
-from .download import download
 from ..places import CACHE_VARIABLE, cache_folder, data_root
+from .download import download
 from .reader import DataUnavailable, construct
 from .registry import Entry, entry
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._C._functorch import is_functorch_wrapped_tensor, is_legacy_batchedtensor
 from torch.nn import Parameter
 from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
@@ -64,7 +64,11 @@ def is_plain(*tensors: Tensor | None) -> bool:
         and not torch.jit.is_tracing()
         and all(
             tensor is None
-            or (type(tensor) in (Tensor, Parameter) and not is_functorch_wrapped_tensor(tensor))
+            or (
+                type(tensor) in (Tensor, Parameter)
+                and not is_functorch_wrapped_tensor(tensor)
+                and not is_legacy_batchedtensor(tensor)  # of is_grads_batched
+            )
             for tensor in tensors
         )
     )

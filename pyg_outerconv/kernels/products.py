@@ -111,8 +111,10 @@ class _SpMM(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *tensors, ctx.backend = inputs
-        ctx.save_for_backward(*tensors)
+        *both, value, x, ctx.backend = inputs
+        ctx.heads = x.size(1)
+        # Of x, only the gradient of values has need; without, it need not outlive this product.
+        ctx.save_for_backward(*both, value, x if ctx.needs_input_grad[6] else None)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -120,7 +122,7 @@ class _SpMM(torch.autograd.Function):
         near, far = tuple(both[:3]), tuple(both[3:])
         grad_value = grad_x = None
         if ctx.needs_input_grad[7]:
-            grad_x = _like(product(far, near, value, grad, ctx.backend), x.size(1))
+            grad_x = _like(product(far, near, value, grad, ctx.backend), ctx.heads)
         if value is not None and ctx.needs_input_grad[6]:
             # Values are in row order, so the products are sampled in the view by row.
             if near[2] is None:

@@ -3,7 +3,8 @@
 from ..contract import SparseFeatures, predicted_share, sparse_pays
 from .dropout import dropout_features
 from .outer_conv import OuterConv
-from .theta import FORMS, Theta, make_theta
+from .theta import FORMS, Theta
+from .theta_forms import make_theta
 
 __all__ = [
     "FORMS",

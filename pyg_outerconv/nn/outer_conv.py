@@ -26,7 +26,8 @@ from .dense import DenseForms
 from .prepare import Inputs, nodes_first, prepare_basis, split_input
 from .readable import convolve_by_messages
 from .root import add_root
-from .theta import Theta, make_theta
+from .theta import Theta
+from .theta_forms import make_theta
 
 
 class OuterConv(MessagePassing, DenseForms):
@@ -230,8 +231,8 @@ class OuterConv(MessagePassing, DenseForms):
         """What each contraction order would cost for these arguments, and which one is taken."""
         inputs = split_input(x, self.flow)
         basis = self.basis(inputs, edge_index, edge_weight, edge_type, size, batch)
-        limits = {"order": self.order, "max_memory": self.max_memory}
-        return contraction_path(basis, nodes_first(inputs.source), self._parameter(), **limits)
+        x, theta = nodes_first(inputs.source), self._parameter()
+        return contraction_path(basis, x, theta, self.order, max_memory=self.max_memory)
 
     def message_and_aggregate(self, edge_index: Basis, x: Features, theta: ThetaValue) -> Tensor:
         """Y, by the contraction engine; no tensor of edges × channels is held."""

@@ -52,8 +52,8 @@ def _from_edges(conv: OuterConv, edges: EdgeBasis, problem: Problem) -> Tensor:
 
 
 def _from_polynomial(conv: OuterConv, basis: Polynomial, problem: Problem) -> Tensor:
-    def step(h: Tensor) -> Tensor:
-        return _send(conv, basis.operator, basis.operator.index, h)
+    def step(h: Tensor, factor: float) -> Tensor:
+        return factor * _send(conv, basis.operator, basis.operator.index, h)
 
     if problem.has_features:
         return sum_forward(problem, step)

@@ -1,0 +1,205 @@
+"""The forms of the parameter Θ: full, or a cheaper parametrisation; and how they are named."""
+
+from __future__ import annotations
+
+import re
+
+from torch import Tensor
+
+from ..contract import Mixture, ThetaValue
+from ..errors import RefusedValue, refusal, unknown
+from .theta import FORMS, Theta
+
+
+class Full(Theta):
+    """Θ_k free: K·P·Q numbers."""
+
+    name = "full"
+
+    weight: Tensor
+
+    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
+        """weight (K, P, Q)."""
+        return {"weight": (self.num_labels, in_channels, self.out_channels)}
+
+    def build(self) -> Tensor:
+        """The weight."""
+        return self.weight.unsqueeze(1)
+
+    def draw(self, parameter: Tensor, bound: float) -> None:
+        """Label by label and transposed, as PyG's Linear holds its weight.
+
+        So a seed gives GCNConv, ChebConv and an equal OuterConv the same initial weights.
+        """
+        for matrix in parameter:
+            drawn = matrix.new_empty(matrix.shape[::-1]).uniform_(-bound, bound)
+            matrix.copy_(drawn.t())
+
+
+class Shared(Theta):
+    """Θ_k = V for every label: P·Q numbers. The bases are summed first."""
+
+    name = "shared"
+
+    weight: Tensor
+
+    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
+        """weight (P, Q)."""
+        return {"weight": (in_channels, self.out_channels)}
+
+    def parameter(self) -> ThetaValue:
+        """One matrix, with coefficient 1 for every label."""
+        self.require_shape()
+        ones = self.weight.new_ones((self.num_labels, 1))
+        return Mixture(ones, self.weight[None, None])
+
+    def build(self) -> Tensor:
+        """The weight, once for each label."""
+        return self.weight.expand(self.num_labels, 1, -1, -1)
+
+
+class BasisDecomposed(Theta):
+    """Θ_k = Σ_b c_kb V_b with ``num_bases`` matrices V_b: K·B + B·P·Q numbers.
+
+    From the `"Modeling Relational Data with Graph Convolutional Networks"
+    <https://arxiv.org/abs/1703.06103>`_ paper, equation 3.
+    """
+
+    name, argument = "basis-decomposed", "num_bases"
+
+    weight: Tensor
+    comp: Tensor
+
+    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
+        """weight (B, P, Q), comp (K, B)."""
+        return {
+            "weight": (self.option, in_channels, self.out_channels),
+            "comp": (self.num_labels, self.option),
+        }
+
+    def parameter(self) -> ThetaValue:
+        """The mixture of the matrices V_b."""
+        self.require_shape()
+        return Mixture(self.comp, self.weight.unsqueeze(1))
+
+    def build(self) -> Tensor:
+        """The combinations."""
+        flat = self.comp @ self.weight.flatten(1)
+        return flat.view(self.num_labels, 1, *self.weight.shape[1:])
+
+
+class LowRank(Theta):
+    """Θ_k = U_k V_k of ``rank`` r at most: K·r·(P + Q) numbers."""
+
+    name, argument = "low-rank", "rank"
+
+    down: Tensor
+    up: Tensor
+
+    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
+        """down (K, P, r), up (K, r, Q)."""
+        return {
+            "down": (self.num_labels, in_channels, self.option),
+            "up": (self.num_labels, self.option, self.out_channels),
+        }
+
+    def build(self) -> Tensor:
+        """The products."""
+        return (self.down @ self.up).unsqueeze(1)
+
+
+class Grouped(Theta):
+    """Θ_k block-diagonal with G = ``groups`` blocks of P/G × Q/G: K·P·Q/G numbers."""
+
+    name, argument = "grouped", "groups"
+
+    weight: Tensor
+
+    def check(self) -> None:
+        """G divides P and Q."""
+        super().check()
+        for what, count in (("in_channels", self.in_channels), ("out_channels", self.out_channels)):
+            if count >= 0 and count % self.option:
+                raise RefusedValue(
+                    refusal(
+                        f"{self.argument} must divide {what}", f"a divisor of {count}", self.option
+                    )
+                )
+
+    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
+        """weight (K, G, P/G, Q/G)."""
+        return {
+            "weight": (
+                self.num_labels,
+                self.option,
+                in_channels // self.option,
+                self.out_channels // self.option,
+            )
+        }
+
+    def build(self) -> Tensor:
+        """The weight."""
+        return self.weight
+
+
+class BlockDiagonal(Grouped):
+    """Θ_k block-diagonal with ``num_blocks`` blocks: R-GCN's name for groups (its equation 4)."""
+
+    name, argument = "block-diagonal", "num_blocks"
+
+
+class Depthwise(Theta):
+    """Every input channel on its own: K·Q numbers; Q a multiple of P."""
+
+    name = "depthwise"
+
+    weight: Tensor
+
+    def check(self) -> None:
+        """P divides Q."""
+        super().check()
+        if self.in_channels > 0 and self.out_channels % self.in_channels:
+            raise RefusedValue(
+                refusal(
+                    "depthwise needs out_channels that in_channels divides",
+                    f"a multiple of {self.in_channels}",
+                    self.out_channels,
+                )
+            )
+
+    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
+        """weight (K, P, 1, Q/P)."""
+        return {
+            "weight": (self.num_labels, in_channels, 1, self.out_channels // max(in_channels, 1))
+        }
+
+    def build(self) -> Tensor:
+        """The weight."""
+        return self.weight
+
+
+_SPEC = re.compile(r"([a-z-]+)(?::(\d{1,9})|\((?:(\w+)\s*=\s*)?(\d{1,9})\))?")
+
+
+def make_theta(spec: str, num_labels: int, in_channels: int, out_channels: int) -> Theta:
+    """The form that a text names: ``'full'``, ``'shared'``, ``'depthwise'``,
+    ``'basis-decomposed(num_bases=30)'``, ``'block-diagonal(num_blocks=4)'``,
+    ``'low-rank(rank=8)'``, ``'grouped(groups=4)'``, or shorter ``'low-rank:8'``.
+
+    Raises:
+        ValueError: the form is unknown, its option is missing, superfluous, or does not fit.
+    """
+    match = _SPEC.fullmatch(str(spec).strip())
+    name = match[1] if match else re.split(r"[:(]", str(spec))[0]
+    if name not in FORMS:
+        raise RefusedValue(unknown("form of theta", name, FORMS))
+    form, number = FORMS[name], (match[2] or match[4]) if match else None
+    fits = match is not None and (form.argument is None) == (number is None)
+    if not fits or (match is not None and match[3] not in (None, form.argument)):
+        wanted = name if form.argument is None else f"{name}({form.argument}=...)"
+        raise RefusedValue(
+            refusal(
+                f"theta {name!r} is written with its option and no other", repr(wanted), repr(spec)
+            )
+        )
+    return form(num_labels, in_channels, out_channels, *([int(number)] if number else []))
