@@ -1,5 +1,7 @@
 """What the tests of contractions share: bases, kinds of X and of Θ, and a truth for reductions."""
 
+from dataclasses import replace
+
 import torch
 
 from pyg_outerconv.basis import (
@@ -8,6 +10,7 @@ from pyg_outerconv.basis import (
     EdgeBasis,
     Identity,
     Pattern,
+    Polynomial,
     Relation,
     Stack,
     Walk,
@@ -67,16 +70,30 @@ def tensors_of(theta):
 def home_of(order, dtype=torch.float64):
     """(basis, Θ's number of matrices) of a graph with parallel edges, on which an order is legal.
 
-    The values of its edges want gradients.
+    The values of its edges, if it has any, want gradients; see :func:`values_of`.
     """
     edges = awkward_structures(dtype)["multi-edge"]
     if order == "per_node":
         return Identity().basis(edges, dtype=dtype), None
     if order.startswith("recurrence"):
-        return Chebyshev(3).basis(edges, dtype=dtype), None
+        basis = Chebyshev(3).basis(edges, dtype=dtype)
+        return with_values(basis, basis.operator.value.detach().requires_grad_()), None
     pattern = Pattern.build(edges.edge_index, edges.edge_type, size=edges.size, num_labels=3)
     value = pattern.sort_values(edges.edge_weight.detach()).requires_grad_()
     return EdgeBasis(pattern, value), 2 if order == "label_mixing" else None
+
+
+def values_of(basis):
+    """The values of its edges, as a list: none of the identity."""
+    edges = basis.operator if isinstance(basis, Polynomial) else basis
+    return [edges.value] if isinstance(edges, EdgeBasis) else []
+
+
+def with_values(basis, *value):
+    """The same basis with other values, if it has any."""
+    if isinstance(basis, Polynomial):
+        return replace(basis, operator=basis.operator.with_values(*value))
+    return basis.with_values(*value) if value else basis
 
 
 def random_edges(nodes, count, num_labels, values=True, dtype=torch.float32):

@@ -5,13 +5,15 @@ The paper counts from 1, the code from 0: label k, source m and target n start a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity
@@ -147,12 +149,12 @@ class Pattern:
         return counts.index_select(0, inverse)
 
     # Matrices to multiply with ------------------------------------------------------------------
-    # What is kept must serve training too, so nothing is made in inference mode.
+    # What is kept must serve training too, and outlive ``torch.func``; see _lasting.
 
     @cached_property
     def by_target(self) -> Sparsity:
         """The N × (M·K) matrix with a column for each source and label."""
-        with torch.inference_mode(False):
+        with _lasting(self.source):
             return Sparsity(
                 self.target_ptr,
                 self.source * self.num_labels + self.label,
@@ -166,7 +168,7 @@ class Pattern:
         """The (N·K) × M matrix with a row for each target and label."""
         if self.num_labels == 1:
             return self.by_target
-        with torch.inference_mode(False):
+        with _lasting(self.source):
             return Sparsity(
                 self._label_pointers(self.target, self.target_ptr, self.size[1]),
                 self.source,
@@ -178,32 +180,32 @@ class Pattern:
     @cached_property
     def ends(self) -> Sparsity:
         """The N × M matrix of all edges, whatever their label."""
-        with torch.inference_mode(False):
+        with _lasting(self.source):
             row = self.target.index_select(0, self.by_source)
             return Sparsity(self.target_ptr, self.source, self.source_ptr, row, self.by_source)
 
     @cached_property
     def by_label(self) -> tuple[Tensor, Tensor]:
-        """(K + 1,) where the edges of each label begin, and (E,) their positions, label by label."""
-        with torch.inference_mode(False):
+        """(K + 1,) where the edges of each label begin, and (E,) their positions, by label."""
+        with _lasting(self.source):
             return _pointers(self.label, self.num_labels), _sort(self.label)
 
     @cached_property
     def source_pairs(self) -> Pairs:
         """The distinct (source, label), label by label; see :mod:`.compact`."""
-        with torch.inference_mode(False):
+        with _lasting(self.source):
             return source_pairs(self)
 
     @cached_property
     def target_pairs(self) -> Pairs:
         """The distinct (target, label), label by label; see :mod:`.compact`."""
-        with torch.inference_mode(False):
+        with _lasting(self.source):
             return target_pairs(self)
 
     @cached_property
     def label_blocks(self) -> list[LabelBlock]:
         """The edges label by label; see :mod:`.compact`."""
-        with torch.inference_mode(False):
+        with _lasting(self.source):
             return label_blocks(self)
 
     @cached_property
@@ -226,7 +228,7 @@ class Pattern:
     @cached_property
     def transposed(self) -> Pattern:
         """Every edge turned round, without sorting: the order by source is at hand."""
-        with torch.inference_mode(False):
+        with _lasting(self.source):
             return self._turn()
 
     def _turn(self) -> Pattern:
@@ -280,6 +282,19 @@ class Pattern:
             f"Pattern(labels={self.num_labels}, size={self.size}, edges={self.num_edges}, "
             f"device={str(self.device)!r})"
         )
+
+
+@contextmanager
+def _lasting(made_of: Tensor) -> Iterator[None]:
+    """In the block, tensors are made that serve training, and outlive a ``torch.func`` transform.
+
+    What is made in inference mode cannot be differentiated through, and what is made within
+    ``torch.func.grad`` is wrapped for ever, even if ``made_of`` is not.
+    """
+    with torch.inference_mode(False), ExitStack() as stack:
+        if not is_functorch_wrapped_tensor(made_of):
+            stack.enter_context(torch._C._DisableFuncTorch())
+        yield
 
 
 def _sort(key: Tensor) -> Tensor:

@@ -55,12 +55,16 @@ class LabelByLabel(Order):
             ),
             calls=6.0 * labels,
         )
-        # Rows of X, the operand of the second product, and its result: of one label, or of every
-        # label where autograd keeps them.
-        inner_rows = sources if transforms else targets
-        wide = sources * problem.in_channels + inner_rows * width + targets * problem.out_channels
+        # Operands of both products and the result, of one label; or what autograd keeps of each.
         kept = wanted or of_theta or of_basis
-        held = wide * line if kept else wide * line / labels
+        dense_kept, sparse_kept = (of_theta, of_basis) if kept else (True, True)
+        first, second = (dense_kept, sparse_kept) if transforms else (sparse_kept, dense_kept)
+        held = line * (
+            sources * problem.in_channels * first
+            + (sources if transforms else targets) * width * second
+            + targets * problem.out_channels
+        )
+        held = held if kept else held / labels
         if kept and problem.edges.value is not None:
             held += problem.edges.num_edges * problem.itemsize
         return Cost(dense + sparse + ends, dense_back + sparse_back + ends * kept * 2.0, held)

@@ -8,7 +8,7 @@ from .cost import Cost, moving
 from .mixed_product import mixed_product
 from .order import Order, has_made, needs_edges
 from .problem import Problem
-from .work import dense_product, sparse_product
+from .work import dense_product, sparse_product, transform
 
 
 class LabelMixing(Order):
@@ -43,10 +43,12 @@ class LabelMixing(Order):
         line = problem.num_columns * problem.itemsize
         rows = sources if transforms else targets
         wanted = of_x or of_theta
-        deep = of_x if transforms else wanted or of_basis
-        dense, dense_back = dense_product(problem, float(rows * problem.num_columns), deep)
-        if not problem.has_features:
-            dense = dense_back = moving(float(rows * problem.out_channels * line))
+        rows_of_all = float(rows * problem.num_columns)
+        if transforms:
+            one = Problem(problem.basis, problem.x, problem.mixture.matrices[:1])
+            dense, dense_back = transform(one, rows_of_all)
+        else:
+            dense, dense_back = dense_product(problem, rows_of_all, wanted or of_basis)
         inner = wanted if transforms else of_x
         sparse, sparse_back = sparse_product(problem, width, (sources, targets), inner)
         # The gradients of coefficients sample products at all edges, as those of values do.

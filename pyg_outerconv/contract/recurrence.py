@@ -20,11 +20,14 @@ def _needs_polynomial(problem: Problem) -> list[str]:
     return [f"needs a polynomial, not a {type(problem.basis).__name__}"]
 
 
-def _cost(problem: Problem, width: int, wanted: bool, products: tuple[Work, Work]) -> Cost:
+def _cost(
+    problem: Problem, width: int, wanted: bool, products: tuple[Work, Work], keeps: bool
+) -> Cost:
     """K − 1 sparse products of a width, and K dense ones.
 
-    The terms in use are held, and for a backward pass all of them. ``wanted`` says whether the
-    first term needs a gradient; all others do where the operator's values learn.
+    Three terms are held, or all that a backward pass ``keeps``, and values times each factor.
+    ``wanted`` says whether the first term needs a gradient; all others do where the operator's
+    values learn.
     """
     basis = problem.basis
     assert isinstance(basis, Polynomial)
@@ -38,7 +41,8 @@ def _cost(problem: Problem, width: int, wanted: bool, products: tuple[Work, Work
     turned = steps if wanted else max(steps - 1, 0) * of_basis
     dense, dense_back = products
     back = (sparse + between) * turned + sparse * (steps * of_basis) + dense_back
-    held = line * (steps + 2 if any(problem.gradients) else 3)
+    factors = {basis.recurrence.first, basis.recurrence.alpha} - {1.0} if steps else set()
+    held = line * (steps + 2 if keeps else 3) + len(factors) * entries * problem.itemsize
     return Cost((sparse + between) * steps + dense, back, held)
 
 
@@ -102,12 +106,13 @@ class Forward(Order):
 
     def cost(self, problem: Problem) -> Cost:
         """(K − 1)·E·P sparse, N·K·P·Q dense."""
-        rows = float(problem.basis.size[0] * problem.num_labels * problem.num_columns)
-        of_x, _, of_basis = problem.gradients
-        forward, back = dense_product(problem, rows, of_x, problem.num_labels)
+        rows, terms = float(problem.basis.size[0] * problem.num_columns), problem.num_labels
+        of_x, of_theta, of_basis = problem.gradients
+        forward, back = dense_product(problem, rows * terms, of_x, terms)
         if of_basis and not of_x:  # all terms but X itself
-            back = back + forward * (1 - 1 / problem.num_labels)
-        return _cost(problem, problem.in_channels, of_x, (forward, back))
+            back = back + dense_product(problem, rows * (terms - 1), False, terms - 1)[0]
+        keeps = of_theta or of_basis
+        return _cost(problem, problem.in_channels, of_x, (forward, back), keeps)
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
@@ -129,8 +134,9 @@ class Clenshaw(Order):
     def cost(self, problem: Problem) -> Cost:
         """(K − 1)·E·Q sparse, N·K·P·Q dense."""
         rows = float(problem.basis.size[0] * problem.num_labels * problem.num_columns)
-        wanted = any(problem.gradients[:2])
-        return _cost(problem, problem.out_channels, wanted, transform(problem, rows))
+        of_x, of_theta, of_basis = problem.gradients
+        products = transform(problem, rows)
+        return _cost(problem, problem.out_channels, of_x or of_theta, products, of_basis)
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""

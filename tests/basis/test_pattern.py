@@ -29,15 +29,34 @@ def test_edges_are_sorted_by_target_then_label_and_nothing_is_merged():
 
 def test_both_directions_and_the_permutation_between_them():
     made = example()
-    assert made.target_ptr.tolist() == [0, 0, 1, 4, 5, 6, 6]
-    assert made.source_ptr.tolist() == [0, 2, 2, 2, 2, 3, 4, 5, 6]
+    assert made.target_ptr.tolist() == [0, 1, 5, 6]
+    assert made.source_ptr.tolist() == [0, 2, 2, 4, 6]
+    assert made.by_target_label.rowptr.tolist() == [0, 0, 1, 4, 5, 6, 6]
+    assert made.by_target.colptr.tolist() == [0, 2, 2, 2, 2, 3, 4, 5, 6]
+    assert made.by_target.rowptr is made.target_ptr
+    assert made.by_target_label.colptr is made.source_ptr
     sources = made.source[made.by_source] * 2 + made.label[made.by_source]
     assert bool((sources.diff() >= 0).all())
-    for view in (made.by_target, made.by_target_label):
+    for view in (made.by_target, made.by_target_label, made.ends):
         rows = torch.arange(view.shape[0]).repeat_interleave(view.rowptr.diff())
         columns = torch.arange(view.shape[1]).repeat_interleave(view.colptr.diff())
         assert torch.equal(view.col[view.perm].long(), columns)
         assert torch.equal(rows[view.perm], view.row.long())
+
+
+def test_edges_are_listed_label_by_label():
+    ptr, order = example().by_label
+    assert ptr.tolist() == [0, 4, 6]
+    assert order.tolist() == [1, 2, 3, 5, 0, 4]
+    assert ptr.dtype == order.dtype == torch.int32
+
+
+def test_distinct_pairs_are_counted_at_both_ends():
+    made = example()
+    assert made.num_source_pairs == 5, "source 0 sends twice under label 0"
+    assert made.num_target_pairs == 4, "target 1 receives three edges of label 0"
+    empty = Pattern.build(torch.zeros(2, 0).long(), size=(3, 3), num_labels=2)
+    assert empty.num_source_pairs == empty.num_target_pairs == 0
 
 
 def test_indices_are_int32_where_products_fit_and_int64_beyond(monkeypatch):
@@ -186,6 +205,18 @@ def test_every_tensor_of_a_pattern_moves():
     tensors = [value for value in vars(moved).values() if isinstance(value, torch.Tensor)]
     assert len(tensors) == 8
     assert all(tensor.is_meta for tensor in tensors)
+
+
+def test_a_pattern_that_does_not_move_keeps_what_was_made_of_it():
+    basis = example().with_values(torch.rand(6))
+    made = basis.pattern.source_pairs
+    for twin in (basis.double(), basis.detach(), basis.to("cpu"), basis.to(torch.device("cpu"))):
+        assert twin.pattern is basis.pattern
+        assert twin.pattern.source_pairs is made
+    cloned = basis.pattern.map(torch.clone)
+    assert cloned is not basis.pattern
+    assert "source_pairs" not in vars(cloned)
+    assert torch.equal(cloned.index, basis.index)
 
 
 def test_many_edges_between_few_nodes_need_wide_indices(monkeypatch):

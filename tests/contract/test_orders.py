@@ -15,6 +15,8 @@ from contractions import (
     normal,
     parameter,
     tensors_of,
+    values_of,
+    with_values,
 )
 
 from pyg_outerconv.basis import EdgeBasis, Pattern
@@ -93,7 +95,7 @@ def test_every_order_is_tried_above():
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_order_by_the_reference(order):
     basis, matrices = home_of(order)
-    values = [basis.value] if isinstance(basis, EdgeBasis) else []
+    values = values_of(basis)
     with use_backend("reference"):
         x, theta = normal(5, 4), parameter(basis.num_bases, 1, 4, 2, matrices)
         assert not legal_orders(basis, x, theta)[order]
@@ -104,12 +106,12 @@ def test_every_order_by_the_reference(order):
 def test_torch_agrees_with_the_derivatives(order):
     basis, matrices = home_of(order)
     theta = parameter(basis.num_bases, 1, 3, 2, matrices)
-    values = [basis.value] if isinstance(basis, EdgeBasis) else []
+    values = values_of(basis)
 
     def run(x, *tensors):
         parts = tensors[: len(tensors_of(theta))]
         of_theta = parts[0] if matrices is None else type(theta)(*parts)
-        edges = basis.with_values(tensors[-1]) if values else basis
+        edges = with_values(basis, *tensors[len(parts) :])
         return contract(edges, x, of_theta, order)
 
     with use_backend("reference" if order in NEEDS_REFERENCE else "native"):
@@ -125,10 +127,8 @@ def test_gradients_of_some_inputs_alone(order, widths):
     for which in product((False, True), repeat=3):
         x = normal(5, widths[0], grad=which[0])
         theta = parameter(basis.num_bases, 1, *widths, matrices, grad=which[1])
-        one = basis
-        if isinstance(basis, EdgeBasis):
-            one = basis.with_values(basis.value.detach().requires_grad_(which[2]))
-        values = [one.value] if one is not basis else []
+        values = [value.detach().requires_grad_(which[2]) for value in values_of(basis)]
+        one = with_values(basis, *values)
         inputs = [t for t in (x, *tensors_of(theta), *values) if t.requires_grad]
         with use_backend("reference" if order in NEEDS_REFERENCE else "native"):
             actual = contract(one, x, theta, order)

@@ -133,9 +133,7 @@ def test_polynomials_are_refused(reduce):
         with pytest.raises(ValueError, match=f"reduces with sum, not with {reduce}"):
             contract(lazy, x, torch.randn(lazy.num_bases, 1, 4, 2), reduce=reduce)
     explicit = basis.edges()
-    assert_near(
-        contract(explicit, x, theta, reduce=reduce), reduced(explicit, x, theta, reduce)
-    )
+    assert_near(contract(explicit, x, theta, reduce=reduce), reduced(explicit, x, theta, reduce))
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from probes import Largest, Watched
 from sparsities import backends_on, calls_of, random_inputs
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from pyg_outerconv.basis import Pattern
 from pyg_outerconv.kernels import BACKENDS, grouped_matmul, primitive_calls, spmm, use_backend
@@ -11,41 +11,6 @@ from pyg_outerconv.kernels.tiles import rows_of, tiles
 from pyg_outerconv.testing import assert_near
 
 ROWS, ENTRIES, HEADS, CHANNELS = 256, 8_000, 2, 16
-
-
-class Largest(TorchDispatchMode):
-    """Remembers the bytes of the largest tensor that any operation returned."""
-
-    def __init__(self):
-        super().__init__()
-        self.nbytes = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        out = function(*args, **(kwargs or {}))
-        for tensor in torch.utils._pytree.tree_leaves(out):
-            if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
-                self.nbytes = max(self.nbytes, tensor.untyped_storage().nbytes())
-        return out
-
-
-class Watched:
-    """A backend whose primitives are watched from within: a custom operator hides its insides."""
-
-    def __init__(self, backend):
-        self.backend, self.nbytes = backend, 0
-
-    def __getattr__(self, name):
-        found = getattr(self.backend, name)
-        if not callable(found) or name in ("missing", "why_not"):
-            return found
-
-        def watched(*args):
-            with Largest() as largest:
-                out = found(*args)
-            self.nbytes = max(self.nbytes, largest.nbytes)
-            return out
-
-        return watched
 
 
 def sparsity_of_many():

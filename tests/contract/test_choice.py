@@ -1,0 +1,381 @@
+"""Which order is taken: the cheapest legal one, once for each kind of call; and overrides."""
+
+import copy
+import pickle
+from dataclasses import replace
+from unittest.mock import patch
+
+import pytest
+import torch
+from contractions import OF_EDGES, features, home_of, normal, parameter, random_edges
+from sparsities import backends_on
+
+from pyg_outerconv import record
+from pyg_outerconv.basis import Chebyshev, Identity, Polynomial, Relation, Stack, Walk
+from pyg_outerconv.contract import (
+    ORDERS,
+    Order,
+    Problem,
+    candidates,
+    choose,
+    choose_order,
+    constants,
+    contract,
+    contraction_path,
+)
+from pyg_outerconv.kernels import use_backend
+from pyg_outerconv.testing import assert_near, awkward_structures, dense_contraction
+
+EDGES = awkward_structures()["multi-edge"]
+
+
+def problem(basis, rows, columns, grad=True):
+    x = normal(basis.size[0], rows, dtype=basis.dtype or torch.float64, grad=grad)
+    theta = parameter(basis.num_bases, 1, rows, columns, dtype=x.dtype, grad=grad)
+    return Problem(basis, x, theta)
+
+
+# The cheapest -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("family", "narrow_out", "narrow_in"),
+    [
+        (Relation(3), "transform_first", "propagate_first"),
+        (Walk(3), "recurrence_clenshaw", "recurrence_forward"),
+    ],
+)
+def test_sparse_products_run_at_the_narrower_width(family, narrow_out, narrow_in):
+    # Of a graph large enough for width to matter more than calls.
+    index = torch.randint(2000, (2, 40_000))
+    kinds = torch.randint(3, (40_000,))
+    basis = family.basis(replace(EDGES, edge_index=index, edge_type=kinds, edge_weight=None,
+                                 size=(2000, 2000))).float()  # fmt: skip
+    for rows, columns, expected in ((64, 2, narrow_out), (2, 64, narrow_in)):
+        case = problem(basis, rows, columns)
+        assert expected in (choose_order(case).name, choose_order(case).name + "_compact")
+        with record() as calls:
+            contract(basis, case.x, case.theta)
+        sparse = [call.request.channels for call in calls if call.primitive == "spmm"]
+        assert sparse
+        assert set(sparse) == {2}
+
+
+def test_many_labels_take_a_form_that_lists_no_empty_pairs():
+    basis = random_edges(2000, 8000, 200)
+    case = problem(basis, 32, 32)
+    assert choose_order(case).name in (
+        "transform_first_compact",
+        "propagate_first_compact",
+        "label_by_label",
+    )
+
+
+def test_few_matrices_for_many_labels_are_mixed_first():
+    basis = random_edges(2000, 20_000, 200)
+    x, theta = torch.randn(2000, 32), parameter(200, 1, 32, 32, 2, torch.float32)
+    assert contraction_path(basis, x, theta).chosen == ["label_mixing"]
+
+
+def test_a_full_graph_is_a_dense_matrix():
+    size = 300
+    index = torch.stack(torch.meshgrid(*[torch.arange(size)] * 2, indexing="ij")).flatten(1)
+    basis = random_edges(1, 1, 1).pattern.build(index, size=(size, size)).with_values(None)
+    with torch.no_grad():
+        assert contraction_path(basis, torch.randn(size, 64), torch.randn(1, 1, 64, 64)).chosen == [
+            "dense"
+        ]
+
+
+def test_the_identity_is_a_linear_layer():
+    assert choose_order(problem(Identity().basis(EDGES), 4, 2)).name == "per_node"
+
+
+def test_a_polynomial_takes_one_sparse_product_for_each_power_and_makes_none():
+    basis = Chebyshev(6).basis(EDGES)
+    case = problem(basis, 3, 3)
+    with record() as calls:
+        contract(basis, case.x, case.theta)
+    assert len(calls) == 5
+    assert {call.request.num_entries for call in calls} == {basis.operator.num_edges}
+
+
+def test_selected_powers_take_no_products_past_the_highest():
+    basis = Walk(10).basis(EDGES).select([0, 3])
+    case = problem(basis, 3, 3)
+    with record() as calls:
+        actual = contract(basis, case.x, case.theta)
+    assert len(calls) == 3
+    assert_near(actual, dense_contraction(basis, case.x, case.theta))
+
+
+def test_a_choice_has_the_least_predicted_time_of_what_is_legal():
+    for basis in (random_edges(50, 400, 5), Chebyshev(3).basis(EDGES).float()):
+        case = problem(basis, 8, 4)
+        found = candidates(case)
+        assert [candidate.order.name for candidate in found] == list(ORDERS)
+        legal = [candidate for candidate in found if not candidate.reasons]
+        best = min(legal, key=lambda candidate: candidate.seconds)
+        assert choose_order(case) is best.order
+        speeds = constants("cpu", torch.float32)
+        assert best.seconds == best.cost.work.seconds(speeds)
+
+
+# Illegal ones -------------------------------------------------------------------------------------
+
+
+def test_an_illegal_order_is_never_costed(monkeypatch):
+    cases = [
+        Problem(basis, features(kind, 5, 5), parameter(basis.num_bases, 1, 5, 2), reduce)
+        for basis in (Relation(3).basis(EDGES), Chebyshev(3).basis(EDGES), Identity().basis(EDGES))
+        for kind in ("dense", "none", "sparse")
+        for reduce in ("sum", "max")
+    ]
+    asked = []
+    for name, order in ORDERS.items():
+
+        def cost(case, order=order, name=name, real=order.cost):
+            assert not order.why_not(case), f"{name} was costed where it is illegal"
+            asked.append(name)
+            return real(case)
+
+        monkeypatch.setattr(order, "cost", cost)
+    for case in cases:
+        for candidate in candidates(case):
+            assert (candidate.cost is None) == bool(candidate.reasons)
+            assert (candidate.seconds == float("inf")) == bool(candidate.reasons)
+    assert set(asked) == set(ORDERS) - {"fused", "label_mixing"}
+
+
+def test_reasons_of_the_order_that_was_asked_for_are_given():
+    basis = Walk(2).basis(EDGES)
+    case = problem(basis, 2, 2)
+    for function in (contract, contraction_path):
+        with pytest.raises(
+            ValueError,
+            match=r"'propagate_first' may not solve this: needs explicit edges, not a Polynomial",
+        ):
+            function(basis, case.x, case.theta, order="propagate_first")
+        with pytest.raises(ValueError, match="needs dense node features, and there are none"):
+            function(basis, None, parameter(3, 1, 5, 2), order="recurrence_forward")
+        with pytest.raises(ValueError, match="did you mean 'transform_first'"):
+            function(basis, case.x, case.theta, order="transform-first")
+
+
+@pytest.mark.parametrize("backend", [*backends_on("cpu"), "reference"])
+def test_no_order_is_chosen_that_the_backend_has_no_kernel_for(backend):
+    basis = random_edges(40, 100, 20)
+    case = problem(basis, 8, 8)
+    with use_backend(backend):
+        for candidate in candidates(case):
+            name = candidate.order.name
+            if candidate.reasons:
+                with pytest.raises(ValueError, match=f"order '{name}' may not solve this"):
+                    contract(basis, case.x, case.theta, name)
+            else:
+                contract(basis, case.x, case.theta, name).sum().backward()
+        assert contract(basis, case.x, case.theta).shape == (40, 8)
+
+
+def test_all_reasons_are_given_where_no_order_is_legal():
+    basis = Relation(3).basis(EDGES)
+    with pytest.raises(ValueError, match="no contraction order solves") as refused:
+        contract(basis, None, parameter(3, 1, 5, 2), reduce="max")
+    for name, order in ORDERS.items():
+        reasons = order.why_not(Problem(basis, None, parameter(3, 1, 5, 2), "max"))
+        assert f"{name}: {'; '.join(reasons)}" in str(refused.value)
+
+
+@pytest.mark.parametrize("order", OF_EDGES)
+def test_an_order_that_was_asked_for_is_taken_by_the_leaves_that_it_may_solve(order):
+    basis = Stack(Walk(2), Relation(3)).basis(EDGES)
+    theta = parameter(6, 1, 4, 2, 2 if order == "label_mixing" else None)
+    x = normal(5, 4)
+    with use_backend("reference"):
+        path = contraction_path(basis, x, theta, order)
+        assert path.chosen[0].startswith("recurrence")
+        assert path.chosen[1] == order
+        assert_near(contract(basis, x, theta, order), dense_contraction(basis, x, theta))
+
+
+# Memory -------------------------------------------------------------------------------------------
+
+
+def test_max_memory_excludes_what_holds_more():
+    basis = random_edges(100, 2000, 20)
+    case = problem(basis, 8, 8)
+    held = {c.order.name: c.cost.memory for c in candidates(case) if c.cost is not None}
+    assert len(set(held.values())) > 3
+    for bound in sorted(held.values()):
+        for candidate in candidates(case, int(bound)):
+            name = candidate.order.name
+            if name in held and held[name] > bound:
+                assert candidate.reasons == (
+                    f"holds {held[name]:.0f} bytes, more than max_memory={int(bound)}",
+                )
+                assert candidate.cost is None
+        path = contraction_path(basis, case.x, case.theta, max_memory=int(bound))
+        assert held[path.chosen[0]] <= bound
+        assert choose_order(case, None, int(bound)).name == path.chosen[0]
+    with pytest.raises(ValueError, match="no contraction order solves") as refused:
+        contract(basis, case.x, case.theta, max_memory=int(min(held.values())) - 1)
+    assert all(f"{name}: holds {bytes_:.0f}" in str(refused.value) for name, bytes_ in held.items())
+
+
+@pytest.mark.parametrize("function", [contract, contraction_path])
+def test_an_order_that_was_asked_for_keeps_to_max_memory_too(function):
+    basis = random_edges(100, 2000, 20)
+    case = problem(basis, 8, 8)
+    for name in ("dense", "transform_first"):
+        held = ORDERS[name].cost(case).memory
+        function(basis, case.x, case.theta, name, max_memory=int(held))
+        with pytest.raises(ValueError, match=f"order '{name}' holds {held:.0f} bytes, more than"):
+            function(basis, case.x, case.theta, name, max_memory=int(held) - 1)
+
+
+@pytest.mark.parametrize("bound", [-1, 1.5, "1GB"])
+def test_bounds_that_are_no_number_of_bytes_are_refused(bound):
+    case = problem(Relation(3).basis(EDGES), 4, 2)
+    for function in (contract, contraction_path):
+        with pytest.raises(ValueError, match="max_memory must be a number of bytes"):
+            function(case.basis, case.x, case.theta, max_memory=bound)
+
+
+# The printed path ---------------------------------------------------------------------------------
+
+
+def test_a_path_is_a_table_of_every_order_for_every_leaf():
+    basis = Stack(Walk(2), Relation(3)).basis(EDGES)
+    path = contraction_path(basis, normal(5, 4), parameter(6, 1, 4, 2))
+    assert [step.chosen for step in path.steps] == path.chosen
+    assert path.seconds == sum(
+        next(c.seconds for c in step.candidates if c.order.name == step.chosen)
+        for step in path.steps
+    )
+    text = str(path)
+    assert text.count("→ ") == 2
+    assert all(text.count(f" {name} ") == 2 for name in ORDERS)
+    assert "needs explicit edges, not a Polynomial" in text
+    assert "constants of the cost model: " in text
+    assert all(f"→ {name} " in text for name in path.chosen)
+
+
+# What is remembered -------------------------------------------------------------------------------
+
+
+class Counted:
+    """Counts how often orders are compared in a block."""
+
+    def __enter__(self):
+        self._patch = patch.object(choose, "candidates", wraps=candidates)
+        self._mock = self._patch.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self._patch.__exit__(*error)
+
+    @property
+    def times(self):
+        return self._mock.call_count
+
+
+@pytest.mark.parametrize("kind", ["edges", "polynomial"])
+def test_a_choice_is_made_once_for_each_kind_of_call(kind):
+    basis = random_edges(20, 60, 3) if kind == "edges" else Chebyshev(3).basis(EDGES).float()
+    case = problem(basis, 4, 2)
+    x, theta = case.x, case.theta
+    with Counted() as compared:
+        for _ in range(3):
+            contract(basis, x, theta)
+            contract(basis, torch.randn(x.shape, requires_grad=True), theta)
+    assert compared.times == 1
+
+
+def test_a_choice_is_made_anew_for_whatever_it_depends_on():
+    basis = random_edges(20, 60, 3)
+    x, theta = normal(20, 4, dtype=torch.float32), parameter(3, 1, 4, 2, dtype=torch.float32)
+    mixed = [parameter(3, 1, 4, 2, count, torch.float32) for count in (1, 2)]
+    double = basis.to(torch.float64)
+    assert double.pattern is basis.pattern
+    calls = {
+        "plain": lambda: contract(basis, x, theta),
+        "x without gradient": lambda: contract(basis, x.detach(), theta),
+        "theta without gradient": lambda: contract(basis, x, theta.detach()),
+        "values without gradient": lambda: contract(basis.detach(), x, theta),
+        "wider": lambda: contract(basis, x, parameter(3, 1, 4, 8, dtype=torch.float32)),
+        "blocks": lambda: contract(basis, x, parameter(3, 2, 4, 2, dtype=torch.float32)),
+        "batch": lambda: contract(basis, x[:, None].expand(20, 7, 4), theta),
+        "sparse": lambda: contract(basis, features("sparse", 20, 4, torch.float32), theta),
+        "indices": lambda: contract(basis, torch.arange(20) % 4, theta),
+        "mixture of 1": lambda: contract(basis, x, mixed[0]),
+        "mixture of 2": lambda: contract(basis, x, mixed[1]),
+        "type": lambda: contract(double, x.double(), theta.double()),
+        "reduce": lambda: contract(basis, x, theta, reduce="max"),
+        "max_memory": lambda: contract(basis, x, theta, max_memory=10**9),
+        "backend": lambda: _by_reference(lambda: contract(basis, x, theta)),
+        "a polynomial": lambda: contract(
+            Polynomial(
+                basis.pattern.build(basis.index, size=(20, 20)).with_values(None),
+                Chebyshev(3).basis(EDGES).recurrence,
+                3,
+            ),
+            x,
+            theta,
+        ),
+    }
+    with Counted() as compared:
+        for number, (name, call) in enumerate(calls.items(), 1):
+            call()
+            assert compared.times == number, name
+        with torch.no_grad():
+            calls["plain"]()
+        assert compared.times == len(calls) + 1
+        for name, call in calls.items():
+            if name not in ("sparse", "a polynomial"):  # which are new ones every time
+                call()
+        assert compared.times == len(calls) + 1
+
+
+def _by_reference(call):
+    with use_backend("reference"):
+        return call()
+
+
+def test_a_choice_does_not_outlive_the_constants_that_it_was_made_by(monkeypatch):
+    basis = random_edges(200, 4000, 4)
+    case = problem(basis, 64, 2)
+    before = choose_order(case)
+    slow = replace(constants("cpu", torch.float32), dense_flops=1.0, call_seconds=0.0)
+    with Counted() as compared:
+        monkeypatch.setattr(choose, "constants", lambda device, dtype: slow)
+        after = choose_order(case)
+        assert compared.times == 1
+        assert after is min(candidates(case), key=lambda candidate: candidate.seconds).order
+        monkeypatch.undo()
+    with Counted() as compared:
+        assert choose_order(case) is before
+        assert compared.times == 0
+    assert after is not before
+
+
+def test_choices_stay_with_the_pattern_that_they_were_made_for():
+    basis = random_edges(20, 60, 3)
+    case = problem(basis, 4, 2)
+    contract(basis, case.x, case.theta)
+    plans = basis.pattern.plans
+    assert len(plans) == 1
+    assert basis.pattern.map(torch.clone).plans == {}
+    assert basis.pattern.transposed.plans == {}
+    assert basis.detach().pattern.plans is plans
+    for twin in (copy.deepcopy(basis), pickle.loads(pickle.dumps(basis))):
+        assert twin.pattern.plans == {}, "another machine, or its backends, may choose otherwise"
+
+
+def test_an_order_is_found_by_its_name_alone():
+    assert all(isinstance(order, Order) for order in ORDERS.values())
+    assert [order.name for order in ORDERS.values()] == list(ORDERS)
+    for name in ORDERS:
+        basis, matrices = home_of(name)
+        theta = parameter(basis.num_bases, 1, 4, 2, matrices)
+        with use_backend("reference"):
+            assert choose_order(Problem(basis, normal(5, 4), theta), name).name == name

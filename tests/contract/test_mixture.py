@@ -1,0 +1,150 @@
+"""Θ as a mixture of matrices: what it is, and labels mixed before anything is multiplied."""
+
+import pytest
+import torch
+from contractions import normal, parameter, random_edges, tensors_of
+from probes import Kept
+
+from pyg_outerconv import record
+from pyg_outerconv.basis import EdgeBasis, Pattern
+from pyg_outerconv.contract import Mixture, Problem, contract, contraction_path, full, scaled
+from pyg_outerconv.contract.mixture import gathered, labels_of
+from pyg_outerconv.testing import assert_near
+
+
+def test_a_mixture_is_the_tensor_that_it_adds_up_to():
+    mixture = parameter(3, 2, 4, 6, 2)
+    theta = mixture.full()
+    assert mixture.shape == theta.shape == (3, 2, 2, 3)
+    assert mixture.num_matrices == 2
+    for k in range(3):
+        c, v = mixture.coefficient[k], mixture.matrices
+        assert_near(theta[k], c[0] * v[0] + c[1] * v[1])
+    assert full(mixture).shape == full(theta).shape
+    assert full(theta) is theta
+
+
+def test_slices_scales_and_sums_of_labels_are_those_of_the_tensor():
+    mixture = parameter(3, 1, 4, 2, 2)
+    theta, factor = mixture.full(), torch.tensor([2.0, -1.0, 0.5]).double()
+    label = torch.tensor([1, 1, 3])
+    for function in (
+        lambda t: labels_of(t, 1, 3),
+        lambda t: scaled(t, factor),
+        lambda t: scaled(t, 0.5),
+        lambda t: gathered(t, label, 5),
+    ):
+        made = function(mixture)
+        assert isinstance(made, Mixture)
+        assert made.matrices is mixture.matrices
+        assert_near(made.full(), function(theta))
+
+
+@pytest.mark.parametrize(("widths", "width"), [((6, 2), 2), ((2, 6), 2), ((3, 3), 3)])
+@pytest.mark.parametrize("matrices", [1, 3])
+def test_as_many_sparse_products_run_as_there_are_matrices(widths, width, matrices):
+    basis, x = random_edges(20, 90, 7), normal(20, widths[0], dtype=torch.float32)
+    theta = parameter(7, 1, *widths, matrices, torch.float32)
+    with record() as calls:
+        out = contract(basis, x, theta, "label_mixing")
+    requests = [call.request for call in calls]
+    assert [call.primitive for call in calls] == ["spmm"] * matrices
+    assert {request.shape for request in requests} == {(20, 20)}, "no row for each label"
+    assert {request.channels for request in requests} == {width}
+    with record() as calls:
+        out.sum().backward()
+    names = [call.primitive for call in calls]
+    # One sample serves values and coefficients, which are summed label by label.
+    assert sorted(names) == sorted(["spmm", "sddmm", "segment_sum"] * matrices)
+
+
+def test_no_gradient_is_made_that_nobody_wants():
+    basis, x = random_edges(20, 90, 7, values=False), torch.randn(20, 4)
+    theta = parameter(7, 1, 4, 4, 2, torch.float32)
+    theta = Mixture(theta.coefficient.detach(), theta.matrices)
+    with record() as calls:
+        out = contract(basis, x, theta, "label_mixing")
+        before = len(calls)
+        out.sum().backward()
+    assert len(calls) == before == 2
+    assert theta.matrices.grad is not None
+
+
+@pytest.mark.parametrize("values", [False, True], ids=["ones", "values"])
+@pytest.mark.parametrize("matrices", [1, 4, 8])
+def test_no_edge_is_kept_for_the_backward_pass(matrices, values):
+    """E numbers for each matrix would be E·B; they are made again instead."""
+    nodes, edges = 20, 5_000
+    basis, x = random_edges(nodes, edges, 7, values), normal(nodes, 4, dtype=torch.float32)
+    theta = parameter(7, 1, 4, 4, matrices, torch.float32)
+    inputs = [x, *tensors_of(theta), *([basis.value] if values else [])]
+    contract(basis, x, theta, "label_mixing")
+    with Kept() as kept:
+        out = contract(basis, x, theta, "label_mixing")
+    number, nbytes = kept.beside(out, *inputs)
+    assert number == matrices, "A_bᵀ X of each b"
+    assert nbytes == matrices * nodes * 4 * 4
+    # What it saves: with Θ made of the mixture by autograd instead, edges are mixed E·B.
+    with Kept() as kept:
+        for b in range(matrices):
+            mixed = basis.values(x.dtype) * theta.coefficient[:, b].index_select(0, basis.label)
+            one = Pattern.build(basis.index, size=basis.size).with_values(mixed)
+            contract(one, x, theta.matrices[b : b + 1], "propagate_first")
+    assert kept.beside(*inputs)[1] >= matrices * edges * 4
+
+
+def test_a_selection_and_a_scale_leave_a_mixture_one():
+    basis, x = random_edges(20, 90, 4, dtype=torch.float64), normal(20, 4)
+    lazy = basis.scale(2.0).stack(basis.transpose()).select([7, 0, 0, 5]).scale(-1.0)
+    theta = parameter(4, 1, 4, 3, 2)
+    path = contraction_path(lazy, x, theta, "label_mixing")
+    assert set(path.chosen) == {"label_mixing"}
+    actual = contract(lazy, x, theta, "label_mixing")
+    expected = contract(lazy.edges(), x, theta.full(), "dense")
+    assert_near(actual, expected)
+    for found, wanted in zip(
+        torch.autograd.grad(actual.sin().sum(), tensors_of(theta)),
+        torch.autograd.grad(expected.sin().sum(), tensors_of(theta)),
+        strict=True,
+    ):
+        assert_near(found, wanted, at_least=0.1)
+
+
+def test_a_mixture_of_no_matrices_is_zero():
+    basis, x = random_edges(5, 9, 3), torch.randn(5, 4)
+    theta = Mixture(torch.zeros(3, 0), torch.zeros(0, 1, 4, 2))
+    assert not contract(basis, x, theta).any()
+    with pytest.raises(ValueError, match="a mixture of at least one matrix"):
+        contract(basis, x, theta, "label_mixing")
+
+
+def test_a_tensor_is_no_mixture():
+    basis, x = random_edges(5, 9, 3), torch.randn(5, 4)
+    with pytest.raises(ValueError, match="needs a mixture of matrices"):
+        contract(basis, x, torch.randn(3, 1, 4, 2), "label_mixing")
+
+
+@pytest.mark.parametrize(
+    ("coefficient", "error", "rule"),
+    [
+        (torch.ones(3, 4), ValueError, r"each label and matrix: expected \(K, 2\), got \(3, 4\)"),
+        (torch.ones(3), ValueError, r"got \(3,\)"),
+        (torch.ones(3, 2).double(), TypeError, "expected torch.float32, got torch.float64"),
+        (torch.ones(4, 2), ValueError, r"a matrix for each label: expected \(3, G, P/G, Q/G\)"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(coefficient, error, rule):
+    basis, x = random_edges(5, 9, 3), torch.randn(5, 4)
+    for order in (None, "label_mixing"):
+        with pytest.raises(error, match=rule):
+            contract(basis, x, Mixture(coefficient, torch.randn(2, 1, 4, 2)), order)
+
+
+def test_a_problem_tells_a_mixture_from_a_tensor():
+    basis, x, mixture = random_edges(5, 9, 3), torch.randn(5, 4), parameter(3, 1, 4, 2, 2)
+    case = Problem(basis, x, mixture)
+    assert case.mixture is mixture
+    assert (case.in_channels, case.out_channels, case.num_labels, case.num_blocks) == (4, 2, 3, 1)
+    assert_near(case.theta, mixture.full())
+    assert Problem(basis, x, case.theta).mixture is None
+    assert isinstance(basis, EdgeBasis)

@@ -1,0 +1,296 @@
+"""vmap, func.grad, jacrev, compilation, export, autocast and checkpoints, for every order."""
+
+import pytest
+import torch
+from contractions import (
+    FAMILIES,
+    KINDS,
+    NEEDS_REFERENCE,
+    features,
+    home_of,
+    normal,
+    parameter,
+    tensors_of,
+    values_of,
+    with_values,
+)
+from torch.utils.checkpoint import checkpoint
+
+from pyg_outerconv.basis import (
+    Chebyshev,
+    EdgeBasis,
+    Identity,
+    Polynomial,
+    Relation,
+    Stack,
+    Stacked,
+)
+from pyg_outerconv.contract import ORDERS, Mixture, contract
+from pyg_outerconv.kernels import use_backend
+from pyg_outerconv.testing import TOLERANCE, assert_near, awkward_structures, legal_orders
+
+# (order, position of an input) of what only goes through dense products, which torch itself
+# differentiates forwards, and does it right: Θ, where it comes last.
+FORWARD_MODE = {
+    *(("dense", position) for position in range(3)),
+    *(("per_node", position) for position in range(2)),
+    ("propagate_first", 1),
+    ("recurrence_forward", 1),
+}
+
+each_order = pytest.mark.parametrize("order", ORDERS)
+
+
+class Case:
+    """A function of x, what Θ is made of, and the values of edges, if there are any."""
+
+    def __init__(self, order, dtype=torch.float64):
+        self.order = order
+        self.basis, matrices = home_of(order, dtype)
+        self.theta = parameter(self.basis.num_bases, 1, 4, 3, matrices, dtype)
+        self.backend = "reference" if order in NEEDS_REFERENCE else "native"
+        self.inputs = [normal(5, 4, dtype=dtype), *tensors_of(self.theta), *values_of(self.basis)]
+
+    def __call__(self, x, *rest):
+        held = len(tensors_of(self.theta))
+        theta = Mixture(*rest[:held]) if held == 2 else rest[0]
+        return contract(with_values(self.basis, *rest[held:]), x, theta, self.order)
+
+    def detached(self):
+        return [tensor.detach() for tensor in self.inputs]
+
+
+@pytest.fixture
+def case(request, order):
+    made = Case(order)
+    with use_backend(made.backend):
+        made(*made.inputs)  # matrices are made
+        yield made
+
+
+@pytest.fixture
+def compiler():
+    """torch.compile with nothing left of earlier tests."""
+    torch._dynamo.reset()
+    yield torch.compile
+    torch._dynamo.reset()
+
+
+@each_order
+def test_vmap_over_any_operand_equals_a_loop(case):
+    inputs = case.detached()
+    every = [torch.randn(3, *tensor.shape, dtype=tensor.dtype) for tensor in inputs]
+    for which in (*range(len(inputs)), None):
+        dims = tuple(0 if which in (None, i) else None for i in range(len(inputs)))
+        given = [
+            many if dim == 0 else one for many, one, dim in zip(every, inputs, dims, strict=True)
+        ]
+        actual = torch.vmap(case, in_dims=dims)(*given)
+        expected = torch.stack(
+            [
+                case(*(x[i] if dim == 0 else x for x, dim in zip(given, dims, strict=True)))
+                for i in range(3)
+            ]
+        )
+        assert_near(actual, expected, at_least=0.1)
+
+
+@each_order
+def test_func_grad_and_its_vmap_equal_autograd(case):
+    every = tuple(range(len(case.inputs)))
+
+    def loss(*tensors):
+        return case(*tensors).sin().sum()
+
+    expected = torch.autograd.grad(loss(*case.inputs), case.inputs)
+    for found, wanted in zip(
+        torch.func.grad(loss, argnums=every)(*case.detached()), expected, strict=True
+    ):
+        assert_near(found, wanted, at_least=0.1)
+    many = [torch.stack([x, 2 * x, -x]) for x in case.detached()]
+    batched = torch.vmap(torch.func.grad(loss, argnums=every))(*many)
+    for i in range(3):
+        one = torch.func.grad(loss, argnums=every)(*(x[i] for x in many))
+        for found, wanted in zip(batched, one, strict=True):
+            assert_near(found[i], wanted, at_least=0.1)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_transforms_of_a_choice_equal_a_loop(family):
+    basis = FAMILIES[family].basis(awkward_structures()["multi-edge"], dtype=torch.float64).detach()
+    theta = parameter(basis.num_bases, 1, 4, 3, grad=False)
+
+    def loss(x):
+        return contract(basis, x, theta).sin().sum()
+
+    many = torch.randn(3, 5, 4, dtype=torch.float64)
+    gradients = torch.vmap(torch.func.grad(loss))(many)  # nothing has been made before
+    hessian = torch.func.jacrev(torch.func.grad(loss))(many[0])
+    for one, found in zip(many, gradients, strict=True):
+        x = one.clone().requires_grad_()
+        (expected,) = torch.autograd.grad(loss(x), x)
+        assert_near(found, expected, at_least=0.1)
+    assert_near(hessian, torch.autograd.functional.hessian(loss, many[0]), at_least=0.1)
+    for tensor in torch.utils._pytree.tree_leaves(
+        [vars(part.pattern) for part in _edges_in(basis)], lambda x: isinstance(x, torch.Tensor)
+    ):
+        assert not (
+            isinstance(tensor, torch.Tensor)
+            and torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        ), "what is kept outlives the transform"
+
+
+def _edges_in(basis):
+    if isinstance(basis, Stacked):
+        return [edges for part in basis.parts for edges in _edges_in(part)]
+    edges = basis.operator if isinstance(basis, Polynomial) else basis
+    return [edges] if isinstance(edges, EdgeBasis) else []
+
+
+@each_order
+def test_jacobians_by_any_road_are_equal(case):
+    inputs, every = tuple(case.detached()), tuple(range(len(case.inputs)))
+    row_by_row = torch.autograd.functional.jacobian(case, inputs)
+    at_once = torch.autograd.functional.jacobian(case, inputs, vectorize=True)
+    for road in (torch.func.jacrev(case, argnums=every)(*inputs), at_once):
+        for found, wanted in zip(road, row_by_row, strict=True):
+            assert_near(found, wanted, at_least=0.1)
+
+
+@each_order
+def test_forward_mode_is_right_or_raises_and_is_never_zero(case):
+    inputs = case.detached()
+    for position, point in enumerate(inputs):
+
+        def of_one(x, position=position):
+            return case(*inputs[:position], x, *inputs[position + 1 :])
+
+        tangent = torch.randn_like(point)
+        roads = {
+            "jvp": lambda f, x, t: torch.func.jvp(f, (x,), (t,))[1],
+            "jacfwd": lambda f, x, t: torch.tensordot(torch.func.jacfwd(f)(x), t, dims=t.dim()),
+            "dual": _dual,
+        }
+        for road in roads.values():
+            if (case.order, position) not in FORWARD_MODE:
+                with pytest.raises((NotImplementedError, RuntimeError), match="jvp"):
+                    road(of_one, point, tangent)
+                continue
+            jacobian = torch.autograd.functional.jacobian(of_one, point)
+            expected = torch.tensordot(jacobian, tangent, dims=tangent.dim())
+            assert expected.any()
+            assert_near(road(of_one, point, tangent), expected, at_least=0.1)
+
+
+def _dual(function, point, tangent):
+    with torch.autograd.forward_ad.dual_level():
+        out = function(torch.autograd.forward_ad.make_dual(point, tangent))
+        return torch.autograd.forward_ad.unpack_dual(out).tangent
+
+
+def forward_and_backward(function, inputs):
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    out = function(*leaves)
+    out.sin().sum().backward()
+    return out, *(x.grad for x in leaves)
+
+
+@each_order
+def test_compiles_into_one_graph_with_its_backward(case, compiler):
+    compiled = compiler(case.__call__, fullgraph=True, backend="aot_eager")
+    for actual, expected in zip(
+        forward_and_backward(compiled, case.inputs),
+        forward_and_backward(case, case.inputs),
+        strict=True,
+    ):
+        assert_near(actual, expected, at_least=0.1)
+
+
+@pytest.mark.parametrize(
+    "family", [Relation(3), Chebyshev(3), Identity(), Stack(Relation(3), Identity())], ids=str
+)
+@pytest.mark.parametrize("prepared_by", [None, "own"])
+def test_a_choice_compiles_too_once_something_ran(family, prepared_by, compiler):
+    basis = family.basis(awkward_structures(torch.float32)["multi-edge"], dtype=torch.float32)
+    basis = basis.detach()
+    inputs = [normal(5, 4, dtype=torch.float32)]
+    inputs.append(parameter(basis.num_bases, 1, 4, 3, dtype=torch.float32))
+    order = {Relation: "transform_first"}.get(type(family)) if prepared_by else None
+
+    def function(x, theta):
+        return contract(basis, x, theta)
+
+    expected = forward_and_backward(lambda x, theta: contract(basis, x, theta, order), inputs)
+    compiled = compiler(function, fullgraph=True, backend="aot_eager")
+    for actual, wanted in zip(forward_and_backward(compiled, inputs), expected, strict=True):
+        assert_near(actual, wanted, at_least=0.1)
+
+
+@each_order
+def test_exports(case):
+    class Module(torch.nn.Module):
+        def forward(self, *inputs):
+            return case(*inputs)
+
+    inputs = tuple(case.detached())
+    exported = torch.export.export(Module(), inputs)
+    others = [torch.randn_like(tensor) for tensor in inputs]
+    assert_near(exported.module()(*others), case(*others))
+
+
+@each_order
+def test_a_checkpoint_changes_nothing(case):
+    for actual, expected in zip(
+        forward_and_backward(lambda *x: checkpoint(case, *x, use_reentrant=False), case.inputs),
+        forward_and_backward(case, case.inputs),
+        strict=True,
+    ):
+        assert torch.equal(actual, expected)
+
+
+@each_order
+def test_under_autocast_all_orders_agree(order):
+    case = Case(order, torch.float32)
+    direction = torch.randn(5, 3)
+
+    def results():
+        out = case(*case.inputs)
+        return out, *torch.autograd.grad((out.float() * direction).sum(), case.inputs)
+
+    with use_backend(case.backend):
+        expected = results()
+        with torch.autocast("cpu", torch.bfloat16):
+            actual = results()
+    assert actual[0].dtype == torch.bfloat16
+    for found, wanted in zip(actual, expected, strict=True):
+        assert_near(found.float(), wanted, TOLERANCE[torch.bfloat16], at_least=0.1)
+
+
+@pytest.mark.parametrize("name", ["multi-edge", "zero edges"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("family", ["edges", "polynomial", "identity"])
+def test_the_type_of_a_result_under_autocast_is_no_matter_of_the_order(family, kind, name):
+    edges = awkward_structures(torch.float32)[name]
+    basis = FAMILIES[family].basis(edges, dtype=torch.float32)
+    x = features(kind, basis.size[0], basis.size[0], torch.float32)
+    for matrices, reduce in ((None, "sum"), (2, "sum"), (None, "max")):
+        theta = parameter(basis.num_bases, 1, basis.size[0], 3, matrices, torch.float32)
+        with use_backend("reference"), torch.autocast("cpu", torch.bfloat16):
+            types = {
+                contract(basis, x, theta, order, reduce=reduce).dtype
+                for order, reasons in legal_orders(basis, x, theta, reduce).items()
+                if not reasons
+            }
+        expected = torch.float32 if kind in ("none", "indices") else torch.bfloat16
+        assert types <= {expected}
+        assert types or reduce == "max"
+
+
+@each_order
+def test_inference_mode_and_no_grad(case):
+    expected = case(*case.inputs)
+    for context in (torch.no_grad, torch.inference_mode):
+        with context():
+            actual = case(*case.inputs)
+        assert not actual.requires_grad
+        assert_near(actual, expected)
