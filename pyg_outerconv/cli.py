@@ -22,7 +22,7 @@ from . import data, kernels
 from .basis import FAMILIES
 from .bench.command import Bench
 from .contract.calibrate import calibrate, rounded
-from .contract.constants import keep
+from .contract.machine import keep
 from .errors import Refused
 from .train import family_options
 from .train.command import INTERRUPTED, Predict, Train

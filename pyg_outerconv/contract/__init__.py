@@ -5,10 +5,10 @@ under ``tests/contract`` run over every entry.
 """
 
 from .choose import ORDERS, candidates, check_memory, check_order, choose_order
-from .constants import Constants, constants
 from .cost import Cost, Work
 from .density import predicted_share, sparse_pays
 from .features import Features, SparseFeatures
+from .machine import Constants, constants
 from .mixture import Mixture, ThetaValue, full, scaled
 from .order import Order
 from .path import ContractionPath, contract, contraction_path

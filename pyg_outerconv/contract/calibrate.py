@@ -11,13 +11,14 @@ from torch import Tensor
 
 from ..basis.pattern import Pattern
 from ..kernels import Sparsity, grouped_matmul, spmm
-from .constants import Constants
+from .machine import Constants
 
 REPEATS = 7
 CHANNELS = 64
 DEGREE = 12
+LEAST_ENTRIES = 400_000
 # Rows of the operands that sparse products read from: from cache to memory.
-ROWS = (4_000, 16_000, 64_000, 256_000)
+ROWS = (1_000, 4_000, 16_000, 64_000, 256_000)
 # Of intermediate results: allocators keep small ones, and large ones are new every time.
 MOVED_ROWS = (4_000, 64_000, 256_000, 512_000)
 GROUPS = 256
@@ -39,10 +40,10 @@ def calibrate(device: str = "cpu", dtype: torch.dtype = torch.float32) -> Consta
     sparse = []
     for rows in ROWS:
         sparsity = _random(rows, generator, place)
-        x, value = draw(rows, CHANNELS), draw(rows * DEGREE)
+        x, value = draw(rows, CHANNELS), draw(sparsity.num_entries)
         spent = _least(place, lambda s=sparsity, v=value, x=x: spmm(s, v, x))  # type: ignore[misc]
-        sparse.append((rows, spent))
-    x, weight = draw(ROWS[2], CHANNELS), draw(CHANNELS, CHANNELS)
+        sparse.append((rows, sparsity.num_entries, spent))
+    x, weight = draw(ROWS[3], CHANNELS), draw(CHANNELS, CHANNELS)
     out = x @ weight
     dense = _least(place, lambda: torch.mm(x, weight, out=out))
     moved = []
@@ -53,16 +54,16 @@ def calibrate(device: str = "cpu", dtype: torch.dtype = torch.float32) -> Consta
     small = draw(8, 1)
     call = _least(place, lambda: spmm(few, None, small))
     grouped = draw(GROUPS, CHANNELS)
-    ptr = torch.arange(GROUPS + 1, device=place)
-    thetas = draw(GROUPS, CHANNELS, 1)
-    group = _least(place, lambda: grouped_matmul(grouped, ptr, thetas))
+    ptr, rows_of = (torch.arange(n, device=place) for n in (GROUPS + 1, GROUPS))
+    thetas, ends = draw(GROUPS, CHANNELS, 1), {"gather": rows_of, "scatter": rows_of}
+    group = _least(place, lambda: grouped_matmul(grouped, ptr, thetas, **ends, num_rows=GROUPS))
     line = CHANNELS * dtype.itemsize
     return Constants(
         dense_flops=2.0 * x.numel() * CHANNELS / dense,
         # What is left when a call is paid for.
         gather=tuple(
-            (float(rows * line), max(spent - call, spent / 10) / (rows * DEGREE * line))
-            for rows, spent in sparse
+            (float(rows * line), max(spent - call, spent / 10) / (entries * line))
+            for rows, entries, spent in sparse
         ),
         move=tuple((float(rows * line), spent / (rows * line)) for rows, spent in moved),
         call_seconds=call,
@@ -88,7 +89,8 @@ def rounded(found: Constants) -> Constants:
 
 
 def _random(rows: int, generator: torch.Generator, device: torch.device) -> Sparsity:
-    index = torch.randint(rows, (2, rows * DEGREE), generator=generator)
+    entries = max(rows * DEGREE, LEAST_ENTRIES if rows >= ROWS[0] else 0)
+    index = torch.randint(rows, (2, entries), generator=generator)
     return Pattern.build(index.to(device), size=(rows, rows)).by_target
 
 

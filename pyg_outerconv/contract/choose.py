@@ -11,13 +11,13 @@ from ..basis.edges import EdgeBasis
 from ..basis.polynomial import Polynomial
 from ..errors import RefusedValue, refusal, unknown
 from ..kernels.dispatch import forced
-from .constants import constants
 from .cost import Cost
 from .dense import Dense
 from .features import SparseFeatures
 from .fused import Fused
 from .label_by_label import LabelByLabel
 from .label_mixing import LabelMixing
+from .machine import constants
 from .order import Order
 from .per_node import PerNode
 from .problem import Problem
@@ -30,8 +30,8 @@ from .transform_first_compact import TransformFirstCompact
 ORDERS: dict[str, Order] = {
     order.name: order
     for order in (
+        PropagateFirst(),  # before its mirror image, so that it is taken where they cost the same
         TransformFirst(),
-        PropagateFirst(),
         TransformFirstCompact(),
         PropagateFirstCompact(),
         LabelMixing(),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .constants import Constants
+from ..kernels.tiles import TILE_ELEMENTS
+from .machine import Constants
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,8 @@ class Work:
             of products with sparse matrices: reading is faster from an operand that fits a cache.
         moves: pairs (bytes, bytes of the tensor that they are part of) of intermediate results that
             are allocated, written and read: memory of large ones is new every time.
+        picks: pairs as in ``gathers``, of rows that are gathered or scattered beside sparse
+            products, and of what these read in vain because a cache reads whole lines.
         calls: primitives that are called.
         groups: separate small products.
     """
@@ -24,6 +27,7 @@ class Work:
     dense_flops: float = 0.0
     gathers: tuple[tuple[float, float], ...] = ()
     moves: tuple[tuple[float, float], ...] = ()
+    picks: tuple[tuple[float, float], ...] = ()
     calls: float = 0.0
     groups: float = 0.0
 
@@ -32,6 +36,7 @@ class Work:
             self.dense_flops + other.dense_flops,
             self.gathers + other.gathers,
             self.moves + other.moves,
+            self.picks + other.picks,
             self.calls + other.calls,
             self.groups + other.groups,
         )
@@ -41,6 +46,7 @@ class Work:
             self.dense_flops * times,
             tuple((count * times, operand) for count, operand in self.gathers),
             tuple((count * times, whole) for count, whole in self.moves),
+            tuple((count * times, operand) for count, operand in self.picks),
             self.calls * times,
             self.groups * times,
         )
@@ -58,7 +64,7 @@ class Work:
     def seconds(self, constants: Constants) -> float:
         """The predicted time."""
         memory = 0.0
-        for count, operand in self.gathers:
+        for count, operand in self.gathers + self.picks:
             memory += count * constants.gathering(operand)
         for count, whole in self.moves:
             memory += count * constants.moving(whole)
@@ -75,9 +81,12 @@ def moving(*sizes: float) -> Work:
     return Work(moves=tuple((size, size) for size in sizes))
 
 
-def tiled(size: float, groups: float) -> Work:
-    """The work of rows that are gathered or scattered by groups, in tiles that fit a cache."""
-    return Work(moves=((size, 0.0),), groups=groups)
+def picking_in_turn(size: float, groups: float) -> Work:
+    """The work of rows of ``size`` bytes that are gathered or scattered group by group.
+
+    Within a group they ascend, so that only a tile of the operand is in use.
+    """
+    return Work(picks=((size, 4.0 * TILE_ELEMENTS),), groups=groups)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,11 @@ class Dense(Order):
         matrix = Work(dense_flops=2.0 * places * width * problem.num_columns, calls=1)
         held = places * problem.itemsize
         between = rows * width * problem.itemsize
-        made = moving(held, 2.0 * problem.edges.num_edges * problem.itemsize, between)
+        # Every edge is put into a place somewhere, which takes as long as some cache lines, by
+        # three long indices.
+        edges = float(problem.edges.num_edges)
+        put = Work(moves=((256.0 * edges, held),)) + moving(*(8.0 * edges,) * 3)
+        made = moving(held, between) + put
         back = theta_back + matrix * (wanted + of_basis) + made * of_basis
         # The gradient of the matrix is another one.
         return Cost(made + matrix + theta, back, held * (1 + of_basis) + between)

@@ -48,13 +48,23 @@ class LabelByLabel(Order):
         rows = (sources / labels, targets / labels)
         sparse, sparse_back = sparse_product(problem, width, rows, inner)
         line = columns * problem.itemsize
-        ends = Work(
-            moves=(
-                (sources * problem.in_channels * line, rows[0] * problem.in_channels * line),
-                (targets * problem.out_channels * line, rows[1] * problem.out_channels * line),
-            ),
-            calls=6.0 * labels,
+        parts = (
+            rows[0] * problem.in_channels * line,
+            rows[0 if transforms else 1] * width * line,
+            rows[1] * problem.out_channels * line,
         )
+        sizes = (
+            problem.basis.size[0] * problem.in_channels * line,
+            problem.basis.size[1] * problem.out_channels * line,
+        )
+        ends = Work(
+            moves=tuple((labels * part, part) for part in parts),
+            picks=((labels * parts[0], sizes[0]), (2.0 * labels * parts[2], sizes[1])),
+            calls=6.0 * labels,
+        ) * (1 + (problem.num_blocks > 1))  # blocks are taken apart, and put side by side
+        # Autograd spreads the gradient of every label's rows over all of X, and adds these up.
+        whole = problem.basis.size[0] * problem.in_channels * line
+        spread = Work(moves=((2.0 * labels * whole, whole),)) * wanted
         # Operands of both products and the result, of one label; or what autograd keeps of each.
         kept = wanted or of_theta or of_basis
         dense_kept, sparse_kept = (of_theta, of_basis) if kept else (True, True)
@@ -67,7 +77,9 @@ class LabelByLabel(Order):
         held = held if kept else held / labels
         if kept and problem.edges.value is not None:
             held += problem.edges.num_edges * problem.itemsize
-        return Cost(dense + sparse + ends, dense_back + sparse_back + ends * kept * 2.0, held)
+        # Each of these rows is written by one small product, and read by the next.
+        forward, backward = dense + sparse + ends * 2, dense_back + sparse_back + spread
+        return Cost(forward, backward + ends * (3 * kept), held)
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""

@@ -17,8 +17,8 @@ from .choose import (
     check_order,
     choose_order,
 )
-from .constants import constants
 from .features import Features
+from .machine import constants
 from .mixture import ThetaValue
 from .order import Order
 from .problem import Problem
@@ -46,7 +46,7 @@ def contract(
         max_memory: bytes that an order may hold beside input, output and their gradients.
 
     Returns:
-        (N, *batch, Q).
+        (N, *batch, Q), in memory of its own.
 
     Raises:
         ValueError: the shapes do not fit, the order or the reduction is unknown, or no leaf is of
@@ -62,7 +62,8 @@ def contract(
         part = taken.run(problem)
         out = part if out is None else out + part
     assert out is not None  # a basis has at least one leaf
-    return out
+    # Without features a leaf may be Θ itself, and the result is the caller's to change.
+    return out.clone() if x is None else out
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..kernels import REDUCTIONS
-from .cost import Cost, moving, tiled
+from .cost import Cost, moving, picking_in_turn
 from .order import (
     Order,
     each_of_batch,
@@ -47,9 +47,10 @@ class PropagateFirstCompact(Order):
         first, first_back = sparse_product(problem, problem.in_channels, (sources, pairs), wanted)
         deep = wanted or of_basis
         then, then_back = dense_product(problem, rows, deep)
-        put = tiled(rows * problem.out_channels * problem.itemsize, problem.num_labels)
+        line = problem.out_channels * problem.itemsize
+        put = picking_in_turn(rows * line, problem.num_labels * problem.num_blocks)
         return Cost(
-            first + between + then + put,
+            first + between + then + put * 2,  # what is there is read, and written
             then_back + between * deep + put * (deep + of_theta) + first_back,
             held,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .cost import Cost, moving, tiled
+from .cost import Cost, moving, picking_in_turn
 from .features import SparseFeatures
 from .order import (
     Order,
@@ -46,13 +46,16 @@ class TransformFirstCompact(Order):
         held = rows * problem.out_channels * problem.itemsize
         read = rows * problem.in_channels * problem.itemsize
         first, first_back = transform(problem, rows)
-        taken = tiled(read if problem.has_features else 0.0, problem.num_labels)
+        taken = picking_in_turn(
+            read if problem.has_features else 0.0,
+            problem.num_labels * problem.num_blocks,
+        )
         wanted = of_x or of_theta
         then, then_back = sparse_product(problem, problem.out_channels, (pairs, targets), wanted)
         between = moving(held)
         return Cost(
             first + taken + between + then,
-            then_back + between * wanted + first_back + taken * (of_x + of_theta),
+            then_back + between * wanted + first_back + taken * (3 * of_x + of_theta),
             held,
         )
 

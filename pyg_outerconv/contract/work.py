@@ -6,6 +6,8 @@ from .cost import Work, moving
 from .features import SparseFeatures
 from .problem import Problem
 
+CACHE_LINE = 64  # bytes
+
 
 def dense_product(
     problem: Problem, rows: float, wanted: bool, calls: float = 1
@@ -53,6 +55,10 @@ def sparse_product(
     """
     count = float(problem.edges.num_edges) if entries is None else entries
     line = float(width * problem.num_columns * problem.itemsize)
-    forward = Work(gathers=((count * line, rows[0] * line),), calls=1)
-    turned = Work(gathers=((count * line, rows[1] * line),), calls=1)
+    # MKL takes a further detour for rows that do not fill their last line.
+    vain = count * (-line % CACHE_LINE + CACHE_LINE) if line % CACHE_LINE else 0.0
+    forward, turned = (
+        Work(gathers=((count * line, end * line),), picks=((vain, end * line),), calls=1)
+        for end in rows
+    )
     return forward, turned * wanted + forward * problem.gradients[2]

@@ -25,7 +25,7 @@ def matmul(
         out = x.new_empty((num_rows, theta.size(2)))
     else:  # Groups add up, so in the type for sums.
         out = x.new_zeros((num_rows, theta.size(2)), dtype=accumulator(x.dtype))
-    for group, tile in _tiles(ptr, theta.size(1)):
+    for group, tile in _tiles(ptr, theta.size(1) + theta.size(2)):
         rows = x[tile] if gather is None else x.index_select(0, gather[tile])
         if scatter is None:
             torch.mm(rows, theta[group], out=out[tile])

@@ -21,6 +21,7 @@ from ..contract import (
     scaled,
 )
 from ..errors import RefusedType, RefusedValue, refusal
+from .bias import add_bias
 from .checks import check_aggregation, check_channels
 from .dense import DenseForms
 from .prepare import Inputs, nodes_first, prepare_basis, split_input
@@ -197,14 +198,17 @@ class OuterConv(MessagePassing, DenseForms):
         for lazy, channels in waiting:
             lazy.materialize(channels)
         theta = self._parameter()
-        if self._by_messages():
+        by_messages = self._by_messages()
+        if by_messages:
             # propagate_type: (x: OptPairTensor, edge_value: OptTensor)
             out = convolve_by_messages(self, basis, inputs.source, full(theta))
         else:
             out = self._fused(basis, inputs.source, theta)
         if self.root is not None:
             out = add_root(out, inputs, self.root()[0, 0])
-        return out if self.bias is None else out + self.bias
+        if self.bias is None:
+            return out
+        return add_bias(out, self.bias, own=not by_messages and not self._is_watched())
 
     def basis(
         self,
@@ -239,11 +243,17 @@ class OuterConv(MessagePassing, DenseForms):
         out = contract(
             edge_index, nodes_first(x), theta, order=self.order, max_memory=self.max_memory
         )
-        return out.movedim(0, -2)
+        return out if out.dim() == 2 else out.movedim(0, -2)
 
     def _parameter(self) -> ThetaValue:
         theta = self.theta.parameter()
         return theta if self.label_aggr == "sum" else scaled(theta, 1.0 / self.family.num_bases)
+
+    def _is_watched(self) -> bool:
+        return bool(
+            self._message_and_aggregate_forward_pre_hooks
+            or self._message_and_aggregate_forward_hooks
+        )
 
     def _fused(self, basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
         # The hooks that PyG's propagate would call around its fused step.

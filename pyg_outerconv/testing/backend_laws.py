@@ -1,0 +1,56 @@
+"""The law of a backend: it is the reference, faster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..kernels import BACKENDS, Sparsity, primitive_calls, use_backend
+from .closeness import along, assert_near
+
+
+def assert_backend_equals_reference(
+    backend: str,
+    sparsity: Sparsity,
+    dtype: torch.dtype,
+    channels: int,
+    tolerance: float,
+    heads: int | None = None,
+) -> None:
+    """A backend's primitives equal the reference's, with first and second derivatives."""
+    for name, (function, shapes) in primitive_calls(sparsity, channels, heads).items():
+        if name.split()[0] not in BACKENDS[backend].primitives:
+            continue
+        inputs = [
+            torch.randn(shape, dtype=dtype, device=sparsity.col.device, requires_grad=True)
+            for shape in shapes.values()
+        ]
+        found, expected = (
+            _with_derivatives(function, inputs, which) for which in (backend, "reference")
+        )
+        for label, actual, wanted in zip(
+            ("value", *(f"{order} in {x}" for order in ("first", "second") for x in shapes)),
+            found,
+            expected,
+            strict=True,
+        ):
+            try:
+                assert_near(actual, wanted, tolerance, at_least=1.0)
+            except AssertionError as error:
+                raise AssertionError(f"{name} of {backend}, {label}: {error}") from None
+
+
+def _with_derivatives(
+    function: Callable[..., Tensor], inputs: list[Tensor], backend: str
+) -> list[Tensor]:
+    """The value, the gradients in each input, and those of a random sum of these gradients."""
+    generator = torch.Generator().manual_seed(0)  # the same directions for all
+
+    with use_backend(backend):
+        out = function(*inputs)
+        first = torch.autograd.grad(along(out, generator), inputs, create_graph=True)
+        total = sum((along(gradient, generator) for gradient in first), start=out.new_zeros(()))
+        total = total + sum((x * 0).sum() for x in inputs)  # of linear ones, the second is zero
+        return [out, *first, *torch.autograd.grad(total, inputs)]

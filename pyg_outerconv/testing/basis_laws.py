@@ -1,0 +1,137 @@
+"""Laws of a basis, and of its contraction with every order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from ..basis import Basis
+from ..contract import (
+    ORDERS,
+    Features,
+    Mixture,
+    Problem,
+    SparseFeatures,
+    ThetaValue,
+    contract,
+    full,
+)
+from ..contract.rewrite import leaves
+from ..nn.dense import full_matrices
+from .closeness import TOLERANCE, assert_near, derivatives
+
+
+def dense_contraction(basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
+    """The oracle: ``einsum('kmn,mp,kpq->nq')`` with the dense basis, for each item of a batch."""
+    matrices = full_matrices(full(theta))
+    rows = _dense_features(x, matrices.size(1), matrices)
+    return torch.einsum("kmn,m...p,kpq->n...q", basis.to_dense(matrices.dtype), rows, matrices)
+
+
+def _dense_features(x: Features, in_channels: int, like: Tensor) -> Tensor:
+    """X (M, *batch, P): rows of an identity matrix for indices, and all of them for None."""
+    if isinstance(x, SparseFeatures):
+        counts = x.sparsity.rowptr.diff()
+        row = torch.arange(x.size(0), device=x.device).repeat_interleave(counts)
+        zeros = x.value.new_zeros(x.shape)
+        return zeros.index_put((row, x.sparsity.col.long()), x.value, accumulate=True)
+    if x is not None and x.is_floating_point():
+        return x
+    eye = torch.eye(in_channels, dtype=like.dtype, device=like.device)
+    return eye if x is None else eye[x]
+
+
+def legal_orders(
+    basis: Basis, x: Features, theta: ThetaValue, reduce: str = "sum"
+) -> dict[str, list[str]]:
+    """Every order, with the reasons why no leaf of a contraction can take it; none if one can."""
+    problems = [Problem(leaf, x, part, reduce) for leaf, part in leaves(basis, theta, reduce)]
+    found = {}
+    for name, order in ORDERS.items():
+        reasons = [order.why_not(problem) for problem in problems]
+        found[name] = [] if [] in reasons else [reason for many in reasons for reason in many]
+    return found
+
+
+def assert_contraction(
+    basis: Basis, x: Features, theta: ThetaValue, weights: Iterable[Tensor] = (), depth: int = 1
+) -> None:
+    """Every legal order equals the dense oracle, in value and in every gradient.
+
+    Args:
+        basis: K matrices of size M × N.
+        x: as :func:`~pyg_outerconv.contract.contract` takes it.
+        theta: Θ, or a mixture, whose coefficients and matrices then have the gradients.
+        weights: further tensors whose gradients are compared, those that the basis is made of.
+        depth: 1 compares first derivatives, 2 second ones too.
+
+    Raises:
+        AssertionError: an order differs, with its name; or the choice does.
+    """
+    inputs = [theta.coefficient, theta.matrices] if isinstance(theta, Mixture) else [theta]
+    rows = x.value if isinstance(x, SparseFeatures) else x
+    inputs = [tensor for tensor in (rows, *inputs, *weights) if tensor is not None]
+    inputs = [tensor for tensor in inputs if tensor.requires_grad]
+    expected = derivatives(dense_contraction(basis, x, theta), inputs, depth)
+    reasons = legal_orders(basis, x, theta)
+    for name in (None, *(name for name in ORDERS if not reasons[name])):
+        actual = derivatives(contract(basis, x, theta, name), inputs, depth)
+        for number, (found, reference) in enumerate(zip(actual, expected, strict=True)):
+            try:
+                assert_near(found, reference, (5 if number else 1) * TOLERANCE[found.dtype], 0.1)
+            except AssertionError as error:
+                what = f"derivative {number}" if number else "value"
+                raise AssertionError(f"{what} of {name or 'the choice'}: {error}") from None
+
+
+def assert_adjoint(basis: Basis) -> None:
+    """⟨A_kᵀ x, y⟩ = ⟨x, A_k y⟩ for every k: the transpose is the adjoint."""
+    num_sources, num_targets = basis.size
+    x, y = _random(basis, num_sources, 3), _random(basis, num_targets, 3)
+    weight = _random(basis, basis.num_bases).view(-1, 1, 1, 1)
+    theta = weight * torch.eye(3, dtype=x.dtype, device=x.device)
+    forward = (contract(basis, x, theta) * y).sum()
+    backward = (x * contract(basis.transpose(), y, theta)).sum()
+    scale = contract(basis, x.abs(), theta.abs()).abs().sum() + 1
+    assert abs(forward - backward) <= TOLERANCE[x.dtype] * scale * 10
+
+
+def assert_transpose(basis: Basis) -> None:
+    """The dense form of the transpose is the transposed dense form; twice changes nothing."""
+    dense = basis.to_dense(_dtype(basis))
+    assert_near(basis.transpose().to_dense(_dtype(basis)), dense.transpose(1, 2))
+    assert_near(basis.transpose().edges().to_dense(_dtype(basis)), dense.transpose(1, 2))
+    assert_near(basis.transpose().transpose().to_dense(_dtype(basis)), dense)
+
+
+def assert_lazy_equals_explicit(basis: Basis) -> None:
+    """A basis and its edges have one dense form, and one contraction."""
+    dtype, explicit = _dtype(basis), basis.edges()
+    assert (explicit.num_bases, explicit.size) == (basis.num_bases, basis.size)
+    assert_near(basis.to_dense(dtype), explicit.to_dense(dtype))
+    key = explicit.pattern.target.long() * explicit.num_bases + explicit.label
+    assert bool((key.diff() >= 0).all()), "edges are not sorted by target, then label"
+    x, theta = _random(basis, basis.size[0], 3), _random(basis, basis.num_bases, 1, 3, 2)
+    assert_near(contract(basis, x, theta), contract(explicit, x, theta))
+
+
+def assert_stack(first: Basis, second: Basis) -> None:
+    """A stack's convolution is the sum of its parts', and its dense form their concatenation."""
+    both, dtype = first.stack(second), _dtype(first.stack(second))
+    parts = (first.to_dense(dtype), second.to_dense(dtype))
+    assert_near(both.to_dense(dtype), torch.cat(parts))
+    x, theta = _random(both, both.size[0], 3), _random(both, both.num_bases, 1, 3, 2)
+    parts_sum = contract(first, x, theta[: first.num_bases]) + contract(
+        second, x, theta[first.num_bases :]
+    )
+    assert_near(contract(both, x, theta), parts_sum)
+
+
+def _dtype(basis: Basis) -> torch.dtype:
+    return basis.dtype or torch.float64
+
+
+def _random(basis: Basis, *shape: int) -> Tensor:
+    return torch.randn(shape, dtype=_dtype(basis), device=basis.device)

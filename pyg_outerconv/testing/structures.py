@@ -1,0 +1,43 @@
+"""Awkward graphs: small ones that break careless code."""
+
+from __future__ import annotations
+
+import torch
+
+from ..basis import Structure, structure
+
+
+def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, Structure]:
+    """Small graphs that break careless code, by name; weights carry gradients.
+
+    All have edge types below 3. Weights are positive. 'rectangular' and its kin have M ≠ N.
+    """
+    generator = torch.Generator().manual_seed(7)
+
+    def make(pairs: list[tuple[int, int]], size: tuple[int, int], weighted: bool) -> Structure:
+        edge_index = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).t().contiguous()
+        count = edge_index.size(1)
+        weight = None
+        if weighted:
+            weight = torch.rand(count, dtype=dtype, generator=generator).add_(0.1)
+            weight.requires_grad_()
+        kinds = torch.randint(3, (count,), generator=generator)
+        return structure(edge_index, weight, kinds, size=size)
+
+    ring = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (4, 1)]
+    both_ways = ring + [(target, source) for source, target in ring]
+    several = [*ring, (0, 1), (0, 1), (3, 0)]
+    return {
+        "directed": make(ring, (5, 5), False),
+        "undirected": make(both_ways, (5, 5), False),
+        "weighted": make(ring[::-1], (5, 5), True),
+        "multi-edge": make(several, (5, 5), True),
+        "self-loops": make([*ring, (2, 2), (2, 2), (4, 4)], (5, 5), True),
+        "isolated nodes": make(ring, (8, 8), True),
+        "zero edges": make([], (4, 4), True),
+        "one node": make([], (1, 1), False),
+        "one loop": make([(0, 0)], (1, 1), True),
+        "no nodes": make([], (0, 0), False),
+        "rectangular": make([(0, 1), (5, 0), (3, 1), (3, 1), (2, 2)], (6, 4), True),
+        "wide rectangular": make([(0, 6), (2, 5), (1, 1)], (3, 7), False),
+    }
