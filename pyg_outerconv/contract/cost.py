@@ -84,9 +84,10 @@ def moving(*sizes: float) -> Work:
 def picking_in_turn(size: float, groups: float) -> Work:
     """The work of rows of ``size`` bytes that are gathered or scattered group by group.
 
-    Within a group they ascend, so that only a tile of the operand is in use.
+    Within a group they ascend, so that only a tile of the operand is in use; but each row is read,
+    written to its tile, read by the product, and so on: four times in all.
     """
-    return Work(picks=((size, 4.0 * TILE_ELEMENTS),), groups=groups)
+    return Work(picks=((4.0 * size, 4.0 * TILE_ELEMENTS),), groups=groups)
 
 
 @dataclass(frozen=True)

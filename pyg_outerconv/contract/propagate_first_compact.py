@@ -49,9 +49,10 @@ class PropagateFirstCompact(Order):
         then, then_back = dense_product(problem, rows, deep)
         line = problem.out_channels * problem.itemsize
         put = picking_in_turn(rows * line, problem.num_labels * problem.num_blocks)
+        blocks = 1 + (problem.num_blocks > 1)  # each is multiplied with columns of its own
         return Cost(
-            first + between + then + put * 2,  # what is there is read, and written
-            then_back + between * deep + put * (deep + of_theta) + first_back,
+            first + between * blocks + then + put,
+            then_back + between * (blocks * deep) + put * (deep + of_theta) + first_back,
             held,
         )
 

@@ -52,10 +52,11 @@ class TransformFirstCompact(Order):
         )
         wanted = of_x or of_theta
         then, then_back = sparse_product(problem, problem.out_channels, (pairs, targets), wanted)
-        between = moving(held)
+        # Blocks of Θ are multiplied one by one, and put side by side.
+        between = moving(held) * (1 + (problem.num_blocks > 1))
         return Cost(
             first + taken + between + then,
-            then_back + between * wanted + first_back + taken * (3 * of_x + of_theta),
+            then_back + between * wanted + first_back + taken * (of_x + of_theta),
             held,
         )
 

@@ -29,9 +29,10 @@ from .readable import convolve_by_messages
 from .root import add_root
 from .theta import Theta
 from .theta_forms import make_theta
+from .watched import Watched
 
 
-class OuterConv(MessagePassing, DenseForms):
+class OuterConv(MessagePassing, DenseForms, Watched):
     r"""The convolution of the `"Convolution is outer product"
     <https://arxiv.org/abs/1905.01289>`_ paper (section 2, equation 1)
 
@@ -198,12 +199,12 @@ class OuterConv(MessagePassing, DenseForms):
         for lazy, channels in waiting:
             lazy.materialize(channels)
         theta = self._parameter()
-        by_messages = self._by_messages()
+        by_messages = self._is_asked_for_messages()
         if by_messages:
             # propagate_type: (x: OptPairTensor, edge_value: OptTensor)
             out = convolve_by_messages(self, basis, inputs.source, full(theta))
         else:
-            out = self._fused(basis, inputs.source, theta)
+            out = self._watch_fused(basis, inputs.source, theta)
         if self.root is not None:
             out = add_root(out, inputs, self.root()[0, 0])
         if self.bias is None:
@@ -249,24 +250,6 @@ class OuterConv(MessagePassing, DenseForms):
         theta = self.theta.parameter()
         return theta if self.label_aggr == "sum" else scaled(theta, 1.0 / self.family.num_bases)
 
-    def _is_watched(self) -> bool:
-        return bool(
-            self._message_and_aggregate_forward_pre_hooks
-            or self._message_and_aggregate_forward_hooks
-        )
-
-    def _fused(self, basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
-        # The hooks that PyG's propagate would call around its fused step.
-        arguments: dict[str, Any] = {"x": x, "theta": theta}
-        for pre_hook in self._message_and_aggregate_forward_pre_hooks.values():
-            changed = pre_hook(self, (basis, arguments))
-            basis, arguments = (basis, arguments) if changed is None else changed
-        out = self.message_and_aggregate(basis, **arguments)
-        for hook in self._message_and_aggregate_forward_hooks.values():
-            changed = hook(self, (basis, arguments), out)
-            out = out if changed is None else changed
-        return out
-
     def message(self, x_j: Tensor, edge_value: OptTensor) -> Tensor:
         """The definition, edge by edge: the value of the edge times what its source sends."""
         return x_j if edge_value is None else edge_value.view(-1, 1) * x_j
@@ -284,18 +267,6 @@ class OuterConv(MessagePassing, DenseForms):
             mask = mask.sigmoid()
         scale = torch.cat([mask, mask.new_ones(1)])[edge_origin]
         return inputs * scale.view(-1, 1)
-
-    def _by_messages(self) -> bool:
-        # Explainers and hooks want to see messages; PyG users switch fusing off by `fuse`.
-        hooks = (
-            self._message_forward_pre_hooks
-            or self._message_forward_hooks
-            or self._aggregate_forward_pre_hooks
-            or self._aggregate_forward_hooks
-            or self._propagate_forward_pre_hooks
-            or self._propagate_forward_hooks
-        )
-        return bool(self.explain or hooks or not self.fuse)
 
     def _waiting(self, inputs: Inputs) -> list[tuple[Theta, int]]:
         # Parameters that have no shape yet, and the channels that they will take.

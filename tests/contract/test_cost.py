@@ -68,7 +68,7 @@ def test_work_adds_up_and_multiplies():
         (Work(gathers=((10.0, 100.0),)), 2.0),  # half way between 10 and 1000
         (Work(gathers=((10.0, 1e9),)), 3.0),
         (moving(10.0, 100.0), 10.0 * 1.0 + 100.0 * 2.0),
-        (picking_in_turn(10.0, 3), 10.0 * 0.3 + 3 * 7.0),
+        (picking_in_turn(10.0, 3), 4 * 10.0 * 0.3 + 3 * 7.0),
     ],
 )
 def test_time_is_work_by_the_speeds_of_a_machine(work, expected):

@@ -1,0 +1,57 @@
+"""What may look into a layer: explainers and PyG's hooks, and what they see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from ..basis import Basis
+from ..contract import Features, ThetaValue
+
+
+class Watched:
+    """The hooks of a ``MessagePassing`` layer whose fused step is a contraction."""
+
+    explain: bool | None
+    fuse: bool
+    message_and_aggregate: Callable[..., Tensor]
+    _message_forward_pre_hooks: dict[int, Any]
+    _message_forward_hooks: dict[int, Any]
+    _aggregate_forward_pre_hooks: dict[int, Any]
+    _aggregate_forward_hooks: dict[int, Any]
+    _propagate_forward_pre_hooks: dict[int, Any]
+    _propagate_forward_hooks: dict[int, Any]
+    _message_and_aggregate_forward_pre_hooks: dict[int, Any]
+    _message_and_aggregate_forward_hooks: dict[int, Any]
+
+    def _is_asked_for_messages(self) -> bool:
+        # Explainers and hooks want to see messages; PyG users switch fusing off by `fuse`.
+        hooks = (
+            self._message_forward_pre_hooks
+            or self._message_forward_hooks
+            or self._aggregate_forward_pre_hooks
+            or self._aggregate_forward_hooks
+            or self._propagate_forward_pre_hooks
+            or self._propagate_forward_hooks
+        )
+        return bool(self.explain or hooks or not self.fuse)
+
+    def _is_watched(self) -> bool:
+        return bool(
+            self._message_and_aggregate_forward_pre_hooks
+            or self._message_and_aggregate_forward_hooks
+        )
+
+    def _watch_fused(self, basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
+        # The hooks that PyG's propagate would call around its fused step.
+        arguments: dict[str, Any] = {"x": x, "theta": theta}
+        for pre_hook in self._message_and_aggregate_forward_pre_hooks.values():
+            changed = pre_hook(self, (basis, arguments))
+            basis, arguments = (basis, arguments) if changed is None else changed
+        out = self.message_and_aggregate(basis, **arguments)
+        for hook in self._message_and_aggregate_forward_hooks.values():
+            changed = hook(self, (basis, arguments), out)
+            out = out if changed is None else changed
+        return out
