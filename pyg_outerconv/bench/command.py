@@ -60,11 +60,11 @@ class Bench:
         if arguments.list:
             print(listing(chosen))
             return 0
-        from .session import Session
+        from .campaign import Campaign
 
-        session = Session(arguments, chosen)
-        session.run()
-        return FAILED if session.failed else 0
+        campaign = Campaign(arguments, chosen)
+        campaign.run()
+        return FAILED if campaign.failed else 0
 
 
 def check_arguments(arguments: argparse.Namespace) -> None:

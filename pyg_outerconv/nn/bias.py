@@ -15,9 +15,9 @@ def add_bias(out: Tensor, bias: Tensor, own: bool) -> Tensor:
     """
     in_place = (
         own
+        and not torch.compiler.is_compiling()  # which fuses the sum anyway, and reads no views
         and out.dtype == bias.dtype  # under autocast the sum has the longer type
         and not out._is_view()  # of what a primitive made, which autograd must not lose
-        and not torch.compiler.is_compiling()  # which fuses the sum anyway
         and not torch._C._are_functorch_transforms_active()  # bias may be batched, and Y not
     )
     return out.add_(bias) if in_place else out + bias

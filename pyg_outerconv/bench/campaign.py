@@ -36,7 +36,7 @@ from .roofline import measure_roofline
 from .run import Plan, run_cases
 
 
-class Session:
+class Campaign:
     """Everything that one ``outerconv bench`` does after its flags are known.
 
     Raises:
