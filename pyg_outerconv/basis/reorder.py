@@ -60,8 +60,10 @@ def reorder(basis: Basis) -> Reordered:
     ones = np.ones(2 * source.size, dtype=np.int8)
     ends = (np.concatenate([source, target]), np.concatenate([target, source]))
     matrix = coo_matrix((ones, ends), shape=basis.size).tocsr()
-    order = reverse_cuthill_mckee(matrix, symmetric_mode=True).astype(np.int64)
-    nodes = torch.from_numpy(order).to(basis.device)
+    order = np.arange(0)
+    if matrix.shape[0]:  # scipy takes no empty matrix
+        order = reverse_cuthill_mckee(matrix, symmetric_mode=True)
+    nodes = torch.from_numpy(order.astype(np.int64)).to(basis.device)
     place = torch.empty_like(nodes)
     place[nodes] = torch.arange(nodes.numel(), device=nodes.device)
     return Reordered(renumber(basis, place), nodes, place)
