@@ -28,7 +28,7 @@ class Dense(Order):
         of_x, of_theta, of_basis = problem.gradients
         sources, targets = problem.basis.size
         places = float(problem.num_labels * sources * targets)
-        transforms = _transforms_first(problem)
+        transforms = problem.narrows
         width = problem.out_channels if transforms else problem.in_channels
         rows = float((sources if transforms else targets) * problem.num_labels)
         rows *= problem.num_columns
@@ -52,7 +52,7 @@ class Dense(Order):
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
         sources, targets = problem.basis.size
-        if _transforms_first(problem):
+        if problem.narrows:
             z = problem.transform()
             matrix = problem.edges.to_dense(z.dtype).to(z.dtype)  # (K, M, N)
             width = problem.num_columns * problem.out_channels
@@ -65,7 +65,3 @@ class Dense(Order):
         matrix = problem.edges.to_dense(x.dtype).to(x.dtype)
         h = (matrix.transpose(1, 2) @ x).transpose(0, 1)  # (N, K, columns)
         return problem.collect(h.unflatten(-1, (*problem.batch, problem.in_channels)))
-
-
-def _transforms_first(problem: Problem) -> bool:
-    return not problem.has_features or problem.out_channels < problem.in_channels

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..basis.edges import EdgeBasis
-from ..kernels.call import views
+from ..kernels.call import item_by_item, views
 from ..kernels.dispatch import BACKENDS, choose, forced
 from ..kernels.fused import fused_request, spmm_theta
 from ..kernels.grouped import grouped_outer
@@ -131,12 +131,4 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
-        edges, *tensors, backend = args
-        outs = []
-        for item in range(info.batch_size):
-            one = [
-                tensor if dim is None else tensor.select(dim, item)
-                for tensor, dim in zip(tensors, in_dims[1:4], strict=True)
-            ]
-            outs.append(_Fused.apply(edges, *one, backend))
-        return torch.stack(outs), 0
+        return item_by_item(_Fused.apply, info, in_dims, args)

@@ -63,8 +63,7 @@ class LabelByLabel(Order):
             calls=6.0 * labels,
         ) * (1 + (problem.num_blocks > 1))  # blocks are taken apart, and put side by side
         # Autograd spreads the gradient of every label's rows over all of X, and adds these up.
-        whole = problem.basis.size[0] * problem.in_channels * line
-        spread = Work(moves=((2.0 * labels * whole, whole),)) * wanted
+        spread = Work(moves=((2.0 * labels * sizes[0], sizes[0]),)) * wanted
         # Operands of both products and the result, of one label; or what autograd keeps of each.
         kept = wanted or of_theta or of_basis
         dense_kept, sparse_kept = (of_theta, of_basis) if kept else (True, True)
@@ -110,4 +109,4 @@ def _one(problem: Problem, block: LabelBlock, x: Tensor) -> Tensor:
 
 
 def _transforms_first(problem: Problem) -> bool:
-    return problem.reduce == "sum" and problem.out_channels < problem.in_channels
+    return problem.reduce == "sum" and problem.narrows

@@ -37,7 +37,7 @@ class LabelMixing(Order):
         assert problem.mixture is not None  # why_not
         count = problem.mixture.num_matrices
         of_x, of_theta, of_basis = problem.gradients
-        transforms = _transforms_first(problem)
+        transforms = problem.narrows
         width = problem.out_channels if transforms else problem.in_channels
         sources, targets = problem.basis.size
         line = problem.num_columns * problem.itemsize
@@ -68,7 +68,7 @@ class LabelMixing(Order):
         for number in range(mixture.num_matrices):
             coefficient = mixture.coefficient[:, number]
             one = Problem(problem.basis, problem.x, mixture.matrices[number : number + 1])
-            if _transforms_first(problem):
+            if problem.narrows:
                 part = mixed_product(edges, coefficient, one.transform().squeeze(1))
             else:
                 assert isinstance(problem.x, Tensor)
@@ -76,7 +76,3 @@ class LabelMixing(Order):
             out = part if out is None else out + part
         assert out is not None  # a mixture has a matrix
         return out
-
-
-def _transforms_first(problem: Problem) -> bool:
-    return not problem.has_features or problem.out_channels < problem.in_channels

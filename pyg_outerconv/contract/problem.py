@@ -109,6 +109,11 @@ class Problem:
         return isinstance(self.x, Tensor) and self.x.is_floating_point()
 
     @property
+    def narrows(self) -> bool:
+        """Whether Θ comes first: it makes rows narrower, or there is nothing to propagate."""
+        return not self.has_features or self.out_channels < self.in_channels
+
+    @property
     def batch(self) -> tuple[int, ...]:
         """The sizes between the nodes and the channels of x."""
         return tuple(self.x.shape[1:-1]) if self.x is not None and self.has_features else ()

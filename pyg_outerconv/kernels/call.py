@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -81,6 +82,20 @@ def signed(function: _Kind) -> _Kind:
     """Remember the signature of an ``autograd.Function``, which torch reads at every call."""
     function.forward.__signature__ = inspect.signature(function.forward)  # type: ignore[attr-defined]
     return function
+
+
+def item_by_item(
+    apply: Callable[..., Tensor], info: Any, in_dims: tuple[int | None, ...], args: tuple[Any, ...]
+) -> tuple[Tensor, int]:
+    """The rule for vmap of a function whose batch is neither heads nor channels: a call an item."""
+    outs = []
+    for item in range(info.batch_size):
+        one = [
+            arg if dim is None else arg.select(dim, item)
+            for arg, dim in zip(args, in_dims, strict=True)
+        ]
+        outs.append(apply(*one))
+    return torch.stack(outs), 0
 
 
 def apart(*tensors: Tensor | None) -> list[Tensor | None]:

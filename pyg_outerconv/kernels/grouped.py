@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal
 from .backend import Request
-from .call import apart, one_type, signed
+from .call import apart, item_by_item, one_type, signed
 from .dispatch import BACKENDS, choose, note
 
 
@@ -200,14 +200,7 @@ class _Grouped(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
-        outs = []
-        for item in range(info.batch_size):
-            one = [
-                arg if dim is None else arg.select(dim, item)
-                for arg, dim in zip(args, in_dims, strict=True)
-            ]
-            outs.append(_Grouped.apply(*one))
-        return torch.stack(outs), 0
+        return item_by_item(_Grouped.apply, info, in_dims, args)
 
 
 @signed
@@ -243,11 +236,4 @@ class _Outer(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
-        outs = []
-        for item in range(info.batch_size):
-            one = [
-                arg if dim is None else arg.select(dim, item)
-                for arg, dim in zip(args, in_dims, strict=True)
-            ]
-            outs.append(_Outer.apply(*one))
-        return torch.stack(outs), 0
+        return item_by_item(_Outer.apply, info, in_dims, args)
