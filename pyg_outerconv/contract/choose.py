@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from ..basis.edges import EdgeBasis
+from ..basis.on_demand import OnDemand
 from ..basis.polynomial import Polynomial
 from ..errors import RefusedValue, refusal, unknown
 from ..kernels.dispatch import forced
@@ -152,6 +153,8 @@ def _plans(problem: Problem) -> dict[tuple[object, ...], str] | None:
     basis = problem.basis
     if isinstance(basis, Polynomial):
         return basis.operator.pattern.plans
+    if isinstance(basis, OnDemand):
+        return basis.plans
     return basis.pattern.plans if isinstance(basis, EdgeBasis) else None
 
 
@@ -170,6 +173,8 @@ def _key(problem: Problem, max_memory: int | None) -> tuple[object, ...]:
         problem.dtype,
         problem.gradients,
         problem.reduce,
+        problem.label_reduce,
+        problem.is_identity,
         max_memory,
         constants(problem.device.type, problem.dtype),
         forced(),

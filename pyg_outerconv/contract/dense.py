@@ -42,7 +42,7 @@ class Dense(Order):
         between = rows * width * problem.itemsize
         # Every edge is put into a place somewhere, which takes as long as some cache lines, by
         # three long indices.
-        edges = float(problem.edges.num_edges)
+        edges = float(problem.num_edges)
         put = Work(moves=((256.0 * edges, held),)) + moving(*(8.0 * edges,) * 3)
         made = moving(held, between) + put
         back = theta_back + matrix * (wanted + of_basis) + made * of_basis

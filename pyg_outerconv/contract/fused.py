@@ -45,7 +45,7 @@ class Fused(Order):
     def cost(self, problem: Problem) -> Cost:
         """E·P sparse, U_out·P·Q dense, and nothing held but in the backward pass."""
         sources, targets = problem.basis.size
-        pairs = float(problem.edges.pattern.num_target_pairs)
+        pairs = float(problem.num_target_pairs)
         wanted, of_theta, of_basis = problem.gradients
         sparse, _ = sparse_product(problem, problem.in_channels, (sources, targets), wanted)
         dense, _ = dense_product(problem, pairs * problem.num_columns, wanted)

@@ -32,8 +32,7 @@ class LabelByLabel(Order):
 
     def cost(self, problem: Problem) -> Cost:
         """E·min(P, Q) sparse, the smaller dense product, one label's rows at a time."""
-        pattern = problem.edges.pattern
-        sources, targets = float(pattern.num_source_pairs), float(pattern.num_target_pairs)
+        sources, targets = float(problem.num_source_pairs), float(problem.num_target_pairs)
         wanted, of_theta, of_basis = problem.gradients
         transforms = _transforms_first(problem)
         width = problem.out_channels if transforms else problem.in_channels
@@ -74,8 +73,8 @@ class LabelByLabel(Order):
             + targets * problem.out_channels
         )
         held = held if kept else held / labels
-        if kept and problem.edges.value is not None:
-            held += problem.edges.num_edges * problem.itemsize
+        if kept and problem.has_values:
+            held += problem.num_edges * problem.itemsize
         # Each of these rows is written by one small product, and read by the next.
         forward, backward = dense + sparse + ends * 2, dense_back + sparse_back + spread
         return Cost(forward, backward + ends * (3 * kept), held)

@@ -54,7 +54,7 @@ class LabelMixing(Order):
         # The gradients of coefficients sample products at all edges, as those of values do.
         if of_theta and not of_basis:
             sparse_back = sparse_back + sparse
-        edges = float(problem.edges.num_edges * problem.itemsize)
+        edges = float(problem.num_edges * problem.itemsize)
         mixed = moving(edges, edges, float(rows * width * line))
         back = (dense_back + sparse_back + mixed + mixed) * float(wanted or of_basis)
         kept = rows * width * line * (count if wanted or of_basis else 1)

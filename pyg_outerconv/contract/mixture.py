@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Union
 
 import torch
@@ -16,10 +16,21 @@ class Mixture:
     Attributes:
         coefficient: c (K, B).
         matrices: V (B, G, P/G, Q/G).
+        is_unit: whether V is the identity alone, ones (1, P, 1, 1) without gradients which nothing
+            needs to be multiplied with: Θ_k = c_k I.
+        constant: the number that every c_k is, where that is known without looking.
     """
 
     coefficient: Tensor
     matrices: Tensor
+    is_unit: bool = False
+    constant: float | None = None
+
+    @staticmethod
+    def identity(num_labels: int, channels: int, like: Tensor) -> Mixture:
+        """Θ_k = I of ``channels`` channels for every k, of the type and device of ``like``."""
+        ones = like.new_ones(1)
+        return Mixture(ones.expand(num_labels, 1), ones.expand(1, channels, 1, 1), True, 1.0)
 
     @property
     def shape(self) -> torch.Size:
@@ -50,15 +61,18 @@ def full(theta: ThetaValue) -> Tensor:
 def labels_of(theta: ThetaValue, start: int, end: int) -> ThetaValue:
     """Θ_k for k from ``start`` to ``end``."""
     if isinstance(theta, Mixture):
-        return Mixture(theta.coefficient[start:end], theta.matrices)
+        return replace(theta, coefficient=theta.coefficient[start:end])
     return theta[start:end]
 
 
 def scaled(theta: ThetaValue, factor: Tensor | float) -> ThetaValue:
     """c_k Θ_k, for ``factor`` (K,) or one number."""
     if isinstance(theta, Mixture):
-        factor = factor.unsqueeze(-1) if isinstance(factor, Tensor) else factor
-        return Mixture(theta.coefficient * factor, theta.matrices)
+        if isinstance(factor, Tensor):
+            scaled = theta.coefficient * factor.unsqueeze(-1)
+            return replace(theta, coefficient=scaled, constant=None)
+        constant = None if theta.constant is None else theta.constant * factor
+        return replace(theta, coefficient=theta.coefficient * factor, constant=constant)
     return theta * (factor.view(-1, 1, 1, 1) if isinstance(factor, Tensor) else factor)
 
 
@@ -66,4 +80,4 @@ def gathered(theta: ThetaValue, label: Tensor, num_labels: int) -> ThetaValue:
     """Σ of the Θ_i with ``label[i] == k``, for each k of ``num_labels``."""
     rows = theta.coefficient if isinstance(theta, Mixture) else theta
     out = rows.new_zeros((num_labels, *rows.shape[1:])).index_add(0, label, rows)
-    return Mixture(out, theta.matrices) if isinstance(theta, Mixture) else out
+    return replace(theta, coefficient=out, constant=None) if isinstance(theta, Mixture) else out

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..basis.edges import EdgeBasis
+from ..basis.on_demand import OnDemand
 from ..kernels import Sparsity, grouped_matmul, spmm
 from ..kernels.dispatch import forced, get_backend
 from .cost import Cost
@@ -24,10 +25,12 @@ class Order(ABC):
         name: what users call it.
         reductions: over the inputs of a label, for which it is right. Θ follows a reduction that is
             not linear, so transforming first is wrong for max and min.
+        label_reductions: over the labels of a target, for which it is right.
     """
 
     name: ClassVar[str]
     reductions: ClassVar[frozenset[str]] = frozenset({"sum"})
+    label_reductions: ClassVar[frozenset[str]] = frozenset({"sum"})
 
     def why_not(self, problem: Problem) -> list[str]:
         """Every reason why this order may not solve ``problem``; empty means that it may."""
@@ -57,7 +60,7 @@ class Order(ABC):
 
 def needs_edges(problem: Problem) -> list[str]:
     """A reason where the basis is not made of explicit edges."""
-    if isinstance(problem.basis, EdgeBasis):
+    if isinstance(problem.basis, EdgeBasis | OnDemand):
         return []
     return [f"needs explicit edges, not a {type(problem.basis).__name__}"]
 
@@ -79,6 +82,8 @@ def needs_grouped_products() -> list[str]:
 
 def has_made(problem: Problem, *names: str) -> bool:
     """Whether the pattern has made these of its cached properties."""
+    if isinstance(problem.basis, OnDemand) and not problem.basis.has_edges:
+        return False
     return all(name in vars(problem.edges.pattern) for name in names)
 
 

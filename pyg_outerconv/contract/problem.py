@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
+from ..basis.on_demand import OnDemand
 from ..basis.polynomial import Polynomial
 from .features import Features, SparseFeatures
 from .mixture import Mixture, ThetaValue, full, labels_of
@@ -25,13 +26,15 @@ class Problem:
             takes; or None, where source m takes row m, which is X = I.
         parameter: Θ (K, G, P/G, Q/G), or a mixture: Θ_k is block-diagonal with G blocks; G = 1 is a
             full matrix.
-        reduce: over the inputs m of each label: 'sum', 'mean', 'max' or 'min'; over labels, sums.
+        reduce: over the inputs m of each label: 'sum', 'mean', 'max' or 'min'.
+        label_reduce: over the labels k that reach a target: 'sum', 'max' or 'min'.
     """
 
     basis: Basis
     x: Features
     parameter: ThetaValue
     reduce: str = "sum"
+    label_reduce: str = "sum"
 
     @property
     def theta(self) -> Tensor:
@@ -45,9 +48,40 @@ class Problem:
 
     @property
     def edges(self) -> EdgeBasis:
-        """The basis, for orders that need it explicit."""
-        assert isinstance(self.basis, EdgeBasis)
-        return self.basis
+        """The basis, for orders that need it explicit; a rule of known size makes its edges now."""
+        assert isinstance(self.basis, EdgeBasis | OnDemand)
+        return self.basis.edges()
+
+    @property
+    def num_edges(self) -> int:
+        """E, without making edges."""
+        assert isinstance(self.basis, EdgeBasis | OnDemand)
+        return self.basis.num_edges
+
+    @property
+    def num_source_pairs(self) -> int:
+        """U_in, without making edges."""
+        basis = self.basis
+        assert isinstance(basis, EdgeBasis | OnDemand)
+        return (basis if isinstance(basis, OnDemand) else basis.pattern).num_source_pairs
+
+    @property
+    def num_target_pairs(self) -> int:
+        """U_out, without making edges."""
+        basis = self.basis
+        assert isinstance(basis, EdgeBasis | OnDemand)
+        return (basis if isinstance(basis, OnDemand) else basis.pattern).num_target_pairs
+
+    @property
+    def has_values(self) -> bool:
+        """Whether edges have values other than ones."""
+        return self.basis.dtype is not None
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether Θ_k = I for every k, as in pooling."""
+        mixture = self.mixture
+        return mixture is not None and mixture.is_unit and mixture.constant == 1.0
 
     @property
     def num_labels(self) -> int:

@@ -37,12 +37,12 @@ class PropagateFirstCompact(Order):
 
     def cost(self, problem: Problem) -> Cost:
         """E·P sparse, U_out·P·Q dense in K groups, U_out·P numbers."""
-        pairs, sources = float(problem.edges.pattern.num_target_pairs), problem.basis.size[0]
+        pairs, sources = float(problem.num_target_pairs), problem.basis.size[0]
         rows = pairs * problem.num_columns
         between = moving(rows * problem.in_channels * problem.itemsize)
         held = between.moved
-        if problem.edges.value is not None:  # in the order of the pairs
-            held += problem.edges.num_edges * problem.itemsize
+        if problem.has_values:  # in the order of the pairs
+            held += problem.num_edges * problem.itemsize
         wanted, of_theta, of_basis = problem.gradients
         first, first_back = sparse_product(problem, problem.in_channels, (sources, pairs), wanted)
         deep = wanted or of_basis

@@ -11,6 +11,7 @@ from ..basis.algebra import Derived, Scaled, Selected, Stacked, Transposed
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.eye import Eye
+from ..basis.on_demand import OnDemand
 from ..basis.polynomial import Polynomial
 from .mixture import Mixture, ThetaValue, gathered, labels_of, scaled
 
@@ -50,7 +51,7 @@ def leaves(
         yield from leaves(base, gathered(theta, label, base.num_bases), reduce)
     elif isinstance(basis, Transposed):
         yield from leaves(_turn(basis.base), theta, reduce)
-    elif isinstance(basis, EdgeBasis | Polynomial | Eye):
+    elif isinstance(basis, EdgeBasis | Polynomial | Eye | OnDemand):
         yield basis, theta
     else:
         yield basis.edges(), theta

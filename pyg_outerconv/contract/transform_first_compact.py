@@ -41,7 +41,7 @@ class TransformFirstCompact(Order):
     def cost(self, problem: Problem) -> Cost:
         """U_in·P·Q dense in K groups, E·Q sparse, U_in·Q numbers."""
         of_x, of_theta, _ = problem.gradients
-        pairs, targets = float(problem.edges.pattern.num_source_pairs), problem.basis.size[1]
+        pairs, targets = float(problem.num_source_pairs), problem.basis.size[1]
         rows = pairs * problem.num_columns
         held = rows * problem.out_channels * problem.itemsize
         read = rows * problem.in_channels * problem.itemsize

@@ -53,7 +53,7 @@ def sparse_product(
         wanted: whether the operand needs a gradient; the values do if the problem says so.
         entries: of the matrix, where it is not the problem's explicit edges.
     """
-    count = float(problem.edges.num_edges) if entries is None else entries
+    count = float(problem.num_edges) if entries is None else entries
     line = float(width * problem.num_columns * problem.itemsize)
     # MKL takes a further detour for rows that do not fill their last line.
     vain = count * (-line % CACHE_LINE + CACHE_LINE) if line % CACHE_LINE else 0.0
