@@ -1,6 +1,16 @@
 """Every convolution is Y = Σ_k A_kᵀ X Θ_k: a basis A from the data, a parameter Θ of fixed size."""
 
-from .basis import Basis, EdgeBasis, Pattern, parse_family
+from .basis import (
+    Basis,
+    Cells,
+    EdgeBasis,
+    Grid,
+    Pattern,
+    Pool,
+    flatten_grid,
+    parse_family,
+    unflatten_grid,
+)
 from .kernels import backends, record, use_backend
 from .nn import OuterConv
 
@@ -8,12 +18,17 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Basis",
+    "Cells",
     "EdgeBasis",
+    "Grid",
     "OuterConv",
     "Pattern",
+    "Pool",
     "__version__",
     "backends",
+    "flatten_grid",
     "parse_family",
     "record",
+    "unflatten_grid",
     "use_backend",
 ]

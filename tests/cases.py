@@ -1,22 +1,41 @@
-"""The families and graphs that every law is tested on. A new family is one entry here."""
+"""The families and structures that every law is tested on. A new family is one entry here."""
 
 from dataclasses import replace
 
 import pytest
+import torch
 
 from pyg_outerconv.basis import (
     FAMILIES,
     GCN,
     Chebyshev,
+    Cluster,
+    Compose,
+    Diffusion,
     Directed,
+    Explicit,
+    Grid,
     Identity,
+    Mean,
+    Memberships,
+    Pool,
     Relation,
     Stack,
+    Structure,
     Walk,
 )
-from pyg_outerconv.testing import awkward_structures
+from pyg_outerconv.testing import awkward_cells, awkward_structures
 
 STRUCTURES = awkward_structures()
+CELLS = awkward_cells()
+MEMBERSHIPS = {
+    "clusters": Memberships.read(torch.tensor([3, 0, 0, 3, 0])),
+    "one cluster each": Memberships.read(torch.tensor([1, 0, 2])),
+    "no members": Memberships.read(torch.empty(0, dtype=torch.long), size=(0, 2)),
+    "assigned softly": Memberships.read(
+        torch.tensor([[0.5, 0.0, 0.5], [0.0, 0.0, -2.0]], dtype=torch.float64)
+    ),
+}
 
 CASES = [
     Identity(),
@@ -35,8 +54,17 @@ CASES = [
     Relation(3),
     Relation(3, norm="sum"),
     Relation(1, norm="mean"),
+    Diffusion(length=3),
+    Diffusion("heat", t=1.5, length=2, norm="source", add_self_loops=False, remainder="normalise"),
+    Diffusion((0.5, 0.0, -1.0), norm=None),
     Directed(GCN(add_self_loops=False)),
     Directed(Walk(1)),
+    Compose(GCN(), Relation(3)),
+    Mean(Relation(3, norm="sum")),
+    Mean(Stack(Identity(), Directed(GCN()))),
+    Compose(Walk(1), Compose(Stack(Identity(), GCN()), Chebyshev(2))),
+    Explicit(Walk(2)),
+    Explicit(Stack(Relation(3), Identity())),
     Stack(Relation(3), Identity()),
     Stack(GCN(), Chebyshev(2), Directed(Relation(1, "sum"))),
 ]
@@ -49,9 +77,43 @@ RECTANGULAR = (
     Relation(3, norm="sum"),
     Relation(1, norm="mean"),
     Stack(Relation(3), Identity()),
+    Mean(Relation(3, norm="sum")),
+    Explicit(Stack(Relation(3), Identity())),
 )
 
-assert {type(case).__name__.lower() for case in CASES} == set(FAMILIES), "a family has no case"
+# Families of grids, and of what fits on one.
+CELL_CASES = [
+    Grid((3, 3), padding=1),
+    Grid((2, 3), padding="same", padding_mode=("circular", "reflect"), dilation=2),
+    Grid(3, padding="causal", padding_mode="replicate", dim=2),
+    Grid(3, 2, 1, growth="full", dim=2),
+    Grid((3, 2), (2, 1), (2, 1), 2, growth="full", padding_mode=("reflect", "circular")),
+    Grid((2, 3), (2, 1), (1, 1), transposed=True, output_padding=(1, 0), growth="full"),
+    Grid((3, 3), padding=1, transposed=True),
+    Grid(offsets=((0, 0), (2, -1), (-1, 0))),
+    Grid(offsets=((1, 0), (0, 1), (1, 1)), stride=(1, 2), growth="full"),
+    Pool((2, 2), padding=1),
+    Pool((3, 2), (2, 1), (1, 1), (1, 2), ceil_mode=True),
+    Stack(Grid(offsets=((1, 0),)), Identity()),
+    Mean(Grid((3, 3), (2, 1), (1, 1), transposed=True, growth="full")),
+    Explicit(Pool((2, 2), padding=1)),
+]
+
+# Families of clusters.
+CLUSTER_CASES = [
+    Cluster(),
+    Cluster(positions=3),
+    Stack(Cluster(), Cluster(positions=4)),
+]
+
+# Families that fit one size alone, or need attributes: they have tests of their own.
+ELSEWHERE = {"full", "kernel"}
+
+ALL_CASES = CASES + CELL_CASES + CLUSTER_CASES
+
+assert {type(case).__name__.lower() for case in ALL_CASES} | ELSEWHERE == set(FAMILIES), (
+    "a family has no case"
+)
 
 
 def fits(family, name):
@@ -59,8 +121,35 @@ def fits(family, name):
     return "rectangular" not in name or family in RECTANGULAR
 
 
+def fits_cells(family, name):
+    """Whether the cells of that name are such that the family takes them."""
+    needs_ends = any(mode in repr(family) for mode in ("circular", "reflect", "replicate"))
+    return not (name.startswith("unbounded") and needs_ends)
+
+
 PAIRS = [(family, name) for family in CASES for name in STRUCTURES if fits(family, name)]
 MISFITS = [(family, name) for family in CASES for name in STRUCTURES if not fits(family, name)]
+
+CELL_PAIRS = [(family, name) for family in CELL_CASES for name in CELLS if fits_cells(family, name)]
+ALL_PAIRS = [
+    *PAIRS,
+    *CELL_PAIRS,
+    *((family, name) for family in CLUSTER_CASES for name in MEMBERSHIPS),
+]
+
+
+def structure_for(family, name):
+    """What has that name; edges as :func:`edges_for` has them."""
+    others = CELLS | MEMBERSHIPS
+    return others[name] if name in others else edges_for(family, name)
+
+
+def arguments_of(structure):
+    """A structure as the arguments of a layer: what stands for edge_index, and what is beside."""
+    if not isinstance(structure, Structure):
+        return structure, {}
+    names = ("edge_weight", "edge_type", "size")
+    return structure.edge_index, {name: getattr(structure, name) for name in names}
 
 
 def edges_for(family, name):

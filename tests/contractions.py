@@ -30,7 +30,16 @@ KINDS = ("dense", "batch", "none", "indices", "sparse")
 
 # Orders that no built-in backend of a CPU runs unless it is asked for by name.
 NEEDS_REFERENCE = {"fused"}
-OF_EDGES = [name for name in ORDERS if name != "per_node" and not name.startswith("recurrence")]
+# Orders that need Θ to be a mixture of matrices.
+OF_MIXTURES = ("label_mixing", "recurrence_forward_mixed", "recurrence_clenshaw_mixed")
+# Orders of bases, Θ or reductions of their own, which have tests of their own.
+OF_SEMIRING = ("all_edges", "compare_labels")
+OF_GRIDS = ("convolution", "pooling")
+OF_UNITS = ("fully_connected",)
+OF_PRODUCTS = ("chain_transform", "chain_propagate", "per_copy")
+OWN = (*OF_SEMIRING, *OF_GRIDS, *OF_UNITS, *OF_PRODUCTS)
+GENERAL = [name for name in ORDERS if name not in OWN]
+OF_EDGES = [name for name in GENERAL if name != "per_node" and not name.startswith("recurrence")]
 
 
 def normal(*shape, dtype=torch.float64, grad=True):
@@ -77,7 +86,8 @@ def home_of(order, dtype=torch.float64):
         return Identity().basis(edges, dtype=dtype), None
     if order.startswith("recurrence"):
         basis = Chebyshev(3).basis(edges, dtype=dtype)
-        return with_values(basis, basis.operator.value.detach().requires_grad_()), None
+        learnt = with_values(basis, basis.operator.value.detach().requires_grad_())
+        return learnt, 2 if order in OF_MIXTURES else None
     pattern = Pattern.build(edges.edge_index, edges.edge_type, size=edges.size, num_labels=3)
     value = pattern.sort_values(edges.edge_weight.detach()).requires_grad_()
     return EdgeBasis(pattern, value), 2 if order == "label_mixing" else None

@@ -17,13 +17,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyg_outerconv.basis import EdgeBasis, Pattern
+from pyg_outerconv.basis import Composed, Pattern, Repeated
 from pyg_outerconv.basis.eye import Eye
+from pyg_outerconv.basis.grid.axis import Axis
+from pyg_outerconv.basis.grid.shift import GridShift
 from pyg_outerconv.basis.polynomial import CHEBYSHEV, Polynomial
-from pyg_outerconv.contract import ORDERS, Mixture, Problem, contract, full
+from pyg_outerconv.basis.units import Units
+from pyg_outerconv.contract import ORDERS, Mixture, Order, Problem, contract
 from pyg_outerconv.errors import Refused
 from pyg_outerconv.kernels import BACKENDS, REDUCTIONS, Request, primitive_calls, use_backend
-from pyg_outerconv.testing import assert_near
+from pyg_outerconv.testing import assert_near, dense_contraction
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 DERIVATIVES = ("forward", "first", "second", "vmap", "jacrev", "forward-mode")
@@ -44,49 +47,57 @@ class Combination:
     shapes: tuple[tuple[int, ...], ...]
 
 
-# The truth ---------------------------------------------------------------------------------------
-
-
-def reduced(basis, x: Tensor, theta: Tensor, reduce: str) -> Tensor:
-    """Σ_k reduce over m of (A_k[m, n] x[m]), times Θ_k, entry by entry."""
-    if reduce == "sum" or not isinstance(basis, EdgeBasis):
-        return torch.einsum("kmn,mp,kpq->nq", basis.to_dense(x.dtype), x, theta[:, 0])
-    pattern, messages = basis.pattern, basis.value.unsqueeze(-1) * x[basis.pattern.source.long()]
-    rows = []
-    for target in range(TARGETS):
-        row = torch.zeros(OUT, dtype=x.dtype, device=x.device)
-        for label in range(LABELS):
-            mine = messages[(pattern.target == target) & (pattern.label == label)]
-            if len(mine):
-                found = mine.mean(0) if reduce == "mean" else getattr(mine, f"a{reduce}")(0)
-                row = row + found @ theta[label, 0]
-        rows.append(row)
-    return torch.stack(rows)
-
-
 # What is tried -----------------------------------------------------------------------------------
 
 
-def homes(device: str) -> dict[str, tuple[Function, Function, tuple[tuple[int, ...], ...]]]:
-    """Kinds of bases and of Θ: (basis of values, Θ of its tensors, shapes of x, Θ's and values)."""
+def homes(device: str) -> dict[str, tuple[Function, tuple[tuple[int, ...], ...]]]:
+    """Kinds of bases and of Θ: (basis, x and Θ of tensors that x comes first of, their shapes)."""
     source, target, label = torch.tensor(EDGES, device=device).t()
-    index = torch.stack([source, target])
+    index, here = torch.stack([source, target]), torch.device(device)
     labelled = Pattern.build(index, label, size=(SOURCES, TARGETS), num_labels=LABELS)
     plain = Pattern.build(index, size=(SOURCES, TARGETS))
     x, values, theta = (SOURCES, IN), (len(EDGES),), (LABELS, 1, IN, OUT)
-    mixture = ((LABELS, 2), (2, 1, IN, OUT))
+    grid = GridShift((Axis(SOURCES, SOURCES - 1, (0, -1)),), ((0,), (1,)), here)
+
+    def of_basis(basis_of: Function) -> Function:
+        return lambda x, theta, *values: (basis_of(*values), x, theta)
+
     return {
-        "edges": (lambda v: EdgeBasis(labelled, v), lambda t: t, (x, theta, values)),
-        "edges, mixed Θ": (lambda v: EdgeBasis(labelled, v), Mixture, (x, *mixture, values)),
+        "edges": (of_basis(labelled.with_values), (x, theta, values)),
+        "edges, mixed Θ": (
+            lambda x, c, v, values: (labelled.with_values(values), x, Mixture(c, v)),
+            (x, (LABELS, 2), (2, 1, IN, OUT), values),
+        ),
+        "edges, Θ = I": (
+            lambda x, values: (labelled.with_values(values), x, Mixture.identity(LABELS, IN, x)),
+            (x, values),
+        ),
         "polynomial": (
-            lambda v: Polynomial(EdgeBasis(plain, v), CHEBYSHEV, LABELS),
-            lambda t: t,
+            of_basis(lambda v: Polynomial(plain.with_values(v), CHEBYSHEV, LABELS)),
             (x, theta, values),
         ),
-        "identity": (
-            lambda: Eye((SOURCES, TARGETS), torch.device(device)),
-            lambda t: t,
-            (x, (1, 1, IN, OUT)),
+        "polynomial, mixed Θ": (
+            lambda x, c, v, values: (
+                Polynomial(plain.with_values(values), CHEBYSHEV, LABELS),
+                x,
+                Mixture(c, v),
+            ),
+            (x, (LABELS, 2), (2, 1, IN, OUT), values),
+        ),
+        "identity": (of_basis(lambda: Eye((SOURCES, TARGETS), here)), (x, (1, 1, IN, OUT))),
+        "grid": (of_basis(lambda: grid), (x, theta)),
+        "grid, Θ = I": (lambda x: (grid, x, Mixture.identity(LABELS, IN, x)), (x,)),
+        "unit matrices": (
+            of_basis(lambda: Units((SOURCES, 2), here)),
+            (x, (2 * SOURCES, 1, IN, OUT)),
+        ),
+        "product": (
+            of_basis(lambda v: Composed(labelled.with_values(v), plain.with_values(v))),
+            (x, theta, values),
+        ),
+        "copies": (
+            of_basis(lambda v: Repeated(labelled.with_values(v), before=2)),
+            ((2 * SOURCES, IN), theta, values),
         ),
     }
 
@@ -96,51 +107,55 @@ def of_order(order: str, device: str) -> tuple[str, dict[str, Combination | str]
 
     An order that needs a kernel of a backend which is not picked here is tried on the reference's.
     """
+    one = ORDERS[order]
     for backend, (kind, home) in product((None, "reference"), homes(device).items()):
         asked = nullcontext if backend is None else partial(use_backend, backend)
-        ours, truth, shapes = _contraction(order, asked, home)
+        parts, shapes = home
         tried: dict[str, Combination | str] = {}
         with asked():
-            example = _problem_parts(home)(*(torch.ones(shape, device=device) for shape in shapes))
-            if ORDERS[order].why_not(Problem(*example)):
-                continue
-            refusals = {r: ORDERS[order].why_not(Problem(*example, r)) for r in REDUCTIONS}
-        for reduce, reasons in refusals.items():
-            mine = partial(ours, reduce=reduce)
-            tried[reduce] = (
-                _refusal(mine, reasons, shapes, device)
-                if reasons
-                else Combination(mine, partial(truth, reduce=reduce), shapes)
-            )
+            example = parts(*(torch.ones(shape, device=device) for shape in shapes))
+            reasons = {how: one.why_not(Problem(*example, *how)) for how in both_reductions(one)}
+        if all(reasons.values()):
+            continue
+        for (reduce, label_reduce), why in reasons.items():
+            ours, truth = _contraction(order, asked, parts, reduce, label_reduce)
+            if label_reduce == "sum":
+                tried[reduce] = (
+                    _refusal(ours, why, shapes, device) if why else Combination(ours, truth, shapes)
+                )
+            elif not why:
+                tried[f"{reduce}, then {label_reduce}"] = Combination(ours, truth, shapes)
         return kind if backend is None else f"{kind}; backend {backend}", tried
     raise AssertionError(f"no kind of basis here is one that {order} may solve")
 
 
-def _problem_parts(home) -> Function:
-    basis_of, theta_of, _ = home
-    held = 2 if theta_of is Mixture else 1  # tensors that make Θ
-    return lambda x, *rest: (basis_of(*rest[held:]), x, theta_of(*rest[:held]))
+def both_reductions(order: Order) -> list[tuple[str, str]]:
+    """Over inputs and over labels: all with sums over labels, and two with each other one."""
+    compared = [how for how in ("max", "min") if how in order.label_reductions]
+    sums = product(REDUCTIONS, ("sum",) if "sum" in order.label_reductions else ())
+    return [*sums, *((reduce, how) for how in compared for reduce in ("sum", how))]
 
 
-def _contraction(order: str, asked, home) -> tuple[Function, Function, tuple[tuple[int, ...], ...]]:
-    parts = _problem_parts(home)
-
-    def ours(*tensors, reduce):
-        with asked():
-            return contract(*parts(*tensors), order=order, reduce=reduce)
-
-    def truth(*tensors, reduce):
+def _contraction(
+    order: str, asked: Function, parts: Function, reduce: str, label_reduce: str
+) -> tuple[Function, Function]:
+    def ours(*tensors):
         basis, x, theta = parts(*tensors)
-        return reduced(basis, x, full(theta), reduce)
+        with asked():
+            return contract(basis, x, theta, order, reduce=reduce, label_reduce=label_reduce)
 
-    return ours, truth, home[2]
+    def truth(*tensors):
+        return dense_contraction(*parts(*tensors), reduce, label_reduce)
+
+    return ours, truth
 
 
 def _refusal(ours: Function, reasons: list[str], shapes, device: str) -> str:
     """The reasons, after the contraction has refused with them."""
     with pytest.raises(Refused) as refused:
         ours(*(torch.ones(shape, device=device) for shape in shapes))
-    assert all(reason in str(refused.value) for reason in reasons), refused.value
+    known = "an explicit basis" in str(refused.value)  # of the basis, whatever the order
+    assert known or all(reason in str(refused.value) for reason in reasons), refused.value
     return "; ".join(reasons)
 
 

@@ -94,9 +94,21 @@ def test_families_by_flags_and_by_text(flags: list[str], family: str) -> None:
     assert main(["predict", "run"]) == 0  # the text gives the family back
 
 
-@pytest.mark.parametrize("name", sorted(set(FAMILIES) - {"stack"}))
+# Families that read no graph, or have options without defaults.
+NOT_BY_NAME = {"cluster", "explicit", "full", "grid", "kernel", "pool", "stack"}
+
+
+@pytest.mark.parametrize("name", sorted(set(FAMILIES) - NOT_BY_NAME))
 def test_every_family_trains(name: str) -> None:
     assert main(["train", "KarateClub", "--family", name, *QUICK, "--out", "run"]) == 0
+
+
+@pytest.mark.parametrize("name", sorted(set(FAMILIES) & NOT_BY_NAME))
+def test_a_name_that_is_not_enough_is_refused(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "KarateClub", "--family", name, *QUICK, "--out", "run"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize(

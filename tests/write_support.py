@@ -29,6 +29,8 @@ and float64. *raises* means that it raises `NotImplementedError`, and returns no
 - *forward* is the value, *first* and *second* are gradients of reverse mode in every input
   (features, Θ or what it is made of, edge values), *vmap* is over each input alone and over all,
   *jacrev* is `torch.func.jacrev`, *forward-mode* is `torch.func.jvp`.
+- A *reduction* is over the inputs of a label, and labels are summed; *max, then min* is over the
+  inputs of a label, then over labels. Orders without such lines refuse to compare labels.
 - An order's *basis* is the kind on which it was run; the contraction chooses among orders that fit.
 - Backends that cannot run on a device without being asked for, such as Triton's interpreter on a
   CPU, have tests of their own.

@@ -1,9 +1,23 @@
 """Bases: patterns, values, the algebra, and the families that make bases out of structure."""
 
-from .algebra import Scaled, Selected, Stacked, Transposed
+from .algebra import (
+    Composed,
+    Kronecker,
+    Mixed,
+    Repeated,
+    Restricted,
+    Scaled,
+    Selected,
+    Stacked,
+    Transposed,
+)
+from .any_structure import AnyStructure
 from .base import Basis
 from .cache import IdentityCache
 from .chebyshev import Chebyshev
+from .cluster import Cluster
+from .compose import Compose
+from .diffusion import Diffusion
 from .directed import Directed
 from .doors import (
     from_hetero,
@@ -14,18 +28,30 @@ from .doors import (
     to_scipy,
     to_torch_sparse,
 )
+from .edge_dropout import drop_edges
 from .edges import EdgeBasis
-from .explicit import edge_basis
+from .explicit import Explicit, edge_basis
 from .eye import Eye
-from .family import FAMILIES, Family, structure_of
+from .family import FAMILIES, Family
+from .full import Full
 from .gcn import GCN
+from .graph import structure_of
+from .grid.cells import Cells
+from .grid.grid import Grid
+from .grid.images import flatten_grid, unflatten_grid
+from .grid.pool import Pool
 from .identity import Identity
+from .kernel import EdgeFunction, Kernel
+from .mean import Mean
+from .membership import Memberships
 from .pattern import Pattern
 from .polynomial import CHEBYSHEV, MONOMIAL, Polynomial, Recurrence
 from .registry import parse_family
 from .relation import Relation
 from .stack import Stack
 from .structure import Structure, structure
+from .units import Units
+from .unstructured import Unstructured
 from .walk import Walk
 
 __all__ = [
@@ -33,26 +59,48 @@ __all__ = [
     "FAMILIES",
     "GCN",
     "MONOMIAL",
+    "AnyStructure",
     "Basis",
+    "Cells",
     "Chebyshev",
+    "Cluster",
+    "Compose",
+    "Composed",
+    "Diffusion",
     "Directed",
     "EdgeBasis",
+    "EdgeFunction",
+    "Explicit",
     "Eye",
     "Family",
+    "Full",
+    "Grid",
     "Identity",
     "IdentityCache",
+    "Kernel",
+    "Kronecker",
+    "Mean",
+    "Memberships",
+    "Mixed",
     "Pattern",
     "Polynomial",
+    "Pool",
     "Recurrence",
     "Relation",
+    "Repeated",
+    "Restricted",
     "Scaled",
     "Selected",
     "Stack",
     "Stacked",
     "Structure",
     "Transposed",
+    "Units",
+    "Unstructured",
     "Walk",
+    "drop_edges",
     "edge_basis",
+    "flatten_grid",
     "from_hetero",
     "from_networkx",
     "from_scipy",
@@ -63,4 +111,5 @@ __all__ = [
     "to_networkx",
     "to_scipy",
     "to_torch_sparse",
+    "unflatten_grid",
 ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,9 +13,12 @@ from torch import Tensor
 from ..errors import RefusedType
 
 if TYPE_CHECKING:
-    from .algebra import Scaled, Selected, Stacked, Transposed
+    from matplotlib.figure import Figure
+
+    from .algebra import Composed, Kronecker, Mixed, Scaled, Selected, Stacked, Transposed
     from .edges import EdgeBasis
     from .reorder import Reordered
+    from .restricted import Nodes
 
 TensorMap = Callable[[Tensor], Tensor]
 
@@ -28,7 +32,13 @@ class Basis(ABC):
 
     A new kind of basis states :attr:`num_bases`, :attr:`size`, :attr:`device`, :attr:`dtype`,
     :meth:`edges` and :meth:`map`; the rest follows from these.
+
+    Attributes:
+        hides_edges: whether which edges there are is known only once they are made, at a cost that
+            nobody asked for (powers, products). What it is made of may hide edges all the same.
     """
+
+    hides_edges: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -49,6 +59,11 @@ class Basis(ABC):
     @abstractmethod
     def dtype(self) -> torch.dtype | None:
         """The type of its values; None if all of them are ones, which fit any type."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether any of its values requires a gradient."""
+        return False
 
     @abstractmethod
     def edges(self) -> EdgeBasis:
@@ -112,6 +127,64 @@ class Basis(ABC):
 
         return Stacked((self, *others))
 
+    def mix(self, matrix: Tensor) -> Mixed:
+        """B_j = Σ_k C[j, k] A_k for a ``matrix`` C (J, K), which may carry gradients.
+
+        Raises:
+            TypeError, ValueError: the matrix does not fit.
+        """
+        from .algebra import Mixed
+
+        return Mixed.of(self, matrix)
+
+    def compose(self, other: Basis) -> Composed:
+        """A_i B_j under label i·K₂ + j: this basis, then ``other``; see :class:`Composed`.
+
+        Raises:
+            TypeError, ValueError: sizes or types do not fit.
+        """
+        from .algebra import Composed
+
+        return Composed(self, other)
+
+    def kron(self, other: Basis) -> Kronecker:
+        """A_i ⊗ B_j under label i·K₂ + j, the nodes of ``other`` running fastest.
+
+        Raises:
+            TypeError: the types do not fit.
+        """
+        from .algebra import Kronecker
+
+        return Kronecker(self, other)
+
+    def restrict(self, sources: Nodes = None, targets: Nodes = None) -> Basis:
+        """A_k[sources, targets]: some rows and columns, in the given order; no edge moves.
+
+        Args:
+            sources: distinct indices or a mask (M,); all if None.
+            targets: distinct indices or a mask (N,); all if None.
+
+        Raises:
+            TypeError, ValueError, IndexError: they are not nodes of the basis.
+        """
+        from .restricted import restrict
+
+        return restrict(self, sources, targets)
+
+    def receptive_field(self, targets: int | Nodes, reach: int = 1) -> Tensor:
+        """The sources, ascending, from which edges of any label run to some targets.
+
+        Args:
+            targets: one, distinct indices, a mask (N,), or None for all.
+            reach: how many layers over this basis lie between; more than one need M = N.
+
+        Raises:
+            TypeError, ValueError, IndexError: they are not targets of the basis.
+        """
+        from .receptive_field import receptive_field
+
+        return receptive_field(self, targets, reach)
+
     def reorder(self) -> Reordered:
         """The basis on renumbered nodes, neighbours near each other; see :func:`.reorder.reorder`.
 
@@ -121,6 +194,42 @@ class Basis(ABC):
         from .reorder import reorder
 
         return reorder(self)
+
+    # Pictures -------------------------------------------------------------------------------
+
+    def plot(
+        self, kind: str = "matrices", path: str | Path | None = None, **options: Any
+    ) -> Figure:
+        """A picture of the basis, as a matplotlib figure; nothing is shown on a screen.
+
+        - ``'matrices'``: a panel for each A_k, row m, column n (the paper's figure 3). Options
+          ``labels`` (which ones), ``titles`` (a text for each of the K labels), ``max_panels``.
+        - ``'shift'``: for grids, the output grid under each label in the colours of the inputs
+          that it sees. Options as above, ``cell`` (the input that arrows follow), ``input_shape``
+          and ``output_shape`` where the basis does not know its grids.
+        - ``'flattenings'``: Φ̂ and Φ̌ (the paper's figure 2). Options ``theta`` (K, P, Q), else
+          ``channels`` (P, Q) and ``seed`` of a random one.
+        - ``'receptive-field'``: the inputs that reach an output ``cell`` (coordinates, or a node's
+          number). Options ``input_shape``, ``output_shape``; of graphs ``layout``, ``seed``.
+        - ``'graph'``: an arrow for each edge in the colour of its label. Options ``labels``,
+          ``titles``, ``layout`` (``'spring'`` or ``'circle'``), ``seed``.
+
+        Args:
+            kind: one of the above.
+            path: a PNG or SVG file to write, by its extension.
+            **options: of the kind.
+
+        Raises:
+            ValueError: matplotlib is not installed, an option is unknown or out of range, the
+                picture would have too many entries to be seen, or the file cannot be written.
+            IndexError: a label or a cell that there is not.
+        """
+        from ..plot import check_matplotlib
+
+        check_matplotlib()
+        from .picture import draw
+
+        return draw(self, kind, path, options)
 
     # Moving and casting ----------------------------------------------------------------------
 

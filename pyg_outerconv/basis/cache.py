@@ -1,4 +1,4 @@
-"""A cache by identity: the same unmodified tensors give the same result, without a second look.
+"""Caches: by identity the same unmodified tensors give the same result, without a second look.
 
 Keys are tensor objects, never data pointers, which are reused; an entry dies with its tensors.
 """
@@ -12,6 +12,26 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
+
+
+class ValueCache:
+    """The last few results by a hashable key: for rules, which no tensor stands for."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._entries: dict[Hashable, tuple[Any, ...]] = {}
+
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The kept result, or that of ``make()``, which is then kept; the oldest one goes."""
+        known = self._entries.pop(key, ())
+        result = known[0] if known else make()
+        self._entries[key] = (result,)
+        while len(self._entries) > self._limit:
+            self._entries.pop(next(iter(self._entries)), None)
+        return result
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
 
 class IdentityCache:

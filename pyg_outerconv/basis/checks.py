@@ -87,6 +87,22 @@ def check_edge_vector(name: str, vector: Tensor | None, index: Tensor, *, floati
         raise RefusedValue(refusal(f"{name} must not be negative", ">= 0", int(vector.min())))
 
 
+def check_attributes(edge_attr: Any, index: Tensor) -> None:
+    """Refuse attributes that have no row for each edge."""
+    if edge_attr is None:
+        return
+    if not isinstance(edge_attr, Tensor):
+        raise RefusedType(refusal("edge_attr must be a tensor", "Tensor", type(edge_attr).__name__))
+    if edge_attr.dim() == 0 or edge_attr.size(0) != index.size(1):
+        raise RefusedValue(
+            refusal(
+                "edge_attr needs one row for each edge",
+                f"shape ({index.size(1)}, *)",
+                tuple(edge_attr.shape),
+            )
+        )
+
+
 def holds(condition: Tensor) -> bool:
     """Whether a check of values succeeds; under ``vmap`` values differ, and none is made."""
     inner = condition

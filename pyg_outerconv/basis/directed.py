@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from ..errors import RefusedType, refusal
 from .algebra import Stacked
 from .base import Basis
 from .edges import EdgeBasis
@@ -28,12 +29,20 @@ class Directed(Family):
         family (Family, optional): what is made twice. (default: ``GCN()``)
 
     Raises:
+        TypeError: ``family`` does not read edges.
         ValueError: when a basis is made, M ≠ N, or as ``family`` does.
     """
 
     equation = "A_k(W), then A_k(W^T)"
 
     family: Family = field(default_factory=GCN)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not issubclass(Structure, self.family.reads):
+            raise RefusedType(
+                refusal("Directed turns edges round", "a family of edges", repr(self.family))
+            )
 
     @property
     def add_self_loops(self) -> bool:  # type: ignore[override]

@@ -70,6 +70,11 @@ class EdgeBasis(Basis):
         return None if self.value is None else self.value.dtype
 
     @property
+    def learns(self) -> bool:
+        """Whether the values require a gradient."""
+        return self.value is not None and self.value.requires_grad
+
+    @property
     def num_edges(self) -> int:
         """E, parallel edges counted each."""
         return self.pattern.num_edges

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -38,11 +39,16 @@ class Eye(Basis):
         """None: ones fit any type."""
         return None
 
+    @cached_property
+    def _pattern(self) -> Pattern:
+        with torch.inference_mode(False):  # What is kept must serve training too.
+            nodes = torch.arange(min(self.shape), device=self.on)
+            added = torch.full_like(nodes, -1)
+            return Pattern.build(nodes.expand(2, -1), size=self.shape, origin=added)
+
     def edges(self) -> EdgeBasis:
-        """Edges n → n for n < min(M, N)."""
-        nodes = torch.arange(min(self.shape), device=self.on)
-        added = torch.full_like(nodes, -1)
-        return EdgeBasis(Pattern.build(nodes.expand(2, -1), size=self.shape, origin=added))
+        """Edges n → n for n < min(M, N), made once."""
+        return EdgeBasis(self._pattern)
 
     def mean(self, dtype: torch.dtype | None = None) -> Eye:
         """Itself: every target has one edge at most."""

@@ -13,12 +13,14 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedValue, refusal
+from .any_structure import AnyStructure, require_kind
 from .base import Basis
 from .edges import EdgeBasis
+from .graph import require_data
 from .options import check_options
 from .pattern import Pattern
-from .structure import Structure, structure
+from .structure import Structure
 
 FAMILIES: dict[str, type[Family]] = {}
 
@@ -26,23 +28,38 @@ FAMILIES: dict[str, type[Family]] = {}
 class Family(BaseTransform):
     """A recipe for a basis. Subclasses are frozen dataclasses whose fields are the options.
 
-    A family works in two steps: :meth:`operators` turns structure into a few explicit edge sets
-    (all that depends on data), :meth:`assemble` turns these into the basis (all that is a rule).
+    A family reads one kind of structure, and works in two steps: :meth:`operators` turns it into
+    a few explicit edge sets (all that depends on data), :meth:`assemble` turns these into the
+    basis (all that is a rule).
     Called as a transform, it stores the first step's result on a ``Data`` object as plain
     tensors that collate, batch and move as PyG's own do; :meth:`basis_of` reads them back.
     Transforms that drop or reorder nodes or edges come before it.
 
     Attributes:
-        equation: the matrices A_k, in one line of text.
+        equation: the matrices A_k, in one line of text; a class without one is no recipe itself.
+        reads: the kind of structure, edges by default; ``AnyStructure`` reads every kind.
+        keeps_nodes: whether targets are the nodes that the structure has, in their order.
         add_self_loops: whether the recipe adds self-loops, which needs M = N (PyG asks this).
+        learns: whether values follow parameters of the recipe's own, so that a basis must not be
+            kept.
+        max_parameters: how many parameters a layer may have at most, for families whose K grows
+            with the data.
+        symmetries: what its layers do not depend on, by the names of the laws that say so in
+            :mod:`pyg_outerconv.testing`.
     """
 
     equation: ClassVar[str]
+    reads: type[AnyStructure] = Structure
+    keeps_nodes: bool = True
     add_self_loops: bool = False
+    max_parameters: int | None = None
+    learns: bool = False
+    symmetries: tuple[str, ...] = ("permutation-equivariant",)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        FAMILIES[cls.__name__.lower()] = cls
+        if "equation" in vars(cls):
+            FAMILIES[cls.__name__.lower()] = cls
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -57,8 +74,24 @@ class Family(BaseTransform):
     def labels(self) -> tuple[str, ...]:
         """What each label k means."""
 
+    @property
+    def parts(self) -> tuple[Family, ...]:
+        """The families among its options."""
+        options = [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
+        listed = [part for option in options for part in _as_list(option)]
+        return tuple(part for part in listed if isinstance(part, Family))
+
+    @property
+    def laws(self) -> tuple[str, ...]:
+        """The laws that it declares: those of every basis, and its symmetries that its parts share.
+
+        :func:`pyg_outerconv.testing.assert_declared_laws` checks them.
+        """
+        shared = [name for name in self.symmetries if all(name in p.laws for p in self.parts)]
+        return ("adjoint", "transposable", "the same when explicit", *shared)
+
     @abstractmethod
-    def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
+    def operators(self, structure: Any, dtype: torch.dtype | None) -> list[EdgeBasis]:
         """The explicit edge sets of the basis; of type ``dtype`` where no weights are given."""
 
     def operator_labels(self) -> list[int]:
@@ -76,6 +109,44 @@ class Family(BaseTransform):
         """The basis of these edge sets; by default there is one, and it is the basis."""
         return operators[0]
 
+    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
+        """The basis on a structure that was :meth:`read`: both steps, unless a rule needs none."""
+        operators = self.operators(structure, dtype)
+        return self.assemble(operators, structure.size, structure.device)
+
+    def outputs(self, structure: Any) -> AnyStructure:
+        """The structure that the targets have, for a family that comes after this one.
+
+        Args:
+            structure: what this family makes its basis of.
+
+        Raises:
+            ValueError: targets are not the nodes that the structure has.
+        """
+        found = self.read(structure)
+        if self.keeps_nodes and found.size[0] == found.size[1]:
+            return found
+        raise RefusedValue(
+            refusal(
+                f"a family after {self} needs as many sources as targets, in their order",
+                "M = N",
+                f"M = {found.size[0]}, N = {found.size[1]}",
+            )
+        )
+
+    def read(self, given: Any, **beside: Any) -> AnyStructure:
+        """What a user gives, as the structure that this family reads.
+
+        Args:
+            given: edges, the cells of a grid, or the like.
+            **beside: what came beside it; see :meth:`AnyStructure.read`.
+
+        Raises:
+            TypeError: it is a structure of another kind.
+            TypeError, ValueError: it breaks a rule of its kind.
+        """
+        return require_kind(self, given).read(given, **beside)
+
     def basis(
         self,
         edge_index: Any,
@@ -85,23 +156,39 @@ class Family(BaseTransform):
         size: tuple[int | None, int | None] | None = None,
         batch: Tensor | None = None,
         dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        edge_attr: Tensor | None = None,
+        pos: Tensor | tuple[Tensor, Tensor] | None = None,
     ) -> Basis:
-        """Make the basis of an edge list (or of a :class:`Structure`).
+        """Make the basis of an edge list, or of another structure that the family reads.
 
         Args:
             edge_index: (2, E), an ``EdgeIndex``, a transposed ``torch.sparse`` matrix (N × M), or
-                a :class:`Structure`.
+                a :class:`Structure`; for families of grids the shape of one, a mask, or
+                :class:`~pyg_outerconv.basis.Cells`.
             edge_weight: (E,) floating point, may carry gradients.
             edge_type: (E,) integers.
             size: (M, N).
             batch: (N,) the graph of each node, for families that treat graphs one by one.
             dtype: type of the values where no weights are given; torch's default if None.
+            device: where the basis is, if the structure has no tensors, as a shape has none.
+            edge_attr: (E, *) for families that make values of it.
+            pos: (N, D) positions of nodes, or a pair (M, D) and (N, D), for such families too.
 
         Raises:
             TypeError, ValueError: see :func:`structure`, and the family's own rules.
         """
-        edges = structure(edge_index, edge_weight, edge_type, size=size, batch=batch)
-        return self.assemble(self.operators(edges, dtype), edges.size, edges.device)
+        structure = self.read(
+            edge_index,
+            edge_weight=edge_weight,
+            edge_type=edge_type,
+            edge_attr=edge_attr,
+            pos=pos,
+            size=size,
+            batch=batch,
+            device=None if device is None else torch.device(device),
+        )
+        return self.basis_on(structure, dtype)
 
     def set_self_loops(self, add: bool) -> Family:
         """The same recipe with or without added self-loops.
@@ -124,9 +211,32 @@ class Family(BaseTransform):
     # As a transform ---------------------------------------------------------------------------
 
     def forward(self, data: Data) -> Data:
-        """Store the edge sets of this family on ``data`` (see :meth:`basis_of`)."""
-        edges = structure_of(data)
-        for number, operator in enumerate(self.operators(edges, None)):
+        """Store the edge sets of this family on ``data`` (see :meth:`basis_of`).
+
+        Raises:
+            ValueError: the family makes targets of its own, which a graph has no place for, or
+                values that learn, which would be those of today.
+        """
+        from .parts import parts
+
+        require_data(data)
+        if any(part.learns for part in parts(self)):
+            raise RefusedValue(
+                refusal(
+                    "a graph stores values that stay",
+                    "a family without parameters",
+                    f"{self}; basis_of(data) makes its basis",
+                )
+            )
+        if not self.keeps_nodes:
+            raise RefusedValue(
+                refusal(
+                    "a graph stores edges between its own nodes",
+                    "a family that makes no targets of its own",
+                    f"{self}; basis_of(data) makes its basis",
+                )
+            )
+        for number, operator in enumerate(self.operators(self.reads.of_data(data), None)):
             data[self._key(number, "edge_index")] = operator.index.long()
             data[self._key(number, "label")] = operator.label.long()
             data[self._key(number, "value")] = operator.values()
@@ -139,9 +249,10 @@ class Family(BaseTransform):
             TypeError: ``data`` is not a homogeneous graph.
             ValueError: see :meth:`basis`.
         """
-        _require_data(data)
+        require_data(data)
+        structure = self.reads.of_data(data)
         if self.num_operators and self._key(0, "edge_index") not in data:
-            return self.basis(structure_of(data))
+            return self.basis_on(structure)
         size = (int(data.num_nodes), int(data.num_nodes))
         operators, kinds = [], self.operator_labels()
         for number in range(self.num_operators):
@@ -153,7 +264,7 @@ class Family(BaseTransform):
             )
             value = pattern.sort_values(data[self._key(number, "value")])
             operators.append(pattern.with_values(value))
-        return self.assemble(operators, size, structure_of(data).device)
+        return self.assemble(operators, size, structure.device)
 
     def _key(self, number: int, what: str) -> str:
         # "index" in the name makes PyG shift it by the number of nodes when it collates.
@@ -162,40 +273,5 @@ class Family(BaseTransform):
         )
 
 
-def structure_of(data: Data) -> Structure:
-    """The structure of a PyG ``Data`` or ``Batch``: edge_index (or adj_t), edge_weight, edge_type.
-
-    Raises:
-        TypeError: ``data`` is not a homogeneous graph.
-        ValueError: it has no edges, or no number of nodes; see :func:`structure`.
-    """
-    _require_data(data)
-    edge_index = data.get("edge_index")
-    if edge_index is None:
-        edge_index = data.get("adj_t")
-    if edge_index is None:
-        raise RefusedValue(
-            refusal(
-                "a graph needs edges",
-                "data.edge_index or data.adj_t",
-                f"a Data object with {sorted(data.keys())}",
-            )
-        )
-    return structure(
-        edge_index,
-        data.get("edge_weight"),
-        data.get("edge_type"),
-        size=(data.num_nodes, data.num_nodes),
-        batch=data.get("batch"),
-    )
-
-
-def _require_data(data: Any) -> None:
-    if not isinstance(data, Data):
-        raise RefusedType(
-            refusal(
-                "a family reads a homogeneous graph",
-                "torch_geometric.data.Data (for HeteroData see from_hetero)",
-                type(data).__name__,
-            )
-        )
+def _as_list(option: Any) -> Sequence[Any]:
+    return option if isinstance(option, tuple | list) else (option,)

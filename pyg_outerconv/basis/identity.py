@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import torch
 
+from .any_structure import AnyStructure
 from .base import Basis
 from .edges import EdgeBasis
 from .eye import Eye
 from .family import Family
-from .structure import Structure
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Identity(Family):
     """
 
     equation = "A_0 = I"
+    reads = AnyStructure
 
     @property
     def num_bases(self) -> int:
@@ -41,7 +42,7 @@ class Identity(Family):
         """No edge set: the rule needs no edges."""
         return []
 
-    def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
+    def operators(self, structure: AnyStructure, dtype: torch.dtype | None) -> list[EdgeBasis]:
         """No edge set."""
         return []
 

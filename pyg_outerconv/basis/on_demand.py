@@ -6,8 +6,11 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from .base import Basis
 from .edges import EdgeBasis
+from .pattern import lasting
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -52,7 +55,8 @@ class OnDemand(Basis):
     def edges(self) -> EdgeBasis:
         """The edges, made at the first call."""
         if "edges" not in self.kept:
-            self.kept["edges"] = self.make_edges()
+            with lasting(torch.empty(0)):
+                self.kept["edges"] = self.make_edges()
         return self.kept["edges"]
 
     def __getstate__(self) -> dict[str, Any]:

@@ -90,8 +90,7 @@ class Pattern:
         _check_range("source", edge_index[0], size[0])
         _check_range("target", edge_index[1], size[1])
         _check_range("label", label, num_labels)
-        longest = max(size[0] * num_labels, size[1] * num_labels, edge_index.size(1))
-        dtype = torch.int32 if longest < _INT32_LIMIT else torch.int64
+        dtype = index_type(size, num_labels, edge_index.size(1))
         source, target, label = (t.to(dtype) for t in (edge_index[0], edge_index[1], label))
         order = _sort(target * num_labels + label)
         source, target, label = source[order], target[order], label[order]
@@ -108,6 +107,19 @@ class Pattern:
             _pointers(source, size[0]),
             by_source,
         )
+
+    @staticmethod
+    def of_sorted(
+        source: Tensor, target: Tensor, label: Tensor, *, size: tuple[int, int], num_labels: int
+    ) -> Pattern:
+        """Edges (E,) that a rule lists by target, then label: no user's list, nothing to check.
+
+        Indices are of the type that :func:`index_type` says.
+        """
+        order = torch.arange(source.numel(), dtype=source.dtype, device=source.device)
+        ends = _pointers(target, size[1]), _pointers(source, size[0])
+        by_source = _sort(source * num_labels + label)
+        return Pattern(size, num_labels, source, target, label, order, None, *ends, by_source)
 
     @property
     def num_edges(self) -> int:
@@ -149,12 +161,12 @@ class Pattern:
         return counts.index_select(0, inverse)
 
     # Matrices to multiply with ------------------------------------------------------------------
-    # What is kept must serve training too, and outlive ``torch.func``; see _lasting.
+    # What is kept must serve training too, and outlive ``torch.func``; see lasting.
 
     @cached_property
     def by_target(self) -> Sparsity:
         """The N × (M·K) matrix with a column for each source and label."""
-        with _lasting(self.source):
+        with lasting(self.source):
             return Sparsity(
                 self.target_ptr,
                 self.source * self.num_labels + self.label,
@@ -168,7 +180,7 @@ class Pattern:
         """The (N·K) × M matrix with a row for each target and label."""
         if self.num_labels == 1:
             return self.by_target
-        with _lasting(self.source):
+        with lasting(self.source):
             return Sparsity(
                 self._label_pointers(self.target, self.target_ptr, self.size[1]),
                 self.source,
@@ -180,32 +192,32 @@ class Pattern:
     @cached_property
     def ends(self) -> Sparsity:
         """The N × M matrix of all edges, whatever their label."""
-        with _lasting(self.source):
+        with lasting(self.source):
             row = self.target.index_select(0, self.by_source)
             return Sparsity(self.target_ptr, self.source, self.source_ptr, row, self.by_source)
 
     @cached_property
     def by_label(self) -> tuple[Tensor, Tensor]:
         """(K + 1,) where the edges of each label begin, and (E,) their positions, by label."""
-        with _lasting(self.source):
+        with lasting(self.source):
             return _pointers(self.label, self.num_labels), _sort(self.label)
 
     @cached_property
     def source_pairs(self) -> Pairs:
         """The distinct (source, label), label by label; see :mod:`.compact`."""
-        with _lasting(self.source):
+        with lasting(self.source):
             return source_pairs(self)
 
     @cached_property
     def target_pairs(self) -> Pairs:
         """The distinct (target, label), label by label; see :mod:`.compact`."""
-        with _lasting(self.source):
+        with lasting(self.source):
             return target_pairs(self)
 
     @cached_property
     def label_blocks(self) -> list[LabelBlock]:
         """The edges label by label; see :mod:`.compact`."""
-        with _lasting(self.source):
+        with lasting(self.source):
             return label_blocks(self)
 
     @cached_property
@@ -228,7 +240,7 @@ class Pattern:
     @cached_property
     def transposed(self) -> Pattern:
         """Every edge turned round, without sorting: the order by source is at hand."""
-        with _lasting(self.source):
+        with lasting(self.source):
             return self._turn()
 
     def _turn(self) -> Pattern:
@@ -285,7 +297,7 @@ class Pattern:
 
 
 @contextmanager
-def _lasting(made_of: Tensor) -> Iterator[None]:
+def lasting(made_of: Tensor) -> Iterator[None]:
     """In the block, tensors are made that serve training, and outlive a ``torch.func`` transform.
 
     What is made in inference mode cannot be differentiated through, and what is made within
@@ -295,6 +307,12 @@ def _lasting(made_of: Tensor) -> Iterator[None]:
         if not is_functorch_wrapped_tensor(made_of):
             stack.enter_context(torch._C._DisableFuncTorch())
         yield
+
+
+def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.dtype:
+    """The integers of a pattern: int32 where every product of sizes fits."""
+    longest = max(size[0] * num_labels, size[1] * num_labels, num_edges)
+    return torch.int32 if longest < _INT32_LIMIT else torch.int64
 
 
 def _sort(key: Tensor) -> Tensor:

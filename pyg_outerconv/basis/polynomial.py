@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -50,6 +51,8 @@ class Polynomial(Basis):
         ValueError: the operator is not one square matrix, K < 1, or the name is unknown.
     """
 
+    hides_edges: ClassVar[bool] = True
+
     operator: EdgeBasis
     recurrence: Recurrence
     num_terms: int
@@ -92,6 +95,11 @@ class Polynomial(Basis):
     def dtype(self) -> torch.dtype | None:
         """The type of the operator's values."""
         return self.operator.dtype
+
+    @property
+    def learns(self) -> bool:
+        """Whether the operator's values require a gradient."""
+        return self.operator.learns
 
     def powers(self) -> list[EdgeBasis]:
         """p_0(A), …, p_{K−1}(A) as explicit edges, by sparse products."""

@@ -1,4 +1,4 @@
-"""Products of explicit edge sets: the edges of A·B, and weighted sums of edge sets."""
+"""Products of explicit edge sets: the edges of A_i·B_j, and weighted sums of edge sets."""
 
 from __future__ import annotations
 
@@ -13,59 +13,71 @@ REDUCTIONS = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin"}
 
 
 def compose_edges(first: EdgeBasis, second: EdgeBasis, reduce: str = "sum") -> EdgeBasis:
-    """The edges of A·B: every pair of an edge m → j of A and an edge j → n of B.
+    """The edges of A_i·B_j: every pair of an edge m → l of A_i and an edge l → n of B_j.
 
-    ``C[m, n] = reduce_j A[m, j] B[j, n]``; parallel results are merged by ``reduce``, so that at
-    most one edge runs from m to n. Differentiable in both values. Both have one label.
+    ``C[i·K₂ + j, m, n] = reduce_l A[i, m, l] B[j, l, n]``; parallel results are merged by
+    ``reduce``, so that at most one edge runs from m to n under a label. Differentiable in both
+    values. Where both have ones for values, edges of the sum stay parallel and have ones too.
 
     Args:
-        first: A, of size (M, J).
-        second: B, of size (J, N).
+        first: A, of size (M, L), with K₁ labels.
+        second: B, of size (L, N), with K₂ labels.
         reduce: 'sum' (the matrix product), 'mean', 'max' or 'min' over the pairs.
 
     Raises:
-        ValueError: sizes do not fit, a basis has several labels, or ``reduce`` is unknown.
+        ValueError: sizes do not fit, or ``reduce`` is unknown.
     """
-    if first.num_bases != 1 or second.num_bases != 1:
-        raise RefusedValue(
-            refusal(
-                "a product of edges is of single matrices",
-                "one label each",
-                f"{first.num_bases} and {second.num_bases}",
-            )
-        )
-    if first.size[1] != second.size[0]:
-        raise RefusedValue(
-            refusal("sizes must fit a product", f"({first.size[1]}, N)", second.size)
-        )
+    check_product(first.size, second.size)
     a, b = first.pattern, second.pattern
-    # For each edge of A, the edges of B that leave its target.
+    left, right = _pairs(a, b)
+    index = torch.stack([a.source.index_select(0, left), b.target.index_select(0, right)])
+    label = a.label.index_select(0, left).long() * b.num_labels + b.label.index_select(0, right)
+    size, num_labels = (first.size[0], second.size[1]), a.num_labels * b.num_labels
+    if first.value is None and second.value is None and reduce == "sum":
+        return EdgeBasis(Pattern.build(index.long(), label, size=size, num_labels=num_labels))
+    dtype = first.dtype or second.dtype
+    value = first.values(dtype).index_select(0, left) * second.values(dtype).index_select(0, right)
+    return merge_parallel(index, value, size, reduce, label, num_labels)
+
+
+def check_product(first: tuple[int, int], second: tuple[int, int]) -> None:
+    """Refuse matrices whose sizes do not fit a product. Raises ValueError."""
+    if first[1] != second[0]:
+        raise RefusedValue(refusal("sizes must fit a product", f"({first[1]}, N)", second))
+
+
+def _pairs(a: Pattern, b: Pattern) -> tuple[Tensor, Tensor]:
+    """Positions (in a, in b) of each pair of edges of which the second leaves where one arrives."""
     fan_out = b.source_ptr.diff().long().index_select(0, a.target)
     left = torch.arange(a.num_edges, device=a.device).repeat_interleave(fan_out)
     start = b.source_ptr.long().index_select(0, a.target)
     offset = torch.arange(left.numel(), device=a.device) - (fan_out.cumsum(0) - fan_out)[left]
-    right = b.by_source.index_select(0, start[left] + offset).long()
-    index = torch.stack([a.source.index_select(0, left), b.target.index_select(0, right)])
-    dtype = first.dtype or second.dtype
-    value = first.values(dtype).index_select(0, left) * second.values(dtype).index_select(0, right)
-    return merge_parallel(index, value, (first.size[0], second.size[1]), reduce)
+    return left, b.by_source.index_select(0, start[left] + offset).long()
 
 
 def merge_parallel(
-    index: Tensor, value: Tensor, size: tuple[int, int], reduce: str = "sum"
+    index: Tensor,
+    value: Tensor,
+    size: tuple[int, int],
+    reduce: str = "sum",
+    label: Tensor | None = None,
+    num_labels: int = 1,
 ) -> EdgeBasis:
-    """One edge in the place of all that share source and target, values (E,) reduced."""
+    """One edge in the place of all that share source, target and label, values (E,) reduced."""
     if reduce not in REDUCTIONS:
         raise RefusedValue(
             refusal("parallel edges are merged by a reduction", sorted(REDUCTIONS), repr(reduce))
         )
-    key = index[1].long() * size[0] + index[0].long()
+    rows, kinds = max(size[0], 1), max(num_labels, 1)
+    key = index[1].long() * kinds
+    key = (key if label is None else key + label) * rows + index[0]
     unique, group = key.unique(return_inverse=True)
     merged = value.new_zeros(unique.numel()).scatter_reduce(
         0, group, value, REDUCTIONS[reduce], include_self=False
     )
+    end = unique // rows
     pattern = Pattern.build(
-        torch.stack([unique % max(size[0], 1), unique // max(size[0], 1)]), size=size
+        torch.stack([unique % rows, end // kinds]), end % kinds, size=size, num_labels=num_labels
     )
     return EdgeBasis(pattern, pattern.sort_values(merged))
 

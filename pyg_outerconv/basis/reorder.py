@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
-from .algebra import Derived, Stacked
+from .algebra import Composed, Derived, Repeated, Restricted, Stacked
 from .edges import EdgeBasis
 from .eye import Eye
 from .pattern import Pattern
@@ -73,7 +73,9 @@ def renumber(basis: Basis, place: Tensor) -> Basis:
     """The basis in which node n is called ``place[n]``; lazy ones stay lazy."""
     if isinstance(basis, Stacked):
         return Stacked(tuple(renumber(part, place) for part in basis.parts))
-    if isinstance(basis, Derived):
+    if _is_chain(basis):
+        return Composed(renumber(basis.first, place), renumber(basis.second, place))
+    if isinstance(basis, Derived) and not isinstance(basis, Repeated | Restricted):
         return replace(basis, base=renumber(basis.base, place))
     if isinstance(basis, Polynomial):
         operator = renumber(basis.operator, place)
@@ -100,7 +102,10 @@ def _skeleton(basis: Basis) -> tuple[Tensor, Tensor]:
     if isinstance(basis, Stacked):
         ends = [_skeleton(part) for part in basis.parts]
         return torch.cat([e[0] for e in ends]), torch.cat([e[1] for e in ends])
-    if isinstance(basis, Derived):
+    if _is_chain(basis):
+        ends = [_skeleton(part) for part in (basis.first, basis.second)]
+        return torch.cat([e[0] for e in ends]), torch.cat([e[1] for e in ends])
+    if isinstance(basis, Derived) and not isinstance(basis, Repeated | Restricted):
         return _skeleton(basis.base)
     if isinstance(basis, Polynomial):
         return _skeleton(basis.operator)
@@ -109,3 +114,8 @@ def _skeleton(basis: Basis) -> tuple[Tensor, Tensor]:
         return none, none
     pattern = basis.edges().pattern
     return pattern.source.long(), pattern.target.long()
+
+
+def _is_chain(basis: Basis) -> TypeGuard[Composed]:
+    """Whether it is a product of square matrices, whose middle can be renumbered as its ends."""
+    return isinstance(basis, Composed) and basis.first.size[0] == basis.first.size[1]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from ..errors import RefusedType, RefusedValue, refusal
 from .algebra import Stacked
+from .any_structure import AnyStructure, common_kind
 from .base import Basis
 from .edges import EdgeBasis
 from .family import Family
-from .structure import Structure
 
 
 @dataclass(frozen=True, init=False)
@@ -29,7 +30,7 @@ class Stack(Family):
         *families (Family): what to stack, at least one.
 
     Raises:
-        TypeError: an argument is not a family.
+        TypeError: an argument is not a family, or two read structures of different kinds.
         ValueError: no family is given; when a basis is made, as the families do.
     """
 
@@ -46,6 +47,7 @@ class Stack(Family):
                     refusal("a stack is of families", "Family", type(family).__name__)
                 )
         object.__setattr__(self, "families", families)
+        common_kind(families)
 
     def __repr__(self) -> str:
         return f"Stack({', '.join(map(repr, self.families))})"
@@ -68,6 +70,20 @@ class Stack(Family):
         return Stack(*(family.set_self_loops(False) for family in self.families))
 
     @property
+    def reads(self) -> type[AnyStructure]:  # type: ignore[override]
+        """The kind of structure that all of the families read."""
+        return common_kind(self.families)
+
+    @property
+    def keeps_nodes(self) -> bool:  # type: ignore[override]
+        """Whether all of the families do."""
+        return all(family.keeps_nodes for family in self.families)
+
+    def outputs(self, structure: Any) -> AnyStructure:
+        """See :meth:`Family.outputs`: those of the first, for all have one size."""
+        return self.families[0].outputs(structure)
+
+    @property
     def num_bases(self) -> int:
         """The sum of the families'."""
         return sum(family.num_bases for family in self.families)
@@ -81,9 +97,15 @@ class Stack(Family):
         """See :meth:`Family.operator_labels`."""
         return [labels for family in self.families for labels in family.operator_labels()]
 
-    def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
+    def operators(self, structure: Any, dtype: torch.dtype | None) -> list[EdgeBasis]:
         """Those of each family in turn."""
-        return [operator for family in self.families for operator in family.operators(edges, dtype)]
+        return [
+            operator for family in self.families for operator in family.operators(structure, dtype)
+        ]
+
+    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
+        """See :meth:`Family.basis_on`: the bases of the families, stacked."""
+        return Stacked(tuple(family.basis_on(structure, dtype) for family in self.families))
 
     def assemble(
         self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
+from torch_geometric.data import Data
 from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .checks import check_batch, check_edge_vector, check_index, check_size, holds
+from .any_structure import AnyStructure
+from .checks import (
+    check_attributes,
+    check_batch,
+    check_edge_vector,
+    check_index,
+    check_size,
+    holds,
+)
 
 
 @dataclass(frozen=True, eq=False)
-class Structure:
+class Structure(AnyStructure):
     """A checked edge list from M sources to N targets, in the order in which it was given.
 
     Attributes:
@@ -26,7 +35,13 @@ class Structure:
         batch: (N,) the graph each node belongs to, for families that treat graphs one by one.
         origin: (E,) the position of each edge in the list that the user gave, -1 for an edge that
             a family added; None while the list is still the user's own.
+        edge_attr: (E, *) what else is known of each edge, or None.
+        pos: positions (M, D) of sources and (N, D) of targets, or None; unchecked.
     """
+
+    noun: ClassVar[str] = "edges"
+    expects: ClassVar[str] = "an edge_index of shape (2, E), or a sparse matrix"
+    targets_are_sources: ClassVar[bool] = True
 
     edge_index: Tensor
     size: tuple[int, int]
@@ -34,6 +49,32 @@ class Structure:
     edge_type: Tensor | None = None
     batch: Tensor | None = None
     origin: Tensor | None = None
+    edge_attr: Tensor | None = None
+    pos: tuple[Tensor, Tensor] | None = None
+
+    @classmethod
+    def recognises(cls, given: Any) -> bool:
+        """See :meth:`AnyStructure.recognises`: whatever tensor holds no switches."""
+        return isinstance(given, Structure) or (
+            isinstance(given, Tensor) and given.dtype != torch.bool
+        )
+
+    @classmethod
+    def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> Structure:
+        """See :func:`structure`; edges are where their tensors are."""
+        return structure(given, **beside)
+
+    @classmethod
+    def is_in(cls, data: Data) -> bool:
+        """Whether it has edge_index or adj_t."""
+        return data.get("edge_index") is not None or data.get("adj_t") is not None
+
+    @classmethod
+    def of_data(cls, data: Data) -> Structure:
+        """See :func:`structure_of`."""
+        from .graph import structure_of
+
+        return structure_of(data)
 
     @property
     def num_edges(self) -> int:
@@ -63,7 +104,8 @@ class Structure:
 
     def reversed(self) -> Structure:
         """Every edge turned round: from N sources to M targets."""
-        return replace(self, edge_index=self.edge_index.flip(0), size=self.size[::-1])
+        pos = None if self.pos is None else self.pos[::-1]
+        return replace(self, edge_index=self.edge_index.flip(0), size=self.size[::-1], pos=pos)
 
     def select(self, mask: Tensor) -> Structure:
         """The edges where ``mask`` (E,) is true."""
@@ -73,6 +115,7 @@ class Structure:
             edge_weight=None if self.edge_weight is None else self.edge_weight[mask],
             edge_type=None if self.edge_type is None else self.edge_type[mask],
             origin=self.origins()[mask],
+            edge_attr=None if self.edge_attr is None else self.edge_attr[mask],
         )
 
     def with_diagonal(self, value: Tensor, nodes: Tensor) -> Structure:
@@ -85,6 +128,7 @@ class Structure:
             edge_weight=weight,
             edge_type=None,
             origin=torch.cat([self.origins(), added]),
+            edge_attr=None,
         )
 
     def origins(self) -> Tensor:
@@ -134,6 +178,8 @@ def structure(
     *,
     size: tuple[int | None, int | None] | None = None,
     batch: Tensor | None = None,
+    edge_attr: Tensor | None = None,
+    pos: Tensor | tuple[Tensor, Tensor] | None = None,
 ) -> Structure:
     """Check an edge list and say how many sources and targets it runs between.
 
@@ -146,6 +192,8 @@ def structure(
         size: (M, N); an entry that is None is the largest index plus one (of both rows, where
             both entries are None).
         batch: (N,) integers, the graph of each node.
+        edge_attr: (E, *) of any type, for families that make values of it.
+        pos: (N, D) positions of nodes, or a pair for sources and targets, for such families too.
 
     Returns:
         The structure, its tensors shared with the arguments, unless integers are too short to
@@ -178,9 +226,13 @@ def structure(
         edge_index = edge_index.long()
     check_edge_vector("edge_weight", edge_weight, edge_index, floating=True)
     check_edge_vector("edge_type", edge_type, edge_index, floating=False)
+    check_attributes(edge_attr, edge_index)
     full_size = _infer_size(edge_index, size)
     check_batch(batch, full_size[1])
-    return Structure(edge_index, full_size, edge_weight, edge_type, batch)
+    ends = (pos, pos) if isinstance(pos, Tensor) else pos
+    return Structure(
+        edge_index, full_size, edge_weight, edge_type, batch, edge_attr=edge_attr, pos=ends
+    )
 
 
 def _from_sparse(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .names import DENSE_FORMS, SPARSE
+from .names import DENSE_FORMS, OURS, SPARSE
 
 
 def crossover(
@@ -41,10 +41,13 @@ def find_crossovers(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         points = sorted(mine, key=lambda r: float(r["at"]))
         modes = dict.fromkeys(mode for record in points for mode in record["modes"])
         for mode in modes:
+            # Some cases have no layer that would not be sparse by itself.
+            asked = any(SPARSE in r["modes"].get(mode, {}) for r in points)
+            ours = SPARSE if asked else OURS
             rows = [
-                (float(r["at"]), times[SPARSE]["median"], min(dense))
+                (float(r["at"]), times[ours]["median"], min(dense))
                 for r in points
-                if SPARSE in (times := r["modes"].get(mode, {}))
+                if ours in (times := r["modes"].get(mode, {}))
                 and (dense := [times[form]["median"] for form in DENSE_FORMS if form in times])
             ]
             if not rows:

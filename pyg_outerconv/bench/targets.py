@@ -96,6 +96,53 @@ class Smaller(Target):
 
 
 @dataclass(frozen=True)
+class AheadUpTo(Target):
+    """Ours is faster than ``peer`` at every point of a sweep up to ``highest``."""
+
+    peer: str
+    highest: float
+    mode: str = TRAINING
+
+    def judge(self, points: Records) -> dict[str, Any]:
+        """See :class:`Target`."""
+        what = f"{self.mode}, time of {self.peer} up to {self.highest:g}"
+        found = [
+            (theirs / ours, float(record["at"]))
+            for record in points
+            if float(record["at"]) <= self.highest
+            and (ours := median(record, self.mode, OURS)) is not None
+            and (theirs := median(record, self.mode, self.peer)) is not None
+        ]
+        if not found:
+            return verdict(what, "more than 1×", None, None, "no such point")
+        least, at = min(found)
+        return verdict(what, "more than 1×", f"{least:.2f}×", least > 1, f"least at {at:g}")
+
+
+@dataclass(frozen=True)
+class Within(Target):
+    """Ours takes less than some seconds, and at a step less than some mebibytes, where given."""
+
+    seconds: float
+    mode: str = PREPARATION
+    mebibytes: float | None = None
+
+    def judge(self, points: Records) -> dict[str, Any]:
+        """See :class:`Target`."""
+        (record,) = points
+        asked = f"under {1e3 * self.seconds:g} ms"
+        asked += "" if self.mebibytes is None else f" and {self.mebibytes:g} MiB"
+        taken, memory = median(record, self.mode, OURS), record["memory"].get(OURS)
+        if taken is None or (self.mebibytes is not None and memory is None):
+            return verdict(self.mode, asked, None, None, _reason(record, OURS))
+        measured, reached = f"{1e3 * taken:.3g} ms", taken < self.seconds
+        if self.mebibytes is not None and memory is not None:
+            measured += f" and {_mib(memory['step'])}"
+            reached = reached and memory["step"] < self.mebibytes * 2**20
+        return verdict(self.mode, asked, measured, reached)
+
+
+@dataclass(frozen=True)
 class Flat(Target):
     """The time for each unit of ``size`` grows at most ``ratio``-fold along a sweep."""
 

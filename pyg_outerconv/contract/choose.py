@@ -7,24 +7,33 @@ from dataclasses import dataclass
 
 import torch
 
+from ..basis.algebra import Composed
 from ..basis.edges import EdgeBasis
 from ..basis.on_demand import OnDemand
 from ..basis.polynomial import Polynomial
 from ..errors import RefusedValue, refusal, unknown
 from ..kernels.dispatch import forced
+from .all_edges import AllEdges
+from .chain import ChainPropagate, ChainTransform
+from .compare_labels import CompareLabels
+from .convolution import Convolution
 from .cost import Cost
 from .dense import Dense
 from .features import SparseFeatures
+from .fully_connected import FullyConnected
 from .fused import Fused
 from .label_by_label import LabelByLabel
 from .label_mixing import LabelMixing
 from .machine import constants
 from .order import Order
+from .per_copy import PerCopy
 from .per_node import PerNode
+from .pooling import Pooling
 from .problem import Problem
 from .propagate_first import PropagateFirst
 from .propagate_first_compact import PropagateFirstCompact
 from .recurrence import Clenshaw, Forward
+from .recurrence_mixed import ClenshawMixed, ForwardMixed
 from .transform_first import TransformFirst
 from .transform_first_compact import TransformFirstCompact
 
@@ -37,11 +46,21 @@ ORDERS: dict[str, Order] = {
         PropagateFirstCompact(),
         LabelMixing(),
         LabelByLabel(),
+        AllEdges(),
+        CompareLabels(),
         Fused(),
         Forward(),
         Clenshaw(),
+        ForwardMixed(),
+        ClenshawMixed(),
         Dense(),
         PerNode(),
+        FullyConnected(),
+        PerCopy(),
+        ChainTransform(),
+        ChainPropagate(),
+        Convolution(),
+        Pooling(),
     )
 }
 
@@ -94,6 +113,9 @@ def choose_order(
             raise RefusedValue(f"order {wanted!r} {why}")
         return ORDERS[wanted]
     if torch.compiler.is_compiling():
+        ready = _ready(problem)
+        if len(ready) == 1 and max_memory is None:  # nor is a cost read that asks for others
+            return ready[0]
         return _cheapest(_readable(problem, max_memory), problem)
     plans = _plans(problem)
     if plans is None:
@@ -136,13 +158,17 @@ def _cheapest(found: list[Candidate], problem: Problem) -> Order:
     return best
 
 
+def _ready(problem: Problem) -> list[Order]:
+    legal = [order for order in ORDERS.values() if not order.why_not(problem)]
+    return [order for order in legal if order.is_prepared(problem)]
+
+
 def _readable(problem: Problem, max_memory: int | None) -> list[Candidate]:
     """Of orders, those that a compiler can go through without sorting edges, if there are any.
 
     The others are not costed, which would count their pairs.
     """
-    legal = [order for order in ORDERS.values() if not order.why_not(problem)]
-    ready = [order for order in legal if order.is_prepared(problem)]
+    ready = _ready(problem)
     found = candidates(problem, max_memory, ready) if ready else []
     legal_ones = [candidate for candidate in found if not candidate.reasons]
     return legal_ones or candidates(problem, max_memory)
@@ -153,7 +179,7 @@ def _plans(problem: Problem) -> dict[tuple[object, ...], str] | None:
     basis = problem.basis
     if isinstance(basis, Polynomial):
         return basis.operator.pattern.plans
-    if isinstance(basis, OnDemand):
+    if isinstance(basis, OnDemand | Composed):
         return basis.plans
     return basis.pattern.plans if isinstance(basis, EdgeBasis) else None
 

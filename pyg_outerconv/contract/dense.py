@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from .cost import Cost, Work, moving
-from .order import Order, needs_edges
+from .order import Order, has_made, needs_edges
 from .problem import Problem
 from .work import dense_product, transform
 
@@ -22,6 +22,10 @@ class Dense(Order):
     def why_not(self, problem: Problem) -> list[str]:
         """It needs explicit edges."""
         return super().why_not(problem) + needs_edges(problem)
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """See :class:`Order`."""
+        return has_made(problem)
 
     def cost(self, problem: Problem) -> Cost:
         """K·M·N·min(P, Q) dense, and K·M·N numbers."""

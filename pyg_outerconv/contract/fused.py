@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from ..basis.edges import EdgeBasis
+from ..basis.on_demand import OnDemand
+from ..kernels import Request
 from ..kernels.call import item_by_item, views
 from ..kernels.dispatch import BACKENDS, choose, forced
-from ..kernels.fused import fused_request, spmm_theta
+from ..kernels.fused import PRIMITIVE, fused_request, spmm_theta
 from ..kernels.grouped import grouped_outer
 from ..kernels.products import product, sample
 from .cost import Cost
@@ -65,15 +67,25 @@ class Fused(Order):
 
 
 def _no_backend(problem: Problem) -> list[str]:
-    pattern, theta = problem.edges.pattern, problem.theta[:, 0]
-    request = fused_request(pattern.target_ptr, pattern.source, pattern.size[0], theta)
     # No exception, which a compiler could not read.
     asked = forced()
     able = [b for b in BACKENDS.values() if (b.priority > 0 if asked is None else b.name == asked)]
-    if any(not backend.why_not(request) for backend in able):
+    able = [backend for backend in able if PRIMITIVE in backend.primitives]
+    request = _request(problem) if able else None
+    if any(not backend.why_not(request) for backend in able if request is not None):
         return []
     who = "no backend" if asked is None else f"backend {asked!r}, which was asked for,"
     return [f"needs the kernel spmm_theta, which {who} runs here"]
+
+
+def _request(problem: Problem) -> Request:
+    theta, basis = problem.theta[:, 0], problem.basis
+    if isinstance(basis, OnDemand) and not basis.has_edges:  # and none are made for asking
+        size, count = basis.size[::-1], basis.num_edges
+        kind, width = theta.device.type, theta.size(2)
+        return Request(PRIMITIVE, kind, theta.dtype, torch.int32, size, count, width)
+    pattern = problem.edges.pattern
+    return fused_request(pattern.target_ptr, pattern.source, pattern.size[0], theta)
 
 
 def fused_product(edges: EdgeBasis, x: Tensor, theta: Tensor) -> Tensor:

@@ -7,9 +7,9 @@ from torch import Tensor
 from ..basis.compact import LabelBlock
 from ..kernels import REDUCTIONS
 from .cost import Cost, Work
-from .features import autocast_pair
+from .features import SparseFeatures, autocast_pair
 from .order import Order, has_made, multiply, needs_edges, needs_features
-from .problem import Problem
+from .problem import LINEAR, Problem
 from .work import dense_product, sparse_product
 
 
@@ -81,31 +81,48 @@ class LabelByLabel(Order):
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
-        x = problem.x
-        assert isinstance(x, Tensor)  # why_not
         shape = (problem.basis.size[1], *problem.batch, problem.out_channels)
         out: Tensor | None = None
         for block in problem.edges.pattern.label_blocks:
-            part = _one(problem, block, x.index_select(0, block.source))
+            part = one_label(problem, block)
             if out is None:  # not in place, so that it is batched under vmap where parts are
                 out = part.new_zeros(shape).index_add(0, block.target, part)
             else:
                 out.index_add_(0, block.target, part)
-        if out is None:  # no edges; and still gradients, which are zero
-            x, theta = autocast_pair(x, problem.theta)
-            return x.new_zeros(shape) + x[:0].sum() + theta[:0].sum()
-        return out
+        return no_edges(problem) if out is None else out
 
 
-def _one(problem: Problem, block: LabelBlock, x: Tensor) -> Tensor:
-    """A_kᵀ X Θ_k between the nodes of one label."""
+def one_label(problem: Problem, block: LabelBlock) -> Tensor:
+    """A_kᵀ X Θ_k at the targets of one label: (n, *batch, Q)."""
     if _transforms_first(problem):
-        one = Problem(problem.basis, x, problem.parameter)
-        z = one.transform_label(block.label)
-        return multiply(block.sparsity, problem.edges, z, block.order)
+        z = _transform(problem, block)
+        return multiply(block.sparsity, problem.edges, z, block.order, problem.reduce)
+    assert isinstance(problem.x, Tensor)  # there are features
+    x = problem.x.index_select(0, block.source)
     h = multiply(block.sparsity, problem.edges, x, block.order, problem.reduce)
     return problem.collect_label(h, block.label)
 
 
+def _transform(problem: Problem, block: LabelBlock) -> Tensor:
+    """X Θ_k at the sources of one label: (m, *batch, Q)."""
+    x, source = problem.x, block.source
+    if isinstance(x, SparseFeatures):
+        return problem.transform_label(block.label).index_select(0, source)
+    # Without features, source m takes row m of Θ_k.
+    rows = source.long() if x is None else x.index_select(0, source)
+    return Problem(problem.basis, rows, problem.parameter).transform_label(block.label)
+
+
+def no_edges(problem: Problem) -> Tensor:
+    """What is left without any edge: zeros (N, *batch, Q) that still have gradients."""
+    shape = (problem.basis.size[1], *problem.batch, problem.out_channels)
+    theta, x = problem.theta, problem.x
+    rows = x.value if isinstance(x, SparseFeatures) else x
+    if rows is None or not rows.is_floating_point():
+        return theta.new_zeros(shape) + theta[:0].sum()
+    rows, theta = autocast_pair(rows, theta)
+    return rows.new_zeros(shape) + rows[:0].sum() + theta[:0].sum()
+
+
 def _transforms_first(problem: Problem) -> bool:
-    return problem.reduce == "sum" and problem.narrows
+    return problem.reduce in LINEAR and problem.narrows

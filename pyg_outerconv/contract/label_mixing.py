@@ -72,7 +72,8 @@ class LabelMixing(Order):
                 part = mixed_product(edges, coefficient, one.transform().squeeze(1))
             else:
                 assert isinstance(problem.x, Tensor)
-                part = one.collect(mixed_product(edges, coefficient, problem.x).unsqueeze(1))
+                h = mixed_product(edges, coefficient, problem.x)
+                part = h if mixture.is_unit else one.collect(h.unsqueeze(1))
             out = part if out is None else out + part
         assert out is not None  # a mixture has a matrix
         return out

@@ -29,7 +29,7 @@ class Mixture:
     @staticmethod
     def identity(num_labels: int, channels: int, like: Tensor) -> Mixture:
         """Θ_k = I of ``channels`` channels for every k, of the type and device of ``like``."""
-        ones = like.new_ones(1)
+        ones = torch.ones(1, dtype=like.dtype, device=like.device)  # no batch, where like has one
         return Mixture(ones.expand(num_labels, 1), ones.expand(1, channels, 1, 1), True, 1.0)
 
     @property
@@ -74,6 +74,15 @@ def scaled(theta: ThetaValue, factor: Tensor | float) -> ThetaValue:
         constant = None if theta.constant is None else theta.constant * factor
         return replace(theta, coefficient=theta.coefficient * factor, constant=constant)
     return theta * (factor.view(-1, 1, 1, 1) if isinstance(factor, Tensor) else factor)
+
+
+def mixed(theta: ThetaValue, matrix: Tensor) -> ThetaValue:
+    """Σ_j C[j, k] Θ_j for each k, for ``matrix`` C (J, K); a mixture of the Θ_j where J < K."""
+    if isinstance(theta, Mixture):
+        return replace(theta, coefficient=matrix.t() @ theta.coefficient, constant=None)
+    if matrix.size(0) < matrix.size(1):
+        return Mixture(matrix.t(), theta)
+    return torch.tensordot(matrix.t(), theta, dims=1)
 
 
 def gathered(theta: ThetaValue, label: Tensor, num_labels: int) -> ThetaValue:

@@ -26,24 +26,32 @@ class Order(ABC):
         reductions: over the inputs of a label, for which it is right. Θ follows a reduction that is
             not linear, so transforming first is wrong for max and min.
         label_reductions: over the labels of a target, for which it is right.
+        adds_bias: whether it adds the problem's bias on its way.
     """
 
     name: ClassVar[str]
     reductions: ClassVar[frozenset[str]] = frozenset({"sum"})
     label_reductions: ClassVar[frozenset[str]] = frozenset({"sum"})
+    adds_bias: ClassVar[bool] = False
 
     def why_not(self, problem: Problem) -> list[str]:
         """Every reason why this order may not solve ``problem``; empty means that it may."""
-        if problem.reduce in self.reductions:
-            return []
-        why = (
-            "a mean divides each label's sum, which it does not hold; basis.mean() divides values"
-            if problem.reduce == "mean"
-            else "Θ follows a reduction that is not linear"
-        )
-        return [
-            f"reduces with {', '.join(sorted(self.reductions))}, not with {problem.reduce}: {why}"
-        ]
+        reasons = []
+        if problem.reduce not in self.reductions:
+            why = (
+                "the basis holds no edges, which basis.edges() and the family Explicit(...) make"
+                if problem.basis.hides_edges
+                else "a mean divides each label's sum, which it does not hold; "
+                "basis.mean() divides values"
+                if problem.reduce == "mean"
+                else "Θ follows a reduction that is not linear"
+            )
+            here = ", ".join(sorted(self.reductions))
+            reasons.append(f"reduces with {here}, not with {problem.reduce}: {why}")
+        if problem.label_reduce not in self.label_reductions:
+            here = ", ".join(sorted(self.label_reductions))
+            reasons.append(f"reduces labels with {here}, not with {problem.label_reduce}")
+        return reasons
 
     def is_prepared(self, problem: Problem) -> bool:
         """Whether what it needs of the pattern is there already, so that a compiler can go on."""

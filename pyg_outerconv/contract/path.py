@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from ..basis.base import Basis
-from ..errors import RefusedValue, unknown
-from ..kernels import REDUCTIONS
+from ..errors import RefusedValue
 from .choose import (
     ORDERS,
     Candidate,
@@ -22,7 +21,7 @@ from .machine import constants
 from .mixture import ThetaValue
 from .order import Order
 from .problem import Problem
-from .rewrite import leaves
+from .semiring import check_inputs, problems
 from .shapes import check_shapes
 
 
@@ -33,35 +32,50 @@ def contract(
     order: str | None = None,
     *,
     reduce: str = "sum",
+    label_reduce: str = "sum",
     max_memory: int | None = None,
+    bias: Tensor | None = None,
 ) -> Tensor:
     """Y = Σ_k A_kᵀ X Θ_k, each leaf of the basis by the cheapest order that may solve it.
+
+    ``Y[n] = label_reduce_k ( reduce_m A[k, m, n] X[m] ) Θ_k``: the matrix Θ_k follows the reduction
+    over inputs. A label without an edge at n is left out where labels are compared, and a target
+    without any edge is 0; of equal labels the lowest takes the gradient.
 
     Args:
         basis: K matrices of size M × N.
         x: (M, *batch, P), :class:`SparseFeatures`, integers (M,), or None; see :class:`Problem`.
         theta: (K, G, P/G, Q/G), or a :class:`Mixture`.
         order: the name of the order to take for every leaf that it may solve.
-        reduce: over the inputs m of each label: 'sum', 'mean', 'max' or 'min'; labels are summed.
+        reduce: over the inputs m of each label: 'sum', 'mean', 'max' or 'min'.
+        label_reduce: over the labels k of each target: 'sum', 'max' or 'min'. The last two are of
+            explicit edges, which all of the basis then becomes.
         max_memory: bytes that an order may hold beside input, output and their gradients.
+        bias: (Q,) added to every row, on the way where an order can.
 
     Returns:
         (N, *batch, Q), in memory of its own.
 
     Raises:
-        ValueError: the shapes do not fit, the order or the reduction is unknown, or no leaf is of
-            the order's kind; or no order may solve a leaf.
+        ValueError: the shapes do not fit, the order or a reduction is unknown, or no leaf is of
+            the order's kind; or no order may solve a leaf; or inputs or labels are compared of a
+            basis that hides its edges.
         TypeError: x, Θ and the basis are not of one type, and autocast does not make them so.
     """
     check_order(order)
     check_memory(max_memory)
-    problems = _problems(basis, x, theta, reduce)
-    chosen = _choose(problems, order, max_memory)
+    check_shapes(basis, x, theta)
+    parts = problems(basis, x, theta, reduce, label_reduce)
+    chosen = _choose(parts, order, max_memory)
     out: Tensor | None = None
-    for problem, taken in zip(problems, chosen, strict=True):
+    for problem, taken in zip(parts, chosen, strict=True):
+        if bias is not None and taken.adds_bias:
+            problem, bias = replace(problem, bias=bias), None
         part = taken.run(problem)
         out = part if out is None else out + part
     assert out is not None  # a basis has at least one leaf
+    if bias is not None:
+        return out + bias.to(out.dtype)
     # Without features a leaf may be Θ itself, and the result is the caller's to change.
     return out.clone() if x is None else out
 
@@ -133,6 +147,7 @@ def contraction_path(
     order: str | None = None,
     *,
     reduce: str = "sum",
+    label_reduce: str = "sum",
     max_memory: int | None = None,
 ) -> ContractionPath:
     """What :func:`contract` would do with these arguments, and what each order would cost.
@@ -142,30 +157,26 @@ def contraction_path(
     """
     check_order(order)
     check_memory(max_memory)
-    problems = _problems(basis, x, theta, reduce)
+    check_shapes(basis, x, theta)
+    parts = problems(basis, x, theta, reduce, label_reduce)
     steps = []
-    for problem, taken in zip(problems, _choose(problems, order, max_memory), strict=True):
+    for problem, taken in zip(parts, _choose(parts, order, max_memory), strict=True):
         steps.append(Step(repr(problem.basis), candidates(problem, max_memory), taken.name))
         device, dtype = problem.device.type, problem.dtype
     return ContractionPath(steps, constants(device, dtype).source)
 
 
-def _choose(problems: list[Problem], order: str | None, max_memory: int | None) -> list[Order]:
+def _choose(parts: list[Problem], order: str | None, max_memory: int | None) -> list[Order]:
     """The order of each problem; one that was asked for has to be taken somewhere."""
-    chosen = [choose_order(problem, order, max_memory) for problem in problems]
+    for problem in parts:
+        check_inputs(problem)
+    chosen = [choose_order(problem, order, max_memory) for problem in parts]
     if order is not None and all(taken.name != order for taken in chosen):
-        reasons = [reason for problem in problems for reason in ORDERS[order].why_not(problem)]
+        reasons = [reason for problem in parts for reason in ORDERS[order].why_not(problem)]
         raise RefusedValue(
             f"order {order!r} may not solve this: {'; '.join(dict.fromkeys(reasons))}"
         )
     return chosen
-
-
-def _problems(basis: Basis, x: Features, theta: ThetaValue, reduce: str) -> list[Problem]:
-    if reduce not in REDUCTIONS:
-        raise RefusedValue(unknown("reduction", reduce, REDUCTIONS))
-    check_shapes(basis, x, theta)
-    return [Problem(leaf, x, part, reduce) for leaf, part in leaves(basis, theta, reduce)]
 
 
 def _size(number: float) -> str:

@@ -11,9 +11,10 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.on_demand import OnDemand
-from ..basis.polynomial import Polynomial
 from .features import Features, SparseFeatures
 from .mixture import Mixture, ThetaValue, full, labels_of
+
+LINEAR = ("sum", "mean")  # reductions that Θ may come before
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Problem:
             full matrix.
         reduce: over the inputs m of each label: 'sum', 'mean', 'max' or 'min'.
         label_reduce: over the labels k that reach a target: 'sum', 'max' or 'min'.
+        bias: (Q,) to be added to every row of Y by orders that do so on their way.
     """
 
     basis: Basis
@@ -35,6 +37,7 @@ class Problem:
     parameter: ThetaValue
     reduce: str = "sum"
     label_reduce: str = "sum"
+    bias: Tensor | None = None
 
     @property
     def theta(self) -> Tensor:
@@ -82,6 +85,12 @@ class Problem:
         """Whether Θ_k = I for every k, as in pooling."""
         mixture = self.mixture
         return mixture is not None and mixture.is_unit and mixture.constant == 1.0
+
+    @property
+    def unit(self) -> Mixture | None:
+        """Θ as a mixture of the identity alone, Θ_k = c_k I, if that is what it is."""
+        mixture = self.mixture
+        return mixture if mixture is not None and mixture.is_unit else None
 
     @property
     def num_labels(self) -> int:
@@ -132,10 +141,7 @@ class Problem:
             if isinstance(theta, Mixture)
             else theta.requires_grad
         )
-        edges = self.basis.operator if isinstance(self.basis, Polynomial) else self.basis
-        value = edges.value if isinstance(edges, EdgeBasis) else None
-        of_basis = value is not None and value.requires_grad
-        return x is not None and x.requires_grad, of_theta, of_basis
+        return x is not None and x.requires_grad, of_theta, self.basis.learns
 
     @property
     def has_features(self) -> bool:
@@ -159,7 +165,10 @@ class Problem:
 
     def transform(self) -> Tensor:
         """X Θ_k for every label: (M, K, *batch, Q)."""
-        theta, x = self.theta, self.x
+        x = self.x
+        if self.unit is not None and isinstance(x, Tensor) and self.has_features:
+            return torch.einsum("m...p,k->mk...p", x, self.unit.coefficient[:, 0].to(x.dtype))
+        theta = self.theta
         if isinstance(x, SparseFeatures):
             return x.transform(theta)
         num_labels, groups, rows, columns = theta.shape
@@ -182,6 +191,8 @@ class Problem:
 
     def collect(self, h: Tensor) -> Tensor:
         """Σ_k H_k Θ_k for H (N, K, *batch, P): (N, *batch, Q)."""
+        if self.unit is not None:
+            return torch.einsum("nk...p,k->n...p", h, self.unit.coefficient[:, 0].to(h.dtype))
         theta = self.theta
         num_labels, groups, rows, columns = theta.shape
         h = h.movedim(1, -2)

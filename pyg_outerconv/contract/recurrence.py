@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -14,20 +14,26 @@ from .problem import Problem
 from .work import dense_product, sparse_product, transform
 
 
-def _needs_polynomial(problem: Problem) -> list[str]:
+def needs_polynomial(problem: Problem) -> list[str]:
+    """A reason where the basis is not a polynomial."""
     if isinstance(problem.basis, Polynomial):
         return []
     return [f"needs a polynomial, not a {type(problem.basis).__name__}"]
 
 
-def _cost(
-    problem: Problem, width: int, wanted: bool, products: tuple[Work, Work], keeps: bool
+def recurrence_cost(
+    problem: Problem,
+    width: int,
+    wanted: bool,
+    products: tuple[Work, Work],
+    keeps: bool,
+    beside: int = 0,
 ) -> Cost:
-    """K − 1 sparse products of a width, and K dense ones.
+    """K − 1 sparse products of a width, and some dense ones.
 
-    Three terms are held, or all that a backward pass ``keeps``, and values times each factor.
-    ``wanted`` says whether the first term needs a gradient; all others do where the operator's
-    values learn.
+    Three terms are held, or all that a backward pass ``keeps``, as many rows ``beside`` them, and
+    values times each factor. ``wanted`` says whether the first term needs a gradient; all others
+    do where the operator's values learn.
     """
     basis = problem.basis
     assert isinstance(basis, Polynomial)
@@ -42,7 +48,7 @@ def _cost(
     dense, dense_back = products
     back = (sparse + between) * turned + sparse * (steps * of_basis) + dense_back
     factors = {basis.recurrence.first, basis.recurrence.alpha} - {1.0} if steps else set()
-    held = line * (steps + 2 if keeps else 3) + len(factors) * entries * problem.itemsize
+    held = line * ((steps + 2 if keeps else 3) + beside) + len(factors) * entries * problem.itemsize
     return Cost((sparse + between) * steps + dense, back, held)
 
 
@@ -50,7 +56,8 @@ Step = Callable[[Tensor, float], Tensor]
 """x (N, ...) and c to c Aᵀ x, for the operator A of a polynomial."""
 
 
-def _step(problem: Problem) -> Step:
+def step_of(problem: Problem) -> Step:
+    """The step of a polynomial, by sparse products."""
     assert isinstance(problem.basis, Polynomial)
     operator, dtype = problem.basis.operator, problem.dtype
     scaled = {1.0: operator}
@@ -63,29 +70,43 @@ def _step(problem: Problem) -> Step:
     return step
 
 
-def sum_forward(problem: Problem, step: Step) -> Tensor:
-    """Σ_k (p_k(A)ᵀ X) Θ_k, with h_{k+1} = α Aᵀ h_k − γ h_{k−1} and ``step`` for Aᵀ."""
+def powers(problem: Problem, step: Step) -> Iterator[Tensor]:
+    """h_k = p_k(A)ᵀ X in turn: h_{k+1} = α Aᵀ h_k − γ h_{k−1}, with ``step`` for Aᵀ."""
     assert isinstance(problem.basis, Polynomial)
     assert isinstance(problem.x, Tensor)  # why_not
     rule, last, here = problem.basis.recurrence, None, problem.x
-    out = problem.collect_label(here, 0)
+    yield here
     for k in range(1, problem.num_labels):
         ahead = step(here, rule.first if k == 1 else rule.alpha)
         if last is not None and rule.gamma:
             ahead = torch.sub(ahead, last, alpha=rule.gamma)
         last, here = here, ahead
-        out = out + problem.collect_label(here, k)
+        yield here
+
+
+def sum_forward(problem: Problem, step: Step) -> Tensor:
+    """Σ_k (p_k(A)ᵀ X) Θ_k, each of :func:`powers` times Θ_k."""
+    out: Tensor | None = None
+    for k, h in enumerate(powers(problem, step)):
+        part = problem.collect_label(h, k)
+        out = part if out is None else out + part
+    assert out is not None  # a polynomial has a term
     return out
 
 
-def sum_clenshaw(problem: Problem, step: Step) -> Tensor:
-    """Σ_k p_k(A)ᵀ (X Θ_k), with b_k = X Θ_k + s_k Aᵀ b_{k+1} − γ b_{k+2}, which ends in b_0."""
+def sum_clenshaw(
+    problem: Problem, step: Step, term: Callable[[int], Tensor] | None = None
+) -> Tensor:
+    """Σ_k p_k(A)ᵀ z_k, with b_k = z_k + s_k Aᵀ b_{k+1} − γ b_{k+2}, which ends in b_0.
+
+    ``term`` makes z_k; without it z_k = X Θ_k.
+    """
     assert isinstance(problem.basis, Polynomial)
-    rule = problem.basis.recurrence
+    rule, term = problem.basis.recurrence, term or problem.transform_label
     last: Tensor | None = None
     here: Tensor | None = None
     for k in reversed(range(problem.num_labels)):
-        ahead = problem.transform_label(k)
+        ahead = term(k)
         if here is not None:
             ahead = ahead + step(here, rule.first if k == 0 else rule.alpha)
         if last is not None and rule.gamma:
@@ -102,7 +123,7 @@ class Forward(Order):
 
     def why_not(self, problem: Problem) -> list[str]:
         """It needs a polynomial, and features."""
-        return super().why_not(problem) + _needs_polynomial(problem) + needs_features(problem)
+        return super().why_not(problem) + needs_polynomial(problem) + needs_features(problem)
 
     def cost(self, problem: Problem) -> Cost:
         """(K − 1)·E·P sparse, N·K·P·Q dense."""
@@ -112,11 +133,11 @@ class Forward(Order):
         if of_basis and not of_x:  # all terms but X itself
             back = back + dense_product(problem, rows * (terms - 1), False, terms - 1)[0]
         keeps = of_theta or of_basis
-        return _cost(problem, problem.in_channels, of_x, (forward, back), keeps)
+        return recurrence_cost(problem, problem.in_channels, of_x, (forward, back), keeps)
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
-        return sum_forward(problem, _step(problem))
+        return sum_forward(problem, step_of(problem))
 
 
 class Clenshaw(Order):
@@ -129,15 +150,15 @@ class Clenshaw(Order):
 
     def why_not(self, problem: Problem) -> list[str]:
         """It needs a polynomial."""
-        return super().why_not(problem) + _needs_polynomial(problem)
+        return super().why_not(problem) + needs_polynomial(problem)
 
     def cost(self, problem: Problem) -> Cost:
         """(K − 1)·E·Q sparse, N·K·P·Q dense."""
         rows = float(problem.basis.size[0] * problem.num_labels * problem.num_columns)
         of_x, of_theta, of_basis = problem.gradients
         products = transform(problem, rows)
-        return _cost(problem, problem.out_channels, of_x or of_theta, products, of_basis)
+        return recurrence_cost(problem, problem.out_channels, of_x or of_theta, products, of_basis)
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
-        return sum_clenshaw(problem, _step(problem))
+        return sum_clenshaw(problem, step_of(problem))

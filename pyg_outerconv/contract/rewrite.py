@@ -7,13 +7,24 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..basis.algebra import Derived, Scaled, Selected, Stacked, Transposed
+from ..basis.algebra import (
+    Composed,
+    Derived,
+    Kronecker,
+    Mixed,
+    Repeated,
+    Restricted,
+    Scaled,
+    Selected,
+    Stacked,
+    Transposed,
+)
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.eye import Eye
 from ..basis.on_demand import OnDemand
 from ..basis.polynomial import Polynomial
-from .mixture import Mixture, ThetaValue, gathered, labels_of, scaled
+from .mixture import Mixture, ThetaValue, gathered, labels_of, mixed, scaled
 
 
 def leaves(
@@ -24,9 +35,12 @@ def leaves(
     - a stack splits Θ by label;
     - a scale multiplies Θ_k by c_k, which costs less than scaling edges, but for max and min, which
       a negative c_k turns into each other: there it multiplies the values of edges;
+    - a mixing of labels mixes Θ: Θ'_k = Σ_j C[j, k] Θ_j; for max and min it becomes edges;
     - a selection adds Θ_k to the label it chose (zero for labels not chosen, and of a polynomial
       only the powers up to the highest chosen one);
-    - a transposition moves inward until it meets edges.
+    - a transposition moves inward until it meets edges;
+    - a Kronecker product is a product along its two axes, and a restriction one with matrices that
+      pick nodes; products themselves are leaves.
 
     Args:
         basis: any basis.
@@ -43,15 +57,25 @@ def leaves(
         yield from leaves(basis.base, scaled(theta, basis.factor.to(_rows(theta).dtype)), reduce)
     elif isinstance(basis, Scaled) and isinstance(basis.base, Stacked):
         yield from leaves(_split(basis.base, basis.factor), theta, reduce)
+    elif isinstance(basis, Mixed) and not (reduce in ("max", "min") and _has_edges(basis.base)):
+        yield from leaves(basis.base, mixed(theta, basis.matrix.to(_rows(theta).dtype)), reduce)
     elif isinstance(basis, Selected) and not isinstance(basis.base, EdgeBasis):
         base = basis.base
-        if isinstance(base, Polynomial):  # powers past the highest chosen one are not needed
-            base = Polynomial(base.operator, base.recurrence, max(basis.labels) + 1)
         label = torch.tensor(basis.labels, device=_rows(theta).device)
+        if isinstance(base, Polynomial):
+            # Powers past the highest chosen one are not needed, nor a matrix for each below it.
+            base = Polynomial(base.operator, base.recurrence, max(basis.labels) + 1)
+            chosen = torch.nn.functional.one_hot(label, base.num_bases).to(_rows(theta).dtype)
+            yield from leaves(base, mixed(theta, chosen), reduce)
+            return
         yield from leaves(base, gathered(theta, label, base.num_bases), reduce)
     elif isinstance(basis, Transposed):
-        yield from leaves(_turn(basis.base), theta, reduce)
-    elif isinstance(basis, EdgeBasis | Polynomial | Eye | OnDemand):
+        yield from leaves(turn(basis.base), theta, reduce)
+    elif isinstance(basis, Kronecker):
+        yield basis.chain(), theta
+    elif isinstance(basis, Restricted):
+        yield from leaves(basis.product, theta, reduce)
+    elif isinstance(basis, EdgeBasis | Polynomial | Eye | OnDemand | Composed | Repeated):
         yield basis, theta
     else:
         yield basis.edges(), theta
@@ -65,13 +89,13 @@ def _rows(theta: ThetaValue) -> Tensor:
 def _has_edges(basis: Basis) -> bool:
     """Whether it becomes explicit edges alone: then a scale may go into their values.
 
-    The identity has one entry a row, which no scale reorders; polynomials refuse max and min.
+    The identity has one entry a row, which no scale reorders; what hides edges refuses max and min.
     """
     if isinstance(basis, Stacked):
         return any(_has_edges(part) for part in basis.parts)
     if isinstance(basis, Derived):
         return _has_edges(basis.base)
-    return not isinstance(basis, Polynomial | Eye)
+    return not (basis.hides_edges or isinstance(basis, Eye))
 
 
 def _split(stack: Stacked, factor: Tensor) -> Stacked:
@@ -80,19 +104,22 @@ def _split(stack: Stacked, factor: Tensor) -> Stacked:
     return Stacked(tuple(map(Scaled, stack.parts, factors)))
 
 
-def _turn(basis: Basis) -> Basis:
+def turn(basis: Basis) -> Basis:
     """The transpose of ``basis``, one level further in."""
     if isinstance(basis, Transposed):
         return basis.base
     if isinstance(basis, Stacked):
-        return Stacked(tuple(Transposed(part) for part in basis.parts))
+        return Stacked(tuple(part.transpose() for part in basis.parts))
     if isinstance(basis, Scaled):
-        return Scaled(Transposed(basis.base), basis.factor)
+        return Scaled(basis.base.transpose(), basis.factor)
+    if isinstance(basis, Mixed):
+        return Mixed(basis.base.transpose(), basis.matrix)
     if isinstance(basis, Selected):
-        return Selected(Transposed(basis.base), basis.labels)
+        return Selected(basis.base.transpose(), basis.labels)
     if isinstance(basis, Polynomial):
-        turned = basis.operator.transposed_edges()
-        return Polynomial(turned, basis.recurrence, basis.num_terms)
+        operator = basis.operator.transposed_edges()
+        return Polynomial(operator, basis.recurrence, basis.num_terms)
     if isinstance(basis, Eye):
         return Eye(basis.size[::-1], basis.device)
-    return basis.edges().transposed_edges()
+    turned = basis.transpose()
+    return basis.edges().transposed_edges() if isinstance(turned, Transposed) else turned

@@ -7,8 +7,7 @@ from typing import Any
 
 from ..errors import RefusedType, RefusedValue, refusal, unknown
 
-AGGREGATIONS = ("sum", "mean")
-LATER_AGGREGATIONS = ("max", "min")
+AGGREGATIONS = ("sum", "mean", "max", "min")
 
 
 def check_channels(name: str, value: Any, least: int) -> None:
@@ -30,11 +29,24 @@ def check_channels(name: str, value: Any, least: int) -> None:
         )
 
 
-def check_aggregation(name: str, value: str | None) -> None:
-    """Refuse a reduction that is unknown, or known and not here yet."""
-    if value in LATER_AGGREGATIONS:
-        raise RefusedValue(
-            refusal(f"{name}={value!r} is not supported yet", "'sum' or 'mean'", repr(value))
-        )
+def aggregation(name: str, value: str | None) -> str:
+    """The reduction that PyG's word for it names. Raises ValueError if it is unknown."""
+    value = "sum" if value == "add" else value
     if value not in AGGREGATIONS:
         raise RefusedValue(unknown(name, value, AGGREGATIONS))
+    return value
+
+
+def check_ends(in_channels: Any, out_channels: Any, theta: str) -> None:
+    """Refuse channels of a layer that are no numbers; the identity has as many out as in."""
+    check_channels("in_channels", in_channels, -1)
+    check_channels("out_channels", out_channels, -1 if str(theta).strip() == "identity" else 0)
+
+
+def check_known(out_channels: int, **options: bool) -> None:
+    """Refuse options whose parameters have a size that is not known before the first input."""
+    for name, wanted in options.items():
+        if wanted and out_channels < 0:
+            raise RefusedValue(
+                refusal(f"{name} needs out_channels", "in_channels or out_channels >= 0", "both -1")
+            )

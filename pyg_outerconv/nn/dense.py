@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
+from ..contract import full
 from ..errors import RefusedValue, refusal
 from .prepare import Inputs
+from .reductions import COMPARISONS
 
 if TYPE_CHECKING:
     from .outer_conv import OuterConv
@@ -25,11 +27,23 @@ def quadri_tensor(conv: OuterConv, edge_index: Any, *args: Any, **kwargs: Any) -
     """Φ (M, N, P, Q) of a layer on some edges; see :meth:`OuterConv.to_dense`.
 
     Raises:
-        ValueError: the layer has a root weight and M ≠ N: targets then have features of their
-            own, which Φ does not multiply.
+        ValueError: the layer compares inputs or labels, which no tensor does; or it has a root
+            weight and M ≠ N: targets then have features of their own, which Φ does not multiply.
     """
+    for name in ("aggr", "label_aggr"):
+        if getattr(conv, name) in COMPARISONS:
+            raise RefusedValue(
+                refusal(
+                    "the quadri-tensor exists where inputs and labels are added; what stands in "
+                    "its place is the dense basis with its support mask, as in "
+                    "testing.dense_contraction",
+                    f"{name} 'sum' or 'mean'",
+                    repr(getattr(conv, name)),
+                )
+            )
     basis = conv.basis(Inputs(None, None, None, None), edge_index, *args, **kwargs)
-    theta = conv.theta()
+    like = torch.empty(0, dtype=basis.dtype, device=basis.device)
+    theta = full(conv.theta.parameter(like))
     if conv.label_aggr == "mean":
         theta = theta / conv.family.num_bases
     theta = full_matrices(theta)
@@ -56,7 +70,7 @@ class DenseForms:
         :math:`(M, N, P, Q)`; :math:`Y_{nq} = \sum_{mp} \Phi_{mnpq} X_{mp}` without bias.
 
         Takes the arguments of a layer's :obj:`forward` without :obj:`x`; :obj:`size` where the
-        edges do not tell it.
+        edges do not tell it. Exists for sums and means alone.
         """
         return quadri_tensor(cast("OuterConv", self), edge_index, *args, **kwargs)
 

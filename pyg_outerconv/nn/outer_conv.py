@@ -4,11 +4,13 @@ from typing import Any, Optional, Union
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
+from torch.nn import ModuleList, Parameter
 from torch_geometric.nn.conv import MessagePassing
+from torch_geometric.nn.inits import reset
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..basis import Basis, Family, parse_family
+from ..basis.parts import functions_of
 from ..contract import (
     ContractionPath,
     Features,
@@ -18,21 +20,21 @@ from ..contract import (
     contract,
     contraction_path,
     full,
-    scaled,
 )
 from ..errors import RefusedType, RefusedValue, refusal
 from .bias import add_bias
-from .checks import check_aggregation, check_channels
+from .checks import aggregation, check_ends, check_known
 from .dense import DenseForms
 from .prepare import Inputs, nodes_first, prepare_basis, split_input
 from .readable import convolve_by_messages
+from .reductions import Reductions, message_aggregation
 from .root import add_root
 from .theta import Theta
 from .theta_forms import make_theta
 from .watched import Watched
 
 
-class OuterConv(MessagePassing, DenseForms, Watched):
+class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
     r"""The convolution of the `"Convolution is outer product"
     <https://arxiv.org/abs/1905.01289>`_ paper (section 2, equation 1)
 
@@ -46,21 +48,25 @@ class OuterConv(MessagePassing, DenseForms, Watched):
         in_channels (int or tuple): Size :math:`P` of each input sample, or :obj:`-1` to derive it
             from the first input. A tuple holds the sizes of sources and targets, of which the
             second matters with :obj:`root_weight` only. Without features, the number of sources.
-        out_channels (int): Size :math:`Q` of each output sample.
+        out_channels (int): Size :math:`Q` of each output sample; with :obj:`theta="identity"` it
+            is that of the input, and :obj:`-1` says so.
         family (Family or str): The recipe for the basis, or text that names one, such as
             :obj:`"walk(length=2)"`.
         bias (bool, optional): If set to :obj:`False`, the layer adds no bias.
             (default: :obj:`True`)
         theta (str, optional): The form of :math:`\mathbf{\Theta}`: :obj:`"full"`,
             :obj:`"basis-decomposed(num_bases=B)"`, :obj:`"block-diagonal(num_blocks=G)"`,
-            :obj:`"low-rank(rank=r)"`, :obj:`"grouped(groups=G)"`, :obj:`"depthwise"` or
-            :obj:`"shared"`. (default: :obj:`"full"`)
-        aggr (str, optional): The reduction over the inputs of one label: :obj:`"sum"`, or
+            :obj:`"low-rank(rank=r)"`, :obj:`"grouped(groups=G)"`, :obj:`"depthwise"`,
+            :obj:`"shared"`, :obj:`"columns"`, which puts the results of labels side by side, or
+            :obj:`"identity"`, which has no parameters. (default: :obj:`"full"`)
+        aggr (str, optional): The reduction over the inputs of one label: :obj:`"sum"`;
             :obj:`"mean"`, which divides by the number of edges of that label that reach the
-            output. (default: :obj:`"sum"`)
-        label_aggr (str, optional): The reduction over labels: :obj:`"sum"`, or :obj:`"mean"`,
-            which divides by :math:`K`; a label without edges counts as zero.
-            (default: :obj:`"sum"`)
+            output; :obj:`"max"` or :obj:`"min"`, which :math:`\mathbf{\Theta}_k` follows, the
+            first of equal inputs taking the gradient. (default: :obj:`"sum"`)
+        label_aggr (str, optional): The reduction over labels: :obj:`"sum"`; :obj:`"mean"`,
+            which divides by :math:`K`, a label without edges counting as zero; :obj:`"max"` or
+            :obj:`"min"`, which leave out labels without edges, the first of equal labels taking
+            the gradient. An output without any edge is zero. (default: :obj:`"sum"`)
         cached (bool, optional): If set to :obj:`True`, the basis is kept as long as the same
             unmodified :obj:`edge_index` (with the same weights and types) comes back, and is
             shared by all layers with an equal family. Other edges are never served a stale basis,
@@ -107,15 +113,11 @@ class OuterConv(MessagePassing, DenseForms, Watched):
         max_memory: Optional[int] = None,
         **kwargs: Any,
     ):
-        # PyG says "add" too. Means are folded into values and parameters: messages only add up.
-        aggr = "sum" if aggr == "add" else aggr
-        check_aggregation("aggr", aggr)
-        check_aggregation("label_aggr", label_aggr)
+        aggr, label_aggr = aggregation("aggr", aggr), aggregation("label_aggr", label_aggr)
         check_order(order)
         check_memory(max_memory)
-        super().__init__(aggr="sum", **kwargs)
-        self.aggr = aggr
-        self.label_aggr = label_aggr
+        super().__init__(aggr=message_aggregation(aggr, label_aggr), **kwargs)
+        self.aggr, self.label_aggr = aggr, label_aggr
         self.family = parse_family(family) if isinstance(family, str) else family
         if not isinstance(self.family, Family):
             raise RefusedType(
@@ -125,18 +127,21 @@ class OuterConv(MessagePassing, DenseForms, Watched):
                     type(family).__name__,
                 )
             )
-        check_channels("in_channels", in_channels, -1)
-        check_channels("out_channels", out_channels, 0)
+        check_ends(in_channels, out_channels, theta)
         self.in_channels = in_channels
-        self.out_channels = out_channels
         self.cached = cached
         self.order, self.max_memory = order, max_memory
         sources, targets = in_channels if isinstance(in_channels, tuple) else (in_channels,) * 2
-        self.theta = make_theta(theta, self.family.num_bases, sources, out_channels)
+        most = self.family.max_parameters
+        self.theta = make_theta(theta, self.family.num_bases, sources, out_channels, most)
+        self.out_channels = out_channels = self.theta.out_channels
+        check_known(out_channels, bias=bias, root_weight=root_weight)
         self.root = make_theta("full", 1, targets, out_channels) if root_weight else None
         self._root_weight = root_weight
         self.bias = Parameter(torch.empty(out_channels)) if bias else None
+        self.functions = ModuleList()
         self.reset_parameters()
+        self.functions.extend(functions_of(self.family))  # which come with values of their own
 
     def reset_parameters(self) -> None:
         r"""Resets all learnable parameters of the module."""
@@ -146,6 +151,8 @@ class OuterConv(MessagePassing, DenseForms, Watched):
             self.root.reset_parameters()
         if self.bias is not None:
             torch.nn.init.zeros_(self.bias)
+        for function in self.functions:
+            reset(function)
 
     # What PyG's wrappers read and set -----------------------------------------------------------
 
@@ -180,6 +187,8 @@ class OuterConv(MessagePassing, DenseForms, Watched):
         edge_type: OptTensor = None,
         size: Size = None,
         batch: OptTensor = None,
+        edge_attr: OptTensor = None,
+        pos: Union[Tensor, OptPairTensor, None] = None,
     ) -> Tensor:
         r"""Runs the layer.
 
@@ -192,13 +201,18 @@ class OuterConv(MessagePassing, DenseForms, Watched):
             size (tuple, optional): :math:`(M, N)`.
             batch (torch.Tensor, optional): The graph of each node, for families that treat
                 graphs one by one (:obj:`Chebyshev`).
+            edge_attr (torch.Tensor, optional): The edge attributes :math:`(E, D)`, for families
+                that make values of them (:obj:`Kernel`).
+            pos (torch.Tensor or tuple, optional): The node positions :math:`(N, D)`, or those of
+                sources and targets, for such families too.
         """
         inputs = split_input(x, self.flow)
         waiting = self._waiting(inputs)
-        basis = self.basis(inputs, edge_index, edge_weight, edge_type, size, batch)
+        basis = self.basis(inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
         for lazy, channels in waiting:
             lazy.materialize(channels)
-        theta = self._parameter()
+            self.out_channels = self.theta.out_channels
+        theta = self._parameter(inputs)
         by_messages = self._is_asked_for_messages()
         if by_messages:
             # propagate_type: (x: OptPairTensor, edge_value: OptTensor)
@@ -219,10 +233,14 @@ class OuterConv(MessagePassing, DenseForms, Watched):
         edge_type: OptTensor = None,
         size: Size = None,
         batch: OptTensor = None,
+        edge_attr: OptTensor = None,
+        pos: Union[Tensor, OptPairTensor, None] = None,
     ) -> Basis:
         """The basis that :meth:`forward` uses for these arguments, means folded into its values."""
         inputs = x if isinstance(x, Inputs) else split_input(x, self.flow)
-        return prepare_basis(self, inputs, edge_index, edge_weight, edge_type, size, batch)
+        return prepare_basis(
+            self, inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos
+        )
 
     def contraction_path(
         self,
@@ -232,41 +250,26 @@ class OuterConv(MessagePassing, DenseForms, Watched):
         edge_type: OptTensor = None,
         size: Size = None,
         batch: OptTensor = None,
+        edge_attr: OptTensor = None,
+        pos: Union[Tensor, OptPairTensor, None] = None,
     ) -> ContractionPath:
         """What each contraction order would cost for these arguments, and which one is taken."""
         inputs = split_input(x, self.flow)
-        basis = self.basis(inputs, edge_index, edge_weight, edge_type, size, batch)
-        x, theta = nodes_first(inputs.source), self._parameter()
-        return contraction_path(basis, x, theta, self.order, max_memory=self.max_memory)
+        basis = self.basis(inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
+        x, theta = nodes_first(inputs.source), self._parameter(inputs)
+        return contraction_path(basis, x, theta, self.order, **self._options())
 
     def message_and_aggregate(self, edge_index: Basis, x: Features, theta: ThetaValue) -> Tensor:
         """Y, by the contraction engine; no tensor of edges × channels is held."""
-        out = contract(
-            edge_index, nodes_first(x), theta, order=self.order, max_memory=self.max_memory
-        )
+        out = contract(edge_index, nodes_first(x), theta, self.order, **self._options())
         return out if out.dim() == 2 else out.movedim(0, -2)
 
-    def _parameter(self) -> ThetaValue:
-        theta = self.theta.parameter()
-        return theta if self.label_aggr == "sum" else scaled(theta, 1.0 / self.family.num_bases)
-
-    def message(self, x_j: Tensor, edge_value: OptTensor) -> Tensor:
-        """The definition, edge by edge: the value of the edge times what its source sends."""
-        return x_j if edge_value is None else edge_value.view(-1, 1) * x_j
-
-    def explain_message(self, inputs: Tensor, edge_origin: Tensor) -> Tensor:
-        """Masks each message by the edge of the user's list that it stems from.
-
-        A layer over powers or several edge sets sends several messages along one edge of the
-        user's list; each is masked. Messages of edges that the family added are left alone.
-        """
-        mask = self._edge_mask
-        if mask is None:
-            raise RefusedValue("there is no edge mask to explain with: set_masks was not called")
-        if self._apply_sigmoid:
-            mask = mask.sigmoid()
-        scale = torch.cat([mask, mask.new_ones(1)])[edge_origin]
-        return inputs * scale.view(-1, 1)
+    def _options(self) -> dict[str, Any]:
+        return {
+            "reduce": self.reduce,
+            "label_reduce": self.label_reduce,
+            "max_memory": self.max_memory,
+        }
 
     def _waiting(self, inputs: Inputs) -> list[tuple[Theta, int]]:
         # Parameters that have no shape yet, and the channels that they will take.

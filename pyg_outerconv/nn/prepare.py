@@ -9,15 +9,16 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import is_torch_sparse_tensor
 
-from ..basis import Basis, IdentityCache, structure
+from ..basis import Basis
+from ..basis.any_structure import AnyStructure, require_kind
 from ..basis.checks import check_size
+from ..basis.parts import parts
 from ..contract.features import Features, SparseFeatures
 from ..errors import RefusedType, RefusedValue, refusal
+from .kept import kept_basis
 
 if TYPE_CHECKING:
     from .outer_conv import OuterConv
-
-_bases = IdentityCache()
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,11 @@ class Inputs:
     num_targets: int | None
     featureless: bool = False
     targets_featureless: bool = False
+
+    @property
+    def is_single(self) -> bool:
+        """Whether one x is given for both ends."""
+        return self.target is self.source
 
     @staticmethod
     def channels(x: Features) -> int:
@@ -128,16 +134,20 @@ def prepare_basis(
     edge_type: Tensor | None,
     size: tuple[int | None, int | None] | None,
     batch: Tensor | None,
+    edge_attr: Tensor | None = None,
+    pos: Tensor | tuple[Tensor, Tensor] | None = None,
 ) -> Basis:
-    """The given basis, or the one that the layer's family makes of the edges.
+    """The given basis, or the one that the layer's family makes of the structure.
 
     Raises:
         TypeError, ValueError: the basis does not fit the layer or x; see also :meth:`Family.basis`.
     """
     if isinstance(edge_index, Basis):
-        _check_given(conv, inputs, edge_index, edge_weight, edge_type, size)
-        return edge_index.mean(_dtype(conv, inputs)) if conv.aggr == "mean" else edge_index
-    full_size = _size(conv, inputs, edge_index, size)
+        others = (edge_weight, edge_type, edge_attr, *_ends(pos))
+        _check_given(conv, inputs, edge_index, others, size)
+        return edge_index.mean(_dtype(conv, inputs)) if conv.folds_mean else edge_index
+    kind = require_kind(conv.family, edge_index)
+    full_size = _size(conv, inputs, edge_index, size, kind)
     reverse = conv.flow == "target_to_source"
     if reverse and is_torch_sparse_tensor(edge_index):
         raise RefusedValue(
@@ -147,30 +157,42 @@ def prepare_basis(
                 "a sparse matrix; pass its transpose",
             )
         )
-    dtype = _dtype(conv, inputs)
+    dtype, device = _dtype(conv, inputs), _device(conv, inputs)
 
     def make() -> Basis:
-        edges = structure(
+        found = conv.family.read(
             edge_index,
-            edge_weight,
-            edge_type,
+            edge_weight=edge_weight,
+            edge_type=edge_type,
+            edge_attr=edge_attr,
+            pos=pos,
             batch=batch,
             size=full_size[::-1] if reverse else full_size,
+            device=device,
         )
-        basis = conv.family.basis(edges.reversed() if reverse else edges, dtype=dtype)
-        return basis.mean(dtype) if conv.aggr == "mean" else basis
+        basis = conv.family.basis_on(found.reversed() if reverse else found, dtype)
+        return basis.mean(dtype) if conv.folds_mean else basis
 
-    given = (edge_index, edge_weight, edge_type, batch)
-    known = all(part is None or isinstance(part, Tensor) for part in given)
-    if not conv.cached or not known or (edge_weight is not None and edge_weight.requires_grad):
-        return make()
-    key = (conv.family, full_size, dtype, conv.aggr, reverse)
-    basis: Basis = _bases.get(edge_index, (edge_weight, edge_type, batch), key, make)
+    beside = (edge_weight, edge_type, batch, edge_attr, *_ends(pos))
+    key = (conv.family, full_size, dtype, conv.folds_mean, reverse)
+    keeps = conv.cached and not any(part.learns for part in parts(conv.family))
+    basis = kept_basis(kind, edge_index, beside, (*key, device), make) if keeps else make()
+    if not kind.targets_are_sources:
+        _check_ends(conv, inputs, basis, full_size)
     return basis
 
 
+def _ends(pos: Any) -> tuple[Any, Any]:
+    """Positions of sources and of targets, if they are two tensors."""
+    return tuple(pos) if isinstance(pos, tuple | list) else (pos, None)
+
+
 def _size(
-    conv: OuterConv, inputs: Inputs, edge_index: Any, size: tuple[int | None, int | None] | None
+    conv: OuterConv,
+    inputs: Inputs,
+    edge_index: Any,
+    size: tuple[int | None, int | None] | None,
+    kind: type[AnyStructure],
 ) -> tuple[int | None, int | None]:
     """(M, N) in the direction of the messages, from ``size``, x and the layer, which must agree."""
     check_size(size)
@@ -179,6 +201,8 @@ def _size(
     known = [inputs.num_sources, inputs.num_targets]
     if inputs.featureless:
         known[0] = conv.theta.in_channels
+    if inputs.is_single and not kind.targets_are_sources:
+        known[1] = None
     if size is not None:
         for end, (name, given) in enumerate(zip(("sources", "targets"), size, strict=True)):
             if given is None:
@@ -188,7 +212,7 @@ def _size(
                     refusal(f"size must agree with x in the number of {name}", known[end], given)
                 )
             known[end] = given
-    if known[1] is None and not is_torch_sparse_tensor(edge_index):
+    if known[1] is None and kind.targets_are_sources and not is_torch_sparse_tensor(edge_index):
         known[1] = known[0]
     return known[0], known[1]
 
@@ -197,15 +221,21 @@ def _dtype(conv: OuterConv, inputs: Inputs) -> torch.dtype:
     """The type of values where no edge weights are given: that of the features."""
     if inputs.source is not None and inputs.source.is_floating_point():
         return inputs.source.dtype
-    return next(conv.parameters()).dtype
+    return next((p.dtype for p in conv.parameters()), torch.get_default_dtype())
+
+
+def _device(conv: OuterConv, inputs: Inputs) -> torch.device:
+    """Where the basis of a structure without tensors is: where the features are."""
+    if inputs.source is not None:
+        return inputs.source.device
+    return next((p.device for p in conv.parameters()), torch.get_default_device())
 
 
 def _check_given(
     conv: OuterConv,
     inputs: Inputs,
     basis: Basis,
-    edge_weight: Tensor | None,
-    edge_type: Tensor | None,
+    beside: tuple[Tensor | None, ...],
     size: tuple[int | None, int | None] | None,
 ) -> None:
     if basis.num_bases != conv.theta.num_labels:
@@ -216,20 +246,34 @@ def _check_given(
                 basis.num_bases,
             )
         )
-    if edge_weight is not None or edge_type is not None:
+    if any(part is not None for part in beside):
         raise RefusedValue(
             refusal(
                 "a basis has its own weights and types",
-                "no edge_weight and no edge_type beside it",
+                "no edge_weight, edge_type, edge_attr or pos beside it",
                 "one of them",
             )
         )
-    expected = (inputs.num_sources, inputs.num_targets)
-    for name, given, actual in (
-        *zip(("sources", "targets"), expected, basis.size, strict=True),
-        *zip(("sources", "targets"), size or (None, None), basis.size, strict=True),
-    ):
+    own_targets = inputs.is_single and not conv.family.reads.targets_are_sources
+    _check_ends(
+        conv, inputs, basis, (inputs.num_sources, None if own_targets else inputs.num_targets)
+    )
+    _check_ends(conv, inputs, basis, size or (None, None))
+
+
+def _check_ends(
+    conv: OuterConv, inputs: Inputs, basis: Basis, expected: tuple[int | None, int | None]
+) -> None:
+    for name, given, actual in zip(("sources", "targets"), expected, basis.size, strict=True):
         if given is not None and given != actual:
             raise RefusedValue(
                 refusal(f"the basis must have the {name} of x and size", given, actual)
             )
+    if conv.root is not None and inputs.is_single and basis.size[0] != basis.size[1]:
+        raise RefusedValue(
+            refusal(
+                "a root weight multiplies features of the targets",
+                "a pair (x_source, x_target) where M and N differ",
+                f"one x, M = {basis.size[0]}, N = {basis.size[1]}",
+            )
+        )

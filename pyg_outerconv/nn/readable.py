@@ -9,9 +9,11 @@ from torch import Tensor
 
 from ..basis import Basis, EdgeBasis, Eye, Polynomial
 from ..contract import Features, Problem, check_shapes
+from ..contract.order import needs_features
 from ..contract.per_node import PerNode
+from ..contract.problem import LINEAR
 from ..contract.recurrence import sum_clenshaw, sum_forward
-from ..contract.rewrite import leaves
+from ..contract.semiring import check_inputs, problems
 from ..errors import RefusedValue, refusal
 from .prepare import nodes_first
 
@@ -23,32 +25,60 @@ def convolve_by_messages(conv: OuterConv, basis: Basis, x: Features, theta: Tens
     """Y (*batch, N, Q) by ``conv.propagate``: slow, and equal to the contraction.
 
     Explicit edges send one message each, x_m Θ_k times the value of the edge, in the order in
-    which the edges were given; messages are reduced within each label, then over labels. A
-    polynomial sends messages along its operator's edges, once for each power.
+    which the edges were given; messages are reduced within each label, then over labels. Where they
+    are compared within a label, Θ_k follows: they are x_m times the value; of equal ones PyG's
+    aggregation shares out the gradient, where the contraction gives it to the first. A polynomial
+    sends messages along its operator's edges, once for each power.
+
+    Raises:
+        ValueError: what is sent by a rule that hides its edges is to be compared.
     """
     x = nodes_first(x)
     check_shapes(basis, x, theta)
     total: Tensor | None = None
-    for leaf, part in leaves(basis, theta):
-        problem = Problem(leaf, x, part)
-        if isinstance(leaf, EdgeBasis):
-            out = _from_edges(conv, leaf, problem)
-        elif isinstance(leaf, Polynomial):
+    for problem in problems(basis, x, theta, conv.reduce, conv.label_reduce):
+        leaf = problem.basis
+        check_inputs(problem)
+        if isinstance(leaf, Polynomial):
             out = _from_polynomial(conv, leaf, problem)
-        else:
-            assert isinstance(leaf, Eye)
+        elif isinstance(leaf, Eye):
             out = PerNode().run(problem)
+        else:
+            out = _over_labels(_from_edges(conv, leaf.edges(), problem), problem)
         total = out if total is None else total + out
     assert total is not None
     return total.movedim(0, -2)
 
 
 def _from_edges(conv: OuterConv, edges: EdgeBasis, problem: Problem) -> Tensor:
-    # Row m·K + k is what source m sends under label k, row n·K + k what target n receives.
+    """What each target receives under each label, times Θ_k: (N, K, *batch, Q)."""
     pattern, num_labels = edges.pattern, edges.num_bases
-    rows = pattern.index * num_labels + pattern.label
-    received = _send(conv, edges, rows, problem.transform().flatten(0, 1), num_labels)
-    return received.unflatten(0, (edges.size[1], num_labels)).sum(1)
+    to = pattern.target * num_labels + pattern.label
+    if problem.reduce in LINEAR:
+        # Row m·K + k is what source m sends under label k, row n·K + k what target n receives.
+        rows = torch.stack([pattern.source * num_labels + pattern.label, to])
+        received = _send(conv, edges, rows, problem.transform().flatten(0, 1), num_labels)
+        return received.unflatten(0, (edges.size[1], num_labels))
+    if reasons := needs_features(problem):
+        raise RefusedValue(f"{problem.reduce} over the inputs of a label {reasons[0]}")
+    assert isinstance(problem.x, Tensor)
+    received = _send(conv, edges, torch.stack([pattern.source, to]), problem.x, num_labels)
+    by_label = received.unflatten(0, (edges.size[1], num_labels)).unbind(1)
+    out = [problem.collect_label(h, label) for label, h in enumerate(by_label)]
+    return torch.stack(out, dim=1)
+
+
+def _over_labels(received: Tensor, problem: Problem) -> Tensor:
+    """Labels summed or compared, but for those without an edge: (N, *batch, Q)."""
+    if problem.label_reduce == "sum":
+        return received.sum(1)
+    pattern, largest = problem.edges.pattern, problem.label_reduce == "max"
+    found = torch.zeros(received.shape[:2], dtype=torch.bool, device=received.device)
+    found[pattern.target.long(), pattern.label.long()] = True
+    found = found.view(*found.shape, *(1,) * (received.dim() - 2))
+    filled = received.masked_fill(~found, -torch.inf if largest else torch.inf)
+    best = filled.max(1).values if largest else filled.min(1).values
+    return best.masked_fill(~found.any(1), 0.0)
 
 
 def _from_polynomial(conv: OuterConv, basis: Polynomial, problem: Problem) -> Tensor:

@@ -33,20 +33,27 @@ class Theta(torch.nn.Module):
         in_channels: P, or -1.
         out_channels: Q.
         option: the number that the form needs, if it has an ``argument``.
+        max_parameters: how many numbers there may be at most, or None.
 
     Raises:
-        ValueError: an option is out of range or does not divide the channels.
+        ValueError: an option is out of range or does not divide the channels, or there would be
+            too many parameters.
     """
 
     name: ClassVar[str]
     argument: ClassVar[str | None] = None
 
     def __init__(
-        self, num_labels: int, in_channels: int, out_channels: int, option: int = 1
+        self,
+        num_labels: int,
+        in_channels: int,
+        out_channels: int,
+        option: int = 1,
+        max_parameters: int | None = None,
     ) -> None:
         super().__init__()
         self.num_labels, self.in_channels, self.out_channels = num_labels, in_channels, out_channels
-        self.option = option
+        self.option, self.max_parameters = option, max_parameters
         self.check()
         for key in self.shapes(1):
             self.register_parameter(key, UninitializedParameter())  # type: ignore[arg-type]
@@ -64,6 +71,18 @@ class Theta(torch.nn.Module):
                 refusal(f"theta {self.name!r} needs its {self.argument}", ">= 1", self.option)
             )
 
+    def _check_count(self) -> None:
+        count = sum(math.prod(shape) for shape in self.shapes(self.in_channels).values())
+        if self.max_parameters is not None and count > self.max_parameters:
+            raise RefusedValue(
+                refusal(
+                    "a layer has no more parameters than its family's max_parameters, "
+                    "which can be set higher",
+                    f"at most {self.max_parameters}",
+                    f"{count}, of {self.num_labels} labels",
+                )
+            )
+
     @abstractmethod
     def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
         """The shape of each parameter, the last two being fan-in and fan-out."""
@@ -73,6 +92,7 @@ class Theta(torch.nn.Module):
         before, self.in_channels = self.in_channels, in_channels
         try:
             self.check()
+            self._check_count()
         except ValueError:
             self.in_channels = before
             raise
@@ -104,8 +124,10 @@ class Theta(torch.nn.Module):
         if self.in_channels < 0:
             raise RuntimeError("Theta has no values before the first input tells in_channels")
 
-    def parameter(self) -> ThetaValue:
+    def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """Θ as the contraction takes it: a tensor, or a mixture of few matrices.
+
+        A form without parameters takes type and device from ``like``, which others ignore.
 
         Raises:
             RuntimeError: P is unknown.
@@ -123,7 +145,10 @@ class Theta(torch.nn.Module):
             destination[prefix + key] = parameter if kept else parameter.detach()
 
     def _load_from_state_dict(self, state: Any, prefix: str, *args: Any) -> None:
-        first = next(iter(self.shapes(1)))
+        first = next(iter(self.shapes(1)), None)
+        if first is None:  # no parameters
+            super()._load_from_state_dict(state, prefix, *args)
+            return
         value = state.get(prefix + first)
         if value is not None and is_lazy(value):
             self.in_channels = -1

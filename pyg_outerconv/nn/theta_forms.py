@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+import torch
 from torch import Tensor
 
-from ..contract import Mixture, ThetaValue
+from ..contract import Mixture, ThetaValue, full
 from ..errors import RefusedValue, refusal, unknown
 from .theta import FORMS, Theta
 
@@ -47,7 +48,7 @@ class Shared(Theta):
         """weight (P, Q)."""
         return {"weight": (in_channels, self.out_channels)}
 
-    def parameter(self) -> ThetaValue:
+    def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """One matrix, with coefficient 1 for every label."""
         self.require_shape()
         ones = self.weight.new_ones((self.num_labels, 1))
@@ -77,7 +78,7 @@ class BasisDecomposed(Theta):
             "comp": (self.num_labels, self.option),
         }
 
-    def parameter(self) -> ThetaValue:
+    def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """The mixture of the matrices V_b."""
         self.require_shape()
         return Mixture(self.comp, self.weight.unsqueeze(1))
@@ -178,16 +179,94 @@ class Depthwise(Theta):
         return self.weight
 
 
+class Columns(Theta):
+    """Θ_k zero outside its own block of columns: K·P·(Q/K) = P·Q numbers.
+
+    Label k makes the k-th of K equal parts of the output, which is their concatenation.
+    """
+
+    name = "columns"
+
+    weight: Tensor
+
+    def check(self) -> None:
+        """K divides Q."""
+        if self.out_channels % self.num_labels:
+            raise RefusedValue(
+                refusal(
+                    "columns are as many for each label",
+                    f"out_channels a multiple of {self.num_labels}",
+                    self.out_channels,
+                )
+            )
+
+    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
+        """weight (K, P, Q/K)."""
+        return {"weight": (self.num_labels, in_channels, self.out_channels // self.num_labels)}
+
+    def build(self) -> Tensor:
+        """The weight, each label in its place."""
+        place = torch.eye(self.num_labels, dtype=self.weight.dtype, device=self.weight.device)
+        wide = torch.einsum("kpq,kl->kplq", self.weight, place)
+        return wide.flatten(-2).unsqueeze(1)
+
+
+class Identity(Theta):
+    """Θ_k = I for every label: no parameters, Q = P. Pooling, and bases that are the whole layer.
+
+    ``out_channels=-1`` says as many as inputs.
+    """
+
+    name = "identity"
+
+    def check(self) -> None:
+        """Q = P, or -1."""
+        if self.in_channels >= 0 and self.out_channels not in (-1, self.in_channels):
+            raise RefusedValue(
+                refusal(
+                    "theta 'identity' has as many out_channels as in_channels",
+                    f"{self.in_channels}, or -1",
+                    self.out_channels,
+                )
+            )
+
+    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
+        """None."""
+        return {}
+
+    def materialize(self, in_channels: int) -> None:
+        """See :class:`Theta`; Q is P from now on."""
+        super().materialize(in_channels)
+        self.out_channels = in_channels
+
+    def parameter(self, like: Tensor | None = None) -> ThetaValue:
+        """The identity, which nothing is multiplied with; of torch's default type without like."""
+        self.require_shape()
+        like = torch.empty(0) if like is None else like
+        return Mixture.identity(self.num_labels, self.in_channels, like)
+
+    def build(self) -> Tensor:
+        """Ones (K, P, 1, 1)."""
+        return full(self.parameter())
+
+
 _SPEC = re.compile(r"([a-z-]+)(?::(\d{1,9})|\((?:(\w+)\s*=\s*)?(\d{1,9})\))?")
 
 
-def make_theta(spec: str, num_labels: int, in_channels: int, out_channels: int) -> Theta:
-    """The form that a text names: ``'full'``, ``'shared'``, ``'depthwise'``,
-    ``'basis-decomposed(num_bases=30)'``, ``'block-diagonal(num_blocks=4)'``,
+def make_theta(
+    spec: str,
+    num_labels: int,
+    in_channels: int,
+    out_channels: int,
+    max_parameters: int | None = None,
+) -> Theta:
+    """The form that a text names: ``'full'``, ``'shared'``, ``'depthwise'``, ``'identity'``,
+    ``'columns'``, ``'basis-decomposed(num_bases=30)'``, ``'block-diagonal(num_blocks=4)'``,
     ``'low-rank(rank=8)'``, ``'grouped(groups=4)'``, or shorter ``'low-rank:8'``.
 
     Raises:
-        ValueError: the form is unknown, its option is missing, superfluous, or does not fit.
+        ValueError: the form is unknown, its option is missing, superfluous, or does not fit; or it
+            would have more than ``max_parameters``.
     """
     match = _SPEC.fullmatch(str(spec).strip())
     name = match[1] if match else re.split(r"[:(]", str(spec))[0]
@@ -202,4 +281,4 @@ def make_theta(spec: str, num_labels: int, in_channels: int, out_channels: int) 
                 f"theta {name!r} is written with its option and no other", repr(wanted), repr(spec)
             )
         )
-    return form(num_labels, in_channels, out_channels, *([int(number)] if number else []))
+    return form(num_labels, in_channels, out_channels, int(number or 1), max_parameters)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch_geometric.typing import OptTensor
 
 from ..basis import Basis
 from ..contract import Features, ThetaValue
+from ..errors import RefusedValue
 
 
 class Watched:
@@ -16,6 +19,8 @@ class Watched:
 
     explain: bool | None
     fuse: bool
+    _edge_mask: Tensor | None
+    _apply_sigmoid: bool
     message_and_aggregate: Callable[..., Tensor]
     _message_forward_pre_hooks: dict[int, Any]
     _message_forward_hooks: dict[int, Any]
@@ -25,6 +30,24 @@ class Watched:
     _propagate_forward_hooks: dict[int, Any]
     _message_and_aggregate_forward_pre_hooks: dict[int, Any]
     _message_and_aggregate_forward_hooks: dict[int, Any]
+
+    def message(self, x_j: Tensor, edge_value: OptTensor) -> Tensor:
+        """The definition, edge by edge: the value of the edge times what its source sends."""
+        return x_j if edge_value is None else edge_value.view(-1, 1) * x_j
+
+    def explain_message(self, inputs: Tensor, edge_origin: Tensor) -> Tensor:
+        """Masks each message by the edge of the user's list that it stems from.
+
+        A layer over powers or several edge sets sends several messages along one edge of the
+        user's list; each is masked. Messages of edges that the family added are left alone.
+        """
+        mask = self._edge_mask
+        if mask is None:
+            raise RefusedValue("there is no edge mask to explain with: set_masks was not called")
+        if self._apply_sigmoid:
+            mask = mask.sigmoid()
+        scale = torch.cat([mask, mask.new_ones(1)])[edge_origin]
+        return inputs * scale.view(-1, 1)
 
     def _is_asked_for_messages(self) -> bool:
         # Explainers and hooks want to see messages; PyG users switch fusing off by `fuse`.

@@ -4,6 +4,17 @@ Closeness is the largest difference, relative to the largest entry of the refere
 ``max|Δ| <= tolerance * max|reference|``, with 1e-10 in float64 and 1e-5 in float32 unless given.
 """
 
+from .algebra_laws import (
+    assert_associative,
+    assert_compose,
+    assert_is_dense,
+    assert_kron,
+    assert_mix,
+    assert_mixed_product,
+    assert_receptive_field,
+    assert_restrict,
+    assert_transpose_of_product,
+)
 from .backend_laws import assert_backend_equals_reference
 from .basis_laws import (
     assert_adjoint,
@@ -11,30 +22,45 @@ from .basis_laws import (
     assert_lazy_equals_explicit,
     assert_stack,
     assert_transpose,
-    dense_contraction,
     legal_orders,
 )
 from .closeness import TOLERANCE, assert_near, assert_same_gradients
+from .declared import LAWS, assert_declared_laws
+from .dense import dense_contraction
+from .grid_laws import assert_translation_equivariant
 from .layer_laws import (
     assert_batch_equals_graphs,
     assert_layer_equals_dense,
     assert_permutation_equivariant,
 )
-from .structures import awkward_structures
+from .structures import awkward_cells, awkward_structures
 
 __all__ = [
+    "LAWS",
     "TOLERANCE",
     "assert_adjoint",
+    "assert_associative",
     "assert_backend_equals_reference",
     "assert_batch_equals_graphs",
+    "assert_compose",
     "assert_contraction",
+    "assert_declared_laws",
+    "assert_is_dense",
+    "assert_kron",
     "assert_layer_equals_dense",
     "assert_lazy_equals_explicit",
+    "assert_mix",
+    "assert_mixed_product",
     "assert_near",
     "assert_permutation_equivariant",
+    "assert_receptive_field",
+    "assert_restrict",
     "assert_same_gradients",
     "assert_stack",
+    "assert_translation_equivariant",
     "assert_transpose",
+    "assert_transpose_of_product",
+    "awkward_cells",
     "awkward_structures",
     "dense_contraction",
     "legal_orders",

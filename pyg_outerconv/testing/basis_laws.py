@@ -12,51 +12,39 @@ from ..contract import (
     ORDERS,
     Features,
     Mixture,
-    Problem,
     SparseFeatures,
     ThetaValue,
     contract,
-    full,
 )
-from ..contract.rewrite import leaves
-from ..nn.dense import full_matrices
+from ..contract.semiring import problems
 from .closeness import TOLERANCE, assert_near, derivatives
-
-
-def dense_contraction(basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
-    """The oracle: ``einsum('kmn,mp,kpq->nq')`` with the dense basis, for each item of a batch."""
-    matrices = full_matrices(full(theta))
-    rows = _dense_features(x, matrices.size(1), matrices)
-    return torch.einsum("kmn,m...p,kpq->n...q", basis.to_dense(matrices.dtype), rows, matrices)
-
-
-def _dense_features(x: Features, in_channels: int, like: Tensor) -> Tensor:
-    """X (M, *batch, P): rows of an identity matrix for indices, and all of them for None."""
-    if isinstance(x, SparseFeatures):
-        counts = x.sparsity.rowptr.diff()
-        row = torch.arange(x.size(0), device=x.device).repeat_interleave(counts)
-        zeros = x.value.new_zeros(x.shape)
-        return zeros.index_put((row, x.sparsity.col.long()), x.value, accumulate=True)
-    if x is not None and x.is_floating_point():
-        return x
-    eye = torch.eye(in_channels, dtype=like.dtype, device=like.device)
-    return eye if x is None else eye[x]
+from .dense import dense_contraction
 
 
 def legal_orders(
-    basis: Basis, x: Features, theta: ThetaValue, reduce: str = "sum"
+    basis: Basis,
+    x: Features,
+    theta: ThetaValue,
+    reduce: str = "sum",
+    label_reduce: str = "sum",
 ) -> dict[str, list[str]]:
     """Every order, with the reasons why no leaf of a contraction can take it; none if one can."""
-    problems = [Problem(leaf, x, part, reduce) for leaf, part in leaves(basis, theta, reduce)]
+    parts = problems(basis, x, theta, reduce, label_reduce)
     found = {}
     for name, order in ORDERS.items():
-        reasons = [order.why_not(problem) for problem in problems]
+        reasons = [order.why_not(problem) for problem in parts]
         found[name] = [] if [] in reasons else [reason for many in reasons for reason in many]
     return found
 
 
 def assert_contraction(
-    basis: Basis, x: Features, theta: ThetaValue, weights: Iterable[Tensor] = (), depth: int = 1
+    basis: Basis,
+    x: Features,
+    theta: ThetaValue,
+    weights: Iterable[Tensor] = (),
+    depth: int = 1,
+    reduce: str = "sum",
+    label_reduce: str = "sum",
 ) -> None:
     """Every legal order equals the dense oracle, in value and in every gradient.
 
@@ -66,6 +54,8 @@ def assert_contraction(
         theta: Θ, or a mixture, whose coefficients and matrices then have the gradients.
         weights: further tensors whose gradients are compared, those that the basis is made of.
         depth: 1 compares first derivatives, 2 second ones too.
+        reduce: over the inputs of each label.
+        label_reduce: over the labels of each target. Where entries are compared none may be equal.
 
     Raises:
         AssertionError: an order differs, with its name; or the choice does.
@@ -74,10 +64,13 @@ def assert_contraction(
     rows = x.value if isinstance(x, SparseFeatures) else x
     inputs = [tensor for tensor in (rows, *inputs, *weights) if tensor is not None]
     inputs = [tensor for tensor in inputs if tensor.requires_grad]
-    expected = derivatives(dense_contraction(basis, x, theta), inputs, depth)
-    reasons = legal_orders(basis, x, theta)
+    how = {"reduce": reduce, "label_reduce": label_reduce}
+    expected = derivatives(dense_contraction(basis, x, theta, **how), inputs, depth)
+    reasons = legal_orders(basis, x, theta, **how)
     for name in (None, *(name for name in ORDERS if not reasons[name])):
-        actual = derivatives(contract(basis, x, theta, name), inputs, depth)
+        actual = derivatives(
+            contract(basis, x, theta, name, reduce=reduce, label_reduce=label_reduce), inputs, depth
+        )
         for number, (found, reference) in enumerate(zip(actual, expected, strict=True)):
             try:
                 assert_near(found, reference, (5 if number else 1) * TOLERANCE[found.dtype], 0.1)

@@ -10,35 +10,58 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from ..basis import Family, Structure
+from ..basis.any_structure import AnyStructure
 from ..nn import OuterConv
 from .closeness import TOLERANCE, assert_near, assert_same_gradients
+from .dense import dense_contraction
 
 
-def assert_layer_equals_dense(conv: OuterConv, x: Tensor, edges: Structure) -> None:
+def assert_layer_equals_dense(conv: OuterConv, x: Tensor, structure: AnyStructure) -> None:
     """Φ contracted with x is the layer, in value and in every gradient; so are its messages.
 
+    Where a layer compares inputs or labels, :func:`dense_contraction` stands in the place of Φ.
     Gradients are those of x, of all parameters, and of the edge weights where they ask for them.
     """
-    arguments: dict[str, Any] = {
-        "edge_weight": edges.edge_weight,
-        "edge_type": edges.edge_type,
-        "size": edges.size,
-        "batch": edges.batch,
-    }
-    ends = x if edges.size[0] == edges.size[1] else (x, None)
-    actual = conv(ends, edges.edge_index, **arguments)
-    phi = conv.to_dense(edges.edge_index, **arguments)
-    expected = torch.einsum("mnpq,mp->nq", phi, x)
+    given, arguments = _given(structure)
+    ends = x if structure.size[0] == structure.size[1] else (x, None)
+    actual = conv(ends, given, **arguments)
+    expected, scale = _dense(conv, x, ends, given, arguments)
     expected = expected if conv.bias is None else expected + conv.bias
-    wanted = [x, *conv.parameters()]
-    wanted += [] if edges.edge_weight is None else [edges.edge_weight]
-    by_messages = _by_messages(conv, ends, edges.edge_index, arguments)
+    weight = arguments.get("edge_weight")
+    wanted = [x, *conv.parameters(), *([] if weight is None else [weight])]
+    by_messages = _by_messages(conv, ends, given, arguments)
     # Values of a layer may come out zero where the reference cancels; compare with what was added.
-    scale = torch.einsum("mnpq,mp->nq", phi.abs(), x.abs()).detach()
     tolerance = TOLERANCE[x.dtype] * max(1.0, _ratio(scale, expected))
     for found in (actual, by_messages):
         assert_near(found, expected, tolerance)
         assert_same_gradients(found, expected, wanted, 5 * tolerance)
+
+
+def _given(structure: AnyStructure) -> tuple[Any, dict[str, Any]]:
+    """A structure as the arguments of a layer: edges are taken apart."""
+    if not isinstance(structure, Structure):
+        return structure, {}
+    names = ("edge_weight", "edge_type", "size", "batch")
+    return structure.edge_index, {name: getattr(structure, name) for name in names}
+
+
+def _dense(
+    conv: OuterConv, x: Tensor, ends: Any, edge_index: Any, arguments: dict[str, Any]
+) -> tuple[Tensor, Tensor]:
+    """The layer without its bias, and the same with everything positive and added up."""
+    if (conv.reduce, conv.label_reduce) == ("sum", "sum"):
+        phi = conv.to_dense(edge_index, **arguments)
+        scale = torch.einsum("mnpq,mp->nq", phi.abs(), x.abs())
+        return torch.einsum("mnpq,mp->nq", phi, x), scale.detach()
+    basis, theta = conv.basis(ends, edge_index, **arguments), conv.theta().to(x)
+    theta = theta / theta.size(0) if conv.label_aggr == "mean" else theta
+    out = dense_contraction(basis, x, theta, conv.reduce, conv.label_reduce)
+    edges = basis.edges()
+    scale = dense_contraction(edges.with_values(edges.values(x.dtype).abs()), x.abs(), theta.abs())
+    if conv.root is not None:
+        out = out + x @ conv.root()[0, 0]
+        scale = scale + x.abs() @ conv.root()[0, 0].abs()
+    return out, scale.detach()
 
 
 def _ratio(scale: Tensor, reference: Tensor) -> float:
@@ -47,7 +70,7 @@ def _ratio(scale: Tensor, reference: Tensor) -> float:
     return float(scale.max() / reference.detach().abs().max())
 
 
-def _by_messages(conv: OuterConv, x: Any, edge_index: Tensor, arguments: dict[str, Any]) -> Tensor:
+def _by_messages(conv: OuterConv, x: Any, edge_index: Any, arguments: dict[str, Any]) -> Tensor:
     fuse, conv.fuse = conv.fuse, False
     try:
         return conv(x, edge_index, **arguments)
@@ -61,8 +84,15 @@ def assert_permutation_equivariant(conv: OuterConv, x: Tensor, edges: Structure)
     nodes, order = torch.randperm(edges.size[0]), torch.randperm(edges.num_edges)
     place = torch.empty_like(nodes)
     place[nodes] = torch.arange(edges.size[0])
+    attributes = {} if edges.edge_attr is None else {"edge_attr": edges.edge_attr}
     expected = conv(
-        x, edges.edge_index, edges.edge_weight, edges.edge_type, edges.size, edges.batch
+        x,
+        edges.edge_index,
+        edges.edge_weight,
+        edges.edge_type,
+        edges.size,
+        edges.batch,
+        **attributes,
     )
     actual = conv(
         x[nodes],
@@ -71,6 +101,7 @@ def assert_permutation_equivariant(conv: OuterConv, x: Tensor, edges: Structure)
         None if edges.edge_type is None else edges.edge_type[order],
         edges.size,
         None if edges.batch is None else edges.batch[nodes],
+        **{name: attribute[order] for name, attribute in attributes.items()},
     )
     assert_near(actual, expected[nodes], 100 * TOLERANCE[x.dtype])
 

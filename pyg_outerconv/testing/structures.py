@@ -1,10 +1,10 @@
-"""Awkward graphs: small ones that break careless code."""
+"""Awkward graphs and grids: small ones that break careless code."""
 
 from __future__ import annotations
 
 import torch
 
-from ..basis import Structure, structure
+from ..basis import Cells, Structure, structure
 
 
 def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, Structure]:
@@ -40,4 +40,29 @@ def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, Structur
         "no nodes": make([], (0, 0), False),
         "rectangular": make([(0, 1), (5, 0), (3, 1), (3, 1), (2, 2)], (6, 4), True),
         "wide rectangular": make([(0, 6), (2, 5), (1, 1)], (3, 7), False),
+    }
+
+
+def awkward_cells() -> dict[str, Cells]:
+    """Small grids of two axes that break careless code, by name.
+
+    All but 'unbounded' and its kin have a shape.
+    """
+    generator = torch.Generator().manual_seed(7)
+    mask = torch.rand(3, 4, generator=generator) < 0.6
+    holes = Cells.of_mask(mask)
+    shuffled = torch.randperm(holes.num_cells, generator=generator)
+    points = torch.tensor([[5, -3], [-2, 0], [-2, 1], [5, -4], [-3, 1], [0, 0]])
+    return {
+        "shape": Cells.of_shape((3, 4)),
+        "one cell": Cells.of_shape((1, 1)),
+        "empty axis": Cells.of_shape((0, 3)),
+        "holes": holes,
+        "holes in any order": Cells(mask.nonzero()[shuffled], (3, 4)),
+        "every cell listed": Cells.of_shape((3, 4)).listed(),
+        "nothing listed": Cells(points[:0], (2, 2)),
+        "batch of masks": Cells.of_mask(torch.stack([mask, ~mask, mask & ~mask]), batched=True),
+        "unbounded": Cells(points),
+        "unbounded batch": Cells(points, batch=torch.tensor([2, 0, 0, 2, 0, 2])),
+        "unbounded and empty": Cells(points[:0]),
     }

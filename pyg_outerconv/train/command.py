@@ -42,11 +42,11 @@ class Train:
         model.add_argument(
             "--theta",
             help="full, basis-decomposed:30, block-diagonal:4, "
-            "low-rank:8, grouped:4, depthwise or shared",
+            "low-rank:8, grouped:4, depthwise, shared or identity",
         )
         for name, kind, text in (
-            ("aggr", str, "reduction over the inputs of a label: sum or mean"),
-            ("label_aggr", str, "reduction over labels: sum or mean"),
+            ("aggr", str, "reduction over the inputs of a label: sum, mean, max or min"),
+            ("label_aggr", str, "reduction over labels: sum, mean, max or min"),
             ("depth", int, "number of convolutions"),
             ("hidden", int, "channels between them"),
             ("dropout", float, "on hidden features"),

@@ -7,7 +7,7 @@ import ast
 from dataclasses import MISSING, Field, fields
 from typing import Any, get_args, get_type_hints
 
-from ..basis import FAMILIES, Directed, Family, Relation, Stack, parse_family
+from ..basis import FAMILIES, Directed, Family, Relation, Stack, Structure, parse_family
 from ..basis.options import describe, fits
 from ..errors import RefusedValue, refusal, unknown
 
@@ -120,6 +120,10 @@ def make_family(
         )
     else:
         made = parse_family(text)
+    if not issubclass(Structure, made.reads):
+        raise RefusedValue(
+            refusal("a graph is read by families of edges", "such as gcn", short_name(made))
+        )
     return Directed(made) if directed else made
 
 
@@ -135,6 +139,14 @@ def _named(name: str, chosen: dict[str, Any], num_relations: int | None) -> Fami
     values = {option: _value(option, value, known[option]) for option, value in chosen.items()}
     if family is Relation and num_relations is not None:
         values.setdefault("num_relations", num_relations)
+    needed = [
+        option.name
+        for option in _fields(family)
+        if option.default is MISSING and option.default_factory is MISSING
+    ]
+    if not values.keys() >= set(needed):
+        ways = [flag(n) if n in known else f"{n} in text: {name}(...)" for n in needed]
+        raise RefusedValue(refusal(f"family {name!r} must be told", ", ".join(ways), "less"))
     return family(**values)
 
 

@@ -1,10 +1,23 @@
-"""Stacked, transposed, scaled and selected bases, of each other too."""
+"""The bases that the algebra returns, of each other too."""
 
 import pytest
 import torch
 
 from pyg_outerconv import testing
-from pyg_outerconv.basis import GCN, Chebyshev, Relation, Walk
+from pyg_outerconv.basis import (
+    GCN,
+    Chebyshev,
+    Composed,
+    EdgeBasis,
+    Identity,
+    Kronecker,
+    Relation,
+    Repeated,
+    Restricted,
+    Walk,
+)
+from pyg_outerconv.basis.grid.axis import Axis
+from pyg_outerconv.basis.grid.shift import GridShift
 from pyg_outerconv.testing import awkward_structures
 
 EDGES = awkward_structures()["multi-edge"]
@@ -25,6 +38,15 @@ def bases():
         "transposed stack": walk.stack(relation).transpose(),
         "transposed scaled selected": chebyshev.select([1, 0]).scale(3.0).transpose(),
         "selected transposed": relation.transpose().select([1, 1]),
+        "mixed": relation.mix(factors.expand(2, 3)).scale(2.0).transpose(),
+        "mixed polynomial": chebyshev.mix(torch.eye(3, dtype=torch.float64)[[2, 0]]).select([1, 0]),
+        "composed": relation.compose(chebyshev.stack(gcn)),
+        "selected from a composition": gcn.compose(walk).select([2, 0]).scale(0.5),
+        "kronecker": gcn.kron(relation.select([0, 2])),
+        "repeated": Repeated(relation, before=2, after=3),
+        "restricted": walk.stack(relation).restrict([4, 1, 0], [3, 0]),
+        "restricted twice": chebyshev.restrict([4, 1, 0], None).restrict([2, 0], [1, 2, 4]),
+        "restricted, transposed": relation.compose(walk).transpose().restrict(None, [2, 3]),
         "transposed twice": relation.stack(walk).transpose().select([4, 0]).transpose(),
     }
 
@@ -35,6 +57,7 @@ def test_every_law_holds_for_compounds(name):
     testing.assert_lazy_equals_explicit(basis)
     testing.assert_transpose(basis)
     testing.assert_adjoint(basis)
+    testing.assert_receptive_field(basis)
     x = torch.randn(basis.size[0], 4, dtype=torch.float64, requires_grad=True)
     theta = torch.randn(basis.num_bases, 1, 4, 3, dtype=torch.float64, requires_grad=True)
     testing.assert_contraction(basis, x, theta)
@@ -73,6 +96,85 @@ def test_mean_of_a_polynomial_is_refused_by_name():
     Walk(2).basis(EDGES).edges().mean()
 
 
+def test_mean_of_a_product_is_refused_by_name_and_of_what_is_made_of_one():
+    product = Relation(3).basis(EDGES).compose(GCN().basis(EDGES))
+    mixing = torch.ones(1, 3, dtype=torch.float64)
+    for basis in (product, product.mix(mixing), Restricted(product, None, torch.tensor([1]))):
+        with pytest.raises(ValueError, match=r"a product does not hold.*basis\.edges\(\)"):
+            basis.mean()
+    mixed = Relation(3, "sum").basis(EDGES).mix(mixing)
+    counts = mixed.support().sum(1, keepdim=True).clamp(min=1)
+    testing.assert_near(mixed.mean().to_dense(), mixed.to_dense() / counts)
+
+
+def test_means_of_kronecker_products_are_products_of_means():
+    first, second = Relation(3, "sum").basis(EDGES), GCN().basis(EDGES)
+    product = first.kron(second)
+    testing.assert_near(product.mean().to_dense(), product.edges().mean().to_dense())
+    copies = Repeated(first, 2, 2)
+    testing.assert_near(copies.mean().to_dense(), copies.edges().mean().to_dense())
+
+
+def test_a_shift_of_a_grid_is_the_kronecker_product_of_shifts_of_its_axes():
+    rows, columns = Axis(5, 4, (1, 0, -1), 2), Axis(3, 5, (2, 0), 1, "circular")
+    taps = tuple((i, j) for i in range(3) for j in range(2))
+    grid = GridShift((rows, columns), taps, torch.device("cpu"))
+    axes = [
+        GridShift((axis,), tuple((t,) for t in range(len(axis.shifts))), torch.device("cpu"))
+        for axis in (rows, columns)
+    ]
+    product = axes[0].kron(axes[1])
+    testing.assert_is_dense(product, grid.to_dense(torch.float64))
+    testing.assert_is_dense(product.transpose(), grid.transpose().to_dense(torch.float64))
+
+
+def test_products_stay_lazy_through_the_algebra():
+    gcn, walk = GCN().basis(EDGES), Walk(2).basis(EDGES)
+    product = walk.compose(gcn)
+    assert isinstance(product, Composed)
+    assert isinstance(product.transpose(), Composed)
+    assert isinstance(walk.compose(walk).transpose().base, Composed)
+    assert isinstance(product.to(torch.float32), Composed)
+    assert product.float().dtype == torch.float32
+    assert product.restrict([1, 2]).first.base is walk
+    assert isinstance(gcn.kron(walk).transpose(), Kronecker)
+    moved = product.reorder()
+    assert isinstance(moved.basis, Composed)
+    testing.assert_near(
+        moved.basis.to_dense()[:, moved.place][:, :, moved.place], product.to_dense()
+    )
+
+
+def test_equal_labels_of_pairs_are_single_where_one_factor_is():
+    gcn, walk = GCN().basis(EDGES), Walk(2).basis(EDGES)
+    assert isinstance(gcn.compose(gcn).transpose(), Composed)
+    assert gcn.compose(walk).num_bases == walk.compose(gcn).num_bases == 3
+
+
+def test_restricting_edges_gathers_them_in_their_order():
+    relation = Relation(3, "sum").basis(EDGES)
+    kept = relation.restrict([0, 1, 3], torch.tensor([True, True, False, True, True]))
+    assert isinstance(kept, EdgeBasis)
+    assert kept.size == (3, 4)
+    origin = kept.pattern.origin.long()
+    testing.assert_near(kept.value, EDGES.edge_weight[origin])
+    assert torch.tensor([0, 1, 3])[kept.index[0].long()].equal(EDGES.source[origin])
+    assert relation.restrict() is relation
+
+
+def test_receptive_fields_reach_through_layers():
+    line = Relation(1, "sum").basis(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]]))
+    assert line.receptive_field(4).tolist() == [3]
+    assert line.receptive_field(4, reach=3).tolist() == [1]
+    assert line.receptive_field(4, reach=0).tolist() == [4]
+    assert line.stack(Identity().basis(torch.tensor([[0], [4]]))).receptive_field(
+        4, reach=2
+    ).tolist() == [2, 3, 4]
+    assert line.receptive_field([1, 3]).tolist() == [0, 2]
+    assert line.receptive_field(None).tolist() == [0, 1, 2, 3]
+    assert line.receptive_field(0).tolist() == []
+
+
 @pytest.mark.parametrize(
     ("call", "error", "rule"),
     [
@@ -85,6 +187,22 @@ def test_mean_of_a_polynomial_is_refused_by_name():
             "one size",
         ),
         (lambda b: b.stack(b.float()), ValueError, "one type"),
+        (lambda b: b.mix(torch.ones(2, 2).double()), ValueError, r"\(J, 3\), got \(2, 2\)"),
+        (lambda b: b.mix(torch.ones(2, 3)), TypeError, "type of the values.*float64, got .*32"),
+        (lambda b: b.mix([[1, 2, 3]]), TypeError, "mixed by numbers.*got list"),
+        (lambda b: b.compose(b.restrict([1, 2])), ValueError, r"product: expected \(5, N\)"),
+        (lambda b: b.compose(b.float()), TypeError, "one type"),
+        (lambda b: b.compose(b.to_dense()), TypeError, "of bases: expected a Basis, got Tensor"),
+        (lambda b: b.kron(b.float()), TypeError, "one type"),
+        (lambda b: b.restrict([0, 5]), IndexError, r"sources must exist.*\[0, 5\)"),
+        (lambda b: b.restrict(None, [0, -1]), IndexError, "targets must exist"),
+        (lambda b: b.restrict([0, 0]), ValueError, "distinct"),
+        (lambda b: b.restrict(torch.ones(4).bool()), ValueError, "entry for each: expected 5"),
+        (lambda b: b.restrict(torch.ones(5)), TypeError, "indices or a mask.*float32"),
+        (lambda b: b.restrict(torch.ones(1, 5).long()), ValueError, "one dimension"),
+        (lambda b: b.receptive_field(5), IndexError, "targets must exist"),
+        (lambda b: b.receptive_field(0, reach=-1), ValueError, "got reach=-1"),
+        (lambda b: b.restrict([0]).receptive_field(0, 2), ValueError, "reach = 1, or M = N"),
     ],
 )
 def test_operands_that_do_not_fit_are_refused(call, error, rule):

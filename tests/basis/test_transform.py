@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 import torch
-from cases import CASES
+from cases import CASES, CELL_CASES, fits_cells
 from torch_geometric import transforms as T
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.datasets import FakeDataset
@@ -15,6 +15,10 @@ from pyg_outerconv.basis import GCN, Chebyshev, Relation, Walk
 from pyg_outerconv.basis.cache import IdentityCache
 
 
+# Cells of a graph are its positions, without bounds; targets are stored if they are its nodes.
+STORED = CASES + [case for case in CELL_CASES if case.keeps_nodes and fits_cells(case, "unbounded")]
+
+
 def graphs():
     """Three graphs: directed and weighted, without edges, and one of a single node with a loop."""
     first = Data(
@@ -22,18 +26,21 @@ def graphs():
         edge_index=torch.tensor([[0, 1, 2, 2, 0], [1, 2, 0, 3, 1]]),
         edge_weight=torch.rand(5) + 0.5,
         edge_type=torch.tensor([0, 1, 2, 0, 1]),
+        pos=torch.tensor([[0, 0], [1, 0], [-1, 1], [3, 0]]),
     )
     second = Data(
         x=torch.randn(3, 3),
         edge_index=torch.empty(2, 0, dtype=torch.long),
         edge_weight=torch.empty(0),
         edge_type=torch.empty(0, dtype=torch.long),
+        pos=torch.tensor([[7, 7], [7, 8], [0, 0]]),
     )
     third = Data(
         x=torch.randn(1, 3),
         edge_index=torch.zeros(2, 1, dtype=torch.long),
         edge_weight=torch.ones(1),
         edge_type=torch.tensor([2]),
+        pos=torch.tensor([[0, 1]]),
     )
     return [first, second, third]
 
@@ -45,12 +52,12 @@ def without_types(family, data_list):
     return data_list
 
 
-@pytest.mark.parametrize("family", CASES, ids=str)
+@pytest.mark.parametrize("family", STORED, ids=str)
 def test_batched_basis_is_that_of_its_graphs(family):
     testing.assert_batch_equals_graphs(family, without_types(family, graphs()))
 
 
-@pytest.mark.parametrize("family", CASES, ids=str)
+@pytest.mark.parametrize("family", STORED, ids=str)
 def test_loader_collates_what_the_transform_stored(family):
     data_list = without_types(family, graphs())
     conv = OuterConv(3, 2, family)

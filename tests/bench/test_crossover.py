@@ -6,7 +6,7 @@ import pytest
 from bench.fakes import record, timing
 
 from pyg_outerconv.bench.crossover import crossover, find_crossovers, say_crossover
-from pyg_outerconv.bench.names import DENSE, FORWARD, KRONECKER, OURS, SPARSE
+from pyg_outerconv.bench.names import DENSE, FORWARD, KRONECKER, OURS, SPARSE, TORCH
 
 DENSITIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
@@ -44,6 +44,19 @@ def test_the_best_dense_form_counts_and_points_need_no_order():
     assert found["density"] == pytest.approx(0.05)
     assert (found["lowest"], found["highest"]) == (1e-4, 1.0)
     assert say_crossover(found) == "fake, forward: dense is faster from density 0.05 on"
+
+
+def test_a_layer_that_is_always_sparse_is_compared_by_its_own_choice():
+    points = [
+        record(
+            axis="density",
+            at=density,
+            modes={FORWARD: {OURS: timing(density / 0.05), TORCH: timing(1.0)}},
+        )
+        for density in DENSITIES
+    ]
+    (found,) = find_crossovers(points)
+    assert found["density"] == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,16 @@ import pytest
 from bench.fakes import record, timing
 
 from pyg_outerconv.bench.names import FLOOR, FORWARD, OURS, PREPARATION, PYG, TRAINING
-from pyg_outerconv.bench.targets import Faster, Flat, GoodChoice, PaysWithin, Smaller, Under
+from pyg_outerconv.bench.targets import (
+    AheadUpTo,
+    Faster,
+    Flat,
+    GoodChoice,
+    PaysWithin,
+    Smaller,
+    Under,
+    Within,
+)
 
 
 @pytest.mark.parametrize(("ratio", "reached"), [(3.5, True), (4.0, True), (4.5, False)])
@@ -98,3 +107,32 @@ def test_a_good_choice_is_close_to_the_best():
     assert (found["measured"], found["reached"]) == ("67 % (2 of 3)", True)
     assert found["note"] == "3: b takes 1.20 of a"
     assert GoodChoice(0.9, 0.15).judge(points)["reached"] is False
+
+
+@pytest.mark.parametrize(("highest", "reached"), [(0.1, True), (0.5, False)])
+def test_ahead_up_to_a_density_judges_the_worst_point(highest, reached):
+    points = [
+        record(at=at, modes={TRAINING: {OURS: timing(ours), PYG: timing(2.0)}})
+        for at, ours in ((0.01, 0.5), (0.1, 1.0), (0.5, 4.0))
+    ]
+    found = AheadUpTo(PYG, highest).judge(points)
+    assert found["reached"] is reached
+    assert found["measured"] == ("2.00×" if reached else "0.50×")
+    assert AheadUpTo(PYG, 0.001).judge(points)["reached"] is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "mebibytes", "reached"),
+    [(0.1, None, True), (0.01, None, False), (0.1, 100, True), (0.1, 50, False)],
+)
+def test_within_seconds_and_memory(seconds, mebibytes, reached):
+    modes = {PREPARATION: {OURS: timing(0.05)}}
+    memory = {OURS: {"step": 80 * 2**20, "process": 2**30}}
+    found = Within(seconds, mebibytes=mebibytes).judge([record(modes=modes, memory=memory)])
+    assert found["reached"] is reached
+    assert found["measured"] == ("50 ms" if mebibytes is None else "50 ms and 80 MiB")
+
+
+def test_within_is_not_measured_where_memory_is_missing():
+    modes = {PREPARATION: {OURS: timing(0.05)}}
+    assert Within(1, mebibytes=1).judge([record(modes=modes, memory={})])["reached"] is None

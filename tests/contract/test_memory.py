@@ -2,7 +2,16 @@
 
 import pytest
 import torch
-from contractions import NEEDS_REFERENCE, OF_EDGES, normal, parameter, random_edges, tensors_of
+from contractions import (
+    GENERAL,
+    NEEDS_REFERENCE,
+    OF_EDGES,
+    OF_MIXTURES,
+    normal,
+    parameter,
+    random_edges,
+    tensors_of,
+)
 from probes import Kept, Largest, Watched
 from sparsities import backends_on
 
@@ -12,7 +21,7 @@ from pyg_outerconv.kernels import BACKENDS, use_backend
 from pyg_outerconv.testing import awkward_structures
 
 CHEBYSHEV = Chebyshev(3).basis(awkward_structures()["multi-edge"]).recurrence
-NATIVE = [name for name in ORDERS if name not in NEEDS_REFERENCE and name != "per_node"]
+NATIVE = [name for name in GENERAL if name not in NEEDS_REFERENCE and name != "per_node"]
 
 
 def problem_of(order, nodes, count, num_labels, widths, values=True, matrices=4):
@@ -21,7 +30,7 @@ def problem_of(order, nodes, count, num_labels, widths, values=True, matrices=4)
         basis = Polynomial(edges, CHEBYSHEV, num_labels)
     else:
         basis = edges = random_edges(nodes, count, num_labels, values)
-    matrices = matrices if order == "label_mixing" else None
+    matrices = matrices if order in OF_MIXTURES else None
     theta = parameter(num_labels, 1, *widths, matrices, torch.float32)
     x = normal(nodes, widths[0], dtype=torch.float32)
     inputs = [x, *tensors_of(theta), *([edges.value] if values else [])]
@@ -82,7 +91,7 @@ def test_compact_forms_hold_pairs_and_full_ones_hold_all(order):
         assert held < full
 
 
-@pytest.mark.parametrize("order", [name for name in ORDERS if name != "per_node"])
+@pytest.mark.parametrize("order", [name for name in GENERAL if name != "per_node"])
 @pytest.mark.parametrize("values", [False, True], ids=["ones", "values"])
 @pytest.mark.parametrize("widths", [(16, 16), (16, 4), (4, 16)], ids=str)
 @pytest.mark.parametrize("edges", [20_000, 1_000])

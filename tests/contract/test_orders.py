@@ -4,12 +4,14 @@ from itertools import product
 
 import pytest
 import torch
-from cases import PAIRS, STRUCTURES, edges_for, over
+from cases import ALL_PAIRS, STRUCTURES, edges_for, over, structure_for
 from contractions import (
     FAMILIES,
+    GENERAL,
     KINDS,
     NEEDS_REFERENCE,
     OF_EDGES,
+    OF_MIXTURES,
     features,
     home_of,
     normal,
@@ -20,7 +22,7 @@ from contractions import (
 )
 
 from pyg_outerconv.basis import EdgeBasis, Pattern
-from pyg_outerconv.contract import ORDERS, contract
+from pyg_outerconv.contract import contract
 from pyg_outerconv.kernels import use_backend
 from pyg_outerconv.testing import (
     assert_contraction,
@@ -42,11 +44,12 @@ COMBINATIONS = [
 ]
 
 
-@over(PAIRS)
-def test_every_family_on_every_graph_by_every_order(family, name):
-    edges = edges_for(family, name)
-    basis = family.basis(edges, dtype=torch.float64)
-    weights = [] if edges.edge_weight is None else [edges.edge_weight]
+@over(ALL_PAIRS)
+def test_every_family_on_every_structure_by_every_order(family, name):
+    structure = structure_for(family, name)
+    basis = family.basis(structure, dtype=torch.float64)
+    weight = getattr(structure, "edge_weight", None)
+    weights = [] if weight is None else [weight]
     for groups, matrices, widths in ((1, None, (4, 2)), (2, 2, (2, 4))):
         theta = parameter(basis.num_bases, groups, *widths, matrices)
         assert_contraction(basis, normal(basis.size[0], widths[0]), theta, weights)
@@ -89,10 +92,10 @@ def test_every_order_is_tried_above():
         ).items()
         if not reasons
     }
-    assert tried == set(ORDERS) - NEEDS_REFERENCE
+    assert tried == set(GENERAL) - NEEDS_REFERENCE
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", GENERAL)
 def test_every_order_by_the_reference(order):
     basis, matrices = home_of(order)
     values = values_of(basis)
@@ -102,7 +105,7 @@ def test_every_order_by_the_reference(order):
         assert_contraction(basis, x, theta, values, depth=2)
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", GENERAL)
 def test_torch_agrees_with_the_derivatives(order):
     basis, matrices = home_of(order)
     theta = parameter(basis.num_bases, 1, 3, 2, matrices)
@@ -120,7 +123,7 @@ def test_torch_agrees_with_the_derivatives(order):
         assert torch.autograd.gradgradcheck(run, inputs, fast_mode=True)
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", GENERAL)
 @pytest.mark.parametrize("widths", [(4, 2), (2, 4)], ids=str)
 def test_gradients_of_some_inputs_alone(order, widths):
     basis, matrices = home_of(order)
@@ -144,7 +147,7 @@ def test_gradients_of_some_inputs_alone(order, widths):
             assert_near(found, wanted, at_least=0.1)
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", GENERAL)
 @pytest.mark.parametrize("batch", [(0,), (2, 0), (1, 2)], ids=str)
 def test_batches_of_any_size(order, batch):
     basis, matrices = home_of(order)
@@ -170,7 +173,7 @@ def test_nothing_to_do_is_done(order, size):
         pattern = Pattern.build(torch.zeros(2, 0).long(), size=size, num_labels=num_labels)
         basis = EdgeBasis(pattern, normal(0))
         x = normal(size[0], widths[0])
-        theta = parameter(num_labels, 1, *widths, 2 if order == "label_mixing" else None)
+        theta = parameter(num_labels, 1, *widths, 2 if order in OF_MIXTURES else None)
         with use_backend("reference" if order in NEEDS_REFERENCE else "native"):
             out = contract(basis, x, theta, order)
         assert_near(out, x.new_zeros(size[1], widths[1]))

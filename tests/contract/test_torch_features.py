@@ -4,6 +4,7 @@ import pytest
 import torch
 from contractions import (
     FAMILIES,
+    GENERAL,
     KINDS,
     NEEDS_REFERENCE,
     features,
@@ -25,7 +26,7 @@ from pyg_outerconv.basis import (
     Stack,
     Stacked,
 )
-from pyg_outerconv.contract import ORDERS, Mixture, contract
+from pyg_outerconv.contract import Mixture, contract
 from pyg_outerconv.kernels import use_backend
 from pyg_outerconv.testing import TOLERANCE, assert_near, awkward_structures, legal_orders
 
@@ -36,9 +37,10 @@ FORWARD_MODE = {
     *(("per_node", position) for position in range(2)),
     ("propagate_first", 1),
     ("recurrence_forward", 1),
+    *(("recurrence_forward_mixed", position) for position in (1, 2)),
 }
 
-each_order = pytest.mark.parametrize("order", ORDERS)
+each_order = pytest.mark.parametrize("order", GENERAL)
 
 
 class Case:

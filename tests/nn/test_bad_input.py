@@ -361,17 +361,31 @@ def test_a_call_is_refused_and_leaves_the_layer_as_it_was(name, cached):
 
 
 MAKING = {
-    "max": (
-        lambda: OuterConv(4, 6, GCN(), aggr="max"),
-        (ValueError, "aggr='max' is not supported yet", "'sum' or 'mean'", "'max'"),
+    "the identity with other out_channels": (
+        lambda: OuterConv(4, 6, GCN(), theta="identity"),
+        (
+            ValueError,
+            "theta 'identity' has as many out_channels as in_channels",
+            "4, or -1",
+            "6",
+        ),
     ),
-    "min": (
-        lambda: OuterConv(4, 6, GCN(), aggr="min"),
-        (ValueError, "aggr='min' is not supported yet", "'sum' or 'mean'", "'min'"),
+    "the identity with an option": (
+        lambda: OuterConv(4, 4, GCN(), theta="identity:4"),
+        (ValueError, "theta 'identity' is written with its option", "'identity'", "'identity:4'"),
     ),
-    "max over labels": (
-        lambda: OuterConv(4, 6, GCN(), label_aggr="max"),
-        (ValueError, "label_aggr='max' is not supported yet", "'sum' or 'mean'", "'max'"),
+    "a bias of unknown size": (
+        lambda: OuterConv(-1, -1, GCN(), theta="identity"),
+        (ValueError, "bias needs out_channels", "in_channels or out_channels >= 0", "both -1"),
+    ),
+    "a root weight of unknown size": (
+        lambda: OuterConv(-1, -1, GCN(), theta="identity", bias=False, root_weight=True),
+        (
+            ValueError,
+            "root_weight needs out_channels",
+            "in_channels or out_channels >= 0",
+            "both -1",
+        ),
     ),
     "a family of another class": (
         lambda: OuterConv(4, 6, 7),
@@ -486,11 +500,11 @@ def test_a_layer_or_family_is_not_made(name):
         ),
         (
             lambda: OuterConv(4, 6, GCN(), aggr="average"),
-            r"unknown aggr 'average'.*: expected one of mean, sum",
+            r"unknown aggr 'average'.*: expected one of max, mean, min, sum",
         ),
         (
             lambda: OuterConv(4, 6, GCN(), label_aggr="total"),
-            r"unknown label_aggr 'total'.*: expected one of mean, sum",
+            r"unknown label_aggr 'total'.*: expected one of max, mean, min, sum",
         ),
         (lambda: GCN(norm="symm"), r"unknown norm 'symm' \(did you mean 'sym'\?\)"),
         (lambda: Walk(2, norm="targets"), r"unknown norm 'targets' \(did you mean 'target'\?\)"),
@@ -507,7 +521,8 @@ def test_unknown_names_come_with_the_nearest(make, message):
 
 
 def test_add_is_sum_as_in_pyg():
-    assert OuterConv(4, 6, GCN(), aggr="add").aggr == "sum"
+    conv = OuterConv(4, 6, GCN(), aggr="add", label_aggr="add")
+    assert (conv.aggr, conv.label_aggr) == ("sum", "sum")
 
 
 def test_values_of_a_pattern_are_checked():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from cases import PAIRS, STRUCTURES, edges_for, over
+from cases import ALL_PAIRS, PAIRS, STRUCTURES, edges_for, over, structure_for
 
 from pyg_outerconv import OuterConv, testing
 from pyg_outerconv.basis import Chebyshev, Relation, Stack, Walk
@@ -30,10 +30,10 @@ def features(edges):
     return torch.randn(edges.size[0], 4, dtype=torch.float64, requires_grad=True)
 
 
-@over(PAIRS)
+@over(ALL_PAIRS)
 def test_layer_equals_dense(family, name):
-    edges = edges_for(family, name)
-    testing.assert_layer_equals_dense(layer(family), features(edges), edges)
+    structure = structure_for(family, name)
+    testing.assert_layer_equals_dense(layer(family), features(structure), structure)
 
 
 @pytest.mark.parametrize("theta", THETAS)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from bags import MAKE, bag, unsorted_csr
-from cases import CASES, PAIRS, edges_for, over
+from cases import ALL_PAIRS, CASES, arguments_of, over, structure_for
 from torch_geometric.explain import Explainer, GNNExplainer
 
 from pyg_outerconv import OuterConv
@@ -44,17 +44,17 @@ def assert_same(conv, dense, sparse, *args, learn=(), **kwargs):
         assert_near(found, reference, 1e-9)
 
 
-@over(PAIRS)
+@over(ALL_PAIRS)
 def test_every_family_takes_them_on_every_structure(family, name):
-    edges = edges_for(family, name)
-    rows, columns = edges.size
+    structure = structure_for(family, name)
+    rows, columns = structure.size
     dense, conv = bag(rows, 6) if rows else torch.zeros(0, 6).double(), layer(6, 3, family)
     ends = (lambda x: x) if rows == columns else (lambda x: (x, None))
-    weight = edges.edge_weight
-    given = {"edge_weight": weight, "edge_type": edges.edge_type, "size": edges.size}
+    where, beside = arguments_of(structure)
+    weight = beside.get("edge_weight")
     for make in (MAKE["csr"], MAKE["uncoalesced coo"]):
         learn = () if weight is None else (weight,)
-        assert_same(conv, ends(dense), ends(make(dense)), edges.edge_index, learn=learn, **given)
+        assert_same(conv, ends(dense), ends(make(dense)), where, learn=learn, **beside)
 
 
 @every_layout

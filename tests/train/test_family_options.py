@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import MISSING
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from pyg_outerconv.basis import (
     GCN,
     Chebyshev,
     Directed,
+    Explicit,
     Family,
+    Grid,
     Identity,
     Relation,
     Stack,
@@ -100,5 +103,13 @@ def test_every_family_has_its_flags(name: str) -> None:
     family = FAMILIES[name]
     if family in (Stack, Directed):
         assert defaults(family) == {}
+    elif MISSING in defaults(family).values() or family in (Explicit, Grid):
+        with pytest.raises(ValueError, match="must be told|one of kernel_size and offsets"):
+            make_family(name, {})
     else:
         assert family(**defaults(family)) == family()
+
+
+def test_families_of_grids_are_refused_for_graphs() -> None:
+    with pytest.raises(ValueError, match=r"families of edges: .* got pool\(kernel_size=\(2, 2\)"):
+        make_family("pool((2, 2))", {})

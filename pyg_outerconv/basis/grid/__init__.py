@@ -1,0 +1,1 @@
+"""Grids: shifts along axes, windows, and the families that are made of them."""

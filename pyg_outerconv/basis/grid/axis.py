@@ -52,8 +52,30 @@ class Axis:
             raise RefusedValue(refusal("shifts of an axis must differ", "distinct", self.shifts))
 
     def sources(self, outputs: Tensor, tap: int) -> Tensor:
-        """The input that each of ``outputs`` (any shape, integers) sees through a tap, −1 if none."""
+        """The input that each of ``outputs`` (integers) sees through a tap, −1 if none."""
         return self.bring_back(self.stride * outputs - self.shifts[tap])
+
+    def inputs_of(self, outputs: Tensor, tap: int) -> tuple[Tensor, Tensor]:
+        """Which of ``outputs`` (n,) see an input through a tap, and that input."""
+        inputs = self.sources(outputs, tap)
+        (seeing,) = (inputs >= 0).nonzero(as_tuple=True)
+        return seeing, inputs[seeing]
+
+    def outputs_of(self, inputs: Tensor, tap: int) -> tuple[Tensor, Tensor]:
+        """Which of ``inputs`` (n,) are seen through a tap, each once for an output, and it."""
+        if self.padding_mode == "zeros":
+            ahead = inputs + self.shifts[tap]
+            outputs = torch.div(ahead, self.stride, rounding_mode="floor")
+            is_seen = (outputs * self.stride == ahead) & (outputs >= 0)
+            (seen,) = (is_seen & (outputs < self.num_outputs)).nonzero(as_tuple=True)
+            return seen, outputs[seen]
+        of_output = self.sources(torch.arange(self.num_outputs, device=inputs.device), tap)
+        order = of_output.argsort(stable=True)
+        first = torch.searchsorted(of_output[order], inputs)
+        count = torch.searchsorted(of_output[order], inputs, right=True) - first
+        seen = torch.arange(len(inputs), device=inputs.device).repeat_interleave(count)
+        within = torch.arange(len(seen), device=inputs.device) - (count.cumsum(0) - count)[seen]
+        return seen, order[first[seen] + within]
 
     def bring_back(self, inputs: Tensor) -> Tensor:
         """Positions on the unbounded axis as inputs in [0, M), −1 where there is none."""

@@ -13,7 +13,7 @@ from ...errors import RefusedValue, refusal
 from ..base import TensorMap
 from ..edges import EdgeBasis
 from ..on_demand import OnDemand
-from ..pattern import Pattern
+from ..pattern import Pattern, index_type
 from .axis import Axis
 
 
@@ -96,8 +96,13 @@ class GridShift(OnDemand):
     # Counts ---------------------------------------------------------------------------------
 
     @cached_property
-    def _tables(self) -> list[Tensor]:
-        return [axis.table() for axis in self.axes]
+    def _counts(self) -> tuple[int, int]:
+        # E, and the distinct (input, label): with mirrored or repeated ends, axes see an input
+        # more than once.
+        tables = [axis.table() for axis in self.axes]
+        edges = [(table >= 0).sum(0).tolist() for table in tables]
+        seen = [[int(c[c >= 0].unique().numel()) for c in t.unbind(1)] for t in tables]
+        return self._count(edges), self._count(seen)
 
     def _count(self, per_tap: list[list[int]]) -> int:
         """Σ over labels of the product over axes of a number for each tap."""
@@ -105,51 +110,45 @@ class GridShift(OnDemand):
             prod(counts[t] for counts, t in zip(per_tap, tap, strict=True)) for tap in self.taps
         )
 
-    @cached_property
+    @property
     def num_edges(self) -> int:
         """E: an edge for each output and label that sees an input."""
-        return self._count([(table >= 0).sum(0).tolist() for table in self._tables])
-
-    @cached_property
-    def _num_seen(self) -> int:
-        # Distinct (input, label): with mirrored or repeated ends an input is seen more than once.
-        seen = [[int(c[c >= 0].unique().numel()) for c in t.unbind(1)] for t in self._tables]
-        return self._count(seen)
+        return self._counts[0]
 
     @property
     def num_source_pairs(self) -> int:
         """U_in."""
-        return self.num_edges if self.is_turned else self._num_seen
+        return self._counts[0 if self.is_turned else 1]
 
     @property
     def num_target_pairs(self) -> int:
         """U_out."""
-        return self._num_seen if self.is_turned else self.num_edges
+        return self._counts[1 if self.is_turned else 0]
 
     # Edges ----------------------------------------------------------------------------------
 
     def make_edges(self) -> EdgeBasis:
         """The edges: for each output and label the input that it sees, axis by axis."""
-        index, label = self._list()
         size = self.size[::-1] if self.is_turned else self.size
-        pattern = Pattern.build(index, label, size=size, num_labels=self.num_bases)
+        dtype = index_type(size, self.num_bases, size[1] * self.num_bases)
+        seen = self._seen(dtype)
+        is_edge = seen >= 0
+        numbers = (torch.arange(count, dtype=dtype, device=self.on) for count in seen.shape)
+        target, label = torch.meshgrid(*numbers, indexing="ij")
+        ends = (part[is_edge] for part in (seen, target, label))
+        pattern = Pattern.of_sorted(*ends, size=size, num_labels=self.num_bases)
         return EdgeBasis(pattern.transposed if self.is_turned else pattern)
 
-    def _list(self) -> tuple[Tensor, Tensor]:
-        """(2, E) edges from inputs of the axes to their outputs, and (E,) labels, in order."""
-        device = self.on
-        taps = torch.tensor(self.taps, device=device)
-        source = torch.zeros((1, self.num_bases), dtype=torch.long, device=device)
+    def _seen(self, dtype: torch.dtype) -> Tensor:
+        """(N, K) the input of the axes that an output of theirs sees under each label, or −1."""
+        taps = torch.tensor(self.taps, device=self.on)
+        source = torch.zeros((1, self.num_bases), dtype=dtype, device=self.on)
         for number, axis in enumerate(self.axes):
-            seen = axis.table(device)[:, taps[:, number]]  # (N_d, K)
-            here = torch.where(
-                (source.unsqueeze(1) < 0) | (seen < 0),
-                -1,
-                source.unsqueeze(1) * axis.num_inputs + seen,
-            )
-            source = here.flatten(0, 1)
-        target, label = (source >= 0).nonzero(as_tuple=True)
-        return torch.stack([source[target, label], target]), label
+            here = axis.table(self.on).to(dtype)[:, taps[:, number]]  # (N_d, K)
+            is_none = (source < 0).unsqueeze(1) | (here < 0)
+            source = (source * axis.num_inputs).unsqueeze(1) + here
+            source = source.masked_fill_(is_none, -1).flatten(0, 1)
+        return source
 
     def mean(self, dtype: torch.dtype | None = None) -> GridShift | EdgeBasis:
         """Itself, where every output sees one input under a label at most."""

@@ -14,6 +14,8 @@ GROUPS = (
     "density",
     "preparation",
     "orders",
+    "grid",
+    "composition",
 )
 
 

@@ -1,0 +1,132 @@
+"""Diffusion: personalised PageRank and the heat kernel, as polynomials of a transition matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ..errors import RefusedValue, refusal, unknown
+from .base import Basis
+from .edges import EdgeBasis
+from .explicit import edge_basis
+from .family import Family
+from .norm import check_norm, normalise, with_self_loops
+from .polynomial import MONOMIAL, Polynomial
+from .structure import Structure
+
+KINDS = ("ppr", "heat")
+REMAINDERS = ("keep", "drop", "normalise")
+
+
+@dataclass(frozen=True)
+class Diffusion(Family):
+    r"""Walks of every length, each with a weight that is known beforehand, summed in one matrix.
+
+    .. math:: A_0 = \sum_{k=0}^{L} \theta_k T^k, \qquad
+        \theta_k = \alpha (1 - \alpha)^k \;\text{('ppr')} \quad\text{or}\quad
+        \theta_k = e^{-t} \frac{t^k}{k!} \;\text{('heat')}
+
+    with T as :class:`Walk` makes it. It stays a rule: a recurrence of L sparse products, of which
+    no power is ever made, and one product with Θ. From the `"Diffusion Improves Graph Learning"
+    <https://arxiv.org/abs/1911.05485>`_ paper, equations 1 to 3.
+
+    The weights of all lengths add up to one. Of those beyond L, the ``remainder``
+
+    - ``'keep'`` goes to the last power, θ_L = 1 − Σ_{k<L} θ_k: no mass is lost, and with
+      ``kind='ppr'`` this is the recursion of the `"Predict then Propagate"
+      <https://arxiv.org/abs/1810.05997>`_ paper (APPNP, equation 4) after L steps,
+      Σ_{k<L} α(1−α)^k T^k + (1−α)^L T^L;
+    - ``'drop'`` is left out: the first L + 1 terms of the series as they are;
+    - ``'normalise'`` is shared by all: the first terms divided by their sum.
+
+    Args:
+        kind (str or tuple, optional): ``'ppr'``, ``'heat'``, or the numbers θ_0, …, θ_L themselves,
+            with which ``alpha``, ``t``, ``length`` and ``remainder`` say nothing.
+            (default: ``'ppr'``)
+        alpha (float, optional): α, the probability to return. (default: ``0.15``)
+        t (float, optional): the time of diffusion. (default: ``5.0``)
+        length (int, optional): L. (default: ``10``)
+        norm (str, optional): ``'sym'``, ``'source'``, ``'target'`` or ``None``; see :class:`Walk`.
+            (default: ``'sym'``)
+        add_self_loops (bool, optional): add them before the norm. (default: ``True``)
+        remainder (str, optional): see above. (default: ``'keep'``)
+
+    Raises:
+        ValueError: an option is unknown or out of range; when a basis is made, M ≠ N, or weights
+            are negative where a norm divides by their sums.
+    """
+
+    equation = "A_0 = sum_k theta_k T^k, theta_k = alpha (1 - alpha)^k or exp(-t) t^k / k!"
+
+    kind: str | tuple[float, ...] = "ppr"
+    alpha: float = 0.15
+    t: float = 5.0
+    length: int = 10
+    norm: str | None = "sym"
+    add_self_loops: bool = True
+    remainder: str = "keep"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.kind, str):
+            object.__setattr__(self, "kind", tuple(self.kind))
+            if not self.kind:
+                raise RefusedValue(refusal("a diffusion needs a weight", "at least one", "none"))
+        elif self.kind not in KINDS:
+            raise RefusedValue(unknown("kind of diffusion", self.kind, KINDS))
+        if not 0 < self.alpha <= 1:
+            raise RefusedValue(
+                refusal("alpha must be a probability to return", "0 < alpha <= 1", self.alpha)
+            )
+        if not (0 <= self.t < math.inf):
+            raise RefusedValue(refusal("a diffusion takes time", "0 <= t < infinity", self.t))
+        if self.length < 0:
+            raise RefusedValue(refusal("a diffusion needs a length", "length >= 0", self.length))
+        check_norm(self.norm, ("source", "target", "sym", None))
+        if self.remainder not in REMAINDERS:
+            raise RefusedValue(unknown("remainder", self.remainder, REMAINDERS))
+
+    @property
+    def coefficients(self) -> tuple[float, ...]:
+        """θ_0, …, θ_L."""
+        if not isinstance(self.kind, str):
+            return self.kind
+        terms = [self.alpha if self.kind == "ppr" else math.exp(-self.t)]
+        for k in range(1, self.length + 1):
+            terms.append(terms[-1] * (1 - self.alpha if self.kind == "ppr" else self.t / k))
+        if self.remainder == "keep":
+            terms[-1] = 1 - math.fsum(terms[:-1])
+        elif self.remainder == "normalise":
+            total = math.fsum(terms)
+            terms = [term / total for term in terms]
+        return tuple(terms)
+
+    @property
+    def num_bases(self) -> int:
+        """1."""
+        return 1
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the label means."""
+        kind = self.kind if isinstance(self.kind, str) else "weighted"
+        return (f"{kind} walks of length 0 to {len(self.coefficients) - 1}",)
+
+    def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
+        """T."""
+        edges.require_square("a diffusion")
+        if self.add_self_loops:
+            edges = with_self_loops(edges, dtype)
+        step = edge_basis(normalise(edges, self.norm, dtype))
+        return [step.with_values(step.values(dtype))]
+
+    def assemble(
+        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
+    ) -> Basis:
+        """Powers of T, mixed."""
+        step, weights = operators[0], self.coefficients
+        mixing = torch.tensor([weights], dtype=step.dtype, device=device)
+        return Polynomial(step, MONOMIAL, len(weights)).mix(mixing)

@@ -1,0 +1,96 @@
+"""Edges dropped at random: values replaced, nothing sorted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from ..errors import RefusedValue, refusal
+from .base import Basis
+from .edges import EdgeBasis
+from .eye import Eye
+from .pattern import Pattern
+from .polynomial import Polynomial
+from .stacked import Stacked
+
+
+def drop_edges(
+    basis: Basis,
+    p: float = 0.5,
+    training: bool = True,
+    *,
+    whole: bool = False,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+) -> Basis:
+    """The basis with each edge's value zero with probability ``p``, and divided by 1 − p if not.
+
+    The pattern stays the very same object, so that nothing is sorted again, and every sum over
+    edges keeps its mean. An edge that was dropped is still there: under a maximum its value is
+    zero. From the `"DropEdge" <https://arxiv.org/abs/1907.10903>`_ paper, with the values that are
+    left scaled as in dropout, and after any norm.
+
+    Of a polynomial the edges of its operator are dropped, the same for every power; of a stack
+    those of each part; identities drop nothing; other rules become edges first.
+
+    Args:
+        basis: any basis; ``conv.basis(x, edge_index)`` is that of a layer, which takes the result
+            in the place of ``edge_index``.
+        p: the probability, from 0 to 1.
+        training: if not, the basis is returned as it is.
+        whole: whether an edge of the list that the basis was made of is dropped under all of its
+            labels together; edges that a family added are then kept.
+        generator: where random numbers come from.
+        dtype: type of the values where they are ones; torch's default if None.
+
+    Raises:
+        ValueError: ``p`` is no probability; or ``whole``, and edges do not stem from a list.
+    """
+    if not 0 <= p <= 1:
+        raise RefusedValue(refusal("edges are dropped with a probability", "0 <= p <= 1", p))
+    if not training or p == 0:
+        return basis
+    if isinstance(basis, Stacked):
+        dtype = basis.dtype or dtype or torch.get_default_dtype()
+        parts = [
+            drop_edges(part, p, whole=whole, generator=generator, dtype=dtype)
+            for part in basis.parts
+        ]
+        return Stacked(tuple(parts))
+    if isinstance(basis, Polynomial):
+        return replace(basis, operator=_drop(basis.operator, p, whole, generator, dtype))
+    if isinstance(basis, Eye):
+        return basis
+    return _drop(basis.edges(), p, whole, generator, dtype)
+
+
+def _drop(
+    edges: EdgeBasis,
+    p: float,
+    whole: bool,
+    generator: torch.Generator | None,
+    dtype: torch.dtype | None,
+) -> EdgeBasis:
+    """The same pattern with values scaled at random."""
+    value = edges.values(dtype)
+    count = _num_given(edges.pattern) if whole else edges.num_edges
+    drawn = torch.rand(count, generator=generator, device=edges.device)
+    scale = (drawn >= p).to(value.dtype) / (1 - p if p < 1 else 1)
+    if whole:
+        assert edges.pattern.origin is not None  # _num_given
+        # An edge that a family added has the origin -1, which takes the last.
+        scale = torch.cat([scale, scale.new_ones(1)])[edges.pattern.origin.long()]
+    return edges.with_values(value * scale)
+
+
+def _num_given(pattern: Pattern) -> int:
+    if pattern.origin is None:
+        raise RefusedValue(
+            refusal(
+                "whole edges are dropped of a list of edges",
+                "a basis whose edges stem from one",
+                f"{pattern!r}, whose edges are products or were stored",
+            )
+        )
+    return int(pattern.origin.max()) + 1 if pattern.num_edges else 0

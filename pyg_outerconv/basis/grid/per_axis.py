@@ -1,0 +1,62 @@
+"""Options of windows: one value for all axes, or one for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import RefusedValue, refusal
+
+
+def settle(family: Any, names: Sequence[str]) -> None:
+    """Make tuples of lists among the options of a frozen dataclass, which must be hashable."""
+    for name in names:
+        value = getattr(family, name)
+        if isinstance(value, tuple | list):
+            inner = (tuple(v) if isinstance(v, tuple | list) else v for v in value)
+            object.__setattr__(family, name, tuple(inner))
+
+
+def count_axes(family: Any, names: Sequence[str]) -> int:
+    """D, which every option that has a value for each axis must agree on.
+
+    Raises:
+        ValueError: two options disagree, or none tells.
+    """
+    counts = {n: len(v) for n in names if isinstance(v := getattr(family, n), tuple)}
+    if family.dim is not None:
+        counts["dim"] = int(family.dim)
+    if getattr(family, "offsets", None):
+        counts["offsets"] = len(family.offsets[0])
+    who = type(family).__name__
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise RefusedValue(refusal(f"options of {who} have one value for each axis", "one D", said))
+    if not counts:
+        raise RefusedValue(
+            refusal(
+                f"{who} must be told its number of axes", "dim=2, or kernel_size=(3, 3)", "integers"
+            )
+        )
+    (num_axes,) = set(counts.values())
+    if num_axes < 1:
+        raise RefusedValue(refusal(f"{who} needs an axis", "dim >= 1", num_axes))
+    return num_axes
+
+
+def spread(value: Any, num_axes: int) -> tuple[Any, ...]:
+    """The value of an option for each axis."""
+    return value if isinstance(value, tuple) else (value,) * num_axes
+
+
+def check_least(family: Any, name: str, least: int) -> None:
+    """Refuse values of an option, alone or one for each axis, that are too small.
+
+    Raises:
+        ValueError: naming the option.
+    """
+    value = getattr(family, name)
+    if any(part < least for part in spread(value, 1)):
+        raise RefusedValue(
+            refusal(f"{name} of {type(family).__name__} is bounded", f">= {least}", value)
+        )

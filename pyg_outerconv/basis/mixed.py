@@ -1,0 +1,109 @@
+"""Labels summed: each matrix of the basis is a mixture of those of another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedType, RefusedValue, refusal
+from .base import Basis, TensorMap
+from .derived import Derived
+from .edges import EdgeBasis
+from .pattern import Pattern, lasting
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mixed(Derived):
+    """B_j = Σ_k C[j, k] A_k, ``matrix`` C of shape (J, K), which may carry gradients."""
+
+    matrix: Tensor
+
+    @staticmethod
+    def of(base: Basis, matrix: Tensor) -> Mixed:
+        """Mix the labels of ``base``.
+
+        Raises:
+            TypeError: the matrix is no floating point tensor.
+            ValueError: it does not have a column for each label, or is of another type than values.
+        """
+        if not isinstance(matrix, Tensor) or not matrix.is_floating_point():
+            got = getattr(matrix, "dtype", type(matrix).__name__)
+            raise RefusedType(
+                refusal("labels are mixed by numbers", "a floating point tensor (J, K)", got)
+            )
+        if matrix.dim() != 2 or matrix.size(1) != base.num_bases:
+            raise RefusedValue(
+                refusal(
+                    "a mixing matrix has a column for each label",
+                    f"(J, {base.num_bases})",
+                    tuple(matrix.shape),
+                )
+            )
+        if base.dtype not in (None, matrix.dtype):
+            raise RefusedType(
+                refusal("a mixing matrix has the type of the values", base.dtype, matrix.dtype)
+            )
+        return Mixed(base, matrix)
+
+    @property
+    def num_bases(self) -> int:
+        """J."""
+        return self.matrix.size(0)
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The type of the matrix, which is that of the values too."""
+        return self.matrix.dtype
+
+    @cached_property
+    def _places(self) -> tuple[int, Tensor, Pattern]:
+        """How many pairs of ends there are, (E,) that of each edge, and all labels between them."""
+        edges = self.base.edges()
+        with lasting(edges.pattern.source):
+            key = edges.pattern.target.long() * max(self.size[0], 1) + edges.pattern.source.long()
+            pairs, place = key.unique(return_inverse=True)
+            ends = torch.stack([pairs % max(self.size[0], 1), pairs // max(self.size[0], 1)])
+            label = torch.arange(self.num_bases, device=key.device)
+            pattern = Pattern.build(
+                ends.repeat_interleave(self.num_bases, dim=1),
+                label.repeat(pairs.numel()),
+                size=self.size,
+                num_labels=self.num_bases,
+            )
+            return pairs.numel(), place, pattern
+
+    @property
+    def learns(self) -> bool:
+        """Whether the base learns, or the matrix does."""
+        return self.base.learns or self.matrix.requires_grad
+
+    def edges(self) -> EdgeBasis:
+        """One edge for each label and pair of ends that any label of the base joins."""
+        edges, (count, place, pattern) = self.base.edges(), self._places
+        share = self.matrix.t().index_select(0, edges.label)  # (E, J)
+        value = edges.values(self.matrix.dtype).unsqueeze(1) * share
+        sums = value.new_zeros(count, self.num_bases).index_add(0, place, value)
+        return EdgeBasis(pattern, pattern.sort_values(sums.flatten()))
+
+    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
+        """(J, M, N): the dense matrices of the base, mixed."""
+        return torch.einsum("jk,kmn->jmn", self.matrix, self.base.to_dense(self.matrix.dtype))
+
+    def mean(self, dtype: torch.dtype | None = None) -> EdgeBasis:
+        """The mean of the mixed edges, which are made explicit.
+
+        Raises:
+            ValueError: the base is lazy in a way that hides its edges.
+        """
+        self.base.mean(self.dtype)  # which refuses
+        return self.edges().mean(dtype)
+
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> Mixed:
+        """See :meth:`Basis.map`."""
+        return Mixed(self.base.map(index_map, value_map), value_map(self.matrix))
+
+    def __repr__(self) -> str:
+        return f"Mixed({self.num_bases} of {self.base!r})"

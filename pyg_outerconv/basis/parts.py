@@ -1,0 +1,32 @@
+"""Families within families, and the modules that they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import torch
+
+from .family import Family
+
+
+def parts(family: Family) -> Iterator[Family]:
+    """A family, and all that its options hold."""
+    yield family
+    for option in _options(family):
+        for inner in option if isinstance(option, tuple) else (option,):
+            if isinstance(inner, Family):
+                yield from parts(inner)
+
+
+def functions_of(family: Family) -> list[torch.nn.Module]:
+    """The modules that a family computes values with, each once."""
+    held = [option for part in parts(family) for option in _options(part)]
+    found = [option for option in held if isinstance(option, torch.nn.Module)]
+    return list(dict.fromkeys(found))
+
+
+def _options(family: Family) -> list[Any]:
+    known = fields(family)  # type: ignore[arg-type]  # every family is a dataclass
+    return [getattr(family, option.name) for option in known]

@@ -1,0 +1,71 @@
+"""A basis with every matrix multiplied by a number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedValue, refusal
+from .base import Basis, TensorMap
+from .derived import Derived
+from .edges import EdgeBasis
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scaled(Derived):
+    """c_k·A_k, ``factor`` (K,) the c_k, which may carry gradients."""
+
+    factor: Tensor
+
+    @staticmethod
+    def of(base: Basis, factor: float | Tensor) -> Scaled:
+        """Scale ``base`` by one number, or by one for each label.
+
+        Raises:
+            ValueError: a factor of another shape than () or (K,).
+        """
+        if not isinstance(factor, Tensor):
+            factor = torch.tensor(float(factor), dtype=base.dtype, device=base.device)
+        if factor.shape not in ((), (base.num_bases,)):
+            raise RefusedValue(
+                refusal(
+                    "a scale needs one factor, or one for each label",
+                    f"shape () or ({base.num_bases},)",
+                    tuple(factor.shape),
+                )
+            )
+        return Scaled(base, factor.expand(base.num_bases))
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The type of the values, which scaled ones take from the factor."""
+        return self.base.dtype or self.factor.dtype
+
+    @property
+    def learns(self) -> bool:
+        """Whether the base learns, or the factor does."""
+        return self.base.learns or self.factor.requires_grad
+
+    def edges(self) -> EdgeBasis:
+        """The edges with their values multiplied."""
+        edges = self.base.edges()
+        factor = self.factor.to(self.dtype).index_select(0, edges.label)
+        return edges.with_values(edges.values(factor.dtype) * factor)
+
+    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
+        """(K, M, N) of the base, each matrix multiplied."""
+        factor = self.factor.to(self.dtype)
+        return self.base.to_dense(factor.dtype) * factor.view(-1, 1, 1)
+
+    def mean(self, dtype: torch.dtype | None = None) -> Scaled:
+        """The mean within each label, scaled."""
+        return Scaled(self.base.mean(self.dtype), self.factor)
+
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> Scaled:
+        """See :meth:`Basis.map`."""
+        return Scaled(self.base.map(index_map, value_map), value_map(self.factor))
+
+    def __repr__(self) -> str:
+        return f"Scaled({self.base!r})"

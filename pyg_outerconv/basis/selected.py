@@ -1,0 +1,83 @@
+"""Some of the matrices of a basis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedIndex, refusal
+from .base import Basis, TensorMap
+from .derived import Derived
+from .edges import EdgeBasis
+from .pattern import Pattern
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Selected(Derived):
+    """A_k for the given labels k, in the given order; a label may come twice."""
+
+    labels: tuple[int, ...]
+
+    @staticmethod
+    def of(base: Basis, labels: int | slice | Sequence[int]) -> Selected:
+        """Select from ``base``; negative labels count from the end.
+
+        Raises:
+            IndexError: a label is out of range.
+        """
+        if isinstance(labels, slice):
+            labels = range(base.num_bases)[labels]
+        chosen = (labels,) if isinstance(labels, int) else tuple(labels)
+        for label in chosen:
+            if not -base.num_bases <= label < base.num_bases:
+                raise RefusedIndex(
+                    refusal("a selected label must exist", f"[0, {base.num_bases})", label)
+                )
+        return Selected(base, tuple(label % base.num_bases for label in chosen))
+
+    @property
+    def num_bases(self) -> int:
+        """How many labels were chosen."""
+        return len(self.labels)
+
+    @cached_property
+    def _chosen(self) -> tuple[Tensor, Pattern]:
+        """The positions of the chosen edges in the base, sorted as their pattern is."""
+        with torch.inference_mode(False):  # What is kept must serve training too.
+            edges = self.base.edges()
+            groups = [(edges.label == label).nonzero().view(-1) for label in self.labels]
+            keep = torch.cat(groups) if groups else edges.label.new_zeros(0).long()
+            label = torch.cat([torch.full_like(g, k) for k, g in enumerate(groups)] or [keep])
+            pattern = Pattern.build(
+                edges.index[:, keep],
+                label,
+                size=self.size,
+                num_labels=self.num_bases,
+                origin=None if edges.pattern.origin is None else edges.pattern.origin[keep],
+            )
+            return keep.index_select(0, pattern.order), pattern
+
+    def edges(self) -> EdgeBasis:
+        """The edges of the chosen labels, relabelled by their place in the choice; sorted once."""
+        value = self.base.edges().value
+        keep, pattern = self._chosen
+        return EdgeBasis(pattern, None if value is None else value.index_select(0, keep))
+
+    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
+        """(K, M, N): the chosen matrices of the base."""
+        return self.base.to_dense(dtype)[list(self.labels)]
+
+    def mean(self, dtype: torch.dtype | None = None) -> Selected:
+        """The mean within each chosen label."""
+        return Selected(self.base.mean(dtype), self.labels)
+
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> Selected:
+        """See :meth:`Basis.map`."""
+        return Selected(self.base.map(index_map, value_map), self.labels)
+
+    def __repr__(self) -> str:
+        return f"Selected(labels={list(self.labels)}, {self.base!r})"

@@ -1,0 +1,109 @@
+"""Several bases side by side: the matrices of one, then those of the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedValue, refusal
+from .base import Basis, TensorMap
+from .edges import EdgeBasis
+from .pattern import Pattern, lasting
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Stacked(Basis):
+    """The matrices of several bases, one after another: K = K₁ + K₂ + …
+
+    Raises:
+        ValueError: no part is given, or the parts differ in size or type.
+    """
+
+    parts: tuple[Basis, ...]
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise RefusedValue(refusal("a stack needs a basis", "at least one", "none"))
+        sizes = {part.size for part in self.parts}
+        if len(sizes) > 1:
+            raise RefusedValue(
+                refusal("bases in a stack must have one size", self.parts[0].size, sorted(sizes))
+            )
+        dtypes = {part.dtype for part in self.parts} - {None}
+        if len(dtypes) > 1:
+            raise RefusedValue(
+                refusal(
+                    "bases in a stack must have one type",
+                    self.parts[0].dtype,
+                    sorted(map(str, dtypes)),
+                )
+            )
+
+    @property
+    def num_bases(self) -> int:
+        """K₁ + K₂ + …"""
+        return sum(part.num_bases for part in self.parts)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(M, N)."""
+        return self.parts[0].size
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return self.parts[0].device
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The type of the values, None if all parts hold ones."""
+        return next((part.dtype for part in self.parts if part.dtype is not None), None)
+
+    @cached_property
+    def _pattern(self) -> Pattern:
+        """All edges, the labels of each part shifted past those of the parts before it."""
+        parts, labels, shift = [part.edges() for part in self.parts], [], 0
+        with lasting(parts[0].pattern.source):
+            for part in parts:
+                labels.append(part.label.long() + shift)
+                shift += part.num_bases
+            origins = [part.pattern.origin for part in parts]
+            known = [origin for origin in origins if origin is not None]
+            return Pattern.build(
+                torch.cat([part.index.long() for part in parts], dim=1),
+                torch.cat(labels),
+                size=self.size,
+                num_labels=self.num_bases,
+                origin=torch.cat(known) if len(known) == len(origins) else None,
+            )
+
+    @property
+    def learns(self) -> bool:
+        """Whether values of any part require a gradient."""
+        return any(part.learns for part in self.parts)
+
+    def edges(self) -> EdgeBasis:
+        """All edges, by label those of one part after those of another; sorted once."""
+        if self.dtype is None:
+            return EdgeBasis(self._pattern)
+        value = torch.cat([part.edges().values(self.dtype) for part in self.parts])
+        return EdgeBasis(self._pattern, self._pattern.sort_values(value))
+
+    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
+        """(K, M, N), part by part."""
+        return torch.cat([part.to_dense(self.dtype or dtype) for part in self.parts])
+
+    def mean(self, dtype: torch.dtype | None = None) -> Stacked:
+        """The mean within each label, part by part."""
+        dtype = self.dtype or dtype
+        return Stacked(tuple(part.mean(dtype) for part in self.parts))
+
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> Stacked:
+        """See :meth:`Basis.map`."""
+        return Stacked(tuple(part.map(index_map, value_map) for part in self.parts))
+
+    def __repr__(self) -> str:
+        return f"Stacked({self._head()}, parts=[{', '.join(map(repr, self.parts))}])"

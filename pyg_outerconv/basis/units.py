@@ -1,0 +1,102 @@
+"""All unit matrices of one size, as a rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from ..errors import RefusedValue, refusal
+from .base import TensorMap
+from .edges import EdgeBasis
+from .on_demand import OnDemand
+from .pattern import Pattern
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Units(OnDemand):
+    """The K = M·N matrices with a single one: label k = m·N + n is the edge m → n alone.
+
+    Every matrix is a sum of these, so that a convolution over them is a fully connected layer.
+
+    Attributes:
+        shape: (M, N).
+        on: where edges will be.
+        is_turned: whether every matrix is transposed: then label m·N + n is the edge n → m.
+
+    Raises:
+        ValueError: a number of nodes is negative.
+    """
+
+    shape: tuple[int, int]
+    on: torch.device
+    is_turned: bool = False
+
+    def __post_init__(self) -> None:
+        if min(self.shape) < 0:
+            raise RefusedValue(refusal("a matrix has a size", "M, N >= 0", self.shape))
+
+    @property
+    def num_bases(self) -> int:
+        """M·N."""
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(M, N), turned if the matrices are."""
+        return self.shape[::-1] if self.is_turned else self.shape
+
+    @property
+    def device(self) -> torch.device:
+        """Where its edges will be."""
+        return self.on
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """None: ones fit any type."""
+        return None
+
+    @property
+    def num_edges(self) -> int:
+        """M·N, one for each label."""
+        return self.num_bases
+
+    @property
+    def num_source_pairs(self) -> int:
+        """M·N."""
+        return self.num_bases
+
+    @property
+    def num_target_pairs(self) -> int:
+        """M·N."""
+        return self.num_bases
+
+    def make_edges(self) -> EdgeBasis:
+        """An edge for each pair of a source and a target, under a label of its own."""
+        label = torch.arange(self.num_bases, device=self.on)
+        columns = max(self.shape[1], 1)
+        index = torch.stack([label // columns, label % columns])
+        pattern = Pattern.build(
+            index.flip(0) if self.is_turned else index,
+            label,
+            size=self.size,
+            num_labels=self.num_bases,
+            origin=torch.full_like(label, -1),
+        )
+        return EdgeBasis(pattern)
+
+    def mean(self, dtype: torch.dtype | None = None) -> Units:
+        """Itself: no target has two edges under one label."""
+        return self
+
+    def transpose(self) -> Units:
+        """The transposed matrices, again a rule."""
+        return replace(self, is_turned=not self.is_turned, plans={}, kept={})
+
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> Units:
+        """See :meth:`Basis.map`."""
+        on = index_map(torch.empty(0, device=self.on)).device
+        return self if on == self.on else replace(self, on=on, plans={}, kept={})
+
+    def __repr__(self) -> str:
+        return f"Units(size={self.size}{', turned' if self.is_turned else ''})"

@@ -1,0 +1,129 @@
+"""Products of bases, one factor after the other: no product of sparse matrices is made."""
+
+from __future__ import annotations
+
+from math import prod
+
+from torch import Tensor
+
+from ..basis.algebra import Composed
+from .cost import Cost, moving
+from .nested import (
+    solve,
+    solve_transformed,
+    solving,
+    solving_transformed,
+    stand_in,
+    together,
+)
+from .order import Order, needs_features
+from .problem import Problem
+from .propagated import propagated, propagating
+
+
+def _needs_product(problem: Problem) -> list[str]:
+    if isinstance(problem.basis, Composed):
+        return []
+    return [f"needs a product of bases, not a {type(problem.basis).__name__}"]
+
+
+def _factors(problem: Problem) -> Composed:
+    assert isinstance(problem.basis, Composed)  # why_not
+    return problem.basis
+
+
+def _by_pairs(problem: Problem) -> Tensor:
+    """Θ_ij as (K₁, K₂, G, P/G, Q/G)."""
+    factors = _factors(problem)
+    return problem.theta.unflatten(0, (factors.first.num_bases, factors.second.num_bases))
+
+
+def _narrows(problem: Problem) -> bool:
+    """Whether z has fewer channels than H."""
+    factors = _factors(problem)
+    ours, theirs = factors.first.num_bases, factors.second.num_bases
+    return theirs * problem.out_channels <= ours * problem.in_channels
+
+
+def _between(problem: Problem, cost: Cost, size: float) -> Cost:
+    """A cost with that of an intermediate result beside it."""
+    held = moving(size)
+    return together(cost, Cost(held, held * any(problem.gradients), size))
+
+
+class ChainTransform(Order):
+    """z_j = Σ_i A_iᵀ X Θ_ij at width K₂·Q by one contraction over A, then Σ_j B_jᵀ z_j."""
+
+    name = "chain_transform"
+
+    def why_not(self, problem: Problem) -> list[str]:
+        """It needs a product of bases."""
+        return super().why_not(problem) + _needs_product(problem)
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """Where it is the narrower way: a compiler goes it without asking what either costs."""
+        return not problem.has_features or _narrows(problem)
+
+    def cost(self, problem: Problem) -> Cost:
+        """That of the two contractions, and L·K₂·Q numbers."""
+        factors, theta = _factors(problem), self._wide(problem)
+        middle, pairs = factors.first.size[1], factors.second.num_bases
+        of_x, of_theta, _ = problem.gradients
+        learns = of_x or of_theta or factors.first.learns
+        shape = (middle, pairs, *problem.batch, problem.out_channels)
+        first = solving(factors.first, problem.x, theta)
+        second = solving_transformed(factors.second, shape, theta, learns)
+        return _between(problem, together(first, second), float(prod(shape) * problem.itemsize))
+
+    def run(self, problem: Problem) -> Tensor:
+        """See :class:`Order`."""
+        factors, theta = _factors(problem), self._wide(problem)
+        z = solve(factors.first, problem.x, theta)  # (L, *batch, G·K₂·Q/G)
+        groups, columns = problem.num_blocks, problem.parameter.shape[3]
+        parts = z.unflatten(-1, (groups, factors.second.num_bases, columns)).movedim(-2, 1)
+        return solve_transformed(factors.second, parts.flatten(-2))
+
+    @staticmethod
+    def _wide(problem: Problem) -> Tensor:
+        """(K₁, G, P/G, K₂·Q/G)."""
+        return _by_pairs(problem).permute(0, 2, 3, 1, 4).flatten(3)
+
+
+class ChainPropagate(Order):
+    """H_i = A_iᵀ X for all i, then one contraction over B of K₁·P channels with Θ."""
+
+    name = "chain_propagate"
+
+    def why_not(self, problem: Problem) -> list[str]:
+        """It needs a product of bases, and features to propagate."""
+        return super().why_not(problem) + _needs_product(problem) + needs_features(problem)
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """Where it is the narrower way."""
+        return not _narrows(problem)
+
+    def cost(self, problem: Problem) -> Cost:
+        """That of propagation, of the second contraction, and L·K₁·P numbers."""
+        factors, theta, x = _factors(problem), self._tall(problem), problem.x
+        assert isinstance(x, Tensor)  # why_not
+        learns = problem.gradients[0] or factors.first.learns
+        width = factors.first.num_bases * problem.in_channels
+        shape = (factors.first.size[1], *problem.batch, width)
+        first = propagating(factors.first, x)
+        second = solving(factors.second, stand_in(shape, x, learns), theta)
+        return _between(problem, together(first, second), float(prod(shape) * problem.itemsize))
+
+    def run(self, problem: Problem) -> Tensor:
+        """See :class:`Order`."""
+        factors, theta, x = _factors(problem), self._tall(problem), problem.x
+        assert isinstance(x, Tensor)  # why_not
+        h = propagated(factors.first, x)  # (L, K₁, *batch, P)
+        blocks = h.movedim(1, -2)
+        if problem.num_blocks > 1:  # channels of a block side by side, whatever their label
+            blocks = blocks.unflatten(-1, (problem.num_blocks, -1)).transpose(-3, -2).flatten(-2)
+        return solve(factors.second, blocks.flatten(-2), theta)
+
+    @staticmethod
+    def _tall(problem: Problem) -> Tensor:
+        """(K₂, G, K₁·P/G, Q/G)."""
+        return _by_pairs(problem).permute(1, 2, 0, 3, 4).flatten(2, 3)

@@ -1,0 +1,91 @@
+"""Labels compared: one pass finds which label wins, a second adds up what the winners bring."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..kernels import REDUCTIONS
+from .cost import Cost, moving
+from .label_by_label import LabelByLabel, no_edges, one_label
+from .order import Order, has_made, needs_edges, needs_features
+from .problem import LINEAR, Problem
+
+
+class CompareLabels(Order):
+    """max_k (or min_k) of (reduce_m A_k[m, n] X[m]) Θ_k over the labels that reach n.
+
+    Label by label, so that nothing of size N·K·Q is held: the first pass keeps the best of each
+    target and channel and its label, without gradients; the second is a sum over labels of what
+    won, of which all derivatives follow. Of equal labels the lowest wins.
+    """
+
+    name = "compare_labels"
+    reductions = frozenset(REDUCTIONS)
+    label_reductions = frozenset({"max", "min"})
+
+    def why_not(self, problem: Problem) -> list[str]:
+        """It needs explicit edges, and features where Θ follows the inner reduction."""
+        reasons = super().why_not(problem) + needs_edges(problem)
+        return reasons + ([] if problem.reduce in LINEAR else needs_features(problem))
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """See :class:`Order`."""
+        return has_made(problem, "label_blocks", "num_source_pairs", "num_target_pairs")
+
+    def cost(self, problem: Problem) -> Cost:
+        """Twice that of label by label, and the best and its label."""
+        once = LabelByLabel().cost(problem)
+        width = float(problem.out_channels * problem.num_columns)
+        pairs, targets = problem.num_target_pairs * width, problem.basis.size[1] * width
+        compared = moving(*(pairs * problem.itemsize,) * 6)
+        held = targets * (problem.itemsize + 4)
+        if not any(problem.gradients):
+            return Cost(once.forward + compared, memory=once.memory + held)
+        forward, back = once.forward * 2 + compared * 2, once.backward + compared
+        return Cost(forward, back, once.memory + held + pairs)
+
+    def run(self, problem: Problem) -> Tensor:
+        """See :class:`Order`."""
+        with torch.no_grad():
+            found = _winners(problem)
+        if found is None:
+            return no_edges(problem)
+        best, winner = found
+        if not any(problem.gradients):
+            return best.masked_fill(winner < 0, 0.0)
+        out: Tensor | None = None
+        for block in problem.edges.pattern.label_blocks:
+            part = one_label(problem, block)
+            won = winner.index_select(0, block.target) == block.label
+            part = torch.where(won, part, 0.0)
+            if out is None:  # not in place, so that it is batched under vmap where parts are
+                out = torch.zeros_like(best).index_add(0, block.target, part)
+            else:
+                out.index_add_(0, block.target, part)
+        assert out is not None  # there are edges
+        return out
+
+
+def _winners(problem: Problem) -> tuple[Tensor, Tensor] | None:
+    """The best (N, *batch, Q) and its label, -1 without an edge; None without any edge at all."""
+    largest = problem.label_reduce == "max"
+    best: Tensor | None = None
+    winner: Tensor | None = None
+    for block in problem.edges.pattern.label_blocks:
+        part, to = one_label(problem, block), block.target
+        if best is None or winner is None:
+            shape = (problem.basis.size[1], *part.shape[1:])
+            first = torch.zeros_like(part, dtype=torch.int32) + block.label
+            # Not in place, see above.
+            best = part.new_full(shape, -torch.inf if largest else torch.inf)
+            best = best.index_put((to.long(),), part)
+            winner = first.new_full(shape, -1).index_put((to.long(),), first)
+            continue
+        last, label = best.index_select(0, to), winner.index_select(0, to)
+        better = (part > last) if largest else (part < last)
+        # A label that is first wins whatever it brings; what is not a number wins for good.
+        better = better | (label < 0) | (part.isnan() & ~last.isnan())
+        best.index_put_((to.long(),), torch.where(better, part, last))
+        winner.index_put_((to.long(),), torch.where(better, block.label, label))
+    return None if best is None or winner is None else (best, winner)

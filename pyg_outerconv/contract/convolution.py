@@ -1,0 +1,160 @@
+"""Lowering to torch's convolution, for shifts of a full grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..basis.grid.shift import GridShift
+from ..kernels import REDUCTIONS
+from .cost import Cost, Work, moving
+from .order import Order, needs_features
+from .problem import Problem
+from .span import (
+    Spans,
+    as_images,
+    as_nodes,
+    crop,
+    pad,
+    padded_bytes,
+    sees_one,
+    spans_of,
+    why_no_spans,
+)
+
+_FORWARD: tuple[Callable[..., Tensor], ...] = (F.conv1d, F.conv2d, F.conv3d)
+_TURNED: tuple[Callable[..., Tensor], ...] = (
+    F.conv_transpose1d,
+    F.conv_transpose2d,
+    F.conv_transpose3d,
+)
+
+# oneDNN works on 16 channels of a group at once; one channel on its own costs about 4.
+CHANNEL_BLOCK = 16
+LONE_CHANNEL = 4
+# Of the time of a tall product with as many flops: it holds what it works on in caches.
+SHARE = 0.75
+
+
+class Convolution(Order):
+    """Σ_k A_kᵀ X Θ_k as ``F.convNd``: Θ_k is the weight at place j of a kernel, zeros elsewhere.
+
+    The kernel is the smallest box of evenly spaced places that has all offsets o = −d. Nodes become
+    images and back by views alone, so images that were flattened are read where they are.
+    """
+
+    name = "convolution"
+    reductions = frozenset(REDUCTIONS)  # of one input a label all are the same
+    adds_bias = True
+
+    def why_not(self, problem: Problem) -> list[str]:
+        """It needs a full grid of 1 to 3 axes, whose padding torch knows, and features."""
+        reasons = super().why_not(problem) + needs_features(problem)
+        basis = problem.basis
+        if not isinstance(basis, GridShift):
+            return [*reasons, f"needs shifts of a full grid, not a {type(basis).__name__}"]
+        if problem.reduce != "sum" and not sees_one(basis):
+            reasons.append(f"adds up, and several inputs share a label under {problem.reduce}")
+        if not problem.in_channels or not problem.out_channels:
+            reasons.append("needs channels, and there are none")
+        return reasons + why_no_spans(basis)
+
+    def cost(self, problem: Problem) -> Cost:
+        """2·N·P·Q/G flops for each place of the kernel, and what is padded."""
+        basis = problem.basis
+        assert isinstance(basis, GridShift)  # why_not
+        places = prod(spans_of(basis).kernel)
+        cells = prod([axis.num_outputs for axis in basis.axes]) * problem.num_columns
+        narrow = (problem.parameter.shape[2], problem.parameter.shape[3])
+        lanes = LONE_CHANNEL if narrow == (1, 1) else -(-narrow[1] // CHANNEL_BLOCK) * CHANNEL_BLOCK
+        # oneDNN has no float64: there torch copies what each output sees, image by image.
+        copies = problem.device.type == "cpu" and problem.dtype == torch.float64
+        lanes = narrow[1] if copies else lanes
+        product = Work(
+            dense_flops=2.0 * SHARE * cells * places * narrow[0] * lanes * problem.num_blocks
+        )
+        if copies and places > 1:
+            columns = float(cells * places * problem.in_channels * problem.itemsize)
+            product += Work(moves=((columns, columns / max(problem.num_columns, 1)),))
+        weight = float(places * problem.in_channels * narrow[1] * problem.itemsize)
+        columns = problem.num_columns * problem.in_channels
+        padded = padded_bytes(basis, columns, problem.itemsize)
+        of_x, of_theta, _ = problem.gradients
+        work = product + Work(calls=1)
+        before = moving(weight, padded)
+        return Cost(
+            work + before,
+            work * (of_x + of_theta) + moving(weight) * of_theta + moving(padded) * of_x,
+            weight + padded,
+        )
+
+    def run(self, problem: Problem) -> Tensor:
+        """See :class:`Order`."""
+        basis, x = problem.basis, problem.x
+        assert isinstance(basis, GridShift)  # why_not
+        assert isinstance(x, Tensor)
+        spans, images = spans_of(basis), as_images(x, basis.input_shape)
+        run = _turned if basis.is_turned else _forward
+        out = run(images, kernel_of(problem.theta, spans, basis.is_turned), spans, problem)
+        return as_nodes(out, problem.batch)
+
+
+def kernel_of(theta: Tensor, spans: Spans, is_turned: bool) -> Tensor:
+    """Θ (K, G, P/G, Q/G) as torch's weight: (Q, P/G, *kernel), or turned (P, Q/G, *kernel)."""
+    num_labels, groups, rows, columns = theta.shape
+    order = (1, 2, 3, 0) if is_turned else (1, 3, 2, 0)
+    ends = (groups * rows, columns) if is_turned else (groups * columns, rows)
+    weight = theta.permute(order).reshape(*ends, num_labels)
+    if not spans.is_in_order:
+        place = torch.tensor(spans.places, device=theta.device)
+        weight = weight.new_zeros(*ends, prod(spans.kernel)).index_add(-1, place, weight)
+    return weight.unflatten(-1, spans.kernel)
+
+
+def _forward(x: Tensor, weight: Tensor, spans: Spans, problem: Problem) -> Tensor:
+    alike = all(span.is_padded_alike for span in spans.axes)
+    return _FORWARD[len(spans.axes) - 1](
+        x if alike else pad(x, spans),
+        weight,
+        problem.bias,
+        stride=[span.axis.stride for span in spans.axes],
+        padding=[span.before if alike else 0 for span in spans.axes],
+        dilation=[span.spacing for span in spans.axes],
+        groups=problem.num_blocks,
+    )
+
+
+def _turned(x: Tensor, weight: Tensor, spans: Spans, problem: Problem) -> Tensor:
+    """The transpose: what the padding of :func:`_forward` adds, this takes away."""
+    padding, spare = [], []
+    grown: list[int] = []  # from the last axis on, as F.pad counts
+    ends = []
+    for span in spans.axes:
+        before, behind = span.before, span.behind
+        largest = max(span.axis.stride, span.spacing)
+        fits = before >= 0 and 0 <= before - behind < largest
+        both = before if fits else max(min(before, behind), 0)
+        padding.append(both)
+        spare.append(before - behind if fits else 0)
+        rest = (0, 0) if fits else (before - both, behind - both)
+        grown = [max(-end, 0) for end in rest] + grown
+        ends.append(rest)
+    out = _TURNED[len(spans.axes) - 1](
+        x,
+        weight,
+        None if any(grown) else problem.bias,
+        stride=[span.axis.stride for span in spans.axes],
+        padding=padding,
+        output_padding=spare,
+        dilation=[span.spacing for span in spans.axes],
+        groups=problem.num_blocks,
+    )
+    if any(grown):
+        out = F.pad(out, grown)
+        if problem.bias is not None:
+            out = out + problem.bias.view(-1, *(1,) * len(spans.axes))
+    return crop(out, ends)

@@ -1,0 +1,59 @@
+"""Every source to every target by a matrix of its own: one dense product."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..basis.units import Units
+from ..kernels import REDUCTIONS
+from .cost import Cost, moving
+from .order import Order, needs_features
+from .problem import Problem
+from .work import dense_product
+
+
+class FullyConnected(Order):
+    """X as a row of M·P numbers times Θ as a matrix of M·P × N·Q, as a linear layer does.
+
+    Under each label at most one edge reaches a target, so that all reductions over the inputs of a
+    label are the same.
+    """
+
+    name = "fully_connected"
+    reductions = frozenset(REDUCTIONS)
+
+    def why_not(self, problem: Problem) -> list[str]:
+        """It needs all unit matrices, and features."""
+        reasons = (
+            []
+            if isinstance(problem.basis, Units)
+            else [f"needs all unit matrices, not a {type(problem.basis).__name__}"]
+        )
+        return super().why_not(problem) + reasons + needs_features(problem)
+
+    def cost(self, problem: Problem) -> Cost:
+        """M·N·P·Q dense, and Θ once more, with its rows side by side."""
+        of_x, of_theta, _ = problem.gradients
+        forward, back = dense_product(
+            problem, float(problem.num_labels * problem.num_columns), of_x
+        )
+        shape = problem.parameter.shape
+        held = float(shape.numel() * problem.itemsize)
+        return Cost(forward + moving(held), back + moving(held) * of_theta, held)
+
+    def run(self, problem: Problem) -> Tensor:
+        """See :class:`Order`."""
+        basis, x = problem.basis, problem.x
+        assert isinstance(basis, Units)
+        assert isinstance(x, Tensor)  # why_not
+        theta = problem.theta.unflatten(0, basis.shape)  # (M, N, G, P/G, Q/G)
+        if basis.is_turned:
+            theta = theta.transpose(0, 1)
+        sources, targets, groups, rows, columns = theta.shape
+        if groups > 1:
+            blocks = x.unflatten(-1, (groups, rows))
+            return torch.einsum("m...gp,mngpq->n...gq", blocks, theta).flatten(-2)
+        matrix = theta[:, :, 0].permute(0, 2, 1, 3).reshape(sources * rows, targets * columns)
+        out = x.movedim(0, -2).flatten(-2) @ matrix
+        return out.unflatten(-1, (targets, columns)).movedim(-2, 0)

@@ -1,0 +1,92 @@
+"""Contractions within contractions: what an order solves that takes a basis apart into others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import torch
+from torch import Tensor
+
+from ..basis.base import Basis
+from .cost import Cost
+from .features import Features
+from .mixture import Mixture, ThetaValue
+from .problem import Problem
+from .rewrite import leaves
+
+
+def solve(basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
+    """Σ_k A_kᵀ X Θ_k, each leaf by its cheapest order; perhaps in memory of Θ."""
+    from .choose import choose_order
+
+    out: Tensor | None = None
+    for leaf, part in leaves(basis, theta):
+        problem = Problem(leaf, x, part)
+        found = choose_order(problem).run(problem)
+        out = found if out is None else out + found
+    assert out is not None  # a basis has a leaf
+    return out
+
+
+def solving(basis: Basis, x: Features, theta: ThetaValue) -> Cost:
+    """What :func:`solve` would cost."""
+    return together(*(_cheapest(Problem(leaf, x, part)) for leaf, part in leaves(basis, theta)))
+
+
+def _cheapest(problem: Problem) -> Cost:
+    from .choose import choose_order
+
+    return choose_order(problem).cost(problem)
+
+
+def together(*costs: Cost) -> Cost:
+    """The cost of one after the other, with all held that any holds."""
+    total = Cost()
+    for cost in costs:
+        total = Cost(
+            total.forward + cost.forward,
+            total.backward + cost.backward,
+            total.memory + cost.memory,
+        )
+    return total
+
+
+def transformed(z: Tensor) -> Tensor:
+    """Θ (K, 1, M, *batch·Q) that makes Z_k (M, K, *batch, Q) of X = I: Σ_k A_kᵀ Z_k needs no other.
+
+    All orders that transform first then run as they are: their first product is a view.
+    """
+    return z.movedim(1, 0).flatten(2).unsqueeze(1)
+
+
+def solve_transformed(basis: Basis, z: Tensor) -> Tensor:
+    """Σ_k A_kᵀ Z_k for Z (M, K, *batch, Q): (N, *batch, Q)."""
+    return solve(basis, None, transformed(z)).view(basis.size[1], *z.shape[2:])
+
+
+def solving_transformed(basis: Basis, shape: tuple[int, ...], like: Tensor, learns: bool) -> Cost:
+    """What :func:`solve_transformed` would cost for Z of this shape, which ``learns`` or not.
+
+    What rewriting computes with Θ it computes with one number for each label here.
+    """
+    sources, num_labels, *rest = shape
+    total, full_size = Cost(), (-1, 1, sources, prod(rest))
+    for leaf, part in leaves(basis, stand_in((num_labels, 1, 1, 1), like, learns)):
+        wide: ThetaValue
+        if isinstance(part, Mixture):
+            wide = replace(part, matrices=part.matrices.expand(full_size))
+        else:
+            wide = part.expand(full_size)
+        total = together(total, _cheapest(Problem(leaf, None, wide)))
+    return total
+
+
+def stand_in(shape: tuple[int, ...], like: Tensor, learns: bool) -> Tensor:
+    """A tensor of a shape that takes no memory, to ask what it would cost."""
+    with torch._C._DisableFuncTorch():
+        wanted = learns and torch.is_grad_enabled()
+        one = torch.zeros(
+            (1,) * len(shape), dtype=like.dtype, device=like.device, requires_grad=wanted
+        )
+        return one.expand(shape)

@@ -1,0 +1,59 @@
+"""Copies of a basis that have no edges between them: they are items of a batch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..basis.algebra import Repeated
+from .cost import Cost
+from .nested import solve, solve_transformed, solving, solving_transformed, stand_in, together
+from .order import Order
+from .problem import Problem
+from .work import transform
+
+
+class PerCopy(Order):
+    """I ⊗ A_k ⊗ I: the contraction over A of a batch with an item for each copy."""
+
+    name = "per_copy"
+
+    def why_not(self, problem: Problem) -> list[str]:
+        """It needs copies of a basis."""
+        reasons = (
+            []
+            if isinstance(problem.basis, Repeated)
+            else [f"needs copies of a basis, not a {type(problem.basis).__name__}"]
+        )
+        return super().why_not(problem) + reasons
+
+    def cost(self, problem: Problem) -> Cost:
+        """That of the contraction of the batch; without features Θ comes first for all copies."""
+        copies, x = _copies(problem), problem.x
+        shape = (copies.before, copies.after, *problem.batch)
+        if problem.has_features:
+            assert isinstance(x, Tensor)
+            batch = stand_in((copies.base.size[0], *shape, x.size(-1)), x, problem.gradients[0])
+            return solving(copies.base, batch, problem.parameter)
+        rows = float(copies.size[0] * problem.num_labels)
+        like = torch.empty(0, dtype=problem.dtype, device=problem.device)
+        z = (copies.base.size[0], problem.num_labels, *shape, problem.out_channels)
+        then = solving_transformed(copies.base, z, like, any(problem.gradients[:2]))
+        return together(Cost(*transform(problem, rows)), then)
+
+    def run(self, problem: Problem) -> Tensor:
+        """See :class:`Order`."""
+        copies, x = _copies(problem), problem.x
+        shape = (copies.before, copies.base.size[0], copies.after)
+        if problem.has_features:
+            assert isinstance(x, Tensor)
+            out = solve(copies.base, x.unflatten(0, shape).movedim(1, 0), problem.parameter)
+        else:
+            z = problem.transform().unflatten(0, shape).movedim((1, 3), (0, 1))
+            out = solve_transformed(copies.base, z)
+        return out.movedim(0, 1).flatten(0, 2)
+
+
+def _copies(problem: Problem) -> Repeated:
+    assert isinstance(problem.basis, Repeated)  # why_not
+    return problem.basis

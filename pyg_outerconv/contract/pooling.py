@@ -1,0 +1,172 @@
+"""Lowering to torch's poolings, where Θ is the identity and the shifts fill a window."""
+
+from __future__ import annotations
+
+from math import isclose, prod
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..basis.grid.shift import GridShift
+from ..kernels import REDUCTIONS
+from .cost import Cost, Work, moving
+from .order import Order, needs_features
+from .problem import Problem
+from .span import (
+    Span,
+    Spans,
+    as_images,
+    as_nodes,
+    pad,
+    padded_bytes,
+    sees_one,
+    spans_of,
+    why_no_spans,
+)
+
+_LARGEST = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+
+
+class Pooling(Order):
+    """c Σ_k A_kᵀ X by ``F.avg_poolNd``, and the largest or smallest by ``F.max_poolNd``.
+
+    Turned, the sum over windows that lie side by side repeats each cell: unpooling. Of equal cells
+    the first of a window takes the gradient, as torch has it; by other orders that of the lowest
+    label, which counts from the end.
+    """
+
+    name = "pooling"
+    reductions = frozenset(REDUCTIONS)  # of one input a label all are the same
+    label_reductions = frozenset({"sum", "max", "min"})
+
+    def why_not(self, problem: Problem) -> list[str]:
+        """It needs Θ_k = c I, a full grid of 1 to 3 axes, and a label at each place of a span."""
+        reasons = super().why_not(problem) + needs_features(problem)
+        basis, mixture = problem.basis, problem.mixture
+        if mixture is None or not mixture.is_unit or mixture.constant is None:
+            reasons.append("needs Θ_k = c I with one number c for all labels")
+        elif problem.label_reduce != "sum" and mixture.constant != 1.0:
+            reasons.append(f"finds the {problem.label_reduce} where Θ_k = I alone")
+        if not isinstance(basis, GridShift):
+            return [*reasons, f"needs shifts of a full grid, not a {type(basis).__name__}"]
+        if problem.reduce != "sum" and not sees_one(basis):
+            reasons.append(f"adds up, and several inputs share a label under {problem.reduce}")
+        if not problem.in_channels:
+            reasons.append("needs channels, and there are none")
+        why = why_no_spans(basis)
+        return reasons + (why or _why_not(problem, spans_of(basis), basis.is_turned))
+
+    def cost(self, problem: Problem) -> Cost:
+        """Each window is read from a cache, again for the gradient; and what is padded."""
+        basis = problem.basis
+        assert isinstance(basis, GridShift)  # why_not
+        lines = problem.num_columns * problem.in_channels * problem.itemsize
+        read = float(prod([axis.num_outputs for axis in basis.axes]) * lines * len(basis.taps))
+        padded = padded_bytes(basis, problem.num_columns * problem.in_channels, problem.itemsize)
+        work = Work(picks=((read, 1.0),), calls=1) + moving(padded)
+        return Cost(work, work * problem.gradients[0], padded)
+
+    def run(self, problem: Problem) -> Tensor:
+        """See :class:`Order`."""
+        basis, x = problem.basis, problem.x
+        assert isinstance(basis, GridShift)  # why_not
+        assert isinstance(x, Tensor)
+        assert problem.mixture is not None
+        assert problem.mixture.constant is not None
+        spans, images = spans_of(basis), as_images(x, basis.input_shape)
+        if basis.is_turned:
+            out = _repeat(images, spans.kernel, problem.mixture.constant)
+        elif problem.label_reduce == "sum":
+            out = _add(images, spans, problem.mixture.constant)
+        elif problem.label_reduce == "max":
+            out = _largest(images, spans)
+        else:
+            out = -_largest(-images, spans)
+        return as_nodes(out, problem.batch)
+
+
+def _why_not(problem: Problem, spans: Spans, is_turned: bool) -> list[str]:
+    reasons = []
+    if not spans.is_box:
+        reasons.append("needs one label at every place of a window")
+    axes = spans.axes
+    if problem.label_reduce == "sum" and any(span.spacing > 1 for span in axes):
+        reasons.append("torch adds up windows without dilation alone")
+    if is_turned:
+        if problem.label_reduce != "sum":
+            reasons.append(f"turned windows are added up, not reduced with {problem.label_reduce}")
+        if not all(map(_lie_side_by_side, axes)):
+            reasons.append("turned windows must lie side by side and fill the output")
+    elif problem.label_reduce != "sum" and any(map(_has_empty, axes)):
+        reasons.append("a window without cells gives 0, and torch knows no such")
+    return reasons
+
+
+def _lie_side_by_side(span: Span) -> bool:
+    """Whether every input of the axis is in one window of its outputs."""
+    axis = span.axis
+    return span.first == 0 == span.behind and axis.stride == span.extent
+
+
+def _has_empty(span: Span) -> bool:
+    """Whether some output of the axis sees nothing."""
+    axis = span.axis
+    if axis.padding_mode != "zeros":
+        return False
+    places = range(span.first, span.first + span.spacing * span.extent, span.spacing)
+    if span.first >= 0 and span.behind <= 0:
+        return False
+    return not all(
+        any(0 <= axis.stride * output + place < axis.num_inputs for place in places)
+        for output in range(axis.num_outputs)
+    )
+
+
+def _fits(spans: Spans) -> bool:
+    """Whether torch pads by itself: alike at both ends, and by half a window at most."""
+    return all(
+        span.is_padded_alike and 2 * span.before <= span.spacing * (span.extent - 1) + 1
+        for span in spans.axes
+    )
+
+
+def _add(x: Tensor, spans: Spans, factor: float) -> Tensor:
+    """``factor`` times the sum over each span. torch's averages divide by a whole number."""
+    fits = _fits(spans)
+    x = x if fits else pad(x, spans)
+    lone = len(spans.axes) == 1  # of one axis torch divides by nothing but the window's size
+    axes = spans.axes
+    sizes = [span.extent for span in axes]
+    strides = [span.axis.stride for span in axes]
+    padding = [span.before if fits else 0 for span in axes]
+    if lone:
+        x, sizes, strides, padding = x.unsqueeze(-2), [1, *sizes], [1, *strides], [0, *padding]
+    average = F.avg_pool3d if len(sizes) == 3 else F.avg_pool2d
+    mean = isclose(factor * prod(sizes), 1.0)
+    out = average(x, sizes, strides, padding, divisor_override=None if mean else 1)
+    out = out.squeeze(-2) if lone else out
+    return out if mean or factor == 1.0 else out * factor
+
+
+def _largest(x: Tensor, spans: Spans) -> Tensor:
+    fits = _fits(spans)
+    axes = spans.axes
+    return _LARGEST[len(axes)](
+        x if fits else pad(x, spans, value=float("-inf")),
+        [span.extent for span in axes],
+        [span.axis.stride for span in axes],
+        [span.before if fits else 0 for span in axes],
+        [span.spacing for span in axes],
+    )
+
+
+def _repeat(x: Tensor, sizes: tuple[int, ...], factor: float) -> Tensor:
+    """Each cell ``factor`` times over a box of these sizes."""
+    x = x if factor == 1.0 else x * factor
+    wide, grown = list(x.shape[:2]), list(x.shape[:2])
+    for number, size in enumerate(sizes):
+        count = x.size(2 + 2 * number)
+        wide += [count, size]
+        grown.append(count * size)
+        x = x.unsqueeze(3 + 2 * number)
+    return x.expand(wide).reshape(grown)

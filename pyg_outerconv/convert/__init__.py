@@ -1,0 +1,5 @@
+"""Between the layers of this package and torch's own, weights included."""
+
+from .torch_layers import from_torch, to_torch
+
+__all__ = ["from_torch", "to_torch"]

@@ -1,0 +1,123 @@
+"""Two convolutions as one: bases multiply, parameters multiply (Proposition 2 of the paper)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from ..basis import Compose, Family, Identity, Mean, Stack
+from ..errors import RefusedType, RefusedValue, refusal
+from .composed_conv import ComposedConv, constants_of, factors
+from .dense import full_matrices
+from .outer_conv import OuterConv
+
+
+def compose(first: OuterConv, second: OuterConv) -> ComposedConv:
+    r"""One layer equal to ``second(first(x, …), …)`` on the same edges.
+
+    Of grids, the second is asked about the grid that the first one makes.
+
+    .. math::
+        \mathbf{Y} = \sum_{ij} (\mathbf{A}_i \mathbf{B}_j)^{\top} \mathbf{X}
+        (\mathbf{\Theta}_i \mathbf{\Theta}'_j)
+        + \sum_j (\mathbf{B}_j^{\top} \mathbf{1}) (\mathbf{b}^{\top} \mathbf{\Theta}'_j)
+        + \mathbf{1} \mathbf{b}'^{\top}
+
+    The bias of the first layer is what a source that is constantly one adds, under the labels of
+    the second. Parameters are copied, and learn: one full matrix for each pair of labels. A root
+    weight becomes a label of the identity. The product of the bases stays lazy; the contraction
+    goes through one and then the other.
+
+    Args:
+        first (OuterConv): the layer that reads x.
+        second (OuterConv): the layer that reads the first one's output.
+
+    Raises:
+        TypeError: they are not layers of this package.
+        ValueError: they reduce with max or min, run in different directions, do not fit, have no
+            shape yet; or the first one's targets are not the nodes that both are asked about.
+    """
+    for conv in (first, second):
+        if not isinstance(conv, OuterConv):
+            raise RefusedType(
+                refusal("layers are composed that are linear sums", "OuterConv", conv)
+            )
+    reasons = why_not_composed(first, second)
+    if reasons:
+        raise RefusedValue(f"these layers have no composition: {'; '.join(reasons)}")
+    bounds = [conv.max_memory for conv in (first, second) if conv.max_memory is not None]
+    made = ComposedConv(
+        first.theta.in_channels,
+        second.out_channels,
+        Compose(_family(first), _family(second)),
+        bias=second.bias is not None,
+        cached=first.cached and second.cached,
+        max_memory=min(bounds, default=None),
+        flow=first.flow,
+    )
+    like = next((p for conv in (first, second) for p in conv.parameters()), torch.empty(0))
+    made.to(like.device, like.dtype).train(first.training)
+    with torch.no_grad():
+        _fill(made, first, second, like)
+    return made
+
+
+def why_not_composed(first: OuterConv, second: OuterConv) -> list[str]:
+    """Every reason why two layers have no composition; empty means that they have one."""
+    reasons = []
+    for name, conv in (("first", first), ("second", second)):
+        if type(conv) not in (OuterConv, ComposedConv):
+            reasons.append(f"the {name} is a {type(conv).__name__}, which may do more than it says")
+        for option in ("aggr", "label_aggr"):
+            if (value := getattr(conv, option)) not in ("sum", "mean"):
+                reasons.append(f"the {name} has {option}={value!r}, which is not linear")
+        if conv.theta.in_channels < 0:
+            reasons.append(f"the {name} has no parameters before its first input")
+        if conv.root is not None and isinstance(conv.in_channels, tuple):
+            reasons.append(f"the {name} has a root weight for targets that are not its sources")
+    if first.flow != second.flow:
+        reasons.append(f"messages flow {first.flow} in the first, {second.flow} in the second")
+    family = first.family
+    if not family.keeps_nodes and type(family).outputs is Family.outputs:
+        reasons.append(f"{family} does not say what its targets are, which the second reads")
+    middle = (first.out_channels, second.theta.in_channels)
+    if middle[0] != middle[1] and -1 not in middle:
+        reasons.append(
+            f"the first has {middle[0]} out_channels, the second {middle[1]} in_channels"
+        )
+    return reasons
+
+
+def _family(conv: OuterConv) -> Family:
+    """The family with the layer's mean in it, and a root weight's identity beside it."""
+    family = Mean(conv.family) if conv.aggr == "mean" else conv.family
+    return family if conv.root is None else Stack(family, Identity())
+
+
+def _matrices(conv: OuterConv, like: Tensor) -> Tensor:
+    """(K, P, Q) of the family of :func:`_family`, a mean over labels in them."""
+    matrices = full_matrices(conv.theta()).to(like)
+    if conv.label_aggr == "mean":
+        matrices = matrices / conv.theta.num_labels
+    return matrices if conv.root is None else torch.cat([matrices, conv.root()[0].to(like)])
+
+
+def _fill(made: ComposedConv, first: OuterConv, second: OuterConv, like: Tensor) -> None:
+    """Give the composition the parameters of both."""
+    ours, theirs = _matrices(first, like), _matrices(second, like)
+    weight: Any = made.theta.weight
+    weight.copy_(torch.einsum("ipr,jrq->ijpq", ours, theirs).flatten(0, 1))
+    if made.bias is not None and second.bias is not None:
+        made.bias.copy_(second.bias)
+    after = len(factors(_family(second)))
+    for number, constant in constants_of(second).items():
+        made.add_constant(number, Parameter(constant.to(like, copy=True)))
+    inner = {number + after: constant for number, constant in constants_of(first).items()}
+    if first.bias is not None:
+        inner[after] = first.bias.unsqueeze(0)
+    for number, constant in inner.items():
+        passed = torch.einsum("ir,jrq->ijq", constant.to(like), theirs).flatten(0, 1)
+        made.add_constant(number, Parameter(passed))

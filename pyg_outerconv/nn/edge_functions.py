@@ -1,0 +1,227 @@
+"""Functions of edge attributes for :class:`~pyg_outerconv.basis.Kernel`: (E, D) to (E, K)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch_geometric.nn.inits import glorot
+
+from ..basis.checks import holds
+from ..errors import RefusedValue, refusal, unknown
+
+_SMALLEST = 1e-15  # what PyG adds to a variance
+_PIECES = {
+    # Row j: coefficients of 1, v, v², … of the piece of the uniform B-spline that starts j knots
+    # before v's own interval ends.
+    1: ((1, -1), (0, 1)),
+    2: ((1 / 2, -1, 1 / 2), (1 / 2, 1, -1), (0, 0, 1 / 2)),
+    3: (
+        (1 / 6, -1 / 2, 1 / 2, -1 / 6),
+        (2 / 3, 0, -1, 1 / 2),
+        (1 / 6, 1 / 2, 1 / 2, -1 / 2),
+        (0, 0, 0, 1 / 6),
+    ),
+}
+
+
+class GaussianMixture(torch.nn.Module):
+    r"""Gaussians with centres and widths that learn.
+
+    .. math:: f_k(u) = \exp\Bigl(-\tfrac12 \sum_d \frac{(u_d - \mu_{kd})^2}{\sigma_{kd}^2}\Bigr)
+
+    ``OuterConv(P, Q, Kernel(GaussianMixture(D, K)), aggr='mean', root_weight=True)`` is GMMConv,
+    with Θ_k its ``g``. From the `"Geometric Deep Learning on Graphs and Manifolds using Mixture
+    Model CNNs" <https://arxiv.org/abs/1611.08402>`_ paper, equation 11.
+
+    Args:
+        dim: D.
+        num_functions: K.
+
+    Attributes:
+        mu, sigma: (K, D).
+
+    Raises:
+        ValueError: a number is not positive.
+    """
+
+    def __init__(self, dim: int, num_functions: int) -> None:
+        super().__init__()
+        _check_positive("a mixture of Gaussians", dim=dim, num_functions=num_functions)
+        self.dim, self.num_functions = dim, num_functions
+        self.mu = Parameter(torch.empty(num_functions, dim))
+        self.sigma = Parameter(torch.empty(num_functions, dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Glorot-uniform centres and widths, as PyG draws them."""
+        glorot(self.mu)
+        glorot(self.sigma)
+
+    def forward(self, edge_attr: Tensor) -> Tensor:
+        """(E, K)."""
+        _check_width(edge_attr, self.dim)
+        away = (edge_attr.unsqueeze(1) - self.mu).square() / (self.sigma.square() + _SMALLEST)
+        return (-0.5 * away.sum(-1)).exp()
+
+    def extra_repr(self) -> str:
+        """D and K."""
+        return f"{self.dim}, {self.num_functions}"
+
+
+class BSpline(torch.nn.Module):
+    r"""Products of uniform B-splines, one along each attribute.
+
+    .. math:: f_k(u) = \prod_d N^m_{k_d}(u_d), \qquad k = k_1 + S_1 (k_2 + S_2 (k_3 + \dots))
+
+    with S_d splines of degree m along attribute d, which lies in [0, 1], and k_1 running fastest.
+    They add up to one, and (m + 1)^D of them differ from zero at any point; a basis holds the
+    others too, as zeros, so that its edges need no sorting when attributes change.
+    ``OuterConv(P, Q, Kernel(BSpline((5, 5))), aggr='mean', root_weight=True)`` is SplineConv, with
+    Θ its ``weight``. From the `"SplineCNN: Fast Geometric Deep Learning with Continuous B-Spline Kernels"
+    <https://arxiv.org/abs/1711.08920>`_ paper, equations 3 and 4.
+
+    Args:
+        kernel_size: S_d for each attribute, more than m.
+        degree: m, from 1 to 3.
+        is_open_spline: for each attribute, or for all: whether 0 and 1 are ends; if not, they are
+            the same point, as angles have it.
+
+    Raises:
+        ValueError: an option is out of range; when called, an attribute is outside [0, 1].
+    """
+
+    def __init__(
+        self,
+        kernel_size: int | Sequence[int],
+        degree: int = 1,
+        is_open_spline: bool | Sequence[bool] = True,
+    ) -> None:
+        super().__init__()
+        sizes = (kernel_size,) if isinstance(kernel_size, int) else tuple(kernel_size)
+        if isinstance(is_open_spline, bool):
+            is_open_spline = (is_open_spline,) * len(sizes)
+        if degree not in _PIECES:
+            raise RefusedValue(unknown("degree of a B-spline", str(degree), map(str, _PIECES)))
+        if not sizes or min(sizes) <= degree:
+            raise RefusedValue(
+                refusal("a B-spline needs more pieces than its degree", f"> {degree}", sizes)
+            )
+        if len(is_open_spline) != len(sizes):
+            raise RefusedValue(
+                refusal(
+                    "splines are open or closed along each attribute",
+                    f"{len(sizes)} switches",
+                    is_open_spline,
+                )
+            )
+        self.kernel_size, self.degree = sizes, degree
+        self.is_open_spline = tuple(is_open_spline)
+
+    @property
+    def num_functions(self) -> int:
+        """K, the product of all S_d."""
+        return prod(self.kernel_size)
+
+    def forward(self, edge_attr: Tensor) -> Tensor:
+        """(E, K)."""
+        _check_width(edge_attr, len(self.kernel_size))
+        inside = (edge_attr.detach() >= 0) & (edge_attr.detach() <= 1)
+        if not holds(inside.all()):
+            raise RefusedValue(
+                refusal(
+                    "splines are of attributes in [0, 1]",
+                    "0 <= edge_attr <= 1",
+                    f"between {float(edge_attr.min()):g} and {float(edge_attr.max()):g}",
+                )
+            )
+        out: Tensor | None = None
+        axes = zip(edge_attr.unbind(1), self.kernel_size, self.is_open_spline, strict=True)
+        for position, size, is_open in axes:
+            here = self._along(position, size, is_open)
+            # A later attribute's spline runs slower.
+            out = here if out is None else (here.unsqueeze(2) * out.unsqueeze(1)).flatten(1)
+        assert out is not None  # there is an attribute
+        return out
+
+    def _along(self, position: Tensor, size: int, is_open: bool) -> Tensor:
+        """(E, S) the splines of one attribute."""
+        place = position * (size - self.degree * is_open)
+        first = place.detach().floor()
+        if is_open:  # the end belongs to the last interval, so that its slope does too
+            first = first.clamp(max=size - self.degree - 1)
+        powers = torch.stack([(place - first) ** k for k in range(self.degree + 1)], dim=1)
+        pieces = torch.tensor(_PIECES[self.degree], dtype=place.dtype, device=place.device)
+        which = torch.arange(self.degree + 1, device=place.device)
+        which = (first.long().unsqueeze(1) + which) % size
+        return place.new_zeros(len(place), size).scatter_add(1, which, powers @ pieces.t())
+
+    def extra_repr(self) -> str:
+        """The options."""
+        return f"{self.kernel_size}, degree={self.degree}, is_open_spline={self.is_open_spline}"
+
+
+class EdgeNetwork(torch.nn.Module):
+    r"""A small network, every linear layer followed by a ReLU, and a constant beside its result.
+
+    .. math:: f(u) = (h_L, 1), \qquad h_l = \max(0, W_l h_{l-1} + b_l), \qquad h_0 = u
+
+    The layer of Θ is its last, linear one: Σ_k f_k(u) Θ_k is any P × Q matrix that is linear in
+    h_L, the label of the constant being its bias. So ``OuterConv(P, Q, Kernel(EdgeNetwork(D, 8)),
+    root_weight=True)`` is NNConv with a network of one hidden layer of 8, and no tensor of edges ×
+    P × Q is ever made. From the `"Neural Message Passing for Quantum Chemistry"
+    <https://arxiv.org/abs/1704.01212>`_ paper (its edge network), and `"Dynamic Edge-Conditioned
+    Filters in Convolutional Neural Networks on Graphs" <https://arxiv.org/abs/1704.02901>`_,
+    equation 1.
+
+    Args:
+        *channels: D, and the width of each layer.
+        constant: whether a function that is 1 comes last.
+
+    Raises:
+        ValueError: there is no layer, or a width is not positive.
+    """
+
+    def __init__(self, *channels: int, constant: bool = True) -> None:
+        super().__init__()
+        if len(channels) < 2 or min(channels) < 1:
+            raise RefusedValue(
+                refusal("a network has layers", "D and a width for each, >= 1", channels)
+            )
+        self.constant = constant
+        self.layers = torch.nn.ModuleList(
+            torch.nn.Linear(before, after) for before, after in pairwise(channels)
+        )
+        self.dim, self.num_functions = channels[0], channels[-1] + constant
+
+    def reset_parameters(self) -> None:
+        """As torch draws those of linear layers."""
+        for layer in self.layers:
+            layer.reset_parameters()  # type: ignore[operator]
+
+    def forward(self, edge_attr: Tensor) -> Tensor:
+        """(E, K)."""
+        _check_width(edge_attr, self.dim)
+        hidden = edge_attr
+        for layer in self.layers:
+            hidden = layer(hidden).relu()
+        if not self.constant:
+            return hidden
+        return torch.cat([hidden, hidden.new_ones(len(hidden), 1)], dim=1)
+
+
+def _check_width(edge_attr: Tensor, dim: int) -> None:
+    if edge_attr.dim() != 2 or edge_attr.size(1) != dim:
+        raise RefusedValue(
+            refusal("edges have as many attributes as said", f"(E, {dim})", tuple(edge_attr.shape))
+        )
+
+
+def _check_positive(what: str, **counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise RefusedValue(refusal(f"{what} needs its {name}", ">= 1", count))

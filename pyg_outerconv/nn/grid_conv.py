@@ -1,0 +1,207 @@
+"""GridConv: OuterConv over the shifts of a grid, which takes images as torch's convolutions do."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from ..basis import Basis, Grid
+from ..basis.grid.shift import GridShift
+from ..contract import ContractionPath, contract
+from ..errors import RefusedValue, refusal
+from .grid_rules import GridRules, as_cells, as_images, shape_of
+from .outer_conv import OuterConv
+from .theta_forms import Grouped
+
+
+class GridConv(OuterConv):
+    r"""The convolution of images, sequences and volumes, of section 3.2 of the `"Convolution is
+    outer product" <https://arxiv.org/abs/1905.01289>`_ paper
+
+    .. math::
+        \mathbf{Y} = \sum_d \mathbf{A}_d^{\top} \mathbf{X} \mathbf{\Theta}_d
+
+    with a shift :math:`\mathbf{A}_d` of the grid for each place of a kernel. On images it equals
+    :class:`torch.nn.Conv1d`, :class:`~torch.nn.Conv2d`, :class:`~torch.nn.Conv3d` or their
+    transposed forms, has their initial weights under the same seed (on the CPU), and runs by their
+    kernels where these are faster; but for any number of axes, any set of offsets, and cells that
+    are only partly there.
+
+    Args:
+        in_channels (int): Size :math:`P` of each input sample, or :obj:`-1` to derive it from the
+            first input.
+        out_channels (int): Size :math:`Q` of each output sample.
+        kernel_size, stride, padding, dilation, padding_mode, transposed, output_padding, offsets,
+            growth, dim: See :class:`~pyg_outerconv.basis.Grid`.
+        groups (int, optional): The number of blocks of channels, between which there are no
+            parameters. (default: :obj:`1`)
+        bias (bool, optional): If set to :obj:`False`, the layer adds no bias.
+            (default: :obj:`True`)
+        **kwargs (optional): Additional arguments of :class:`~pyg_outerconv.nn.OuterConv`.
+
+    Shapes:
+        - **input:** images :math:`(*, P, M_1, \ldots, M_D)`, with any number of leading batch
+          dimensions; or node features :math:`(*, M, P)` and the cells that they are at, which is
+          whatever the family reads
+        - **output:** images :math:`(*, Q, N_1, \ldots, N_D)`; or node features :math:`(*, N, Q)`
+
+    Raises:
+        ValueError: an option is out of range; at a call, shapes do not fit.
+        TypeError: an argument has the wrong type.
+    """
+
+    family: Grid
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, ...] | None = None,
+        stride: int | tuple[int, ...] = 1,
+        padding: int | tuple[int, ...] | str = 0,
+        dilation: int | tuple[int, ...] = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str | tuple[str, ...] = "zeros",
+        transposed: bool = False,
+        output_padding: int | tuple[int, ...] = 0,
+        offsets: tuple[tuple[int, ...], ...] | None = None,
+        growth: str = "submanifold",
+        dim: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        family = Grid(
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            padding_mode,
+            transposed,
+            output_padding,
+            offsets,
+            growth,
+            dim,
+        )
+        if groups != 1 and "theta" in kwargs:
+            raise RefusedValue(refusal("groups are a form of theta", "one of them", "both"))
+        kwargs.setdefault("theta", f"grouped(groups={groups})")
+        # torch's layers draw their parameters once.
+        with torch.random.fork_rng(devices=[]):
+            super().__init__(in_channels, out_channels, family, bias, **kwargs)
+        self.groups = groups
+        self._rules = GridRules()
+        self._lay_out()
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        r"""Resets all learnable parameters of the module, drawing them as torch's layers do."""
+        form = self.theta
+        if not isinstance(form, Grouped) or form.in_channels < 0:
+            super().reset_parameters()
+            return
+        super(OuterConv, self).reset_parameters()
+        weight = form.weight  # (K, G, P/G, Q/G)
+        drawn = weight.new_empty(torch_weight(weight, self.family.transposed).shape)
+        torch.nn.init.kaiming_uniform_(drawn, a=math.sqrt(5))
+        with torch.no_grad():
+            weight.copy_(our_weight(drawn, weight.size(1), self.family.transposed))
+        if self.bias is not None:
+            bound = 1 / math.sqrt(max(drawn.size(1) * drawn.size(2), 1))
+            torch.nn.init.uniform_(self.bias, -bound, bound)
+        if self.root is not None:
+            self.root.reset_parameters()
+
+    def forward(
+        self,
+        x: Any,
+        edge_index: Any = None,
+        edge_weight: Tensor | None = None,
+        edge_type: Tensor | None = None,
+        size: tuple[int, int] | None = None,
+        batch: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        pos: Any = None,
+    ) -> Tensor:
+        r"""Runs the layer.
+
+        Args:
+            x (torch.Tensor): Images, or node features if ``edge_index`` says where they are.
+            edge_index (Cells or torch.Tensor or tuple or Basis, optional): The cells that nodes
+                are at, a mask of them, or the shape of the grid; or a basis.
+            edge_weight, edge_type, size, batch, edge_attr, pos: See
+                :class:`~pyg_outerconv.nn.OuterConv`.
+        """
+        if self.theta.in_channels < 0 and isinstance(x, Tensor):
+            self._take_channels(x, edge_index is None)
+        if edge_index is not None:
+            beside = (edge_weight, edge_type, size, batch, edge_attr, pos)
+            return super().forward(x, edge_index, *beside)
+        rule = self.rule(x)
+        cells = as_cells(x, len(rule.axes))
+        if not self._is_plain():
+            return as_images(super().forward(cells, rule), rule.output_shape)
+        nodes, theta = cells.movedim(-2, 0), self.theta.parameter()
+        out = contract(rule, nodes, theta, self.order, max_memory=self.max_memory, bias=self.bias)
+        return as_images(out.movedim(0, -2), rule.output_shape)
+
+    def rule(self, images: Tensor) -> GridShift:
+        """The shifts of the grid that images (*, P, *shape) are on.
+
+        Raises:
+            TypeError: the images are no features.
+            ValueError: they have too few dimensions, or the grid is too small for the kernel.
+        """
+        shape = shape_of(images, self.family.num_axes)
+        return self._rules.get(self.family, shape, images.device)
+
+    def contraction_path(self, x: Any, edge_index: Any = None, *args: Any) -> ContractionPath:
+        """What each contraction order would cost for images or nodes, and which one is taken."""
+        if edge_index is not None:
+            return super().contraction_path(x, edge_index, *args)
+        rule = self.rule(x)
+        return super().contraction_path(as_cells(x, len(rule.axes)), rule)
+
+    def basis(self, x: Any, edge_index: Any = None, *args: Any) -> Basis:
+        """The basis that :meth:`forward` uses."""
+        if edge_index is None and isinstance(x, Tensor):
+            return self.rule(x)
+        return super().basis(x, edge_index, *args)
+
+    def _take_channels(self, x: Tensor, is_image: bool) -> None:
+        # P of the first input, for parameters that have no shape yet.
+        at = -1 - self.family.num_axes if is_image else -1
+        if x.dim() >= -at:
+            self.theta.materialize(x.size(at))
+            self._lay_out()
+            self.reset_parameters()
+
+    def _lay_out(self) -> None:
+        # Θ in the memory of torch's weights, which then are a view of it.
+        if isinstance(self.theta, Grouped) and self.theta.in_channels >= 0:
+            weight, transposed = self.theta.weight.detach(), self.family.transposed
+            kernel = torch_weight(weight, transposed).contiguous()
+            self.theta.weight = Parameter(our_weight(kernel, weight.size(1), transposed))
+
+    def _is_plain(self) -> bool:
+        # Whether nothing looks on, and the bias alone is added.
+        return (
+            self.aggr == self.label_aggr == "sum"
+            and self.root is None
+            and not self._is_asked_for_messages()
+            and not self._is_watched()
+        )
+
+
+def torch_weight(weight: Tensor, transposed: bool) -> Tensor:
+    """Θ (K, G, P/G, Q/G) as torch's layers hold it: (Q, P/G, K), or transposed (P, Q/G, K)."""
+    return weight.permute((1, 2, 3, 0) if transposed else (1, 3, 2, 0)).flatten(0, 1)
+
+
+def our_weight(weight: Tensor, groups: int, transposed: bool) -> Tensor:
+    """The inverse of :func:`torch_weight`: Θ (K, G, P/G, Q/G)."""
+    blocks = weight.unflatten(0, (groups, -1))
+    return blocks.permute((3, 0, 1, 2) if transposed else (3, 0, 2, 1))

@@ -1,0 +1,89 @@
+"""Images as nodes of a grid and back, and the rules of the grid sizes that a layer has met."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..basis.grid.cells import Cells
+from ..basis.grid.shift import GridShift
+from ..basis.grid.windows import Windows
+from ..errors import RefusedType, RefusedValue, refusal
+
+MOST = 8  # grid sizes that a layer remembers
+
+
+class GridRules:
+    """The shifts of the last few grid sizes, and with them the orders that were chosen there.
+
+    They are no state: copies and checkpoints of a layer begin without any.
+    """
+
+    def __init__(self) -> None:
+        self.kept: dict[Any, GridShift] = {}
+
+    def get(
+        self, family: Windows, shape: tuple[int, ...], device: torch.device, turned: bool = False
+    ) -> GridShift:
+        """The rule of a family for a grid, made where it is new; beyond ``MOST`` the oldest goes.
+
+        Args:
+            family: what it is a rule of.
+            shape: of the grid that the family reads.
+            device: where the grid is.
+            turned: whether to return the transpose.
+
+        Raises:
+            ValueError: the grid is too small for the kernel.
+        """
+        key = (family, shape, device, turned)
+        if key not in self.kept:
+            rule = family.rule(Cells.of_shape(shape, device))
+            if len(self.kept) >= MOST:
+                del self.kept[next(iter(self.kept))]
+            self.kept[key] = rule.transpose() if turned else rule
+        return self.kept[key]
+
+    def __deepcopy__(self, memo: Any) -> GridRules:
+        return GridRules()
+
+    def __reduce__(self) -> Any:
+        return GridRules, ()
+
+
+def shape_of(images: Any, num_axes: int) -> tuple[int, ...]:
+    """The grid of images (..., C, *shape).
+
+    Raises:
+        TypeError: they are no tensor of floating point type.
+        ValueError: they have too few dimensions.
+    """
+    if not isinstance(images, Tensor) or not images.is_floating_point():
+        raise RefusedType(
+            refusal(
+                "images are features",
+                "a tensor of floating point type",
+                getattr(images, "dtype", type(images).__name__),
+            )
+        )
+    if images.dim() <= num_axes:
+        raise RefusedValue(
+            refusal(
+                "images have channels and axes",
+                f"(C, *shape) of {num_axes} axes, and a batch before it",
+                tuple(images.shape),
+            )
+        )
+    return tuple(images.shape[images.dim() - num_axes :])
+
+
+def as_cells(images: Tensor, num_axes: int) -> Tensor:
+    """Images (*, C, *shape) as nodes (*, M, C): a view of contiguous ones."""
+    return images.flatten(-num_axes).transpose(-1, -2)
+
+
+def as_images(nodes: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Nodes (*, N, C) as images (*, C, *shape): a view."""
+    return nodes.transpose(-1, -2).unflatten(-1, shape)

@@ -1,0 +1,128 @@
+"""Known layers as a line over families: a recipe is an :class:`OuterConv`, and no code of its own.
+
+Each equals PyG's layer of that name, with its weights. Further arguments are those of the layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..basis import Diffusion, Walk
+from ..errors import RefusedValue, refusal
+from .outer_conv import OuterConv
+
+
+def sg_conv(in_channels: int, out_channels: int, length: int = 1, **options: Any) -> OuterConv:
+    """Y = (T^L)ᵀ X Θ: one power of the normalised adjacency matrix with self-loops.
+
+    From the `"Simplifying Graph Convolutional Networks" <https://arxiv.org/abs/1902.07153>`_ paper,
+    equation 8. The recurrence runs at width min(P, Q).
+
+    >>> sg_conv(16, 7, length=2).family.labels
+    ('forward walks of length 2',)
+
+    Args:
+        in_channels: P.
+        out_channels: Q.
+        length: L, PyG's ``K``.
+        **options: of :class:`OuterConv`.
+    """
+    family = Walk(length, norm="sym", powers=(length,), add_self_loops=True)
+    return OuterConv(in_channels, out_channels, family, **options)
+
+
+def ssg_conv(
+    in_channels: int, out_channels: int, alpha: float, length: int = 1, **options: Any
+) -> OuterConv:
+    """Y = (α I + (1 − α)/L Σ_{k=1..L} T^k)ᵀ X Θ: the mean of powers, and the node itself.
+
+    From the `"Simple Spectral Graph Convolution" <https://openreview.net/forum?id=CYO5T-YjWZV>`_
+    paper, equation 8.
+
+    >>> conv = ssg_conv(16, 7, alpha=0.1, length=4)
+    >>> [round(weight, 3) for weight in conv.family.coefficients]
+    [0.1, 0.225, 0.225, 0.225, 0.225]
+
+    Args:
+        in_channels: P.
+        out_channels: Q.
+        alpha: α.
+        length: L, PyG's ``K``.
+        **options: of :class:`OuterConv`.
+
+    Raises:
+        ValueError: the length is not positive.
+    """
+    if length < 1:
+        raise RefusedValue(refusal("a mean over powers has one", "length >= 1", length))
+    family = Diffusion((alpha, *((1 - alpha) / length,) * length))
+    return OuterConv(in_channels, out_channels, family, **options)
+
+
+def appnp(length: int, alpha: float, **options: Any) -> OuterConv:
+    """L steps of personalised PageRank, X ← (1 − α) Tᵀ X + α X₀, without parameters.
+
+    From the `"Predict then Propagate" <https://arxiv.org/abs/1810.05997>`_ paper, equation 4; as
+    one sum, Y = (Σ_{k<L} α(1 − α)^k T^k + (1 − α)^L T^L)ᵀ X.
+
+    >>> sum(p.numel() for p in appnp(10, 0.1).parameters())
+    0
+
+    Args:
+        length: L, PyG's ``K``.
+        alpha: α, more than 0.
+        **options: of :class:`OuterConv`.
+    """
+    options = {"theta": "identity", "bias": False, **options}
+    return OuterConv(-1, -1, Diffusion("ppr", alpha=alpha, length=length), **options)
+
+
+def mix_hop(
+    in_channels: int, out_channels: int, powers: Sequence[int] = (0, 1, 2), **options: Any
+) -> OuterConv:
+    """Y = ((T^j)ᵀ X Θ_j for each j of some powers, side by side): J·Q channels.
+
+    Θ_j stands in the j-th block of columns of a wider one, which is zero elsewhere
+    (``theta='columns'``), so that the sum over labels concatenates. From the `"MixHop"
+    <https://arxiv.org/abs/1905.00067>`_ paper, equation 2.
+
+    >>> mix_hop(16, 8, powers=(0, 1, 3)).out_channels
+    24
+
+    Args:
+        in_channels: P.
+        out_channels: Q, of each power.
+        powers: the J powers, in the order of the output.
+        **options: of :class:`OuterConv`.
+
+    Raises:
+        ValueError: there is no power, or one is negative.
+    """
+    length = max(powers, default=-1)
+    if min(powers, default=-1) < 0:
+        raise RefusedValue(refusal("powers are mixed", "one or more, each >= 0", tuple(powers)))
+    family = Walk(length, norm="sym", powers=tuple(powers), add_self_loops=True)
+    options = {"theta": "columns", **options}
+    return OuterConv(in_channels, out_channels * len(powers), family, **options)
+
+
+def gdc_conv(
+    in_channels: int, out_channels: int, kind: str | tuple[float, ...] = "ppr", **options: Any
+) -> OuterConv:
+    """Y = (Σ_k θ_k T^k)ᵀ X Θ: one layer over a diffused graph that is never made.
+
+    From the `"Diffusion Improves Graph Learning" <https://arxiv.org/abs/1911.05485>`_ paper,
+    without its sparsification; for more options give :class:`OuterConv` a
+    :class:`~pyg_outerconv.basis.Diffusion`.
+
+    >>> gdc_conv(16, 7, "heat").family.labels
+    ('heat walks of length 0 to 10',)
+
+    Args:
+        in_channels: P.
+        out_channels: Q.
+        kind: ``'ppr'``, ``'heat'`` or the numbers θ_k.
+        **options: of :class:`OuterConv`.
+    """
+    return OuterConv(in_channels, out_channels, Diffusion(kind), **options)

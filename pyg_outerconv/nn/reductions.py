@@ -1,0 +1,51 @@
+"""The two reductions of a layer, as the contraction takes them: means are folded where they can."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..contract import SparseFeatures, ThetaValue, scaled
+from .prepare import Inputs
+from .theta import Theta
+
+COMPARISONS = ("max", "min")
+
+
+def message_aggregation(aggr: str, label_aggr: str) -> str:
+    """How messages come together at a target and label: as the contraction reduces inputs."""
+    return "sum" if aggr == "mean" and label_aggr not in COMPARISONS else aggr
+
+
+class Reductions:
+    """What ``aggr`` and ``label_aggr`` say to the contraction.
+
+    A mean within labels is divided into the values, and a mean over labels into Θ, so that both are
+    sums. Where labels are compared, Θ_k follows a mean that stays one.
+    """
+
+    aggr: str
+    label_aggr: str
+    theta: Theta
+
+    @property
+    def folds_mean(self) -> bool:
+        """Whether values of the basis are divided by the number of edges of target and label."""
+        return self.aggr == "mean" and self.label_aggr not in COMPARISONS
+
+    @property
+    def reduce(self) -> str:
+        """The reduction over the inputs of a label that is left to do."""
+        return message_aggregation(self.aggr, self.label_aggr)
+
+    @property
+    def label_reduce(self) -> str:
+        """The reduction over labels that is left to do."""
+        return self.label_aggr if self.label_aggr in COMPARISONS else "sum"
+
+    def _parameter(self, inputs: Inputs) -> ThetaValue:
+        source = inputs.source
+        if isinstance(source, SparseFeatures):
+            source = source.value
+        known = isinstance(source, Tensor) and source.is_floating_point()
+        theta = self.theta.parameter(source if known else None)
+        return scaled(theta, 1.0 / self.theta.num_labels) if self.label_aggr == "mean" else theta

@@ -1,0 +1,87 @@
+"""Figures that need no display, their limits, and the files that they are written to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matplotlib import rc_context
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from ..errors import RefusedValue, refusal, unknown
+
+FORMATS = ("png", "svg")
+DPI = 120
+MAX_ENTRIES = 2_000_000  # pixels, as an entry takes one at least
+MAX_SIDE = 1_500
+_SMALLEST_PANEL = 2.1  # inches
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of a size in inches, away from pyplot's state."""
+    figure = Figure(figsize=(width, height), layout="constrained", dpi=DPI)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def panel_size(rows: int, columns: int) -> tuple[float, float]:
+    """Width and height in inches of a panel that gives every entry of an image a pixel."""
+    longest = max(rows, columns, 1)
+    long_side = max(_SMALLEST_PANEL, longest / DPI)
+    # A flat image takes a flat panel, but not one without room for its title and ticks.
+    return max(0.5, long_side * columns / longest), max(0.5, long_side * rows / longest)
+
+
+def check_entries(what: str, entries: int, sides: tuple[int, ...], advice: str) -> None:
+    """Refuse an image that is too large to be seen.
+
+    Args:
+        what: the product that is counted, in letters.
+        entries: the number of entries in all panels.
+        sides: rows and columns of every panel.
+        advice: how to draw less.
+
+    Raises:
+        ValueError: more than ``MAX_ENTRIES`` entries, or a side of more than ``MAX_SIDE``.
+    """
+    if entries > MAX_ENTRIES:
+        raise RefusedValue(
+            refusal(f"a picture has a limit of {what}", f"<= {MAX_ENTRIES}", f"{entries}; {advice}")
+        )
+    if max(sides, default=0) > MAX_SIDE:
+        raise RefusedValue(
+            refusal(
+                "a panel has a limit of rows and of columns",
+                f"<= {MAX_SIDE}",
+                f"{max(sides)}; {advice}",
+            )
+        )
+
+
+def check_format(path: str | Path) -> str:
+    """The format that a file's extension names.
+
+    Raises:
+        ValueError: it is neither PNG nor SVG.
+    """
+    extension = Path(path).suffix.removeprefix(".")
+    if extension.lower() not in FORMATS:
+        raise RefusedValue(unknown("extension of a picture", extension, FORMATS))
+    return extension.lower()
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a figure as PNG or SVG, by the extension; the same figure gives the same file.
+
+    Raises:
+        ValueError: another extension, or a file that cannot be written.
+    """
+    kind = check_format(path)
+    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    with rc_context({"svg.hashsalt": "outerconv", "svg.fonttype": "none"}):
+        try:
+            figure.savefig(path, format=kind, dpi=DPI, metadata=metadata)
+        except OSError as error:
+            raise RefusedValue(
+                refusal("a picture is written to a file", "a writable path", f"{path}: {error}")
+            ) from error

@@ -1,0 +1,73 @@
+"""A grid as an image: where its cells stand, the lines between them, marks and arrows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from .colours import LINE
+
+_MAX_LINES = 60  # of cells on a side, beyond which lines would hide them
+
+
+def image_shape(shape: Sequence[int]) -> tuple[int, int]:
+    """Rows and columns: the last axis runs to the right, all others down, the first slowest."""
+    return prod(shape[:-1]), shape[-1]
+
+
+def place(number: int, shape: Sequence[int]) -> tuple[int, int]:
+    """Row and column of a cell in the image; cells are numbered with the last axis fastest."""
+    return divmod(number, shape[-1])
+
+
+def finish_image(axes: Axes, shape: Sequence[int], title: str) -> None:
+    """Lines between cells, heavier ones between slices of more than two axes, and the title."""
+    rows, columns = image_shape(shape)
+    axes.set_title(title, fontsize=9)
+    axes.set_xticks([0, columns - 1] if columns > 1 else [0])
+    axes.set_yticks([0, rows - 1] if rows > 1 else [0])
+    axes.tick_params(labelsize=7, length=2)
+    if max(rows, columns) <= _MAX_LINES:
+        lines(axes, (rows, columns), (1, 1), width=0.4)
+    if len(shape) > 2:
+        lines(axes, (rows, columns), (shape[-2], columns), width=1.4)
+
+
+def lines(axes: Axes, sides: tuple[int, int], steps: tuple[int, int], width: float) -> None:
+    """Lines every so many rows and columns of an image, its borders left out."""
+    rows, columns = sides
+    across = np.arange(steps[0], rows, max(steps[0], 1)) - 0.5
+    down = np.arange(steps[1], columns, max(steps[1], 1)) - 0.5
+    axes.hlines(across, -0.5, columns - 0.5, colors=LINE, linewidth=width)
+    axes.vlines(down, -0.5, rows - 0.5, colors=LINE, linewidth=width)
+
+
+def outline(axes: Axes, at: tuple[int, int], colour: str, style: str = "-") -> None:
+    """A frame round the cell at (row, column)."""
+    row, column = at
+    axes.add_patch(
+        Rectangle(
+            (column - 0.5, row - 0.5),
+            1,
+            1,
+            fill=False,
+            edgecolor=colour,
+            linewidth=1.6,
+            linestyle=style,
+        )
+    )
+
+
+def arrow(axes: Axes, start: tuple[int, int], end: tuple[int, int], colour: str) -> None:
+    """An arrow between two cells, each given as (row, column)."""
+    axes.annotate(
+        "",
+        xy=end[::-1],
+        xytext=start[::-1],
+        arrowprops={"arrowstyle": "->", "color": colour, "linewidth": 1.4},
+        annotation_clip=False,
+    )

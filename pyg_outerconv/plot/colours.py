@@ -1,0 +1,37 @@
+"""Colours of values, of labels, and of what a picture points at."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.colors import LinearSegmentedColormap, Normalize, to_hex
+from numpy.typing import NDArray
+
+NEGATIVE, ZERO, POSITIVE = "#b2182b", "#dcdcdc", "#1f5fa8"
+ABSENT = "#ffffff"
+LINE = "#9a9a9a"
+MARK, REACHED, QUIET = "#d9822b", "#3b7dd8", "#e4e4e4"
+
+
+def value_colours(values: NDArray[np.float64]) -> tuple[LinearSegmentedColormap, Normalize]:
+    """The colours of some values: from grey at zero to blue, and to red if any is negative.
+
+    A zero is grey and what is absent (masked) white, because they are not the same.
+    """
+    present = np.ma.compressed(np.ma.masked_invalid(values))
+    most = float(np.abs(present).max()) if present.size else 0.0
+    most = most or 1.0
+    if present.size and present.min() < 0:
+        colours, norm = [NEGATIVE, ZERO, POSITIVE], Normalize(-most, most)
+    else:
+        colours, norm = [ZERO, POSITIVE], Normalize(0, most)
+    colour_map = LinearSegmentedColormap.from_list("values", colours)
+    colour_map.set_bad(ABSENT)
+    return colour_map, norm
+
+
+def label_colours(number: int) -> list[str]:
+    """A colour for each of some labels, as hexadecimal text."""
+    if number <= 10:
+        return [to_hex(colour) for colour in colormaps["tab10"].colors[:number]]
+    return [to_hex(colour) for colour in colormaps["turbo"](np.linspace(0.05, 0.95, number))]

@@ -1,0 +1,104 @@
+"""The matrices of a basis as images, and the two Kronecker flattenings of a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from .canvas import new_figure, panel_size
+from .cells import lines
+from .colours import value_colours
+
+COLUMNS = 5
+
+
+def panels(number: int, rows: int, columns: int, shared_bar: float = 0.7) -> list[Axes]:
+    """Axes for some images of one size, at most five side by side."""
+    width, height = panel_size(rows, columns)
+    across = min(number, COLUMNS)
+    down = ceil(number / across)
+    figure = new_figure(across * (width + 0.45) + shared_bar, down * (height + 0.5) + 0.45)
+    return [figure.add_subplot(down, across, at) for at in range(1, number + 1)]
+
+
+def left_out_title(figure: Figure, shown: int, left_out: int) -> None:
+    """Say above all panels how many labels have none."""
+    if left_out:
+        figure.suptitle(
+            f"{shown} of {shown + left_out} labels; {left_out} left out", fontsize=10
+        )
+
+
+def matrices(
+    values: NDArray[np.float64],
+    titles: Sequence[str],
+    *,
+    left_out: int = 0,
+    blocks: tuple[int, int] | None = None,
+) -> Figure:
+    """A panel for each A_k: row m, column n, a colour for the value, white for no edge.
+
+    Args:
+        values: (K, M, N) masked where there is no edge.
+        titles: what each of the K labels means.
+        left_out: the number of labels that are not among them.
+        blocks: lines every so many sources and targets, for grids of more than one axis.
+    """
+    num_labels, num_sources, num_targets = values.shape
+    all_axes = panels(num_labels, num_sources, num_targets)
+    colour_map, norm = value_colours(values)
+    for axes, matrix, title in zip(all_axes, values, titles, strict=True):
+        axes.imshow(matrix, cmap=colour_map, norm=norm, interpolation="none")
+        _finish(axes, title, "target n", "source m")
+        if blocks is not None:
+            lines(axes, (num_sources, num_targets), blocks, width=0.4)
+    figure = all_axes[0].figure
+    figure.colorbar(all_axes[0].images[0], ax=all_axes, shrink=0.8, label="A[k, m, n]")
+    left_out_title(figure, num_labels, left_out)
+    return figure
+
+
+def flattenings(
+    phi_hat: NDArray[np.float64],
+    phi_check: NDArray[np.float64],
+    size: tuple[int, int],
+    channels: tuple[int, int],
+) -> Figure:
+    """Φ̂ and Φ̌ side by side (the paper's figure 2); zeros are white.
+
+    Args:
+        phi_hat: (MP, NQ), with a line round the channels of every pair of nodes.
+        phi_check: (PM, QN), with a line round the nodes of every pair of channels.
+        size: (M, N).
+        channels: (P, Q).
+    """
+    sides = (phi_hat.shape[0], phi_hat.shape[1])
+    colour_map, norm = value_colours(np.stack([phi_hat, phi_check]))
+    all_axes = panels(2, *sides)
+    told = (
+        (phi_hat, r"$\hat\Phi=\sum_k A_k\otimes\Theta_k$", "node, channel within", channels),
+        (phi_check, r"$\check\Phi=\sum_k \Theta_k\otimes A_k$", "channel, node within", size),
+    )
+    for axes, (values, title, order, inner) in zip(all_axes, told, strict=True):
+        shown = np.ma.masked_equal(values, 0)
+        axes.imshow(shown, cmap=colour_map, norm=norm, interpolation="none")
+        _finish(axes, title, f"output: {order}", f"input: {order}")
+        lines(axes, sides, inner, width=0.6)
+    figure = all_axes[0].figure
+    figure.colorbar(all_axes[0].images[0], ax=all_axes, shrink=0.8)
+    return figure
+
+
+def _finish(axes: Axes, title: str, across: str, down: str) -> None:
+    axes.set_title(title, fontsize=9)
+    axes.set_xlabel(across, fontsize=8)
+    axes.set_ylabel(down, fontsize=8)
+    axes.tick_params(labelsize=7, length=2)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(nbins=5, integer=True))

@@ -1,0 +1,135 @@
+"""The laws that a family declares, each as an assertion on data that is drawn for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..basis import Basis, Cells, Family, Structure, structure
+from ..basis.any_structure import AnyStructure
+from ..basis.grid.windows import Windows
+from ..basis.membership import Memberships
+from ..errors import RefusedValue, unknown
+from ..nn import OuterConv
+from .basis_laws import assert_adjoint, assert_lazy_equals_explicit, assert_transpose
+from .grid_laws import assert_translation_equivariant
+from .layer_laws import assert_permutation_equivariant
+
+Law = Callable[[Family, torch.Generator], None]
+
+
+def assert_declared_laws(family: Family, seed: int) -> None:
+    """Every law in :attr:`Family.laws` holds on what ``seed`` draws for the family to read.
+
+    Edges that are drawn have attributes of two columns, for families that read some.
+
+    Raises:
+        AssertionError: one does not, with its name.
+        ValueError: the family declares a law that is not known.
+    """
+    for name in family.laws:
+        if name not in LAWS:
+            raise RefusedValue(unknown("law", name, LAWS))
+        try:
+            LAWS[name](family, torch.Generator().manual_seed(seed))
+        except AssertionError as error:
+            raise AssertionError(f"{family} is not {name}: {error}") from error
+
+
+# What is drawn -----------------------------------------------------------------------------------
+
+
+def _integer(high: int, generator: torch.Generator) -> int:
+    return int(torch.randint(high, (1,), generator=generator))
+
+
+def _normal(generator: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=generator)
+
+
+def _relations(family: Family) -> set[int]:
+    """The numbers of edge types that a family and its parts tell apart."""
+    own = {family.num_relations} if hasattr(family, "num_relations") else set()
+    return own.union(*map(_relations, family.parts))
+
+
+def _axes(family: Family) -> set[int]:
+    own = {family.num_axes} if hasattr(family, "num_axes") else set()
+    return own.union(*map(_axes, family.parts))
+
+
+def draw_edges(family: Family, generator: torch.Generator) -> Structure:
+    """A directed graph with loops and parallel edges, positive weights, types and attributes."""
+    nodes = 1 + _integer(9, generator)
+    count = _integer(4 * nodes, generator)
+    edge_index = torch.randint(nodes, (2, count), generator=generator)
+    weight = torch.rand(count, dtype=torch.float64, generator=generator) + 0.1
+    told_apart = _relations(family)
+    kinds = torch.randint(min(told_apart), (count,), generator=generator) if told_apart else None
+    size = (nodes, nodes)
+    return structure(edge_index, weight, kinds, size=size, edge_attr=_normal(generator, count, 2))
+
+
+def draw_cells(family: Family, generator: torch.Generator) -> Cells:
+    """A grid of a few cells an axis, all of them or some."""
+    shape = tuple(4 + _integer(4, generator) for _ in range(max(_axes(family), default=2)))
+    if _integer(2, generator):
+        return Cells.of_shape(shape)
+    return Cells.of_mask(torch.rand(shape, generator=generator) < 0.6)
+
+
+def draw_memberships(family: Family, generator: torch.Generator) -> Memberships:
+    """Nodes in clusters of three at most."""
+    nodes = torch.randperm(3 * (1 + _integer(4, generator)), generator=generator)
+    members = nodes[: 1 + _integer(len(nodes), generator)] // 3
+    return Memberships.read(members)
+
+
+def draw(family: Family, generator: torch.Generator) -> AnyStructure:
+    """Something that the family reads."""
+    if issubclass(Cells, family.reads) and _axes(family):
+        return draw_cells(family, generator)
+    if family.reads is Memberships:
+        return draw_memberships(family, generator)
+    return draw_edges(family, generator)
+
+
+# What is asserted --------------------------------------------------------------------------------
+
+
+def _of_basis(law: Callable[[Basis], None]) -> Law:
+    def check(family: Family, generator: torch.Generator) -> None:
+        law(family.basis(draw(family, generator), dtype=torch.float64))
+
+    return check
+
+
+def _permutation(family: Family, generator: torch.Generator) -> None:
+    edges = draw_edges(family, generator)
+    conv = OuterConv(3, 2, family).double()
+    assert_permutation_equivariant(conv, _normal(generator, edges.size[0], 3), edges)
+
+
+def _translation(family: Family, generator: torch.Generator) -> None:
+    assert isinstance(family, Windows)
+    # Wide enough for outputs that see no end before and after; strides go round circles.
+    moves, shape = [], []
+    for window in family.windows:
+        reach = max(window.shifts) - min(window.shifts)
+        least = 2 * (reach + window.front + window.behind + 4) + _integer(3, generator)
+        shape.append(window.stride * -(-least // window.stride))
+        moves.append(_integer(5, generator) - 2)
+    cells = Cells.of_shape(tuple(shape))
+    x = _normal(generator, cells.num_cells, 3)
+    assert_translation_equivariant(OuterConv(3, 2, family).double(), x, cells, moves)
+
+
+LAWS: dict[str, Law] = {
+    "adjoint": _of_basis(assert_adjoint),
+    "transposable": _of_basis(assert_transpose),
+    "the same when explicit": _of_basis(assert_lazy_equals_explicit),
+    "permutation-equivariant": _permutation,
+    "translation-equivariant": _translation,
+}

@@ -1,0 +1,108 @@
+"""Products of edge sets, label by label, and the merging of parallel edges."""
+
+import pytest
+import torch
+
+from pyg_outerconv.basis import EdgeBasis, Pattern, Relation
+from pyg_outerconv.basis.product import REDUCTIONS, combine, compose_edges, merge_parallel
+from pyg_outerconv.testing import assert_near, assert_same_gradients, awkward_structures
+
+
+def edges(size, num_labels, count, values=True, seed=0):
+    """Edges at random, parallel ones among them, with values that learn."""
+    generator = torch.Generator().manual_seed(seed)
+    index = [torch.randint(max(end, 1), (count,), generator=generator) for end in size]
+    label = torch.randint(num_labels, (count,), generator=generator)
+    pattern = Pattern.build(torch.stack(index), label, size=size, num_labels=num_labels)
+    value = torch.randn(count, dtype=torch.float64, generator=generator)
+    return EdgeBasis(pattern, value.requires_grad_() if values else None)
+
+
+FIRST, SECOND = edges((5, 4), 3, 12), edges((4, 6), 2, 11, seed=1)
+
+
+def products(first, second):
+    return torch.einsum("iml,jln->ijmn", first.to_dense(), second.to_dense()).flatten(0, 1)
+
+
+def test_every_pair_of_labels_has_the_product_of_its_matrices():
+    found, expected = compose_edges(FIRST, SECOND), products(FIRST, SECOND)
+    assert (found.num_bases, found.size) == (6, (5, 6))
+    assert_near(found.to_dense(), expected)
+    assert_same_gradients(found.to_dense(), expected, [FIRST.value, SECOND.value])
+
+
+def test_at_most_one_edge_of_a_label_joins_two_nodes():
+    found = compose_edges(FIRST, SECOND)
+    key = (found.label.long() * 5 + found.index[0]) * 6 + found.index[1]
+    assert key.unique().numel() == found.num_edges
+    paths = products(FIRST.with_values(None), SECOND.with_values(None)) > 0
+    assert found.support().equal(paths)
+
+
+def test_second_derivatives_are_those_of_dense_products():
+    inputs = [FIRST.value, SECOND.value]
+
+    def second_derivatives(dense):
+        gradients = torch.autograd.grad(dense.sin().sum(), inputs, create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in gradients), inputs)
+
+    found = second_derivatives(compose_edges(FIRST, SECOND).to_dense())
+    for actual, expected in zip(found, second_derivatives(products(FIRST, SECOND)), strict=True):
+        assert_near(actual, expected)
+
+
+def test_ones_stay_ones_and_count_paths():
+    first, second = FIRST.with_values(None), SECOND.with_values(None)
+    found = compose_edges(first, second)
+    assert found.value is None
+    assert_near(found.to_dense(torch.float64), products(first, second).double())
+
+
+@pytest.mark.parametrize("reduce", ["mean", "max", "min"])
+def test_parallel_results_are_merged_by_the_reduction(reduce):
+    found = compose_edges(FIRST, SECOND, reduce)
+    paths = {}
+    for a in range(FIRST.num_edges):
+        for b in range(SECOND.num_edges):
+            if FIRST.index[1, a] == SECOND.index[0, b]:
+                label = int(FIRST.label[a]) * 2 + int(SECOND.label[b])
+                key = (label, int(FIRST.index[0, a]), int(SECOND.index[1, b]))
+                paths.setdefault(key, []).append(FIRST.value[a] * SECOND.value[b])
+    assert found.num_edges == len(paths)
+    dense = found.to_dense()
+    for key, values in paths.items():
+        assert_near(dense[key], getattr(torch.stack(values), REDUCTIONS[reduce])(0))
+
+
+@pytest.mark.parametrize("count", [0, 5])
+def test_products_with_nothing_are_nothing(count):
+    found = compose_edges(edges((3, 2), 2, count), edges((2, 4), 1, 0))
+    assert found.num_edges == 0
+    assert (found.num_bases, found.size) == (2, (3, 4))
+    empty = compose_edges(edges((0, 2), 1, 0), edges((2, 0), 1, 0))
+    assert (empty.num_edges, empty.size) == (0, (0, 0))
+
+
+def test_products_that_do_not_fit_and_unknown_reductions_are_refused():
+    with pytest.raises(ValueError, match=r"fit a product: expected \(6, N\), got \(5, 4\)"):
+        compose_edges(SECOND, FIRST)
+    with pytest.raises(ValueError, match=r"'max', 'mean', 'min', 'sum'.*got 'prod'"):
+        compose_edges(FIRST, SECOND, "prod")
+
+
+def test_merging_keeps_labels_apart():
+    index = torch.tensor([[0, 0, 0, 1], [1, 1, 1, 0]])
+    value = torch.tensor([1.0, 2.0, 4.0, 8.0])
+    found = merge_parallel(index, value, (2, 2), label=torch.tensor([1, 0, 1, 1]), num_labels=2)
+    assert found.num_edges == 3
+    assert_near(
+        found.to_dense(), torch.tensor([[[0.0, 2.0], [0.0, 0.0]], [[0.0, 5.0], [8.0, 0.0]]])
+    )
+
+
+def test_weighted_sums_of_edge_sets_merge_what_they_share():
+    relation = Relation(3, "sum").basis(awkward_structures()["weighted"]).select([0]).edges()
+    turned = relation.transpose().edges()
+    found = combine([(2.0, relation), (-1.0, turned)])
+    assert_near(found.to_dense(), 2 * relation.to_dense() - turned.to_dense())

@@ -1,0 +1,199 @@
+"""Products and Kronecker products, contracted factor by factor, equal the dense oracle."""
+
+import pytest
+import torch
+from contractions import KINDS, OF_PRODUCTS, features, normal, parameter
+
+from pyg_outerconv.basis import (
+    GCN,
+    Chebyshev,
+    Compose,
+    Identity,
+    Pattern,
+    Relation,
+    Stack,
+    Transposed,
+    Walk,
+)
+from pyg_outerconv.contract import Mixture, contract, contraction_path
+from pyg_outerconv.testing import assert_contraction, assert_near, awkward_structures, legal_orders
+
+STRUCTURES = awkward_structures()
+MULTI, OBLONG, LOOP = (STRUCTURES[name] for name in ("multi-edge", "rectangular", "one loop"))
+WEIGHTS = [edges.edge_weight for edges in (MULTI, OBLONG, LOOP)]
+MATRIX = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+FACTORS = torch.randn(3, dtype=torch.float64, requires_grad=True)
+
+
+def bases():
+    relation, walk, gcn = Relation(3).basis(MULTI), Walk(2).basis(MULTI), GCN().basis(MULTI)
+    chebyshev, eye = Chebyshev(3).basis(MULTI), Identity().basis(MULTI)
+    oblong = Relation(3, norm="sum").basis(OBLONG)
+    loop = GCN(add_self_loops=False).basis(LOOP)
+    return {
+        "two operators": gcn.compose(gcn),
+        "edges, polynomial": relation.compose(chebyshev),
+        "polynomial, edges": chebyshev.compose(relation),
+        "identity, edges": eye.compose(relation),
+        "nested left": gcn.compose(relation).compose(walk.mix(MATRIX)),
+        "nested right": gcn.compose(relation.compose(walk.mix(MATRIX))),
+        "rectangular": oblong.compose(oblong.transpose()),
+        "transposed": relation.compose(chebyshev).transpose(),
+        "transposed, not yet turned": Transposed(relation.compose(chebyshev)),
+        "selected, scaled": relation.compose(chebyshev).select([3, 1, 1]).scale(FACTORS),
+        "stacks": relation.compose(chebyshev.scale(FACTORS).stack(eye)).stack(gcn.compose(gcn)),
+        "kronecker": oblong.kron(gcn),
+        "kronecker of a polynomial, turned": chebyshev.kron(oblong).transpose(),
+        "composed kroneckers": gcn.kron(loop).compose(gcn.kron(loop.transpose())),
+        "kronecker of three": oblong.kron(loop.kron(gcn)),
+        "restricted polynomial": chebyshev.restrict([3, 1], [0, 2, 4]),
+        "restricted kronecker": gcn.kron(walk).restrict(list(range(3, 20)), None),
+        "restricted factors": walk.restrict([3, 1], [0, 2]).compose(gcn.restrict([0, 2])),
+    }
+
+
+NAMES = list(bases())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kind_of_features_and_parameter_with_second_derivatives(name):
+    basis, weights = bases()[name], [*WEIGHTS, MATRIX, FACTORS]
+    sources = basis.size[0]
+    for kind in KINDS:
+        width = sources if kind == "none" else 4
+        x = features(kind, sources, width)
+        for groups, columns, matrices in ((1, 2, None), (1, 6, 2), (2, 2, None)):
+            if groups == 1 or kind not in ("none", "indices"):
+                theta = parameter(basis.num_bases, groups, width, columns, matrices)
+                assert_contraction(basis, x, theta, weights, depth=2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_theta_that_is_the_identity_passes_through(name):
+    basis = bases()[name]
+    x = normal(basis.size[0], 3)
+    assert_contraction(basis, x, Mixture.identity(basis.num_bases, 3, x), WEIGHTS)
+
+
+@pytest.mark.parametrize("name", ["edges, polynomial", "kronecker", "nested right"])
+def test_in_single_precision(name):
+    basis = bases()[name].float()
+    x = normal(basis.size[0], 4, dtype=torch.float32)
+    assert_contraction(basis, x, parameter(basis.num_bases, 1, 4, 2, dtype=torch.float32))
+
+
+def test_each_order_is_legal_where_it_should_be():
+    relation, gcn = Relation(3).basis(MULTI), GCN().basis(MULTI)
+    x, theta = normal(5, 4), parameter(3, 1, 4, 2)
+
+    def legal(basis, x):
+        return {name for name, why in legal_orders(basis, x, theta).items() if not why}
+
+    chains = {"chain_transform", "chain_propagate"}
+    assert legal(relation.compose(gcn), x) == chains
+    assert legal(relation.compose(gcn), torch.randint(4, (5,))) == chains - {"chain_propagate"}
+    assert legal(relation.kron(Relation(1).basis(LOOP)), x) == chains
+    assert not legal(relation, x) & set(OF_PRODUCTS)
+
+
+@pytest.mark.parametrize("order", ["chain_transform", "chain_propagate"])
+def test_torch_agrees_with_the_derivatives(order):
+    pattern = Pattern.build(MULTI.edge_index, MULTI.edge_type, size=(5, 5), num_labels=3)
+
+    def run(x, theta, first, second):
+        product = pattern.with_values(first).compose(pattern.with_values(second).select([0, 2]))
+        return contract(product, x, theta, order)
+
+    count = pattern.num_edges
+    inputs = (normal(5, 3), parameter(6, 1, 3, 2), normal(count), normal(count))
+    assert torch.autograd.gradcheck(run, inputs, fast_mode=True)
+    assert torch.autograd.gradgradcheck(run, inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize("name", ["two operators", "edges, polynomial", "kronecker", "stacks"])
+def test_vmap_and_func_grad_equal_a_loop(name):
+    basis = bases()[name].detach()
+    theta = parameter(basis.num_bases, 1, 4, 3, grad=False)
+    many = torch.randn(3, basis.size[0], 4, dtype=torch.float64)
+
+    def loss(x):
+        return contract(basis, x, theta).sin().sum()
+
+    batched = torch.vmap(torch.func.grad(loss))(many)
+    for x, gradient in zip(many, batched, strict=True):
+        x = x.clone().requires_grad_()
+        assert_near(gradient, torch.autograd.grad(loss(x), x)[0])
+
+
+@pytest.mark.parametrize("batch", [(0,), (2, 0), (1, 2)], ids=str)
+def test_batches_of_any_size(batch):
+    for name in ("edges, polynomial", "kronecker"):
+        basis = bases()[name]
+        x, theta = normal(basis.size[0], *batch, 4), parameter(basis.num_bases, 2, 4, 2)
+        assert_contraction(basis, x, theta, WEIGHTS)
+
+
+def test_nothing_to_do_is_done():
+    for size, inner in (((0, 3), 2), ((3, 0), 2), ((2, 2), 0), ((0, 0), 0)):
+        ends = [(size[0], inner), (inner, size[1])]
+        first, second = (
+            Pattern.build(torch.zeros(2, 0).long(), size=end, num_labels=2).with_values(normal(0))
+            for end in ends
+        )
+        for basis in (first.compose(second), first.kron(second)):
+            x, theta = normal(basis.size[0], 3), parameter(4, 1, 3, 2)
+            out = contract(basis, x, theta)
+            assert_near(out, x.new_zeros(basis.size[1], 2))
+            assert not any(g.any() for g in torch.autograd.grad(out.sum(), [x, theta]))
+
+
+def large(count, nodes=2000):
+    pattern = Pattern.build(torch.randint(nodes, (2, count)), size=(nodes, nodes))
+    return pattern.with_values(torch.rand(count))
+
+
+def test_the_narrow_way_is_taken():
+    product = large(20_000).compose(large(20_000))
+    x = torch.randn(2000, 64)
+    narrow = contraction_path(product, x, torch.randn(1, 1, 64, 4))
+    wide = contraction_path(product, x[:, :4], torch.randn(1, 1, 4, 64))
+    assert narrow.chosen == ["chain_transform"]
+    assert wide.chosen == ["chain_propagate"]
+
+
+def test_the_cost_is_that_of_the_nested_contractions():
+    first, second = large(20_000), large(10_000)
+    x, theta = torch.randn(2000, 64), torch.randn(1, 1, 64, 16)
+    step = contraction_path(first.compose(second), x, theta).steps[0]
+    costs = {c.order.name: c.cost for c in step.candidates if c.cost is not None}
+    line = 16 * 4
+    assert costs["chain_transform"].work.dense_flops == 2 * 2000 * 64 * 16
+    assert costs["chain_transform"].work.gathered == (20_000 + 10_000) * line
+    assert costs["chain_propagate"].work.gathered == 20_000 * 64 * 4 + 10_000 * line
+    assert costs["chain_transform"].memory >= 2000 * line
+
+
+def test_products_are_refused_by_name_where_inputs_are_compared():
+    product = Relation(3).basis(MULTI).compose(GCN().basis(MULTI))
+    x, theta = normal(5, 4), parameter(3, 1, 4, 2)
+    for basis in (product, product.scale(2.0), Transposed(product)):
+        with pytest.raises(ValueError, match=r"max over the inputs.*basis\.edges\(\).*Composed"):
+            contract(basis, x, theta, reduce="max")
+    explicit = contract(product.edges(), x, theta, reduce="max")
+    assert explicit.shape == (5, 2)
+
+
+def test_a_choice_is_kept_with_the_product():
+    product = Compose(GCN(), Stack(GCN(), Identity())).basis(MULTI)
+    x, theta = normal(5, 4), parameter(2, 1, 4, 2)
+    assert not product.plans
+    contract(product, x, theta)
+    assert set(product.plans.values()) <= {"chain_transform", "chain_propagate"}
+    assert len(product.plans) == 1
+
+
+def test_a_bound_on_memory_is_kept():
+    product = large(20_000).compose(large(20_000))
+    x, theta = torch.randn(2000, 64), torch.randn(1, 1, 64, 16)
+    with pytest.raises(ValueError, match=r"chain_transform: holds \d+ bytes, more than"):
+        contract(product, x, theta, max_memory=1000)

@@ -1,0 +1,223 @@
+"""The lowering of shifts of a full grid to torch's convolutions."""
+
+import pytest
+import torch
+from contractions import normal, parameter
+from shifts import box, draw_shifts, some_shifts
+from torch.func import grad, vmap
+
+from pyg_outerconv.basis import GCN, Eye
+from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
+from pyg_outerconv.contract.span import as_images, as_nodes, spans_of
+from pyg_outerconv.testing import assert_contraction, assert_near, dense_contraction
+from pyg_outerconv.testing.closeness import derivatives
+
+CONVOLUTION = ORDERS["convolution"]
+SEEDS = range(240)
+
+
+def problem_of(basis, *batch, groups=1, dtype=torch.float64):
+    theta = parameter(basis.num_bases, groups, 2 * groups, 3 * groups)
+    return Problem(basis, normal(basis.size[0], *batch, 2 * groups), theta)
+
+
+def legal(basis):
+    return not CONVOLUTION.why_not(problem_of(basis))
+
+
+# Equal to the dense form ------------------------------------------------------------------------
+
+
+LEGAL = [seed for seed in SEEDS if legal(draw_shifts(seed))]
+
+
+@pytest.mark.parametrize("seed", LEGAL)
+def test_equals_the_dense_form_for_any_shifts(seed):
+    basis, groups = draw_shifts(seed), 1 + seed % 2
+    matrices = 2 if seed % 5 == 0 else None
+    theta = parameter(basis.num_bases, groups, 2 * groups, 3 * groups, matrices)
+    x = normal(basis.size[0], *((), (2,), (2, 3))[seed % 3], 2 * groups)
+    inputs = [x, *([theta.coefficient, theta.matrices] if matrices else [theta])]
+    out = contract(basis, x, theta, order="convolution")
+    reference = dense_contraction(basis, x, theta)
+    found, expected = (derivatives(y, inputs, 1) for y in (out, reference))
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_near(ours, theirs, at_least=0.1)
+
+
+def test_most_random_shifts_are_lowered():
+    turned = [draw_shifts(seed).is_turned for seed in LEGAL]
+    assert len(turned) > len(SEEDS) / 2
+    assert turned.count(True) > 20
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("shape", [(5,), (4, 5), (3, 3, 4)], ids=str)
+def test_second_derivatives(shape, turned):
+    basis = box(shape, 2, stride=2, padding=1, turned=turned)
+    x, theta = normal(basis.size[0], 2, 2), parameter(basis.num_bases, 1, 2, 3)
+    out = contract(basis, x, theta, order="convolution")
+    reference = dense_contraction(basis, x, theta)
+    found, expected = (derivatives(y, [x, theta], 2) for y in (out, reference))
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_near(ours, theirs, at_least=0.1)
+
+
+@pytest.mark.parametrize("mode", ["circular", "reflect", "replicate"])
+def test_every_order_agrees_on_a_padded_grid(mode):
+    basis = box((4, 5), 3, padding=2, mode=mode)
+    assert legal(basis)
+    assert_contraction(basis, normal(basis.size[0], 2), parameter(basis.num_bases, 1, 2, 3))
+
+
+def test_labels_with_one_shift_add_up():
+    basis = some_shifts([(0, 1), (1, 0), (0, 1)], (4, 4))
+    x, theta = normal(16, 2), parameter(3, 1, 2, 3)
+    assert_near(contract(basis, x, theta, order="convolution"), dense_contraction(basis, x, theta))
+
+
+def test_four_axes_equal_the_dense_form_without_a_lowering():
+    basis = box((3, 2, 3, 2), 2, padding=1)
+    assert CONVOLUTION.why_not(problem_of(basis)) == ["torch has no more than 3 axes, not 4"]
+    assert_contraction(basis, normal(basis.size[0], 2), parameter(basis.num_bases, 1, 2, 2))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_bias_reaches_every_cell(turned):
+    # Turned, some outputs lie outside of what the kernel reaches.
+    basis = some_shifts([(2, 3), (3, 3)], (4, 6), turned=turned)
+    x, theta, bias = normal(24, 2), parameter(2, 1, 2, 3), normal(3)
+    out = contract(basis, x, theta, order="convolution", bias=bias)
+    assert_near(out, dense_contraction(basis, x, theta) + bias)
+    sparse = contract(basis, x, theta, order="propagate_first", bias=bias)
+    assert_near(sparse, out)
+
+
+# What it may not ----------------------------------------------------------------------------------
+
+
+def test_reasons_name_what_torch_lacks():
+    turned = box((4, 4), 3, padding=1, mode="circular", turned=True)
+    for basis, reason in (
+        (box((2, 2, 2, 2), 2), "torch has no more than 3 axes, not 4"),
+        (box((4, 4), 3, padding=1, mode="reflect", turned=True), "turned shifts"),
+        (turned, "torch has no turned shifts with padding_mode='circular'"),
+        (some_shifts([(5,), (0,)], (3,), mode="circular"), "circular by 3 at most, not by 5"),
+        (some_shifts([(3,), (0,)], (3,), mode="reflect"), "reflect by 2 at most, not by 3"),
+        (box((0, 4), 1), "needs cells, and there are none"),
+        (GCN().basis(torch.tensor([[0], [1]]), size=(2, 2)), "a full grid, not a EdgeBasis"),
+        (Eye((3, 3), torch.device("cpu")), "a full grid, not a Eye"),
+    ):
+        reasons = "; ".join(CONVOLUTION.why_not(problem_of(basis)))
+        assert reason in reasons, reasons
+
+
+def test_features_and_channels_are_needed():
+    basis = box((3,), 2)
+    theta = parameter(2, 1, 3, 2)
+    assert "dense node features" in CONVOLUTION.why_not(Problem(basis, None, theta))[0]
+    no_channels = Problem(basis, normal(3, 0), parameter(2, 1, 0, 2))
+    assert CONVOLUTION.why_not(no_channels) == ["needs channels, and there are none"]
+
+
+def test_several_inputs_of_a_label_are_added_up_only():
+    basis = box((4,), 3, padding=2, mode="replicate", turned=True)
+    theta = parameter(3, 1, 2, 2)
+    problem = Problem(basis, normal(basis.size[0], 2), theta, reduce="max")
+    assert any("several inputs share a label under max" in r for r in CONVOLUTION.why_not(problem))
+    assert not CONVOLUTION.why_not(
+        Problem(box((4,), 3, padding=2), normal(4, 2), theta, reduce="max")
+    )
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)], ids=str)
+def test_a_grid_without_cells_gives_no_rows(shape):
+    basis = box(shape, 1)
+    out = contract(basis, normal(0, 2), parameter(1, 1, 2, 3))
+    assert out.shape == (0, 3)
+
+
+def test_an_empty_batch():
+    basis = box((3, 3), 3, padding=1)
+    x, theta = normal(9, 0, 2), parameter(9, 1, 2, 3)
+    out = contract(basis, x, theta, order="convolution")
+    assert out.shape == (9, 0, 3)
+    gradient = torch.autograd.grad(out.sum(), theta)[0]
+    assert not gradient.any()
+
+
+# The choice ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("channels", [1, 4, 32])
+def test_a_full_kernel_is_lowered(channels, dtype):
+    basis = box((64, 64), 3, padding=1)
+    x = torch.empty(4096, 8, channels, dtype=dtype).zero_().requires_grad_()
+    theta = torch.zeros(9, 1, channels, channels, dtype=dtype, requires_grad=True)
+    path = contraction_path(basis, x, theta)
+    assert path.chosen == ["convolution"]
+    assert "→ convolution" in str(path)
+    assert not basis.has_edges
+
+
+def test_few_shifts_that_are_far_apart_stay_sparse():
+    basis = some_shifts([(0, 0), (37, 41), (-30, 13)], (64, 64))
+    assert spans_of(basis).kernel == (68, 42)
+    x = torch.zeros(4096, 8, 32, requires_grad=True)
+    path = contraction_path(basis, x, torch.zeros(3, 1, 32, 32, requires_grad=True))
+    assert path.chosen[0] != "convolution"
+    lowered = next(c for c in path.steps[0].candidates if c.order.name == "convolution")
+    assert lowered.reasons == ()
+
+
+def test_far_shifts_in_even_steps_are_dilated():
+    basis = some_shifts([(-20, 0), (0, 20), (20, -20)], (64, 64))
+    assert spans_of(basis).kernel == (3, 3)
+    assert [span.spacing for span in spans_of(basis).axes] == [20, 20]
+
+
+# Views --------------------------------------------------------------------------------------------
+
+
+def test_images_are_read_and_written_where_they_are():
+    images = torch.randn(2, 3, 4, 5)
+    nodes = images.flatten(2).movedim(-1, 0)
+    back = as_images(nodes, (4, 5))
+    assert back.data_ptr() == images.data_ptr()
+    assert back.is_contiguous()
+    out = contract(box((4, 5), 3, padding=1), nodes, torch.randn(9, 1, 3, 6), order="convolution")
+    assert as_images(out, (4, 5)).is_contiguous()
+    assert as_nodes(images, (2,)).data_ptr() == images.data_ptr()
+
+
+# torch's own machinery ----------------------------------------------------------------------------
+
+
+def test_vmap_and_func_grad():
+    basis = box((4, 4), 3, padding=1)
+    x, theta = normal(3, 16, 2, grad=False), parameter(9, 1, 2, 3).detach()
+
+    def loss(one, weights):
+        return contract(basis, one, weights, order="convolution").sin().sum()
+
+    found = vmap(grad(loss, argnums=1), in_dims=(0, None))(x, theta)
+    for one, gradient in zip(x, found, strict=True):
+        weights = theta.clone().requires_grad_()
+        expected = torch.autograd.grad(dense_contraction(basis, one, weights).sin().sum(), weights)
+        assert_near(gradient, expected[0])
+
+
+@pytest.mark.parametrize("offsets", [None, [(0, 1), (1, 0), (2, 2)]], ids=str)
+def test_compiled_in_one_graph(offsets):
+    basis = box((5, 5), 3, padding=1) if offsets is None else some_shifts(offsets, (5, 5))
+    x, theta = normal(25, 2), parameter(basis.num_bases, 1, 2, 3)
+    torch._dynamo.reset()
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def run(x, theta):
+        return contract(basis, x, theta)
+
+    out = run(x, theta)
+    assert not basis.has_edges
+    assert_near(out, dense_contraction(basis, x, theta))

@@ -1,0 +1,381 @@
+"""Layers that take images: equal to torch's, and under torch's own machinery."""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.func import functional_call, grad, vmap
+
+from pyg_outerconv.basis import Cells, Grid, Pool
+from pyg_outerconv.contract import Mixture, contract
+from pyg_outerconv.convert import from_torch
+from pyg_outerconv.nn import GridConv, GridPool, GridUnpool, OuterConv
+from pyg_outerconv.nn.grid_rules import MOST
+from pyg_outerconv.testing import assert_near, dense_contraction
+
+SHAPES = [(6,), (5, 6), (3, 4, 5), (2, 3, 2, 3)]
+each_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
+
+
+def images(*shape, dtype=torch.float64):
+    return torch.randn(shape, dtype=dtype, requires_grad=True)
+
+
+def nodes(x, axes):
+    return x.flatten(-axes).transpose(-1, -2)
+
+
+# GridConv -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@each_shape
+def test_images_of_any_number_of_axes_equal_the_dense_form(shape, transposed):
+    conv = GridConv(2, 3, 2, stride=2, padding=1, transposed=transposed, dim=len(shape)).double()
+    x = images(2, 2, *shape)
+    rule = conv.rule(x)
+    dense = dense_contraction(rule, nodes(x, len(shape)).movedim(-2, 0), conv.theta())
+    expected = dense.movedim(0, -1).unflatten(-1, rule.output_shape)
+    expected = expected + conv.bias.view(-1, *(1,) * len(shape))
+    out = conv(x)
+    assert_near(out, expected)
+    inputs = [x, conv.theta.weight, conv.bias]
+    direction = torch.randn_like(out)
+    for found, wanted in zip(
+        torch.autograd.grad(out, inputs, direction),
+        torch.autograd.grad(expected, inputs, direction),
+        strict=True,
+    ):
+        assert_near(found, wanted)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_a_seed_gives_the_initial_weights_of_torch(dim, groups, transposed):
+    name = f"ConvTranspose{dim}d" if transposed else f"Conv{dim}d"
+    torch.manual_seed(5)
+    theirs = getattr(nn, name)(4, 6, 3, groups=groups)
+    after = torch.rand(1)
+    torch.manual_seed(5)
+    ours = GridConv(4, 6, 3, groups=groups, transposed=transposed, dim=dim)
+    assert torch.equal(torch.rand(1), after)
+    x = torch.randn(2, 4, *(5,) * dim)
+    assert_near(ours(x), theirs(x))
+    assert torch.equal(ours.bias, theirs.bias)
+
+
+def test_torchs_weights_are_a_view_of_theta():
+    conv = GridConv(4, 6, 3, groups=2, dim=2)
+    weight = conv.theta.weight.permute(1, 3, 2, 0).reshape(6, 2, 3, 3)
+    assert weight.data_ptr() == conv.theta.weight.data_ptr()
+    assert weight.is_contiguous()
+
+
+def test_channels_are_taken_from_the_first_images():
+    conv = GridConv(-1, 4, 3, groups=2, dim=2)
+    assert conv(torch.randn(2, 6, 5, 5)).shape == (2, 4, 3, 3)
+    assert conv.theta.weight.shape == (9, 2, 3, 2)
+    again = GridConv(-1, 4, 3, dim=1)
+    assert again(torch.randn(2, 7, 3), (7,)).shape == (2, 5, 4)
+
+
+def test_any_leading_batch_dimensions():
+    conv, x = GridConv(2, 3, 3, dim=1).double(), images(4, 5, 2, 6)
+    out = conv(x)
+    assert out.shape == (4, 5, 3, 4)
+    assert_near(out[1, 2], conv(x[1, 2]))
+
+
+def test_nodes_and_a_shape_are_images():
+    conv, x = GridConv(2, 3, 3, padding=1, dim=2).double(), images(2, 2, 4, 5)
+    assert_near(conv(nodes(x, 2), (4, 5)), nodes(conv(x), 2))
+
+
+def test_listed_cells_are_where_missing_ones_are_zero():
+    conv = GridConv(2, 3, 3, padding=1, dim=2).double()
+    mask = torch.rand(6, 7) < 0.4
+    x = torch.where(mask, images(2, 6, 7), 0.0)
+    out = conv(x[:, mask].t(), mask)
+    assert_near(out, conv(x)[:, mask].t())
+    assert_near(conv(x[:, mask].t(), Cells.of_mask(mask)), out)
+
+
+def test_grids_of_a_batch_have_cells_of_their_own():
+    conv = GridConv(2, 3, 3, padding=1, dim=2).double()
+    mask = torch.rand(3, 5, 5) < 0.5
+    x = torch.where(mask.unsqueeze(1), images(3, 2, 5, 5), 0.0)
+    out = conv(x.movedim(1, -1)[mask], Cells.of_mask(mask, batched=True))
+    assert_near(out, conv(x).movedim(1, -1)[mask])
+
+
+def test_the_choice_shows_and_no_edges_are_made():
+    conv, x = GridConv(8, 8, 3, padding=1, dim=2), torch.randn(2, 8, 32, 32)
+    path = conv.contraction_path(x)
+    assert path.chosen == ["convolution"]
+    assert not conv.rule(x).has_edges
+    conv.order = "propagate_first"
+    assert conv.contraction_path(x).chosen == ["propagate_first"]
+
+
+def test_equals_outer_conv_over_grid():
+    family = Grid(3, padding=1, dim=2)
+    plain = OuterConv(2, 3, family).double()
+    conv = GridConv(2, 3, 3, padding=1, dim=2, theta="full").double()
+    conv.load_state_dict(plain.state_dict())
+    x = images(2, 2, 4, 4)
+    assert_near(nodes(conv(x), 2), plain(nodes(x, 2), (4, 4)))
+
+
+def test_means_root_weights_and_messages_go_the_long_way():
+    x = images(2, 2, 5, 5)
+    mean = GridConv(2, 3, 3, padding=1, dim=2, label_aggr="mean", bias=False).double()
+    plain = GridConv(2, 3, 3, padding=1, dim=2, bias=False).double()
+    plain.load_state_dict(mean.state_dict())
+    assert_near(mean(x) * 9, plain(x))
+    slow = copy.deepcopy(plain)
+    slow.fuse = False
+    assert_near(slow(x[0]), plain(x[0]))
+    rooted = GridConv(2, 3, 3, padding=1, dim=2, root_weight=True, bias=False).double()
+    rooted.theta.load_state_dict(plain.theta.state_dict())
+    rest = rooted(x) - plain(x)
+    assert_near(rest, torch.einsum("bchw,cd->bdhw", x, rooted.root()[0, 0]), at_least=1.0)
+
+
+def test_bad_options_are_refused():
+    for options, reason in (
+        ({"groups": 4}, "must divide"),
+        ({"groups": 2, "theta": "full"}, "one of them, got both"),
+        ({"padding_mode": "mirror"}, "padding_mode"),
+        ({"stride": 0}, "stride"),
+        ({"dim": 1, "dilation": (1, 1)}, "dilation"),
+    ):
+        with pytest.raises(ValueError) as caught:
+            GridConv(6, 6, 3, **{"dim": 2, **options})
+        assert reason in str(caught.value)
+
+
+def test_bad_images_are_refused():
+    conv = GridConv(2, 3, 3, dim=2)
+    for x, error, reason in (
+        (torch.zeros(5, 5), ValueError, "images have channels and axes"),
+        (torch.zeros(2, 5, 5, dtype=torch.long), TypeError, "floating point"),
+        (torch.zeros(4, 5, 5), ValueError, "a column for each channel"),
+        (torch.zeros(2, 5, 5, dtype=torch.float64), TypeError, "type of theta"),
+        (torch.zeros(2, 2, 5), ValueError, "at most 2 cells"),
+        ([1.0], TypeError, "images are features"),
+    ):
+        with pytest.raises(error) as caught:
+            conv(x)
+        assert reason in str(caught.value)
+
+
+# Rules that a layer keeps -------------------------------------------------------------------------
+
+
+def test_rules_are_kept_bounded_and_no_state():
+    conv, pool = GridConv(1, 1, 3, dim=1), GridPool(2, dim=1)
+    for layer in (conv, pool):
+        for size in range(3, 5 + MOST):
+            layer(torch.randn(1, size))
+        x = torch.randn(1, 4 + MOST)
+        assert layer.rule(x) is layer.rule(x)
+        assert len(layer._rules.kept) == MOST
+        assert not any("rule" in name for name in layer.state_dict())
+        for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+            assert not other._rules.kept
+            assert_near(other(x), layer(x))
+    written = io.BytesIO()
+    torch.save(conv, written)
+    written.seek(0)
+    x = torch.randn(1, 9)
+    assert torch.equal(torch.load(written, weights_only=False)(x), conv(x))
+
+
+# torch's own machinery ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [None, "propagate_first"])
+def test_func_grad_and_vmap_over_images_and_weights(order):
+    conv = GridConv(2, 3, 3, padding=1, dim=2, order=order).double()
+    parameters = {name: p.detach() for name, p in conv.named_parameters()}
+    x = images(4, 2, 5, 5).detach()
+
+    def loss(weights, one):
+        return functional_call(conv, weights, (one,)).sin().sum()
+
+    found = vmap(grad(loss), in_dims=(None, 0))(parameters, x)
+    for number, one in enumerate(x):
+        wanted = torch.autograd.grad(conv(one).sin().sum(), [*conv.parameters()])
+        for (name, _), gradient in zip(conv.named_parameters(), wanted, strict=True):
+            assert_near(found[name][number], gradient)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [GridConv(2, 4, 3, padding=1, dim=2), GridPool(2, dim=2), GridPool(3, aggr="mean", dim=2)],
+    ids=str,
+)
+def test_compiled_in_one_graph(layer):
+    torch._dynamo.reset()
+    x = torch.randn(2, 2, 6, 6)
+    out = torch.compile(copy.deepcopy(layer), fullgraph=True, backend="aot_eager")(x)
+    assert_near(out, layer(x))
+
+
+@pytest.mark.parametrize("order", [None, "propagate_first", "transform_first"])
+def test_autocast_gives_the_short_type_as_torch_does(order):
+    conv, x = GridConv(2, 4, 3, padding=1, dim=2, order=order), torch.randn(2, 2, 6, 6)
+    expected = conv(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = conv(x)
+    assert out.dtype == torch.bfloat16
+    assert_near(out.float(), expected, 4e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_short_types(dtype):
+    conv, x = GridConv(2, 4, 3, padding=1, dim=2), torch.randn(2, 2, 6, 6)
+    out = copy.deepcopy(conv).to(dtype)(x.to(dtype))
+    assert_near(out, conv(x).to(dtype))
+
+
+# GridPool and GridUnpool --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("aggr", ["sum", "mean", "max", "min"])
+@each_shape
+def test_pools_of_any_number_of_axes(shape, aggr):
+    pool = GridPool(2, stride=1, padding=1, aggr=aggr, dim=len(shape))
+    x = images(2, *shape)
+    padded = F.pad(x, (1, 1) * len(shape), value=float("nan"))
+    windows = padded
+    for axis in range(1, 1 + len(shape)):
+        windows = windows.unfold(axis, 2, 1)
+    windows = windows.flatten(1 + len(shape))
+    rest = {"sum": 0.0, "mean": 0.0, "max": -torch.inf, "min": torch.inf}[aggr]
+    windows = torch.where(windows.isnan(), rest, windows)
+    expected = getattr(windows, {"max": "amax", "min": "amin"}.get(aggr, aggr))(-1)
+    assert_near(pool(x), expected)
+
+
+@pytest.mark.parametrize("aggr", ["sum", "mean", "max", "min"])
+def test_listed_cells_pool_what_is_there(aggr):
+    pool = GridPool(2, aggr=aggr, count_include_pad=False, dim=2)
+    mask = torch.rand(6, 8) < 0.5
+    mask[:2, :2] = False
+    x = images(3, 6, 8)
+    rest = {"sum": 0.0, "mean": 0.0, "max": -torch.inf, "min": torch.inf}[aggr]
+    blocks = torch.where(mask, x, rest).unflatten(2, (4, 2)).unflatten(1, (3, 2))
+    blocks = blocks.transpose(2, 3).flatten(3)  # (3, 3, 4, 2, 2) to (3, 3, 4, 4)
+    there = mask.unflatten(1, (4, 2)).unflatten(0, (3, 2)).sum((1, 3))
+    how = {"max": "amax", "min": "amin"}.get(aggr, "sum")
+    expected = getattr(blocks.reshape(3, 3, 4, -1), how)(-1)
+    expected = expected / there.clamp(min=1) if aggr == "mean" else expected
+    outputs = pool.family.outputs(mask).index
+    found = pool(x[:, mask].t(), mask)
+    assert len(found) == int((there > 0).sum())
+    assert_near(found, expected[:, outputs[:, 0], outputs[:, 1]].t())
+
+
+@pytest.mark.parametrize("size", [2, 3, (2, 3)], ids=str)
+def test_unpooling_is_nearest_interpolation(size):
+    x = images(2, 3, 4, 5)
+    unpool = GridUnpool(size, dim=2)
+    expected = F.interpolate(x, scale_factor=size, mode="nearest")
+    for order in (None, "propagate_first", "convolution"):
+        unpool.order = order
+        assert_near(unpool(x), expected)
+        direction = torch.randn_like(expected)
+        found, wanted = (
+            torch.autograd.grad(y, x, direction, retain_graph=True)[0]
+            for y in (unpool(x), expected)
+        )
+        assert_near(found, wanted)
+
+
+def test_unpooling_is_the_transpose_of_the_sum():
+    pool, unpool = (kind(3, 2, 1, dim=2) for kind in (GridPool, GridUnpool))
+    pool.aggr = "sum"
+    x = images(2, 3, 7, 6)
+    y = torch.randn_like(pool(x))
+    back = unpool(y, output_size=(7, 6))
+    assert_near((pool(x) * y).sum(), (x * back).sum())
+    assert_near(back, torch.autograd.grad(pool(x), x, y)[0])
+    assert unpool(y).shape == (2, 3, 7, 5)
+    mask = torch.rand(7, 6) < 0.5
+    listed = torch.randn(pool.family.outputs(mask).num_cells, 3, dtype=torch.float64)
+    assert unpool(listed, mask).shape == (int(mask.sum()), 3)
+    with pytest.raises(ValueError, match="clusters must be the cells of the input"):
+        unpool(y, output_size=(9, 9))
+
+
+def test_bad_pooling_options_are_refused():
+    for options, reason in (
+        ({"aggr": "median"}, "aggr"),
+        ({"stride": 0}, "stride"),
+        ({"padding": 2}, "half of a cluster"),
+        ({"order": "convolutions"}, "order"),
+    ):
+        with pytest.raises(ValueError) as caught:
+            GridPool(2, dim=2, **options)
+        assert reason in str(caught.value)
+
+
+# Unfold and Fold ----------------------------------------------------------------------------------
+
+UNFOLDS = [
+    {"kernel_size": 3},
+    {"kernel_size": (2, 3), "stride": 2, "padding": 1},
+    {"kernel_size": 2, "dilation": 2, "padding": (1, 0), "stride": (1, 2)},
+]
+
+
+def selecting(labels, channels):
+    """Θ_k (K, C, C·K) that puts channel c of label k at place c·K + k, as torch orders them."""
+    theta = torch.zeros(labels, channels, channels, labels, dtype=torch.float64)
+    for label in range(labels):
+        theta[label, :, :, label] = torch.eye(channels, dtype=torch.float64)
+    return theta.flatten(2).unsqueeze(1)
+
+
+@pytest.mark.parametrize("order", [None, "propagate_first", "convolution"])
+@pytest.mark.parametrize("options", UNFOLDS, ids=str)
+def test_unfold_selects_labels_and_fold_is_its_transpose(options, order):
+    x = images(2, 3, 6, 7)
+    expected = F.unfold(x, **options)  # (2, 3·K, N)
+    basis = Grid(**options, dim=2).basis((6, 7))
+    theta = selecting(basis.num_bases, 3)
+    out = contract(basis, nodes(x, 2).movedim(-2, 0), theta, order)
+    assert_near(out.movedim(0, -1), expected)
+    y = torch.randn_like(expected)
+    folded = F.fold(y, (6, 7), **options)
+    back = contract(basis.transpose(), y.movedim(-1, 0), theta.transpose(-1, -2), order)
+    assert_near(back.movedim(0, -1).unflatten(-1, (6, 7)), folded)
+    # The columns alone, without Θ: what propagating first holds.
+    wide = contract(basis, nodes(x, 2).movedim(-2, 0), Mixture.identity(basis.num_bases, 3, x))
+    assert_near(wide.movedim(0, -1), expected.unflatten(1, (3, -1)).sum(2))
+
+
+# A small network ----------------------------------------------------------------------------------
+
+
+def test_a_network_of_images_is_one_of_torch():
+    theirs = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(4, 8, 3, padding="same", padding_mode="circular"),
+        nn.AvgPool2d(2),
+        nn.ConvTranspose2d(8, 2, 2, stride=2),
+    ).double()
+    ours = nn.Sequential(
+        *(layer if isinstance(layer, nn.ReLU) else from_torch(layer) for layer in theirs)
+    )
+    x = images(3, 1, 8, 8)
+    assert_near(ours(x), theirs(x))
+    assert Pool(2, dim=2).output_shape((8, 8)) == (4, 4)

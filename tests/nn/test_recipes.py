@@ -1,0 +1,136 @@
+"""Recipes equal PyG's layers, with their weights copied."""
+
+import doctest
+
+import pytest
+import torch
+from torch_geometric.nn import APPNP, MixHopConv, SGConv, SSGConv
+
+from pyg_outerconv import record
+from pyg_outerconv.nn import appnp, gdc_conv, make_theta, mix_hop, recipes, sg_conv, ssg_conv
+from pyg_outerconv.testing import assert_near
+
+NODES, P, Q = 8, 5, 3
+EDGE_INDEX = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 6, 2, 3, 3], [1, 2, 3, 4, 5, 0, 3, 2, 6, 3, 7]])
+WEIGHTS = [None, torch.linspace(0.2, 1.4, EDGE_INDEX.size(1), dtype=torch.float64)]
+
+weighted = pytest.mark.parametrize("weight", WEIGHTS, ids=["ones", "weights"])
+
+
+def inputs():
+    return torch.randn(NODES, P, dtype=torch.float64, requires_grad=True)
+
+
+def assert_same(conv, peer, pairs, x, weight):
+    """Values and the gradients of x and of all pairs (ours, theirs as ours has it)."""
+    actual, expected = conv(x, EDGE_INDEX, weight), peer(x, EDGE_INDEX, weight)
+    assert_near(actual, expected)
+    direction = torch.randn_like(actual)
+    ours = torch.autograd.grad(actual, [x, *(own for own, _, _ in pairs)], direction)
+    theirs = torch.autograd.grad(expected, [x, *(its for _, its, _ in pairs)], direction)
+    assert_near(ours[0], theirs[0])
+    for found, wanted, (_, _, turn) in zip(ours[1:], theirs[1:], pairs, strict=True):
+        assert_near(found, turn(wanted))
+
+
+def copy_linear(conv, linear):
+    with torch.no_grad():
+        conv.theta.weight.copy_(linear.weight.t()[None])
+        conv.bias.copy_(linear.bias.normal_())
+    return [
+        (conv.theta.weight, linear.weight, lambda weight: weight.t()[None]),
+        (conv.bias, linear.bias, lambda bias: bias),
+    ]
+
+
+@weighted
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_sg_conv(length, weight):
+    peer, conv = SGConv(P, Q, length).double(), sg_conv(P, Q, length).double()
+    assert_same(conv, peer, copy_linear(conv, peer.lin), inputs(), weight)
+
+
+@weighted
+@pytest.mark.parametrize("length", [1, 4])
+def test_ssg_conv(length, weight):
+    peer, conv = SSGConv(P, Q, 0.1, length).double(), ssg_conv(P, Q, 0.1, length).double()
+    assert_same(conv, peer, copy_linear(conv, peer.lin), inputs(), weight)
+
+
+@weighted
+@pytest.mark.parametrize("length", [0, 1, 10])
+def test_appnp(length, weight):
+    assert_same(appnp(length, 0.2), APPNP(length, 0.2), [], inputs(), weight)
+
+
+@weighted
+@pytest.mark.parametrize("powers", [(0, 1, 2), (3, 1), (2,)], ids=str)
+def test_mix_hop(powers, weight):
+    peer = MixHopConv(P, Q, list(powers)).double()
+    conv = mix_hop(P, Q, powers).double()
+    pairs = []
+    with torch.no_grad():
+        for number, power in enumerate(powers):
+            conv.theta.weight[number] = peer.lins[power].weight.t()
+        conv.bias.copy_(peer.bias.normal_())
+    pairs.append((conv.bias, peer.bias, lambda bias: bias))
+    x = inputs()
+    assert_same(conv, peer, pairs, x, weight)
+    direction = torch.randn(NODES, Q * len(powers)).double()
+    ours = torch.autograd.grad(conv(x, EDGE_INDEX, weight), conv.theta.weight, direction)[0]
+    lins = [peer.lins[power].weight for power in powers]
+    theirs = torch.autograd.grad(peer(x, EDGE_INDEX, weight), lins, direction)
+    assert_near(ours, torch.stack([gradient.t() for gradient in theirs]))
+
+
+def test_gdc_conv_is_a_layer_on_the_diffused_graph():
+    x, conv = inputs(), gdc_conv(P, Q, "heat").double()
+    dense = conv.family.basis(EDGE_INDEX, WEIGHTS[1]).to_dense()[0]
+    expected = dense.t() @ x @ conv.theta.weight[0] + conv.bias
+    assert_near(conv(x, EDGE_INDEX, WEIGHTS[1]), expected)
+
+
+@pytest.mark.parametrize(("p", "q"), [(2, 6), (6, 2)])
+@pytest.mark.parametrize(
+    "make", [sg_conv, lambda p, q, length: ssg_conv(p, q, 0.1, length)], ids=["sgc", "ssgc"]
+)
+def test_powers_run_at_the_narrower_width(make, p, q):
+    conv = make(p, q, length=4)
+    x = torch.randn(NODES, p, requires_grad=True)
+    conv(x, EDGE_INDEX)
+    with record() as calls:
+        conv(x, EDGE_INDEX, None)
+    assert [call.request.channels for call in calls if call.primitive == "spmm"] == [2] * 4
+
+
+def test_no_label_has_more_columns_than_its_own():
+    theta = make_theta("columns", 3, 4, 6)
+    built = theta()
+    assert built.shape == (3, 1, 4, 6)
+    for label in range(3):
+        block = built[label, 0, :, 2 * label : 2 * label + 2]
+        assert torch.equal(block, theta.weight[label])
+        assert built[label].count_nonzero() == block.count_nonzero()
+    late = make_theta("columns", 3, -1, 6)
+    late.materialize(5)
+    assert late.weight.shape == (3, 5, 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "rule"),
+    [
+        (lambda: ssg_conv(2, 2, 0.1, 0), "length >= 1, got 0"),
+        (lambda: mix_hop(2, 2, ()), "one or more, each >= 0"),
+        (lambda: mix_hop(2, 2, (0, -1)), "each >= 0"),
+        (lambda: sg_conv(2, 2, -1), "a walk needs a length"),
+        (lambda: appnp(3, 0.0), "alpha must be a probability"),
+        (lambda: make_theta("columns", 3, 4, 5), "out_channels a multiple of 3, got 5"),
+    ],
+)
+def test_bad_options_are_refused(make, rule):
+    with pytest.raises(ValueError, match=rule):
+        make()
+
+
+def test_examples_are_right():
+    assert doctest.testmod(recipes).failed == 0

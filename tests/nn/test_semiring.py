@@ -1,0 +1,400 @@
+"""Layers that reduce with sum, mean, max or min, over inputs and over labels; Θ as the identity."""
+
+from itertools import product
+
+import pytest
+import torch
+from cases import CELL_PAIRS, CELLS, PAIRS, STRUCTURES, edges_for, over
+from semirings import REDUCTIONS, has_edges
+from torch_geometric.nn import GraphConv, MaxAggregation, SAGEConv, SimpleConv
+from torch_geometric.nn.aggr import MeanAggregation, MinAggregation, SumAggregation
+
+from pyg_outerconv import OuterConv, testing
+from pyg_outerconv.basis import GCN, Chebyshev, Explicit, Eye, Identity, Relation, Stack, Walk
+from pyg_outerconv.nn import FORMS
+from pyg_outerconv.testing import assert_near, dense_contraction
+
+ALL = list(product(REDUCTIONS, REDUCTIONS))
+EDGES = torch.tensor([[0, 1, 2, 3, 0, 4, 1], [1, 2, 3, 0, 2, 1, 1]])
+KINDS = torch.tensor([0, 1, 2, 0, 1, 2, 0])
+
+every = pytest.mark.parametrize(("aggr", "label_aggr"), ALL)
+
+
+def layer(family, channels=(4, 6), **options):
+    conv = OuterConv(*channels, family, **options).double()
+    with torch.no_grad():
+        for parameter in conv.parameters():
+            parameter.copy_(torch.randn_like(parameter))
+    return conv
+
+
+def features(edges, channels=4):
+    return torch.randn(edges.size[0], channels, dtype=torch.float64, requires_grad=True)
+
+
+# Against the dense form ---------------------------------------------------------------------------
+
+
+@every
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_all_sixteen_equal_the_dense_form_fused_and_by_messages(name, aggr, label_aggr):
+    edges = STRUCTURES[name]
+    for family in (Relation(3, "sum"), Stack(Relation(3), Identity())):
+        conv = layer(family, aggr=aggr, label_aggr=label_aggr)
+        testing.assert_layer_equals_dense(conv, features(edges), edges)
+
+
+@every
+@over([(family, name) for family, name in PAIRS if name == "multi-edge"])
+def test_every_family_is_equal_or_says_that_it_hides_its_edges(family, name, aggr, label_aggr):
+    edges = edges_for(family, name)
+    conv, x = layer(family, aggr=aggr, label_aggr=label_aggr), features(edges)
+    known = has_edges(family.basis(edges, dtype=torch.float64))
+    if known or (aggr, label_aggr) in product(("sum",), ("sum", "mean")):
+        testing.assert_layer_equals_dense(conv, x, edges)
+        return
+    for conv.fuse in (True, False):
+        with pytest.raises(ValueError, match=r"expected .*basis\.edges\(\)"):
+            conv(x, edges.edge_index, edges.edge_weight, edges.edge_type, edges.size)
+
+
+@pytest.mark.parametrize(("aggr", "label_aggr"), [("sum", "max"), ("max", "sum"), ("mean", "min")])
+@over([pair for pair in CELL_PAIRS if pair[1] in ("shape", "holes", "unbounded batch")])
+def test_every_family_of_cells(family, name, aggr, label_aggr):
+    cells = CELLS[name]
+    for options in ({}, {"theta": "identity", "channels": (4, -1), "bias": False}):
+        conv = layer(family, aggr=aggr, label_aggr=label_aggr, **options)
+        x = torch.randn(cells.num_cells, 4, dtype=torch.float64, requires_grad=True)
+        testing.assert_layer_equals_dense(conv, x, cells)
+
+
+@every
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"root_weight": True},
+        {"cached": True},
+        {"flow": "target_to_source"},
+        {"theta": "basis-decomposed(num_bases=2)"},
+        {"theta": "grouped:2"},
+        {"theta": "identity", "channels": (4, 4)},
+        {"theta": "identity", "channels": (4, -1), "bias": False},
+    ],
+    ids=str,
+)
+def test_with_every_other_option(options, aggr, label_aggr):
+    edges = STRUCTURES["multi-edge"]
+    conv = layer(Relation(3, "sum"), aggr=aggr, label_aggr=label_aggr, **options)
+    testing.assert_layer_equals_dense(conv, features(edges), edges)
+
+
+@every
+def test_batches_of_features(aggr, label_aggr):
+    conv = layer(Relation(3), aggr=aggr, label_aggr=label_aggr)
+    x = torch.randn(2, 3, 5, 4, dtype=torch.float64)
+    for conv.fuse in (True, False):
+        actual = conv(x, EDGES, edge_type=KINDS)
+        for i, j in product(range(2), range(3)):
+            assert_near(actual[i, j], conv(x[i, j], EDGES, edge_type=KINDS))
+
+
+@every
+def test_a_basis_in_the_place_of_edges(aggr, label_aggr):
+    conv = layer(Relation(3, "sum"), aggr=aggr, label_aggr=label_aggr)
+    x, edges = features(STRUCTURES["multi-edge"]), STRUCTURES["multi-edge"]
+    basis = conv.family.basis(edges)
+    expected = conv(x, edges.edge_index, edges.edge_weight, edges.edge_type)
+    assert_near(conv(x, basis), expected)
+    assert "compare_labels" in str(conv.contraction_path(x, basis))
+
+
+@every
+def test_permutation_equivariance(aggr, label_aggr):
+    edges = STRUCTURES["multi-edge"]
+    conv = layer(Relation(3, "sum"), aggr=aggr, label_aggr=label_aggr)
+    testing.assert_permutation_equivariant(conv, features(edges), edges)
+
+
+@pytest.mark.parametrize("label_aggr", ["max", "min"])
+@pytest.mark.parametrize("aggr", ["sum", "mean"])
+def test_node_indices_and_no_features(aggr, label_aggr):
+    conv = layer(Relation(3), (5, 6), aggr=aggr, label_aggr=label_aggr)
+    eye = torch.eye(5, dtype=torch.float64)
+    index = torch.tensor([4, 0, 1, 1, 2])
+    for given, dense in ((None, eye), (index, eye[index])):
+        for conv.fuse in (True, False):
+            found = conv(given, EDGES, edge_type=KINDS, size=(5, 5))
+            assert_near(found, conv(dense, EDGES, edge_type=KINDS))
+
+
+@pytest.mark.parametrize("aggr", ["max", "min"])
+def test_without_features_there_is_nothing_to_compare_within_a_label(aggr):
+    conv = layer(Relation(3), (5, 6), aggr=aggr)
+    for conv.fuse in (True, False):
+        with pytest.raises(ValueError, match="needs dense node features"):
+            conv(None, EDGES, edge_type=KINDS, size=(5, 5))
+
+
+# The stated rules ---------------------------------------------------------------------------------
+
+
+def test_a_target_without_edges_is_zero_and_a_label_without_one_is_left_out():
+    index, kinds = torch.tensor([[0, 0, 0], [0, 1, 1]]), torch.tensor([0, 0, 1])
+    weight = torch.tensor([-2.0, -2.0, -1.0])
+    x = torch.ones(3, 1)
+    expected = {"sum": [-2, -3, 0], "mean": [-1, -1.5, 0], "max": [-2, -1, 0], "min": [-2, -2, 0]}
+    for aggr, label_aggr in ALL:
+        conv = OuterConv(
+            1, 1, Relation(2, "sum"), False, "identity", aggr=aggr, label_aggr=label_aggr
+        )
+        for conv.fuse in (True, False):
+            assert conv(x, index, weight, kinds).flatten().tolist() == expected[label_aggr]
+
+
+def test_theta_follows_a_maximum():
+    conv = OuterConv(1, 1, Relation(1, "sum"), bias=False, aggr="max")
+    with torch.no_grad():
+        conv.theta.weight.fill_(-1.0)
+    index = torch.tensor([[0, 1], [0, 0]])
+    for conv.fuse in (True, False):
+        assert conv(torch.tensor([[1.0], [2.0]]), index)[0].item() == -2.0
+
+
+@pytest.mark.parametrize("label_aggr", ["max", "min"])
+def test_the_lowest_of_equal_labels_takes_the_gradient(label_aggr):
+    index, kinds = torch.tensor([[0, 1, 2], [0, 0, 0]]), torch.tensor([2, 1, 1])
+    for theta in ("identity", "full"):
+        conv = OuterConv(
+            1, 1, Relation(3, "sum"), False, theta, aggr=label_aggr, label_aggr=label_aggr
+        )
+        with torch.no_grad():
+            for parameter in conv.parameters():
+                parameter.fill_(1.0)
+        x = torch.ones(3, 1, requires_grad=True)
+        conv(x, index, edge_type=kinds).sum().backward()
+        assert x.grad.flatten().tolist() == [0.0, 1.0, 0.0]
+
+
+def test_equal_messages_share_the_gradient_and_the_contraction_gives_it_to_the_first():
+    conv = OuterConv(1, 1, Relation(1, "sum"), False, "identity", aggr="max")
+    for conv.fuse, expected in ((False, [0.5, 0.5]), (True, [1.0, 0.0])):
+        x = torch.ones(2, 1, requires_grad=True)
+        conv((x, None), torch.tensor([[0, 1], [0, 0]]), size=(2, 1)).sum().backward()
+        assert x.grad.flatten().tolist() == expected
+
+
+def test_the_quadri_tensor_is_refused_and_says_what_stands_in_its_place():
+    for options in ({"aggr": "max"}, {"label_aggr": "min"}):
+        conv = OuterConv(4, 6, Relation(3), **options)
+        for form in (conv.to_dense, conv.phi_hat, conv.phi_check):
+            with pytest.raises(ValueError, match="support mask, as in testing.dense_contraction"):
+                form(EDGES, edge_type=KINDS, size=(5, 5))
+
+
+def test_powers_are_made_explicit_when_asked():
+    x = torch.randn(5, 4)
+    for options in ({"aggr": "max"}, {"label_aggr": "max"}, {"aggr": "mean", "label_aggr": "min"}):
+        conv = OuterConv(4, 6, Chebyshev(3), **options)
+        basis = conv.family.basis(EDGES, size=(5, 5))
+        for conv.fuse in (True, False):
+            with pytest.raises(ValueError, match=r"basis\.edges\(\)"):
+                conv(x, EDGES)
+            expected = dense_contraction(basis, x, conv.theta(), conv.reduce, conv.label_reduce)
+            assert_near(conv(x, basis.edges()), expected + conv.bias)
+        asked = OuterConv(4, 6, Explicit(Chebyshev(3)), **options)
+        asked.load_state_dict(conv.state_dict())
+        for asked.fuse in (True, False):
+            assert_near(asked(x, EDGES), expected + conv.bias)
+
+
+def test_a_stack_of_walks_and_an_identity_is_refused_where_labels_are_compared():
+    conv = OuterConv(4, 6, Stack(Walk(2), Identity()), label_aggr="max")
+    for conv.fuse in (True, False):
+        with pytest.raises(ValueError, match="got Polynomial"):
+            conv(torch.randn(5, 4), EDGES)
+
+
+# Equal to PyG's -----------------------------------------------------------------------------------
+
+
+def assert_equal_with_gradients(ours, theirs, x, *arguments):
+    a, b = ours(x, *arguments), theirs(x, *arguments)
+    assert_near(a, b)
+    assert_near(*(torch.autograd.grad(y.sin().sum(), x)[0] for y in (a, b)))
+
+
+@pytest.mark.parametrize("aggr", REDUCTIONS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_graph_conv(aggr, weighted):
+    theirs = GraphConv(4, 6, aggr=aggr).double()
+    ours = OuterConv(4, 6, Relation(1, "sum"), aggr=aggr, root_weight=True).double()
+    with torch.no_grad():
+        ours.theta.weight[0].copy_(theirs.lin_rel.weight.t())
+        ours.root.weight[0].copy_(theirs.lin_root.weight.t())
+        ours.bias.copy_(theirs.lin_rel.bias)
+    weight = [torch.randn(7, dtype=torch.float64)] if weighted else []
+    x = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
+    assert_equal_with_gradients(ours, theirs, x, EDGES, *weight)
+
+
+@pytest.mark.parametrize("aggr", ["mean", "max", "min", "sum"])
+def test_sage_conv(aggr):
+    theirs = SAGEConv(4, 6, aggr=aggr).double()
+    ours = OuterConv(4, 6, Relation(1, "sum"), aggr=aggr, root_weight=True).double()
+    with torch.no_grad():
+        ours.theta.weight[0].copy_(theirs.lin_l.weight.t())
+        ours.root.weight[0].copy_(theirs.lin_r.weight.t())
+        ours.bias.copy_(theirs.lin_l.bias)
+    x = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
+    assert_equal_with_gradients(ours, theirs, x, EDGES)
+    pair = (x, torch.randn(5, 4, dtype=torch.float64))
+    assert_near(ours(pair, EDGES), theirs(pair, EDGES))
+
+
+@pytest.mark.parametrize("aggr", REDUCTIONS)
+def test_simple_conv(aggr):
+    """PyG's layer without parameters, whose other reductions are sums and means too."""
+    theirs = SimpleConv(aggr=aggr)
+    ours = OuterConv(-1, -1, Relation(1, "sum"), False, "identity", aggr=aggr)
+    x = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
+    assert_equal_with_gradients(ours, theirs, x, EDGES)
+    assert not list(ours.parameters())
+
+
+@pytest.mark.parametrize(
+    ("aggr", "module"),
+    [
+        ("sum", SumAggregation()),
+        ("mean", MeanAggregation()),
+        ("max", MaxAggregation()),
+        ("min", MinAggregation()),
+    ],
+)
+def test_aggregation_modules_of_pyg(aggr, module):
+    """A membership of nodes in graphs is a basis: m → batch[m]."""
+    batch = torch.tensor([0, 0, 1, 3, 3, 3])
+    x = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
+    conv = OuterConv(4, -1, Relation(1, "sum"), False, "identity", aggr=aggr)
+    index = torch.stack([torch.arange(6), batch])
+    found, expected = conv((x, None), index, size=(6, 4)), module(x, batch, dim_size=4)
+    assert_near(found, expected)
+    assert_near(*(torch.autograd.grad(y.sin().sum(), x)[0] for y in (found, expected)))
+
+
+def test_messages_are_brought_together_by_the_aggregation_of_pyg():
+    names = {
+        (aggr, label_aggr): type(
+            OuterConv(4, 6, Relation(3), aggr=aggr, label_aggr=label_aggr).aggr_module
+        ).__name__
+        for aggr, label_aggr in ALL
+    }
+    for (aggr, label_aggr), name in names.items():
+        folded = aggr == "mean" and label_aggr in ("sum", "mean")
+        assert name == f"{'Sum' if folded else aggr.capitalize()}Aggregation"
+
+
+def test_hooks_see_values_times_inputs_where_theta_follows():
+    x, weight = torch.randn(5, 4, dtype=torch.float64), torch.randn(7, dtype=torch.float64)
+    for aggr, label_aggr in (("max", "sum"), ("min", "max")):
+        conv, seen = layer(Relation(3, "sum"), aggr=aggr, label_aggr=label_aggr), []
+        conv.register_message_forward_hook(lambda _, inputs, out, seen=seen: seen.append(out))
+        conv(x, EDGES, weight, KINDS)
+        assert_near(seen[0], weight[:, None] * x[EDGES[0]])
+
+
+# Θ as the identity --------------------------------------------------------------------------------
+
+
+def test_the_identity_is_a_form_of_theta():
+    assert "identity" in FORMS
+    conv = OuterConv(4, 4, Relation(3), theta="identity")
+    assert [name for name, _ in conv.named_parameters()] == ["bias"]
+    assert torch.equal(conv.theta(), torch.ones(3, 4, 1, 1))
+    assert conv.theta.parameter().is_unit
+
+
+def test_channels_come_with_the_first_input():
+    conv = OuterConv(-1, -1, Relation(3), theta="identity", bias=False)
+    assert conv.out_channels == -1
+    with pytest.raises(RuntimeError, match="before the first input"):
+        conv.theta()
+    x = torch.randn(5, 7)
+    assert conv(x, EDGES, edge_type=KINDS).shape == (5, 7)
+    assert (conv.theta.in_channels, conv.out_channels) == (7, 7)
+    with pytest.raises(ValueError, match="a column for each channel"):
+        conv(x[:, :3], EDGES, edge_type=KINDS)
+    lazy = OuterConv(-1, 7, Relation(3), theta="identity")
+    with pytest.raises(ValueError, match="as many out_channels as in_channels: expected 3, or -1"):
+        lazy(x[:, :3], EDGES, edge_type=KINDS)
+    assert lazy(x, EDGES, edge_type=KINDS).shape == (5, 7)
+
+
+def test_state_of_a_layer_without_parameters_is_empty_and_loads():
+    conv = OuterConv(-1, -1, GCN(), theta="identity", bias=False)
+    assert not conv.state_dict()
+    conv(torch.randn(5, 2), EDGES)
+    again = OuterConv(-1, -1, GCN(), theta="identity", bias=False)
+    again.load_state_dict(conv.state_dict())
+    x = torch.randn(5, 2)
+    assert torch.equal(again(x, EDGES), conv(x, EDGES))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("label_aggr", REDUCTIONS)
+def test_type_is_that_of_the_features(dtype, label_aggr):
+    conv = OuterConv(-1, -1, Relation(3), False, "identity", label_aggr=label_aggr)
+    x = torch.randn(5, 4, dtype=dtype)
+    assert conv(x, EDGES, edge_type=KINDS).dtype == dtype
+    with torch.autocast("cpu", torch.bfloat16):
+        assert conv(x, EDGES, edge_type=KINDS).dtype == dtype
+
+
+def test_the_input_is_not_the_output():
+    conv = OuterConv(4, 4, Identity(), theta="identity")
+    with torch.no_grad():
+        conv.bias.fill_(1.0)
+    x = torch.randn(5, 4)
+    kept = x.clone()
+    assert_near(conv(x, EDGES), x + 1.0)
+    assert torch.equal(x, kept), "the bias was not added to the input"
+
+
+def test_a_polynomial_takes_the_identity():
+    conv = OuterConv(4, 4, Walk(3), theta="identity", bias=False).double()
+    edges = STRUCTURES["weighted"]
+    testing.assert_layer_equals_dense(conv, features(edges), edges)
+
+
+def test_sparse_features_and_the_identity():
+    conv = OuterConv(4, 4, Relation(3), theta="identity", bias=False)
+    x = torch.randn(5, 4) * (torch.rand(5, 4) < 0.5)
+    for conv.label_aggr in ("sum", "mean", "max"):
+        expected = conv(x, EDGES, edge_type=KINDS)
+        assert_near(conv(x.to_sparse_csr(), EDGES, edge_type=KINDS), expected)
+
+
+def test_eye_alone_under_every_reduction():
+    x = torch.randn(5, 4)
+    for aggr, label_aggr in ALL:
+        conv = OuterConv(4, 4, Identity(), False, "identity", aggr=aggr, label_aggr=label_aggr)
+        assert_near(conv(x, Eye((5, 5), x.device)), x)
+
+
+@pytest.mark.parametrize(
+    ("aggr", "label_aggr", "theta"),
+    [("max", "min", "full"), ("max", "max", "identity")],
+)
+def test_compiles_into_one_graph_once_something_ran(aggr, label_aggr, theta):
+    family = Stack(Relation(3, "sum"), Identity())
+    conv = layer(family, (4, 4), theta=theta, aggr=aggr, label_aggr=label_aggr)
+    basis = family.basis(EDGES, None, KINDS, size=(5, 5), dtype=torch.float64)
+    x = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
+    expected = conv(x, basis)
+    wanted = torch.autograd.grad(expected.sin().sum(), [x, *conv.parameters()])
+    torch._dynamo.reset()
+    found = torch.compile(conv, backend="aot_eager", fullgraph=True)(x, basis)
+    assert_near(found, expected)
+    gradients = torch.autograd.grad(found.sin().sum(), [x, *conv.parameters()])
+    for actual, reference in zip(gradients, wanted, strict=True):
+        assert_near(actual, reference)
