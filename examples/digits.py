@@ -50,8 +50,10 @@ class DigitNet(torch.nn.Module):
 
 
 def drop_pixels(images, share, generator):
-    """The cells of each image that are left, listed, when a share of the pixels is dropped."""
-    return torch.rand(images.shape, generator=generator) >= share
+    """Where pixels are left when a share of them is dropped; one of each image at least."""
+    mask = torch.rand(images.shape, generator=generator) >= share
+    mask[:, 0, 0] |= ~mask.flatten(1).any(1)
+    return mask
 
 
 def batches(images, labels, masks, size, generator=None):
@@ -62,10 +64,8 @@ def batches(images, labels, masks, size, generator=None):
         if masks is None:
             yield (images[chosen].unsqueeze(1),), labels[chosen]
         else:
-            mask = masks[chosen]
-            mask[:, 0, 0] |= ~mask.flatten(1).any(1)  # an image has a pixel at least
-            cells = Cells.of_mask(mask, batched=True)
-            yield (images[chosen][mask].unsqueeze(1), cells), labels[chosen]
+            cells = Cells.of_mask(masks[chosen], batched=True)
+            yield (images[chosen][masks[chosen]].unsqueeze(1), cells), labels[chosen]
 
 
 @torch.no_grad()
@@ -75,16 +75,17 @@ def predict(net, *data):
     return torch.cat([net(*inputs).argmax(1) for inputs, _ in batches(*data, size=512)])
 
 
-def train(net, data, epochs, generator):
-    """Cross entropy by AdamW under a one-cycle schedule."""
-    steps = epochs * -(-len(data[0]) // 64)
+def train(net, images, labels, drop, epochs, generator):
+    """Cross entropy by AdamW under a one-cycle schedule; other pixels are dropped every epoch."""
+    steps = epochs * -(-len(images) // 64)
     optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 6e-3, total_steps=steps)
     for _ in range(epochs):
         net.train()
-        for inputs, labels in batches(*data, size=64, generator=generator):
+        masks = drop_pixels(images, drop, generator) if drop else None
+        for inputs, digits in batches(images, labels, masks, 64, generator):
             optimizer.zero_grad()
-            F.cross_entropy(net(*inputs), labels).backward()
+            F.cross_entropy(net(*inputs), digits).backward()
             optimizer.step()
             schedule.step()
 
@@ -111,23 +112,20 @@ def main(arguments=None):
     digits = load_digits()
     images = torch.from_numpy(digits.images).float() / 16
     labels = torch.from_numpy(digits.target)
-    masks = drop_pixels(images, options.drop, generator) if options.drop else None
     known, unknown = train_test_split(
         torch.arange(len(images)), test_size=0.25, stratify=labels, random_state=options.seed
     )
-    train_set, test_set = (
-        (images[rows], labels[rows], None if masks is None else masks[rows])
-        for rows in (known, unknown)
-    )
-
     net = DigitNet()
-    train(net, train_set, options.epochs, generator)
-    found = predict(net, *test_set)
-    accuracy = float((found == test_set[1]).float().mean())
+    train(net, images[known], labels[known], options.drop, options.epochs, generator)
+
+    images, labels = images[unknown], labels[unknown]
+    masks = drop_pixels(images, options.drop, generator) if options.drop else None
+    found = predict(net, images, labels, masks)
+    accuracy = float((found == labels).float().mean())
     print(f"test accuracy {100 * accuracy:.2f} % of {len(unknown)} images")
     if masks is None:
         with torch.no_grad():
-            theirs = in_torch(net)(test_set[0].unsqueeze(1)).argmax(1)
+            theirs = in_torch(net)(images.unsqueeze(1)).argmax(1)
         print(f"torch.nn with the same weights agrees on {int((theirs == found).sum())} of them")
     else:
         print(f"on {100 * float(masks.float().mean()):.1f} % of the cells, and no others")

@@ -12,7 +12,7 @@ from .basis import (
     unflatten_grid,
 )
 from .kernels import backends, record, use_backend
-from .nn import OuterConv
+from .nn import OuterConv, compose, fuse
 
 __version__ = "0.1.0"
 
@@ -26,7 +26,9 @@ __all__ = [
     "Pool",
     "__version__",
     "backends",
+    "compose",
     "flatten_grid",
+    "fuse",
     "parse_family",
     "record",
     "unflatten_grid",

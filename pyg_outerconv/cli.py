@@ -1,4 +1,4 @@
-"""``outerconv …``: train, predict, bench, datasets, families, backends, calibrate.
+"""``outerconv …``: train, predict, show, bench, datasets, families, backends, calibrate.
 
 Exit codes: 0; 1 for a benchmark with errors; 2 for input that is refused, with one line that says
 why; 130 after Ctrl-C.
@@ -24,6 +24,7 @@ from .bench.command import Bench
 from .contract.calibrate import calibrate, rounded
 from .contract.machine import keep
 from .errors import Refused
+from .show import Show
 from .train import family_options
 from .train.command import INTERRUPTED, Predict, Train
 from .train.contender import check_device
@@ -216,6 +217,7 @@ def _columns(rows: list[Any]) -> str:
 COMMANDS: dict[str, Any] = {
     "train": Train,
     "predict": Predict,
+    "show": Show,
     "bench": Bench,
     "datasets": Datasets,
     "families": Families,

@@ -17,13 +17,14 @@ ALLOWED = {
     "plot": {"errors"},
     "basis": {"errors", "kernels", "plot"},
     "contract": {"errors", "places", "kernels", "basis"},
-    "nn": {"errors", "basis", "contract"},
+    "nn": {"errors", "basis", "contract", "plot"},
     "convert": {"errors", "basis", "nn"},
     "testing": {"errors", "kernels", "basis", "contract", "nn"},
     "data": {"errors", "places"},
     "train": {"errors", "basis", "nn", "kernels", "data"},
     "bench": {"errors", "kernels", "basis", "contract", "nn", "data", "train"},
-    "cli": {"errors", "basis", "kernels", "contract", "nn", "data", "train", "bench"},
+    "show": {"errors", "basis", "data", "train"},
+    "cli": {"errors", "basis", "kernels", "contract", "nn", "data", "train", "bench", "show"},
 }
 
 

@@ -210,7 +210,8 @@ class Basis(ABC):
         - ``'flattenings'``: Φ̂ and Φ̌ (the paper's figure 2). Options ``theta`` (K, P, Q), else
           ``channels`` (P, Q) and ``seed`` of a random one.
         - ``'receptive-field'``: the inputs that reach an output ``cell`` (coordinates, or a node's
-          number). Options ``input_shape``, ``output_shape``; of graphs ``layout``, ``seed``.
+          number). Options ``reach`` (layers over the basis), ``input_shape``, ``output_shape``;
+          of graphs ``layout``, ``seed``.
         - ``'graph'``: an arrow for each edge in the colour of its label. Options ``labels``,
           ``titles``, ``layout`` (``'spring'`` or ``'circle'``), ``seed``.
 

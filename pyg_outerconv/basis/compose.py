@@ -15,6 +15,7 @@ from .composed import Composed
 from .edges import EdgeBasis
 from .family import Family
 from .gcn import GCN
+from .parts import nested
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,8 @@ class Compose(Family):
         """See :meth:`Family.basis_on`: the bases of both, composed; of equal families one basis."""
         between = self.first.outputs(structure)
         first = self.first.basis_on(structure, dtype)
-        same = between is structure and self.first == self.second
+        made_alike = self.first == self.second and not any(p.learns for p in nested(self.first))
+        same = between is structure and made_alike
         return Composed(first, first if same else self.second.basis_on(between, dtype))
 
     def assemble(

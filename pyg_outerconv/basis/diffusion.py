@@ -31,7 +31,7 @@ class Diffusion(Family):
 
     with T as :class:`Walk` makes it. It stays a rule: a recurrence of L sparse products, of which
     no power is ever made, and one product with Θ. From the `"Diffusion Improves Graph Learning"
-    <https://arxiv.org/abs/1911.05485>`_ paper, equations 1 to 3.
+    <https://arxiv.org/abs/1911.05485>`_ paper, equation 1.
 
     The weights of all lengths add up to one. Of those beyond L, the ``remainder``
 

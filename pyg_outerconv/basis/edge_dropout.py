@@ -8,6 +8,7 @@ import torch
 
 from ..errors import RefusedValue, refusal
 from .base import Basis
+from .composed import Composed
 from .edges import EdgeBasis
 from .eye import Eye
 from .pattern import Pattern
@@ -31,8 +32,16 @@ def drop_edges(
     zero. From the `"DropEdge" <https://arxiv.org/abs/1907.10903>`_ paper, with the values that are
     left scaled as in dropout, and after any norm.
 
+    In a training step::
+
+        basis = drop_edges(conv.basis(x, edge_index), 0.1, conv.training)
+        out = conv(x, basis)
+
+    Edge weights that learn come in the same way, ``edges.with_values(pattern.sort_values(w))``.
+
     Of a polynomial the edges of its operator are dropped, the same for every power; of a stack
-    those of each part; identities drop nothing; other rules become edges first.
+    those of each part, of a product those of each factor; identities drop nothing; other rules
+    become edges first.
 
     Args:
         basis: any basis; ``conv.basis(x, edge_index)`` is that of a layer, which takes the result
@@ -58,6 +67,12 @@ def drop_edges(
             for part in basis.parts
         ]
         return Stacked(tuple(parts))
+    if isinstance(basis, Composed):
+        factors = [
+            drop_edges(factor, p, whole=whole, generator=generator, dtype=basis.dtype or dtype)
+            for factor in (basis.first, basis.second)
+        ]
+        return Composed(*factors)
     if isinstance(basis, Polynomial):
         return replace(basis, operator=_drop(basis.operator, p, whole, generator, dtype))
     if isinstance(basis, Eye):

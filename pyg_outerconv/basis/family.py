@@ -217,10 +217,10 @@ class Family(BaseTransform):
             ValueError: the family makes targets of its own, which a graph has no place for, or
                 values that learn, which would be those of today.
         """
-        from .parts import parts
+        from .parts import nested
 
         require_data(data)
-        if any(part.learns for part in parts(self)):
+        if any(part.learns for part in nested(self)):
             raise RefusedValue(
                 refusal(
                     "a graph stores values that stay",

@@ -7,9 +7,10 @@ from math import prod
 from typing import Any
 
 from ..errors import RefusedIndex, RefusedType, RefusedValue, refusal
-from .algebra import Stacked, Transposed
+from .algebra import Composed, Kronecker, Restricted, Stacked, Transposed
 from .base import Basis
 from .derived import Derived
+from .grid.shift import GridShift
 
 Shape = tuple[int, ...]
 
@@ -22,17 +23,20 @@ def grid_shapes(basis: Basis) -> tuple[Shape, Shape] | None:
     if isinstance(basis, Transposed):
         turned = grid_shapes(basis.base)
         return None if turned is None else (turned[1], turned[0])
-    if isinstance(basis, Derived):
-        return _fitting(grid_shapes(basis.base), basis.size)
+    if isinstance(basis, GridShift):
+        return basis.input_shape, basis.output_shape
     if isinstance(basis, Stacked):
         return grid_shapes(basis.parts[0])
-    shapes = (getattr(basis, "input_shape", None), getattr(basis, "output_shape", None))
-    return None if None in shapes else _fitting((tuple(shapes[0]), tuple(shapes[1])), basis.size)  # type: ignore[arg-type]
-
-
-def _fitting(shapes: tuple[Shape, Shape] | None, size: tuple[int, int]) -> tuple[Shape, Shape] | None:
-    fits = shapes is not None and (prod(shapes[0]), prod(shapes[1])) == size
-    return shapes if fits else None
+    if isinstance(basis, Composed | Kronecker):
+        first, second = grid_shapes(basis.first), grid_shapes(basis.second)
+        if first is None or second is None:
+            return None
+        if isinstance(basis, Composed):
+            return first[0], second[1]
+        return first[0] + second[0], first[1] + second[1]
+    if isinstance(basis, Derived) and not isinstance(basis, Restricted):
+        return grid_shapes(basis.base) if basis.size == basis.base.size else None
+    return None
 
 
 def checked_shape(name: str, shape: Any, count: int) -> Shape:

@@ -1,4 +1,4 @@
-"""Families within families, and the modules that they hold."""
+"""Families in families, and the modules that they hold."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ import torch
 from .family import Family
 
 
-def parts(family: Family) -> Iterator[Family]:
-    """A family, and all that its options hold."""
+def nested(family: Family) -> Iterator[Family]:
+    """A family, its parts, and theirs."""
     yield family
-    for option in _options(family):
-        for inner in option if isinstance(option, tuple) else (option,):
-            if isinstance(inner, Family):
-                yield from parts(inner)
+    for part in family.parts:
+        yield from nested(part)
 
 
 def functions_of(family: Family) -> list[torch.nn.Module]:
     """The modules that a family computes values with, each once."""
-    held = [option for part in parts(family) for option in _options(part)]
+    held = [option for part in nested(family) for option in _options(part)]
     found = [option for option in held if isinstance(option, torch.nn.Module)]
     return list(dict.fromkeys(found))
 

@@ -265,6 +265,34 @@ class Pattern:
             by_source=inverse,
         )
 
+    def subset(
+        self, keep: Tensor, source: Tensor, target: Tensor, size: tuple[int, int]
+    ) -> Pattern:
+        """Some of the edges between renumbered nodes, whose order stays; nothing is sorted.
+
+        Args:
+            keep: (E,) booleans.
+            source, target: (E,) the new numbers, ascending with the old ones.
+            size: (M, N) of the result.
+        """
+        kept = keep.nonzero().view(-1)
+        place = keep.cumsum(0) - 1  # of each edge among those that are kept
+        by_source = self.by_source[keep.index_select(0, self.by_source)]
+        dtype = self.source.dtype
+        source, target = (end.index_select(0, kept).to(dtype) for end in (source, target))
+        return Pattern(
+            size=size,
+            num_labels=self.num_labels,
+            source=source,
+            target=target,
+            label=self.label.index_select(0, kept),
+            order=torch.arange(kept.numel(), dtype=dtype, device=kept.device),
+            origin=None if self.origin is None else self.origin.index_select(0, kept),
+            target_ptr=_pointers(target, size[1]),
+            source_ptr=_pointers(source, size[0]),
+            by_source=place.index_select(0, by_source).to(dtype),
+        )
+
     def map(self, fn: Callable[[Tensor], Tensor]) -> Pattern:
         """The pattern with ``fn`` applied to every tensor (to move it, say).
 

@@ -19,9 +19,11 @@ from ..plot import matrices as matrix_plot
 from ..plot.canvas import check_entries, check_format, save
 from .base import Basis
 from .edges import EdgeBasis
+from .grid.shift import GridShift
 from .grid_shapes import Shape, cell_number, checked_shape, grid_shapes
 
 MAX_PANELS = 16
+PARTS = "labels= for fewer, or a part of the basis (restrict, or a smaller structure)"
 Cell = int | Sequence[int]
 
 
@@ -53,7 +55,7 @@ def matrices(
     """A panel for each A_k."""
     chosen, names = _chosen(basis, labels, titles, max_panels)
     m, n = basis.size
-    check_entries("M·N·K", m * n * len(chosen), (m, n), "select labels, or restrict the basis")
+    check_entries("M·N·K", m * n * len(chosen), (m, n), PARTS)
     edges = basis.select(chosen).edges()
     values = np.ma.masked_array(_array(edges.to_dense()), ~edges.support().cpu().numpy())
     shapes = grid_shapes(basis)
@@ -83,8 +85,12 @@ def shift(
         )
     m, n = basis.size
     sides = [side for shape in shapes for side in (_rows(shape), shape[-1])]
-    check_entries("M + N·K", m + n * len(chosen), tuple(sides), "select labels, or a smaller grid")
-    followed = cell_number(cell if cell is not None else tuple(s // 2 for s in shapes[0]), shapes[0])
+    check_entries(
+        "M + N·K", m + n * len(chosen), tuple(sides), "labels= for fewer, or a smaller grid"
+    )
+    followed = cell_number(
+        cell if cell is not None else tuple(s // 2 for s in shapes[0]), shapes[0]
+    )
     edges = basis.select(chosen).edges()
     seen = _seen(edges)
     left_out = basis.num_bases - len(chosen) if labels is None else 0
@@ -95,6 +101,7 @@ def receptive_field(
     basis: Basis,
     *,
     cell: Cell = 0,
+    reach: int = 1,
     input_shape: Cell | None = None,
     output_shape: Cell | None = None,
     layout: str = "spring",
@@ -106,10 +113,11 @@ def receptive_field(
     if shapes is not None:
         sides = [side for shape in shapes for side in (_rows(shape), shape[-1])]
         check_entries("M + N", sum(basis.size), tuple(sides), "draw a smaller grid")
-        return grids.receptive_field(_reaching(basis, target), [target], shapes)
+        return grids.receptive_field(_reaching(basis, target, reach), [target], shapes)
     graph_plot.check_graph(0, basis.size, 0)
     edges = _graph_edges(basis)
-    return graph_plot.receptive_field(edges, _reaching(basis, target), [target], layout, seed)
+    reached = _reaching(basis, target, reach)
+    return graph_plot.receptive_field(edges, reached, [target], layout, seed)
 
 
 def graph(
@@ -145,10 +153,8 @@ def flattenings(
         )
     p, q = int(theta.size(1)), int(theta.size(2))
     m, n = basis.size
-    check_entries(
-        "M·N·P·Q", 2 * m * n * p * q, (m * p, n * q), "fewer channels, or restrict the basis"
-    )
-    check_entries("M·N·K", m * n * basis.num_bases, (), "select labels, or restrict the basis")
+    matrix_plot.check_flattenings(basis.size, (p, q))
+    check_entries("M·N·K", m * n * basis.num_bases, (), PARTS)
     theta = theta.detach().to(basis.device)
     pairs = list(zip(basis.to_dense(theta.dtype).to(theta.dtype), theta, strict=True))
     hat = sum(torch.kron(a, t) for a, t in pairs)
@@ -186,12 +192,11 @@ def _chosen(
         raise RefusedValue(refusal("a picture needs a label", "at least one", "none"))
     chosen = list(range(count))[:max_panels] if labels is None else list(labels)
     basis.select(chosen)  # refuses labels that there are not
-    shifts = getattr(basis, "shifts", None)
-    if titles is None:
-        titles = [f"k = {k}" for k in range(count)]
-        if shifts is not None and len(shifts) == count:
-            titles = ["d = (" + ", ".join(map(str, d)) + ")" for d in shifts]
-    return chosen, [titles[k] for k in chosen]
+    names = [f"k = {k}" for k in range(count)] if titles is None else list(titles)
+    if titles is None and isinstance(basis, GridShift):
+        turned = ", transposed" if basis.is_turned else ""
+        names = [f"shift ({', '.join(map(str, shift))}){turned}" for shift in basis.shifts]
+    return chosen, [names[k] for k in chosen]
 
 
 def _shapes(
@@ -224,10 +229,8 @@ def _seen(edges: EdgeBasis) -> Any:
     return seen.cpu().numpy()
 
 
-def _reaching(basis: Basis, target: int) -> list[int]:
-    """The inputs that reach an output under any label."""
-    edges = basis.edges()
-    return sorted(set(edges.index[0][edges.index[1] == target].tolist()))
+def _reaching(basis: Basis, target: int, reach: int) -> list[int]:
+    return [int(source) for source in basis.receptive_field(target, reach)]
 
 
 def _graph_edges(basis: Basis) -> graph_plot.Edges:

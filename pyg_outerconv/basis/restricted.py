@@ -134,7 +134,10 @@ def _within(outer: Tensor | None, inner: Tensor | None) -> Tensor | None:
 def restricted_edges(
     basis: EdgeBasis, sources: Tensor | None = None, targets: Tensor | None = None
 ) -> EdgeBasis:
-    """The edges between ``sources`` and ``targets``, both renumbered by their places there."""
+    """The edges between ``sources`` and ``targets``, both renumbered by their places there.
+
+    Where both ascend nothing is sorted.
+    """
     pattern = basis.pattern
     source, target = pattern.source.long(), pattern.target.long()
     size = list(basis.size)
@@ -145,7 +148,10 @@ def restricted_edges(
     if targets is not None:
         target, size[1] = _places(targets, size[1]).index_select(0, target), targets.numel()
         keep = keep & (target >= 0)
-    kept = keep.nonzero().view(-1)
+    kept, value = keep.nonzero().view(-1), basis.value
+    if all(nodes is None or bool((nodes.diff() > 0).all()) for nodes in (sources, targets)):
+        made = pattern.subset(keep, source, target, (size[0], size[1]))
+        return EdgeBasis(made, None if value is None else value.index_select(0, kept))
     made = Pattern.build(
         torch.stack([source.index_select(0, kept), target.index_select(0, kept)]),
         pattern.label.index_select(0, kept),
@@ -153,9 +159,9 @@ def restricted_edges(
         num_labels=pattern.num_labels,
         origin=None if pattern.origin is None else pattern.origin.index_select(0, kept),
     )
-    if basis.value is None:
-        return EdgeBasis(made)
-    return EdgeBasis(made, basis.value.index_select(0, kept.index_select(0, made.order)))
+    if value is not None:
+        value = value.index_select(0, kept.index_select(0, made.order))
+    return EdgeBasis(made, value)
 
 
 def _places(nodes: Tensor, count: int) -> Tensor:

@@ -114,11 +114,14 @@ def choose_order(
         return ORDERS[wanted]
     if torch.compiler.is_compiling():
         ready = _ready(problem)
-        if len(ready) == 1 and max_memory is None:  # nor is a cost read that asks for others
+        if len(ready) == 1 and max_memory is None:  # a cost may be none that a compiler reads
             return ready[0]
         return _cheapest(_readable(problem, max_memory), problem)
     plans = _plans(problem)
     if plans is None:
+        legal = _legal(problem)
+        if len(legal) == 1 and max_memory is None:
+            return legal[0]
         return _cheapest(candidates(problem, max_memory), problem)
     key = _key(problem, max_memory)
     if key not in plans:
@@ -158,9 +161,12 @@ def _cheapest(found: list[Candidate], problem: Problem) -> Order:
     return best
 
 
+def _legal(problem: Problem) -> list[Order]:
+    return [order for order in ORDERS.values() if not order.why_not(problem)]
+
+
 def _ready(problem: Problem) -> list[Order]:
-    legal = [order for order in ORDERS.values() if not order.why_not(problem)]
-    return [order for order in legal if order.is_prepared(problem)]
+    return [order for order in _legal(problem) if order.is_prepared(problem)]
 
 
 def _readable(problem: Problem, max_memory: int | None) -> list[Candidate]:

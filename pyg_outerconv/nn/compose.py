@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..basis import Compose, Family, Identity, Mean, Stack
+from ..basis.parts import functions_of
 from ..errors import RefusedType, RefusedValue, refusal
 from .composed_conv import ComposedConv, constants_of, factors
 from .dense import full_matrices
@@ -48,11 +50,14 @@ def compose(first: OuterConv, second: OuterConv) -> ComposedConv:
     reasons = why_not_composed(first, second)
     if reasons:
         raise RefusedValue(f"these layers have no composition: {'; '.join(reasons)}")
+    family: Family = Compose(_family(first), _family(second))
+    if functions_of(family):  # whose parameters are copied too
+        family = copy.deepcopy(family)
     bounds = [conv.max_memory for conv in (first, second) if conv.max_memory is not None]
     made = ComposedConv(
         first.theta.in_channels,
         second.out_channels,
-        Compose(_family(first), _family(second)),
+        family,
         bias=second.bias is not None,
         cached=first.cached and second.cached,
         max_memory=min(bounds, default=None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -13,6 +14,8 @@ from .prepare import Inputs
 from .reductions import COMPARISONS
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from .outer_conv import OuterConv
 
 
@@ -89,3 +92,36 @@ class DenseForms:
         return (
             self.to_dense(edge_index, *args, **kwargs).permute(2, 0, 3, 1).flatten(2).flatten(0, 1)
         )
+
+    def plot(
+        self, edge_index: Any, *args: Any, path: str | Path | None = None, **kwargs: Any
+    ) -> Figure:
+        """A picture of both flattenings side by side, as a matplotlib figure (the paper's
+        figure 2); zeros are white.
+
+        Takes the arguments of :meth:`to_dense`, and :obj:`path`: a PNG or SVG file to write.
+
+        Raises:
+            ValueError: matplotlib is not installed, the flattenings have too many entries to be
+                seen, or the file cannot be written.
+        """
+        from ..plot import check_matplotlib
+
+        check_matplotlib()
+        from ..plot.canvas import check_format, save
+        from ..plot.matrices import check_flattenings, flattenings
+
+        if path is not None:
+            check_format(path)
+        conv = cast("OuterConv", self)
+        size = conv.basis(Inputs(None, None, None, None), edge_index, *args, **kwargs).size
+        channels = conv.theta.in_channels, conv.theta.out_channels
+        check_flattenings(size, channels)
+        hat, check = (
+            flat(edge_index, *args, **kwargs).detach().cpu().double().numpy()
+            for flat in (self.phi_hat, self.phi_check)
+        )
+        figure = flattenings(hat, check, size, channels)
+        if path is not None:
+            save(figure, path)
+        return figure

@@ -36,7 +36,7 @@ class GaussianMixture(torch.nn.Module):
 
     ``OuterConv(P, Q, Kernel(GaussianMixture(D, K)), aggr='mean', root_weight=True)`` is GMMConv,
     with Θ_k its ``g``. From the `"Geometric Deep Learning on Graphs and Manifolds using Mixture
-    Model CNNs" <https://arxiv.org/abs/1611.08402>`_ paper, equation 11.
+    Model CNNs" <https://arxiv.org/abs/1611.08402>`_ paper, section 3.
 
     Args:
         dim: D.
@@ -82,8 +82,8 @@ class BSpline(torch.nn.Module):
     They add up to one, and (m + 1)^D of them differ from zero at any point; a basis holds the
     others too, as zeros, so that its edges need no sorting when attributes change.
     ``OuterConv(P, Q, Kernel(BSpline((5, 5))), aggr='mean', root_weight=True)`` is SplineConv, with
-    Θ its ``weight``. From the `"SplineCNN: Fast Geometric Deep Learning with Continuous B-Spline Kernels"
-    <https://arxiv.org/abs/1711.08920>`_ paper, equations 3 and 4.
+    Θ its ``weight``. From the `"SplineCNN: Fast Geometric Deep Learning with Continuous B-Spline
+    Kernels" <https://arxiv.org/abs/1711.08920>`_ paper, section 3.
 
     Args:
         kernel_size: S_d for each attribute, more than m.

@@ -155,7 +155,7 @@ class GridConv(OuterConv):
             TypeError: the images are no features.
             ValueError: they have too few dimensions, or the grid is too small for the kernel.
         """
-        shape = shape_of(images, self.family.num_axes)
+        shape = shape_of(images, len(self.family.windows))
         return self._rules.get(self.family, shape, images.device)
 
     def contraction_path(self, x: Any, edge_index: Any = None, *args: Any) -> ContractionPath:

@@ -95,7 +95,7 @@ class GridPool(torch.nn.Module):
             TypeError: the images are no features.
             ValueError: they have too few dimensions, or the grid is too small for a cluster.
         """
-        shape = shape_of(images, self.family.num_axes)
+        shape = shape_of(images, len(self.family.windows))
         return self._rules.get(self.family, shape, images.device)
 
     def _reduce(self, basis: Basis, x: Tensor) -> Tensor:
@@ -209,7 +209,7 @@ class GridUnpool(torch.nn.Module):
             TypeError: the images are no features.
             ValueError: they have too few dimensions, or no such output has clusters of their size.
         """
-        windows, shape = self.family.windows, shape_of(images, self.family.num_axes)
+        windows, shape = self.family.windows, shape_of(images, len(self.family.windows))
         wanted = output_size or tuple(
             window.num_inputs(count) for window, count in zip(windows, shape, strict=True)
         )

@@ -12,7 +12,7 @@ from torch_geometric.utils import is_torch_sparse_tensor
 from ..basis import Basis
 from ..basis.any_structure import AnyStructure, require_kind
 from ..basis.checks import check_size
-from ..basis.parts import parts
+from ..basis.parts import nested
 from ..contract.features import Features, SparseFeatures
 from ..errors import RefusedType, RefusedValue, refusal
 from .kept import kept_basis
@@ -175,7 +175,7 @@ def prepare_basis(
 
     beside = (edge_weight, edge_type, batch, edge_attr, *_ends(pos))
     key = (conv.family, full_size, dtype, conv.folds_mean, reverse)
-    keeps = conv.cached and not any(part.learns for part in parts(conv.family))
+    keeps = conv.cached and not any(part.learns for part in nested(conv.family))
     basis = kept_basis(kind, edge_index, beside, (*key, device), make) if keeps else make()
     if not kind.targets_are_sources:
         _check_ends(conv, inputs, basis, full_size)

@@ -16,8 +16,8 @@ from .outer_conv import OuterConv
 def sg_conv(in_channels: int, out_channels: int, length: int = 1, **options: Any) -> OuterConv:
     """Y = (T^L)ᵀ X Θ: one power of the normalised adjacency matrix with self-loops.
 
-    From the `"Simplifying Graph Convolutional Networks" <https://arxiv.org/abs/1902.07153>`_ paper,
-    equation 8. The recurrence runs at width min(P, Q).
+    From the `"Simplifying Graph Convolutional Networks" <https://arxiv.org/abs/1902.07153>`_
+    paper. The recurrence runs at width min(P, Q).
 
     >>> sg_conv(16, 7, length=2).family.labels
     ('forward walks of length 2',)
@@ -38,7 +38,7 @@ def ssg_conv(
     """Y = (α I + (1 − α)/L Σ_{k=1..L} T^k)ᵀ X Θ: the mean of powers, and the node itself.
 
     From the `"Simple Spectral Graph Convolution" <https://openreview.net/forum?id=CYO5T-YjWZV>`_
-    paper, equation 8.
+    paper.
 
     >>> conv = ssg_conv(16, 7, alpha=0.1, length=4)
     >>> [round(weight, 3) for weight in conv.family.coefficients]
@@ -85,7 +85,7 @@ def mix_hop(
 
     Θ_j stands in the j-th block of columns of a wider one, which is zero elsewhere
     (``theta='columns'``), so that the sum over labels concatenates. From the `"MixHop"
-    <https://arxiv.org/abs/1905.00067>`_ paper, equation 2.
+    <https://arxiv.org/abs/1905.00067>`_ paper.
 
     >>> mix_hop(16, 8, powers=(0, 1, 3)).out_channels
     24

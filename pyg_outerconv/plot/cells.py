@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 
 from .colours import LINE
 
-_MAX_LINES = 60  # of cells on a side, beyond which lines would hide them
+_MAX_LINES = 60  # on a side, beyond which they would hide what is between them
 
 
 def image_shape(shape: Sequence[int]) -> tuple[int, int]:
@@ -31,17 +31,18 @@ def finish_image(axes: Axes, shape: Sequence[int], title: str) -> None:
     axes.set_xticks([0, columns - 1] if columns > 1 else [0])
     axes.set_yticks([0, rows - 1] if rows > 1 else [0])
     axes.tick_params(labelsize=7, length=2)
-    if max(rows, columns) <= _MAX_LINES:
-        lines(axes, (rows, columns), (1, 1), width=0.4)
+    lines(axes, (rows, columns), (1, 1), width=0.4)
     if len(shape) > 2:
         lines(axes, (rows, columns), (shape[-2], columns), width=1.4)
 
 
 def lines(axes: Axes, sides: tuple[int, int], steps: tuple[int, int], width: float) -> None:
-    """Lines every so many rows and columns of an image, its borders left out."""
+    """Lines every so many rows and columns of an image, its borders left out, unless too many."""
     rows, columns = sides
-    across = np.arange(steps[0], rows, max(steps[0], 1)) - 0.5
-    down = np.arange(steps[1], columns, max(steps[1], 1)) - 0.5
+    if max(rows // steps[0], columns // steps[1]) > _MAX_LINES:
+        return
+    across = np.arange(steps[0], rows, steps[0]) - 0.5
+    down = np.arange(steps[1], columns, steps[1]) - 0.5
     axes.hlines(across, -0.5, columns - 0.5, colors=LINE, linewidth=width)
     axes.vlines(down, -0.5, rows - 0.5, colors=LINE, linewidth=width)
 

@@ -33,5 +33,5 @@ def value_colours(values: NDArray[np.float64]) -> tuple[LinearSegmentedColormap,
 def label_colours(number: int) -> list[str]:
     """A colour for each of some labels, as hexadecimal text."""
     if number <= 10:
-        return [to_hex(colour) for colour in colormaps["tab10"].colors[:number]]
+        return [to_hex(colormaps["tab10"](place)) for place in range(number)]
     return [to_hex(colour) for colour in colormaps["turbo"](np.linspace(0.05, 0.95, number))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import networkx
 import numpy as np
@@ -86,15 +87,15 @@ def graph(edges: Edges, titles: Sequence[str], layout: str = "spring", seed: int
     """
     places = lay_out(edges, layout, seed)
     colours = label_colours(len(titles))
-    axes = _axes(edges.num_nodes)
+    figure, axes = _axes(edges.num_nodes)
     _draw_edges(axes, edges, places, [colours[k] for k in edges.label])
     _draw_nodes(axes, places, ["white"] * edges.num_nodes, edges)
     handles = [
         Line2D([], [], color=colours[k], label=titles[k]) for k in sorted(set(edges.label.tolist()))
     ]
     if handles:
-        axes.figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8)
-    return axes.figure
+        figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8)
+    return figure
 
 
 def receptive_field(
@@ -104,7 +105,7 @@ def receptive_field(
     layout: str = "spring",
     seed: int = 0,
 ) -> Figure:
-    """The graph with the outputs that are asked about framed, and the inputs that reach them filled.
+    """The graph; the outputs that are asked about are framed, the inputs that reach them filled.
 
     Raises:
         ValueError: the layout is unknown.
@@ -115,7 +116,7 @@ def receptive_field(
     for node in reached:
         fills[node] = REACHED
     frames = {target + shift for target in targets}
-    axes = _axes(edges.num_nodes)
+    figure, axes = _axes(edges.num_nodes)
     meant = set(targets)
     strokes = [REACHED if n in meant else LINE for n in edges.target.tolist()]
     _draw_edges(axes, edges, places, strokes)
@@ -124,7 +125,7 @@ def receptive_field(
     axes.set_title(
         f"output {names}: reached by {len(reached)} of {edges.size[0]} inputs", fontsize=9
     )
-    return axes.figure
+    return figure
 
 
 def lay_out(edges: Edges, layout: str, seed: int) -> NDArray[np.float64]:
@@ -137,20 +138,28 @@ def lay_out(edges: Edges, layout: str, seed: int) -> NDArray[np.float64]:
     nodes = networkx.Graph()
     nodes.add_nodes_from(range(edges.num_nodes))
     nodes.add_edges_from((m, n) for m, n in edges.ends() if m != n)
-    places = (
-        networkx.spring_layout(nodes, seed=seed)
-        if layout == "spring"
-        else networkx.circular_layout(nodes)
-    )
-    return np.array([places[node] for node in nodes]).reshape(-1, 2)
+    if layout == "circle":
+        placed = networkx.circular_layout(nodes)
+    else:
+        placed = networkx.spring_layout(nodes, seed=seed)
+    places = np.array([placed[node] for node in nodes]).reshape(-1, 2)
+    low, high = places.min(0), places.max(0)
+    return 2 * (places - low) / np.where(high > low, high - low, 1) - 1  # fills the figure
 
 
-def _axes(num_nodes: int) -> Axes:
-    side = float(np.clip(3.2 + 0.09 * num_nodes, 3.6, 11))
-    axes = new_figure(side, side).add_subplot()
+def _axes(num_nodes: int) -> tuple[Figure, Axes]:
+    """A figure, and axes that show places as they are."""
+    side = _side(num_nodes)
+    figure = new_figure(side, side)
+    axes = figure.add_subplot()
     axes.set_aspect("equal")
     axes.axis("off")
-    return axes
+    return figure, axes
+
+
+def _side(num_nodes: int) -> float:
+    """Of the figure, in inches."""
+    return float(np.clip(3.2 + 0.09 * num_nodes, 3.6, 11))
 
 
 def _radius(num_nodes: int) -> float:
@@ -162,20 +171,21 @@ def _draw_edges(
     axes: Axes, edges: Edges, places: NDArray[np.float64], strokes: Sequence[str]
 ) -> None:
     """A patch for each edge; labels bend their arrows differently, so that none hides another."""
+    node = _radius(len(places)) / 72 * 2.3 / _side(len(places))  # its radius as places measure
     most = float(np.abs(edges.value).max()) if edges.value.size else 1.0
     widths = 0.5 + 1.7 * np.abs(edges.value) / (most or 1.0)
     for (m, n), label, value, width, colour in zip(
         edges.ends(), edges.label, edges.value, widths, strokes, strict=True
     ):
-        look = {
+        look: dict[str, Any] = {
             "edgecolor": colour,
             "linewidth": float(width),
             "linestyle": "--" if value < 0 else "-",
-            "alpha": 0.85,
-            "zorder": 1,
+            "alpha": 0.4 if colour == LINE else 0.85,
+            "zorder": 0.5 if colour == LINE else 1,
         }
         if m == n:
-            radius = 0.045 + 0.012 * int(label)
+            radius = node * (1.15 + 0.25 * int(label))
             above = (places[n, 0], places[n, 1] + radius)
             axes.add_patch(Circle(above, radius, fill=False, **look))
             continue

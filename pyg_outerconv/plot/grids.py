@@ -38,11 +38,12 @@ def shifts(
     """
     input_shape, output_shape = shapes
     given, made = image_shape(input_shape), image_shape(output_shape)
-    all_axes = panels(1 + len(seen), max(given[0], made[0]), max(given[1], made[1]), 0.0)
+    figure, all_axes = panels(1 + len(seen), max(given[0], made[0]), max(given[1], made[1]), 0.0)
     numbers = np.arange(given[0] * given[1])
     colour_map = colormaps["viridis"].with_extremes(bad=ABSENT)
     norm = Normalize(0, max(len(numbers) - 1, 1))
     start = place(followed, input_shape)
+    origin = _same_place(followed, input_shape, output_shape)
     all_axes[0].imshow(
         np.ma.masked_array(numbers.reshape(given)),
         cmap=colour_map,
@@ -55,19 +56,28 @@ def shifts(
         shown = np.ma.masked_less(row, 0).reshape(made)
         axes.imshow(shown, cmap=colour_map, norm=norm, interpolation="none")
         finish_image(axes, output_shape, title)
-        _follow(axes, start, [place(n, output_shape) for n in np.flatnonzero(row == followed)])
-    left_out_title(all_axes[0].figure, len(seen), left_out)
-    return all_axes[0].figure
+        _follow(
+            axes, origin, [place(n, output_shape) for n in np.flatnonzero(row == followed).tolist()]
+        )
+    left_out_title(figure, len(seen), left_out)
+    return figure
 
 
-def _follow(axes: Axes, start: tuple[int, int], ends: Sequence[tuple[int, int]]) -> None:
-    """Mark where an input came from and the outputs that see it."""
-    if ends:
-        outline(axes, start, MARK, ":")
+def _same_place(number: int, shape: Shape, other: Shape) -> tuple[int, int] | None:
+    """Where the coordinates of a cell are in the image of another grid, if it has them."""
+    at = np.unravel_index(number, tuple(shape))
+    if len(shape) != len(other) or any(i >= count for i, count in zip(at, other, strict=True)):
+        return None
+    return place(int(np.ravel_multi_index(at, tuple(other))), other)
+
+
+def _follow(axes: Axes, origin: tuple[int, int] | None, ends: Sequence[tuple[int, int]]) -> None:
+    """Mark the outputs that see an input, and where it came from."""
     for end in ends:
         outline(axes, end, MARK)
-        if end != start:
-            arrow(axes, start, end, MARK)
+        if origin is not None and end != origin:
+            outline(axes, origin, MARK, ":")
+            arrow(axes, origin, end, MARK)
 
 
 def receptive_field(
@@ -83,12 +93,12 @@ def receptive_field(
     """
     input_shape, output_shape = shapes
     given, made = image_shape(input_shape), image_shape(output_shape)
-    left, right = panels(2, max(given[0], made[0]), max(given[1], made[1]), 0.0)
+    figure, (left, right) = panels(2, max(given[0], made[0]), max(given[1], made[1]), 0.0)
     names = ", ".join(_cell_name(target, output_shape) for target in targets)
     _highlight(left, targets, output_shape, MARK, f"output {names}")
     count = f"{len(reached)} of {given[0] * given[1]} inputs"
     _highlight(right, reached, input_shape, REACHED, f"reached by {count}")
-    return left.figure
+    return figure
 
 
 def _highlight(axes: Axes, cells: Sequence[int], shape: Shape, colour: str, title: str) -> None:

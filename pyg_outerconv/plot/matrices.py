@@ -11,28 +11,28 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from .canvas import new_figure, panel_size
+from .canvas import check_entries, new_figure, panel_size
 from .cells import lines
 from .colours import value_colours
 
 COLUMNS = 5
 
 
-def panels(number: int, rows: int, columns: int, shared_bar: float = 0.7) -> list[Axes]:
-    """Axes for some images of one size, at most five side by side."""
+def panels(
+    number: int, rows: int, columns: int, shared_bar: float = 0.7
+) -> tuple[Figure, list[Axes]]:
+    """A figure with axes for some images of one size, at most five side by side."""
     width, height = panel_size(rows, columns)
     across = min(number, COLUMNS)
     down = ceil(number / across)
     figure = new_figure(across * (width + 0.45) + shared_bar, down * (height + 0.5) + 0.45)
-    return [figure.add_subplot(down, across, at) for at in range(1, number + 1)]
+    return figure, [figure.add_subplot(down, across, at) for at in range(1, number + 1)]
 
 
 def left_out_title(figure: Figure, shown: int, left_out: int) -> None:
     """Say above all panels how many labels have none."""
     if left_out:
-        figure.suptitle(
-            f"{shown} of {shown + left_out} labels; {left_out} left out", fontsize=10
-        )
+        figure.suptitle(f"{shown} of {shown + left_out} labels; {left_out} left out", fontsize=10)
 
 
 def matrices(
@@ -51,17 +51,27 @@ def matrices(
         blocks: lines every so many sources and targets, for grids of more than one axis.
     """
     num_labels, num_sources, num_targets = values.shape
-    all_axes = panels(num_labels, num_sources, num_targets)
+    figure, all_axes = panels(num_labels, num_sources, num_targets)
     colour_map, norm = value_colours(values)
     for axes, matrix, title in zip(all_axes, values, titles, strict=True):
         axes.imshow(matrix, cmap=colour_map, norm=norm, interpolation="none")
         _finish(axes, title, "target n", "source m")
         if blocks is not None:
             lines(axes, (num_sources, num_targets), blocks, width=0.4)
-    figure = all_axes[0].figure
     figure.colorbar(all_axes[0].images[0], ax=all_axes, shrink=0.8, label="A[k, m, n]")
     left_out_title(figure, num_labels, left_out)
     return figure
+
+
+def check_flattenings(size: tuple[int, int], channels: tuple[int, int]) -> None:
+    """Refuse flattenings that are too large to be seen.
+
+    Raises:
+        ValueError: see :func:`.canvas.check_entries`.
+    """
+    sides = (size[0] * channels[0], size[1] * channels[1])
+    advice = "fewer channels, or a part of the basis (restrict, or a smaller structure)"
+    check_entries("2·M·N·P·Q", 2 * sides[0] * sides[1], sides, advice)
 
 
 def flattenings(
@@ -80,17 +90,16 @@ def flattenings(
     """
     sides = (phi_hat.shape[0], phi_hat.shape[1])
     colour_map, norm = value_colours(np.stack([phi_hat, phi_check]))
-    all_axes = panels(2, *sides)
+    figure, all_axes = panels(2, *sides)
     told = (
-        (phi_hat, r"$\hat\Phi=\sum_k A_k\otimes\Theta_k$", "node, channel within", channels),
-        (phi_check, r"$\check\Phi=\sum_k \Theta_k\otimes A_k$", "channel, node within", size),
+        (phi_hat, "Φ-hat: sum of $A_k ⊗ Θ_k$", "node, channel within", channels),
+        (phi_check, "Φ-check: sum of $Θ_k ⊗ A_k$", "channel, node within", size),
     )
     for axes, (values, title, order, inner) in zip(all_axes, told, strict=True):
         shown = np.ma.masked_equal(values, 0)
         axes.imshow(shown, cmap=colour_map, norm=norm, interpolation="none")
         _finish(axes, title, f"output: {order}", f"input: {order}")
         lines(axes, sides, inner, width=0.6)
-    figure = all_axes[0].figure
     figure.colorbar(all_axes[0].images[0], ax=all_axes, shrink=0.8)
     return figure
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+from collections.abc import Collection
 from dataclasses import MISSING, Field, fields
 from typing import Any, get_args, get_type_hints
 
@@ -64,14 +65,21 @@ def flag(option: str) -> str:
     return "--" + option.replace("_", "-")
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add a flag for every option that some family has."""
+def add_flags(parser: argparse.ArgumentParser, without: Collection[str] = ()) -> None:
+    """Add a flag for every option that some family has.
+
+    Args:
+        parser: of a command.
+        without: options whose names the command needs itself; they are given in text.
+    """
     group = parser.add_argument_group("options of families (see 'outerconv families')")
     owners: dict[str, list[str]] = {}
     for name, family in sorted(FAMILIES.items()):
         for option in options(family):
             owners.setdefault(option, []).append(name)
     for option, names in owners.items():
+        if option in without:
+            continue
         switch = all(options(FAMILIES[name])[option] is bool for name in names)
         extra: dict[str, Any] = (
             {"action": argparse.BooleanOptionalAction} if switch else {"metavar": "VALUE"}
@@ -97,7 +105,7 @@ def given(arguments: argparse.Namespace) -> dict[str, Any]:
 def make_family(
     text: str, chosen: dict[str, Any], directed: bool = False, num_relations: int | None = None
 ) -> Family:
-    """The family that a line of text and flags name.
+    """The family of edges that a line of text and flags name.
 
     Args:
         text: a family's name, which flags complete, or an expression that is complete in itself.
@@ -106,11 +114,25 @@ def make_family(
         num_relations: what the data has, where a relation family is not told.
 
     Raises:
+        ValueError: a name, an option or a value is wrong, or the family reads no edges.
+    """
+    made = any_family(text, chosen, num_relations)
+    if not issubclass(Structure, made.reads):
+        raise RefusedValue(
+            refusal("a graph is read by families of edges", "such as gcn", short_name(made))
+        )
+    return Directed(made) if directed else made
+
+
+def any_family(text: str, chosen: dict[str, Any], num_relations: int | None = None) -> Family:
+    """The family that a line of text and flags name, whatever it reads; see :func:`make_family`.
+
+    Raises:
         ValueError: a name, an option or a value is wrong.
     """
     if text.strip().isidentifier():
-        made = _named(text.strip(), chosen, num_relations)
-    elif chosen:
+        return _named(text.strip(), chosen, num_relations)
+    if chosen:
         raise RefusedValue(
             refusal(
                 "options are given in the family's text or by flags, not both",
@@ -118,13 +140,7 @@ def make_family(
                 f"also {', '.join(map(flag, chosen))}",
             )
         )
-    else:
-        made = parse_family(text)
-    if not issubclass(Structure, made.reads):
-        raise RefusedValue(
-            refusal("a graph is read by families of edges", "such as gcn", short_name(made))
-        )
-    return Directed(made) if directed else made
+    return parse_family(text)
 
 
 def _named(name: str, chosen: dict[str, Any], num_relations: int | None) -> Family:

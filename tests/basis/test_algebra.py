@@ -1,5 +1,7 @@
 """The bases that the algebra returns, of each other too."""
 
+from dataclasses import fields
+
 import pytest
 import torch
 
@@ -11,11 +13,13 @@ from pyg_outerconv.basis import (
     EdgeBasis,
     Identity,
     Kronecker,
+    Pattern,
     Relation,
     Repeated,
     Restricted,
     Walk,
 )
+from pyg_outerconv.basis.edge_dropout import drop_edges
 from pyg_outerconv.basis.grid.axis import Axis
 from pyg_outerconv.basis.grid.shift import GridShift
 from pyg_outerconv.testing import awkward_structures
@@ -145,6 +149,18 @@ def test_products_stay_lazy_through_the_algebra():
     )
 
 
+def test_edges_of_each_factor_of_a_product_are_dropped():
+    gcn = GCN().basis(EDGES)
+    product = drop_edges(gcn.compose(gcn), 0.5)
+    assert isinstance(product, Composed)
+    for factor in (product.first, product.second):
+        assert factor.pattern is gcn.pattern
+        kept = factor.value != 0
+        assert 0 < int(kept.sum()) < factor.num_edges
+        testing.assert_near(factor.value[kept], 2 * gcn.value[kept])
+    assert not product.first.value.equal(product.second.value)
+
+
 def test_equal_labels_of_pairs_are_single_where_one_factor_is():
     gcn, walk = GCN().basis(EDGES), Walk(2).basis(EDGES)
     assert isinstance(gcn.compose(gcn).transpose(), Composed)
@@ -160,6 +176,24 @@ def test_restricting_edges_gathers_them_in_their_order():
     testing.assert_near(kept.value, EDGES.edge_weight[origin])
     assert torch.tensor([0, 1, 3])[kept.index[0].long()].equal(EDGES.source[origin])
     assert relation.restrict() is relation
+
+
+@pytest.mark.parametrize("nodes", [[0, 1, 3], [], [0, 1, 2, 3, 4], [2]], ids=str)
+def test_a_restriction_in_order_has_the_pattern_that_sorting_makes(nodes):
+    relation = Relation(3, "sum").basis(EDGES)
+    for found in (
+        relation.restrict(nodes, nodes).pattern,
+        relation.restrict(nodes).pattern,
+        relation.restrict(None, nodes).pattern,
+    ):
+        expected = Pattern.build(
+            found.index, found.label, size=found.size, num_labels=3, origin=found.origin
+        )
+        for field in fields(Pattern):
+            one, other = getattr(found, field.name), getattr(expected, field.name)
+            same = one.equal(other) if isinstance(one, torch.Tensor) else one == other
+            assert same, field.name
+            assert getattr(one, "dtype", None) == getattr(other, "dtype", None), field.name
 
 
 def test_receptive_fields_reach_through_layers():

@@ -2,16 +2,13 @@
 
 from itertools import pairwise
 
-import pytest
 import torch
 from cases import PAIRS, edges_for, over
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyg_outerconv import testing
-from pyg_outerconv.basis import GCN, EdgeBasis, Pattern, Relation, Walk
-from pyg_outerconv.basis.grid.axis import Axis
-from pyg_outerconv.basis.grid.shift import GridShift
+from pyg_outerconv.basis import EdgeBasis, Pattern, Walk
 
 SIZES = st.integers(0, 4)
 

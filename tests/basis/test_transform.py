@@ -14,7 +14,6 @@ from pyg_outerconv import OuterConv, testing
 from pyg_outerconv.basis import GCN, Chebyshev, Relation, Walk
 from pyg_outerconv.basis.cache import IdentityCache
 
-
 # Cells of a graph are its positions, without bounds; targets are stored if they are its nodes.
 STORED = CASES + [case for case in CELL_CASES if case.keeps_nodes and fits_cells(case, "unbounded")]
 

@@ -125,6 +125,25 @@ def test_vmap_and_func_grad_equal_a_loop(name):
         assert_near(gradient, torch.autograd.grad(loss(x), x)[0])
 
 
+@pytest.mark.parametrize("name", ["two operators", "edges, polynomial", "kronecker"])
+def test_it_compiles_into_one_graph_with_its_backward(name):
+    basis = bases()[name].detach()
+    inputs = [normal(basis.size[0], 4), parameter(basis.num_bases, 1, 4, 2)]
+
+    def run(x, theta):
+        return contract(basis, x, theta)
+
+    for order in ("chain_transform", "chain_propagate"):
+        contract(basis, *inputs, order)  # matrices are made
+    expected = torch.autograd.grad(run(*inputs).sin().sum(), inputs)
+    torch._dynamo.reset()
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
+    found = torch.autograd.grad(compiled(*inputs).sin().sum(), inputs)
+    torch._dynamo.reset()
+    for actual, wanted in zip(found, expected, strict=True):
+        assert_near(actual, wanted)
+
+
 @pytest.mark.parametrize("batch", [(0,), (2, 0), (1, 2)], ids=str)
 def test_batches_of_any_size(batch):
     for name in ("edges, polynomial", "kronecker"):

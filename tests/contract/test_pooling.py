@@ -1,5 +1,6 @@
 """The lowering of pooling over a full grid to torch's poolings."""
 
+import math
 from itertools import product
 
 import pytest
@@ -119,6 +120,21 @@ def test_reasons_name_what_torch_lacks():
         problem = Problem(basis, normal(basis.size[0], 2), theta, label_reduce=label_reduce)
         reasons = "; ".join(POOLING.why_not(problem))
         assert reason in reasons, reasons
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("label_reduce", ["sum", "max"])
+@pytest.mark.parametrize("shape", [(6,), (4, 6), (4, 2, 6)], ids=str)
+def test_short_types(shape, label_reduce, dtype):
+    basis, x = box(shape, 2, stride=2), torch.randn(2 * 2 * 12, 3)[: math.prod(shape)]
+    theta = Mixture.identity(basis.num_bases, 3, x.to(dtype))
+    out = contract(basis, x.to(dtype), theta, label_reduce=label_reduce)
+    assert_near(out, truth(basis, x, label_reduce).to(dtype))
+    why = POOLING.why_not(Problem(basis, x.to(dtype), theta, label_reduce=label_reduce))
+    lacking = len(shape) == 3 and label_reduce == "sum"
+    assert (
+        why == ["torch adds up windows of 3 axes in float32 and float64 alone on a CPU"] * lacking
+    )
 
 
 def test_a_window_without_cells_is_zero():

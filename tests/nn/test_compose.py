@@ -5,12 +5,14 @@ import pickle
 
 import pytest
 import torch
+from torch_geometric.nn import SGConv
 
 from pyg_outerconv.basis import (
     GCN,
     Chebyshev,
     Compose,
     Identity,
+    Kernel,
     Mean,
     Relation,
     Stack,
@@ -161,6 +163,34 @@ def test_what_inner_biases_are_multiplied_with_serves_training_after_inference()
         both(x, product)
     both(x, product).sum().backward()
     assert bool(both.constants["1"].grad.any())
+
+
+def test_sgconv_is_the_composition_of_one_operator_with_itself():
+    peer = SGConv(4, 3, K=3).double()
+    conv = OuterConv(4, 3, Compose(GCN(), Compose(GCN(), GCN()))).double()
+    with torch.no_grad():
+        conv.theta.weight[0] = peer.lin.weight.t()
+        conv.bias.copy_(peer.lin.bias.normal_())
+    x = features()
+    edge_weight = EDGES.edge_weight.detach()
+    assert_near(conv(x, EDGES.edge_index, edge_weight), peer(x, EDGES.edge_index, edge_weight))
+
+
+def test_functions_of_edges_are_copied_and_learn():
+    def made(ends):
+        return layer(*ends, Kernel(torch.nn.Linear(2, 3).double(), num_functions=3))
+
+    first, second = made((4, 3)), made((3, 5))
+    both = compose(first, second)
+    about = {"edge_attr": torch.randn(EDGES.num_edges, 2, dtype=torch.float64)}
+    x = features()
+    expected = second(first(x, EDGES.edge_index, **about), EDGES.edge_index, **about)
+    actual = both(x, EDGES.edge_index, **about)
+    assert_near(actual, expected)
+    own = {id(parameter) for parameter in both.parameters()}
+    assert own.isdisjoint(id(p) for conv in (first, second) for p in conv.parameters())
+    actual.square().sum().backward()
+    assert all(bool(parameter.grad.any()) for parameter in both.parameters())
 
 
 def test_grids_are_followed():

@@ -71,9 +71,12 @@ def test_a_seed_gives_the_initial_weights_of_torch(dim, groups, transposed):
 
 def test_torchs_weights_are_a_view_of_theta():
     conv = GridConv(4, 6, 3, groups=2, dim=2)
-    weight = conv.theta.weight.permute(1, 3, 2, 0).reshape(6, 2, 3, 3)
-    assert weight.data_ptr() == conv.theta.weight.data_ptr()
-    assert weight.is_contiguous()
+    conv(torch.randn(1, 4, 5, 5)).sum().backward()
+    torch.optim.Adam(conv.parameters()).step()
+    for same in (conv, copy.deepcopy(conv), pickle.loads(pickle.dumps(conv)), conv.double()):
+        weight = same.theta.weight.permute(1, 3, 2, 0).reshape(6, 2, 3, 3)
+        assert weight.data_ptr() == same.theta.weight.data_ptr()
+        assert weight.is_contiguous()
 
 
 def test_channels_are_taken_from_the_first_images():

@@ -106,7 +106,7 @@ def dense_splines(position, size, degree, is_open):
 @pytest.mark.parametrize("degree", [1, 2, 3])
 @pytest.mark.parametrize("is_open", [True, False, (True, False)], ids=str)
 def test_spline_conv_as_the_dense_formula_has_it(degree, is_open):
-    """Σ_p Π_d N(u_d) W_p, divided by the number of neighbours (SplineCNN, equations 2 to 4)."""
+    """Σ_p Π_d N(u_d) W_p, divided by the number of neighbours."""
     sizes = (5, 4)
     switches = is_open if isinstance(is_open, tuple) else (is_open,) * 2
     spline = BSpline(sizes, degree, is_open)

@@ -35,7 +35,7 @@ def _layers(context: Context) -> tuple[GridConv, nn.Conv2d]:
     "grid-conv",
     "grid",
     "3×3 convolution of 64×64 images, 32 → 32 channels, batch 8, lowered",
-    targets=(Faster(TORCH, 0.9), Faster(TORCH, 0.9, "forward")),
+    targets=(Faster(TORCH, 0.9),),
 )
 def full_grid(context: Context) -> Setup:
     """GridConv by its own choice, and torch.nn.Conv2d."""
