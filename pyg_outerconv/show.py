@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import data
-from .basis import FAMILIES, Basis, Cells, Family, structure_of
+from .basis import FAMILIES, Basis, Cells, Family, Structure, structure_of
 from .errors import RefusedValue, refusal
 from .train import family_options
 
@@ -26,7 +26,8 @@ class Show:
         add(
             "--family",
             help='a family\'s name, or text such as "grid(kernel_size=(3, 3), padding=1)"; '
-            "default grid with --shape, else gcn",
+            "default grid with --shape, else gcn; an option whose flag means something else is "
+            "given in the text: \"diffusion(kind='heat')\"",
         )
         add("--shape", metavar="8x10", help="draw on a grid with so many cells on each axis")
         add(
@@ -103,7 +104,7 @@ def _on_grid(
     if known is not None and "dim" in family_options.options(known):
         chosen.setdefault("dim", len(shape))
     family = family_options.any_family(text, chosen)
-    _require(issubclass(Cells, family.reads), family, "--dataset", "--shape")
+    _require(issubclass(Cells, family.reads), family, "--shape")
     return family, family.basis(shape), f"a grid of {'x'.join(map(str, shape))}"
 
 
@@ -115,12 +116,14 @@ def _on_graph(
         raise RefusedValue(refusal(f"{text} is drawn on a grid", "--shape such as 8x10", "none"))
     dataset = data.load(arguments.dataset or data.EMBEDDED, arguments.root)
     family = family_options.any_family(text, chosen, dataset.num_relations)
-    _require(family.reads is not Cells, family, "--shape such as 8x10", "a graph")
+    _require(issubclass(Structure, family.reads), family, "a graph")
     return family, family.basis(structure_of(dataset.data)), dataset.entry.name
 
 
-def _require(fits: bool, family: Family, expected: str, got: str) -> None:
+def _require(fits: bool, family: Family, got: str) -> None:
     if not fits:
+        ways = {Cells: "--shape such as 8x10", Structure: "--dataset"}
+        expected = ways.get(family.reads, f"{family.reads.expects}, in Python")
         raise RefusedValue(
             refusal(f"{type(family).__name__} reads {family.reads.noun}", expected, got)
         )

@@ -19,7 +19,9 @@ def box(shape, kernel, stride=1, padding=0, dilation=1, mode="zeros", turned=Fal
         Axis(count, (count + 2 * padding - reach - 1) // stride + 1, shifts, stride, mode)
         for count in shape
     )
-    return GridShift(axes, tuple(product(range(kernel), repeat=len(axes))), CPU, turned)
+    return GridShift(
+        axes, tuple(product(range(kernel), repeat=len(axes))), on=CPU, is_turned=turned
+    )
 
 
 def some_shifts(offsets, shape, mode="zeros", turned=False):
@@ -32,7 +34,7 @@ def some_shifts(offsets, shape, mode="zeros", turned=False):
         tuple(shifts.index(d) for shifts, d in zip(distinct, offset, strict=True))
         for offset in offsets
     )
-    return GridShift(axes, taps, CPU, turned)
+    return GridShift(axes, taps, on=CPU, is_turned=turned)
 
 
 def draw_shifts(seed, most_axes=3):
@@ -50,4 +52,4 @@ def draw_shifts(seed, most_axes=3):
     every = list(product(*(range(len(axis.shifts)) for axis in axes)))
     some = [pick.choice(every) for _ in range(pick.randint(1, 4))]
     taps = tuple(every if pick.random() < 0.5 else some)
-    return GridShift(tuple(axes), taps, CPU, pick.random() < 0.5)
+    return GridShift(tuple(axes), taps, on=CPU, is_turned=pick.random() < 0.5)

@@ -57,7 +57,7 @@ def homes(device: str) -> dict[str, tuple[Function, tuple[tuple[int, ...], ...]]
     labelled = Pattern.build(index, label, size=(SOURCES, TARGETS), num_labels=LABELS)
     plain = Pattern.build(index, size=(SOURCES, TARGETS))
     x, values, theta = (SOURCES, IN), (len(EDGES),), (LABELS, 1, IN, OUT)
-    grid = GridShift((Axis(SOURCES, SOURCES - 1, (0, -1)),), ((0,), (1,)), here)
+    grid = GridShift((Axis(SOURCES, SOURCES - 1, (0, -1)),), ((0,), (1,)), on=here)
 
     def of_basis(basis_of: Function) -> Function:
         return lambda x, theta, *values: (basis_of(*values), x, theta)
@@ -88,7 +88,7 @@ def homes(device: str) -> dict[str, tuple[Function, tuple[tuple[int, ...], ...]]
         "grid": (of_basis(lambda: grid), (x, theta)),
         "grid, Θ = I": (lambda x: (grid, x, Mixture.identity(LABELS, IN, x)), (x,)),
         "unit matrices": (
-            of_basis(lambda: Units((SOURCES, 2), here)),
+            of_basis(lambda: Units((SOURCES, 2), on=here)),
             (x, (2 * SOURCES, 1, IN, OUT)),
         ),
         "product": (

@@ -205,13 +205,14 @@ class Basis(ABC):
         - ``'matrices'``: a panel for each A_k, row m, column n (the paper's figure 3). Options
           ``labels`` (which ones), ``titles`` (a text for each of the K labels), ``max_panels``.
         - ``'shift'``: for grids, the output grid under each label in the colours of the inputs
-          that it sees. Options as above, ``cell`` (the input that arrows follow), ``input_shape``
-          and ``output_shape`` where the basis does not know its grids.
+          that it sees. Options as above, ``cell`` (the input that arrows follow), ``inputs`` and
+          ``outputs`` (the shape of a grid, a mask, or ``Cells``) where the basis does not know
+          its grids; cells without nodes are dark.
         - ``'flattenings'``: Φ̂ and Φ̌ (the paper's figure 2). Options ``theta`` (K, P, Q), else
           ``channels`` (P, Q) and ``seed`` of a random one.
         - ``'receptive-field'``: the inputs that reach an output ``cell`` (coordinates, or a node's
-          number). Options ``reach`` (layers over the basis), ``input_shape``, ``output_shape``;
-          of graphs ``layout``, ``seed``.
+          number). Options ``reach`` (layers over the basis), ``inputs``, ``outputs``; of graphs
+          ``layout``, ``seed``.
         - ``'graph'``: an arrow for each edge in the colour of its label. Options ``labels``,
           ``titles``, ``layout`` (``'spring'`` or ``'circle'``), ``seed``.
 

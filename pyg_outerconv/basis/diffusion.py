@@ -75,6 +75,8 @@ class Diffusion(Family):
             object.__setattr__(self, "kind", tuple(self.kind))
             if not self.kind:
                 raise RefusedValue(refusal("a diffusion needs a weight", "at least one", "none"))
+            if not all(map(math.isfinite, self.kind)):
+                raise RefusedValue(refusal("weights of walks are numbers", "finite", self.kind))
         elif self.kind not in KINDS:
             raise RefusedValue(unknown("kind of diffusion", self.kind, KINDS))
         if not 0 < self.alpha <= 1:
@@ -94,15 +96,22 @@ class Diffusion(Family):
         """θ_0, …, θ_L."""
         if not isinstance(self.kind, str):
             return self.kind
-        terms = [self.alpha if self.kind == "ppr" else math.exp(-self.t)]
-        for k in range(1, self.length + 1):
-            terms.append(terms[-1] * (1 - self.alpha if self.kind == "ppr" else self.t / k))
+        logs = [self._log_weight(k) for k in range(self.length + 1)]
+        if self.remainder == "normalise":  # all may be too small for a number
+            highest = max(logs)
+            terms = [math.exp(log - highest) for log in logs]
+            total = math.fsum(terms)
+            return tuple(term / total for term in terms)
+        terms = [math.exp(log) for log in logs]
         if self.remainder == "keep":
             terms[-1] = 1 - math.fsum(terms[:-1])
-        elif self.remainder == "normalise":
-            total = math.fsum(terms)
-            terms = [term / total for term in terms]
         return tuple(terms)
+
+    def _log_weight(self, k: int) -> float:
+        """The logarithm of θ_k in the whole series."""
+        if self.kind == "ppr":
+            return math.log(self.alpha) + _times_log(k, 1 - self.alpha)
+        return _times_log(k, self.t) - self.t - math.lgamma(k + 1)
 
     @property
     def num_bases(self) -> int:
@@ -130,3 +139,10 @@ class Diffusion(Family):
         step, weights = operators[0], self.coefficients
         mixing = torch.tensor([weights], dtype=step.dtype, device=device)
         return Polynomial(step, MONOMIAL, len(weights)).mix(mixing)
+
+
+def _times_log(power: int, number: float) -> float:
+    """The logarithm of a power, that of 0⁰ being 0."""
+    if power == 0:
+        return 0.0
+    return power * math.log(number) if number > 0 else -math.inf

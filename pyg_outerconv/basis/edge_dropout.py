@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Real
 
 import torch
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue, refusal
 from .base import Basis
 from .composed import Composed
 from .edges import EdgeBasis
@@ -54,8 +55,13 @@ def drop_edges(
         dtype: type of the values where they are ones; torch's default if None.
 
     Raises:
+        TypeError: ``basis`` is none, or ``p`` is no number.
         ValueError: ``p`` is no probability; or ``whole``, and edges do not stem from a list.
     """
+    if not isinstance(basis, Basis):
+        raise RefusedType(refusal("edges of a basis are dropped", "a Basis", type(basis).__name__))
+    if not isinstance(p, Real) or isinstance(p, bool):
+        raise RefusedType(refusal("edges are dropped with a probability", "a number", repr(p)))
     if not 0 <= p <= 1:
         raise RefusedValue(refusal("edges are dropped with a probability", "0 <= p <= 1", p))
     if not training or p == 0:

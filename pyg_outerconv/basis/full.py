@@ -92,4 +92,4 @@ class Full(Family):
         self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
     ) -> Basis:
         """The unit matrices."""
-        return Units((self.num_sources, self.num_targets), device)
+        return Units((self.num_sources, self.num_targets), on=device)

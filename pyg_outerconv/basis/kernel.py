@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
+from numbers import Integral
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -75,7 +77,7 @@ class Kernel(Family):
         super().__post_init__()
         if self.num_functions is None:
             object.__setattr__(self, "num_functions", getattr(self.fn, "num_functions", None))
-        if not isinstance(self.num_functions, int) or self.num_functions < 1:
+        if not isinstance(self.num_functions, Integral) or self.num_functions < 1:
             raise RefusedValue(
                 refusal(
                     "a kernel needs the number of its functions, which is K",
@@ -87,9 +89,10 @@ class Kernel(Family):
             raise RefusedValue(unknown("input of a kernel", self.on, ("edge_attr", "pos")))
         if self.normalised is not False and self.on != "pos":
             raise RefusedValue(refusal("relative positions are normalised", "on='pos'", self.on))
-        if self.normalised <= 0 and self.normalised is not False:
+        object.__setattr__(self, "num_functions", int(self.num_functions))
+        if self.normalised is not False and not 0 < self.normalised < inf:
             raise RefusedValue(
-                refusal("positions are divided by their largest", "> 0", self.normalised)
+                refusal("positions are divided by their largest", "finite, > 0", self.normalised)
             )
 
     @property
@@ -175,12 +178,16 @@ def _positions(edges: Structure) -> tuple[Tensor, Tensor]:
     if len(given) != 2 or not all(
         isinstance(end, Tensor) and end.is_floating_point() for end in given
     ):
+        got = [getattr(end, "dtype", type(end).__name__) for end in given]
         raise RefusedType(
-            refusal("pos holds positions of nodes, or of both ends", "floating point", given)
+            refusal("pos holds positions of nodes, or of both ends", "floating point", got)
         )
     for name, end, count in zip(("source", "target"), given, edges.size, strict=True):
         if end.dim() != 2 or end.size(0) != count:
             raise RefusedValue(
                 refusal(f"pos needs a row for each {name}", f"shape ({count}, D)", tuple(end.shape))
             )
+    widths = {end.size(1) for end in given}
+    if len(widths) > 1:
+        raise RefusedValue(refusal("positions of both ends have the same axes", "one D", widths))
     return given

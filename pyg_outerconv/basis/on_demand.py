@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .base import Basis
+from .base import Basis, TensorMap
 from .edges import EdgeBasis
 from .pattern import lasting
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -21,10 +24,16 @@ class OnDemand(Basis):
     worth making; and unlike them they can be counted beforehand, so that the cost of orders with
     edges is known before there are any.
 
+    They are made of ones, hold no tensor, and are as easily turned as not.
+
     Attributes:
+        on: where edges will be.
+        is_turned: whether every matrix is transposed.
         plans: contraction orders that were chosen for this basis, kept by what they depend on.
     """
 
+    on: torch.device
+    is_turned: bool = False
     plans: dict[Any, str] = field(default_factory=dict)
     kept: dict[str, EdgeBasis] = field(default_factory=dict)
 
@@ -58,6 +67,25 @@ class OnDemand(Basis):
             with lasting(torch.empty(0)):
                 self.kept["edges"] = self.make_edges()
         return self.kept["edges"]
+
+    @property
+    def device(self) -> torch.device:
+        """Where its edges will be."""
+        return self.on
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """None: ones fit any type."""
+        return None
+
+    def transpose(self) -> Self:
+        """The transposed matrices, again a rule."""
+        return replace(self, is_turned=not self.is_turned, plans={}, kept={})
+
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> Self:
+        """See :meth:`Basis.map`."""
+        on = index_map(torch.empty(0, device=self.on)).device  # there is no other tensor to ask
+        return self if on == self.on else replace(self, on=on, plans={}, kept={})
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: the rule alone."""

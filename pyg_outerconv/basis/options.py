@@ -46,9 +46,13 @@ def describe(hint: Any) -> str:
     if get_origin(hint) in (Union, types.UnionType):
         return " or ".join(describe(part) for part in get_args(hint))
     if get_origin(hint) is tuple:
-        return f"{describe(get_args(hint)[0])}s with commas"
+        part = get_args(hint)[0]
+        said = describe(part)
+        return f"lists of {said}" if get_origin(part) is tuple else f"{said}s with commas"
     if hint is type(None):
         return "none"
     if isinstance(hint, type) and hint.__name__ == "Family":
         return "a family"
+    if getattr(hint, "_is_protocol", False):
+        return "a function"
     return {int: "integer", float: "number", str: "text", bool: "switch"}.get(hint, str(hint))

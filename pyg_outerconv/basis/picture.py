@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from ..plot import graph as graph_plot
 from ..plot import grids
 from ..plot import matrices as matrix_plot
 from ..plot.canvas import check_entries, check_format, save
+from ..plot.cells import image_shape
 from .base import Basis
 from .edges import EdgeBasis
 from .grid.shift import GridShift
-from .grid_shapes import Shape, cell_number, checked_shape, grid_shapes
+from .grid_shapes import Frame, frames, grid_shapes
 
 MAX_PANELS = 16
 PARTS = "labels= for fewer, or a part of the basis (restrict, or a smaller structure)"
@@ -73,28 +75,24 @@ def shift(
     titles: Sequence[str] | None = None,
     max_panels: int = MAX_PANELS,
     cell: Cell | None = None,
-    input_shape: Cell | None = None,
-    output_shape: Cell | None = None,
+    inputs: Any = None,
+    outputs: Any = None,
 ) -> Figure:
     """The output grid under each label, in the colours of the inputs that it sees."""
     chosen, names = _chosen(basis, labels, titles, max_panels)
-    shapes = _shapes(basis, input_shape, output_shape)
-    if shapes is None:
-        raise RefusedValue(
-            refusal("a shift is of grids", "a grid, or input_shape= and output_shape=", basis)
-        )
-    m, n = basis.size
-    sides = [side for shape in shapes for side in (_rows(shape), shape[-1])]
-    check_entries(
-        "M + N·K", m + n * len(chosen), tuple(sides), "labels= for fewer, or a smaller grid"
-    )
-    followed = cell_number(
-        cell if cell is not None else tuple(s // 2 for s in shapes[0]), shapes[0]
-    )
-    edges = basis.select(chosen).edges()
-    seen = _seen(edges)
+    found = frames(basis, inputs, outputs)
+    if found is None:
+        raise RefusedValue(refusal("a shift is of grids", "a grid, or inputs= and outputs=", basis))
+    given, made = found
+    _check_cells("M + N·K", given, made, len(chosen))
+    followed = given.middle if cell is None else given.node(cell)
+    seen = _seen(basis.select(chosen).edges())
+    cells = np.full((len(chosen), prod(made.shape)), -1)
+    cells[:, made.numbers] = np.where(seen < 0, -1, given.numbers[seen])
     left_out = basis.num_bases - len(chosen) if labels is None else 0
-    return grids.shifts(seen, shapes, names, followed, left_out=left_out)
+    return grids.shifts(
+        cells, _grids(found), names, int(given.numbers[followed]), left_out=left_out
+    )
 
 
 def receptive_field(
@@ -102,22 +100,24 @@ def receptive_field(
     *,
     cell: Cell = 0,
     reach: int = 1,
-    input_shape: Cell | None = None,
-    output_shape: Cell | None = None,
+    inputs: Any = None,
+    outputs: Any = None,
     layout: str = "spring",
     seed: int = 0,
 ) -> Figure:
     """The inputs that reach an output: cells of a grid, or nodes of a graph."""
-    shapes = _shapes(basis, input_shape, output_shape)
-    target = cell_number(cell, (basis.size[1],) if shapes is None else shapes[1])
-    if shapes is not None:
-        sides = [side for shape in shapes for side in (_rows(shape), shape[-1])]
-        check_entries("M + N", sum(basis.size), tuple(sides), "draw a smaller grid")
-        return grids.receptive_field(_reaching(basis, target, reach), [target], shapes)
+    found = frames(basis, inputs, outputs)
+    target = (Frame((basis.size[1],)) if found is None else found[1]).node(cell)
+    if found is not None:
+        given, made = found
+        _check_cells("M + N", given, made, 1)
+        reached = given.numbers[_reaching(basis, target, reach)].tolist()
+        return grids.receptive_field(reached, [int(made.numbers[target])], _grids(found))
     graph_plot.check_graph(0, basis.size, 0)
     edges = _graph_edges(basis)
-    reached = _reaching(basis, target, reach)
-    return graph_plot.receptive_field(edges, reached, [target], layout, seed)
+    return graph_plot.receptive_field(
+        edges, _reaching(basis, target, reach), [target], layout, seed
+    )
 
 
 def graph(
@@ -175,8 +175,15 @@ def _array(tensor: Any) -> Any:
     return tensor.detach().cpu().double().numpy()
 
 
-def _rows(shape: Shape) -> int:
-    return int(np.prod(shape[:-1], dtype=int))
+def _check_cells(what: str, given: Frame, made: Frame, panels: int) -> None:
+    sides = [side for frame in (given, made) for side in image_shape(frame.shape)]
+    count = prod(given.shape) + panels * prod(made.shape)
+    check_entries(what, count, tuple(sides), "labels= for fewer, or a smaller grid")
+
+
+def _grids(found: tuple[Frame, Frame]) -> tuple[grids.GridCells, grids.GridCells]:
+    given, made = (grids.GridCells(frame.shape, frame.present) for frame in found)
+    return given, made
 
 
 def _chosen(
@@ -197,20 +204,6 @@ def _chosen(
         turned = ", transposed" if basis.is_turned else ""
         names = [f"shift ({', '.join(map(str, shift))}){turned}" for shift in basis.shifts]
     return chosen, [names[k] for k in chosen]
-
-
-def _shapes(
-    basis: Basis, input_shape: Cell | None, output_shape: Cell | None
-) -> tuple[Shape, Shape] | None:
-    """The grids of a basis, or those that its nodes are said to be."""
-    if (input_shape is None) != (output_shape is None):
-        raise RefusedValue("input_shape and output_shape are given together, or neither")
-    if input_shape is None:
-        return grid_shapes(basis)
-    return (
-        checked_shape("input_shape", input_shape, basis.size[0]),
-        checked_shape("output_shape", output_shape, basis.size[1]),
-    )
 
 
 def _seen(edges: EdgeBasis) -> Any:

@@ -34,17 +34,13 @@ def parse_family(text: str) -> Family:
 
 def _evaluate(node: ast.expr, text: str) -> Any:
     if isinstance(node, ast.Name):
-        return _family_class(node.id)()
+        return _make(node.id, [], {})
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         positional = [_evaluate(argument, text) for argument in node.args]
         if any(kw.arg is None for kw in node.keywords):
             raise RefusedValue(refusal("options of a family are named", "name=value", repr(text)))
         named = {str(kw.arg): _evaluate(kw.value, text) for kw in node.keywords}
-        cls = _family_class(node.func.id)
-        try:
-            return cls(*positional, **named)
-        except TypeError as error:
-            raise RefusedValue(f"{node.func.id} refuses its options: {error}") from error
+        return _make(node.func.id, positional, named)
     try:
         return ast.literal_eval(node)
     except ValueError as error:
@@ -55,6 +51,14 @@ def _evaluate(node: ast.expr, text: str) -> Any:
                 repr(text),
             )
         ) from error
+
+
+def _make(name: str, positional: list[Any], named: dict[str, Any]) -> Any:
+    cls = _family_class(name)
+    try:
+        return cls(*positional, **named)
+    except TypeError as error:
+        raise RefusedValue(f"{name} refuses its options: {error}") from error
 
 
 def _family_class(name: str) -> type[Any]:

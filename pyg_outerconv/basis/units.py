@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
 from ..errors import RefusedValue, refusal
-from .base import TensorMap
 from .edges import EdgeBasis
 from .on_demand import OnDemand
 from .pattern import Pattern
@@ -20,17 +19,13 @@ class Units(OnDemand):
     Every matrix is a sum of these, so that a convolution over them is a fully connected layer.
 
     Attributes:
-        shape: (M, N).
-        on: where edges will be.
-        is_turned: whether every matrix is transposed: then label m·N + n is the edge n → m.
+        shape: (M, N), before turning; turned, label m·N + n is the edge n → m.
 
     Raises:
         ValueError: a number of nodes is negative.
     """
 
     shape: tuple[int, int]
-    on: torch.device
-    is_turned: bool = False
 
     def __post_init__(self) -> None:
         if min(self.shape) < 0:
@@ -45,16 +40,6 @@ class Units(OnDemand):
     def size(self) -> tuple[int, int]:
         """(M, N), turned if the matrices are."""
         return self.shape[::-1] if self.is_turned else self.shape
-
-    @property
-    def device(self) -> torch.device:
-        """Where its edges will be."""
-        return self.on
-
-    @property
-    def dtype(self) -> torch.dtype | None:
-        """None: ones fit any type."""
-        return None
 
     @property
     def num_edges(self) -> int:
@@ -88,15 +73,6 @@ class Units(OnDemand):
     def mean(self, dtype: torch.dtype | None = None) -> Units:
         """Itself: no target has two edges under one label."""
         return self
-
-    def transpose(self) -> Units:
-        """The transposed matrices, again a rule."""
-        return replace(self, is_turned=not self.is_turned, plans={}, kept={})
-
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Units:
-        """See :meth:`Basis.map`."""
-        on = index_map(torch.empty(0, device=self.on)).device
-        return self if on == self.on else replace(self, on=on, plans={}, kept={})
 
     def __repr__(self) -> str:
         return f"Units(size={self.size}{', turned' if self.is_turned else ''})"

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from ..basis.grid.per_axis import spread
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue, refusal
 from ..nn.grid_conv import GridConv, our_weight, torch_weight
 from ..nn.theta_forms import Grouped
 
@@ -29,9 +29,14 @@ def from_convolution(module: Any) -> GridConv:
 
     Raises:
         ValueError: it has no weights yet.
+        TypeError: they are complex.
     """
     if is_lazy(module.weight):
         raise RefusedValue(refusal("a layer is converted with its weights", "weights", "none yet"))
+    if not module.weight.is_floating_point():
+        raise RefusedType(
+            refusal("weights are floating point", "torch.float32", module.weight.dtype)
+        )
     dim, transposed = next(how for kind, how in CONVOLUTIONS.items() if isinstance(module, kind))
     layer = GridConv(
         module.in_channels,
@@ -52,6 +57,8 @@ def from_convolution(module: Any) -> GridConv:
         layer.theta.weight.copy_(our_weight(kernel, module.groups, transposed))
         if layer.bias is not None:
             layer.bias.copy_(module.bias)
+            layer.bias.requires_grad_(module.bias.requires_grad)
+    layer.theta.weight.requires_grad_(module.weight.requires_grad)
     return layer
 
 
@@ -85,6 +92,8 @@ def to_convolution(layer: GridConv) -> nn.Module:
         module.weight.copy_(torch_weight(form.weight, transposed).view(module.weight.shape))
         if layer.bias is not None:
             module.bias.copy_(layer.bias)
+            module.bias.requires_grad_(layer.bias.requires_grad)
+    module.weight.requires_grad_(form.weight.requires_grad)
     return module  # type: ignore[no-any-return]
 
 

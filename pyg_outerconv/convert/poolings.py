@@ -31,7 +31,10 @@ def from_pooling(module: Any) -> GridPool:
         ValueError: it has an option that has no equal.
     """
     dim, aggr = next(how for kind, how in POOLINGS.items() if isinstance(module, kind))
-    for name, none in (("return_indices", False), ("divisor_override", None), ("norm_type", 1)):
+    options = [("return_indices", False), ("divisor_override", None), ("norm_type", 1)]
+    if aggr == "sum":
+        options.append(("ceil_mode", False))  # torch takes the mean of a last, smaller cluster
+    for name, none in options:
         value = getattr(module, name, none)
         if value != none:
             raise RefusedValue(refusal(f"GridPool has no {name}", none, value))

@@ -7,7 +7,8 @@ from .dropout import dropout_features
 from .edge_functions import BSpline, EdgeNetwork, GaussianMixture
 from .fuse import FusionReport, fuse
 from .grid_conv import GridConv
-from .grid_pool import GridPool, GridUnpool
+from .grid_pool import GridPool
+from .grid_unpool import GridUnpool
 from .outer_conv import OuterConv
 from .recipes import appnp, gdc_conv, mix_hop, sg_conv, ssg_conv
 from .theta import FORMS, Theta

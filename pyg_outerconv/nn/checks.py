@@ -19,7 +19,7 @@ def check_channels(name: str, value: Any, least: int) -> None:
             )
         for part in value:
             check_channels("each of in_channels", part, least)
-    elif not isinstance(value, Integral):
+    elif not isinstance(value, Integral) or isinstance(value, bool):
         raise RefusedType(
             refusal(f"{name} must be a number of channels", "an integer", repr(value))
         )

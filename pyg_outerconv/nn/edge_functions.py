@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from torch.nn import Parameter
 from torch_geometric.nn.inits import glorot
 
 from ..basis.checks import holds
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedType, RefusedValue, refusal, unknown
 
 _SMALLEST = 1e-15  # what PyG adds to a variance
 _PIECES = {
@@ -46,6 +47,7 @@ class GaussianMixture(torch.nn.Module):
         mu, sigma: (K, D).
 
     Raises:
+        TypeError: a number is no integer.
         ValueError: a number is not positive.
     """
 
@@ -92,6 +94,7 @@ class BSpline(torch.nn.Module):
             the same point, as angles have it.
 
     Raises:
+        TypeError: a size is no integer.
         ValueError: an option is out of range; when called, an attribute is outside [0, 1].
     """
 
@@ -102,7 +105,9 @@ class BSpline(torch.nn.Module):
         is_open_spline: bool | Sequence[bool] = True,
     ) -> None:
         super().__init__()
-        sizes = (kernel_size,) if isinstance(kernel_size, int) else tuple(kernel_size)
+        sizes = tuple(kernel_size) if isinstance(kernel_size, Sequence) else (kernel_size,)
+        for size in sizes:
+            _check_positive("a B-spline", kernel_size=size)
         if isinstance(is_open_spline, bool):
             is_open_spline = (is_open_spline,) * len(sizes)
         if degree not in _PIECES:
@@ -183,15 +188,16 @@ class EdgeNetwork(torch.nn.Module):
         constant: whether a function that is 1 comes last.
 
     Raises:
+        TypeError: a width is no integer.
         ValueError: there is no layer, or a width is not positive.
     """
 
     def __init__(self, *channels: int, constant: bool = True) -> None:
         super().__init__()
-        if len(channels) < 2 or min(channels) < 1:
-            raise RefusedValue(
-                refusal("a network has layers", "D and a width for each, >= 1", channels)
-            )
+        if len(channels) < 2:
+            raise RefusedValue(refusal("a network has layers", "D and a width for each", channels))
+        for width in channels:
+            _check_positive("a network has layers and", width=width)
         self.constant = constant
         self.layers = torch.nn.ModuleList(
             torch.nn.Linear(before, after) for before, after in pairwise(channels)
@@ -223,5 +229,7 @@ def _check_width(edge_attr: Tensor, dim: int) -> None:
 
 def _check_positive(what: str, **counts: int) -> None:
     for name, count in counts.items():
+        if not isinstance(count, Integral) or isinstance(count, bool):
+            raise RefusedType(refusal(f"{what} needs its {name}", "an integer", repr(count)))
         if count < 1:
             raise RefusedValue(refusal(f"{what} needs its {name}", ">= 1", count))

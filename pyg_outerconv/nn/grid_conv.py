@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from ..basis import Basis, Grid
 from ..basis.grid.shift import GridShift
 from ..contract import ContractionPath, contract
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue, refusal
 from .grid_rules import GridRules, as_cells, as_images, shape_of
 from .outer_conv import OuterConv
 from .theta_forms import Grouped
@@ -43,6 +43,9 @@ class GridConv(OuterConv):
             (default: :obj:`True`)
         **kwargs (optional): Additional arguments of :class:`~pyg_outerconv.nn.OuterConv`.
 
+    Parameters are in memory as torch's layers hold theirs, so that none is copied at a call:
+    ``theta.weight`` is not contiguous, and is flattened by ``reshape``, not by ``view``.
+
     Shapes:
         - **input:** images :math:`(*, P, M_1, \ldots, M_D)`, with any number of leading batch
           dimensions; or node features :math:`(*, M, P)` and the cells that they are at, which is
@@ -55,6 +58,7 @@ class GridConv(OuterConv):
     """
 
     family: Grid
+    _rules: GridRules
 
     def __init__(
         self,
@@ -86,6 +90,10 @@ class GridConv(OuterConv):
             growth,
             dim,
         )
+        if not isinstance(groups, Integral) or isinstance(groups, bool):
+            raise RefusedType(
+                refusal("groups must be a number of blocks", "an integer", repr(groups))
+            )
         if groups != 1 and "theta" in kwargs:
             raise RefusedValue(refusal("groups are a form of theta", "one of them", "both"))
         kwargs.setdefault("theta", f"grouped(groups={groups})")
@@ -135,10 +143,11 @@ class GridConv(OuterConv):
             edge_weight, edge_type, size, batch, edge_attr, pos: See
                 :class:`~pyg_outerconv.nn.OuterConv`.
         """
+        beside = (edge_weight, edge_type, size, batch, edge_attr, pos)
         if self.theta.in_channels < 0 and isinstance(x, Tensor):
+            _ = self.basis(x, edge_index, *beside)  # which is refused before anything changes
             self._take_channels(x, edge_index is None)
         if edge_index is not None:
-            beside = (edge_weight, edge_type, size, batch, edge_attr, pos)
             return super().forward(x, edge_index, *beside)
         rule = self.rule(x)
         cells = as_cells(x, len(rule.axes))
@@ -180,11 +189,12 @@ class GridConv(OuterConv):
             self.reset_parameters()
 
     def _lay_out(self) -> None:
-        # Θ in the memory of torch's weights, which then are a view of it.
+        # Θ in the memory of torch's weights, which then are a view of it. The parameter stays the
+        # same object, which an optimiser may know already.
         if isinstance(self.theta, Grouped) and self.theta.in_channels >= 0:
             weight, transposed = self.theta.weight.detach(), self.family.transposed
             kernel = torch_weight(weight, transposed).contiguous()
-            self.theta.weight = Parameter(our_weight(kernel, weight.size(1), transposed))
+            self.theta.weight.data = our_weight(kernel, weight.size(1), transposed)
 
     def _is_plain(self) -> bool:
         # Whether nothing looks on, and the bias alone is added.

@@ -1,4 +1,4 @@
-"""GridPool and GridUnpool: clusters of cells reduced to one, and spread out again."""
+"""GridPool: clusters of cells reduced to one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,17 @@ from torch import Tensor
 
 from ..basis import Basis, Pool
 from ..basis.grid.shift import GridShift
-from ..contract import Mixture, ThetaValue, check_memory, check_order, contract, scaled
-from ..errors import RefusedValue, refusal
+from ..contract import (
+    ContractionPath,
+    Mixture,
+    ThetaValue,
+    check_memory,
+    check_order,
+    contract,
+    contraction_path,
+    scaled,
+)
+from ..errors import RefusedType, refusal
 from .checks import aggregation
 from .grid_rules import GridRules, as_cells, as_images, shape_of
 from .reductions import COMPARISONS
@@ -28,6 +37,9 @@ class GridPool(torch.nn.Module):
     On images it equals :class:`torch.nn.MaxPool2d`, :class:`~torch.nn.AvgPool2d` and their kin, and
     runs by their kernels where these are faster; but for any number of axes, and cells that are
     only partly there.
+
+    Of equal largest cells one takes the gradient: the first of a cluster where torch's kernels run,
+    as theirs does, and by other orders the last, which is the lowest label.
 
     Args:
         kernel_size, stride, padding, dilation, ceil_mode, dim: See
@@ -65,6 +77,10 @@ class GridPool(torch.nn.Module):
         max_memory: int | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(count_include_pad, bool):
+            raise RefusedType(
+                refusal("count_include_pad is a switch", "True or False", repr(count_include_pad))
+            )
         self.aggr = aggregation("aggr", aggr)
         check_order(order)
         check_memory(max_memory)
@@ -83,10 +99,19 @@ class GridPool(torch.nn.Module):
                 a mask of them, or the shape of the grid; or the basis of their clusters.
         """
         if cells is not None:
-            basis = cells if isinstance(cells, Basis) else self.family.basis(cells)
-            return self._reduce(basis, x)
+            return self._reduce(self._basis(cells), x)
         rule = self.rule(x)
         return as_images(self._reduce(rule, as_cells(x, len(rule.axes))), rule.output_shape)
+
+    def contraction_path(self, x: Tensor, cells: Any = None) -> ContractionPath:
+        """What each contraction order would cost for these arguments, and which one is taken."""
+        basis = self.rule(x) if cells is None else self._basis(cells)
+        nodes = as_cells(x, len(self.family.windows)) if cells is None else x
+        theta, options = self._parameter(basis, nodes, self._divisor(basis))
+        return contraction_path(basis, nodes.movedim(-2, 0), theta, self.order, **options)
+
+    def _basis(self, cells: Any) -> Basis:
+        return cells if isinstance(cells, Basis) else self.family.basis(cells)
 
     def rule(self, images: Tensor) -> GridShift:
         """The clusters of the grid that images (*, C, *shape) are on.
@@ -100,25 +125,26 @@ class GridPool(torch.nn.Module):
 
     def _reduce(self, basis: Basis, x: Tensor) -> Tensor:
         """(*, N, C) of nodes (*, M, C)."""
+        divisor = self._divisor(basis)
+        theta, options = self._parameter(basis, x, divisor)
+        out = contract(basis, x.movedim(-2, 0), theta, self.order, **options).movedim(0, -2)
+        return out if divisor is None else out / divisor.to(out.dtype).unsqueeze(-1)
+
+    def _parameter(
+        self, basis: Basis, x: Tensor, divisor: Tensor | None
+    ) -> tuple[ThetaValue, dict[str, Any]]:
+        """I for each label, or I / K for a mean without divisors; and what contract is told."""
         theta: ThetaValue = Mixture.identity(basis.num_bases, x.size(-1), x)
-        divisor = self._divisor(basis) if self.aggr == "mean" else None
         if self.aggr == "mean" and divisor is None:
             theta = scaled(theta, 1.0 / basis.num_bases)
         # A label has one cell of a cluster at most, of which all reductions are the same.
         alike = self.aggr if self.aggr in COMPARISONS else "sum"
-        out = contract(
-            basis,
-            x.movedim(-2, 0),
-            theta,
-            self.order,
-            reduce=alike,
-            label_reduce=alike,
-            max_memory=self.max_memory,
-        ).movedim(0, -2)
-        return out if divisor is None else out / divisor.to(out.dtype).unsqueeze(-1)
+        return theta, {"reduce": alike, "label_reduce": alike, "max_memory": self.max_memory}
 
     def _divisor(self, basis: Basis) -> Tensor | None:
-        """(N,) what the sum over each cluster is divided by, None where that is K everywhere."""
+        """(N,) what the sum over a cluster is divided by, None for 1, or for K in a mean."""
+        if self.aggr != "mean":
+            return None
         windows = self.family.windows
         if not isinstance(basis, GridShift):
             if self.count_include_pad:
@@ -140,94 +166,3 @@ class GridPool(torch.nn.Module):
     def extra_repr(self) -> str:
         """The family and the reduction."""
         return f"{self.family}, aggr={self.aggr!r}"
-
-
-class GridUnpool(torch.nn.Module):
-    r"""Unpooling: the transpose of the sum over clusters
-
-    .. math::
-        \mathbf{Y} = \sum_k \mathbf{A}_k \mathbf{X}
-
-    Every cell of a cluster receives the features of the cluster, and where clusters overlap, their
-    sum. On images with clusters side by side it equals ``F.interpolate(mode='nearest')``.
-
-    Args:
-        kernel_size, stride, padding, dilation, dim: Of the pooling that it turns; see
-            :class:`~pyg_outerconv.basis.Pool`.
-        order, max_memory: See :class:`~pyg_outerconv.nn.OuterConv`.
-
-    Shapes:
-        - **input:** images :math:`(*, C, N_1, \ldots, N_D)`; or node features :math:`(*, N, C)` of
-          clusters
-        - **output:** images :math:`(*, C, M_1, \ldots, M_D)`; or node features :math:`(*, M, C)`
-
-    Raises:
-        ValueError: an option is out of range; at a call, shapes do not fit.
-        TypeError: an argument has the wrong type.
-    """
-
-    def __init__(
-        self,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        dilation: Sizes = 1,
-        dim: int | None = None,
-        order: str | None = None,
-        max_memory: int | None = None,
-    ) -> None:
-        super().__init__()
-        check_order(order)
-        check_memory(max_memory)
-        self.family = Pool(kernel_size, stride, padding, dilation, dim=dim)
-        _ = self.family.taps  # see GridPool
-        self.order, self.max_memory = order, max_memory
-        self._rules = GridRules()
-
-    def forward(
-        self, x: Tensor, cells: Any = None, output_size: tuple[int, ...] | None = None
-    ) -> Tensor:
-        r"""Runs the layer.
-
-        Args:
-            x (torch.Tensor): Images, or node features if ``cells`` says where their clusters are.
-            cells (Cells or torch.Tensor or tuple or Basis, optional): The cells of the output that
-                were clustered, a mask of them, or their grid's shape; or the basis of the clusters.
-            output_size (tuple, optional): The grid of the output, where several have clusters of
-                the input's size. (default: the smallest)
-        """
-        if cells is not None:
-            basis = cells if isinstance(cells, Basis) else self.family.basis(cells)
-            return self._spread(basis.transpose(), x)
-        rule = self.rule(x, output_size)
-        return as_images(self._spread(rule, as_cells(x, len(rule.axes))), rule.output_shape)
-
-    def rule(self, images: Tensor, output_size: tuple[int, ...] | None = None) -> GridShift:
-        """The transposed clusters of the grid that images (*, C, *shape) are on.
-
-        Raises:
-            TypeError: the images are no features.
-            ValueError: they have too few dimensions, or no such output has clusters of their size.
-        """
-        windows, shape = self.family.windows, shape_of(images, len(self.family.windows))
-        wanted = output_size or tuple(
-            window.num_inputs(count) for window, count in zip(windows, shape, strict=True)
-        )
-        rule = self._rules.get(self.family, tuple(wanted), images.device, turned=True)
-        if rule.input_shape != shape:
-            raise RefusedValue(
-                refusal(
-                    "the output's clusters must be the cells of the input", shape, rule.input_shape
-                )
-            )
-        return rule
-
-    def _spread(self, basis: Basis, x: Tensor) -> Tensor:
-        theta = Mixture.identity(basis.num_bases, x.size(-1), x)
-        nodes = x.movedim(-2, 0)
-        out = contract(basis, nodes, theta, self.order, max_memory=self.max_memory)
-        return out.movedim(0, -2)
-
-    def extra_repr(self) -> str:
-        """The family."""
-        return str(self.family)

@@ -62,7 +62,8 @@ class Theta(torch.nn.Module):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        FORMS[cls.name] = cls
+        if "name" in vars(cls):  # torch's parametrizations derive classes of their own
+            FORMS[cls.name] = cls
 
     def check(self) -> None:
         """Refuse options that do not fit (P may still be -1). Raises ValueError."""

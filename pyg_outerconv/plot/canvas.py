@@ -83,5 +83,7 @@ def save(figure: Figure, path: str | Path) -> None:
             figure.savefig(path, format=kind, dpi=DPI, metadata=metadata)
         except OSError as error:
             raise RefusedValue(
-                refusal("a picture is written to a file", "a writable path", f"{path}: {error}")
+                refusal(
+                    "a picture is written to a file", "a writable path", f"{path}: {error.strerror}"
+                )
             ) from error

@@ -7,9 +7,11 @@ from math import prod
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
 
-from .colours import LINE
+from .colours import LINE, NO_NODE
 
 _MAX_LINES = 60  # on a side, beyond which they would hide what is between them
 
@@ -34,6 +36,14 @@ def finish_image(axes: Axes, shape: Sequence[int], title: str) -> None:
     lines(axes, (rows, columns), (1, 1), width=0.4)
     if len(shape) > 2:
         lines(axes, (rows, columns), (shape[-2], columns), width=1.4)
+
+
+def hide(axes: Axes, present: NDArray[np.bool_], shape: Sequence[int]) -> None:
+    """Cover the cells of an image that are no nodes."""
+    if present.all():
+        return
+    absent = np.ma.masked_array(np.ones(present.shape), present).reshape(image_shape(shape))
+    axes.imshow(absent, cmap=ListedColormap([NO_NODE]), interpolation="none")
 
 
 def lines(axes: Axes, sides: tuple[int, int], steps: tuple[int, int], width: float) -> None:

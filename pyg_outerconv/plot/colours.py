@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib import colormaps
-from matplotlib.colors import LinearSegmentedColormap, Normalize, to_hex
+from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, to_hex
 from numpy.typing import NDArray
 
 NEGATIVE, ZERO, POSITIVE = "#b2182b", "#dcdcdc", "#1f5fa8"
 ABSENT = "#ffffff"
 LINE = "#9a9a9a"
+NO_NODE = "#6b6b6b"
 MARK, REACHED, QUIET = "#d9822b", "#3b7dd8", "#e4e4e4"
 
 
-def value_colours(values: NDArray[np.float64]) -> tuple[LinearSegmentedColormap, Normalize]:
+def value_colours(values: NDArray[np.float64]) -> tuple[Colormap, Normalize]:
     """The colours of some values: from grey at zero to blue, and to red if any is negative.
 
     A zero is grey and what is absent (masked) white, because they are not the same.
@@ -26,8 +27,7 @@ def value_colours(values: NDArray[np.float64]) -> tuple[LinearSegmentedColormap,
     else:
         colours, norm = [ZERO, POSITIVE], Normalize(0, most)
     colour_map = LinearSegmentedColormap.from_list("values", colours)
-    colour_map.set_bad(ABSENT)
-    return colour_map, norm
+    return colour_map.with_extremes(bad=ABSENT), norm
 
 
 def label_colours(number: int) -> list[str]:

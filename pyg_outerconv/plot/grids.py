@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib import colormaps
@@ -11,64 +12,114 @@ from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from .cells import arrow, finish_image, image_shape, outline, place
+from .cells import arrow, finish_image, hide, image_shape, outline, place
 from .colours import ABSENT, MARK, QUIET, REACHED
 from .matrices import left_out_title, panels
 
-Shape = Sequence[int]
+
+@dataclass(frozen=True, eq=False)
+class GridCells:
+    """The box of a grid, and which of its cells are nodes.
+
+    Attributes:
+        shape: cells on each axis.
+        present: (cells,) where there is a node, the last axis running fastest.
+    """
+
+    shape: tuple[int, ...]
+    present: NDArray[np.bool_]
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Rows and columns of its image."""
+        return image_shape(self.shape)
+
+    def name(self, cell: int) -> str:
+        """The coordinates of a cell as text."""
+        return str(tuple(int(at) for at in np.unravel_index(cell, self.shape)))
+
+
+Grids = tuple[GridCells, GridCells]
+"""The input grid and the output grid."""
 
 
 def shifts(
     seen: NDArray[np.int64],
-    shapes: tuple[Shape, Shape],
+    both: Grids,
     titles: Sequence[str],
     followed: int,
     *,
     left_out: int = 0,
 ) -> Figure:
     """The input grid, and for each label the output grid, whose cells have the colour of the
-    input that they see; white ones see none. An arrow follows one input.
+    input that they see; white ones see none, dark ones are no nodes. An arrow follows one input.
 
     Args:
-        seen: (K, N) the input that each output sees under each label, −1 for none.
-        shapes: of the input grid and of the output grid.
+        seen: (K, cells) the input cell that each output cell sees under each label, −1 for none.
+        both: the grids.
         titles: what each of the K labels means.
-        followed: the number of the input that the arrows start from.
+        followed: the number of the input cell that the arrows start from.
         left_out: the number of labels that are not among them.
     """
-    input_shape, output_shape = shapes
-    given, made = image_shape(input_shape), image_shape(output_shape)
-    figure, all_axes = panels(1 + len(seen), max(given[0], made[0]), max(given[1], made[1]), 0.0)
-    numbers = np.arange(given[0] * given[1])
-    colour_map = colormaps["viridis"].with_extremes(bad=ABSENT)
-    norm = Normalize(0, max(len(numbers) - 1, 1))
-    start = place(followed, input_shape)
-    origin = _same_place(followed, input_shape, output_shape)
-    all_axes[0].imshow(
-        np.ma.masked_array(numbers.reshape(given)),
-        cmap=colour_map,
-        norm=norm,
-        interpolation="none",
-    )
-    finish_image(all_axes[0], input_shape, "input")
-    outline(all_axes[0], start, MARK)
-    for axes, row, title in zip(all_axes[1:], seen, titles, strict=True):
-        shown = np.ma.masked_less(row, 0).reshape(made)
-        axes.imshow(shown, cmap=colour_map, norm=norm, interpolation="none")
-        finish_image(axes, output_shape, title)
-        _follow(
-            axes, origin, [place(n, output_shape) for n in np.flatnonzero(row == followed).tolist()]
-        )
+    given, made = both
+    figure, (first, *others) = _panels(1 + len(seen), both)
+    numbers = np.arange(len(given.present))
+    _draw_numbers(first, numbers, len(numbers), given, "input")
+    outline(first, place(followed, given.shape), MARK)
+    origin = _same_place(followed, given.shape, made.shape)
+    for axes, row, title in zip(others, seen, titles, strict=True):
+        _draw_numbers(axes, row, len(numbers), made, title)
+        ends = np.flatnonzero(row == followed).tolist()
+        _follow(axes, origin, [place(end, made.shape) for end in ends])
     left_out_title(figure, len(seen), left_out)
     return figure
 
 
-def _same_place(number: int, shape: Shape, other: Shape) -> tuple[int, int] | None:
+def receptive_field(reached: Sequence[int], targets: Sequence[int], both: Grids) -> Figure:
+    """The output grid with the cells that are asked about, and the input grid with the cells
+    that reach them; dark cells are no nodes.
+
+    Args:
+        reached: numbers of input cells.
+        targets: numbers of output cells.
+        both: the grids.
+    """
+    given, made = both
+    figure, (left, right) = _panels(2, both)
+    names = ", ".join(made.name(target) for target in targets)
+    _highlight(left, targets, made, MARK, f"output {names}")
+    count = f"{len(reached)} of {int(given.present.sum())} inputs"
+    _highlight(right, reached, given, REACHED, f"reached by {count}")
+    return figure
+
+
+def _panels(number: int, both: Grids) -> tuple[Figure, list[Axes]]:
+    rows, columns = zip(*(grid.sides for grid in both), strict=True)
+    return panels(number, max(rows), max(columns), 0.0)
+
+
+def _draw_numbers(
+    axes: Axes, numbers: NDArray[np.int64], count: int, grid: GridCells, title: str
+) -> None:
+    """A colour for the number in each cell, below ``count``; white where it is negative."""
+    axes.imshow(
+        np.ma.masked_less(numbers, 0).reshape(grid.sides),
+        cmap=colormaps["viridis"].with_extremes(bad=ABSENT),
+        norm=Normalize(0, max(count - 1, 1)),
+        interpolation="none",
+    )
+    hide(axes, grid.present, grid.shape)
+    finish_image(axes, grid.shape, title)
+
+
+def _same_place(
+    number: int, shape: tuple[int, ...], other: tuple[int, ...]
+) -> tuple[int, int] | None:
     """Where the coordinates of a cell are in the image of another grid, if it has them."""
-    at = np.unravel_index(number, tuple(shape))
+    at = np.unravel_index(number, shape)
     if len(shape) != len(other) or any(i >= count for i, count in zip(at, other, strict=True)):
         return None
-    return place(int(np.ravel_multi_index(at, tuple(other))), other)
+    return place(int(np.ravel_multi_index(at, other)), other)
 
 
 def _follow(axes: Axes, origin: tuple[int, int] | None, ends: Sequence[tuple[int, int]]) -> None:
@@ -80,39 +131,14 @@ def _follow(axes: Axes, origin: tuple[int, int] | None, ends: Sequence[tuple[int
             arrow(axes, origin, end, MARK)
 
 
-def receptive_field(
-    reached: Sequence[int], targets: Sequence[int], shapes: tuple[Shape, Shape]
-) -> Figure:
-    """The output grid with the cells that are asked about, and the input grid with the cells
-    that reach them.
-
-    Args:
-        reached: numbers of inputs.
-        targets: numbers of outputs.
-        shapes: of the input grid and of the output grid.
-    """
-    input_shape, output_shape = shapes
-    given, made = image_shape(input_shape), image_shape(output_shape)
-    figure, (left, right) = panels(2, max(given[0], made[0]), max(given[1], made[1]), 0.0)
-    names = ", ".join(_cell_name(target, output_shape) for target in targets)
-    _highlight(left, targets, output_shape, MARK, f"output {names}")
-    count = f"{len(reached)} of {given[0] * given[1]} inputs"
-    _highlight(right, reached, input_shape, REACHED, f"reached by {count}")
-    return figure
-
-
-def _highlight(axes: Axes, cells: Sequence[int], shape: Shape, colour: str, title: str) -> None:
-    rows, columns = image_shape(shape)
-    shown = np.zeros(rows * columns)
+def _highlight(axes: Axes, cells: Sequence[int], grid: GridCells, colour: str, title: str) -> None:
+    shown = np.zeros(len(grid.present))
     shown[list(cells)] = 1
     axes.imshow(
-        shown.reshape(rows, columns),
+        shown.reshape(grid.sides),
         cmap=ListedColormap([QUIET, colour]),
         norm=Normalize(0, 1),
         interpolation="none",
     )
-    finish_image(axes, shape, title)
-
-
-def _cell_name(number: int, shape: Shape) -> str:
-    return str(tuple(int(at) for at in np.unravel_index(number, tuple(shape))))
+    hide(axes, grid.present, grid.shape)
+    finish_image(axes, grid.shape, title)

@@ -122,9 +122,9 @@ def test_means_of_kronecker_products_are_products_of_means():
 def test_a_shift_of_a_grid_is_the_kronecker_product_of_shifts_of_its_axes():
     rows, columns = Axis(5, 4, (1, 0, -1), 2), Axis(3, 5, (2, 0), 1, "circular")
     taps = tuple((i, j) for i in range(3) for j in range(2))
-    grid = GridShift((rows, columns), taps, torch.device("cpu"))
+    grid = GridShift((rows, columns), taps, on=torch.device("cpu"))
     axes = [
-        GridShift((axis,), tuple((t,) for t in range(len(axis.shifts))), torch.device("cpu"))
+        GridShift((axis,), tuple((t,) for t in range(len(axis.shifts))), on=torch.device("cpu"))
         for axis in (rows, columns)
     ]
     product = axes[0].kron(axes[1])

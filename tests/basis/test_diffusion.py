@@ -64,6 +64,13 @@ def test_the_remainder_is_kept_dropped_or_shared():
     assert Diffusion("heat", t=0.0, length=2, remainder="drop").coefficients == (1, 0, 0)
 
 
+def test_weights_that_are_shared_add_up_however_long_the_time():
+    weights = Diffusion("heat", t=2000.0, length=3, remainder="normalise").coefficients
+    assert abs(sum(weights) - 1) < 1e-12
+    assert abs(weights[3] / weights[2] - 2000.0 / 3) < 1e-9
+    assert Diffusion("heat", t=0.0, length=2, remainder="normalise").coefficients == (1, 0, 0)
+
+
 def test_nothing_that_walks_is_lost_where_the_remainder_is_kept():
     dense = Diffusion("heat", norm="source", length=3).basis(GRAPH).to_dense()[0]
     assert_near(dense.sum(1), torch.ones(NODES).double())
@@ -144,6 +151,8 @@ def test_a_diffusion_is_named_in_text():
     [
         ({"kind": "pagerank"}, "kind of diffusion"),
         ({"kind": ()}, "a diffusion needs a weight"),
+        ({"kind": (0.5, float("nan"))}, "weights of walks are numbers: expected finite"),
+        ({"kind": (float("inf"),)}, "weights of walks are numbers: expected finite"),
         ({"alpha": 0.0}, "0 < alpha <= 1, got 0.0"),
         ({"alpha": 1.5}, "got 1.5"),
         ({"t": -1.0}, "got -1.0"),

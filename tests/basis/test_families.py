@@ -294,6 +294,7 @@ def test_laws_hold_on_drawn_graphs(edges, number):
         (lambda: Stack(), "at least one, got none"),
         (lambda: parse_family("wolk(2)"), r"unknown family 'wolk' \(did you mean 'walk'\?\)"),
         (lambda: parse_family("walk(len=2)"), "walk refuses its options"),
+        (lambda: parse_family("pool"), "pool refuses its options: .*'kernel_size'"),
         (lambda: parse_family("walk(2"), "a name with options"),
         (lambda: parse_family("3"), "a name with options"),
         (lambda: parse_family("walk(__import__('os'))"), "unknown family|names, options"),

@@ -3,6 +3,7 @@
 import copy
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from cases import STRUCTURES
@@ -25,7 +26,7 @@ from pyg_outerconv.basis import (
     structure,
 )
 from pyg_outerconv.basis.kernel import _patterns
-from pyg_outerconv.basis.parts import functions_of, parts
+from pyg_outerconv.basis.parts import functions_of, nested
 from pyg_outerconv.contract import contract
 from pyg_outerconv.nn.edge_functions import BSpline, EdgeNetwork, GaussianMixture
 from pyg_outerconv.testing import (
@@ -140,7 +141,7 @@ def test_the_functions_parameters_are_the_layers():
     assert "functions.0.sigma" in conv.state_dict()
     assert conv.double().functions[0].mu.dtype == torch.float64
     twin = copy.deepcopy(conv)
-    kernel = next(part for part in parts(twin.family) if isinstance(part, Kernel))
+    kernel = next(part for part in nested(twin.family) if isinstance(part, Kernel))
     assert kernel.fn is twin.functions[0]
     assert kernel.fn is not function
     assert functions_of(twin.family) == [twin.functions[0]]
@@ -228,10 +229,12 @@ def test_data_gives_attributes_and_positions():
     [
         (lambda: Kernel(powers), ValueError, "the number of its functions"),
         (lambda: Kernel(powers, 0), ValueError, "num_functions >= 1, got 0"),
-        (lambda: Kernel(3, 1), TypeError, "Kernel's fn has a type"),
+        (lambda: Kernel(3, 1), TypeError, "Kernel's fn has a type: expected a function, got 3"),
         (lambda: Kernel(powers, 3, on="distance"), ValueError, "input of a kernel"),
         (lambda: Kernel(powers, 3, normalised=True), ValueError, "on='pos'"),
         (lambda: Kernel(powers, 3, on="pos", normalised=-1.0), ValueError, "> 0, got -1.0"),
+        (lambda: Kernel(powers, 3, on="pos", normalised=float("nan")), ValueError, "got nan"),
+        (lambda: Kernel(powers, 3, on="pos", normalised=float("inf")), ValueError, "got inf"),
         (lambda: Kernel(powers, 3).basis(EDGE_INDEX), ValueError, r"edge_attr \(E, D\), got None"),
         (
             lambda: Kernel(powers, 3).basis(EDGE_INDEX, edge_attr=torch.ones(5).long()),
@@ -261,7 +264,14 @@ def test_data_gives_attributes_and_positions():
         (
             lambda: Kernel(powers, 3, on="pos").basis(EDGE_INDEX, pos=torch.ones(3, 2).long()),
             TypeError,
-            "positions of nodes",
+            r"positions of nodes.*got \[torch.int64, torch.int64\]",
+        ),
+        (
+            lambda: Kernel(powers, 3, on="pos").basis(
+                EDGE_INDEX, pos=(torch.rand(3, 2), torch.rand(3, 1))
+            ),
+            ValueError,
+            "the same axes: expected one D, got {1, 2}",
         ),
     ],
 )
@@ -273,6 +283,7 @@ def test_bad_input_is_refused(make, error, rule):
 def test_what_the_function_says_is_the_number_of_labels():
     assert Kernel(BSpline((5, 4))).num_bases == 20
     assert Kernel(EdgeNetwork(3, 8)).num_bases == 9
+    assert type(Kernel(powers, np.int64(3)).num_bases) is int
     assert Kernel(GaussianMixture(2, 3)).labels[2] == "function 2 of edge_attr"
 
 
@@ -371,6 +382,17 @@ def test_a_layer_takes_a_basis_with_dropped_edges():
 def test_a_probability_is_one(p):
     with pytest.raises(ValueError, match="dropped with a probability"):
         drop_edges(many(), p)
+
+
+@pytest.mark.parametrize("p", ["0.5", None, True])
+def test_a_probability_is_a_number(p):
+    with pytest.raises(TypeError, match="expected a number, got"):
+        drop_edges(many(), p)
+
+
+def test_edges_are_dropped_of_a_basis():
+    with pytest.raises(TypeError, match="expected a Basis, got Tensor"):
+        drop_edges(EDGE_INDEX, 0.5)
 
 
 def test_whole_edges_must_stem_from_a_list():

@@ -64,6 +64,15 @@ def test_a_copy_learns_on_its_own():
     assert module.weight.abs().sum() > 0
 
 
+def test_frozen_weights_stay_frozen():
+    module = nn.Conv1d(2, 3, 3)
+    module.weight.requires_grad_(False)
+    layer = from_torch(module)
+    assert [p.requires_grad for p in (layer.theta.weight, layer.bias)] == [False, True]
+    again = to_torch(layer)
+    assert [p.requires_grad for p in (again.weight, again.bias)] == [False, True]
+
+
 def test_types_are_kept():
     layer = from_torch(nn.Conv1d(2, 3, 3, dtype=torch.float64, bias=False))
     assert layer.theta.weight.dtype == torch.float64
@@ -103,6 +112,8 @@ def test_what_torch_lacks_is_refused(layer, reason):
         (nn.MaxPool1d(2, return_indices=True), ValueError, "return_indices"),
         (nn.AvgPool2d(2, divisor_override=3), ValueError, "divisor_override"),
         (nn.LPPool1d(2, 2), ValueError, "norm_type"),
+        (nn.LPPool1d(1, 2, ceil_mode=True), ValueError, "ceil_mode"),
+        (nn.Conv1d(2, 2, 1, dtype=torch.cfloat), TypeError, "got torch.complex64"),
         (nn.LazyConv1d(2, 2), ValueError, "none yet"),
     ],
     ids=str,

@@ -228,3 +228,17 @@ def test_positions_are_those_of_cartesian(norm):
 def test_bad_options_are_refused(make, rule):
     with pytest.raises(ValueError, match=rule):
         make()
+
+
+@pytest.mark.parametrize(
+    ("make", "rule"),
+    [
+        (lambda: GaussianMixture(2.0, 3), "needs its dim: expected an integer, got 2.0"),
+        (lambda: BSpline(5.0), "kernel_size: expected an integer, got 5.0"),
+        (lambda: BSpline((5, True)), "kernel_size: expected an integer, got True"),
+        (lambda: EdgeNetwork(2, 3.5), "width: expected an integer, got 3.5"),
+    ],
+)
+def test_sizes_that_are_no_integers_are_refused(make, rule):
+    with pytest.raises(TypeError, match=rule):
+        make()

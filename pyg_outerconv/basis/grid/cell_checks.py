@@ -10,13 +10,20 @@ from torch import Tensor
 
 from ...errors import RefusedType, RefusedValue, refusal
 
+KEY_LIMIT = 2**62  # of the numbers of cells, so that these fit into an integer
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is meant as a number of cells; a switch is no number."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
 
 def check_shape(shape: Any) -> tuple[int, ...]:
     """The shape of a grid as integers; anything else is refused."""
     if (
         not isinstance(shape, tuple | list)
         or not shape
-        or not all(isinstance(count, Integral) and int(count) >= 0 for count in shape)
+        or not all(is_count(count) and int(count) >= 0 for count in shape)
     ):
         raise RefusedValue(
             refusal("the shape of a grid has a number of cells for each axis", ">= 0 each", shape)
@@ -36,9 +43,11 @@ def check_unlisted(shape: tuple[int, ...] | None, batch: Tensor | None) -> None:
 
 def check_cell_index(index: Any, shape: tuple[int, ...] | None) -> Tensor:
     """The coordinates (n, D) of cells as int64; refused if they are none, or out of bounds."""
-    if not isinstance(index, Tensor) or index.is_floating_point() or index.dtype == torch.bool:
-        got = getattr(index, "dtype", type(index).__name__)
-        raise RefusedType(refusal("cells are at whole coordinates", "torch.int64", got))
+    if not isinstance(index, Tensor):
+        got = type(index).__name__
+        raise RefusedType(refusal("cells are at whole coordinates", "a tensor of integers", got))
+    if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
+        raise RefusedType(refusal("cells are at whole coordinates", "torch.int64", index.dtype))
     if index.dim() != 2 or index.size(1) == 0:
         raise RefusedValue(
             refusal("cells have a coordinate on each axis", "shape (n, D)", tuple(index.shape))
@@ -48,6 +57,12 @@ def check_cell_index(index: Any, shape: tuple[int, ...] | None) -> Tensor:
             refusal("cells have a coordinate on each axis of the shape", len(shape), index.size(1))
         )
     index = index.long()
+    if shape is None and index.numel():
+        for end in (int(index.min()), int(index.max())):
+            if abs(end) >= KEY_LIMIT // 2:
+                raise RefusedValue(
+                    refusal("cells are where integers reach", f"within {KEY_LIMIT // 2}", end)
+                )
     if shape is not None and index.numel():
         bounds = torch.tensor(shape, device=index.device)
         wrong = ((index < 0) | (index >= bounds)).any(1).nonzero()

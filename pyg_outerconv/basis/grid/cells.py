@@ -6,7 +6,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
-from numbers import Integral
 from typing import Any, ClassVar
 
 import torch
@@ -17,9 +16,7 @@ from ...errors import RefusedType, RefusedValue, refusal
 from ..any_structure import AnyStructure, refuse_beside
 from ..checks import check_batch
 from ..graph import require_data
-from .cell_checks import check_cell_index, check_shape, check_unlisted
-
-_KEY_LIMIT = 2**62
+from .cell_checks import KEY_LIMIT, check_cell_index, check_shape, check_unlisted, is_count
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +98,7 @@ class Cells(AnyStructure):
     def recognises(cls, given: Any) -> bool:
         """A shape, a mask, or cells."""
         if isinstance(given, tuple | list):
-            return all(isinstance(part, Integral) for part in given)
+            return all(map(is_count, given))
         return isinstance(given, Cells) or (isinstance(given, Tensor) and given.dtype == torch.bool)
 
     @classmethod
@@ -127,9 +124,8 @@ class Cells(AnyStructure):
         elif cls.recognises(given):
             cells = Cells.of_shape(tuple(given), device)
         else:
-            raise RefusedType(
-                refusal("a family of grids reads cells", cls.expects, type(given).__name__)
-            )
+            got = given if isinstance(given, tuple | list) else type(given).__name__
+            raise RefusedType(refusal("a family of grids reads cells", cls.expects, got))
         if size is not None and size[0] not in (None, cells.num_cells):
             raise RefusedValue(
                 refusal("x and size must have a source for each cell", cells.num_cells, size[0])
@@ -231,9 +227,9 @@ class Cells(AnyStructure):
 
     def check_numbers(self, sizes: tuple[int, ...]) -> None:
         """Refuse boxes of ``sizes``, one for each grid, with too many cells to be numbered."""
-        if self.num_grids * prod(sizes) >= _KEY_LIMIT:
+        if self.num_grids * prod(sizes) >= KEY_LIMIT:
             raise RefusedValue(
-                refusal("boxes around cells can be numbered", f"< {_KEY_LIMIT} cells", sizes)
+                refusal("boxes around cells can be numbered", f"< {KEY_LIMIT} cells", sizes)
             )
 
     def _check_distinct(self) -> None:

@@ -79,7 +79,7 @@ class Grid(Windows):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settle(self, (*_PER_AXIS, "offsets"))
+        settle(self, (*_PER_AXIS, "offsets", "dim"))
         if (self.kernel_size is None) == (self.offsets is None):
             raise RefusedValue(
                 refusal(

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 from ...errors import RefusedValue, refusal
 
 
 def settle(family: Any, names: Sequence[str]) -> None:
-    """Make tuples of lists among the options of a frozen dataclass, which must be hashable."""
+    """Make tuples of lists and plain integers of numpy's among options of a frozen dataclass.
+
+    It must be hashable, and is known by the text that it is printed as.
+    """
     for name in names:
-        value = getattr(family, name)
-        if isinstance(value, tuple | list):
-            inner = (tuple(v) if isinstance(v, tuple | list) else v for v in value)
-            object.__setattr__(family, name, tuple(inner))
+        object.__setattr__(family, name, _settled(getattr(family, name)))
+
+
+def _settled(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return tuple(map(_settled, value))
+    return int(value) if isinstance(value, Integral) else value
 
 
 def count_axes(family: Any, names: Sequence[str]) -> int:
@@ -25,7 +32,7 @@ def count_axes(family: Any, names: Sequence[str]) -> int:
     """
     counts = {n: len(v) for n in names if isinstance(v := getattr(family, n), tuple)}
     if family.dim is not None:
-        counts["dim"] = int(family.dim)
+        counts["dim"] = family.dim
     if getattr(family, "offsets", None):
         counts["offsets"] = len(family.offsets[0])
     who = type(family).__name__

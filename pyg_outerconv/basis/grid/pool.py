@@ -57,7 +57,7 @@ class Pool(Windows):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settle(self, _PER_AXIS)
+        settle(self, (*_PER_AXIS, "dim"))
         check_least(self, "kernel_size", 1)
         check_least(self, "padding", 0)
         check_least(self, "dilation", 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ...errors import RefusedValue, refusal
-from ..base import TensorMap
 from ..edges import EdgeBasis
 from ..on_demand import OnDemand
 from ..pattern import Pattern, index_type
@@ -28,9 +27,7 @@ class GridShift(OnDemand):
 
     Attributes:
         axes: the shifts along each of D axes.
-        taps: for each label, the tap on each axis.
-        on: where edges will be.
-        is_turned: whether every matrix is transposed, so that outputs of the axes are its sources.
+        taps: for each label, the tap on each axis. Turned, outputs of the axes are the sources.
 
     Raises:
         ValueError: no axis, no label, or a tap that an axis does not have.
@@ -38,8 +35,6 @@ class GridShift(OnDemand):
 
     axes: tuple[Axis, ...]
     taps: tuple[tuple[int, ...], ...]
-    on: torch.device
-    is_turned: bool = False
 
     def __post_init__(self) -> None:
         if not self.axes:
@@ -82,16 +77,6 @@ class GridShift(OnDemand):
     def size(self) -> tuple[int, int]:
         """(M, N)."""
         return prod(self.input_shape), prod(self.output_shape)
-
-    @property
-    def device(self) -> torch.device:
-        """Where its edges will be."""
-        return self.on
-
-    @property
-    def dtype(self) -> torch.dtype | None:
-        """None: ones fit any type."""
-        return None
 
     # Counts ---------------------------------------------------------------------------------
 
@@ -153,15 +138,6 @@ class GridShift(OnDemand):
     def mean(self, dtype: torch.dtype | None = None) -> GridShift | EdgeBasis:
         """Itself, where every output sees one input under a label at most."""
         return self.edges().mean(dtype) if self.is_turned else self
-
-    def transpose(self) -> GridShift:
-        """The transposed shifts, again a rule."""
-        return replace(self, is_turned=not self.is_turned, plans={}, kept={})
-
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> GridShift:
-        """See :meth:`Basis.map`."""
-        on = index_map(torch.empty(0, device=self.on)).device
-        return self if on == self.on else replace(self, on=on, plans={}, kept={})
 
     def __repr__(self) -> str:
         turned = ", turned" if self.is_turned else ""

@@ -88,7 +88,7 @@ class Windows(Family):
         self._check_axes(cells)
         shape = cells.shape or ()
         axes = [w.axis(n, self.is_turned) for w, n in zip(self.windows, shape, strict=True)]
-        return GridShift(tuple(axes), self.taps, cells.device, self.is_turned)
+        return GridShift(tuple(axes), self.taps, on=cells.device, is_turned=self.is_turned)
 
     def basis_on(self, structure: Cells, dtype: torch.dtype | None = None) -> Basis:
         """See :meth:`Family.basis_on`."""

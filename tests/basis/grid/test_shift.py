@@ -62,7 +62,7 @@ AXES = [
 
 @pytest.mark.parametrize("axis", AXES, ids=str)
 def test_an_axis_is_what_its_definition_says(axis):
-    shift = GridShift((axis,), tuple((t,) for t in range(len(axis.shifts))), CPU)
+    shift = GridShift((axis,), tuple((t,) for t in range(len(axis.shifts))), on=CPU)
     assert_near(shift.to_dense(torch.float32), by_definition(axis))
 
 
@@ -99,7 +99,7 @@ FAMILIES_OF_AXES = [
 @pytest.mark.parametrize("axes", FAMILIES_OF_AXES, ids=len)
 @pytest.mark.parametrize("is_turned", [False, True])
 def test_a_shift_is_the_kronecker_product_of_shifts_along_axes(axes, is_turned):
-    shift = GridShift(axes, products(axes), CPU, is_turned)
+    shift = GridShift(axes, products(axes), on=CPU, is_turned=is_turned)
     dense = [by_definition(axis) for axis in axes]
     for k, tap in enumerate(shift.taps):
         parts = [matrices[t] for matrices, t in zip(dense, tap, strict=True)]
@@ -111,7 +111,7 @@ def test_a_shift_is_the_kronecker_product_of_shifts_along_axes(axes, is_turned):
 @pytest.mark.parametrize("axes", FAMILIES_OF_AXES, ids=len)
 @pytest.mark.parametrize("is_turned", [False, True])
 def test_counts_are_those_of_the_edges_before_there_are_any(axes, is_turned):
-    shift = GridShift(axes, products(axes)[::-1], CPU, is_turned)
+    shift = GridShift(axes, products(axes)[::-1], on=CPU, is_turned=is_turned)
     counted = (shift.num_edges, shift.num_source_pairs, shift.num_target_pairs)
     assert not shift.has_edges
     pattern = shift.edges().pattern
@@ -124,7 +124,7 @@ def test_edges_are_those_that_sorting_would_give(is_turned):
     from pyg_outerconv.basis import Pattern
 
     axes = FAMILIES_OF_AXES[0]
-    pattern = GridShift(axes, products(axes), CPU, is_turned).edges().pattern
+    pattern = GridShift(axes, products(axes), on=CPU, is_turned=is_turned).edges().pattern
     built = Pattern.build(pattern.index, pattern.label, size=pattern.size, num_labels=6)
     for name in ("source", "target", "label", "target_ptr", "source_ptr", "by_source"):
         found, expected = getattr(pattern, name), getattr(built, name)
@@ -175,9 +175,9 @@ def test_edges_that_inference_made_serve_training():
         (lambda: Axis(3, 3, ()), "number of taps: expected >= 1, got 0"),
         (lambda: Axis(3, 3, (1, 1)), "must differ: expected distinct"),
         (lambda: Axis(3, 3, (1,), 1, "wrap"), "unknown padding_mode 'wrap'"),
-        (lambda: GridShift((), ((0,),), CPU), "a grid has axes"),
-        (lambda: GridShift((Axis(3, 3, (0,)),), (), CPU), "need a label"),
-        (lambda: GridShift((Axis(3, 3, (0,)),), ((1,),), CPU), r"below \(1,\), got \(1,\)"),
+        (lambda: GridShift((), ((0,),), on=CPU), "a grid has axes"),
+        (lambda: GridShift((Axis(3, 3, (0,)),), (), on=CPU), "need a label"),
+        (lambda: GridShift((Axis(3, 3, (0,)),), ((1,),), on=CPU), r"below \(1,\), got \(1,\)"),
     ],
 )
 def test_shifts_that_make_no_sense_are_refused(make, rule):

@@ -1,0 +1,227 @@
+"""``outerconv show`` end to end: what it writes, what it says, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+from torch_geometric.datasets import KarateClub
+
+from pyg_outerconv import cli, data
+from pyg_outerconv.basis import Basis, Grid, Pool, Walk
+from pyg_outerconv.basis.picture import KINDS as DRAWN
+from pyg_outerconv.cli import main
+from pyg_outerconv.show import KINDS
+
+Drawn = list[tuple[Basis, str, dict[str, object], Figure]]
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(data.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.delenv(data.ROOT_VARIABLE, raising=False)
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("MPLBACKEND", raising=False)
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
+    """What was drawn, in the order of drawing."""
+    pictures: Drawn = []
+    plot = Basis.plot
+
+    def watched(basis: Basis, kind: str, path: Path, **options: object) -> Figure:
+        figure = plot(basis, kind, path, **options)
+        pictures.append((basis, kind, options, figure))
+        return figure
+
+    monkeypatch.setattr(Basis, "plot", watched)
+    return pictures
+
+
+def image(figure: Figure, place: int) -> np.ma.MaskedArray:
+    return np.ma.asarray(figure.axes[place].images[0].get_array())
+
+
+def test_the_shift_of_a_grid_is_drawn(drawn: Drawn, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["show", "--family", "grid", "--shape", "8x10", "--offset", "2,4"]
+    assert main([*command, "--out", "figure.svg"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert said.out == (
+        "figure.svg: matrices of grid(offsets=((2, 4),), dim=2) on a grid of 8x10: "
+        "M = 80, N = 80, K = 1\n"
+    )
+    text = Path("figure.svg").read_text()
+    assert text.startswith("<?xml")
+    assert "shift (2, 4)" in text
+    ((_, _, _, figure),) = drawn
+    expected = Grid(offsets=((2, 4),)).basis((8, 10)).to_dense()[0]
+    assert np.array_equal(image(figure, 0).filled(0), expected.numpy())
+
+
+def test_offsets_come_several_times(drawn: Drawn) -> None:
+    assert (
+        main(["show", "--shape", "4x5", "--offset", "2,4", "--offset=-1,0", "--out", "a.png"]) == 0
+    )
+    assert drawn[0][0].shifts == ((2, 4), (-1, 0))  # type: ignore[attr-defined]
+    assert Path("a.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("flags", "family"),
+    [
+        (["--kernel-size", "3", "--padding", "1"], Grid(kernel_size=(3, 3), padding=1)),
+        (["--kernel-size", "(3, 2)", "--stride", "2"], Grid(kernel_size=(3, 2), stride=2)),
+        (["--family", "grid(kernel_size=(3,3), dilation=2)"], Grid((3, 3), dilation=2)),
+        (["--family", "pool", "--kernel-size", "2"], Pool((2, 2))),
+    ],
+)
+def test_a_grid_by_flags_and_by_text(drawn: Drawn, flags: list[str], family: Grid) -> None:
+    assert main(["show", "--shape", "6x7", *flags, "--label", "1", "--out", "a.svg"]) == 0
+    expected = family.basis((6, 7)).to_dense()[1]
+    assert np.array_equal(image(drawn[0][3], 0).filled(0), expected.numpy())
+
+
+def test_a_receptive_field_of_a_cell(drawn: Drawn) -> None:
+    flags = ["--kernel-size", "3", "--padding", "1", "--kind", "receptive-field"]
+    assert main(["show", "--shape", "8x10", *flags, "--cell", "3,4", "--reach", "2"]) == 0
+    assert Path("grid-receptive-field.svg").is_file()
+    field = Grid((3, 3), padding=1).basis((8, 10)).receptive_field(34, 2)
+    assert np.flatnonzero(image(drawn[0][3], 1)).tolist() == field.tolist()
+
+
+def test_a_graph_without_arguments(drawn: Drawn, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show"]) == 0
+    assert capsys.readouterr().out == (
+        "gcn-graph.svg: graph of gcn on KarateClub: M = 34, N = 34, K = 1\n"
+    )
+    assert len(drawn[0][3].axes[0].patches) == KarateClub()[0].num_edges + 34
+
+
+def test_labels_of_a_family_stand_in_the_legend(drawn: Drawn) -> None:
+    flags = ["--dataset", "karateclub", "--label", "1", "--layout", "circle"]
+    assert main(["show", "--family", "walk(2)", *flags, "--out", "a.svg"]) == 0
+    (legend,) = drawn[0][3].legends
+    assert [text.get_text() for text in legend.get_texts()] == [Walk(2).labels[1]]
+
+
+def test_relations_are_as_many_as_the_data_has(
+    drawn: Drawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = data.load("KarateClub")
+    dataset.data.edge_type = torch.arange(dataset.data.num_edges) % 3
+    monkeypatch.setattr(data, "load", lambda *arguments: dataset)
+    assert main(["show", "--family", "relation", "--out", "a.svg"]) == 0
+    (legend,) = drawn[0][3].legends
+    assert [text.get_text() for text in legend.get_texts()] == [f"relation {r}" for r in range(3)]
+
+
+def test_flattenings_have_the_channels_that_are_asked_for(drawn: Drawn) -> None:
+    flags = ["--kernel-size", "2", "--kind", "flattenings", "--channels", "1x3", "--seed", "4"]
+    assert main(["show", "--shape", "5", *flags]) == 0
+    assert image(drawn[0][3], 0).shape == (5 * 1, 4 * 3)
+    assert drawn[0][2]["seed"] == 4
+
+
+def test_options_that_share_a_name_with_a_flag_are_given_in_text(drawn: Drawn) -> None:
+    assert main(["show", "--family", "diffusion(kind='heat')", "--kind", "matrices"]) == 0
+    assert drawn[0][1] == "matrices"
+
+
+def test_unit_matrices_are_drawn_without_a_grid(drawn: Drawn) -> None:
+    assert main(["show", "--family", "full(2, 3)", "--shape", "2"]) == 0
+    units = torch.eye(6).view(6, 2, 3).numpy()
+    for place, unit in enumerate(units):
+        assert np.array_equal(image(drawn[0][3], place).filled(0), unit)
+
+
+def test_every_kind_is_named() -> None:
+    assert set(KINDS) == set(DRAWN)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_drawn(kind: str) -> None:
+    assert main(["show", "--shape", "2x3", "--offset", "0,1", "--kind", kind]) == 0
+    assert Path(f"grid-{kind}.svg").stat().st_size > 0
+
+
+GRID = ["--shape", "8x10", "--offset", "2,4"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--shape", "8y10", "--offset", "2,4"], "expected such as 8x10, got 8y10"),
+        (["--shape", "8x10", "--offset", "2;4"], "expected such as 8,10, got 2;4"),
+        (["--shape", "8x10", "--offset", "2,4,1"], "expected one D, got dim 2, offsets 3"),
+        (["--shape", "8x10", "--offset", "2,4", "--offset", "2,4"], "distinct shifts"),
+        (["--shape", "8x10"], "one of kernel_size and offsets"),
+        (["--shape", "0x10", "--offset", "1,1"], "a picture needs nodes"),
+        ([*GRID, "--kind", "matrix"], "did you mean 'matrices'"),
+        ([*GRID, "--kind", "receptive-field", "--cell", "8,1"], "below (8, 10), got (8, 1)"),
+        ([*GRID, "--kind", "receptive-field", "--cell", "8"], "a coordinate for each axis"),
+        ([*GRID, "--kind", "receptive-field", "--cell", "a"], "--cell is integers"),
+        ([*GRID, "--kind", "shift", "--cell", "1,1", "--node", "3"], "--cell or --node, got both"),
+        ([*GRID, "--kind", "flattenings", "--channels", "0x2"], "(P, Q) >= 1"),
+        ([*GRID, "--label", "1"], "[0, 1)"),
+        ([*GRID, "--label", "one"], "invalid int value"),
+        ([*GRID, "--layout", "circle"], "unknown option of a picture of matrices 'layout'"),
+        ([*GRID, "--out", "absent/a.svg"], "No such file or directory"),
+        ([*GRID, "--out", "a.pdf"], "expected one of png, svg"),
+        ([*GRID, "--dataset", "KarateClub"], "--shape or --dataset, got both"),
+        ([*GRID, "--family", "grid(kernel_size=(3, 3))"], "in the family's text or by flags"),
+        ([*GRID, "--family", "gird"], "did you mean 'grid'"),
+        (["--shape", "800x1000", "--offset", "2,4"], "limit of M·N·K"),
+        (["--shape", "8x10", "--family", "gcn"], "expected --dataset, got --shape"),
+        (["--family", "grid"], "--shape such as 8x10"),
+        (["--family", "grid(kernel_size=(3, 3))"], "--shape such as 8x10"),
+        (["--family", "cluster(2)", "--shape", "3"], "Cluster reads memberships"),
+        (["--dataset", "karate"], "did you mean 'KarateClub'"),
+        (["--layout", "springs"], "did you mean 'spring'"),
+        (["--kind", "receptive-field", "--node", "34"], "below (34,)"),
+        (["--kind", "shift"], "a shift is of grids"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert says in said.err
+    assert said.err.startswith("outerconv show: error: ")
+    assert said.err.count("\n") == 1
+    assert not list(Path().glob("*.svg"))
+
+
+def test_help_says_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "default matrices (one panel for each A_k) on a grid" in said
+    assert "default KarateClub" in said
+    assert "show" in cli.COMMANDS
+
+
+PICTURES = Path(__file__).resolve().parents[2] / "examples" / "pictures"
+COMMANDS = re.findall(r"^\$ outerconv (show .*)$", (PICTURES / "README.md").read_text(), re.M)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_of_the_examples_draw_them(command: str) -> None:
+    arguments = shlex.split(command)
+    assert main(arguments) == 0
+    assert Path(arguments[-1]).is_file()
+    assert (PICTURES / arguments[-1]).is_file()
+
+
+def test_example_pictures_are_all_explained_and_small() -> None:
+    files = {path.name: path.stat().st_size for path in PICTURES.glob("*.svg")}
+    assert set(files) == {shlex.split(command)[-1] for command in COMMANDS}
+    assert sum(files.values()) < 150_000
