@@ -13,11 +13,12 @@ from .base import Basis
 from .edges import EdgeBasis
 from .family import Family
 from .gcn import GCN
+from .of_family import OfFamily
 from .structure import Structure
 
 
 @dataclass(frozen=True)
-class Directed(Family):
+class Directed(OfFamily):
     r"""The pair of a family: its matrices on the edges, then on the reversed edges.
 
     .. math:: (A_0, \dots, A_{K-1})(W), \; (A_0, \dots, A_{K-1})(W^\top)
@@ -34,6 +35,7 @@ class Directed(Family):
     """
 
     equation = "A_k(W), then A_k(W^T)"
+    reads = Structure  # type: ignore[assignment]
 
     family: Family = field(default_factory=GCN)
 
@@ -43,15 +45,6 @@ class Directed(Family):
             raise RefusedType(
                 refusal("Directed turns edges round", "a family of edges", repr(self.family))
             )
-
-    @property
-    def add_self_loops(self) -> bool:  # type: ignore[override]
-        """Whether the family adds self-loops."""
-        return self.family.add_self_loops
-
-    def set_self_loops(self, add: bool) -> Directed:
-        """See :meth:`Family.set_self_loops`."""
-        return Directed(self.family.set_self_loops(add))
 
     @property
     def num_bases(self) -> int:

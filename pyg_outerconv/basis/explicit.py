@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from .any_structure import AnyStructure
 from .edges import EdgeBasis
 from .family import Family
+from .of_family import OfFamily
 from .pattern import Pattern
 from .structure import Structure
 
@@ -25,7 +26,7 @@ def edge_basis(edges: Structure, num_labels: int = 1) -> EdgeBasis:
 
 
 @dataclass(frozen=True)
-class Explicit(Family):
+class Explicit(OfFamily):
     r"""The matrices of another family as explicit edges, where it would leave them a rule.
 
     .. math:: A_k \text{ of the family, edge by edge}
@@ -44,43 +45,9 @@ class Explicit(Family):
 
     family: Family
 
-    @property
-    def add_self_loops(self) -> bool:  # type: ignore[override]
-        """Whether the family adds self-loops."""
-        return self.family.add_self_loops
-
-    def set_self_loops(self, add: bool) -> Explicit:
-        """See :meth:`Family.set_self_loops`."""
-        return Explicit(self.family.set_self_loops(add))
-
-    @property
-    def reads(self) -> type[AnyStructure]:  # type: ignore[override]
-        """The kind of structure that the family reads."""
-        return self.family.reads
-
-    @property
-    def keeps_nodes(self) -> bool:  # type: ignore[override]
-        """Whether the family does."""
-        return self.family.keeps_nodes
-
-    @property
-    def max_parameters(self) -> int | None:  # type: ignore[override]
-        """The family's."""
-        return self.family.max_parameters
-
-    def outputs(self, structure: Any) -> AnyStructure:
-        """See :meth:`Family.outputs`."""
-        return self.family.outputs(structure)
-
-    @property
-    def num_bases(self) -> int:
-        """The family's."""
-        return self.family.num_bases
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The family's."""
-        return self.family.labels
+    def operator_labels(self) -> list[int]:
+        """One edge set has all labels."""
+        return [self.num_bases]
 
     def operators(self, structure: Any, dtype: torch.dtype | None) -> list[EdgeBasis]:
         """All matrices of the family's basis, as one edge set."""
@@ -94,3 +61,9 @@ class Explicit(Family):
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> EdgeBasis:
         """That edge set, whatever its size."""
         return self.operators(structure, dtype)[0]
+
+    def assemble(
+        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
+    ) -> EdgeBasis:
+        """That edge set."""
+        return operators[0]

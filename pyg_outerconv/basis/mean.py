@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from .any_structure import AnyStructure
 from .base import Basis
 from .edges import EdgeBasis
 from .family import Family
 from .gcn import GCN
+from .of_family import OfFamily
 
 
 @dataclass(frozen=True)
-class Mean(Family):
+class Mean(OfFamily):
     r"""Every value of a family divided by the number of edges that share its target and label.
 
     .. math:: A_k[m, n] / |\{\text{edges of label } k \text{ at } n\}|
@@ -37,45 +37,9 @@ class Mean(Family):
     family: Family = field(default_factory=GCN)
 
     @property
-    def reads(self) -> type[AnyStructure]:  # type: ignore[override]
-        """The kind of structure that the family reads."""
-        return self.family.reads
-
-    @property
-    def keeps_nodes(self) -> bool:  # type: ignore[override]
-        """Whether the family does."""
-        return self.family.keeps_nodes
-
-    @property
-    def add_self_loops(self) -> bool:  # type: ignore[override]
-        """Whether the family adds self-loops."""
-        return self.family.add_self_loops
-
-    def set_self_loops(self, add: bool) -> Mean:
-        """See :meth:`Family.set_self_loops`."""
-        return replace(self, family=self.family.set_self_loops(add))
-
-    def outputs(self, structure: Any) -> AnyStructure:
-        """See :meth:`Family.outputs`."""
-        return self.family.outputs(structure)
-
-    @property
-    def num_bases(self) -> int:
-        """The family's."""
-        return self.family.num_bases
-
-    @property
     def labels(self) -> tuple[str, ...]:
         """The mean of what each label means."""
         return tuple(f"mean of {label}" for label in self.family.labels)
-
-    def operator_labels(self) -> list[int]:
-        """See :meth:`Family.operator_labels`."""
-        return self.family.operator_labels()
-
-    def operators(self, structure: Any, dtype: torch.dtype | None) -> list[EdgeBasis]:
-        """The family's."""
-        return self.family.operators(structure, dtype)
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
         """See :meth:`Family.basis_on`."""
