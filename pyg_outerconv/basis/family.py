@@ -79,7 +79,7 @@ class Family(BaseTransform):
         """The families among its options."""
         options = [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
         listed = [part for option in options for part in _as_list(option)]
-        return tuple(part for part in listed if isinstance(part, Family))
+        return tuple([part for part in listed if isinstance(part, Family)])
 
     @property
     def laws(self) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -11,11 +10,12 @@ import torch
 from .family import Family
 
 
-def nested(family: Family) -> Iterator[Family]:
+def nested(family: Family) -> list[Family]:
     """A family, its parts, and theirs."""
-    yield family
+    found = [family]  # no generator, which torch.compile could not read
     for part in family.parts:
-        yield from nested(part)
+        found += nested(part)
+    return found
 
 
 def functions_of(family: Family) -> list[torch.nn.Module]:
