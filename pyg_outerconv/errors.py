@@ -24,7 +24,15 @@ class RefusedIndex(Refused, IndexError):
 
 def refusal(rule: str, expected: object, got: object) -> str:
     """One line for an exception: the rule that was broken, what it expects, and what came."""
-    return f"{rule}: expected {expected}, got {got}"
+    return f"{rule}: expected {_brief(expected)}, got {_brief(got)}"
+
+
+def _brief(value: object) -> object:
+    """A tensor of more than a number by its type and shape: a message is one line."""
+    shape = getattr(value, "shape", ())
+    if not shape or not hasattr(value, "dtype"):
+        return value
+    return f"a tensor of {value.dtype} and shape {tuple(shape)}"
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:

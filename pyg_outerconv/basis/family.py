@@ -44,6 +44,7 @@ class Family(BaseTransform):
             kept.
         max_parameters: how many parameters a layer may have at most, for families whose K grows
             with the data.
+        reads_beside: which of ``edge_attr`` and ``pos`` its values are made of.
         symmetries: what its layers do not depend on, by the names of the laws that say so in
             :mod:`pyg_outerconv.testing`.
     """
@@ -54,6 +55,7 @@ class Family(BaseTransform):
     add_self_loops: bool = False
     max_parameters: int | None = None
     learns: bool = False
+    reads_beside: tuple[str, ...] = ()
     symmetries: tuple[str, ...] = ("permutation-equivariant",)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -144,8 +146,22 @@ class Family(BaseTransform):
         Raises:
             TypeError: it is a structure of another kind.
             TypeError, ValueError: it breaks a rule of its kind.
+            ValueError: attributes or positions came that nothing is made of.
         """
+        for name in ("edge_attr", "pos"):
+            if beside.get(name) is not None and not self.makes_use_of(name):
+                raise RefusedValue(
+                    refusal(
+                        f"{self} makes nothing of {name}; weights of edges go by edge_weight",
+                        f"no {name}, or a family such as Kernel",
+                        beside[name],
+                    )
+                )
         return require_kind(self, given).read(given, **beside)
+
+    def makes_use_of(self, name: str) -> bool:
+        """Whether values are made of what comes beside the edges under this name."""
+        return name in self.reads_beside or any(part.makes_use_of(name) for part in self.parts)
 
     def basis(
         self,

@@ -42,8 +42,9 @@ class Kernel(Family):
     in :mod:`pyg_outerconv.nn.edge_functions`.
 
     Everything is differentiable: in attributes and positions, and in the parameters of ``fn``,
-    which are parameters of a layer with this family if ``fn`` is a module. So values are made at
-    every call; where the edges are is not, if ``cached``: it is kept as long as the same
+    which are parameters of a layer with this family if ``fn`` is a module (layers of one module
+    share it). So values are made at every call; where the edges are is not, if ``cached``: it is
+    kept as long as the same
     unmodified ``edge_index`` comes back, and values are replaced in it.
 
     Args:
@@ -94,6 +95,11 @@ class Kernel(Family):
             raise RefusedValue(
                 refusal("positions are divided by their largest", "finite, > 0", self.normalised)
             )
+
+    @property
+    def reads_beside(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What its functions are of."""
+        return (self.on,)
 
     @property
     def num_bases(self) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 
 import torch
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue, refusal
 from .base import Basis, TensorMap
 from .derived import Derived
 from .edges import EdgeBasis
@@ -24,8 +25,11 @@ class Scaled(Derived):
         """Scale ``base`` by one number, or by one for each label.
 
         Raises:
+            TypeError: a factor that is no number.
             ValueError: a factor of another shape than () or (K,).
         """
+        if not isinstance(factor, Tensor | Real) or isinstance(factor, bool):
+            raise RefusedType(refusal("a scale is a number", "a float or a tensor", repr(factor)))
         if not isinstance(factor, Tensor):
             factor = torch.tensor(float(factor), dtype=base.dtype, device=base.device)
         if factor.shape not in ((), (base.num_bases,)):

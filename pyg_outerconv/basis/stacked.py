@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue, refusal
 from .base import Basis, TensorMap
 from .edges import EdgeBasis
 from .pattern import Pattern, lasting
@@ -27,6 +27,11 @@ class Stacked(Basis):
     def __post_init__(self) -> None:
         if not self.parts:
             raise RefusedValue(refusal("a stack needs a basis", "at least one", "none"))
+        for part in self.parts:
+            if not isinstance(part, Basis):
+                raise RefusedType(
+                    refusal("a stack is of bases", "a Basis; families go to Stack", repr(part))
+                )
         sizes = {part.size for part in self.parts}
         if len(sizes) > 1:
             raise RefusedValue(

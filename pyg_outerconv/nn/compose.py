@@ -14,6 +14,7 @@ from ..basis.parts import functions_of
 from ..errors import RefusedType, RefusedValue, refusal
 from .composed_conv import ComposedConv, constants_of, factors
 from .dense import full_matrices
+from .grid_conv import GridConv
 from .outer_conv import OuterConv
 
 
@@ -74,7 +75,12 @@ def why_not_composed(first: OuterConv, second: OuterConv) -> list[str]:
     """Every reason why two layers have no composition; empty means that they have one."""
     reasons = []
     for name, conv in (("first", first), ("second", second)):
-        if type(conv) not in (OuterConv, ComposedConv):
+        if isinstance(conv, GridConv):
+            reasons.append(
+                f"the {name} is a {type(conv).__name__}, which takes images: "
+                "what composes is OuterConv(P, Q, Grid(...)) on nodes"
+            )
+        elif type(conv) not in (OuterConv, ComposedConv):
             reasons.append(f"the {name} is a {type(conv).__name__}, which may do more than it says")
         for option in ("aggr", "label_aggr"):
             if (value := getattr(conv, option)) not in ("sum", "mean"):

@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from .compose import compose, why_not_composed
-from .linear_runs import Call, linear_runs, traced
+from .linear_runs import Call, left_pairs, linear_runs, remove_unread, traced
 from .outer_conv import OuterConv
 
 
@@ -20,7 +20,7 @@ class Decision:
 
     Attributes:
         first, second: the layers' names in the model.
-        reasons: why they have no composition; empty if they have one.
+        reasons: why they are no run, or have no composition; empty if they have one.
         chained, composed: predicted seconds of one after the other, and of both in one.
     """
 
@@ -45,13 +45,17 @@ class Decision:
 
 @dataclass(frozen=True)
 class FusionReport:
-    """What :func:`fuse` did to a model; printed, a line for each pair of layers in a run.
+    """What :func:`fuse` did to a model; printed, a line for each pair of layers.
+
+    A pair is an ``OuterConv`` and one that its x comes from, through anything but another.
 
     Attributes:
-        decisions: in the order of the model.
+        decisions: in the order of the model's calls.
+        has_convolutions: whether there is any ``OuterConv`` in the model.
     """
 
     decisions: tuple[Decision, ...]
+    has_convolutions: bool = True
 
     @property
     def num_fused(self) -> int:
@@ -59,8 +63,10 @@ class FusionReport:
         return sum(decision.is_fused for decision in self.decisions)
 
     def __str__(self) -> str:
+        if not self.has_convolutions:
+            return "the model has no OuterConv"
         lines = [str(decision) for decision in self.decisions]
-        return "\n".join(lines or ["no convolution is applied right after another"])
+        return "\n".join(lines or ["no convolution is seen to follow another"])
 
 
 class Fused(NamedTuple):
@@ -94,18 +100,23 @@ def fuse(model: torch.nn.Module, *example_inputs: Any, **example_options: Any) -
     """
     copied = copy.deepcopy(model)
     graph = traced(copied)
-    runs, decisions = linear_runs(graph), []
+    runs, place = linear_runs(graph), {node: at for at, node in enumerate(graph.graph.nodes)}
+    decided = [
+        (place[left.second.node], Decision(left.first.name, left.second.name, left.reasons))
+        for left in left_pairs(graph, runs)
+    ]
     with torch.set_grad_enabled(model.training):
         names = [call.name for run in runs for call in run]
         inputs = _inputs_of(copy.deepcopy(model), names, example_inputs, example_options)
         for run in runs:
-            decisions += _fuse_run(graph, run, inputs)
-    report = FusionReport(tuple(decisions))
+            places = [place[call.node] for call in run[1:]]
+            decided += zip(places, _fuse_run(graph, run, inputs), strict=True)
+    ordered = [decision for _, decision in sorted(decided, key=lambda pair: pair[0])]
+    has_convolutions = any(isinstance(module, OuterConv) for module in model.modules())
+    report = FusionReport(tuple(dict.fromkeys(ordered)), has_convolutions)
     if report.num_fused == 0:
         return Fused(copied, report)
-    graph.graph.eliminate_dead_code()
-    graph.delete_all_unused_submodules()
-    graph.recompile()
+    remove_unread(graph)
     return Fused(graph, report)
 
 

@@ -149,6 +149,10 @@ class GridConv(OuterConv):
             self._take_channels(x, edge_index is None)
         if edge_index is not None:
             return super().forward(x, edge_index, *beside)
+        if any(part is not None for part in beside):
+            raise RefusedValue(
+                refusal("images are a whole grid", "nothing beside them", "edges, size or batch")
+            )
         rule = self.rule(x)
         cells = as_cells(x, len(rule.axes))
         if not self._is_plain():
@@ -162,9 +166,10 @@ class GridConv(OuterConv):
 
         Raises:
             TypeError: the images are no features.
-            ValueError: they have too few dimensions, or the grid is too small for the kernel.
+            ValueError: they have too few dimensions, other channels than the layer, or a grid that
+                is too small for the kernel.
         """
-        shape = shape_of(images, len(self.family.windows))
+        shape = shape_of(images, len(self.family.windows), self.theta.in_channels)
         return self._rules.get(self.family, shape, images.device)
 
     def contraction_path(self, x: Any, edge_index: Any = None, *args: Any) -> ContractionPath:

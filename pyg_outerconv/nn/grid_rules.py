@@ -53,12 +53,12 @@ class GridRules:
         return GridRules, ()
 
 
-def shape_of(images: Any, num_axes: int) -> tuple[int, ...]:
-    """The grid of images (..., C, *shape).
+def shape_of(images: Any, num_axes: int, channels: int = -1) -> tuple[int, ...]:
+    """The grid of images (..., C, *shape), which have so many ``channels`` unless it is -1.
 
     Raises:
         TypeError: they are no tensor of floating point type.
-        ValueError: they have too few dimensions.
+        ValueError: they have too few dimensions, or other channels.
     """
     if not isinstance(images, Tensor) or not images.is_floating_point():
         raise RefusedType(
@@ -73,6 +73,15 @@ def shape_of(images: Any, num_axes: int) -> tuple[int, ...]:
             refusal(
                 "images have channels and axes",
                 f"(C, *shape) of {num_axes} axes, and a batch before it",
+                tuple(images.shape),
+            )
+        )
+    if channels >= 0 and images.size(-1 - num_axes) != channels:
+        axes = ", ".join(f"M_{axis + 1}" for axis in range(num_axes))
+        raise RefusedValue(
+            refusal(
+                "images have the channels of the layer before their axes",
+                f"(*, {channels}, {axes})",
                 tuple(images.shape),
             )
         )

@@ -1,15 +1,19 @@
-"""Where a model applies one linear convolution right after another, as ``torch.fx`` sees it."""
+"""Where a model applies one linear convolution right after another, or what is between."""
 
 from __future__ import annotations
 
 import inspect
+import operator
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import torch
 import torch_geometric
 from torch.fx import Graph, GraphModule, Node, Tracer
+from torch.fx.node import map_arg
 
 from ..errors import RefusedValue, refusal
 from .outer_conv import OuterConv
@@ -38,6 +42,14 @@ class Call:
     def beside(self) -> dict[str, Any]:
         """All arguments but x."""
         return {name: value for name, value in self.given.items() if name != "x"}
+
+
+class Left(NamedTuple):
+    """Two calls of which the second reads what comes from the first, and why they are no run."""
+
+    first: Call
+    second: Call
+    reasons: tuple[str, ...]
 
 
 class _Tracer(Tracer):
@@ -98,15 +110,13 @@ def linear_runs(model: GraphModule) -> list[list[Call]]:
     Arguments beside x have to be the same. Of one layer that is called at several places none is
     in a run. Identities, and dropout that is switched off, may lie between.
     """
-    calls = {node: call for node in model.graph.nodes if (call := _call(model, node)) is not None}
-    times: dict[OuterConv, int] = {}
-    for call in calls.values():
-        times[call.conv] = times.get(call.conv, 0) + 1
+    calls = _calls(model)
+    times = Counter(call.conv for call in calls.values())
     runs: list[list[Call]] = []
     for call in calls.values():
         before = calls.get(_source(model, call.given.get("x")))
         alone = times[call.conv] == 1
-        if before is not None and alone and before.beside == call.beside:
+        if before is not None and alone and _is_same(before.beside, call.beside):
             for run in runs:
                 if run[-1] is before and times[before.conv] == 1:
                     run.append(call)
@@ -116,6 +126,42 @@ def linear_runs(model: GraphModule) -> list[list[Call]]:
         else:
             runs.append([call])
     return [run for run in runs if len(run) > 1]
+
+
+def left_pairs(model: GraphModule, runs: list[list[Call]]) -> list[Left]:
+    """Calls that follow each other outside the runs, with every reason.
+
+    What a call follows are the convolutions that its x comes from in the fewest steps.
+    """
+    calls = _calls(model)
+    times = Counter(call.conv for call in calls.values())
+    in_runs = {(a.node, b.node) for run in runs for a, b in pairwise(run)}
+    left = []
+    for second in calls.values():
+        for first, between in _nearest(calls, second):
+            if (first.node, second.node) not in in_runs:
+                reasons = _between(model, between) + _apart(model, first, second, between)
+                for conv, name in {first.conv: first.name, second.conv: second.name}.items():
+                    if times[conv] > 1:
+                        reasons.append(f"{name} is used at {times[conv]} places")
+                left.append(Left(first, second, tuple(reasons)))
+    return left
+
+
+def remove_unread(model: GraphModule) -> None:
+    """Remove what nobody reads of attributes and identities; other calls may change something."""
+
+    def is_kept(node: Node) -> bool:
+        free = node.op == "get_attr" or _reads_part(node) or _changes_nothing(model, node)
+        return not free
+
+    model.graph.eliminate_dead_code(is_kept)
+    model.delete_all_unused_submodules()
+    model.recompile()
+
+
+def _calls(model: GraphModule) -> dict[Node, Call]:
+    return {node: call for node in model.graph.nodes if (call := _call(model, node)) is not None}
 
 
 def _call(model: GraphModule, node: Node) -> Call | None:
@@ -137,7 +183,7 @@ def _source(model: GraphModule, x: Any) -> Any:
             return None
         if not _changes_nothing(model, x):
             return x
-        x = x.args[0] if x.args else None
+        x = next(iter(x.all_input_nodes), None)
     return None
 
 
@@ -150,3 +196,88 @@ def _changes_nothing(model: GraphModule, node: Node) -> bool:
     if isinstance(module, torch.nn.Dropout):
         return not module.training or module.p == 0.0
     return isinstance(module, torch.nn.Identity)
+
+
+def _nearest(calls: dict[Node, Call], call: Call) -> list[tuple[Call, tuple[Node, ...]]]:
+    """The calls that its x comes from in the fewest steps, and what lies between."""
+    starts: dict[Node, None] = {}
+    map_arg(call.given.get("x"), starts.setdefault)
+    seen = set(starts)
+    paths: list[tuple[Node, ...]] = [(node,) for node in starts]
+    while paths:
+        found = [(calls[path[0]], path[1:]) for path in paths if path[0] in calls]
+        if found:
+            return found
+        longer = []
+        for path in paths:
+            for node in path[0].all_input_nodes:
+                if node not in seen:
+                    seen.add(node)
+                    longer.append((node, *path))
+        paths = longer
+    return []
+
+
+def _between(model: GraphModule, between: tuple[Node, ...]) -> list[str]:
+    """What lies between two calls and changes something, in words."""
+    names = [_title(model, node) for node in between if not _changes_nothing(model, node)]
+    more = [f"{len(names) - 4} more"] if len(names) > 4 else []
+    lies = "lies" if len(names) == 1 else "lie"
+    return [f"{', '.join(names[:4] + more)} {lies} between them"] if names else []
+
+
+def _title(model: GraphModule, node: Node) -> str:
+    if node.op != "call_module":
+        return str(getattr(node.target, "__name__", node.target))
+    module = model.get_submodule(str(node.target))
+    if isinstance(module, torch.nn.Dropout):
+        return "dropout in training mode"
+    return type(module).__name__
+
+
+def _apart(model: GraphModule, first: Call, second: Call, between: tuple[Node, ...]) -> list[str]:
+    """Who else reads the first one's output, and what else the second is given."""
+    reasons, node = [], first.node
+    for after in between:
+        if len(node.users) != 1 or not _changes_nothing(model, after):
+            break
+        node = after
+    if len(node.users) != 1:
+        reasons.append("the first one's output is read elsewhere too")
+    if not isinstance(second.given["x"], Node):
+        reasons.append("the second reads a pair of features")
+    ours, theirs = first.beside, second.beside
+    for name in dict.fromkeys([*ours, *theirs]):
+        if not _is_same(ours.get(name), theirs.get(name)):
+            what = "edges" if name == "edge_index" else name
+            reasons.append(f"they are not seen to be given the same {what}")
+    return reasons
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two arguments are one value, though an attribute is a new node at each reading."""
+    if isinstance(one, Node) and isinstance(other, Node):
+        if one is other:
+            return True
+        if one.op == other.op == "get_attr":
+            return one.target == other.target
+        parts = _is_part(one) and _is_part(other) and one.target is other.target
+        return parts and _is_same(one.args, other.args)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_is_same(one[k], other[k]) for k in one)
+    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return bool(one == other)
+
+
+def _is_part(node: Node) -> bool:
+    """Whether it reads an attribute or item of something that no call could have changed."""
+    return _reads_part(node) and all(
+        _reads_part(user) or user.op == "output"
+        for parent in node.all_input_nodes
+        for user in parent.users
+    )
+
+
+def _reads_part(node: Node) -> bool:
+    return node.op == "call_function" and node.target in (getattr, operator.getitem)

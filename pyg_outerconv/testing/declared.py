@@ -69,7 +69,8 @@ def draw_edges(family: Family, generator: torch.Generator) -> Structure:
     told_apart = _relations(family)
     kinds = torch.randint(min(told_apart), (count,), generator=generator) if told_apart else None
     size = (nodes, nodes)
-    return structure(edge_index, weight, kinds, size=size, edge_attr=_normal(generator, count, 2))
+    attributes = _normal(generator, count, 2) if family.makes_use_of("edge_attr") else None
+    return structure(edge_index, weight, kinds, size=size, edge_attr=attributes)
 
 
 def draw_cells(family: Family, generator: torch.Generator) -> Cells:

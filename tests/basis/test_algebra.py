@@ -242,3 +242,13 @@ def test_receptive_fields_reach_through_layers():
 def test_operands_that_do_not_fit_are_refused(call, error, rule):
     with pytest.raises(error, match=rule):
         call(Relation(3).basis(EDGES))
+
+
+def test_what_is_no_number_and_no_basis_is_refused():
+    basis = Relation(1, "sum").basis(torch.tensor([[0], [1]]))
+    for factor in ("2", True, None):
+        with pytest.raises(TypeError, match="a scale is a number"):
+            basis.scale(factor)
+    for part in (Relation(1), 3):
+        with pytest.raises(TypeError, match="a stack is of bases"):
+            basis.stack(part)

@@ -443,3 +443,18 @@ def test_a_kernel_is_differentiated_by_torch_func():
     assert_near(found, torch.autograd.grad(direct, leaf)[0])
     many = torch.func.vmap(torch.func.grad(run), (0, None))(torch.stack([u, u]), parameters)
     assert_near(many[1], found)
+
+
+@pytest.mark.parametrize("name", ["edge_attr", "pos"])
+def test_families_that_make_nothing_of_attributes_refuse_them(name):
+    x, edge_index = torch.randn(2, 3), torch.tensor([[0], [1]])
+    given = {name: torch.rand({"edge_attr": 1, "pos": 2}[name], 2)}
+    for family in ("gcn", "stack(walk(2), identity)"):
+        conv = OuterConv(3, 2, family)
+        with pytest.raises(ValueError, match=f"makes nothing of {name}; weights .* by edge_weight"):
+            conv(x, edge_index, **given)
+    reads = Stack(Identity(), Kernel(torch.nn.Linear(2, 1), 1, on=name))
+    assert OuterConv(3, 2, reads)(x, edge_index, **given).shape == (2, 2)
+    other = {"edge_attr": "pos", "pos": "edge_attr"}[name]
+    with pytest.raises(ValueError, match="makes nothing of"):
+        OuterConv(3, 2, Kernel(torch.nn.Linear(2, 1), 1, on=other))(x, edge_index, **given)

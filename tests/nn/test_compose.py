@@ -19,7 +19,7 @@ from pyg_outerconv.basis import (
     Walk,
 )
 from pyg_outerconv.basis.grid.grid import Grid
-from pyg_outerconv.nn import ComposedConv, OuterConv, compose
+from pyg_outerconv.nn import ComposedConv, GridConv, OuterConv, compose
 from pyg_outerconv.testing import assert_near, assert_same_gradients, awkward_structures
 
 EDGES = awkward_structures()["multi-edge"]
@@ -244,6 +244,10 @@ def test_other_modules_and_pairs_of_features_are_refused():
 
     with pytest.raises(ValueError, match="is a Other, which may do more than it says"):
         compose(conv, Other(4, 2, GCN()))
+    images = r"the second is a GridConv, which takes images: .* OuterConv\(P, Q, Grid\(\.\.\.\)\)"
+    with pytest.raises(ValueError, match=images) as caught:
+        compose(conv, GridConv(4, 2, (3, 3)))
+    assert "may do more" not in str(caught.value)
     both = compose(conv, conv)
     assert isinstance(both, ComposedConv)
     with pytest.raises(ValueError, match="expected one x, got a pair"):

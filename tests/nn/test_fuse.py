@@ -75,7 +75,10 @@ def test_sequential_containers_of_pyg_are_read():
     assert report.num_fused == 1
     assert_same(fused, model, X, EDGES)
     left = fuse(model.train(), X, EDGES).report
-    assert str(left) == "no convolution is applied right after another"
+    assert [decision.reasons for decision in left.decisions] == [
+        ("dropout in training mode lies between them",),
+        ("ReLU lies between them",),
+    ]
 
 
 def test_it_is_left_where_a_chain_is_cheaper():
@@ -120,8 +123,126 @@ class Branching(torch.nn.Module):
 def test_what_is_read_twice_called_twice_or_on_other_edges_is_no_run():
     model = Branching().eval()
     fused, report = fuse(model, X, EDGES, EDGES.flip(0))
-    assert report.decisions == ()
+    assert report.num_fused == 0
     assert_same(fused, model, X, EDGES, EDGES.flip(0))
+    assert str(report).splitlines() == [
+        "first, second: left, the first one's output is read elsewhere too; "
+        "second is used at 2 places",
+        "second, second: left, add lies between them; second is used at 2 places",
+        "first, second: left, add lies between them; "
+        "the first one's output is read elsewhere too; second is used at 2 places",
+        "second, third: left, they are not seen to be given the same edges; "
+        "second is used at 2 places",
+    ]
+
+
+class OfData(torch.nn.Module):
+    """Reads the attributes of one object anew for each layer."""
+
+    def __init__(self, change=None):
+        super().__init__()
+        self.first, self.second, self.third = conv(64, 64), conv(64, 8), conv(8, 8)
+        self.change = change
+
+    def forward(self, data):
+        x = self.first(data.x, data.edge_index)
+        if self.change is not None:
+            self.change(data)
+        x = self.second(x, data.edge_index)
+        return self.third(x, data["others"])
+
+
+def data_of():
+    return torch_geometric.data.Data(x=X, edge_index=EDGES.clone(), others=EDGES.flip(0))
+
+
+def test_attributes_of_one_object_are_the_same_edges_by_their_name():
+    model = OfData().eval()
+    fused, report = fuse(model, data_of())
+    assert report.num_fused == 1
+    assert report.decisions[1].reasons == ("they are not seen to be given the same edges",)
+    assert_same(fused, model, data_of())
+    read = [node for node in fused.graph.nodes if node.target is getattr]
+    assert [node.args[1] for node in read] == ["x", "edge_index"]
+
+
+class Flip(torch_geometric.nn.MessagePassing):
+    """Changes the object that it is given."""
+
+    def forward(self, data):
+        data.edge_index = data.edge_index.flip(0)
+
+
+def test_attributes_of_an_object_that_a_call_may_change_are_not_the_same():
+    model = OfData(Flip()).eval()
+    fused, report = fuse(model, data_of())
+    assert report.num_fused == 0
+    assert report.decisions[0].reasons == ("they are not seen to be given the same edges",)
+    assert_near(fused(data_of()), model(data_of()), 1e-4)
+
+
+class Holding(torch.nn.Module):
+    """Has its edges as a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = conv(64, 64), conv(64, 8)
+        self.register_buffer("edges", EDGES)
+
+    def forward(self, x):
+        return self.second(self.first(x, self.edges), self.edges)
+
+
+def test_a_buffer_is_the_same_at_each_reading():
+    model = Holding().eval()
+    fused, report = fuse(model, X)
+    assert report.num_fused == 1
+    assert_same(fused, model, X)
+
+
+def test_what_changes_a_tensor_in_place_stays():
+    class Changing(Holding):
+        def forward(self, x):
+            x = 2 * x
+            x.relu_()
+            return super().forward(x)
+
+    model = Changing().eval()
+    fused, report = fuse(model, X)
+    assert report.num_fused == 1
+    assert_same(fused, model, X)
+
+
+def test_other_weights_and_long_ways_are_told():
+    class Long(Holding):
+        def forward(self, x, weight):
+            x = self.first(x, self.edges, edge_weight=weight)
+            for _ in range(3):
+                x = torch.nn.functional.relu(x).sin()
+            return self.second(x, self.edges)
+
+    (decision,) = fuse(Long().eval(), X, torch.rand(9000)).report.decisions
+    assert decision.reasons == (
+        "relu, sin, relu, sin, 2 more lie between them",
+        "they are not seen to be given the same edge_weight",
+    )
+
+
+def test_a_pair_of_features_and_a_layer_after_itself_are_told():
+    class Paired(Holding):
+        def forward(self, x):
+            x = self.first(self.first(x, self.edges), self.edges)
+            return self.second((x, x), self.edges)
+
+    first, second = fuse(Paired().eval(), X).report.decisions
+    assert str(first) == "first, first: left, first is used at 2 places"
+    assert second.reasons == ("the second reads a pair of features", "first is used at 2 places")
+
+
+def test_a_model_without_any_pair_says_so():
+    assert str(fuse(torch.nn.Linear(64, 8), X).report) == "the model has no OuterConv"
+    alone = fuse(Model(conv(64, 8)).eval(), X, EDGES).report
+    assert str(alone) == "no convolution is seen to follow another"
 
 
 class Functional(torch.nn.Module):

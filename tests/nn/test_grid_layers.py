@@ -162,12 +162,19 @@ def test_bad_options_are_refused():
         assert reason in str(caught.value)
 
 
+def test_images_go_with_nothing_beside_them():
+    conv, image = GridConv(2, 3, 3, dim=2), torch.zeros(2, 5, 5)
+    for name in ("edge_weight", "edge_type", "batch", "edge_attr", "pos"):
+        with pytest.raises(ValueError, match="images are a whole grid"):
+            conv(image, **{name: torch.zeros(2)})
+
+
 def test_bad_images_are_refused():
     conv = GridConv(2, 3, 3, dim=2)
     for x, error, reason in (
         (torch.zeros(5, 5), ValueError, "images have channels and axes"),
         (torch.zeros(2, 5, 5, dtype=torch.long), TypeError, "floating point"),
-        (torch.zeros(4, 5, 5), ValueError, "a column for each channel"),
+        (torch.zeros(4, 5, 5), ValueError, "channels of the layer before their axes"),
         (torch.zeros(2, 5, 5, dtype=torch.float64), TypeError, "type of theta"),
         (torch.zeros(2, 2, 5), ValueError, "at most 2 cells"),
         ([1.0], TypeError, "images are features"),

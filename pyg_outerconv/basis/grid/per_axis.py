@@ -40,9 +40,12 @@ def count_axes(family: Any, names: Sequence[str]) -> int:
         said = ", ".join(f"{name} {count}" for name, count in counts.items())
         raise RefusedValue(refusal(f"options of {who} have one value for each axis", "one D", said))
     if not counts:
+        size = family.kernel_size
         raise RefusedValue(
             refusal(
-                f"{who} must be told its number of axes", "dim=2, or kernel_size=(3, 3)", "integers"
+                f"{who} must be told its number of axes",
+                f"dim=2, or kernel_size=({size}, {size}), for images",
+                f"kernel_size={size} alone",
             )
         )
     (num_axes,) = set(counts.values())
