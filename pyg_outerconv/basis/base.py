@@ -175,7 +175,8 @@ class Basis(ABC):
         """The sources, ascending, from which edges of any label run to some targets.
 
         Args:
-            targets: one, distinct indices, a mask (N,), or None for all.
+            targets: one, distinct indices (a tuple too, which is no coordinate of a cell), a mask
+                (N,), or None for all.
             reach: how many layers over this basis lie between; more than one need M = N.
 
         Raises:

@@ -10,8 +10,9 @@ import torch
 from torch.fx import GraphModule, Node
 
 from .compose import compose, why_not_composed
-from .linear_runs import Call, left_pairs, linear_runs, remove_unread, traced
+from .linear_runs import Call, left_pairs, linear_runs, remove_unread
 from .outer_conv import OuterConv
+from .tracing import traced
 
 
 @dataclass(frozen=True)
