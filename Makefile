@@ -16,8 +16,9 @@ READY := $(VENV)/.ready
 demo: $(READY)
 	$(BIN)/outerconv train --family gcn --seeds 3
 
+# Two processes of one thread each: two of two threads wait for each other on two cores.
 test: check
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(READY)
 	$(BIN)/ruff check .
