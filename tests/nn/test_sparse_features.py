@@ -211,6 +211,7 @@ def test_half_features_are_multiplied():
 def test_prepared_features_go_through_a_compiler_as_one_graph():
     dense, conv = bag(5, 6), layer(6, 3, "gcn", root_weight=True)
     basis, x = conv.basis(dense, RING), SparseFeatures.of(dense.to_sparse_csr())
+    torch._dynamo.reset()
     compiled = torch.compile(conv, backend="aot_eager", fullgraph=True)
     expected, actual = conv(x, basis), compiled(x, basis)
     assert_near(actual, expected)
