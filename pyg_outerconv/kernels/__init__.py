@@ -4,8 +4,11 @@ To add a backend: one file with a :class:`Backend` subclass, one entry in ``disp
 the tests under ``tests/kernels`` run over every entry.
 """
 
+from .additive import additive
 from .attend import attend
 from .backend import REDUCTIONS, Backend, Request
+from .clique_attention import Blocks, attend_cliques, blocks_of
+from .dense_attention import attend_all, attend_band
 from .dispatch import BACKENDS, Call, get_backend, record, use_backend
 from .grouped import grouped_matmul
 from .samples import primitive_calls
@@ -19,11 +22,17 @@ __all__ = [
     "BACKENDS",
     "REDUCTIONS",
     "Backend",
+    "Blocks",
     "Call",
     "Request",
     "Sparsity",
+    "additive",
     "attend",
+    "attend_all",
+    "attend_band",
+    "attend_cliques",
     "backends",
+    "blocks_of",
     "get_backend",
     "grouped_matmul",
     "primitive_calls",

@@ -8,6 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from .activation import Activation
+
 REDUCTIONS = ("sum", "mean", "max", "min")
 
 
@@ -185,6 +187,44 @@ class Backend:
         """
         raise NotImplementedError
 
+    def additive(
+        self,
+        ptr: Tensor,
+        index: Tensor,
+        a: Tensor,
+        b: Tensor,
+        left: Tensor | None,
+        right: Tensor | None,
+        phi: Activation,
+    ) -> Tensor:
+        """Additive scores, with nothing of the size entries × channels held.
+
+        ``out[e, h] = sum_c left[r, h, c] right[i, h, c] phi(a[r, h, c] + b[i, h, c])`` for entry e
+        of row r and column i. ``a`` (R, H, channels), ``b`` (C, H, channels); the factors are of
+        the same shapes, or have one row for all, or are None for ones. Returns (E, H).
+        """
+        raise NotImplementedError
+
+    def additive_rows(
+        self,
+        ptr: Tensor,
+        index: Tensor,
+        a: Tensor,
+        b: Tensor,
+        right: Tensor | None,
+        value: Tensor,
+        phi: Activation,
+        count: int,
+    ) -> Tensor:
+        """What the derivatives of :meth:`additive` are made of: its sums within rows.
+
+        ``out[n, r, h, c] = sum_{e of row r} value[e, h] right[i, h, c] phi_n(a[r, h, c] +
+        b[i, h, c])`` with i the column of e and ``phi_n`` the derivative of order n of ``phi``.
+        ``right`` (C, H, channels) or None for ones, ``value`` (E, H). Returns
+        (count, R, H, channels).
+        """
+        raise NotImplementedError
+
     def grouped_matmul(
         self,
         x: Tensor,
@@ -220,7 +260,8 @@ class Backend:
 
 PRIMITIVES = frozenset({"spmm", "sddmm", "segment_softmax", "attend", "grouped_matmul"})
 """What every layer can rely on. ``spmm`` with max or min is ``spmm_arg``, ``segment_sum`` goes with
-``segment_softmax``, ``grouped_outer`` with ``grouped_matmul``; ``spmm_theta`` is an extra."""
+``segment_softmax``, ``grouped_outer`` with ``grouped_matmul``; ``spmm_theta`` is an extra, and so
+is ``additive``, with which ``additive_rows`` goes."""
 
 
 def _names(items: frozenset[str] | frozenset[torch.dtype]) -> str:

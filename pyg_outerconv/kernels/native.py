@@ -7,7 +7,7 @@ import warnings
 import torch
 from torch import Tensor
 
-from . import native_attend, native_grouped
+from . import native_attend, native_grouped, tiled_additive
 from .backend import PRIMITIVES, Backend, Request
 from .native_csr import csr, row_sums, sampled, spread, times
 from .tiles import accumulator
@@ -24,7 +24,7 @@ class Native(Backend):
     priority = 10
     devices = frozenset({"cpu", "cuda"})
     dtypes = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
-    primitives = PRIMITIVES
+    primitives = PRIMITIVES | {"additive"}
     deterministic = True
     tolerance = 1e-5
 
@@ -96,6 +96,8 @@ class Native(Backend):
 
     attend = staticmethod(native_attend.forward)
     attend_backward = staticmethod(native_attend.backward)
+    additive = staticmethod(tiled_additive.score)
+    additive_rows = staticmethod(tiled_additive.rows_by(tiled_additive.sum_by_product))
     grouped_matmul = staticmethod(native_grouped.matmul)
     grouped_outer = staticmethod(native_grouped.outer)
 

@@ -69,7 +69,9 @@ def backward(
         total = logsumexp[:, head]
         share -= spread(ptr, total.masked_fill(total == -torch.inf, 0.0), entries)
         share.exp_()
-        grads[2][:, head] = times(csr(ptr_t, index_t, share[perm], query.size(0)), above)
+        grads[2][:, head] = times(
+            csr(ptr_t, index_t, share.index_select(0, perm), query.size(0)), above
+        )
         score = sampled(ptr, index, above, values)
         kept = (above * _head(out, head, wide)).sum(-1)
         score -= spread(ptr, kept, entries)
@@ -77,7 +79,9 @@ def backward(
         if bias is not None:
             of_score[:, head] = score
         grads[0][:, head] = times(csr(ptr, index, score, key.size(0)), keys) * scale
-        grads[1][:, head] = times(csr(ptr_t, index_t, score[perm], query.size(0)), queries)
+        grads[1][:, head] = times(
+            csr(ptr_t, index_t, score.index_select(0, perm), query.size(0)), queries
+        )
     return grads[0], grads[1], grads[2], of_score
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .activation import Activation
 from .backend import PRIMITIVES, Backend
 from .tiles import accumulator, rows_of
 
@@ -16,7 +17,7 @@ class Reference(Backend):
     priority = 0
     devices = frozenset({"cpu", "cuda", "mps", "xpu"})
     dtypes = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
-    primitives = PRIMITIVES | {"spmm_theta"}
+    primitives = PRIMITIVES | {"spmm_theta", "additive"}
     deterministic = True
     tolerance = 0.0
 
@@ -123,6 +124,45 @@ class Reference(Backend):
         of_value.index_add_(0, index, share.unsqueeze(-1) * above.index_select(0, rows))
         found = [t.to(query.dtype) for t in (of_query, of_key, of_value, of_score)]
         return found[0], found[1], found[2], found[3]
+
+    def additive(
+        self,
+        ptr: Tensor,
+        index: Tensor,
+        a: Tensor,
+        b: Tensor,
+        left: Tensor | None,
+        right: Tensor | None,
+        phi: Activation,
+    ) -> Tensor:
+        """See :meth:`Backend.additive`."""
+        rows, wide = rows_of(ptr), accumulator(a.dtype)
+        sums = a.to(wide).index_select(0, rows) + b.to(wide).index_select(0, index)
+        bent = phi.write(sums, torch.empty_like(sums))
+        for factor, place in ((left, rows), (right, index)):
+            if factor is not None:
+                bent = bent * (factor if factor.size(0) == 1 else factor.index_select(0, place))
+        return bent.sum(-1).to(a.dtype)
+
+    def additive_rows(
+        self,
+        ptr: Tensor,
+        index: Tensor,
+        a: Tensor,
+        b: Tensor,
+        right: Tensor | None,
+        value: Tensor,
+        phi: Activation,
+        count: int,
+    ) -> Tensor:
+        """See :meth:`Backend.additive_rows`."""
+        rows, wide = rows_of(ptr), accumulator(a.dtype)
+        sums = a.to(wide).index_select(0, rows) + b.to(wide).index_select(0, index)
+        out = sums.new_zeros((count, *a.shape))
+        for number in range(count):
+            bent = phi.after(number).write(sums, torch.empty_like(sums)) * value.unsqueeze(-1)
+            out[number].index_add_(0, rows, bent if right is None else bent * right[index])
+        return out.to(a.dtype)
 
     def grouped_matmul(
         self,

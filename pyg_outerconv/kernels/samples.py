@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from .additive import additive
 from .attend import attend
 from .backend import REDUCTIONS
 from .grouped import grouped_matmul
@@ -53,6 +54,12 @@ def primitive_calls(
     calls["attend biased"] = (
         lambda q, k, v, b: attend(sparsity, q, k, v, b),
         {**shapes, "bias": value},
+    )
+    neurons: Shapes = {"a": ends[0], "b": ends[1], "weight": ends[0][1:]}
+    calls["additive"] = (lambda a, b, w: additive(sparsity, a, b, w), neurons)
+    calls["additive tanh"] = (
+        lambda a, b, w: additive(sparsity, a, b, w, activation="tanh"),
+        neurons,
     )
     calls |= _grouped_calls(sparsity, channels)
     if heads is not None:

@@ -7,8 +7,16 @@ import importlib.util
 import torch
 from torch import Tensor
 
+from . import tiled_additive
 from .backend import Backend, Request
 from .tiles import Tile, accumulator, tiles
+
+
+def _sums(tile: Tile, y: Tensor) -> Tensor:
+    from torch_scatter import segment_sum_csr
+
+    out: Tensor = segment_sum_csr(y, tile.ptr.long())
+    return out
 
 
 class Scatter(Backend):
@@ -21,7 +29,7 @@ class Scatter(Backend):
     priority = 5
     devices = frozenset({"cpu", "cuda"})
     dtypes = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
-    primitives = frozenset({"spmm", "sddmm", "segment_softmax", "attend"})
+    primitives = frozenset({"spmm", "sddmm", "segment_softmax", "attend", "additive"})
     deterministic = True
     tolerance = 1e-5
 
@@ -156,6 +164,9 @@ class Scatter(Backend):
         of_value = self.spmm(ptr_t, index_t, share.index_select(0, perm), above)
         found = [t.to(query.dtype) for t in (of_query, of_key, of_value, of_score)]
         return found[0], found[1], found[2], found[3]
+
+    additive = staticmethod(tiled_additive.score)
+    additive_rows = staticmethod(tiled_additive.rows_by(_sums))
 
     def _scores(
         self,

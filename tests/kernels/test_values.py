@@ -45,7 +45,7 @@ def distinct(rows, cols, share=0.4):
     return Pattern.build(index, size=(cols, rows)).by_target
 
 
-PLAIN = {*REDUCTIONS, "dot", "add", "biased"}
+PLAIN = {*REDUCTIONS, "dot", "add", "biased", "tanh"}
 
 
 @pytest.mark.parametrize("shape", ["square", "tall", "wide", "no entries", "repeated entries"])

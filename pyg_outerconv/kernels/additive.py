@@ -1,0 +1,68 @@
+"""Additive scores along the entries of a sparse matrix, in one primitive."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..errors import RefusedValue, refusal, unknown
+from .activation import ACTIVATIONS, Activation
+from .additive_sums import score
+from .call import one_type, pick, views
+from .sparsity import Sparsity
+
+
+def additive(
+    sparsity: Sparsity,
+    a: Tensor,
+    b: Tensor,
+    weight: Tensor,
+    *,
+    activation: str = "leaky_relu",
+    negative_slope: float = 0.2,
+) -> Tensor:
+    """A score for every entry of a sparse matrix (R × C) by a layer of neurons of its two ends.
+
+    ``out[e, h] = sum_p weight[h, p] phi(a[row of e, h, p] + b[column of e, h, p])``; with a leaky
+    ReLU these are the scores of GATv2 (Brody et al., *How Attentive are Graph Attention
+    Networks?*, equation 7), with tanh those of Bahdanau et al., *Neural Machine Translation by
+    Jointly Learning to Align and Translate*, appendix A.1.2. Nothing of the size entries ×
+    channels is held, in derivatives of any order either.
+
+    Args:
+        sparsity: where the E entries are.
+        a: (R, H, P).
+        b: (C, H, P).
+        weight: (H, P).
+        activation: phi, 'leaky_relu' or 'tanh'.
+        negative_slope: what 'leaky_relu' multiplies numbers below zero with.
+
+    Returns:
+        (E, H), in row order.
+
+    Raises:
+        ValueError: the shapes do not fit, the activation is unknown, or no backend can serve the
+            call.
+        TypeError: the operands are of different types.
+    """
+    if activation not in ACTIVATIONS:
+        raise RefusedValue(unknown("activation of additive", activation, ACTIVATIONS))
+    rows, cols = sparsity.shape
+    fits = (
+        a.dim() == b.dim() == 3
+        and (a.size(0), b.size(0)) == (rows, cols)
+        and a.shape[1:] == b.shape[1:] == weight.shape
+    )
+    if not fits:
+        raise RefusedValue(
+            refusal(
+                "additive needs a row of a for every row, a row of b for every column, and a "
+                "weight of every head",
+                f"({rows}, H, P), ({cols}, H, P) and (H, P)",
+                f"{tuple(a.shape)}, {tuple(b.shape)} and {tuple(weight.shape)}",
+            )
+        )
+    a, b, weight = one_type("additive", a, b, weight)  # type: ignore[assignment]
+    near, far = views(sparsity)
+    backend = pick("additive", near, cols, a).name
+    phi = Activation(activation, float(negative_slope), 0)
+    return score(near, far, a, b, weight.unsqueeze(0), None, phi, backend)

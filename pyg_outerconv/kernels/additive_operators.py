@@ -1,0 +1,101 @@
+"""The operators of additive scores: a compiler sees each as one node, without derivatives.
+
+``score_here`` and ``rows_here`` run directly where nothing looks on; ``additive_sums.py`` says what
+they mean, and differentiates them.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .activation import Activation
+from .call import request
+from .dispatch import BACKENDS, note
+
+
+def score_here(
+    ptr: Tensor,
+    index: Tensor,
+    a: Tensor,
+    b: Tensor,
+    left: Tensor | None,
+    right: Tensor | None,
+    activation: str,
+    slope: float,
+    order: int,
+    backend: str,
+) -> Tensor:
+    """(E, H), see :meth:`Backend.additive`."""
+    implementation, phi = BACKENDS[backend], Activation(activation, slope, order)
+    note(implementation, request("additive", ptr, index, b.size(0), a))
+    factors = [None if x is None else x.contiguous() for x in (left, right)]
+    with torch.autocast(a.device.type, enabled=False):
+        return implementation.additive(
+            ptr, index, a.contiguous(), b.contiguous(), factors[0], factors[1], phi
+        )
+
+
+score_operator = torch.library.custom_op("pyg_outerconv::additive", score_here, mutates_args=())
+
+
+@score_operator.register_fake
+def _(
+    ptr: Tensor,
+    index: Tensor,
+    a: Tensor,
+    b: Tensor,
+    left: Tensor | None,
+    right: Tensor | None,
+    activation: str,
+    slope: float,
+    order: int,
+    backend: str,
+) -> Tensor:
+    return a.new_empty((index.numel(), a.size(1)))
+
+
+def rows_here(
+    ptr: Tensor,
+    index: Tensor,
+    perm: Tensor | None,
+    a: Tensor,
+    b: Tensor,
+    right: Tensor | None,
+    value: Tensor,
+    activation: str,
+    slope: float,
+    order: int,
+    count: int,
+    backend: str,
+) -> Tensor:
+    """(count, R, H, C), see :meth:`Backend.additive_rows`; ``value`` is in row order."""
+    implementation, phi = BACKENDS[backend], Activation(activation, slope, order)
+    note(implementation, request("additive", ptr, index, b.size(0), a))
+    right = None if right is None else right.contiguous()
+    value = value.contiguous() if perm is None else value.index_select(0, perm)
+    with torch.autocast(a.device.type, enabled=False):
+        return implementation.additive_rows(
+            ptr, index, a.contiguous(), b.contiguous(), right, value, phi, count
+        )
+
+
+rows_operator = torch.library.custom_op("pyg_outerconv::additive_rows", rows_here, mutates_args=())
+
+
+@rows_operator.register_fake
+def _(
+    ptr: Tensor,
+    index: Tensor,
+    perm: Tensor | None,
+    a: Tensor,
+    b: Tensor,
+    right: Tensor | None,
+    value: Tensor,
+    activation: str,
+    slope: float,
+    order: int,
+    count: int,
+    backend: str,
+) -> Tensor:
+    return a.new_empty((count, *a.shape))

@@ -1,0 +1,96 @@
+"""What attention without a sparse matrix does with its operands, and where it goes to torch."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..errors import RefusedType, RefusedValue, refusal
+from .call import one_type
+from .torch_attention import torch_attention
+
+
+def checked(
+    what: str, query: Tensor, key: Tensor, value: Tensor, source_mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Queries, keys and values of one type, and a mask of sources (M, H).
+
+    Raises:
+        ValueError: the shapes do not fit.
+        TypeError: the operands are of different types, or the mask is not boolean.
+    """
+    fits = (
+        query.dim() == key.dim() == value.dim() == 3
+        and query.shape[1:] == key.shape[1:]
+        and key.shape[:2] == value.shape[:2]
+    )
+    if not fits:
+        raise RefusedValue(
+            refusal(
+                f"{what} needs queries of targets, keys and values of sources",
+                "(N, H, D), (M, H, D) and (M, H, V)",
+                f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}",
+            )
+        )
+    query, key, value = one_type(what, query, key, value)  # type: ignore[assignment]
+    if source_mask is None:
+        return query, key, value, None
+    if source_mask.dtype != torch.bool:
+        raise RefusedType(refusal(f"the source_mask of {what}", torch.bool, source_mask.dtype))
+    mask = source_mask.unsqueeze(-1) if source_mask.dim() == 1 else source_mask
+    if mask.dim() != 2 or mask.size(0) != key.size(0) or mask.size(1) not in (1, key.size(1)):
+        raise RefusedValue(
+            refusal(
+                f"the source_mask of {what} has a value for each source, or for each head too",
+                f"({key.size(0)},) or ({key.size(0)}, {key.size(1)})",
+                tuple(source_mask.shape),
+            )
+        )
+    return query, key, value, mask.expand(-1, key.size(1))
+
+
+def probability(dropout_p: float) -> float:
+    """``dropout_p`` as a number from 0 to 1.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not 0.0 <= dropout_p <= 1.0:
+        raise RefusedValue(refusal("dropout_p is a probability", "0 to 1", dropout_p))
+    return float(dropout_p)
+
+
+def scale_of(query: Tensor, scale: float | None) -> float:
+    """The scale of scores: 1/√D if None is given."""
+    return 1.0 / math.sqrt(max(query.size(2), 1)) if scale is None else float(scale)
+
+
+def lowered(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    scale: float,
+    dropout_p: float,
+) -> Tensor:
+    """torch's attention of (..., H, N, D), (..., H, M, D) and (..., H, M, V).
+
+    ``mask`` is added to scores, and a row of it that is -inf gives zeros.
+    """
+    channels = value.size(-1)
+    width = max(query.size(-1), channels)
+    # Fused kernels want one width.
+    query, key, value = (
+        x if x.size(-1) == width else F.pad(x, (0, width - x.size(-1))) for x in (query, key, value)
+    )
+    empty = None
+    if mask is not None:
+        empty = (mask == -torch.inf).all(-1, keepdim=True)
+        mask = mask.masked_fill(empty, 0.0)
+    out = torch_attention(query, key, value, mask, causal, scale, dropout_p)
+    out = out if empty is None else out.masked_fill(empty, 0.0)
+    return out[..., :channels]

@@ -1,0 +1,163 @@
+"""A band of an R × C matrix, cut into blocks of rows, each with its slab of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+# Scores that are held at a time: 1 MiB in float32, so that they stay in a cache; on a device that
+# has to be filled with work, more.
+CHUNK_ELEMENTS = {"cpu": 1 << 18}
+_OF_OTHER_DEVICES = 1 << 24
+
+_FEWEST_ROWS, _MOST_ROWS = 32, 256
+
+
+class Band(NamedTuple):
+    """Row n sees columns ``n + offset + dilation j``, where ``-left <= j <= right``."""
+
+    left: int
+    right: int
+    offset: int
+    dilation: int
+
+
+class Strip(NamedTuple):
+    """Rows and columns among which a band has no dilation: those of one residue.
+
+    Attributes:
+        rows: which rows; each sees at least one column.
+        cols: which columns.
+        low: row i of these rows sees column i + low of these columns first.
+        high: and column i + high last, as far as there are such columns.
+    """
+
+    rows: slice
+    cols: slice
+    low: int
+    high: int
+
+
+def strips(band: Band, num_rows: int, num_cols: int) -> Iterator[Strip]:
+    """The parts of a band that are without dilation, as far as they see anything."""
+    step = band.dilation
+    for first in range(min(step, num_rows)):
+        far, residue = divmod(first + band.offset, step)
+        rows, cols = range(first, num_rows, step), range(residue, num_cols, step)
+        low = max(far - band.left, 1 - len(rows))
+        high = min(far + band.right, len(cols) - 1)
+        begin, end = max(0, -high), min(len(rows), len(cols) - low)
+        if low <= high and begin < end:
+            kept = slice(rows[begin], rows[end - 1] + 1, step)
+            yield Strip(kept, slice(residue, num_cols, step), low + begin, high + begin)
+
+
+def rows_of_block(reach: int) -> int:
+    """B, for rows that see ``reach + 1`` columns.
+
+    With as many rows as half a row sees, a third of the products is outside the band; fewer rows
+    make products of matrices slow, and more than _MOST_ROWS no faster.
+    """
+    half = 1 << max(reach // 2 - 1, 0).bit_length()
+    return min(max(_FEWEST_ROWS, half), _MOST_ROWS)
+
+
+class Slabs:
+    """One strip in blocks of B rows; a block sees a slab of ``B + high - low`` columns.
+
+    Slabs overlap; they are views of the columns, padded to where the first begins and the last
+    ends. A chunk is some blocks, or one with the columns that there are.
+    """
+
+    def __init__(self, strip: Strip, num_rows: int, num_cols: int, device: torch.device) -> None:
+        self.low, self.reach = strip.low, strip.high - strip.low
+        self.block = rows_of_block(self.reach)
+        self.slab = self.block + self.reach
+        self.num_rows, self.num_cols, self.device = num_rows, num_cols, device
+        self.num_blocks = -(-num_rows // self.block)
+        elements = CHUNK_ELEMENTS.get(device.type, _OF_OTHER_DEVICES)
+        self.at_once = max(1, elements // (self.block * self.slab))
+        self.length = (self.num_blocks - 1) * self.block + self.slab
+        self._within = self._outside_band(torch.arange(self.slab, device=device))
+
+    def chunks(self) -> Iterator[range]:
+        """Ranges of blocks."""
+        for first in range(0, self.num_blocks, self.at_once):
+            yield range(first, min(first + self.at_once, self.num_blocks))
+
+    def of_rows(self, x: Tensor) -> Tensor:
+        """(rows, channels) as (blocks, B, channels), with zeros behind."""
+        missing = self.num_blocks * self.block - self.num_rows
+        return F.pad(x, (0, 0, 0, missing)).unflatten(0, (self.num_blocks, self.block))
+
+    def padded(self, x: Tensor) -> Tensor:
+        """(columns, channels) from the beginning of the first slab to the end of the last."""
+        return F.pad(x, (0, 0, -self.low, self.length + self.low - self.num_cols))
+
+    def unpadded(self, x: Tensor) -> Tensor:
+        """The inverse of :meth:`padded`; columns that no slab has are zeros."""
+        return F.pad(x[: self.length], (0, 0, self.low, self.num_cols - self.low - self.length))
+
+    def of_columns(self, padded: Tensor, chunk: range) -> Tensor:
+        """(blocks of the chunk, slab, channels), a view."""
+        here = padded[self._span(chunk)]
+        if len(chunk) == 1:
+            return here.unsqueeze(0)
+        return here.unfold(0, self.slab, self.block).transpose(1, 2)
+
+    def add(self, total: Tensor, x: Tensor, chunk: range) -> None:
+        """The transpose of :meth:`of_columns`: add slabs (blocks, slab, channels) to ``total``."""
+        if len(chunk) == 1:
+            total[self._span(chunk)] += x[0]
+            return
+        # A piece of B columns of all slabs at a time: these do not overlap.
+        size, begin = len(chunk) * self.block, chunk.start * self.block
+        for first in range(0, self.slab, self.block):
+            piece = x[:, first : first + self.block]
+            here = total[begin + first : begin + first + size]
+            here.unflatten(0, (len(chunk), self.block))[:, : piece.size(1)] += piece
+
+    def zeros(self, x: Tensor) -> Tensor:
+        """Of the channels of ``x``, for :meth:`add`."""
+        return x.new_zeros((self.num_blocks * self.block + self.slab, x.size(1)))
+
+    def hidden(self, chunk: range, seen: Tensor | None) -> tuple[Tensor, bool]:
+        """(blocks or 1, B, slab): what a row does not see; and whether a row may see nothing.
+
+        ``seen`` (columns,) booleans leave columns out, None none.
+        """
+        span = self._span(chunk)
+        place = torch.arange(span.start, span.stop, device=self.device) + self.low
+        one = len(chunk) == 1
+        band = self._within
+        if one:
+            band = self._outside_band(place - self.low - chunk.start * self.block)
+        begin, end = self._reach(chunk)
+        whole = begin + self.low >= 0 and end + self.low <= self.num_cols
+        if whole and seen is None:
+            return band, False
+        out = (place < 0) | (place >= self.num_cols)
+        if seen is not None:
+            out |= ~seen[place.clamp(0, self.num_cols - 1)]
+        out = out.unsqueeze(0) if one else out.unfold(0, self.slab, self.block)
+        return band | out.unsqueeze(1), True
+
+    def _outside_band(self, place: Tensor) -> Tensor:
+        """(1, B, places) for places that count from the beginning of a slab."""
+        ahead = place - torch.arange(self.block, device=self.device).unsqueeze(-1)
+        return ((ahead < 0) | (ahead > self.reach)).unsqueeze(0)
+
+    def _reach(self, chunk: range) -> tuple[int, int]:
+        """Where the slabs of a chunk begin and end among padded columns."""
+        return chunk.start * self.block, (chunk.stop - 1) * self.block + self.slab
+
+    def _span(self, chunk: range) -> slice:
+        """The same, of a single slab only as far as there are columns."""
+        begin, end = self._reach(chunk)
+        if len(chunk) == 1:
+            begin, end = max(begin, -self.low), min(end, self.num_cols - self.low)
+        return slice(begin, end)

@@ -1,0 +1,154 @@
+"""Attention within a band, by products of matrices of blocks; shares are not kept for backward.
+
+``scaled_dot_product_attention`` of the same blocks would need a copy of the keys for every block
+in the backward pass, and has no second derivatives; these have derivatives of any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .band import Band, Slabs, Strip, strips
+from .tiles import accumulator
+
+
+class Options(NamedTuple):
+    """What is common to the passes.
+
+    Attributes:
+        scale: what products of queries and keys are multiplied with.
+        dropout_p: probability with which a share is zeroed.
+        seed: of what is zeroed, the same in the backward pass.
+    """
+
+    scale: float
+    dropout_p: float
+    seed: int
+
+
+class _Job(NamedTuple):
+    """One head of one strip: padded operands in the type for sums, queries scaled."""
+
+    strip: Strip
+    head: int
+    slabs: Slabs
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    seen: Tensor | None
+
+
+def forward(
+    query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, band: Band, options: Options
+) -> Tensor:
+    """(R, H, V); ``seen`` (C, H) booleans or None."""
+    out = query.new_zeros((*query.shape[:2], value.size(2)))
+    dropout = _Dropout(options, query.device)
+    for job in _jobs(query, key, value, seen, band, options):
+        found = []
+        for chunk in job.slabs.chunks():
+            share = _shares(job, chunk)
+            keep = dropout.factor(share)
+            share = share if keep is None else share * keep
+            found.append(torch.bmm(share, job.slabs.of_columns(job.value, chunk)))
+        rows = torch.cat(found).flatten(0, 1)[: job.slabs.num_rows]
+        out[job.strip.rows, job.head] = rows.to(out.dtype)
+    return out
+
+
+def backward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    seen: Tensor | None,
+    band: Band,
+    options: Options,
+    grad: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients in query, key and value; differentiable itself, then holding all shares."""
+    # Sums begin with what depends on all operands: under vmap they have the batch of any.
+    begin = sum((x[:0].sum() for x in (query, key, value, grad)), grad.new_zeros(()))
+    totals = [x.new_zeros(x.shape) + begin for x in (query, key, value)]
+    dropout = _Dropout(options, query.device)
+    for job in _jobs(query, key, value, seen, band, options):
+        slabs, rows, cols = job.slabs, job.strip.rows, job.strip.cols
+        above = slabs.of_rows(grad[rows, job.head].to(job.query.dtype))
+        of_key, of_value = (slabs.zeros(x) + begin for x in (job.key, job.value))
+        found = []
+        for chunk in slabs.chunks():
+            keys, values = (slabs.of_columns(x, chunk) for x in (job.key, job.value))
+            ours, queries = above[chunk.start : chunk.stop], job.query[chunk.start : chunk.stop]
+            share = _shares(job, chunk)
+            keep, of_share = dropout.factor(share), torch.bmm(ours, values.mT)
+            kept = share if keep is None else share * keep
+            of_share = of_share if keep is None else of_share * keep
+            slabs.add(of_value, torch.bmm(kept.mT, ours), chunk)
+            of_score = torch._softmax_backward_data(of_share, share, -1, share.dtype)
+            slabs.add(of_key, torch.bmm(of_score.mT, queries), chunk)
+            found.append(torch.bmm(of_score, keys))
+        of_query = torch.cat(found).flatten(0, 1)[: slabs.num_rows] * options.scale
+        for total, place, x in (
+            (totals[0], rows, of_query),
+            (totals[1], cols, slabs.unpadded(of_key)),
+            (totals[2], cols, slabs.unpadded(of_value)),
+        ):
+            total[place, job.head] = x.to(total.dtype)
+    return totals[0], totals[1], totals[2]
+
+
+def _jobs(
+    query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, band: Band, options: Options
+) -> Iterator[_Job]:
+    wide = accumulator(query.dtype)
+    for strip in strips(band, query.size(0), key.size(0)):
+        for head in range(query.size(1)):
+            # Products of matrices are faster on contiguous rows.
+            queries = query[strip.rows, head].to(wide).contiguous() * options.scale
+            keys, values = (x[strip.cols, head].to(wide) for x in (key, value))
+            here = None if seen is None else seen[strip.cols, head]
+            if here is not None:
+                # What nothing sees may be anything, NaN too.
+                keys, values = (x.masked_fill(~here.unsqueeze(-1), 0.0) for x in (keys, values))
+            slabs = Slabs(strip, queries.size(0), keys.size(0), query.device)
+            yield _Job(
+                strip,
+                head,
+                slabs,
+                slabs.of_rows(queries),
+                slabs.padded(keys.contiguous()),
+                slabs.padded(values.contiguous()),
+                here,
+            )
+
+
+def _shares(job: _Job, chunk: range) -> Tensor:
+    """Softmax of a chunk's scores (blocks, B, slab); zeros where a row sees nothing."""
+    keys = job.slabs.of_columns(job.key, chunk)
+    score = torch.bmm(job.query[chunk.start : chunk.stop], keys.mT)
+    hidden, may_be_empty = job.slabs.hidden(chunk, job.seen)
+    score = score.masked_fill_(hidden, -torch.inf)
+    if not may_be_empty:
+        return torch.softmax(score, -1)
+    empty = hidden.all(-1, keepdim=True)
+    return torch.softmax(score.masked_fill_(empty, 0.0), -1).masked_fill(empty, 0.0)
+
+
+class _Dropout:
+    """Factors 0 and 1 / (1 - p), the same ones in every pass that asks in the same order."""
+
+    def __init__(self, options: Options, device: torch.device) -> None:
+        self.p, self.generator = options.dropout_p, None
+        if self.p > 0:
+            self.generator = torch.Generator(device).manual_seed(options.seed)
+
+    def factor(self, share: Tensor) -> Tensor | None:
+        if self.generator is None:
+            return None
+        random = torch.rand(
+            share.shape, generator=self.generator, dtype=share.dtype, device=share.device
+        )
+        return (random >= self.p).to(share.dtype) / max(1.0 - self.p, 1e-38)

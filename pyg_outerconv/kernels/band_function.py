@@ -1,0 +1,146 @@
+"""Attention within a band as an operator with derivatives and a rule for vmap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import band_attention
+from .band import Band
+from .band_attention import Options
+from .call import apart, signed
+
+
+def banded(
+    query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, band: Band, options: Options
+) -> Tensor:
+    """Row n attends to the columns of the band that ``seen`` (C, H), booleans or None, leaves."""
+    tensors = apart(query, key, value, seen)
+    return _Banded.apply(*tensors, *band, *options)  # type: ignore[no-any-return]
+
+
+@torch.library.custom_op("pyg_outerconv::band_attention", mutates_args=())
+def _forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    seen: Tensor | None,
+    left: int,
+    right: int,
+    offset: int,
+    dilation: int,
+    scale: float,
+    dropout_p: float,
+    seed: int,
+) -> Tensor:
+    band, options = Band(left, right, offset, dilation), Options(scale, dropout_p, seed)
+    with torch.autocast(query.device.type, enabled=False):
+        return band_attention.forward(query, key, value, seen, band, options)
+
+
+@_forward.register_fake
+def _(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    seen: Tensor | None,
+    left: int,
+    right: int,
+    offset: int,
+    dilation: int,
+    scale: float,
+    dropout_p: float,
+    seed: int,
+) -> Tensor:
+    return query.new_empty((*query.shape[:2], value.size(2)))
+
+
+@torch.library.custom_op("pyg_outerconv::band_attention_backward", mutates_args=())
+def _backward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    seen: Tensor | None,
+    left: int,
+    right: int,
+    offset: int,
+    dilation: int,
+    scale: float,
+    dropout_p: float,
+    seed: int,
+    grad: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    band, options = Band(left, right, offset, dilation), Options(scale, dropout_p, seed)
+    with torch.autocast(query.device.type, enabled=False):
+        return band_attention.backward(query, key, value, seen, band, options, grad)
+
+
+@_backward.register_fake
+def _(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    seen: Tensor | None,
+    left: int,
+    right: int,
+    offset: int,
+    dilation: int,
+    scale: float,
+    dropout_p: float,
+    seed: int,
+    grad: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    return query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape)
+
+
+@signed
+class _Banded(torch.autograd.Function):
+    """Backward is one operator, unless it is to be differentiated itself."""
+
+    @staticmethod
+    def forward(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        seen: Tensor | None,
+        left: int,
+        right: int,
+        offset: int,
+        dilation: int,
+        scale: float,
+        dropout_p: float,
+        seed: int,
+    ) -> Tensor:
+        return _forward(
+            query, key, value, seen, left, right, offset, dilation, scale, dropout_p, seed
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        query, key, value, seen, *ctx.numbers = inputs
+        ctx.save_for_backward(query, key, value, seen)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, seen = ctx.saved_tensors
+        numbers = ctx.numbers
+        if torch.is_grad_enabled():
+            band, options = Band(*numbers[:4]), Options(*numbers[4:])
+            grads = band_attention.backward(query, key, value, seen, band, options, grad)
+        else:
+            grads = _backward(query, key, value, seen, *numbers, grad)
+        return *grads, *(None,) * 8
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
+        # A batch is more heads.
+        operands = []
+        for x, dim in zip(args[:4], in_dims[:4], strict=True):
+            if x is not None:
+                x = x.unsqueeze(2) if dim is None else x.movedim(dim, 2)
+                x = x.expand(*x.shape[:2], info.batch_size, *x.shape[3:]).flatten(1, 2)
+            operands.append(x)
+        out: Tensor = _Banded.apply(*operands, *args[4:])
+        return out.unflatten(1, (-1, info.batch_size)), 2

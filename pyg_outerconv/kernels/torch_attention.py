@@ -1,0 +1,144 @@
+"""torch's ``scaled_dot_product_attention`` with derivatives of any order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
+
+from .call import signed
+
+_FLASH = 1  # what torch calls its fused kernel
+
+
+def torch_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    scale: float,
+    dropout_p: float,
+) -> Tensor:
+    """``F.scaled_dot_product_attention`` of (B, H, N, D), (B, H, M, D) and (B, H, M, V).
+
+    torch's fused kernels cannot be differentiated twice: a gradient that is to be differentiated
+    itself is computed with the N × M shares here. On other devices than a CPU, whose kernel can be
+    called by name, the backward pass runs the forward kernel once more. Where shares are dropped on
+    such a device, a second derivative raises.
+    """
+    operands = [query, key, value] if mask is None else [query, key, value, mask]
+    spelled = dropout_p > 0 or (mask is not None and mask.requires_grad)
+    if not (spelled or torch.compiler.is_compiling()) and (
+        any(map(is_functorch_wrapped_tensor, operands))
+        or (torch.is_grad_enabled() and any(x.requires_grad for x in operands))
+    ):
+        return _Fused.apply(query, key, value, mask, causal, scale)[0]  # type: ignore[no-any-return]
+    return F.scaled_dot_product_attention(query, key, value, mask, dropout_p, causal, scale=scale)
+
+
+@signed
+class _Fused(torch.autograd.Function):
+    """Backward is fused, too, unless it is to be differentiated itself."""
+
+    @staticmethod
+    def forward(
+        query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
+    ) -> tuple[Tensor, Tensor]:
+        given = (query, key, value, mask, 0.0, causal)
+        by_name = query.device.type == "cpu"
+        if not by_name or torch._fused_sdp_choice(*given, scale=scale) != _FLASH:
+            out = F.scaled_dot_product_attention(*given, scale=scale)
+            return out, out.new_empty(0)
+        return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(  # type: ignore[no-any-return]
+            query, key, value, 0.0, causal, attn_mask=mask, scale=scale
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        *tensors, ctx.causal, ctx.scale = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*tensors, *output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, mask, out, logsumexp = ctx.saved_tensors
+        found: tuple[Tensor, ...]
+        if torch.is_grad_enabled():
+            found = _gradients(query, key, value, mask, ctx.causal, ctx.scale, grad)
+        elif not logsumexp.numel():
+            found = _again(query, key, value, mask, ctx.causal, ctx.scale, grad)
+        else:
+            found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+                grad,
+                query,
+                key,
+                value,
+                out,
+                logsumexp,
+                0.0,
+                ctx.causal,
+                attn_mask=mask,
+                scale=ctx.scale,
+            )
+        return *found, None, None, None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], *args: Any
+    ) -> tuple[tuple[Tensor, Tensor], tuple[int, None]]:
+        *operands, causal, scale = args
+        folded = []
+        for x, dim in zip(operands, in_dims[:4], strict=True):
+            if x is not None:
+                x = x.unsqueeze(0) if dim is None else x.movedim(dim, 0)
+                x = x.expand(info.batch_size, *x.shape[1:]).flatten(0, 1)
+            folded.append(x)
+        found = _Fused.apply(*folded, causal, scale)
+        return (found[0].unflatten(0, (info.batch_size, -1)), found[1]), (0, None)
+
+
+def _again(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    scale: float,
+    grad: Tensor,
+) -> tuple[Tensor, ...]:
+    """The gradients by torch's own backward, after its forward once more."""
+    with torch.enable_grad():
+        query, key, value = (x.detach().requires_grad_() for x in (query, key, value))
+        out = F.scaled_dot_product_attention(query, key, value, mask, 0.0, causal, scale=scale)
+        return torch.autograd.grad(out, (query, key, value), grad)
+
+
+def _gradients(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    scale: float,
+    grad: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients by products that have derivatives themselves; holds (B, H, N, M)."""
+    query = query * scale
+    score = query @ key.transpose(-1, -2)
+    if mask is not None:
+        score = score + mask
+    if causal:
+        ahead = torch.ones(score.shape[-2:], dtype=torch.bool, device=score.device).triu(1)
+        score = score.masked_fill(ahead, -torch.inf)
+    share = score.softmax(-1)
+    pulled = share * (grad @ value.transpose(-1, -2))
+    of_score = pulled - share * pulled.sum(-1, keepdim=True)
+    return (
+        of_score @ key * scale,
+        of_score.transpose(-1, -2) @ query,
+        share.transpose(-1, -2) @ grad,
+    )
