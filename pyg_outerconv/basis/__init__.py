@@ -39,6 +39,7 @@ from .graph import structure_of
 from .grid.cells import Cells
 from .grid.grid import Grid
 from .grid.images import flatten_grid, unflatten_grid
+from .grid.modes import fold, unfold
 from .grid.pool import Pool
 from .identity import Identity
 from .kernel import EdgeFunction, Kernel
@@ -50,6 +51,19 @@ from .registry import parse_family
 from .relation import Relation
 from .stack import Stack
 from .structure import Structure, structure
+from .support.band import Band
+from .support.blocks import Blocks
+from .support.causal import Causal
+from .support.cliques import Cliques
+from .support.complete import Complete
+from .support.global_tokens import GlobalTokens
+from .support.hops import Hops
+from .support.nearest import Nearest
+from .support.part import Part
+from .support.random_links import RandomLinks
+from .support.sliding_window import SlidingWindow
+from .support.strided import Strided
+from .support.union import Union
 from .units import Units
 from .unstructured import Unstructured
 from .walk import Walk
@@ -60,10 +74,15 @@ __all__ = [
     "GCN",
     "MONOMIAL",
     "AnyStructure",
+    "Band",
     "Basis",
+    "Blocks",
+    "Causal",
     "Cells",
     "Chebyshev",
+    "Cliques",
     "Cluster",
+    "Complete",
     "Compose",
     "Composed",
     "Diffusion",
@@ -74,7 +93,9 @@ __all__ = [
     "Eye",
     "Family",
     "Full",
+    "GlobalTokens",
     "Grid",
+    "Hops",
     "Identity",
     "IdentityCache",
     "Kernel",
@@ -82,25 +103,32 @@ __all__ = [
     "Mean",
     "Memberships",
     "Mixed",
+    "Nearest",
+    "Part",
     "Pattern",
     "Polynomial",
     "Pool",
+    "RandomLinks",
     "Recurrence",
     "Relation",
     "Repeated",
     "Restricted",
     "Scaled",
     "Selected",
+    "SlidingWindow",
     "Stack",
     "Stacked",
+    "Strided",
     "Structure",
     "Transposed",
+    "Union",
     "Units",
     "Unstructured",
     "Walk",
     "drop_edges",
     "edge_basis",
     "flatten_grid",
+    "fold",
     "from_hetero",
     "from_networkx",
     "from_scipy",
@@ -112,4 +140,5 @@ __all__ = [
     "to_scipy",
     "to_torch_sparse",
     "unflatten_grid",
+    "unfold",
 ]

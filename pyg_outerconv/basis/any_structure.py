@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -10,6 +11,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from ..errors import RefusedType, RefusedValue, refusal
+from .content import Content
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 KINDS: list[type[AnyStructure]] = []
 
@@ -29,11 +34,13 @@ class AnyStructure:
         targets_are_sources: whether a single x says how many targets there are.
         size: (M, N) for families with a target for each source; M is right for all.
         device: where it is.
+        content: what its nodes hold, for families whose values are made of it; None elsewhere.
     """
 
     noun: ClassVar[str] = "structure"
     expects: ClassVar[str] = "edges, or the cells of a grid"
     targets_are_sources: ClassVar[bool] = False
+    content: Content | None = None
 
     if TYPE_CHECKING:
 
@@ -83,6 +90,12 @@ class AnyStructure:
         tensors, and the values are equal.
         """
         return (given,), None
+
+    def with_content(self, content: Content) -> Self:
+        """The same structure, of nodes that hold something."""
+        new = copy(self)
+        object.__setattr__(new, "content", content)
+        return new
 
     def reversed(self) -> AnyStructure:
         """With targets for sources, for ``flow='target_to_source'``."""

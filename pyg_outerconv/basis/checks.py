@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
+
+
+def check_positive(what: str, **counts: int) -> None:
+    """Refuse counts that are no whole numbers from 1 on."""
+    for name, count in counts.items():
+        if not isinstance(count, Integral) or isinstance(count, bool):
+            raise RefusedType(refusal(f"{what} needs its {name}", "an integer", repr(count)))
+        if count < 1:
+            raise RefusedValue(refusal(f"{what} needs its {name}", ">= 1", count))
 
 
 def check_size(size: Any) -> None:
@@ -101,6 +111,30 @@ def check_attributes(edge_attr: Any, index: Tensor) -> None:
                 tuple(edge_attr.shape),
             )
         )
+
+
+def check_square(size: tuple[int, int], what: str) -> None:
+    """Refuse M ≠ N for something that only one set of nodes has."""
+    if size[0] != size[1]:
+        got = f"M = {size[0]}, N = {size[1]}"
+        raise RefusedValue(refusal(f"{what} needs as many sources as targets", "M = N", got))
+
+
+def check_positions(pos: Any, size: tuple[int, int]) -> None:
+    """Refuse positions that are not a pair, of M sources and of N targets, with D columns each."""
+    if len(pos) != 2 or not all(isinstance(e, Tensor) and e.is_floating_point() for e in pos):
+        got = [getattr(end, "dtype", type(end).__name__) for end in pos]
+        raise RefusedType(
+            refusal("pos holds positions of nodes, or of both ends", "floating point", got)
+        )
+    for name, end, count in zip(("source", "target"), pos, size, strict=True):
+        if end.dim() != 2 or end.size(0) != count:
+            raise RefusedValue(
+                refusal(f"pos needs a row for each {name}", f"shape ({count}, D)", tuple(end.shape))
+            )
+    widths = {end.size(1) for end in pos}
+    if len(widths) > 1:
+        raise RefusedValue(refusal("positions of both ends have the same axes", "one D", widths))
 
 
 def holds(condition: Tensor) -> bool:

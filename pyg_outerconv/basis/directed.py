@@ -69,6 +69,15 @@ class Directed(OfFamily):
             *self.family.operators(edges.reversed(), dtype),
         ]
 
+    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> Basis:
+        """See :meth:`Family.basis_on`: the family's basis of the edges and of the reversed ones."""
+        edges.require_square("Directed")
+        turned = edges.reversed()
+        if edges.content is not None:
+            turned = turned.with_content(edges.content)
+        ends = (edges, turned)
+        return Stacked(tuple(self.family.basis_on(part, dtype) for part in ends))
+
     def assemble(
         self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
     ) -> Basis:

@@ -18,9 +18,11 @@ from .any_structure import AnyStructure, require_kind
 from .base import Basis
 from .edges import EdgeBasis
 from .graph import require_data
+from .grid.cells import Cells
 from .options import check_options
 from .pattern import Pattern
 from .structure import Structure
+from .unstructured import Unstructured
 
 FAMILIES: dict[str, type[Family]] = {}
 
@@ -44,6 +46,8 @@ class Family(BaseTransform):
             kept.
         max_parameters: how many parameters a layer may have at most, for families whose K grows
             with the data.
+        takes_nodes_alone: whether a ``Data`` object may have neither edges nor cells; others are
+            taken to have lost them.
         reads_beside: which of ``edge_attr`` and ``pos`` its values are made of.
         symmetries: what its layers do not depend on, by the names of the laws that say so in
             :mod:`pyg_outerconv.testing`.
@@ -55,6 +59,7 @@ class Family(BaseTransform):
     add_self_loops: bool = False
     max_parameters: int | None = None
     learns: bool = False
+    takes_nodes_alone: bool = False
     reads_beside: tuple[str, ...] = ()
     symmetries: tuple[str, ...] = ("permutation-equivariant",)
 
@@ -170,7 +175,7 @@ class Family(BaseTransform):
         edge_type: Tensor | None = None,
         *,
         size: tuple[int | None, int | None] | None = None,
-        batch: Tensor | None = None,
+        batch: Tensor | tuple[Tensor, Tensor] | None = None,
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
         edge_attr: Tensor | None = None,
@@ -185,7 +190,8 @@ class Family(BaseTransform):
             edge_weight: (E,) floating point, may carry gradients.
             edge_type: (E,) integers.
             size: (M, N).
-            batch: (N,) the graph of each node, for families that treat graphs one by one.
+            batch: (N,) the graph of each node, for families that treat graphs one by one; without
+                edges a pair of (M,) and (N,), too.
             dtype: type of the values where no weights are given; torch's default if None.
             device: where the basis is, if the structure has no tensors, as a shape has none.
             edge_attr: (E, *) for families that make values of it.
@@ -252,7 +258,7 @@ class Family(BaseTransform):
                     f"{self}; basis_of(data) makes its basis",
                 )
             )
-        for number, operator in enumerate(self.operators(self.reads.of_data(data), None)):
+        for number, operator in enumerate(self.operators(self.structure_in(data), None)):
             data[self._key(number, "edge_index")] = operator.index.long()
             data[self._key(number, "label")] = operator.label.long()
             data[self._key(number, "value")] = operator.values()
@@ -266,7 +272,7 @@ class Family(BaseTransform):
             ValueError: see :meth:`basis`.
         """
         require_data(data)
-        structure = self.reads.of_data(data)
+        structure = self.structure_in(data)
         if self.num_operators and self._key(0, "edge_index") not in data:
             return self.basis_on(structure)
         size = (int(data.num_nodes), int(data.num_nodes))
@@ -281,6 +287,16 @@ class Family(BaseTransform):
             value = pattern.sort_values(data[self._key(number, "value")])
             operators.append(pattern.with_values(value))
         return self.assemble(operators, size, structure.device)
+
+    def structure_in(self, data: Data) -> AnyStructure:
+        """What the family reads of a ``Data`` or ``Batch`` object.
+
+        Raises:
+            ValueError: it holds no such thing.
+        """
+        if self.takes_nodes_alone and not (Structure.is_in(data) or Cells.is_in(data)):
+            return Unstructured.of_data(data)
+        return self.reads.of_data(data)
 
     def _key(self, number: int, what: str) -> str:
         # "index" in the name makes PyG shift it by the number of nodes when it collates.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal, unknown
 from .cache import IdentityCache
-from .checks import holds
+from .checks import check_positions, holds
 from .edges import EdgeBasis
 from .family import Family
 from .pattern import Pattern
@@ -181,19 +181,5 @@ def _positions(edges: Structure) -> tuple[Tensor, Tensor]:
     given = edges.pos
     if given is None:
         raise RefusedValue(refusal("a kernel on positions needs them", "pos (N, D)", "None"))
-    if len(given) != 2 or not all(
-        isinstance(end, Tensor) and end.is_floating_point() for end in given
-    ):
-        got = [getattr(end, "dtype", type(end).__name__) for end in given]
-        raise RefusedType(
-            refusal("pos holds positions of nodes, or of both ends", "floating point", got)
-        )
-    for name, end, count in zip(("source", "target"), given, edges.size, strict=True):
-        if end.dim() != 2 or end.size(0) != count:
-            raise RefusedValue(
-                refusal(f"pos needs a row for each {name}", f"shape ({count}, D)", tuple(end.shape))
-            )
-    widths = {end.size(1) for end in given}
-    if len(widths) > 1:
-        raise RefusedValue(refusal("positions of both ends have the same axes", "one D", widths))
+    check_positions(given, edges.size)
     return given

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class OnDemand(Basis):
-    """A rule with about as many edges as it has work: grids, and unit matrices.
+    """A rule with about as many edges as it has work: grids, bands, blocks, unit matrices.
 
     An order may ask for the edges, and then they are kept. Unlike powers and products they are
     worth making; and unlike them they can be counted beforehand, so that the cost of orders with
     edges is known before there are any.
 
-    They are made of ones, hold no tensor, and are as easily turned as not.
+    They are made of ones, and are as easily turned as not.
 
     Attributes:
         on: where edges will be.

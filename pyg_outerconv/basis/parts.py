@@ -27,4 +27,7 @@ def functions_of(family: Family) -> list[torch.nn.Module]:
 
 def _options(family: Family) -> list[Any]:
     known = fields(family)  # type: ignore[arg-type]  # every family is a dataclass
-    return [getattr(family, option.name) for option in known]
+    given = [getattr(family, option.name) for option in known]
+    return [
+        part for option in given for part in (option if isinstance(option, tuple) else [option])
+    ]

@@ -190,6 +190,17 @@ class Pattern:
             )
 
     @cached_property
+    def by_both(self) -> Sparsity:
+        """The (N·K) × (M·K) matrix with a row for each target, a column for each source, and label.
+
+        Edges of one label join rows and columns of that label.
+        """
+        if self.num_labels == 1:
+            return self.by_target
+        near, far = self.by_target, self.by_target_label
+        return Sparsity(far.rowptr, near.col, near.colptr, far.row, near.perm)
+
+    @cached_property
     def ends(self) -> Sparsity:
         """The N × M matrix of all edges, whatever their label."""
         with lasting(self.source):

@@ -8,16 +8,14 @@ from typing import Any
 
 import torch
 
-from ..errors import RefusedType, RefusedValue, refusal
 from .algebra import Stacked
-from .any_structure import AnyStructure, common_kind
 from .base import Basis
 from .edges import EdgeBasis
-from .family import Family
+from .of_families import OfFamilies
 
 
-@dataclass(frozen=True, init=False)
-class Stack(Family):
+@dataclass(frozen=True, init=False, repr=False)
+class Stack(OfFamilies):
     r"""The matrices of several families, one family after another.
 
     .. math:: (A^{(1)}_0, A^{(1)}_1, \dots, A^{(2)}_0, \dots)
@@ -35,53 +33,6 @@ class Stack(Family):
     """
 
     equation = "the A_k of the first family, then those of the next"
-
-    families: tuple[Family, ...]
-
-    def __init__(self, *families: Family) -> None:
-        if not families:
-            raise RefusedValue(refusal("a stack needs a family", "at least one", "none"))
-        for family in families:
-            if not isinstance(family, Family):
-                raise RefusedType(
-                    refusal("a stack is of families", "Family", type(family).__name__)
-                )
-        object.__setattr__(self, "families", families)
-        common_kind(families)
-
-    def __repr__(self) -> str:
-        return f"Stack({', '.join(map(repr, self.families))})"
-
-    @property
-    def add_self_loops(self) -> bool:  # type: ignore[override]
-        """Whether any of the families adds self-loops."""
-        return any(family.add_self_loops for family in self.families)
-
-    def set_self_loops(self, add: bool) -> Stack:
-        """See :meth:`Family.set_self_loops`, which a stack can only drop."""
-        if add:
-            raise RefusedValue(
-                refusal(
-                    "which family of a stack adds self-loops is its own option",
-                    "GCN(add_self_loops=True) among them",
-                    repr(self),
-                )
-            )
-        return Stack(*(family.set_self_loops(False) for family in self.families))
-
-    @property
-    def reads(self) -> type[AnyStructure]:  # type: ignore[override]
-        """The kind of structure that all of the families read."""
-        return common_kind(self.families)
-
-    @property
-    def keeps_nodes(self) -> bool:  # type: ignore[override]
-        """Whether all of the families do."""
-        return all(family.keeps_nodes for family in self.families)
-
-    def outputs(self, structure: Any) -> AnyStructure:
-        """See :meth:`Family.outputs`: those of the first, for all have one size."""
-        return self.families[0].outputs(structure)
 
     @property
     def num_bases(self) -> int:

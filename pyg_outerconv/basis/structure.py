@@ -19,6 +19,7 @@ from .checks import (
     check_edge_vector,
     check_index,
     check_size,
+    check_square,
     holds,
 )
 
@@ -143,14 +144,7 @@ class Structure(AnyStructure):
         Raises:
             ValueError: M ≠ N.
         """
-        if self.size[0] != self.size[1]:
-            raise RefusedValue(
-                refusal(
-                    f"{what} needs as many sources as targets",
-                    "M = N",
-                    f"M = {self.size[0]}, N = {self.size[1]}",
-                )
-            )
+        check_square(self.size, what)
 
     def require_nonnegative(self, what: str) -> None:
         """Refuse negative weights where a norm divides by their sums.

@@ -1,4 +1,4 @@
-"""No structure: numbers of nodes alone, for families that ask for no more."""
+"""No structure: numbers of nodes, and what is known of each of them alone."""
 
 from __future__ import annotations
 
@@ -6,21 +6,26 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue, refusal
 from .any_structure import AnyStructure, refuse_beside
-from .checks import check_size
+from .checks import check_batch, check_size
 from .graph import require_data
 
+Ends = tuple[Tensor, Tensor]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Unstructured(AnyStructure):
-    """What ``None`` in the place of ``edge_index`` says: nodes, and nothing about them.
+    """What ``None`` in the place of ``edge_index`` says: nodes, and nothing between them.
 
     Attributes:
         known: (M, N), each of them None if nobody said.
         device: where a basis will be.
+        batch: the graph of each source (M,) and of each target (N,), or None.
+        pos: positions (M, D) of sources and (N, D) of targets, or None; unchecked but for M and N.
     """
 
     noun: ClassVar[str] = "nodes without structure"
@@ -28,6 +33,8 @@ class Unstructured(AnyStructure):
 
     known: tuple[int | None, int | None]
     device: torch.device
+    batch: Ends | None = None
+    pos: Ends | None = None
 
     @classmethod
     def recognises(cls, given: Any) -> bool:
@@ -36,18 +43,29 @@ class Unstructured(AnyStructure):
 
     @classmethod
     def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> Unstructured:
-        """The sizes that came beside nothing.
+        """The nodes that came beside nothing, counted by ``size``, ``batch`` or ``pos``.
+
+        ``batch`` and ``pos`` are a tensor for both ends, or a pair for sources and targets.
 
         Raises:
-            ValueError: weights or the like came too, which belong to edges.
+            TypeError: ``batch`` holds no integers, or ``pos`` is neither a tensor nor a pair.
+            ValueError: weights or the like came too, which belong to edges; or numbers of nodes
+                disagree.
         """
         if isinstance(given, Unstructured):
             return given
         size = beside.pop("size", None)
         check_size(size)
+        batch, pos = (_both_ends(name, beside.pop(name, None)) for name in ("batch", "pos"))
         refuse_beside(cls.noun, beside)
         known = (None, None) if size is None else (size[0], size[1])
-        return Unstructured(known, device or torch.get_default_device())
+        for name, ends in (("batch", batch), ("pos", pos)):
+            known = known if ends is None else _counted(name, ends, known)
+        for end in batch or ():
+            check_batch(end, end.size(0))
+        ends = batch or pos
+        where = device or torch.get_default_device() if ends is None else ends[0].device
+        return Unstructured(known, where, batch, pos)
 
     @classmethod
     def is_in(cls, data: Data) -> bool:
@@ -56,10 +74,10 @@ class Unstructured(AnyStructure):
 
     @classmethod
     def of_data(cls, data: Data) -> Unstructured:
-        """The nodes of a ``Data`` object."""
+        """The nodes of a ``Data`` object, with their graphs and positions."""
         require_data(data)
         nodes = int(data.num_nodes or 0)
-        return cls.read(None, size=(nodes, nodes))
+        return cls.read(None, size=(nodes, nodes), batch=data.get("batch"), pos=data.get("pos"))
 
     @property
     def size(self) -> tuple[int, int]:
@@ -74,3 +92,28 @@ class Unstructured(AnyStructure):
                 refusal("a basis without structure needs its nodes counted", "size=(M, N)", "None")
             )
         return sources, sources if targets is None else targets
+
+
+def _both_ends(name: str, given: Any) -> Ends | None:
+    if given is None:
+        return None
+    ends = (given, given) if isinstance(given, Tensor) else given
+    is_pair = isinstance(ends, tuple | list) and len(ends) == 2
+    if not is_pair or not all(isinstance(end, Tensor) and end.dim() for end in ends):
+        raise RefusedType(
+            refusal(
+                f"{name} has a row for each node",
+                "a tensor, or a pair for sources and targets",
+                type(given).__name__,
+            )
+        )
+    return ends[0], ends[1]
+
+
+def _counted(name: str, ends: Ends, known: tuple[int | None, int | None]) -> tuple[int, int]:
+    """(M, N) as these rows say, which must not contradict what is known."""
+    counts = ends[0].size(0), ends[1].size(0)
+    for what, count, other in zip(("source", "target"), counts, known, strict=True):
+        if other not in (None, count):
+            raise RefusedValue(refusal(f"{name} needs a row for each {what}", other, count))
+    return counts

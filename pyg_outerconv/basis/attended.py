@@ -1,0 +1,211 @@
+"""Attended: matrices whose values are shares of attention, computed where they are needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedValue, refusal
+from ..kernels import Sparsity, sddmm
+from .base import Basis, TensorMap
+from .edges import EdgeBasis
+from .heads import Heads, by_label
+from .on_demand import OnDemand
+from .pattern import Pattern
+
+
+class Normalise(Protocol):
+    """What f is: scores (E, H) of the entries of a matrix to their values, row by row."""
+
+    @property
+    def is_softmax(self) -> bool:
+        """Whether it is the softmax over the entries of a row, and nothing else but dropout."""
+        ...
+
+    @property
+    def dropped(self) -> float:
+        """The share of values that it drops now; 0 outside training."""
+        ...
+
+    def __call__(self, sparsity: Sparsity, score: Tensor) -> Tensor:
+        """The values (E, H)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Attended(Basis):
+    """A_h[m, n] = f(factor ⟨query[n, h], key[m, h]⟩ + bias[e, h]) on the edges of a support.
+
+    Equation 6 of *Convolution is outer product* with a factorised Λ. Nothing is computed until the
+    basis is contracted: with a softmax, score, softmax and sum are then one primitive, or torch's
+    own attention where the support is a rule that it knows.
+
+    Attributes:
+        over: the support: where the edges are: L labels, each with H/L heads; see :class:`Heads`.
+        query: (N, *batch, H, D).
+        key: (M, *batch, H, D).
+        normalise: f.
+        factor: of the products.
+        bias: (E, *batch, H/L) or with sizes of 1, in the pattern's order, or None.
+        present: (M,) or (M, *batch) booleans, the sources that edges may come from, or None for
+            all.
+
+    Raises:
+        ValueError: the shapes do not fit, or the support has values.
+    """
+
+    over: EdgeBasis | OnDemand
+    query: Tensor
+    key: Tensor
+    normalise: Normalise
+    factor: float = 1.0
+    bias: Tensor | None = None
+    present: Tensor | None = None
+    kept: dict[str, Heads] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        sources, targets = self.over.size
+        fits = (
+            self.query.dim() == self.key.dim() >= 3
+            and self.query.shape[1:] == self.key.shape[1:]
+            and (self.key.size(0), self.query.size(0)) == (sources, targets)
+        )
+        if not fits:
+            raise RefusedValue(
+                refusal(
+                    "a score needs queries of targets and keys of sources",
+                    f"({targets}, *batch, H, D) and ({sources}, *batch, H, D)",
+                    f"{tuple(self.query.shape)} and {tuple(self.key.shape)}",
+                )
+            )
+        if self.over.dtype is not None:
+            raise RefusedValue(
+                refusal(
+                    "a support says where edges are, and scores say their values",
+                    "edges without weights",
+                    repr(self.over),
+                )
+            )
+        if self.num_bases % self.over.num_bases:
+            raise RefusedValue(
+                refusal(
+                    "heads share the labels of a support evenly",
+                    f"heads that {self.over.num_bases} labels divide",
+                    self.num_bases,
+                )
+            )
+
+    @property
+    def num_bases(self) -> int:
+        """H."""
+        return self.query.size(-2)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(M, N)."""
+        return self.over.size
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """The sizes of the batch that content is of."""
+        return tuple(self.query.shape[1:-2])
+
+    @property
+    def num_labels(self) -> int:
+        """L, the labels of the support."""
+        return self.over.num_bases
+
+    @property
+    def num_edges(self) -> int:
+        """E, each counted once for the H/L heads that share it, without making edges."""
+        return self.over.num_edges
+
+    @property
+    def pattern(self) -> Pattern:
+        """The edges, which a rule makes now."""
+        return self.over.edges().pattern
+
+    @property
+    def plans(self) -> dict[Any, str]:
+        """Contraction orders that were chosen on this support."""
+        return self.over.plans if isinstance(self.over, OnDemand) else self.pattern.plans
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return self.query.device
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The type of the values."""
+        return self.query.dtype
+
+    @property
+    def learns(self) -> bool:
+        """Whether the content requires a gradient."""
+        given = (self.query, self.key, self.bias)
+        return any(part is not None and part.requires_grad for part in given)
+
+    def seen_sources(self) -> Tensor:
+        """(M, *batch) booleans: the sources that edges may come from."""
+        shape, given = (self.size[0], *self.batch), self.present
+        if given is None:
+            return torch.ones(shape, dtype=torch.bool, device=self.device)
+        return given.view(*given.shape, *(1,) * (len(shape) - given.dim())).expand(shape)
+
+    def edge_bias(self) -> Tensor | None:
+        """(E, B·H/L) what is added to scores, -inf for sources that are not present."""
+        bias, heads = self.bias, self.num_bases // self.num_labels
+        if self.present is not None:
+            there = self.seen_sources().index_select(0, self.pattern.source).unsqueeze(-1)
+            none = torch.zeros((), dtype=self.query.dtype, device=self.device)
+            bias = (none if bias is None else bias).masked_fill(~there, -torch.inf)
+        if bias is None:
+            return None
+        return bias.expand(self.num_edges, *self.batch, heads).flatten(1)
+
+    def scores(self) -> Tensor:
+        """(E, B·H/L) before f; holds no tensor of edges × channels."""
+        query, key = (by_label(x, self.num_labels) for x in (self.query, self.key))
+        score = sddmm(self.pattern.by_both, query * self.factor, key)
+        bias = self.edge_bias()
+        return score if bias is None else score + bias.to(score.dtype)
+
+    def heads(self) -> Heads:
+        """The values, computed at the first call; dropout, too, is drawn once."""
+        if "heads" not in self.kept:
+            pattern = self.pattern
+            value = self.normalise(pattern.by_both, self.scores())
+            shape = (self.num_edges, *self.batch, self.num_bases // self.num_labels)
+            self.kept["heads"] = Heads(pattern, value.view(shape))
+        return self.kept["heads"]
+
+    def item(self, *index: int) -> Heads:
+        """See :meth:`Heads.item`."""
+        return self.heads().item(*index)
+
+    def edges(self) -> EdgeBasis:
+        """See :meth:`Heads.edges`."""
+        return self.heads().edges()
+
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> Attended:
+        """See :meth:`Basis.map`."""
+        over = self.over.map(index_map, value_map)
+        bias = None if self.bias is None else value_map(self.bias)
+        present = None if self.present is None else index_map(self.present)
+        return replace(
+            self,
+            over=over,
+            query=value_map(self.query),
+            key=value_map(self.key),
+            bias=bias,
+            present=present,
+            kept={},
+        )
+
+    def __repr__(self) -> str:
+        batch = f", batch={self.batch}" if self.batch else ""
+        return f"Attended({self._head()}{batch}, f={self.normalise}, over={self.over!r})"

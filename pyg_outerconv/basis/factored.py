@@ -1,0 +1,283 @@
+"""Factored: matrices of rank D, held as what sources and targets are in D dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import isqrt
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..kernels import sddmm, spmm
+from ..kernels.chunks import Chunks
+from ..kernels.latent import collect, spread
+from .base import Basis, TensorMap
+from .edges import EdgeBasis
+from .heads import Heads, by_label
+from .on_demand import OnDemand
+from .support.band import Band
+from .support.cliques import Cliques
+from .support.ragged import band_within, places
+
+ORDERS_OF_TIME = ("inclusive", "strict")
+_SMALLEST, _LARGEST = 32, 128  # places of a chunk
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Factored(Basis):
+    r"""A_h[m, n] = ⟨key[m, h], query[n, h]⟩, of all pairs, within blocks, or of a sequence.
+
+    Without ``causal`` each A_h is the composition of an M × D and a D × N matrix, through D latent
+    nodes (of each block), and costs O((M + N) D) where it is contracted. The causal form is no such
+    composition, but a sum over prefixes, which a scan takes. Neither ever has an entry for each
+    pair, unless asked by :meth:`edges`.
+
+    ``normalised`` divides by the sum over the inputs of a target, which for features φ ≥ 0 is the
+    linear attention of *Transformers are RNNs* (equations 5 and 12). Where that sum is zero, as it
+    is without inputs, the target gets zeros.
+
+    Attributes:
+        key: φ(k), (M, *batch, H, D).
+        query: φ(q), (N, *batch, H, D).
+        normalised: whether values are divided by their sum over inputs.
+        causal: ``None``; ``'inclusive'``, m ≤ n; or ``'strict'``, m < n; in places of sequences
+            that begin together, those of a block from its first node on.
+        source_block: (M,) numbers >= 0, the block of each source, or None for a single one.
+        target_block: (N,) that of each target.
+
+    Raises:
+        ValueError: the shapes do not fit, or an option is unknown.
+        TypeError: features are not floating point, or blocks no integers.
+    """
+
+    hides_edges: ClassVar[bool] = True
+
+    key: Tensor
+    query: Tensor
+    normalised: bool = True
+    causal: str | None = None
+    source_block: Tensor | None = None
+    target_block: Tensor | None = None
+    kept: dict[Any, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        key, query = self.key, self.query
+        if not (key.is_floating_point() and query.dtype == key.dtype):
+            raise RefusedType(
+                refusal("both factors are of one floating point type", key.dtype, query.dtype)
+            )
+        if not (query.dim() == key.dim() >= 3 and query.shape[1:] == key.shape[1:]):
+            raise RefusedValue(
+                refusal(
+                    "a product needs both factors in the same dimensions",
+                    "(M, *batch, H, D) and (N, *batch, H, D)",
+                    f"{tuple(key.shape)} and {tuple(query.shape)}",
+                )
+            )
+        if self.causal not in (None, *ORDERS_OF_TIME):
+            raise RefusedValue(unknown("order of time", self.causal, ORDERS_OF_TIME))
+        blocks = (self.source_block, self.target_block)
+        for what, block, count in zip(("source", "target"), blocks, self.size, strict=True):
+            given = blocks[0] is not None or blocks[1] is not None
+            if given and (block is None or block.shape != (count,)):
+                got = None if block is None else tuple(block.shape)
+                raise RefusedValue(refusal(f"blocks number every {what}", (count,), got))
+            if block is not None and (block.is_floating_point() or block.dtype == torch.bool):
+                raise RefusedType(refusal("blocks have numbers", "integers", block.dtype))
+
+    @property
+    def num_bases(self) -> int:
+        """H."""
+        return self.key.size(-2)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(M, N)."""
+        return self.key.size(0), self.query.size(0)
+
+    @property
+    def num_channels(self) -> int:
+        """D, the number of latent nodes of each block and head."""
+        return self.key.size(-1)
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """The sizes of the batch that the factors are of."""
+        return tuple(self.key.shape[1:-2])
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return self.key.device
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The type of the factors."""
+        return self.key.dtype
+
+    @property
+    def learns(self) -> bool:
+        """Whether a factor requires a gradient."""
+        return self.key.requires_grad or self.query.requires_grad
+
+    # Where the blocks are -------------------------------------------------------------------
+
+    @property
+    def num_blocks(self) -> int:
+        """G."""
+        if self.source_block is None or self.target_block is None:
+            return 1
+        if "blocks" not in self.kept:
+            ends = [end.max() for end in (self.source_block, self.target_block) if end.numel()]
+            self.kept["blocks"] = int(torch.stack(ends).max()) + 1 if ends else 1
+        return int(self.kept["blocks"])
+
+    def chunks(self, width: int) -> Chunks | None:
+        """Places in chunks for values of ``width`` channels; None where one block is all.
+
+        C is about √(D V), where the products within a chunk are as much work as its state, and no
+        more than a block has nodes.
+        """
+        if self.source_block is None and self.causal is None:
+            return None
+        most = -(-max(self.size) // self.num_blocks)
+        wanted = isqrt(self.num_channels * max(width, 1))
+        size = max(1, min(max(_SMALLEST, min(wanted, _LARGEST)), most))
+        if size not in self.kept:
+            self.kept[size] = self._chunks(size)
+        return self.kept[size]  # type: ignore[no-any-return]
+
+    def _chunks(self, size: int) -> Chunks:
+        if self.source_block is None or self.target_block is None:
+            return Chunks(size, max(1, -(-max(self.size) // size)))
+        blocks, count = (self.source_block.long(), self.target_block.long()), self.num_blocks
+        longest = torch.stack([end.bincount(minlength=count) for end in blocks]).amax(0)
+        several = (longest + size - 1) // size
+        begin = (several.cumsum(0) - several) * size
+        place = [begin.index_select(0, end) + places(end) for end in blocks]
+        block = torch.arange(count, device=self.device).repeat_interleave(several)
+        return Chunks(size, block.numel(), block, count, *place)
+
+    # Edges ----------------------------------------------------------------------------------
+
+    def over(self) -> EdgeBasis | OnDemand:
+        """The pairs that there are, of ones."""
+        right = {None: None, "inclusive": 0, "strict": -1}[self.causal]
+        band = Band(*self.size, None, right, on=self.device)
+        if self.source_block is None or self.target_block is None:
+            return band
+        if self.causal is None:
+            return Cliques(self.source_block, self.target_block)
+        return band_within(band, self.source_block, self.target_block)
+
+    def heads(self) -> Heads:
+        """A value for each pair: E·H numbers."""
+        pattern = self.over().edges().pattern
+        query, key = (by_label(part, 1) for part in (self.query, self.key))
+        value = sddmm(pattern.by_both, query, key)
+        if self.normalised:
+            total = spmm(pattern.by_both, value, value.new_ones(self.size[0], 1)).squeeze(-1)
+            value = divided(value, total.index_select(0, pattern.target))
+        return Heads(pattern, value.unflatten(1, (*self.batch, self.num_bases)))
+
+    def item(self, *index: int) -> Factored:
+        """The basis of one item of the batch.
+
+        Raises:
+            ValueError: there are more or fewer batch dimensions.
+        """
+        if len(index) != len(self.batch):
+            raise RefusedValue(
+                refusal("an item of a batch has an index for each axis", self.batch, index)
+            )
+        place: tuple[Any, ...] = (slice(None), *index)
+        return replace(self, key=self.key[place], query=self.query[place], kept={})
+
+    def edges(self) -> EdgeBasis:
+        """An edge for every pair and head.
+
+        Raises:
+            ValueError: factors are of a batch.
+        """
+        return self.heads().edges()
+
+    def mean(self, dtype: torch.dtype | None = None) -> Basis:
+        """Refused: pairs are counted once they are explicit.
+
+        Raises:
+            ValueError: always; ``edges().mean()`` says that the edges are wanted.
+        """
+        raise RefusedValue(
+            refusal(
+                "a mean within labels counts edges, which factors do not hold",
+                "an explicit basis: basis.edges()",
+                repr(self),
+            )
+        )
+
+    def transpose(self) -> Basis:
+        """The factors exchanged, sums that divide with the queries; of a sequence, a rule."""
+        if self.causal is not None:
+            return super().transpose()
+        return Factored(
+            self._shares() if self.normalised else self.query,
+            self.key,
+            normalised=False,
+            source_block=self.target_block,
+            target_block=self.source_block,
+        )
+
+    def _shares(self) -> Tensor:
+        """Queries divided by the sums that normalise, (N, *batch, H, D)."""
+        query, key = self.query.flatten(1, -2), self.key.flatten(1, -2)
+        chunks = self.chunks(1)
+        latent = collect(key, key.new_ones(*key.shape[:2], 1), chunks)
+        return divided(query, spread(query, latent, chunks)).view_as(self.query)
+
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> Factored:
+        """See :meth:`Basis.map`."""
+        ends = (self.source_block, self.target_block)
+        source, target = (None if end is None else index_map(end) for end in ends)
+        return replace(
+            self,
+            key=value_map(self.key),
+            query=value_map(self.query),
+            source_block=source,
+            target_block=target,
+            kept={},
+        )
+
+    def __repr__(self) -> str:
+        batch = f", batch={self.batch}" if self.batch else ""
+        within = ", in blocks" if self.source_block is not None else ""
+        return (
+            f"Factored({self._head()}, through={self.num_channels}{batch}, "
+            f"normalised={self.normalised}, causal={self.causal!r}{within})"
+        )
+
+
+def factored_on(
+    over: EdgeBasis | OnDemand, key: Tensor, query: Tensor, normalised: bool
+) -> Factored | None:
+    """The factored basis on a support that is all pairs, within blocks or up to each place.
+
+    None for any other support. Arguments are those of :class:`Factored`.
+    """
+    if isinstance(over, Cliques):
+        ends = over.source_block, over.target_block
+        if any(end.numel() and int(end.min()) < 0 for end in ends):
+            return None  # some nodes have no block
+        return Factored(key, query, normalised, None, *ends)
+    if not isinstance(over, Band) or over.left is not None or over.dilation != 1:
+        return None
+    if over.right is None:
+        return Factored(key, query, normalised)
+    causal = {0: "inclusive", -1: "strict"}.get(over.right + over.offset)
+    return None if causal is None else Factored(key, query, normalised, causal)
+
+
+def divided(x: Tensor, total: Tensor) -> Tensor:
+    """``x / total``, and zeros where the total is zero, without a NaN in any derivative."""
+    return x / total.masked_fill(total == 0, torch.inf)

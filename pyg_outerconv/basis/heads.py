@@ -1,0 +1,165 @@
+"""Heads: several matrices on the same edges, each edge with a value for each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedType, RefusedValue, refusal
+from ..kernels import Sparsity
+from .base import Basis, TensorMap
+from .edges import EdgeBasis
+from .pattern import Pattern, lasting
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Heads(Basis):
+    """The matrices A_h of H heads on one pattern: entry ``[h, m, n]`` sums ``value[e, h]``.
+
+    With a pattern of L labels, each of them has H/L heads: head h is of label h // (H/L), so that
+    L = 1 is one support for all heads, and L = H one for each. A batch of X has values of its own
+    for each item, ``value[e, b, h]``; such a basis is contracted like any other, and :meth:`item`
+    is the basis of one.
+
+    Attributes:
+        pattern: the E edges, of L labels.
+        value: (E, *batch, H/L) floating point in the pattern's order; may carry gradients.
+
+    Raises:
+        ValueError: ``value`` does not have a row for each edge, or is on another device.
+        TypeError: ``value`` is not floating point.
+    """
+
+    pattern: Pattern
+    value: Tensor
+
+    def __post_init__(self) -> None:
+        value = self.value
+        if value.dim() < 2 or value.size(0) != self.pattern.num_edges:
+            expected = f"shape ({self.pattern.num_edges}, *batch, heads of a label)"
+            raise RefusedValue(
+                refusal("heads need values for each edge", expected, tuple(value.shape))
+            )
+        if not value.is_floating_point():
+            raise RefusedType(
+                refusal("a basis holds floating point values", "torch.float32", value.dtype)
+            )
+        if value.device != self.pattern.device:
+            raise RefusedValue(
+                refusal("values must be where the pattern is", self.pattern.device, value.device)
+            )
+
+    @property
+    def num_bases(self) -> int:
+        """H."""
+        return self.pattern.num_labels * self.value.size(-1)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(M, N)."""
+        return self.pattern.size
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """The sizes of the batch that values are of."""
+        return tuple(self.value.shape[1:-1])
+
+    @property
+    def num_edges(self) -> int:
+        """E, each counted once for the H/L heads that share it."""
+        return self.pattern.num_edges
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return self.pattern.device
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The type of the values."""
+        return self.value.dtype
+
+    @property
+    def learns(self) -> bool:
+        """Whether the values require a gradient."""
+        return self.value.requires_grad
+
+    @property
+    def sparsity(self) -> Sparsity:
+        """The (N·L) × (M·L) matrix that has a row for each target and label."""
+        return self.pattern.by_both
+
+    def item(self, *index: int) -> Heads:
+        """The basis of one item of the batch.
+
+        Raises:
+            ValueError: there are more or fewer batch dimensions.
+        """
+        if len(index) != len(self.batch):
+            raise RefusedValue(
+                refusal("an item of a batch has an index for each axis", self.batch, index)
+            )
+        where: tuple[slice | int, ...] = (slice(None), *index)
+        return replace(self, value=self.value[where])
+
+    @cached_property
+    def _all_heads(self) -> Pattern:
+        """Every edge once for each of its heads."""
+        pattern, heads = self.pattern, self.value.size(-1)
+        with lasting(pattern.source):
+            label = pattern.label.long().unsqueeze(1) * heads
+            label = label + torch.arange(heads, device=self.device)
+            origin = pattern.origin
+            return Pattern.build(
+                pattern.index.long().repeat_interleave(heads, dim=1),
+                label.view(-1),
+                size=self.size,
+                num_labels=self.num_bases,
+                origin=None if origin is None else origin.repeat_interleave(heads),
+            )
+
+    def edges(self) -> EdgeBasis:
+        """Every edge once for each of its heads.
+
+        Raises:
+            ValueError: values are of a batch.
+        """
+        if self.batch:
+            raise RefusedValue(
+                refusal(
+                    "a batch of X makes a basis for each of its items",
+                    "basis.item(...)",
+                    f"a batch of {self.batch}",
+                )
+            )
+        made = self._all_heads
+        return made.with_values(made.sort_values(self.value.reshape(-1)))
+
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> Heads:
+        """See :meth:`Basis.map`."""
+        return Heads(self.pattern.map(index_map), value_map(self.value))
+
+    def __repr__(self) -> str:
+        batch = f", batch={self.batch}" if self.batch else ""
+        return (
+            f"Heads({self._head()}, edges={self.num_edges}{batch}, "
+            f"values={str(self.value.dtype).removeprefix('torch.')}, device={str(self.device)!r})"
+        )
+
+
+def by_label(x: Tensor, num_labels: int) -> Tensor:
+    """(nodes, *batch, H, C) as kernels take it: (nodes·L, B·H/L, C); a view where L = 1."""
+    if num_labels > 1:
+        x = x.unflatten(-2, (num_labels, -1)).movedim(-3, 1).flatten(0, 1)
+    return x.flatten(1, -2)
+
+
+def by_head(x: Tensor, num_labels: int, heads: int, batch: tuple[int, ...]) -> Tensor:
+    """(nodes·L, B·H/L, C) as (nodes, *batch, H, C), which :func:`by_label` undoes."""
+    x = x.unflatten(1, (*batch, heads // num_labels)) if batch else x
+    if num_labels > 1:
+        x = x.unflatten(0, (-1, num_labels)).movedim(1, -3).flatten(-3, -2)
+    return x

@@ -1,0 +1,1 @@
+"""Supports: which sources each target may see, as families and as rules."""

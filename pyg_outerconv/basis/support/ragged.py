@@ -1,0 +1,50 @@
+"""Sequences one after another: a band within each graph of a batch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..any_structure import AnyStructure
+from ..base import Basis
+from ..edges import EdgeBasis
+from .band import Band
+from .runs import spread_runs, unlabelled_edges
+from .support import graphs_of
+
+
+def places(graph: Tensor) -> Tensor:
+    """(n,) the place of each node among those of its graph, in the order of their numbers."""
+    graph = graph.long()
+    order = graph.sort(stable=True).indices
+    begin = torch.searchsorted(graph[order], graph[order])
+    within = torch.arange(graph.numel(), device=graph.device) - begin
+    return torch.empty_like(within).index_copy_(0, order, within)
+
+
+def sequence(
+    structure: AnyStructure, left: int | None, right: int | None, dilation: int = 1
+) -> Basis:
+    """A :class:`Band` over the nodes in the order of their numbers, or one within each graph."""
+    sources, targets = structure.size
+    band = Band(sources, targets, left, right, dilation, on=structure.device)
+    graphs = graphs_of(structure)
+    return band if graphs is None else band_within(band, *graphs)
+
+
+def band_within(band: Band, source_graph: Tensor, target_graph: Tensor) -> EdgeBasis:
+    """The edges of a band within each graph, where both ends are counted from its first nodes.
+
+    Args:
+        band: over all nodes.
+        source_graph: (M,) the graph of each source.
+        target_graph: (N,) the graph of each target.
+    """
+    graph, order = source_graph.long().sort(stable=True)
+    wanted = target_graph.long()
+    begin = torch.searchsorted(graph, wanted)
+    there = torch.searchsorted(graph, wanted, right=True) - begin
+    first, count = band.seen_from(places(wanted), there)
+    target, within = spread_runs(count)
+    place = (begin + first)[target] + band.dilation * within
+    return unlabelled_edges(order[place], target, band.size)

@@ -1,0 +1,139 @@
+"""Factored bases: their explicit form, what they are compositions of, and what they refuse."""
+
+from itertools import product
+
+import pytest
+import torch
+from factors import CHANNELS, HEADS, TIMES, dense, factored, positive
+
+from pyg_outerconv.basis import EdgeBasis, Pattern
+from pyg_outerconv.basis.algebra import Composed
+from pyg_outerconv.basis.factored import Factored
+from pyg_outerconv.contract import contract
+from pyg_outerconv.testing import assert_near
+
+ENDS = [(7, 7), (4, 9), (9, 4), (1, 1), (0, 3), (3, 0)]
+
+
+@pytest.mark.parametrize("ends", ENDS, ids=str)
+@pytest.mark.parametrize("causal", TIMES)
+def test_the_explicit_form_is_the_formula(ends, causal):
+    for normalised, blocks in product((False, True), repeat=2):
+        basis = factored(ends, blocks=blocks, normalised=normalised, causal=causal)
+        assert_near(basis.to_dense(), dense(basis))
+        assert_near(basis.transpose().to_dense(), dense(basis).mT)
+        assert not basis.to_dense()[~basis.support()].any()
+
+
+def test_without_an_order_of_time_the_transpose_is_factored_again():
+    basis = factored((4, 9), blocks=True)
+    assert isinstance(basis.T, Factored)
+    assert_near(basis.T.T.to_dense(), dense(basis))
+
+
+def complete(value):
+    """The (M, N) matrix as edges between all nodes, one label."""
+    index = torch.cartesian_prod(*(torch.arange(end) for end in value.shape)).t()
+    label = torch.zeros(value.numel(), dtype=torch.long)
+    pattern = Pattern.build(index, label, size=tuple(value.shape), num_labels=1)
+    return EdgeBasis(pattern, pattern.sort_values(value.flatten()))
+
+
+def test_a_head_is_the_composition_of_two_bases_through_d_latent_nodes():
+    """A_h = φ(K_h) φ(Q_h)ᵀ: sources to D nodes, and these to targets; both contract alike."""
+    basis = factored((6, 8), normalised=False)
+    theta = torch.randn(HEADS, 1, 3, 4, dtype=torch.float64)
+    x = torch.randn(6, 3, dtype=torch.float64)
+    total = 0.0
+    for head in range(HEADS):
+        first, second = complete(basis.key[:, head]), complete(basis.query[:, head].t())
+        through = first.compose(second)
+        assert isinstance(through, Composed)
+        assert (first.size[1], second.size[0]) == (CHANNELS, CHANNELS)
+        assert_near(through.to_dense()[0], basis.to_dense()[head])
+        total = total + contract(through, x, theta[head : head + 1])
+    assert_near(contract(basis, x, theta), total)
+
+
+def test_blocks_are_the_composition_through_d_latent_nodes_of_each():
+    basis = factored((6, 8), blocks=True, normalised=False)
+    latent = basis.num_blocks * CHANNELS
+    ends = []
+    for factor, block in ((basis.key, basis.source_block), (basis.query, basis.target_block)):
+        own = torch.nn.functional.one_hot(block, basis.num_blocks)
+        ends.append(torch.einsum("ng,nd->ngd", own, factor[:, 0]).reshape(-1, latent))
+    through = complete(ends[0]).compose(complete(ends[1].t()))
+    assert_near(through.to_dense()[0], basis.to_dense()[0])
+
+
+def test_targets_whose_weights_add_up_to_zero_get_zeros():
+    key, query = positive(5, 1, 2), positive(5, 1, 2)
+    with torch.no_grad():
+        query[1] = 0.0
+        key[:2] = 0.0
+    for causal in TIMES:
+        found = Factored(key, query, causal=causal).to_dense()[0]
+        assert torch.isfinite(found).all()
+        assert not found[:, 1].any()
+        assert found[:, 4].sum().item() == pytest.approx(1.0)
+        assert bool(found[:, 2].any()) == (causal != "strict")
+
+
+def test_an_item_of_a_batch_is_its_own_basis():
+    basis = factored((4, 5), batch=(2, 3))
+    assert_near(basis.item(1, 2).to_dense(), dense(basis)[1, 2])
+    with pytest.raises(ValueError, match="batch"):
+        basis.edges()
+    with pytest.raises(ValueError, match="axis"):
+        basis.item(1)
+
+
+def test_it_moves_and_casts_as_any_basis():
+    basis = factored((4, 5), blocks=True, causal="inclusive")
+    short = basis.float()
+    assert (short.dtype, short.source_block.dtype) == (torch.float32, torch.int64)
+    assert_near(short.to_dense(), basis.to_dense().float())
+    assert not basis.detach().learns
+    assert "through=5" in repr(basis)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"query": positive(3, HEADS, CHANNELS + 1)}, ValueError, "dimensions"),
+        ({"query": positive(3, CHANNELS)}, ValueError, "dimensions"),
+        ({"query": positive(3, HEADS, CHANNELS).float()}, TypeError, "type"),
+        ({"causal": "strictly"}, ValueError, "did you mean 'strict'"),
+        ({"source_block": torch.zeros(4, dtype=torch.long)}, ValueError, "every target"),
+        ({"target_block": torch.zeros(3, dtype=torch.long)}, ValueError, "every source"),
+        (
+            {
+                "source_block": torch.zeros(5, dtype=torch.long),
+                "target_block": torch.zeros(3, dtype=torch.long),
+            },
+            ValueError,
+            "every source",
+        ),
+        (
+            {"source_block": torch.zeros(4), "target_block": torch.zeros(3)},
+            TypeError,
+            "integers",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(options, error, words):
+    given = {"key": positive(4, HEADS, CHANNELS), "query": positive(3, HEADS, CHANNELS)}
+    with pytest.raises(error, match=words):
+        Factored(**{**given, **options})
+
+
+def test_reductions_that_look_at_edges_are_refused_until_they_are_made():
+    basis = factored((4, 4))
+    theta, x = torch.randn(HEADS, 1, 3, 4).double(), torch.randn(4, 3).double()
+    with pytest.raises(ValueError, match="edges"):
+        basis.mean()
+    with pytest.raises(ValueError, match="edges"):
+        contract(basis, x, theta, reduce="max")
+    with pytest.raises(ValueError, match="edges"):
+        contract(basis, x, theta, label_reduce="max")
+    assert contract(basis.edges(), x, theta, reduce="max").shape == (4, 4)

@@ -1,0 +1,227 @@
+"""Heads and attended bases: their dense form, their edges, and the algebra over both."""
+
+import pickle
+
+import pytest
+import torch
+from attended import (
+    FORMS,
+    SHARES,
+    Shares,
+    attended,
+    dense_values,
+    heads_of,
+    parameter_of,
+    pattern_of,
+)
+from cases import STRUCTURES
+from contractions import normal
+
+from pyg_outerconv.basis import Pattern
+from pyg_outerconv.basis.attended import Attended
+from pyg_outerconv.basis.heads import Heads, by_head, by_label
+from pyg_outerconv.contract import ValueOutput, contract
+from pyg_outerconv.testing import (
+    assert_adjoint,
+    assert_lazy_equals_explicit,
+    assert_near,
+    assert_same_gradients,
+    assert_stack,
+    assert_transpose,
+)
+
+shares = pytest.mark.parametrize(("labels", "heads"), SHARES)
+makes = pytest.mark.parametrize("make", [attended, heads_of])
+
+
+# What it is ---------------------------------------------------------------------------------------
+
+
+@makes
+@shares
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_the_dense_form_is_that_of_every_head(name, labels, heads, make):
+    basis, tensors = make(pattern_of(name, labels), heads)
+    dense = dense_values(basis)
+    assert (basis.num_bases, basis.size) == (heads, tuple(dense.shape[1:]))
+    assert_near(basis.to_dense(), dense)
+    assert torch.equal(basis.support(), _support(basis))
+    assert_same_gradients(basis.to_dense(), dense, tensors)
+
+
+@makes
+@shares
+def test_the_laws_of_a_basis_hold(labels, heads, make):
+    for name in ("multi-edge", "rectangular", "zero edges", "isolated nodes"):
+        basis, _ = make(pattern_of(name, labels), heads)
+        other, _ = heads_of(pattern_of(name, 1), 2)
+        for law in (assert_adjoint, assert_transpose, assert_lazy_equals_explicit):
+            law(basis)
+        assert_stack(basis, other)
+        assert_stack(other.scale(2.0), basis)
+
+
+def test_every_edge_of_every_head_remembers_the_edge_that_it_stems_from():
+    pattern = pattern_of("multi-edge", 1)
+    edges = heads_of(pattern, 3)[0].edges()
+    assert edges.num_bases == 3
+    pairs = STRUCTURES["multi-edge"].edge_index[:, edges.pattern.origin.long()]
+    assert torch.equal(pairs, edges.pattern.index.long())
+    assert torch.equal(edges.pattern.origin.bincount(), torch.full((9,), 3))
+
+
+@makes
+def test_an_item_of_a_batch_is_a_basis_of_its_own(make):
+    basis, _ = make(pattern_of("multi-edge", 3), 6, (2, 3))
+    dense = dense_values(basis)
+    for where in ((0, 0), (1, 2)):
+        assert_near(basis.item(*where).to_dense(), dense[(slice(None), *where)])
+    with pytest.raises(ValueError, match="a batch of X makes a basis for each of its items"):
+        basis.edges()
+    with pytest.raises(ValueError, match="an index for each axis"):
+        basis.item(0)
+
+
+@makes
+def test_casting_moving_detaching_and_pickling(make):
+    basis, _ = make(pattern_of("multi-edge", 3), 6)
+    dense = basis.to_dense()
+    assert basis.learns
+    assert not basis.detach().learns
+    single = basis.to(torch.float32)
+    assert single.dtype == torch.float32
+    assert_near(single.to_dense(), dense.float(), 1e-5)
+    assert_near(basis.to("cpu").to_dense(), dense)
+    assert_near(pickle.loads(pickle.dumps(basis.detach())).to_dense(), dense)
+
+
+def test_attention_computes_its_values_once_and_never_keeps_those_of_another_type():
+    basis, _ = attended(pattern_of("multi-edge", 1), 2)
+    assert basis.heads() is basis.heads()
+    assert basis.to(torch.float32).heads().dtype == torch.float32
+
+
+def test_folding_of_heads_is_undone():
+    for labels, heads, batch in (
+        (1, 2, ()),
+        (3, 6, ()),
+        (3, 6, (2, 4)),
+        (1, 2, (0,)),
+        (3, 3, (2,)),
+    ):
+        x = torch.randn(5, *batch, heads, 2)
+        folded = by_label(x, labels)
+        assert folded.shape == (5 * labels, x[0, ..., 0].numel() // labels, 2)
+        assert torch.equal(by_head(folded, labels, heads, batch), x)
+
+
+# What is refused ----------------------------------------------------------------------------------
+
+
+def test_values_that_do_not_fit_the_edges_are_refused():
+    pattern = pattern_of("multi-edge", 1)
+    with pytest.raises(ValueError, match="heads need values for each edge"):
+        Heads(pattern, torch.randn(4, 2))
+    with pytest.raises(ValueError, match="heads need values for each edge"):
+        Heads(pattern, torch.randn(9))
+    with pytest.raises(TypeError, match="floating point"):
+        Heads(pattern, torch.ones(9, 2, dtype=torch.long))
+    with pytest.raises(ValueError, match="where the pattern is"):
+        Heads(pattern, torch.randn(9, 2, device="meta"))
+
+
+def test_content_that_does_not_fit_the_support_is_refused():
+    pattern = pattern_of("rectangular", 3)
+    over, query, key = pattern.with_values(None), torch.randn(4, 3, 2), torch.randn(6, 3, 2)
+    Attended(over, query, key, Shares())
+    for wrong in (
+        (key, query),
+        (query[..., :1], key),
+        (query[:, :2], key),
+        (query[:, 0], key[:, 0]),
+        (query.unsqueeze(1), key),
+    ):
+        with pytest.raises(ValueError, match="queries of targets and keys of sources"):
+            Attended(over, *wrong, Shares())
+    with pytest.raises(ValueError, match="heads that 3 labels divide"):
+        Attended(over, query[:, :2], key[:, :2], Shares())
+    with pytest.raises(ValueError, match="edges without weights"):
+        Attended(pattern.with_values(torch.ones(5)), query, key, Shares())
+
+
+# The algebra --------------------------------------------------------------------------------------
+
+
+ALGEBRA = {
+    "transposed": lambda a, d, b, f, c: (a.transpose(), d.transpose(1, 2)),
+    "scaled": lambda a, d, b, f, c: (a.scale(f), d * f.view(-1, 1, 1)),
+    "scaled and transposed": lambda a, d, b, f, c: (
+        a.scale(f).T,
+        (d * f.view(-1, 1, 1)).transpose(1, 2),
+    ),
+    "selected": lambda a, d, b, f, c: (a.select((4, 0, 4)), d[[4, 0, 4]]),
+    "selected of a stack": lambda a, d, b, f, c: (
+        a.stack(b).select((7, 1)),
+        torch.cat([d, b.to_dense()])[[7, 1]],
+    ),
+    "mixed": lambda a, d, b, f, c: (a.mix(c), torch.einsum("jk,kmn->jmn", c, d)),
+    "mixed to more": lambda a, d, b, f, c: (
+        a.mix(c.t() @ c),
+        torch.einsum("jk,kmn->jmn", c.t() @ c, d),
+    ),
+    "stacked": lambda a, d, b, f, c: (b.stack(a), torch.cat([b.to_dense(), d])),
+    "before another": lambda a, d, b, f, c: (
+        a.compose(b),
+        torch.einsum("imn,jno->ijmo", d, b.to_dense()).flatten(0, 1),
+    ),
+    "after another": lambda a, d, b, f, c: (
+        b.compose(a),
+        torch.einsum("imn,jno->ijmo", b.to_dense(), d).flatten(0, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ALGEBRA)
+@makes
+def test_the_algebra_moves_into_the_parameter(make, name, form):
+    pattern, heads = pattern_of("multi-edge", 3), 6
+    basis, tensors = make(pattern, heads)
+    beside, factor, mixing = heads_of(pattern, 3)[0], normal(heads), normal(4, heads)
+    changed, dense = ALGEBRA[name](basis, dense_values(basis), beside, factor, mixing)
+    assert_near(changed.to_dense(), dense, 1e-9)
+    theta, of_theta = parameter_of(form, changed.num_bases, 3, 2)
+    x = normal(5, 3)
+    actual, expected = contract(changed, x, theta), _sum(dense, x, theta)
+    assert_near(actual, expected, 1e-9)
+    assert_same_gradients(actual, expected, [x, *tensors, *of_theta, factor, mixing], 1e-8)
+
+
+def _sum(dense, x, theta):
+    full = theta if isinstance(theta, torch.Tensor) else theta.full()
+    full = full.expand(-1, 1, -1, -1)[:, 0] if full.size(1) == 1 else _diagonal(full)
+    out = torch.einsum("hmn,mp,hpq->nq", dense, x, full)
+    if isinstance(theta, ValueOutput) and theta.bias is not None:
+        out = out + torch.einsum("hmn,hv,hvq->nq", dense, theta.bias, theta.outputs())
+    return out
+
+
+def _diagonal(theta):
+    return torch.stack([torch.block_diag(*blocks) for blocks in theta])
+
+
+def _support(basis):
+    """Where there is an edge, head by head."""
+    pattern = basis.pattern
+    shared = basis.num_bases // pattern.num_labels
+    found = torch.zeros(basis.num_bases, *basis.size, dtype=torch.bool)
+    for label, source, target in zip(
+        pattern.label.tolist(), pattern.source.tolist(), pattern.target.tolist(), strict=True
+    ):
+        found[label * shared : (label + 1) * shared, source, target] = True
+    return found
+
+
+def test_heads_of_no_label_are_of_no_edges():
+    pattern = Pattern.build(torch.empty(2, 0).long(), size=(3, 2), num_labels=1)
+    assert Heads(pattern, torch.empty(0, 2)).to_dense().shape == (2, 3, 2)
