@@ -14,6 +14,7 @@ from .order import Order
 from .path import ContractionPath, contract, contraction_path
 from .problem import Problem
 from .shapes import check_shapes
+from .value_output import ValueOutput, project
 
 __all__ = [
     "ORDERS",
@@ -26,6 +27,7 @@ __all__ = [
     "Problem",
     "SparseFeatures",
     "ThetaValue",
+    "ValueOutput",
     "Work",
     "candidates",
     "check_memory",
@@ -37,6 +39,7 @@ __all__ = [
     "contraction_path",
     "full",
     "predicted_share",
+    "project",
     "scaled",
     "sparse_pays",
 ]

@@ -8,22 +8,29 @@ from dataclasses import dataclass
 import torch
 
 from ..basis.algebra import Composed
+from ..basis.attended import Attended
+from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
+from ..basis.heads import Heads
 from ..basis.on_demand import OnDemand
 from ..basis.polynomial import Polynomial
 from ..errors import RefusedValue, refusal, unknown
 from ..kernels.dispatch import forced
 from .all_edges import AllEdges
+from .attend import AttendPropagateFirst, AttendTransformFirst
 from .chain import ChainPropagate, ChainTransform
 from .compare_labels import CompareLabels
 from .convolution import Convolution
 from .cost import Cost
 from .dense import Dense
+from .dense_attention import DenseAttentionPropagateFirst, DenseAttentionTransformFirst
 from .features import SparseFeatures
 from .fully_connected import FullyConnected
 from .fused import Fused
+from .heads import HeadsPropagateFirst, HeadsTransformFirst
 from .label_by_label import LabelByLabel
 from .label_mixing import LabelMixing
+from .latent import Latent, LatentTransformFirst
 from .machine import constants
 from .order import Order
 from .per_copy import PerCopy
@@ -34,8 +41,10 @@ from .propagate_first import PropagateFirst
 from .propagate_first_compact import PropagateFirstCompact
 from .recurrence import Clenshaw, Forward
 from .recurrence_mixed import ClenshawMixed, ForwardMixed
+from .scan import Scan
 from .transform_first import TransformFirst
 from .transform_first_compact import TransformFirstCompact
+from .value_output import ValueOutput
 
 ORDERS: dict[str, Order] = {
     order.name: order
@@ -61,6 +70,15 @@ ORDERS: dict[str, Order] = {
         ChainPropagate(),
         Convolution(),
         Pooling(),
+        DenseAttentionTransformFirst(),
+        DenseAttentionPropagateFirst(),
+        AttendTransformFirst(),
+        AttendPropagateFirst(),
+        HeadsTransformFirst(),
+        HeadsPropagateFirst(),
+        LatentTransformFirst(),
+        Latent(),
+        Scan(),
     )
 }
 
@@ -185,9 +203,9 @@ def _plans(problem: Problem) -> dict[tuple[object, ...], str] | None:
     basis = problem.basis
     if isinstance(basis, Polynomial):
         return basis.operator.pattern.plans
-    if isinstance(basis, OnDemand | Composed):
+    if isinstance(basis, OnDemand | Composed | Attended):
         return basis.plans
-    return basis.pattern.plans if isinstance(basis, EdgeBasis) else None
+    return basis.pattern.plans if isinstance(basis, EdgeBasis | Heads) else None
 
 
 def _key(problem: Problem, max_memory: int | None) -> tuple[object, ...]:
@@ -198,9 +216,10 @@ def _key(problem: Problem, max_memory: int | None) -> tuple[object, ...]:
         else (x is None, problem.has_features, problem.num_columns)
     )
     return (
-        type(problem.basis),
+        _kind(problem.basis),
         tuple(problem.parameter.shape),
         None if mixture is None else mixture.num_matrices,
+        _form(problem.of_heads),
         kind,
         problem.dtype,
         problem.gradients,
@@ -211,3 +230,21 @@ def _key(problem: Problem, max_memory: int | None) -> tuple[object, ...]:
         constants(problem.device.type, problem.dtype),
         forced(),
     )
+
+
+def _form(theta: ValueOutput | None) -> object:
+    """What a choice depends on of values and outputs."""
+    if theta is None:
+        return None
+    return theta.value.size(2), theta.output is None, theta.adds, theta.bias is None
+
+
+def _kind(basis: Basis) -> object:
+    """What a choice depends on beside the edges."""
+    if isinstance(basis, Heads):
+        return Heads, tuple(basis.value.shape[1:])
+    if not isinstance(basis, Attended):
+        return type(basis)
+    softmax = basis.normalise.is_softmax, basis.normalise.dropped > 0
+    biased = basis.bias is not None, basis.present is not None
+    return Attended, tuple(basis.query.shape[1:]), softmax, biased

@@ -8,6 +8,8 @@ from typing import Union
 import torch
 from torch import Tensor
 
+from .value_output import ValueOutput
+
 
 @dataclass(frozen=True)
 class Mixture:
@@ -49,20 +51,27 @@ class Mixture:
 
 
 # Spelled as PyG, which reads the types of the layer, can read it.
-ThetaValue = Union[Tensor, Mixture]  # noqa: UP007
-"""Θ (K, G, P/G, Q/G): a tensor, or a mixture."""
+ThetaValue = Union[Tensor, Mixture, ValueOutput]  # noqa: UP007
+"""Θ (K, G, P/G, Q/G): a tensor, a mixture, or values and outputs of heads."""
 
 
 def full(theta: ThetaValue) -> Tensor:
     """Θ as a tensor."""
-    return theta.full() if isinstance(theta, Mixture) else theta
+    return theta if isinstance(theta, Tensor) else theta.full()
+
+
+def numbers_of(theta: ThetaValue) -> Tensor:
+    """The tensor whose type and device are those of Θ."""
+    if isinstance(theta, Mixture):
+        return theta.matrices
+    return theta.value if isinstance(theta, ValueOutput) else theta
 
 
 def labels_of(theta: ThetaValue, start: int, end: int) -> ThetaValue:
     """Θ_k for k from ``start`` to ``end``."""
     if isinstance(theta, Mixture):
         return replace(theta, coefficient=theta.coefficient[start:end])
-    return theta[start:end]
+    return theta.labels(start, end) if isinstance(theta, ValueOutput) else theta[start:end]
 
 
 def scaled(theta: ThetaValue, factor: Tensor | float) -> ThetaValue:
@@ -73,6 +82,8 @@ def scaled(theta: ThetaValue, factor: Tensor | float) -> ThetaValue:
             return replace(theta, coefficient=scaled, constant=None)
         constant = None if theta.constant is None else theta.constant * factor
         return replace(theta, coefficient=theta.coefficient * factor, constant=constant)
+    if isinstance(theta, ValueOutput):
+        return theta.scaled(factor)
     return theta * (factor.view(-1, 1, 1, 1) if isinstance(factor, Tensor) else factor)
 
 
@@ -80,6 +91,9 @@ def mixed(theta: ThetaValue, matrix: Tensor) -> ThetaValue:
     """Σ_j C[j, k] Θ_j for each k, for ``matrix`` C (J, K); a mixture of the Θ_j where J < K."""
     if isinstance(theta, Mixture):
         return replace(theta, coefficient=matrix.t() @ theta.coefficient, constant=None)
+    if isinstance(theta, ValueOutput) and theta.bias is not None:
+        return theta.recombined(lambda rows: torch.tensordot(matrix.t(), rows, dims=1))
+    theta = full(theta)
     if matrix.size(0) < matrix.size(1):
         return Mixture(matrix.t(), theta)
     return torch.tensordot(matrix.t(), theta, dims=1)
@@ -87,6 +101,11 @@ def mixed(theta: ThetaValue, matrix: Tensor) -> ThetaValue:
 
 def gathered(theta: ThetaValue, label: Tensor, num_labels: int) -> ThetaValue:
     """Σ of the Θ_i with ``label[i] == k``, for each k of ``num_labels``."""
-    rows = theta.coefficient if isinstance(theta, Mixture) else theta
-    out = rows.new_zeros((num_labels, *rows.shape[1:])).index_add(0, label, rows)
+
+    def gather(rows: Tensor) -> Tensor:
+        return rows.new_zeros((num_labels, *rows.shape[1:])).index_add(0, label, rows)
+
+    if isinstance(theta, ValueOutput) and theta.bias is not None:
+        return theta.recombined(gather)
+    out = gather(theta.coefficient if isinstance(theta, Mixture) else full(theta))
     return replace(theta, coefficient=out, constant=None) if isinstance(theta, Mixture) else out

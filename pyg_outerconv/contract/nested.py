@@ -11,7 +11,7 @@ from torch import Tensor
 from ..basis.base import Basis
 from .cost import Cost
 from .features import Features
-from .mixture import Mixture, ThetaValue
+from .mixture import Mixture, ThetaValue, full
 from .problem import Problem
 from .rewrite import leaves
 
@@ -77,7 +77,7 @@ def solving_transformed(basis: Basis, shape: tuple[int, ...], like: Tensor, lear
         if isinstance(part, Mixture):
             wide = replace(part, matrices=part.matrices.expand(full_size))
         else:
-            wide = part.expand(full_size)
+            wide = full(part).expand(full_size)
         total = together(total, _cheapest(Problem(leaf, None, wide)))
     return total
 

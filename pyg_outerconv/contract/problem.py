@@ -12,7 +12,8 @@ from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.on_demand import OnDemand
 from .features import Features, SparseFeatures
-from .mixture import Mixture, ThetaValue, full, labels_of
+from .mixture import Mixture, ThetaValue, full, labels_of, numbers_of
+from .value_output import ValueOutput
 
 LINEAR = ("sum", "mean")  # reductions that Θ may come before
 
@@ -27,8 +28,8 @@ class Problem:
         basis: K matrices of size M × N: explicit edges, a polynomial, or the identity.
         x: (M, *batch, P), or (M, P) if sparse; integers (M,), the row of Θ_k that each source
             takes; or None, where source m takes row m, which is X = I.
-        parameter: Θ (K, G, P/G, Q/G), or a mixture: Θ_k is block-diagonal with G blocks; G = 1 is a
-            full matrix.
+        parameter: Θ (K, G, P/G, Q/G), a mixture, or values and outputs of heads: Θ_k is
+            block-diagonal with G blocks; G = 1 is a full matrix.
         reduce: over the inputs m of each label: 'sum', 'mean', 'max' or 'min'.
         label_reduce: over the labels k that reach a target: 'sum', 'max' or 'min'.
         bias: (Q,) to be added to every row of Y by orders that do so on their way.
@@ -83,6 +84,11 @@ class Problem:
         return self.basis.dtype is not None
 
     @property
+    def of_heads(self) -> ValueOutput | None:
+        """Θ as values and outputs of heads, if that is what it is."""
+        return self.parameter if isinstance(self.parameter, ValueOutput) else None
+
+    @property
     def is_identity(self) -> bool:
         """Whether Θ_k = I for every k, as in pooling."""
         mixture = self.mixture
@@ -122,14 +128,12 @@ class Problem:
     @property
     def dtype(self) -> torch.dtype:
         """The type of Θ, which X and the basis have too."""
-        rows = self.parameter
-        return rows.matrices.dtype if isinstance(rows, Mixture) else rows.dtype
+        return numbers_of(self.parameter).dtype
 
     @property
     def device(self) -> torch.device:
         """Where Θ is."""
-        rows = self.parameter
-        return rows.matrices.device if isinstance(rows, Mixture) else rows.device
+        return numbers_of(self.parameter).device
 
     @property
     def gradients(self) -> tuple[bool, bool, bool]:

@@ -17,12 +17,17 @@ from ..basis.algebra import (
     Stacked,
     Transposed,
 )
+from ..basis.attended import Attended
 from ..basis.base import Basis
 from ..basis.eye import Eye
+from ..basis.heads import Heads
 from ..basis.polynomial import Polynomial
+from ..errors import RefusedValue
+from .attend import AttendPropagateFirst
 from .cost import Cost
+from .heads import HeadsPropagateFirst
 from .nested import stand_in, together
-from .order import multiply
+from .order import Order, multiply
 from .problem import Problem
 from .propagate_first import PropagateFirst
 from .recurrence import Forward, powers, step_of
@@ -61,6 +66,9 @@ def propagated(basis: Basis, x: Tensor) -> Tensor:
         kept = x[: basis.size[1]].unsqueeze(1)
         missing = basis.size[1] - kept.size(0)
         return F.pad(kept, (0, 0) * (kept.dim() - 1) + (0, missing)) if missing else kept
+    if isinstance(basis, Heads | Attended):
+        problem = _of_no_width(basis, x)
+        return _of_heads(problem).received(problem).movedim(-2, 1)
     edges = basis.edges()
     h = multiply(edges.pattern.by_target_label, edges, x)
     return h.unflatten(0, (edges.size[1], edges.num_bases))
@@ -82,10 +90,26 @@ def propagating(basis: Basis, x: Tensor) -> Cost:
         elif isinstance(leaf, Eye):
             cost = Cost()
         else:
-            order = Forward() if isinstance(leaf, Polynomial) else PropagateFirst()
-            cost = order.cost(_of_no_width(leaf, x))
+            cost = _order_of(problem := _of_no_width(leaf, x)).cost(problem)
         total = together(total, cost)
     return total
+
+
+def _order_of(problem: Problem) -> Order:
+    """What propagates along a leaf that has edges."""
+    if isinstance(problem.basis, Polynomial):
+        return Forward()
+    return _of_heads(problem) if isinstance(problem.basis, Heads | Attended) else PropagateFirst()
+
+
+def _of_heads(problem: Problem) -> AttendPropagateFirst | HeadsPropagateFirst:
+    """Attention in one primitive, where it may."""
+    fused, spelled = AttendPropagateFirst(), HeadsPropagateFirst()
+    if not fused.why_not(problem):
+        return fused
+    if reasons := spelled.why_not(problem):
+        raise RefusedValue(f"features cannot be propagated by {problem.basis}: {reasons[0]}")
+    return spelled
 
 
 def _of_no_width(basis: Basis, x: Tensor) -> Problem:

@@ -19,12 +19,19 @@ from ..basis.algebra import (
     Stacked,
     Transposed,
 )
+from ..basis.attended import Attended
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.eye import Eye
+from ..basis.factored import Factored
+from ..basis.heads import Heads
 from ..basis.on_demand import OnDemand
 from ..basis.polynomial import Polynomial
-from .mixture import Mixture, ThetaValue, gathered, labels_of, mixed, scaled
+from .mixture import Mixture, ThetaValue, gathered, labels_of, mixed, numbers_of, scaled
+
+_LEAVES = (
+    EdgeBasis | Polynomial | Eye | OnDemand | Composed | Repeated | Heads | Attended | Factored
+)
 
 
 def leaves(
@@ -75,7 +82,7 @@ def leaves(
         yield basis.chain(), theta
     elif isinstance(basis, Restricted):
         yield from leaves(basis.product, theta, reduce)
-    elif isinstance(basis, EdgeBasis | Polynomial | Eye | OnDemand | Composed | Repeated):
+    elif isinstance(basis, _LEAVES):
         yield basis, theta
     else:
         yield basis.edges(), theta
@@ -83,7 +90,7 @@ def leaves(
 
 def _rows(theta: ThetaValue) -> Tensor:
     """A tensor with a row for each label."""
-    return theta.coefficient if isinstance(theta, Mixture) else theta
+    return theta.coefficient if isinstance(theta, Mixture) else numbers_of(theta)
 
 
 def _has_edges(basis: Basis) -> bool:

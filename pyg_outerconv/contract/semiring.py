@@ -6,8 +6,14 @@ problem, for labels of all its parts meet in a target.
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from ..basis.algebra import Derived, Stacked
+from ..basis.attended import Attended
 from ..basis.base import Basis
+from ..basis.factored import Factored
+from ..basis.heads import Heads
 from ..basis.on_demand import OnDemand
 from ..errors import RefusedValue, refusal, unknown
 from ..kernels import REDUCTIONS
@@ -15,6 +21,7 @@ from .features import Features
 from .mixture import ThetaValue
 from .problem import Problem
 from .rewrite import leaves
+from .value_output import ValueOutput
 
 LABEL_REDUCTIONS = ("sum", "max", "min")
 
@@ -32,8 +39,51 @@ def problems(
     if label_reduce not in LABEL_REDUCTIONS:
         raise RefusedValue(unknown("reduction over labels", label_reduce, LABEL_REDUCTIONS))
     if label_reduce == "sum":
-        return [Problem(leaf, x, part, reduce) for leaf, part in leaves(basis, theta, reduce)]
+        found = []
+        for leaf, part in leaves(basis, theta, reduce):
+            if reduce != "sum" and isinstance(leaf, Heads | Attended):
+                leaf = leaf.edges()
+            found.append(Problem(leaf, x, part, reduce))
+            found += _of_bias(found[-1])
+        return found
+    x, theta = _with_bias(x, theta)
     return [Problem(whole(basis, label_reduce), x, theta, reduce, label_reduce)]
+
+
+def _with_bias(x: Features, theta: ThetaValue) -> tuple[Features, ThetaValue]:
+    """A bias of values as one more channel of X, which is 1.
+
+    Raises:
+        ValueError: there are no dense features that could have one more.
+    """
+    if not isinstance(theta, ValueOutput) or theta.bias is None:
+        return x, theta
+    of_bias = theta.full_bias()
+    assert of_bias is not None
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        raise RefusedValue(
+            refusal("a bias of values that are compared is a channel of x", "dense features", x)
+        )
+    return torch.cat([x, torch.ones_like(x[..., :1])], -1), torch.cat([theta.full(), of_bias], 2)
+
+
+def _of_bias(problem: Problem) -> list[Problem]:
+    """What a bias of values adds, where the orders of a leaf know nothing of one.
+
+    It is a channel of X that is 1, with Θ_h = b_h O_h.
+    """
+    theta = problem.of_heads
+    if (
+        theta is None
+        or theta.bias is None
+        or isinstance(problem.basis, Heads | Attended | Factored)
+    ):
+        return []
+    ones = theta.bias.new_ones((problem.basis.size[0], *(1,) * len(problem.batch), 1))
+    x = ones.expand(-1, *problem.batch, 1)
+    of_bias = theta.full_bias()
+    assert of_bias is not None
+    return [Problem(problem.basis, x, of_bias, problem.reduce)]
 
 
 def whole(basis: Basis, label_reduce: str) -> Basis:

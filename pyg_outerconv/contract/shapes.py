@@ -8,7 +8,7 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..errors import RefusedType, RefusedValue, refusal
 from .features import Features
-from .mixture import Mixture, ThetaValue
+from .mixture import Mixture, ThetaValue, numbers_of
 
 
 def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
@@ -69,7 +69,7 @@ def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
                 tuple(x.shape),
             )
         )
-    rows = theta.matrices if isinstance(theta, Mixture) else theta
+    rows = numbers_of(theta)
     of_x = x if x is not None and x.is_floating_point() else rows
     if torch.is_autocast_enabled(of_x.device.type):
         return

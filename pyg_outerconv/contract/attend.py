@@ -1,0 +1,95 @@
+"""Attention in one primitive: scores, softmax and sum, with nothing held for each edge."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..basis.attended import Attended
+from ..kernels import attend
+from .cost import Work
+from .head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
+from .head_products import folded, has_edges, heads_of, needs_heads, one_type, unfolded
+from .problem import Problem
+
+
+def needs_softmax(problem: Problem) -> list[str]:
+    """Reasons where values are not plain shares of a softmax."""
+    basis = heads_of(problem)
+    assert isinstance(basis, Attended)
+    if not basis.normalise.is_softmax:
+        return [f"knows the softmax alone, not {basis.normalise}"]
+    return []
+
+
+class Attend(HeadOrder):
+    """By ``attend``; the backward pass computes shares again."""
+
+    def kind(self, problem: Problem) -> list[str]:
+        """See :class:`HeadOrder`."""
+        return needs_heads(problem, Attended)
+
+    def needs(self, problem: Problem) -> list[str]:
+        """A softmax of scaled products, and nothing that drops shares."""
+        return needs_softmax(problem) + _drops(problem)
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """Whether the edges are made."""
+        return has_edges(problem)
+
+    def propagating(self, problem: Problem, width: int) -> tuple[Work, Work, float]:
+        """E·H·(D + width) gathered, two and a half times as much backwards."""
+        basis = heads_of(problem)
+        assert isinstance(basis, Attended)
+        columns = float(problem.num_labels // basis.num_labels * problem.num_columns)
+        line = float((basis.query.size(-1) + width) * problem.itemsize)
+        read = basis.num_edges * columns * line
+        work = Work(gathers=((read, basis.size[0] * line),), calls=4 * columns)
+        vector = float(basis.num_edges * problem.itemsize)
+        work += Work(moves=((4.0 * vector * columns, vector),))
+        return work, work * (2.5 * any(problem.gradients)), 4.0 * vector
+
+    def propagate(self, problem: Problem, x: Tensor) -> Tensor:
+        """See :class:`HeadOrder`."""
+        return attended(problem, x)
+
+
+class AttendTransformFirst(Attend, TransformHeadsFirst):
+    """The values of each head first, then ``attend``."""
+
+    name = "attend_transform_first"
+
+
+class AttendPropagateFirst(Attend, PropagateHeadsFirst):
+    """``attend`` on X itself, then Θ_h."""
+
+    name = "attend_propagate_first"
+
+
+def attended(problem: Problem, value: Tensor) -> Tensor:
+    """Σ_m of the shares times what heads propagate: (M, *batch, H, C) to (N, *batch, H, C)."""
+    basis = heads_of(problem)
+    assert isinstance(basis, Attended)
+    query, key = with_batch(basis, problem.batch)
+    query, key, value = (folded(basis, part) for part in one_type(query, key, value))
+    bias = basis.edge_bias()
+    bias = None if bias is None else bias.to(query.dtype)
+    out = attend(basis.pattern.by_both, query, key, value, bias, scale=basis.factor)
+    return unfolded(basis, out, problem.batch)
+
+
+def with_batch(basis: Attended, batch: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Queries and keys (nodes, *batch, H, D) for every item of a batch of X."""
+    if basis.batch == batch:
+        return basis.query, basis.key
+    ones = (1,) * len(batch)
+    both = []
+    for part in (basis.query, basis.key):
+        wide = part.view(part.size(0), *ones, *part.shape[-2:])
+        both.append(wide.expand(part.size(0), *batch, *part.shape[-2:]))
+    return both[0], both[1]
+
+
+def _drops(problem: Problem) -> list[str]:
+    basis = heads_of(problem)
+    assert isinstance(basis, Attended)
+    return ["drops no shares"] if basis.normalise.dropped else []

@@ -1,0 +1,122 @@
+"""What orders of heads have in common: what each head propagates, and what becomes of it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..basis.attended import Attended
+from ..basis.heads import Heads, by_head, by_label
+from ..basis.on_demand import OnDemand
+from .cost import Work
+from .features import SparseFeatures
+from .problem import Problem
+from .work import transform
+
+
+def needs_heads(problem: Problem, *kinds: type) -> list[str]:
+    """A reason where the basis is not one of heads on shared edges."""
+    if isinstance(problem.basis, kinds or (Heads, Attended)):
+        return []
+    return [f"needs heads on shared edges, not a {type(problem.basis).__name__}"]
+
+
+def heads_of(problem: Problem) -> Heads | Attended:
+    """The basis, which :func:`needs_heads` has looked at."""
+    assert isinstance(problem.basis, Heads | Attended)
+    return problem.basis
+
+
+def value_width(problem: Problem) -> int:
+    """V: the channels at which a head is propagated after its values were made."""
+    theta = problem.of_heads
+    return problem.out_channels if theta is None else theta.value.size(2)
+
+
+def making_values(problem: Problem) -> tuple[Work, Work]:
+    """Forward and backward of what happens to channels when values are made first."""
+    theta, sources = problem.of_heads, float(problem.basis.size[0] * problem.num_columns)
+    if theta is None:
+        return transform(problem, sources * problem.num_labels)
+    of_x, of_theta, _ = problem.gradients
+    width, heads = theta.value.size(2), problem.num_labels
+    flops = 2.0 * sources * problem.in_channels * heads * width
+    if isinstance(problem.x, SparseFeatures):
+        flops = 2.0 * problem.x.num_entries * heads * width
+    forward = Work(dense_flops=flops, calls=1)
+    backward = forward * (of_x + of_theta)
+    if theta.output is not None:
+        targets = float(problem.basis.size[1] * problem.num_columns)
+        after = Work(dense_flops=2.0 * targets * heads * width * problem.out_channels, calls=1)
+        # What heads give always wants a gradient where anything does.
+        forward, backward = forward + after, backward + after * (2.0 * any(problem.gradients))
+    return forward, backward
+
+
+def values(problem: Problem) -> Tensor:
+    """What each head propagates, made by Θ: (M, *batch, H, V)."""
+    theta = problem.of_heads
+    if theta is not None:
+        return theta.values(problem.x)
+    return problem.transform().movedim(1, -2)
+
+
+def collect_values(problem: Problem, received: Tensor) -> Tensor:
+    """Y (N, *batch, Q) of what heads received (N, *batch, H, V)."""
+    theta = problem.of_heads
+    return received.sum(-2) if theta is None else theta.collect(received)
+
+
+def features(problem: Problem) -> Tensor:
+    """X for every head: (M, *batch, H, P), a view."""
+    assert isinstance(problem.x, Tensor)
+    return problem.x.unsqueeze(-2).expand(*problem.x.shape[:-1], problem.num_labels, -1)
+
+
+def collect_features(problem: Problem, received: Tensor) -> Tensor:
+    """Y (N, *batch, Q) of the features that heads received (N, *batch, H, P)."""
+    return problem.collect(received.movedim(-2, 1))
+
+
+def folded(basis: Heads | Attended, x: Tensor) -> Tensor:
+    """(nodes, *batch, H, C) as kernels take it."""
+    labels = basis.pattern.num_labels if isinstance(basis, Heads) else basis.num_labels
+    return by_label(x, labels)
+
+
+def unfolded(basis: Heads | Attended, x: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """What kernels give as (nodes, *batch, H, C)."""
+    labels = basis.pattern.num_labels if isinstance(basis, Heads) else basis.num_labels
+    return by_head(x, labels, basis.num_bases, batch)
+
+
+def why_no_batch(problem: Problem) -> list[str]:
+    """A reason where features have another batch than the content of the basis."""
+    batch = heads_of(problem).batch
+    if batch in ((), problem.batch):
+        return []
+    return [f"the basis is of a batch of {batch}, and x of {problem.batch}"]
+
+
+def needs_no_bias(problem: Problem) -> list[str]:
+    """A reason where values have a bias, which features that were propagated have no room for."""
+    theta = problem.of_heads
+    return ["needs values without a bias"] if theta is not None and theta.bias is not None else []
+
+
+def has_edges(problem: Problem) -> bool:
+    """Whether the edges and the matrix of a support are made, so that a compiler can go on."""
+    basis = heads_of(problem)
+    over = basis.over if isinstance(basis, Attended) else None
+    if isinstance(over, OnDemand) and not over.has_edges:
+        return False
+    pattern = basis.pattern
+    return ("by_target" if pattern.num_labels == 1 else "by_both") in vars(pattern)
+
+
+def one_type(*tensors: Tensor) -> list[Tensor]:
+    """The tensors in the widest of their types: autocast makes products shorter than scores."""
+    wide = tensors[0].dtype
+    for tensor in tensors[1:]:
+        wide = torch.promote_types(wide, tensor.dtype)
+    return [tensor.to(wide) for tensor in tensors]

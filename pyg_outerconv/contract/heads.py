@@ -1,0 +1,93 @@
+"""Heads with the values of all edges at hand: one sparse product for each head."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..basis.attended import Attended
+from ..basis.heads import Heads
+from ..kernels import spmm
+from .cost import Work
+from .head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
+from .head_products import folded, has_edges, heads_of, needs_heads, one_type, unfolded
+from .problem import Problem
+from .work import sparse_product
+
+
+def spelled_out(problem: Problem) -> Heads:
+    """The basis with a value for each edge and head; E·H numbers."""
+    basis = heads_of(problem)
+    return basis if isinstance(basis, Heads) else basis.heads()
+
+
+def product_of_heads(basis: Heads, x: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """A_hᵀ X_h for each head: (M, *batch, H, C) to (N, *batch, H, C)."""
+    value = basis.value
+    if basis.batch == () and batch:
+        value = value.view(value.size(0), *(1,) * len(batch), -1)
+        value = value.expand(value.size(0), *batch, -1)
+    value, x = one_type(value, x)
+    shared = x.stride(-2) == 0 and not batch and basis.pattern.num_labels == 1
+    operand = x[:, :1] if shared else folded(basis, x)  # one x for all heads is not copied
+    return unfolded(basis, spmm(basis.sparsity, value.flatten(1), operand), batch)
+
+
+def making_shares(problem: Problem) -> tuple[Work, Work, float]:
+    """Forward and backward of the values of all edges, and the bytes that they take."""
+    basis = heads_of(problem)
+    if isinstance(basis, Heads):
+        return Work(), Work(), 0.0
+    columns = float(problem.num_labels // basis.num_labels * problem.num_columns)
+    entries = basis.num_edges * columns
+    line = float(basis.query.size(-1) * problem.itemsize)
+    sources = basis.size[0] * line * columns
+    sample = Work(gathers=((entries * line, sources),), calls=columns)
+    size = entries * problem.itemsize
+    passes = Work(moves=((4.0 * size, size),), calls=4)
+    return sample + passes, (sample * 2.0 + passes) * basis.learns, 4.0 * size
+
+
+class SpelledOut(HeadOrder):
+    """By the values of all edges, then a sparse product for each head."""
+
+    def kind(self, problem: Problem) -> list[str]:
+        """See :class:`HeadOrder`."""
+        return needs_heads(problem)
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """Whether the edges are made."""
+        return has_edges(problem)
+
+    def propagating(self, problem: Problem, width: int) -> tuple[Work, Work, float]:
+        """The values of edges, and E·H·width sparse."""
+        shares, back_shares, held = making_shares(problem)
+        sent, back_sent = _sending(problem, width)
+        rows = float(problem.basis.size[1] * problem.num_labels * problem.num_columns)
+        return shares + sent, back_shares + back_sent, held + rows * width * problem.itemsize
+
+    def propagate(self, problem: Problem, x: Tensor) -> Tensor:
+        """See :class:`HeadOrder`."""
+        return product_of_heads(spelled_out(problem), x, problem.batch)
+
+
+class HeadsTransformFirst(SpelledOut, TransformHeadsFirst):
+    """X Θ_h first, or the values of each head, then a sparse product for each head."""
+
+    name = "heads_transform_first"
+
+
+class HeadsPropagateFirst(SpelledOut, PropagateHeadsFirst):
+    """A sparse product of X for each head first, then Θ_h."""
+
+    name = "heads_propagate_first"
+
+
+def _sending(problem: Problem, width: int) -> tuple[Work, Work]:
+    """Forward and backward of a sparse product of this width for each head."""
+    basis, (of_x, of_theta, _) = heads_of(problem), problem.gradients
+    labels = basis.num_labels if isinstance(basis, Attended) else basis.pattern.num_labels
+    heads = problem.num_labels // labels
+    forward, back = sparse_product(
+        problem, width, basis.size, of_x or of_theta, basis.num_edges * 1.0
+    )
+    return forward * heads, back * heads

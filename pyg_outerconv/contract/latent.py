@@ -1,0 +1,124 @@
+"""Products of rank D: from M sources through D latent nodes to N targets."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..basis.factored import divided
+from ..kernels.latent import collect, spread
+from .cost import Cost, Work, moving
+from .features import autocast_pair
+from .head_products import collect_values, making_values, value_width, values
+from .order import Order, needs_features
+from .problem import Problem
+from .rank import (
+    at_full_precision,
+    factored_of,
+    folds,
+    in_full,
+    needs_factors,
+    rank_work,
+    received_by_values,
+)
+
+
+class LatentTransformFirst(Order):
+    """X Θ_h first, or the values of each head, then φ(K)ᵀ and φ(Q)."""
+
+    name = "latent_transform_first"
+
+    def why_not(self, problem: Problem) -> list[str]:
+        """It needs factors, and no order of time."""
+        return super().why_not(problem) + needs_factors(problem, causal=False)
+
+    def cost(self, problem: Problem) -> Cost:
+        """M·H·P·V, then (M + N)·H·D·V, all dense."""
+        made, back_made = making_values(problem)
+        width = value_width(problem)
+        sources, targets = problem.basis.size
+        work, back, held = rank_work(problem, width, sources + targets)
+        return Cost(made + work, back_made + back, held)
+
+    def run(self, problem: Problem) -> Tensor:
+        """See :class:`Order`."""
+        return collect_values(problem, received_by_values(problem, values(problem)))
+
+
+class Latent(Order):
+    """φ(K)ᵀ X, at all heads in one product; Θ_h at the latent nodes; then φ(Q)."""
+
+    name = "latent"
+
+    def why_not(self, problem: Problem) -> list[str]:
+        """It needs factors, no order of time, and features."""
+        reasons = super().why_not(problem) + needs_factors(problem, causal=False)
+        return reasons + needs_features(problem)
+
+    def cost(self, problem: Problem) -> Cost:
+        """M·H·D·P, G·H·D·P·V, and N·H·D·V, all dense."""
+        basis, (of_x, of_theta, of_basis) = factored_of(problem), problem.gradients
+        rows = float(problem.num_labels * basis.num_channels * problem.num_columns)
+        width = float(value_width(problem) if _beside(problem) else problem.out_channels)
+        inside = 2.0 * basis.num_blocks * rows * problem.in_channels * width
+        first = Work(dense_flops=2.0 * basis.size[0] * rows * problem.in_channels, calls=2)
+        middle = Work(dense_flops=inside, calls=2)
+        last = Work(dense_flops=2.0 * basis.size[1] * rows * width, calls=2)
+        any_wanted = of_x or of_theta or of_basis
+        back = first * (of_x + of_basis) + middle * (of_theta + (of_x or of_basis))
+        back += last * (of_basis + any_wanted)
+        latent = basis.num_blocks * rows * (problem.in_channels + width)
+        held = latent + basis.query.numel() + basis.size[1] * problem.num_columns * width
+        held *= problem.itemsize
+        return Cost(first + middle + last + moving(held), back, held)
+
+    def run(self, problem: Problem) -> Tensor:
+        """See :class:`Order`."""
+        theta, x = problem.of_heads, problem.x
+        assert isinstance(x, Tensor)  # why_not
+        matrix = theta.value.unsqueeze(1) if theta and _beside(problem) else problem.theta
+        with at_full_precision(problem):
+            out = _through(problem, x, matrix)
+        like, _ = autocast_pair(x, matrix)
+        return out.to(like.dtype)
+
+
+def _through(problem: Problem, x: Tensor, matrix: Tensor) -> Tensor:
+    """Y (N, *batch, Q): heads put side by side, or added up in the last product."""
+    basis, (own, shared) = factored_of(problem), folds(problem)
+    query, key, x, matrix = in_full(basis.query, basis.key, x, matrix)
+    heads, channels, inputs = problem.num_labels, basis.num_channels, x.size(-1)
+    query, key = (part.reshape(part.size(0), own, heads, channels) for part in (query, key))
+    x = x.reshape(x.size(0), own, shared * inputs)
+    chunks = basis.chunks(inputs)
+    latent = collect(key.flatten(2), torch.cat([x, x.new_ones(*x.shape[:2], 1)], -1), chunks)
+    latent = latent.unflatten(2, (heads, channels))
+    latent, total = latent[..., :-1].unflatten(-1, (shared, inputs)), latent[..., -1:]
+    if basis.normalised:
+        sums = spread(query.flatten(1, 2), total.flatten(1, 2), chunks)
+        query = divided(query, sums.view(*query.shape[:-1], 1))
+    given = _transformed(problem, latent, total, matrix)  # (G, own, H, D, shared, V)
+    if _beside(problem):
+        found = spread(query.flatten(1, 2), given.flatten(1, 2).flatten(-2), chunks)
+        found = found.view(found.size(0), own, heads, shared, given.size(-1)).transpose(2, 3)
+    else:
+        found = spread(query.flatten(2), given.flatten(2, 3).flatten(-2), chunks)
+    return found.reshape(basis.size[1], *problem.batch, problem.out_channels)
+
+
+def _transformed(problem: Problem, latent: Tensor, total: Tensor, matrix: Tensor) -> Tensor:
+    """Θ_h at the latent nodes, and what of the bias of values reaches them."""
+    blocks = latent.unflatten(-1, matrix.shape[1:3])
+    out = torch.einsum("grhdbxp,hxpq->grhdbxq", blocks, matrix).flatten(-2)
+    theta = problem.of_heads
+    if theta is None or theta.bias is None:
+        return out
+    bias = theta.bias if _beside(problem) else theta.full_bias()
+    assert bias is not None
+    return out + total.unsqueeze(-1) * bias.reshape(-1, 1, 1, out.size(-1)).to(out.dtype)
+
+
+def _beside(problem: Problem) -> bool:
+    """Whether heads are put side by side, so that Θ_h would be mostly zeros."""
+    theta = problem.of_heads
+    return theta is not None and theta.output is None and not theta.adds

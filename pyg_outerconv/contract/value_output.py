@@ -1,0 +1,143 @@
+"""Θ_h = V_h O_h kept apart: values of each head, then an output projection or concatenation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedType, refusal
+from .features import Features, SparseFeatures, autocast_pair
+
+
+@dataclass(frozen=True)
+class ValueOutput:
+    """Θ_h = V_h O_h of rank V at most, so that a head is propagated at width V, not Q.
+
+    ``(Σ_m A_h[m, n] (X V_h + b_h)) O_h`` is what head h gives; without O the heads are put side by
+    side, which is O_h being zero but for a unit matrix in block h of its columns.
+
+    Attributes:
+        value: V (H, P, V).
+        output: O (H, V, Q), or None to concatenate: Q = H·V.
+        adds: whether O_h is the unit matrix for every head, so that heads are added up: Q = V.
+        bias: b (H, V), or None. Not part of Θ: it is one more channel of X, which is 1.
+        factor: of Θ_h and b_h O_h, which values do not see: one for a sum of heads, 1/H for a mean.
+        made: the values of one X, kept because scores may be made of them too.
+    """
+
+    value: Tensor
+    output: Tensor | None = None
+    bias: Tensor | None = None
+    adds: bool = False
+    factor: float = 1.0
+    made: list[tuple[Features, Tensor]] = field(default_factory=list, compare=False, repr=False)
+
+    @property
+    def shape(self) -> torch.Size:
+        """(H, 1, P, Q) of Θ."""
+        heads, rows, width = self.value.shape
+        columns = width if self.adds else heads * width
+        columns = columns if self.output is None else self.output.size(2)
+        return torch.Size((heads, 1, rows, columns))
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether any part does."""
+        parts = (self.value, self.output, self.bias)
+        return any(part is not None and part.requires_grad for part in parts)
+
+    def outputs(self) -> Tensor:
+        """O (H, V, Q), spelled out where heads are concatenated."""
+        if self.output is not None:
+            return self.output
+        heads, _, width = self.value.shape
+        columns = width if self.adds else heads * width
+        place = torch.eye(columns, dtype=self.value.dtype, device=self.value.device)
+        if self.adds:
+            return place.expand(heads, width, width)
+        return place.view(heads, width, heads * width)
+
+    def full(self) -> Tensor:
+        """Θ (H, 1, P, Q), which has no place for the bias."""
+        found = self.value if self.adds else self.value @ self.outputs()
+        return self._times_factor(found).unsqueeze(1)
+
+    def full_bias(self) -> Tensor | None:
+        """b_h O_h (H, 1, 1, Q): Θ of the channel of X that is 1."""
+        if self.bias is None:
+            return None
+        return self._times_factor(self.bias.unsqueeze(1) @ self.outputs()).unsqueeze(1)
+
+    def values(self, x: Features) -> Tensor:
+        """X V_h + b_h: (M, *batch, H, V), computed once for the same X."""
+        for known, value in self.made:
+            if known is x:
+                return value
+        found = project(x, self.value)
+        if self.bias is not None:
+            found = found + self.bias.to(found.dtype)
+        self.made.append((x, found))
+        return found
+
+    def collect(self, h: Tensor) -> Tensor:
+        """Σ_h H_h O_h, or the heads side by side, for (N, *batch, H, V): (N, *batch, Q)."""
+        if self.adds:
+            return self._times_factor(h.sum(-2))
+        if self.output is None:
+            return self._times_factor(h.flatten(-2))
+        h, output = autocast_pair(h, self.output)
+        return self._times_factor(h.flatten(-2) @ output.flatten(0, 1))
+
+    def _times_factor(self, x: Tensor) -> Tensor:
+        return x if self.factor == 1.0 else x * self.factor
+
+    def scaled(self, factor: Tensor | float) -> ValueOutput:
+        """c_h Θ_h and c_h b_h, for ``factor`` (H,), or one number, which leaves values alone."""
+        if not isinstance(factor, Tensor):
+            return replace(self, factor=self.factor * factor)
+        if self.output is not None:
+            return replace(self, output=self.output * factor.view(-1, 1, 1))
+        bias = None if self.bias is None else self.bias * factor.view(-1, 1)
+        return replace(self, value=self.value * factor.view(-1, 1, 1), bias=bias, made=[])
+
+    def recombined(self, combine: Callable[[Tensor], Tensor]) -> ValueOutput:
+        """Linear combinations of Θ_h, and those of b_h O_h, as full matrices."""
+        of_bias = self.full_bias()
+        bias = None if of_bias is None else combine(of_bias[:, 0, 0])
+        return ValueOutput(combine(self.full()[:, 0]), bias=bias, adds=True)
+
+    def labels(self, start: int, end: int) -> ValueOutput:
+        """Those of heads from ``start`` to ``end``; all of Q stays."""
+        whole = end - start == self.value.size(0)
+        output = self.output if whole or self.adds else self.outputs()[start:end]
+        bias = None if self.bias is None else self.bias[start:end]
+        return replace(self, value=self.value[start:end], output=output, bias=bias, made=[])
+
+
+def project(x: Features, weight: Tensor) -> Tensor:
+    """X W_h for every head: features (M, *batch, P), W (H, P, D): (M, *batch, H, D).
+
+    Sparse features take one sparse product; integers (M,) take rows of W, and None all of them.
+    """
+    heads, rows, width = weight.shape
+    if isinstance(x, SparseFeatures):
+        return x.transform(weight.unsqueeze(1))
+    if x is not None:
+        check_type(x, weight)
+    wide = weight.transpose(0, 1)
+    if x is None:
+        return wide
+    if not x.is_floating_point():
+        return wide.index_select(0, x)
+    return (x @ wide.reshape(rows, heads * width)).unflatten(-1, (heads, width))
+
+
+def check_type(x: Tensor, weight: Tensor) -> None:
+    """Refuse features of another type than parameters, unless autocast is on. Raises TypeError."""
+    if not x.is_floating_point() or torch.is_autocast_enabled(x.device.type):
+        return
+    if x.dtype != weight.dtype:
+        raise RefusedType(refusal("x must have the type of theta", weight.dtype, x.dtype))

@@ -1,0 +1,209 @@
+"""Orders of factored bases: equal to the dense formula, for every Θ, X, batch and derivative."""
+
+from itertools import product
+
+import pytest
+import torch
+from factors import HEADS, TIMES, dense, factored, normal
+from probes import Kept, Largest
+
+from pyg_outerconv.basis.factored import Factored
+from pyg_outerconv.contract import (
+    ORDERS,
+    Mixture,
+    Problem,
+    SparseFeatures,
+    ValueOutput,
+    contract,
+    contraction_path,
+)
+from pyg_outerconv.contract.mixture import full
+from pyg_outerconv.testing import assert_near
+from pyg_outerconv.testing.closeness import derivatives
+
+P, Q, V = 6, 4, 3
+THETAS = {
+    "full": lambda: normal(HEADS, 1, P, Q),
+    "grouped": lambda: normal(HEADS, 2, P // 2, Q // 2),
+    "mixture": lambda: Mixture(normal(HEADS, 3), normal(3, 1, P, Q)),
+    "identity": lambda: Mixture.identity(HEADS, P, torch.empty(0, dtype=torch.float64)),
+    "side by side": lambda: ValueOutput(normal(HEADS, P, V), bias=normal(HEADS, V)),
+    "added up": lambda: ValueOutput(normal(HEADS, P, Q), adds=True, bias=normal(HEADS, Q)),
+    "projected": lambda: ValueOutput(normal(HEADS, P, V), normal(HEADS, V, Q)),
+    "projected, biased": lambda: ValueOutput(
+        normal(HEADS, P, V), normal(HEADS, V, Q), normal(HEADS, V)
+    ),
+}
+
+
+def orders_of(causal):
+    return ["scan"] if causal else ["latent", "latent_transform_first"]
+
+
+def truth(basis, x, theta):
+    """Σ_h A_hᵀ (X Θ_h + b_h O_h) by dense products."""
+    parameter = full(theta)
+    blocks = x.unflatten(-1, parameter.shape[1:3])
+    made = torch.einsum("m...gp,hgpq->m...hgq", blocks, parameter).flatten(-2)
+    if isinstance(theta, ValueOutput) and theta.bias is not None:
+        made = made + theta.full_bias().flatten(1)
+    return torch.einsum("...hmn,m...hq->n...q", dense(basis), made)
+
+
+def parts_of(theta):
+    given = [theta] if isinstance(theta, torch.Tensor) else vars(theta).values()
+    return [part for part in given if isinstance(part, torch.Tensor) and part.requires_grad]
+
+
+def assert_same(basis, x, make, order, depth=1):
+    theta = make()
+    inputs = [basis.key, basis.query, x, *parts_of(theta)]
+    found, wanted = contract(basis, x, theta, order), truth(basis, x, theta)
+    for actual, reference in zip(
+        derivatives(found, inputs, depth), derivatives(wanted, inputs, depth), strict=True
+    ):
+        assert_near(actual, reference, at_least=0.1)
+
+
+@pytest.mark.parametrize("form", THETAS)
+@pytest.mark.parametrize("causal", TIMES)
+def test_every_form_of_theta_is_the_dense_formula(form, causal):
+    for order, normalised, blocks in product(orders_of(causal), (False, True), (False, True)):
+        basis = factored((23, 31), blocks=blocks, normalised=normalised, causal=causal)
+        assert_same(basis, normal(23, P), THETAS[form], order)
+
+
+@pytest.mark.parametrize("batch", [(3,), (2, 3), (0,)], ids=str)
+@pytest.mark.parametrize("causal", TIMES)
+def test_a_batch_has_factors_of_its_own_or_shares_them(batch, causal):
+    for order, own, form in product(orders_of(causal), (batch, ()), ("full", "side by side")):
+        basis = factored((11, 8), own, blocks=True, causal=causal)
+        assert_same(basis, normal(11, *batch, P), THETAS[form], order)
+
+
+@pytest.mark.parametrize("ends", [(300, 300), (1, 1), (0, 0), (0, 3), (3, 0)], ids=str)
+@pytest.mark.parametrize("causal", TIMES)
+def test_sizes_from_nothing_to_many_chunks(ends, causal):
+    for order, blocks in product(orders_of(causal), (False, True)):
+        basis = factored(ends, blocks=blocks, causal=causal)
+        assert_same(basis, normal(ends[0], P), THETAS["full"], order)
+
+
+@pytest.mark.parametrize("causal", TIMES)
+def test_second_derivatives_are_those_of_the_formula(causal):
+    for order, form in product(orders_of(causal), ("full", "projected, biased")):
+        basis = factored((70, 66), blocks=True, causal=causal)
+        assert_same(basis, normal(70, P), THETAS[form], order, depth=2)
+
+
+@pytest.mark.parametrize("causal", TIMES)
+def test_sparse_features_indices_and_none_are_transformed_first(causal):
+    basis = factored((6, 8), causal=causal)
+    theta = normal(HEADS, 1, 6, Q)
+    eye = torch.eye(6, dtype=torch.float64)
+    chosen = torch.tensor([3, 0, 0, 5, 1, 2])
+    kinds = [(None, eye), (chosen, eye[chosen]), (SparseFeatures.of(eye.to_sparse()), eye)]
+    for x, same in kinds:
+        assert_near(contract(basis, x, theta), truth(basis, same, theta))
+        assert ORDERS["latent"].why_not(Problem(basis, x, theta))
+
+
+@pytest.mark.parametrize("causal", TIMES)
+def test_no_weight_is_no_nan_in_any_derivative(causal):
+    """Keys and queries of zeros, where sums that divide are zero."""
+    key, query = torch.rand(9, 1, 3).double(), torch.rand(9, 1, 3).double()
+    key[:4], query[6] = 0.0, 0.0
+    basis = Factored(key.requires_grad_(), query.requires_grad_(), causal=causal)
+    for order in orders_of(causal):
+        x, theta = normal(9, P), normal(1, 1, P, Q)
+        found = contract(basis, x, theta, order)
+        assert_near(found, truth(basis, x, theta))
+        assert not found[6].any()
+        assert bool(found[3].any()) == (causal is None)
+        for part in derivatives(found, [key, query, x, theta], 2):
+            assert torch.isfinite(part).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("causal", TIMES)
+def test_short_types_add_up_in_float32(dtype, causal):
+    """4096 equal weights of 100 have a sum that float16 does not have."""
+    nodes = 4096
+    key = torch.full((nodes, 1, 4), 10.0, dtype=dtype)
+    basis = Factored(key, key, causal=causal)
+    x, theta = torch.ones(nodes, 2, dtype=dtype), torch.eye(2, dtype=dtype).view(1, 1, 2, 2)
+    for order in orders_of(causal):
+        found = contract(basis, x, theta, order)
+        assert found.dtype == dtype
+        assert_near(found[1:], torch.ones(nodes - 1, 2, dtype=dtype))
+
+
+@pytest.mark.parametrize("causal", TIMES)
+def test_float32_is_as_near_as_it_promises_at_many_nodes(causal):
+    basis = factored((3000, 3000), causal=causal, dtype=torch.float32)
+    x, theta = torch.randn(3000, P), torch.randn(HEADS, 1, P, Q)
+    wanted = truth(basis.double(), x.double(), theta.double()).float()
+    for order in orders_of(causal):
+        assert_near(contract(basis, x, theta, order), wanted)
+
+
+@pytest.mark.parametrize("causal", TIMES)
+def test_65536_nodes_hold_no_pairs_and_no_state_for_each(causal):
+    nodes, heads, width = 65_536, 2, 16
+    key, query = (torch.rand(nodes, heads, width, requires_grad=True) for _ in range(2))
+    basis = Factored(key, query, causal=causal)
+    x = torch.randn(nodes, width, requires_grad=True)
+    theta = ValueOutput(torch.randn(heads, width, width, requires_grad=True))
+    with Largest() as largest, Kept() as kept:
+        out = contract(basis, x, theta)
+        torch.autograd.grad(out.square().sum(), [key, query, x, theta.value])
+    assert torch.isfinite(out).all()
+    line = nodes * heads * 4
+    assert largest.nbytes <= line * 32  # a chunk of 32, or D + V + 1 channels
+    assert kept.beside(key, query, x, theta.value)[1] < 10 * line * 32
+
+
+@pytest.mark.parametrize("causal", TIMES)
+def test_an_order_holds_about_what_its_cost_says(causal):
+    basis = factored((5000, 5000), causal=causal)
+    x, theta = normal(5000, P), normal(HEADS, 1, P, Q)
+    for order in orders_of(causal):
+        claimed = ORDERS[order].cost(Problem(basis, x, theta)).memory
+        with Kept() as kept:
+            out = contract(basis, x, theta, order)
+        _, saved = kept.beside(out, x, theta, basis.key, basis.query)
+        assert claimed / 3 <= saved <= 3 * claimed
+
+
+def test_theta_goes_where_it_is_least_work():
+    """Few latent nodes and many sources: Θ is multiplied with what the D nodes received."""
+    basis = factored((2000, 2000))
+    for width, wanted in ((128, "latent"), (1, "latent_transform_first")):
+        theta = ValueOutput(normal(HEADS, 64, width))
+        x = normal(2000, 64)
+        assert contraction_path(basis, x, theta).chosen == [wanted]
+    in_time = factored((20, 20), causal="strict")
+    assert contraction_path(in_time, normal(20, P), normal(HEADS, 1, P, Q)).chosen == ["scan"]
+
+
+def test_transposes_stacks_and_scales_go_into_theta():
+    basis = factored((9, 9), blocks=True)
+    causal = factored((9, 9), causal="inclusive")
+    whole = basis.T.stack(causal.scale(0.5), causal.T)
+    x, theta = normal(9, P), normal(3 * HEADS, 1, P, Q)
+    wanted = torch.einsum("kmn,mp,kpq->nq", whole.to_dense(), x, theta[:, 0])
+    assert_near(contract(whole, x, theta), wanted)
+
+
+def test_other_bases_and_other_batches_are_refused_by_name():
+    basis = factored((4, 4), (2,))
+    x, theta = normal(4, 3, P), normal(HEADS, 1, P, Q)
+    with pytest.raises(ValueError, match=r"batch of \(2,\), and x of \(3,\)"):
+        contract(basis, x, theta)
+    causal = factored((4, 4), causal="strict")
+    with pytest.raises(ValueError, match="scan"):
+        contract(causal, normal(4, P), theta, "latent")
+    with pytest.raises(ValueError, match="order of time"):
+        contract(factored((4, 4)), normal(4, P), theta, "scan")
+    edges = factored((4, 4)).edges()
+    assert "needs factors" in ORDERS["latent"].why_not(Problem(edges, normal(4, P), theta))[0]
