@@ -1,0 +1,87 @@
+"""Additive scores of GAT: a number of each end, added, then bent."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from ..contract import Features
+from ..kernels import sddmm
+from .edge_features import EdgeScores
+from .ends import Ends, over_batch, same_batch
+from .projection import Queries
+from .score import Dot, Score, glorot, positive
+from .support import Support
+
+
+class Additive(Score):
+    r"""score[m, n] = leaky_relu(⟨a_s, X_m Θ⟩ + ⟨a_t, Q_n Θ⟩ + ⟨a_e, E_mn W_e⟩).
+
+    Equation 3 of `"Graph Attention Networks" <https://arxiv.org/abs/1710.10903>`_, whose a is
+    (a_t, a_s), and whose W is the layer's own Θ. Since the score is linear before it is bent, it
+    is made of H numbers of each node.
+
+    Args:
+        heads: H.
+        channels: D; where Θ transforms, the channels of a value.
+        in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
+        own: whether sources are projected for the score alone, not by Θ.
+        shared: whether queries are transformed as sources are; if None, unless ``in_channels`` is
+            a pair.
+        negative_slope: of the leaky ReLU.
+        edge_dim: D_e of ``edge_attr``, of which a number is added too; None for none.
+    """
+
+    name = "additive"
+    equation = "s[m, n] = leaky_relu(<a_s, X_m Theta> + <a_t, Q_n Theta>)"
+    uses_theta = True
+    needs_queries = False
+
+    def __init__(
+        self,
+        heads: int,
+        channels: int,
+        in_channels: int | tuple[int, int] = -1,
+        own: bool = False,
+        shared: bool | None = None,
+        negative_slope: float = 0.2,
+        edge_dim: int | None = None,
+    ) -> None:
+        super().__init__(heads)
+        positive("channels of a head", channels)
+        shared = not isinstance(in_channels, tuple) if shared is None else shared
+        self.uses_theta = not own
+        self.negative_slope = float(negative_slope)
+        self.ends = Ends(heads, channels, in_channels, own, shared)
+        self.att_source = Parameter(torch.empty(heads, channels))
+        self.att_target = Parameter(torch.empty(heads, channels))
+        self.edge = None if edge_dim is None else EdgeScores(edge_dim, heads, channels)
+        self.reads_beside = () if edge_dim is None else ("edge_attr",)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """See :class:`Score`."""
+        self.ends.reset_parameters()
+        glorot(self.att_source, self.att_target)
+        if self.edge is not None:
+            self.edge.reset_parameters()
+
+    def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
+        """See :class:`Score`."""
+        near, far = self.ends.dots(source, query, support, self.att_source, self.att_target)
+        return self._bent(near, far, support)
+
+    def of_sources(self, source: Features, support: Support) -> Dot | Tensor:
+        """See :class:`Score`; the target adds nothing, as in PyG."""
+        near = self.ends.dot_of_source(source, support, self.att_source)
+        return self._bent(near, near.new_zeros(support.size[1], *near.shape[1:]), support)
+
+    def _bent(self, near: Tensor, far: Tensor, support: Support) -> Tensor:
+        """The numbers of both ends, (M, *batch, H) and (N, *batch, H), added and bent."""
+        batch = same_batch(near, far)
+        far, near = (support.fold(x.unsqueeze(-1)).squeeze(-1) for x in (far, near))
+        found = support.unfold(sddmm(support.sparsity, far, near, op="add"), self.heads, batch)
+        if self.edge is not None:
+            found = found + over_batch(self.edge(support), batch)
+        return torch.nn.functional.leaky_relu(found, self.negative_slope)

@@ -1,0 +1,119 @@
+"""Alignment: the queries TᵀX, and the structure that they and the sources make."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..basis.any_structure import AnyStructure, require_kind
+from ..basis.content import Content
+from ..basis.family import Family
+from ..basis.support.support import graphs_of
+from ..basis.unstructured import Ends, Unstructured
+from ..contract import Mixture, SparseFeatures, contract
+from ..errors import RefusedType, RefusedValue, refusal
+from ..kernels import spmm
+from .learned_queries import QueryModule
+from .projection import PerHead, Queries, channels_of
+
+Align = Family | torch.nn.Module | None
+
+
+def queries(align: Align, structure: AnyStructure, content: Content) -> Queries:
+    """Tᵀ X (N, *batch, P_q), of each head if T is; the features of targets if T is the identity.
+
+    Raises:
+        ValueError: there are no features to be aligned, or sparse ones.
+        TypeError: the alignment does not read the structure.
+    """
+    if align is None:
+        return content.source if content.target is None else content.target  # type: ignore[no-any-return]
+    if isinstance(align, torch.nn.Module):
+        return align(content)  # type: ignore[no-any-return]
+    x = content.source
+    channels_of(x)
+    basis = align.basis_on(_read_for(align, structure, content), x.dtype)
+    if basis.num_bases == 1:
+        return contract(basis, x, Mixture.identity(1, x.size(-1), _like(x)))
+    if isinstance(x, SparseFeatures):
+        raise RefusedValue(
+            refusal("alignments of each head make dense queries", "dense features", repr(x))
+        )
+    edges = basis.edges()
+    value = edges.values(x.dtype)
+    found = spmm(edges.pattern.by_target_label, value, x.flatten(1))
+    found = found.view(edges.size[1], edges.num_bases, *x.shape[1:])
+    return PerHead(found.movedim(1, -2))
+
+
+def structure_of_queries(
+    structure: AnyStructure, support: Family, align: Align, content: Content, asked: Queries
+) -> AnyStructure:
+    """The structure between sources and queries, where an alignment changes their number.
+
+    Raises:
+        ValueError: the support is made of edges, or the like, that reach another number of targets.
+    """
+    count = 0 if asked is None else asked.shape[0]
+    graph = align.graph(content) if isinstance(align, QueryModule) else None
+    if align is None or (graph is None and count == structure.size[1]):
+        return structure
+    if not support.takes_nodes_alone:
+        if count == structure.size[1]:
+            return structure
+        raise RefusedValue(
+            refusal(
+                f"the support {support} has targets of its own",
+                f"{structure.size[1]} queries, or a support such as Complete()",
+                count,
+            )
+        )
+    sources, device = structure.size[0], structure.device
+    graphs: Ends | None = None
+    if graph is not None:
+        assert content.graph is not None  # graph asked for it
+        graphs = content.graph, graph
+    elif (known := graphs_of(structure)) is not None:
+        if known[1].size(0) != count:
+            raise RefusedValue(
+                refusal(
+                    "queries of several graphs are each of one",
+                    f"batch=(of sources, of {count} queries)",
+                    f"graphs of {known[1].size(0)} targets",
+                )
+            )
+        graphs = known
+    pos = getattr(structure, "pos", None)
+    return Unstructured((sources, count), device, graphs, pos)
+
+
+def with_graph(content: Content, structure: AnyStructure) -> Content:
+    """The content, told which graph each source is of."""
+    graphs = graphs_of(structure)
+    return content if graphs is None else replace(content, graph=graphs[0])
+
+
+def _read_for(align: Family, structure: AnyStructure, content: Content) -> Any:
+    given = content.alignment
+    if given is None:
+        if not isinstance(structure, align.reads):
+            raise RefusedType(
+                refusal(
+                    f"the alignment {align} reads {align.reads.noun}",
+                    f"alignment=... at the call: {align.reads.expects}",
+                    f"none, and {structure.noun}",
+                )
+            )
+        return require_kind(align, structure).read(structure)
+    kind = require_kind(align, given)
+    if isinstance(given, AnyStructure):
+        return kind.read(given)
+    size = (content.source.size(0), None)
+    return kind.read(given, size=size, device=content.source.device)
+
+
+def _like(x: Tensor | SparseFeatures) -> Tensor:
+    return x.value if isinstance(x, SparseFeatures) else x

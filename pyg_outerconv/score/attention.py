@@ -1,0 +1,281 @@
+"""Attention: the family whose values come from content."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..basis.any_structure import AnyStructure
+from ..basis.attended import Attended
+from ..basis.base import Basis
+from ..basis.cache import ValueCache
+from ..basis.content import Content
+from ..basis.edges import EdgeBasis
+from ..basis.family import Family
+from ..basis.heads import Heads
+from ..basis.on_demand import OnDemand
+from ..contract import Features
+from ..errors import RefusedType, RefusedValue, refusal
+from ..position import IndexTerm, relative_positions
+from .align import queries, structure_of_queries, with_graph
+from .content_family import ContentFamily, check_heads, of_batch
+from .ends import over_batch
+from .factors import as_factors
+from .kept import kept_support
+from .normalise import L1, Normaliser
+from .projection import PerHead, Queries
+from .score import Dot, Score
+from .support import Support
+
+
+@dataclass(frozen=True)
+class Attention(ContentFamily):
+    r"""Matrices that come from the content of the nodes.
+
+    .. math:: A_h = f\left(X \Lambda_h X^{\top} T\right)
+
+    on the edges of a support, over which f normalises: equation 6 of the `"Convolution is outer
+    product" <https://arxiv.org/abs/1905.01289>`_ paper (section 4). The queries are TᵀX (N, P_q),
+    and K is the number H of heads.
+
+    Beside index-based families it is one more: ``Stack(Grid(3, dim=2), Attention(...))`` has labels
+    of both kinds in one layer. Its modules become parts of the layer that has it.
+    :class:`~pyg_outerconv.nn.AttentionConv` makes one from names.
+
+    >>> from pyg_outerconv import OuterConv
+    >>> from pyg_outerconv.basis import Causal
+    >>> from pyg_outerconv.score import KeyQuery, Softmax
+    >>> family = Attention(KeyQuery(heads=2, channels=8), Causal(), Softmax())
+    >>> OuterConv(16, 32, family)(torch.randn(10, 16), None).shape
+    torch.Size([10, 32])
+
+    Args:
+        score (Score): how content becomes scores, and the number of heads, which is K.
+        support (Family): where edges are: one label for all heads, or as many as divide them.
+        normalise (Normaliser): f.
+        align (Family or Module, optional): T, whose Tᵀ X are the queries, or a module that makes
+            queries of its own, such as learned ones; None for the identity.
+        terms (tuple, optional): modules that add something of the positions to every score.
+
+    Raises:
+        TypeError: an option has the wrong type.
+        ValueError: the labels of the support do not divide the heads.
+    """
+
+    equation = "A_h = f(X L_h X^T T) on the edges of a support"
+
+    score: Score
+    support: Family
+    normalise: Normaliser
+    align: Family | torch.nn.Module | None = None
+    terms: tuple[Any, ...] = ()
+
+    held: ValueCache = field(
+        default_factory=lambda: ValueCache(4), init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        kinds = {
+            "score": (Score, " such as KeyQuery(heads, channels)"),
+            "support": (Family, " such as Hops()"),
+            "normalise": (Normaliser, " such as Softmax()"),
+        }
+        for name, (kind, like) in kinds.items():
+            given = getattr(self, name)
+            if not isinstance(given, kind):
+                raise RefusedType(
+                    refusal(f"attention needs its {name}", f"a {kind.__name__}{like}", repr(given))
+                )
+        if not isinstance(self.terms, tuple | list):
+            raise RefusedType(
+                refusal("terms are several", "a tuple such as (ALiBi(heads),)", repr(self.terms))
+            )
+        object.__setattr__(self, "terms", tuple(self.terms))
+        labels = self.support.num_bases
+        if self.score.heads % labels:
+            raise RefusedValue(
+                refusal(
+                    "heads share the labels of a support evenly",
+                    f"heads that {labels} labels divide",
+                    self.score.heads,
+                )
+            )
+        self._check_align()
+        self._check_factor()
+        for term in self.terms:
+            if not isinstance(term, IndexTerm):
+                raise RefusedType(
+                    refusal("terms add numbers of positions", "modules with heads", repr(term))
+                )
+            check_heads("a term", term.heads, self.score.heads)
+
+    def _check_factor(self) -> None:
+        if self.score.up_to_factor and (self.terms or not isinstance(self.normalise, L1)):
+            raise RefusedValue(
+                refusal(
+                    f"scores of {self.score.name!r} are known up to a factor, which L1 alone cancels",
+                    "bounded=False, or normalise='l1' without terms",
+                    f"{self.normalise} and {len(self.terms)} terms",
+                )
+            )
+
+    def _check_align(self) -> None:
+        align = self.align
+        if isinstance(align, Family):
+            check_heads("an alignment", align.num_bases, self.score.heads)
+        elif align is not None and not isinstance(align, torch.nn.Module):
+            raise RefusedType(
+                refusal("an alignment makes queries", "a Family or a module", repr(align))
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled or copied: no supports, which others can make."""
+        return {**vars(self), "held": ValueCache(4)}
+
+    @property
+    def num_bases(self) -> int:
+        """H."""
+        return self.score.heads
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each label means."""
+        return tuple(f"head {head} of {self.score.name}" for head in range(self.num_bases))
+
+    @property
+    def symmetries(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Those of its support and alignment, unless positions are added to scores."""
+        families = [self.support] if self.align is None else [self.support, self.align]
+        known = [part.symmetries if isinstance(part, Family) else () for part in families]
+        alike = set(known[0]).intersection(*known[1:]) if not self.terms else set()
+        return tuple([name for name in ("permutation-equivariant",) if name in alike])
+
+    @property
+    def reads(self) -> type[AnyStructure]:  # type: ignore[override]
+        """What the support reads."""
+        return self.support.reads
+
+    @property
+    def reads_beside(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The content; and what scores, terms, the support or the alignment are made of."""
+        read = {"x", *self.score.reads_beside, *(("pos",) if self.terms else ())}
+        families = [part for part in (self.support, self.align) if isinstance(part, Family)]
+        for name in ("edge_attr", "pos"):
+            if any(part.makes_use_of(name) for part in families):
+                read.add(name)
+        return tuple(sorted(read))
+
+    @property
+    def keeps_nodes(self) -> bool:  # type: ignore[override]
+        """Whether targets are the nodes of the structure."""
+        return self.support.keeps_nodes and self.align is None
+
+    @property
+    def add_self_loops(self) -> bool:  # type: ignore[override]
+        """Whether the support adds self-loops."""
+        return bool(self.support.add_self_loops)
+
+    def set_self_loops(self, add: bool) -> Attention:
+        """See :meth:`Family.set_self_loops`: those of the support."""
+        return replace(self, support=self.support.set_self_loops(add))
+
+    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
+        """The matrices that the content of a structure makes.
+
+        Raises:
+            ValueError: the nodes hold nothing, or what they hold does not fit.
+        """
+        content, asked = self.content_of(structure)
+        structure = structure_of_queries(structure, self.support, self.align, content, asked)
+        over = kept_support(self.support, structure, self.held)
+        return self._of_content(over, structure, content, asked)
+
+    def basis_over(self, over: EdgeBasis | OnDemand, structure: Any, content: Content) -> Basis:
+        """The matrices of some content on edges that are known, in the place of the support's.
+
+        Args:
+            over: the edges.
+            structure: what is known of nodes and edges beside.
+            content: what the nodes hold.
+
+        Raises:
+            ValueError: labels do not divide heads, or numbers of nodes disagree.
+        """
+        if self.num_bases % over.num_bases:
+            raise RefusedValue(
+                refusal("heads share the labels of a support", self.num_bases, over.num_bases)
+            )
+        content = with_graph(content, structure)
+        asked = queries(self.align, structure, content)
+        targets = None if self._sees_sources_alone(content) else asked
+        known = [None if x is None else x.shape[0] for x in (content.source, targets)]
+        if any(count not in (None, end) for count, end in zip(known, over.size, strict=True)):
+            raise RefusedValue(
+                refusal("a support has the sources and the queries", known, over.size)
+            )
+        return self._of_content(over, structure, content, asked)
+
+    def _of_content(
+        self, over: EdgeBasis | OnDemand, structure: Any, content: Content, asked: Queries
+    ) -> Basis:
+        if over.dtype is not None:
+            raise RefusedValue(
+                refusal(
+                    "a support says where edges are, and scores say their values",
+                    "edges without weights, such as those of Hops()",
+                    repr(over),
+                )
+            )
+        if isinstance(asked, PerHead):
+            check_heads("what makes queries of each head", asked.value.size(-2), self.num_bases)
+        theta = content.theta() if content.theta is not None and self.score.uses_theta else None
+        exact = _exact(content.source)
+        support = Support(over, structure, theta, exact, content.present)
+        if self._sees_sources_alone(content):
+            scores = self.score.of_sources(content.source, support)
+        else:
+            scores = self.score(content.source, asked, support)
+        return self._basis(support, self._with_terms(support, scores), content.present)
+
+    def _sees_sources_alone(self, content: Content) -> bool:
+        """Whether targets have no features, and the score needs none."""
+        alone = content.target is None and content.source is not None and self.align is None
+        return alone and not self.score.needs_queries
+
+    def _with_terms(self, support: Support, scores: Dot | Tensor) -> Dot | Tensor:
+        """The scores, and what the positions of the two ends add to them."""
+        if not self.terms:
+            return scores
+        relative = relative_positions(support.positions, support.pattern.index)
+        added = sum(term(relative).expand(-1, self.score.heads) for term in self.terms)
+        like = scores.query if isinstance(scores, Dot) else scores
+        batch = like.shape[1:-2] if isinstance(scores, Dot) else like.shape[1:-1]
+        term = over_batch(support.own_heads(added), batch).to(like.dtype)
+        return scores.plus(term) if isinstance(scores, Dot) else scores + term
+
+    def _basis(self, support: Support, scores: Dot | Tensor, present: Tensor | None) -> Basis:
+        factor = 1.0 / self.normalise.temperature
+        if isinstance(scores, Dot):
+            scores = scores.times(factor)
+            there = of_batch(present, scores.key.shape[1:-2])
+            if (found := as_factors(support.basis, scores, self.normalise, there)) is not None:
+                return found
+            options = self.normalise, scores.scale, scores.bias, there
+            return Attended(support.basis, scores.query, scores.key, *options)
+        scores = scores * factor if factor != 1.0 else scores
+        there = of_batch(present, scores.shape[1:-1])
+        if there is not None:
+            there = there.index_select(0, support.pattern.source).unsqueeze(-1)
+            scores = scores.masked_fill(~there, -torch.inf)
+        value = self.normalise(support.sparsity, scores.flatten(1)).view(scores.shape)
+        return Heads(support.pattern, value)
+
+
+def _exact(x: Features) -> torch.dtype:
+    """The type in which positions are told apart: float32 at least."""
+    if x is None or not x.is_floating_point():
+        return torch.get_default_dtype()
+    return torch.promote_types(torch.float32, x.dtype)

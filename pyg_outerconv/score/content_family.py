@@ -1,0 +1,105 @@
+"""What families of content share: nothing that a graph could store, and queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..basis.any_structure import AnyStructure
+from ..basis.base import Basis
+from ..basis.content import Content
+from ..basis.edges import EdgeBasis
+from ..basis.family import Family
+from ..errors import RefusedValue, refusal
+from .align import queries, with_graph
+from .projection import Queries
+
+_READERS = {
+    "edge_attr": "a score that reads it, by edge_dim",
+    "pos": "terms, rotary positions, or a support that reads it",
+}
+
+
+class ContentFamily(Family):
+    """A family whose values are made of what nodes hold, at every call anew.
+
+    Attributes:
+        align: T, whose Tᵀ X are the queries, or a module that makes queries; None for the identity.
+    """
+
+    learns = True
+
+    align: Family | torch.nn.Module | None
+
+    @property
+    def parts(self) -> tuple[Family, ...]:
+        """None: what support and alignment are made of stays their own."""
+        return ()
+
+    def read(self, given: Any, **beside: Any) -> AnyStructure:
+        """See :meth:`Family.read`."""
+        for name, reader in _READERS.items():
+            if beside.get(name) is not None and not self.makes_use_of(name):
+                what = f"{type(self).__name__} makes nothing of {name}"
+                raise RefusedValue(refusal(what, f"none, or {reader}", beside[name]))
+        return super().read(given, **beside)
+
+    def operator_labels(self) -> list[int]:
+        """No edge set that a graph could store: values are of the content of today."""
+        return []
+
+    def operators(self, structure: Any, dtype: torch.dtype | None) -> list[EdgeBasis]:
+        """No edge set."""
+        return []
+
+    def assemble(
+        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
+    ) -> Basis:
+        """Refused: there is content to be read. Raises ValueError."""
+        raise self._no_content()
+
+    def content_of(self, structure: Any) -> tuple[Content, Queries]:
+        """What the nodes of a structure hold, and the queries Tᵀ X.
+
+        Raises:
+            ValueError: they hold nothing, or what they hold does not fit the alignment.
+        """
+        if structure.content is None:
+            raise self._no_content()
+        content = with_graph(structure.content, structure)
+        return content, queries(self.align, structure, content)
+
+    def _no_content(self) -> RefusedValue:
+        return RefusedValue(
+            refusal(
+                f"{type(self).__name__} makes values of what nodes hold",
+                "a layer that is called with x",
+                "a structure alone",
+            )
+        )
+
+
+def of_batch(present: Tensor | None, batch: tuple[int, ...]) -> Tensor | None:
+    """(M, *batch) sources that there are, which may be the same for all of a batch.
+
+    Raises:
+        ValueError: they are of another batch.
+    """
+    if present is None or present.shape[1:] == batch:
+        return present
+    if present.dim() > 1:
+        raise RefusedValue(
+            refusal("sources are there or not for each item of x", batch, tuple(present.shape[1:]))
+        )
+    return present.view(-1, *(1,) * len(batch)).expand(-1, *batch)
+
+
+def check_heads(what: str, count: int, heads: int) -> None:
+    """Refuse what has neither one label nor one for each head. Raises ValueError."""
+    if count not in (1, heads):
+        raise RefusedValue(
+            refusal(f"{what} is for all heads or for each of them", f"1 or {heads}", count)
+        )

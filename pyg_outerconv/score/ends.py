@@ -1,0 +1,174 @@
+"""What scores see of the two ends of an edge: projections, or the values of the layer's own Θ."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..contract import Features, ValueOutput
+from ..errors import RefusedValue, refusal
+from .projection import PerHead, Projection, Queries, project_dot, project_heads
+from .score import positive
+from .support import Support
+
+
+class Ends(torch.nn.Module):
+    """Transformed features of sources and of queries: (nodes, *batch, H, D) of each.
+
+    Args:
+        heads: H.
+        channels: D; that of the values, where Θ transforms.
+        in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
+        own: whether sources have a projection of their own, or are the values of the layer's Θ.
+        shared: whether queries are transformed as sources are, or by a projection of their own.
+        bias: whether projections have one.
+    """
+
+    def __init__(
+        self,
+        heads: int,
+        channels: int,
+        in_channels: int | tuple[int, int],
+        own: bool = False,
+        shared: bool = False,
+        bias: bool = False,
+    ) -> None:
+        super().__init__()
+        of_source, of_target = in_channels if isinstance(in_channels, tuple) else (in_channels,) * 2
+        self.heads, self.channels = heads, channels
+        self.source = Projection(of_source, heads, channels, bias) if own else None
+        self.target = None if shared else Projection(of_target, heads, channels, bias)
+
+    def reset_parameters(self) -> None:
+        """Initial values of the projections."""
+        for end in (self.source, self.target):
+            if end is not None:
+                end.reset_parameters()
+
+    def forward(self, source: Features, query: Queries, support: Support) -> tuple[Tensor, Tensor]:
+        """(M, *batch, H, D) of sources, and (N, *batch, H, D) of queries.
+
+        Raises:
+            ValueError: channels do not fit, or there is no Θ of so many heads.
+        """
+        far = self.target or self.source
+        return self._one(self.source, source, support), self._one(far, query, support)
+
+    def dots(
+        self,
+        source: Features,
+        query: Queries,
+        support: Support,
+        of_source: Tensor,
+        of_target: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """What :meth:`forward` gives times vectors (H, D): (M, *batch, H) and (N, *batch, H).
+
+        Raises:
+            ValueError: see :meth:`forward`.
+        """
+        far = self.target or self.source
+        near = self.dot_of_source(source, support, of_source)
+        return near, self._dot(far, query, support, of_target)
+
+    def dot_of_source(self, source: Features, support: Support, vector: Tensor) -> Tensor:
+        """The first of :meth:`dots`: (M, *batch, H)."""
+        return self._dot(self.source, source, support, vector)
+
+    def _one(self, end: Projection | None, x: Queries, support: Support) -> Tensor:
+        if end is not None:
+            return end(x)  # type: ignore[no-any-return]
+        theta = theta_of(support, self.heads, self.channels)
+        _check_channels(theta, x)
+        if isinstance(x, PerHead):
+            return project_heads(x, theta.value, theta.bias)
+        return theta.values(x)
+
+    def _dot(self, end: Projection | None, x: Queries, support: Support, vector: Tensor) -> Tensor:
+        if end is not None:
+            return end.dot(x, vector)
+        theta = theta_of(support, self.heads, self.channels)
+        _check_channels(theta, x)
+        features = isinstance(x, PerHead) or (x is not None and x.is_floating_point())
+        heads, rows, width = theta.value.shape
+        if features and rows <= heads * width:  # narrower than the values, and cheaper backwards
+            return project_dot(x, theta.value, theta.bias, vector)
+        values = self._one(None, x, support)
+        return torch.einsum("n...hv,hv->n...h", values, vector.to(values.dtype))
+
+
+def theta_of(support: Support, heads: int, channels: int | None = None) -> ValueOutput:
+    """The parameters of the values of H heads, which scores of transformed features share.
+
+    Raises:
+        ValueError: there are none, or of another number of heads or channels.
+    """
+    theta = support.theta
+    if isinstance(theta, Tensor) and theta.dim() == 4 and theta.size(1) == 1:
+        theta = ValueOutput(theta.squeeze(1), adds=True)
+    width = "V" if channels is None else channels
+    fits = (
+        isinstance(theta, ValueOutput)
+        and theta.value.size(0) == heads
+        and channels in (None, theta.value.size(2))
+    )
+    if not fits:
+        got = theta.value if isinstance(theta, ValueOutput) else theta
+        raise RefusedValue(
+            refusal(
+                "a score of transformed features is of a layer whose labels are its heads, with "
+                "values of the channels of the score",
+                f"a theta of ({heads}, P, {width})",
+                tuple(got.shape) if isinstance(got, Tensor) else type(theta).__name__,
+            )
+        )
+    assert isinstance(theta, ValueOutput)
+    return theta
+
+
+def projections(
+    heads: int, channels: int | None, in_channels: int | tuple[int, int], bias: bool = False
+) -> Ends:
+    """Projections of both ends that a score of features has as an option.
+
+    Raises:
+        ValueError: the channels are not positive.
+    """
+    channels = positive("channels of a head", channels)
+    return Ends(heads, channels, in_channels, own=True, bias=bias)
+
+
+def same_batch(source: Tensor, target: Tensor) -> tuple[int, ...]:
+    """The batch of what both ends have: (nodes, *batch, H) of each.
+
+    Raises:
+        ValueError: they have different ones, or different heads.
+    """
+    if source.shape[1:] != target.shape[1:]:
+        raise RefusedValue(
+            refusal(
+                "sources and queries are of one batch", tuple(source.shape), tuple(target.shape)
+            )
+        )
+    return tuple(source.shape[1:-1])
+
+
+def over_batch(of_edges: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """(E, H/L) as (E, 1, ..., H/L): the same for every item of a batch."""
+    edges, heads = of_edges.shape
+    return of_edges.view(edges, *(1,) * len(batch), heads)
+
+
+def _check_channels(theta: ValueOutput, x: Queries) -> None:
+    found = x.value if isinstance(x, PerHead) else x
+    if found is None or not found.is_floating_point():
+        return
+    channels = found.size(found.dim() - 1)
+    if channels != theta.value.size(1):
+        raise RefusedValue(
+            refusal(
+                "queries that theta transforms have the channels of sources",
+                f"{theta.value.size(1)}, or a pair of in_channels",
+                channels,
+            )
+        )

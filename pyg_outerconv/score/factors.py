@@ -1,0 +1,40 @@
+"""Scores that are never made: products of the two ends whose normaliser is a sum, or none."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..basis.edges import EdgeBasis
+from ..basis.factored import Factored, factored_on
+from ..basis.on_demand import OnDemand
+from .normalise import L1, Normaliser, Unnormalised
+from .score import Dot
+
+
+def as_factors(
+    over: EdgeBasis | OnDemand, scores: Dot, normalise: Normaliser, present: Tensor | None
+) -> Factored | None:
+    """The basis as its two factors, where that is what it is; else None.
+
+    f has to be the identity, or L1 of products that are never negative, and the support all pairs,
+    those of a causal sequence, or those within blocks.
+
+    Args:
+        over: the support.
+        scores: the products, divided by the temperature.
+        normalise: f.
+        present: (M, *batch) booleans, the sources that there are, or None for all.
+    """
+    normalised = isinstance(normalise, L1)
+    fits = normalised and scores.is_positive and scores.scale > 0
+    fits = fits or isinstance(normalise, Unnormalised)
+    if not fits or scores.bias is not None or normalise.dropped:
+        return None
+    wide = torch.promote_types(scores.key.dtype, scores.query.dtype)  # autocast shortens one
+    key, query = scores.key.to(wide), scores.query.to(wide)
+    if scores.scale != 1.0 and not normalised:
+        query = query * scores.scale
+    if present is not None:
+        key = key.masked_fill(~present[..., None, None], 0.0)
+    return factored_on(over, key, query, normalised)

@@ -1,0 +1,196 @@
+"""Feature maps: what keys and queries become, so that a product of them is a weight."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedType, RefusedValue, refusal, unknown
+from .score import positive
+
+FEATURE_MAPS: dict[str, type[FeatureMap]] = {}
+
+
+class FeatureMap(torch.nn.Module):
+    """φ of keys and queries (..., D), one node and head at a time: (..., D').
+
+    The weight of a pair is ⟨φ(k), φ(q)⟩, which is a share where φ >= 0 and weights are normalised.
+
+    Attributes:
+        name: what users call it.
+        is_positive: whether features are never negative.
+    """
+
+    name: ClassVar[str]
+    is_positive: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in vars(cls):
+            FEATURE_MAPS[cls.name] = cls
+
+
+class EluPlusOne(FeatureMap):
+    """φ(x) = elu(x) + 1, from *Transformers are RNNs* (equation 7): eˣ below zero, x + 1 above."""
+
+    name = "elu+1"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The features; written so that small ones keep their digits, which elu(x) + 1 loses."""
+        return x.clamp(max=0.0).exp() + x.relu()
+
+
+class Rectified(FeatureMap):
+    """φ(x) = max(x, 0): most features are zero, and a query may match no key at all."""
+
+    name = "relu"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The features."""
+        return x.relu()
+
+
+class Unchanged(FeatureMap):
+    """φ(x) = x, of either sign: the weights are the scaled products themselves.
+
+    With ``normalised=False`` it is attention whose f is the identity (equation 6 of *Convolution is
+    outer product*). Sums of signed weights may vanish, and should not divide.
+    """
+
+    name = "identity"
+    is_positive = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The features."""
+        return x
+
+
+class Exponential(FeatureMap):
+    """φ(x) = e^g(x), whose exponents may be lowered where a common factor does not matter."""
+
+    @abstractmethod
+    def exponent(self, x: Tensor) -> Tensor:
+        """g(x)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The features."""
+        return self.exponent(x).exp()
+
+    def bounded(self, x: Tensor) -> Tensor:
+        """The features of each node divided by their largest, so that they are at most 1."""
+        exponent = self.exponent(x)
+        if exponent.numel() == 0:
+            return exponent.exp()
+        return (exponent - exponent.detach().amax(-1, keepdim=True)).exp()
+
+    def bounded_in(
+        self, x: Tensor, block: Tensor | None = None, present: Tensor | None = None
+    ) -> Tensor:
+        """The features divided by the largest of all nodes of a block, which are then at most 1.
+
+        Args:
+            x: (nodes, *batch, H, D).
+            block: (nodes,) numbers >= 0, or None for a single one.
+            present: (nodes, *batch) booleans, the nodes that count; features of others are zeros.
+        """
+        exponent = self.exponent(x)
+        if exponent.numel() == 0:
+            return exponent.exp()
+        if present is not None:
+            exponent = exponent.masked_fill(~present[..., None, None], -torch.inf)
+        largest = exponent.detach().amax(-1)
+        if block is None:
+            largest = largest.amax(0, keepdim=True)
+        else:
+            block = block.long()
+            of_block = largest.new_full((int(block.max()) + 1, *largest.shape[1:]), -torch.inf)
+            place = block.view(-1, *(1,) * (largest.dim() - 1)).expand_as(largest)
+            of_block = of_block.scatter_reduce(0, place, largest, "amax")
+            largest = of_block.index_select(0, block)
+        largest = largest.masked_fill(largest == -torch.inf, 0.0)  # of nobody
+        return (exponent - largest.unsqueeze(-1)).exp()
+
+
+class Exp(Exponential):
+    """φ(x) = eˣ, in each dimension by itself."""
+
+    name = "exp"
+
+    def exponent(self, x: Tensor) -> Tensor:
+        """x."""
+        return x
+
+
+class PositiveRandom(Exponential):
+    r"""Random features whose products estimate the softmax kernel, without bias:
+
+    .. math::
+        \phi(x) = \frac{1}{\sqrt{R}} \exp\left(\omega_r^{\top} x - \|x\|^2 / 2\right)_{r \le R},
+        \qquad E \langle \phi(k), \phi(q) \rangle = \exp \langle k, q \rangle
+
+    with directions ω that are orthogonal to each other in groups of D. Features come of x / D^¼, so
+    that scores are divided by √D as they are in attention. From the `"Rethinking Attention with
+    Performers" <https://arxiv.org/abs/2009.14794>`_ paper (FAVOR+, lemma 1 and section 2.4).
+
+    Args:
+        channels: D.
+        num_features: R.
+        seed: of the directions, which are a buffer.
+
+    Raises:
+        TypeError, ValueError: a number is not positive.
+    """
+
+    omega: Tensor
+
+    def __init__(self, channels: int, num_features: int, seed: int = 0) -> None:
+        super().__init__()
+        self.channels = positive("channels of a head", channels)
+        self.num_features = positive("random features", num_features)
+        generator = torch.Generator().manual_seed(seed)
+        blocks = []
+        for _ in range(-(-num_features // channels)):
+            drawn = torch.randn(channels, channels, generator=generator)
+            # Orthogonal, as long as independent normal vectors are, and of either sign alike, which
+            # is no more than chance once the signs of R are 1.
+            length = torch.randn(channels, channels, generator=generator).norm(dim=0)
+            axes, triangle = torch.linalg.qr(drawn)
+            blocks.append(axes * triangle.diagonal().sign() * length)
+        self.register_buffer("omega", torch.cat(blocks, 1)[:, :num_features])
+
+    def exponent(self, x: Tensor) -> Tensor:
+        """ωᵀx − ‖x‖²/2 − ln(R)/2 of x / D^¼."""
+        if x.size(-1) != self.channels:
+            raise RefusedValue(
+                refusal(
+                    "random features are of as many channels as a head has",
+                    self.channels,
+                    x.size(-1),
+                )
+            )
+        x = x * self.channels**-0.25
+        count = torch.tensor(float(self.num_features), device=x.device).log().to(x.dtype)
+        return x @ self.omega.to(x.dtype) - (x.square().sum(-1, keepdim=True) + count) / 2
+
+    def extra_repr(self) -> str:
+        """D and R."""
+        return f"{self.channels}, num_features={self.num_features}"
+
+
+def make_feature_map(name: str | torch.nn.Module) -> torch.nn.Module:
+    """The map of that name, or the module itself.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: the name is unknown.
+    """
+    if isinstance(name, torch.nn.Module):
+        return name
+    if not isinstance(name, str):
+        raise RefusedType(refusal("feature_map makes features", "a name or a module", repr(name)))
+    if name not in FEATURE_MAPS:
+        raise RefusedValue(unknown("feature map", name, FEATURE_MAPS))
+    return FEATURE_MAPS[name]()

@@ -1,0 +1,99 @@
+"""Gaussian distance: nearer sources count more."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from ..contract import Features
+from ..errors import RefusedValue, refusal
+from ..kernels import sddmm
+from .ends import projections, same_batch
+from .projection import Queries, spread
+from .score import Dot, Score
+from .support import Support
+
+
+class GaussianDistance(Score):
+    r"""score[m, n] = −|Q_n − X_m|² / 2σ², of the features or of projections of them.
+
+    Under a softmax the weights of kernel regression (Nadaraya 1964, Watson 1964), and of an input's
+    responsibilities to Gaussians of equal width.
+
+    The square is a product of vectors with two more channels, ⟨(q, −|q|²/2, 1), (x, 1, −|x|²/2)⟩,
+    so nothing is made for edges. Both ends are first seen from the middle of the sources, which
+    changes no distance, and keeps what cancels small: the error is that of numbers as large as
+    |q|²/σ² from there. Of float16 and bfloat16, scores are computed in float32 for each edge.
+
+    Args:
+        heads: H.
+        channels: D, where features are projected; else nothing.
+        in_channels: P of the sources, or a pair (P, P_q), for projections.
+        sigma: σ, or what it begins with.
+        learned: whether each head has a σ that is a parameter.
+        projected: whether distances are between projections, or the features as they are.
+
+    Raises:
+        ValueError: σ is not positive.
+    """
+
+    name = "gaussian-distance"
+    equation = "s[m, n] = -|Q_n - X_m|^2 / (2 sigma^2)"
+
+    log_sigma: Tensor
+
+    def __init__(
+        self,
+        heads: int,
+        channels: int | None = None,
+        in_channels: int | tuple[int, int] = -1,
+        sigma: float = 1.0,
+        learned: bool = False,
+        projected: bool = False,
+    ) -> None:
+        super().__init__(heads)
+        if not sigma > 0:
+            raise RefusedValue(refusal("sigma is a width", "> 0", sigma))
+        self.sigma = float(sigma)
+        self.log_sigma = Parameter(torch.empty(heads)) if learned else None  # type: ignore[assignment]
+        self.ends = projections(heads, channels, in_channels) if projected else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """See :class:`Score`."""
+        if self.log_sigma is not None:
+            torch.nn.init.constant_(self.log_sigma, math.log(self.sigma))
+        if self.ends is not None:
+            self.ends.reset_parameters()
+
+    def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
+        """See :class:`Score`."""
+        if self.ends is None:
+            near, far = spread(source, self.heads), spread(query, self.heads)
+        else:
+            near, far = self.ends(source, query, support)
+        same_batch(near, far)
+        short = near.dtype if near.dtype in (torch.float16, torch.bfloat16) else None
+        if short is not None:
+            near, far = near.float(), far.float()
+        middle = near.detach().mean(0) if near.size(0) else near.new_zeros(near.shape[1:])
+        near, far = self._narrow(near - middle), self._narrow(far - middle)
+        far = torch.cat([far, -_half_square(far), torch.ones_like(far[..., :1])], -1)
+        near = torch.cat([near, torch.ones_like(near[..., :1]), -_half_square(near)], -1)
+        if short is None:
+            return Dot(far, near)
+        score = sddmm(support.sparsity, support.fold(far), support.fold(near))
+        return support.unfold(score, self.heads, near.shape[1:-2]).to(short)
+
+    def _narrow(self, x: Tensor) -> Tensor:
+        """X / σ of each head."""
+        if self.log_sigma is None:
+            return x / self.sigma
+        return x * (-self.log_sigma).exp().to(x.dtype).unsqueeze(-1)
+
+
+def _half_square(x: Tensor) -> Tensor:
+    return 0.5 * (x * x).sum(-1, keepdim=True)

@@ -1,0 +1,173 @@
+"""Normalisers: what f makes of the scores of the edges that reach an output."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from numbers import Real
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedType, RefusedValue, refusal
+from ..kernels import Sparsity, sddmm, segment_softmax, spmm
+
+NORMALISERS: dict[str, type[Normaliser]] = {}
+
+
+class Normaliser(torch.nn.Module):
+    """f of A_h = f(scores), over the edges that reach an output, for each head.
+
+    An output that no edge reaches, or whose scores are all -inf, gets nothing: its values are
+    zeros, never NaN.
+
+    Attributes:
+        name: what users call it.
+        is_stochastic: whether the values of an output that is reached add up to one.
+
+    Args:
+        temperature: scores are divided by it.
+        dropout: the share of values that are set to zero in training, the others growing by
+            1 / (1 - dropout).
+
+    Raises:
+        TypeError: one of them is no number.
+        ValueError: the temperature is not positive, or the share not in [0, 1).
+    """
+
+    name: ClassVar[str]
+    is_stochastic: ClassVar[bool] = False
+
+    def __init__(self, temperature: float = 1.0, dropout: float = 0.0) -> None:
+        super().__init__()
+        for name, number in (("temperature", temperature), ("dropout", dropout)):
+            if not isinstance(number, Real) or isinstance(number, bool):
+                raise RefusedType(refusal(f"{name} must be a number", "a float", repr(number)))
+        if not temperature > 0:
+            raise RefusedValue(refusal("a temperature divides scores", "> 0", temperature))
+        if not 0 <= dropout < 1:
+            raise RefusedValue(refusal("dropout is a share of values", "in [0, 1)", dropout))
+        self.temperature, self.dropout = float(temperature), float(dropout)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in vars(cls):
+            NORMALISERS[cls.name] = cls
+
+    @property
+    def is_softmax(self) -> bool:
+        """Whether it is the softmax over the entries of a row, and nothing else but dropout."""
+        return False
+
+    @property
+    def dropped(self) -> float:
+        """The share of values that it drops now; 0 outside training."""
+        return self.dropout if self.training else 0.0
+
+    @abstractmethod
+    def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
+        """f without dropout, of scores (E, H) that were divided by the temperature."""
+
+    def forward(self, sparsity: Sparsity, score: Tensor) -> Tensor:
+        """The values (E, H) of scores that were divided by the temperature, in row order."""
+        found = self.values(sparsity, score)
+        if self.dropped:
+            found = torch.nn.functional.dropout(found, self.dropped, training=True)
+        return found
+
+    def extra_repr(self) -> str:
+        """The options that are not the default."""
+        options = {"temperature": (self.temperature, 1.0), "dropout": (self.dropout, 0.0)}
+        return ", ".join(
+            f"{name}={value}" for name, (value, usual) in options.items() if value != usual
+        )
+
+
+class Softmax(Normaliser):
+    """exp(s) / Σ exp(s): shares that add up to one, or zeros where there is nothing."""
+
+    name = "softmax"
+    is_stochastic = True
+
+    @property
+    def is_softmax(self) -> bool:
+        """See :class:`Normaliser`."""
+        return True
+
+    def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
+        """See :class:`Normaliser`."""
+        return segment_softmax(sparsity, score)
+
+
+class Sigmoid(Normaliser):
+    """1 / (1 + exp(−s)): every edge for itself; 0 where the score is -inf."""
+
+    name = "sigmoid"
+
+    def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
+        """See :class:`Normaliser`."""
+        return score.sigmoid()
+
+
+class Unnormalised(Normaliser):
+    """s itself, as in linear attention without a denominator; 0 where the score is -inf."""
+
+    name = "identity"
+
+    def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
+        """See :class:`Normaliser`."""
+        return _without_absent(score)
+
+
+class L1(Normaliser):
+    """s / Σ |s|: shares with signs, whose sizes add up to one; zeros where all scores are 0."""
+
+    name = "l1"
+
+    def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
+        """See :class:`Normaliser`."""
+        exact = _without_absent(_exact(score))
+        total = _of_row(sparsity, _row_sums(sparsity, exact.abs()))
+        empty = total == 0
+        share = exact * total.masked_fill(empty, 1.0).reciprocal().masked_fill(empty, 0.0)
+        return share.to(score.dtype)
+
+
+class SoftmaxPlusOne(Normaliser):
+    """exp(s) / (1 + Σ exp(s)): a softmax beside one more score of 0, which goes nowhere.
+
+    Shares add up to less than one, and to almost nothing where all scores are low. Miller,
+    *Attention Is Off By One* (2023).
+    """
+
+    name = "softmax-plus-one"
+
+    def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
+        """See :class:`Normaliser`."""
+        exact = _exact(score)
+        ones = exact.new_ones(sparsity.shape[1], 1, 1)
+        # The highest of all scores and 0, which changes nothing but the range of the numbers.
+        highest = spmm(sparsity, exact.detach(), ones, reduce="max").squeeze(-1).clamp(min=0)
+        raised = (exact - _of_row(sparsity, highest)).exp()
+        total = _row_sums(sparsity, raised) + (-highest).exp()
+        return (raised * _of_row(sparsity, total.reciprocal())).to(score.dtype)
+
+
+def _exact(score: Tensor) -> Tensor:
+    """Scores in a type that sums of a row fit."""
+    return score.to(torch.promote_types(score.dtype, torch.float32))
+
+
+def _without_absent(score: Tensor) -> Tensor:
+    """Scores of -inf, which say that there is no edge, as zeros."""
+    return score.masked_fill(score == -torch.inf, 0.0)
+
+
+def _row_sums(sparsity: Sparsity, value: Tensor) -> Tensor:
+    """(E, H) to (R, H)."""
+    return spmm(sparsity, value, value.new_ones(sparsity.shape[1], 1, 1)).squeeze(-1)
+
+
+def _of_row(sparsity: Sparsity, x: Tensor) -> Tensor:
+    """(R, H) to (E, H): what the row of each entry has."""
+    return sddmm(sparsity, x, x.new_zeros(sparsity.shape[1], x.size(1)), op="add")

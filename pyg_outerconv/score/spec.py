@@ -1,0 +1,109 @@
+"""Scores and normalisers by name: what a line of text says."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from typing import Any, TypeVar
+
+from ..errors import RefusedType, RefusedValue, refusal, unknown
+from .normalise import NORMALISERS, Normaliser
+from .score import SCORES, Score
+
+Made = TypeVar("Made", Score, Normaliser)
+
+_SPEC = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
+
+
+def make_score(
+    spec: Score | str,
+    heads: int,
+    channels: int | None = None,
+    in_channels: int | tuple[int, int] = -1,
+    value_channels: int | None = None,
+    **options: Any,
+) -> Score:
+    """The score that a text names, with its options; a score itself is taken as it is.
+
+    ``"key-query"``, ``"key-query(bias=True)"``, ``"cosine(learned=False, beta=2.0)"``.
+
+    Args:
+        spec: the text.
+        heads: H.
+        channels: D of each head, unless the text has ``channels=...``.
+        in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
+        value_channels: D in the place of ``channels`` for scores of what Θ made.
+        **options: further options; those of the text go before them.
+
+    Raises:
+        TypeError: it is neither a score nor text.
+        ValueError: the text is no such expression, the score is unknown (the nearest is named), or
+            it refuses its options.
+    """
+    if isinstance(spec, Score):
+        return spec
+    name, written = parse_spec("score", spec)
+    if name in SCORES and SCORES[name].uses_theta and not written.get("own", False):
+        channels = value_channels or channels
+    channels = written.pop("channels", channels)
+    return _make("score", SCORES, name, (heads, channels, in_channels), {**options, **written})
+
+
+def make_normaliser(spec: Normaliser | str, **options: Any) -> Normaliser:
+    """The normaliser that a text names, with its options; a normaliser itself is taken as it is.
+
+    ``"softmax"``, ``"softmax(temperature=2.0)"``, ``"l1"``.
+
+    Args:
+        spec: the text.
+        **options: further options; those of the text go before them.
+
+    Raises:
+        TypeError, ValueError: see :func:`make_score`.
+    """
+    if isinstance(spec, Normaliser):
+        return spec
+    name, written = parse_spec("normaliser", spec)
+    return _make("normaliser", NORMALISERS, name, (), {**options, **written})
+
+
+def parse_spec(what: str, text: str) -> tuple[str, dict[str, Any]]:
+    """The name in a text, and the options that it gives in parentheses.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: the text is no such expression.
+    """
+    wanted = refusal(f"a {what} is a name with named options", "such as name(a=1)", repr(text))
+    if not isinstance(text, str):
+        kind = what.capitalize()
+        raise RefusedType(refusal(f"a {what} is an object or text", f"a {kind} or its name", text))
+    match = _SPEC.fullmatch(text)
+    if match is None:
+        raise RefusedValue(wanted)
+    try:
+        call = ast.parse(f"_({match[2] or ''})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        options = {str(kw.arg): ast.literal_eval(kw.value) for kw in call.keywords}
+    except (SyntaxError, ValueError) as error:
+        raise RefusedValue(wanted) from error
+    if call.args or any(kw.arg is None for kw in call.keywords):
+        raise RefusedValue(wanted)
+    return match[1], options
+
+
+def _make(
+    what: str,
+    known: dict[str, type[Made]],
+    name: str,
+    given: tuple[Any, ...],
+    options: dict[str, Any],
+) -> Made:
+    if name not in known:
+        raise RefusedValue(unknown(what, name, known))
+    names = list(inspect.signature(known[name]).parameters)[len(given) :]
+    for option in options:
+        if option not in names:
+            raise RefusedValue(unknown(f"option of {what} {name!r}", option, names))
+    return known[name](*given, **options)
