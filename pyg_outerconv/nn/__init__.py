@@ -1,6 +1,22 @@
 """The layer, and the forms of its parameter."""
 
 from ..contract import SparseFeatures, predicted_share, sparse_pays
+from .attention import (
+    DecoderBlock,
+    EncoderBlock,
+    FeedForward,
+    TransformerConv,
+    agnn_conv,
+    gat_conv,
+    gatv2_conv,
+    long_sequence_block,
+    multi_head_attention,
+    set_pooling,
+    super_gat_conv,
+    transformer_conv,
+    windowed_block,
+)
+from .attention_conv import AttentionConv
 from .compose import compose
 from .composed_conv import ComposedConv
 from .dropout import dropout_features
@@ -9,16 +25,24 @@ from .fuse import FusionReport, fuse
 from .grid_conv import GridConv
 from .grid_pool import GridPool
 from .grid_unpool import GridUnpool
+from .linear_attention import linear_attention
 from .outer_conv import OuterConv
 from .recipes import appnp, gdc_conv, mix_hop, sg_conv, ssg_conv
+from .recurrent import ConvGRUCell, ConvLSTMCell, unroll
 from .theta import FORMS, Theta
 from .theta_forms import make_theta
 
 __all__ = [
     "FORMS",
+    "AttentionConv",
     "BSpline",
     "ComposedConv",
+    "ConvGRUCell",
+    "ConvLSTMCell",
+    "DecoderBlock",
     "EdgeNetwork",
+    "EncoderBlock",
+    "FeedForward",
     "FusionReport",
     "GaussianMixture",
     "GridConv",
@@ -27,15 +51,27 @@ __all__ = [
     "OuterConv",
     "SparseFeatures",
     "Theta",
+    "TransformerConv",
+    "agnn_conv",
     "appnp",
     "compose",
     "dropout_features",
     "fuse",
+    "gat_conv",
+    "gatv2_conv",
     "gdc_conv",
+    "linear_attention",
+    "long_sequence_block",
     "make_theta",
     "mix_hop",
+    "multi_head_attention",
     "predicted_share",
+    "set_pooling",
     "sg_conv",
     "sparse_pays",
     "ssg_conv",
+    "super_gat_conv",
+    "transformer_conv",
+    "unroll",
+    "windowed_block",
 ]

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from numbers import Integral
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.inits import glorot
 
-from ..basis.checks import holds
-from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..basis.checks import check_positive, holds
+from ..errors import RefusedValue, refusal, unknown
 
 _SMALLEST = 1e-15  # what PyG adds to a variance
 _PIECES = {
@@ -53,7 +52,7 @@ class GaussianMixture(torch.nn.Module):
 
     def __init__(self, dim: int, num_functions: int) -> None:
         super().__init__()
-        _check_positive("a mixture of Gaussians", dim=dim, num_functions=num_functions)
+        check_positive("a mixture of Gaussians", dim=dim, num_functions=num_functions)
         self.dim, self.num_functions = dim, num_functions
         self.mu = Parameter(torch.empty(num_functions, dim))
         self.sigma = Parameter(torch.empty(num_functions, dim))
@@ -107,7 +106,7 @@ class BSpline(torch.nn.Module):
         super().__init__()
         sizes = tuple(kernel_size) if isinstance(kernel_size, Sequence) else (kernel_size,)
         for size in sizes:
-            _check_positive("a B-spline", kernel_size=size)
+            check_positive("a B-spline", kernel_size=size)
         if isinstance(is_open_spline, bool):
             is_open_spline = (is_open_spline,) * len(sizes)
         if degree not in _PIECES:
@@ -197,7 +196,7 @@ class EdgeNetwork(torch.nn.Module):
         if len(channels) < 2:
             raise RefusedValue(refusal("a network has layers", "D and a width for each", channels))
         for width in channels:
-            _check_positive("a network has layers and", width=width)
+            check_positive("a network has layers and", width=width)
         self.constant = constant
         self.layers = torch.nn.ModuleList(
             torch.nn.Linear(before, after) for before, after in pairwise(channels)
@@ -225,11 +224,3 @@ def _check_width(edge_attr: Tensor, dim: int) -> None:
         raise RefusedValue(
             refusal("edges have as many attributes as said", f"(E, {dim})", tuple(edge_attr.shape))
         )
-
-
-def _check_positive(what: str, **counts: int) -> None:
-    for name, count in counts.items():
-        if not isinstance(count, Integral) or isinstance(count, bool):
-            raise RefusedType(refusal(f"{what} needs its {name}", "an integer", repr(count)))
-        if count < 1:
-            raise RefusedValue(refusal(f"{what} needs its {name}", ">= 1", count))

@@ -33,7 +33,7 @@ def kept_basis(
         return make()
     if any(part.requires_grad for part in (*anchors, *others)):
         return make()
-    if not anchors:
-        return make() if others else rules.get((*key, value), make)
-    basis: Basis = bases.get(anchors[0], (*known[1:], *beside), (*key, value), make)
+    if not (anchors or others):
+        return rules.get((*key, value), make)
+    basis: Basis = bases.get((*anchors, *others)[0], (*known[1:], *beside), (*key, value), make)
     return basis

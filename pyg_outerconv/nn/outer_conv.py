@@ -10,7 +10,8 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..basis import Basis, Family, parse_family
-from ..basis.parts import functions_of
+from ..basis.content import Content
+from ..basis.parts import functions_of, nested
 from ..contract import (
     ContractionPath,
     Features,
@@ -19,7 +20,6 @@ from ..contract import (
     check_order,
     contract,
     contraction_path,
-    full,
 )
 from ..errors import RefusedType, RefusedValue, refusal
 from .bias import add_bias
@@ -118,8 +118,8 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         check_memory(max_memory)
         super().__init__(aggr=message_aggregation(aggr, label_aggr), **kwargs)
         self.aggr, self.label_aggr = aggr, label_aggr
-        self.family = parse_family(family) if isinstance(family, str) else family
-        if not isinstance(self.family, Family):
+        family = parse_family(family) if isinstance(family, str) else family
+        if not isinstance(family, Family):
             raise RefusedType(
                 refusal(
                     "family must be a recipe for a basis",
@@ -127,6 +127,7 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
                     type(family).__name__,
                 )
             )
+        self.family = family
         check_ends(in_channels, out_channels, theta)
         self.in_channels = in_channels
         self.cached = cached
@@ -153,6 +154,18 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
             torch.nn.init.zeros_(self.bias)
         for function in self.functions:
             reset(function)
+
+    @property
+    def family(self) -> Family:
+        """The recipe for the basis."""
+        return self._family
+
+    @family.setter
+    def family(self, family: Family) -> None:
+        # What is asked about it at every call is found out here.
+        self._family = family
+        self._reads_content = family.makes_use_of("x")
+        self._learns = any(part.learns for part in nested(family))
 
     # What PyG's wrappers read and set -----------------------------------------------------------
 
@@ -186,7 +199,7 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         edge_weight: OptTensor = None,
         edge_type: OptTensor = None,
         size: Size = None,
-        batch: OptTensor = None,
+        batch: Union[Tensor, OptPairTensor, None] = None,
         edge_attr: OptTensor = None,
         pos: Union[Tensor, OptPairTensor, None] = None,
     ) -> Tensor:
@@ -199,8 +212,8 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
             edge_weight (torch.Tensor, optional): The edge weights.
             edge_type (torch.Tensor, optional): The edge types.
             size (tuple, optional): :math:`(M, N)`.
-            batch (torch.Tensor, optional): The graph of each node, for families that treat
-                graphs one by one (:obj:`Chebyshev`).
+            batch (torch.Tensor or tuple, optional): The graph of each node, for families that treat
+                graphs one by one (:obj:`Chebyshev`); without edges those of sources and targets.
             edge_attr (torch.Tensor, optional): The edge attributes :math:`(E, D)`, for families
                 that make values of them (:obj:`Kernel`).
             pos (torch.Tensor or tuple, optional): The node positions :math:`(N, D)`, or those of
@@ -209,14 +222,15 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         inputs = split_input(x, self.flow)
         waiting = self._waiting(inputs)
         basis = self.basis(inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
-        for lazy, channels in waiting:
-            lazy.materialize(channels)
-            self.out_channels = self.theta.out_channels
-        theta = self._parameter(inputs)
+        self._materialize(waiting)
+        return self._convolve(inputs, basis, self._parameter(inputs))
+
+    def _convolve(self, inputs: Inputs, basis: Basis, theta: ThetaValue) -> Tensor:
+        """Y for a basis that is known: messages or the contraction, root weight and bias."""
         by_messages = self._is_asked_for_messages()
         if by_messages:
             # propagate_type: (x: OptPairTensor, edge_value: OptTensor)
-            out = convolve_by_messages(self, basis, inputs.source, full(theta))
+            out = convolve_by_messages(self, basis, inputs.source, theta)
         else:
             out = self._watch_fused(basis, inputs.source, theta)
         if self.root is not None:
@@ -232,14 +246,17 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         edge_weight: OptTensor = None,
         edge_type: OptTensor = None,
         size: Size = None,
-        batch: OptTensor = None,
+        batch: Union[Tensor, OptPairTensor, None] = None,
         edge_attr: OptTensor = None,
         pos: Union[Tensor, OptPairTensor, None] = None,
+        content: Optional[Content] = None,
     ) -> Basis:
         """The basis that :meth:`forward` uses for these arguments, means folded into its values."""
         inputs = x if isinstance(x, Inputs) else split_input(x, self.flow)
+        if content is None and self._reads_content:
+            content = self._content(inputs)
         return prepare_basis(
-            self, inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos
+            self, inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos, content
         )
 
     def contraction_path(
@@ -249,7 +266,7 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         edge_weight: OptTensor = None,
         edge_type: OptTensor = None,
         size: Size = None,
-        batch: OptTensor = None,
+        batch: Union[Tensor, OptPairTensor, None] = None,
         edge_attr: OptTensor = None,
         pos: Union[Tensor, OptPairTensor, None] = None,
     ) -> ContractionPath:
@@ -270,6 +287,23 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
             "label_reduce": self.label_reduce,
             "max_memory": self.max_memory,
         }
+
+    def _content(self, inputs: Inputs) -> Content:
+        """What nodes hold, for families whose values are made of it."""
+
+        def theta() -> ThetaValue:
+            self._materialize(self._waiting(inputs))
+            return self._parameter(inputs)
+
+        source = nodes_first(inputs.source)
+        target = source if inputs.is_single else nodes_first(inputs.target)
+        return Content(source, target, theta=theta)
+
+    def _materialize(self, waiting: list[tuple[Theta, int]]) -> None:
+        for lazy, channels in waiting:
+            if lazy.in_channels < 0:  # scores that are made of values may have asked before
+                lazy.materialize(channels)
+            self.out_channels = self.theta.out_channels
 
     def _waiting(self, inputs: Inputs) -> list[tuple[Theta, int]]:
         # Parameters that have no shape yet, and the channels that they will take.

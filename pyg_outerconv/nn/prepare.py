@@ -12,7 +12,7 @@ from torch_geometric.utils import is_torch_sparse_tensor
 from ..basis import Basis
 from ..basis.any_structure import AnyStructure, require_kind
 from ..basis.checks import check_size
-from ..basis.parts import nested
+from ..basis.content import Content
 from ..contract.features import Features, SparseFeatures
 from ..errors import RefusedType, RefusedValue, refusal
 from .kept import kept_basis
@@ -92,7 +92,9 @@ def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
 
 def nodes_first(x: Features) -> Features:
     """Features (*batch, M, P) as (M, *batch, P), which is how the contraction takes them."""
-    return x.movedim(-2, 0) if isinstance(x, Tensor) and x.is_floating_point() else x
+    if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() == 2:
+        return x  # itself: what is made of it is known by it
+    return x.movedim(-2, 0)
 
 
 def _features(x: Any) -> Features:
@@ -133,9 +135,10 @@ def prepare_basis(
     edge_weight: Tensor | None,
     edge_type: Tensor | None,
     size: tuple[int | None, int | None] | None,
-    batch: Tensor | None,
+    batch: Tensor | tuple[Tensor, Tensor] | None,
     edge_attr: Tensor | None = None,
     pos: Tensor | tuple[Tensor, Tensor] | None = None,
+    content: Content | None = None,
 ) -> Basis:
     """The given basis, or the one that the layer's family makes of the structure.
 
@@ -170,21 +173,23 @@ def prepare_basis(
             size=full_size[::-1] if reverse else full_size,
             device=device,
         )
-        basis = conv.family.basis_on(found.reversed() if reverse else found, dtype)
+        found = found.reversed() if reverse else found
+        found = found if content is None else found.with_content(content)
+        basis = conv.family.basis_on(found, dtype)
         return basis.mean(dtype) if conv.folds_mean else basis
 
-    beside = (edge_weight, edge_type, batch, edge_attr, *_ends(pos))
+    beside = (edge_weight, edge_type, *_ends(batch), edge_attr, *_ends(pos))
     key = (conv.family, full_size, dtype, conv.folds_mean, reverse)
-    keeps = conv.cached and not any(part.learns for part in nested(conv.family))
+    keeps = conv.cached and not conv._learns
     basis = kept_basis(kind, edge_index, beside, (*key, device), make) if keeps else make()
     if not kind.targets_are_sources:
         _check_ends(conv, inputs, basis, full_size)
     return basis
 
 
-def _ends(pos: Any) -> tuple[Any, Any]:
-    """Positions of sources and of targets, if they are two tensors."""
-    return tuple(pos) if isinstance(pos, tuple | list) else (pos, None)
+def _ends(given: Any) -> tuple[Any, Any]:
+    """What is said of sources and of targets, if these are two tensors."""
+    return tuple(given) if isinstance(given, tuple | list) else (given, None)
 
 
 def _size(

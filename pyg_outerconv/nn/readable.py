@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch_geometric.nn.conv import MessagePassing
 
 from ..basis import Basis, EdgeBasis, Eye, Polynomial
-from ..contract import Features, Problem, check_shapes
+from ..basis.attended import Attended
+from ..basis.factored import Factored
+from ..basis.heads import Heads
+from ..contract import Features, Problem, ThetaValue, check_shapes
 from ..contract.order import needs_features
 from ..contract.per_node import PerNode
 from ..contract.problem import LINEAR
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
     from .outer_conv import OuterConv
 
 
-def convolve_by_messages(conv: OuterConv, basis: Basis, x: Features, theta: Tensor) -> Tensor:
+def convolve_by_messages(conv: OuterConv, basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
     """Y (*batch, N, Q) by ``conv.propagate``: slow, and equal to the contraction.
 
     Explicit edges send one message each, x_m Θ_k times the value of the edge, in the order in
@@ -37,17 +43,45 @@ def convolve_by_messages(conv: OuterConv, basis: Basis, x: Features, theta: Tens
     check_shapes(basis, x, theta)
     total: Tensor | None = None
     for problem in problems(basis, x, theta, conv.reduce, conv.label_reduce):
-        leaf = problem.basis
-        check_inputs(problem)
-        if isinstance(leaf, Polynomial):
-            out = _from_polynomial(conv, leaf, problem)
-        elif isinstance(leaf, Eye):
-            out = PerNode().run(problem)
-        else:
-            out = _over_labels(_from_edges(conv, leaf.edges(), problem), problem)
+        out = _from_leaf(conv, problem)
         total = out if total is None else total + out
     assert total is not None
     return total.movedim(0, -2)
+
+
+def _from_leaf(conv: OuterConv, problem: Problem) -> Tensor:
+    """What a leaf gives, (N, *batch, Q)."""
+    leaf = problem.basis
+    check_inputs(problem)
+    if isinstance(leaf, Polynomial):
+        return _from_polynomial(conv, leaf, problem)
+    if isinstance(leaf, Eye):
+        return PerNode().run(problem)
+    if isinstance(leaf, Heads | Attended | Factored):
+        return _from_heads(conv, leaf, problem)
+    return _over_labels(_from_edges(conv, leaf.edges(), problem), problem)
+
+
+def _from_heads(conv: OuterConv, leaf: Heads | Attended | Factored, problem: Problem) -> Tensor:
+    """Heads as the edges that they are, each with one label, and for each item of a batch anew."""
+    if not leaf.batch:
+        given = (leaf.edges(), problem.x, problem.parameter, problem.reduce, problem.label_reduce)
+        out, *more = [_from_leaf(conv, part) for part in problems(*given)]
+        return sum(more, out)
+    x = problem.x
+    if not isinstance(x, Tensor) or problem.batch != leaf.batch:
+        raise RefusedValue(
+            refusal("a basis of a batch is for that of x", leaf.batch, problem.batch)
+        )
+    items = []
+    for index in product(*map(range, leaf.batch)):
+        where: tuple[slice | int, ...] = (slice(None), *index)
+        one = replace(problem, basis=leaf.item(*index), x=x[where])
+        items.append(_from_leaf(conv, one))
+    if not items:
+        nothing = problem.theta[:0].sum()
+        return nothing.expand(leaf.size[1], *leaf.batch, problem.out_channels).clone()
+    return torch.stack(items, 1).unflatten(1, leaf.batch)
 
 
 def _from_edges(conv: OuterConv, edges: EdgeBasis, problem: Problem) -> Tensor:
@@ -106,8 +140,11 @@ def _send(
     # The edges run from source to target whatever the layer's flow; PyG's two ways to collect a
     # pair disagree for the other flow.
     flow, conv.flow = conv.flow, "source_to_target"
+    # PyG writes a `propagate` for each class, which the heirs of the class take for the general
+    # one; but that alone knows what explainers add.
+    propagate = MessagePassing.propagate.__get__(conv) if conv.explain else conv.propagate
     try:
-        out = conv.propagate(index, x=ends, edge_value=value, size=size, **extra)
+        out = propagate(index, x=ends, edge_value=value, size=size, **extra)
     finally:
         conv.flow = flow
     return out.movedim(-2, 0)

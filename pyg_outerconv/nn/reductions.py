@@ -47,5 +47,9 @@ class Reductions:
         if isinstance(source, SparseFeatures):
             source = source.value
         known = isinstance(source, Tensor) and source.is_floating_point()
-        theta = self.theta.parameter(source if known else None)
+        theta = self.theta_value(source if known else None)
         return scaled(theta, 1.0 / self.theta.num_labels) if self.label_aggr == "mean" else theta
+
+    def theta_value(self, like: Tensor | None = None) -> ThetaValue:
+        """Θ as it is contracted, before labels are averaged; see :meth:`Theta.parameter`."""
+        return self.theta.parameter(like)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -54,6 +55,7 @@ class Theta(torch.nn.Module):
         super().__init__()
         self.num_labels, self.in_channels, self.out_channels = num_labels, in_channels, out_channels
         self.option, self.max_parameters = option, max_parameters
+        self.initial: Callable[[Theta], None] | None = None  # in the place of Glorot's values
         self.check()
         for key in self.shapes(1):
             self.register_parameter(key, UninitializedParameter())  # type: ignore[arg-type]
@@ -105,6 +107,10 @@ class Theta(torch.nn.Module):
 
     def reset_parameters(self) -> None:
         """Glorot-uniform values, fan-in and fan-out being the last two sizes."""
+        if self.initial is not None:
+            if not any(is_lazy(parameter) for parameter in self.parameters(recurse=False)):
+                self.initial(self)
+            return
         for parameter in self.parameters(recurse=False):
             if not is_lazy(parameter) and parameter.numel():
                 bound = math.sqrt(6.0 / (parameter.size(-2) + parameter.size(-1)))

@@ -10,6 +10,7 @@ from torch import Tensor
 from ..contract import Mixture, ThetaValue, full
 from ..errors import RefusedValue, refusal, unknown
 from .theta import FORMS, Theta
+from .theta_values import Columns, ValueProjection  # noqa: F401 - they register themselves
 
 
 class Full(Theta):
@@ -177,38 +178,6 @@ class Depthwise(Theta):
     def build(self) -> Tensor:
         """The weight."""
         return self.weight
-
-
-class Columns(Theta):
-    """Θ_k zero outside its own block of columns: K·P·(Q/K) = P·Q numbers.
-
-    Label k makes the k-th of K equal parts of the output, which is their concatenation.
-    """
-
-    name = "columns"
-
-    weight: Tensor
-
-    def check(self) -> None:
-        """K divides Q."""
-        if self.out_channels % self.num_labels:
-            raise RefusedValue(
-                refusal(
-                    "columns are as many for each label",
-                    f"out_channels a multiple of {self.num_labels}",
-                    self.out_channels,
-                )
-            )
-
-    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
-        """weight (K, P, Q/K)."""
-        return {"weight": (self.num_labels, in_channels, self.out_channels // self.num_labels)}
-
-    def build(self) -> Tensor:
-        """The weight, each label in its place."""
-        place = torch.eye(self.num_labels, dtype=self.weight.dtype, device=self.weight.device)
-        wide = torch.einsum("kpq,kl->kplq", self.weight, place)
-        return wide.flatten(-2).unsqueeze(1)
 
 
 class Identity(Theta):

@@ -41,13 +41,20 @@ class Watched:
         A layer over powers or several edge sets sends several messages along one edge of the
         user's list; each is masked. Messages of edges that the family added are left alone.
         """
+        return inputs * self.edge_mask(edge_origin).view(-1, 1)
+
+    def edge_mask(self, edge_origin: Tensor) -> Tensor:
+        """(E,) the mask of edges that stem from these edges of the user's list; 1 for -1.
+
+        Raises:
+            ValueError: there is no mask.
+        """
         mask = self._edge_mask
         if mask is None:
             raise RefusedValue("there is no edge mask to explain with: set_masks was not called")
         if self._apply_sigmoid:
             mask = mask.sigmoid()
-        scale = torch.cat([mask, mask.new_ones(1)])[edge_origin]
-        return inputs * scale.view(-1, 1)
+        return torch.cat([mask, mask.new_ones(1)])[edge_origin]
 
     def _is_asked_for_messages(self) -> bool:
         # Explainers and hooks want to see messages; PyG users switch fusing off by `fuse`.

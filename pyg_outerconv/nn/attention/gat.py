@@ -1,0 +1,186 @@
+"""Graph attention networks: GAT, GATv2 and SuperGAT, each a score of what Θ made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...basis import Hops
+from ...score import Additive, Dynamic, Score
+from ...score.supergat import SuperGAT
+from ..attention_conv import AttentionConv
+from .graph_attention import Fill, GraphAttention
+from .initial import as_glorot, as_glorot_and_bias
+
+
+def gat_conv(
+    in_channels: int | tuple[int, int],
+    out_channels: int,
+    heads: int = 1,
+    concat: bool = True,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    add_self_loops: bool = True,
+    edge_dim: int | None = None,
+    fill_value: Fill = "mean",
+    bias: bool = True,
+    residual: bool = False,
+    **options: Any,
+) -> AttentionConv:
+    """A_h[m, n] = softmax over m of leaky_relu(⟨a_s, X_m Θ_h⟩ + ⟨a_t, X_n Θ_h⟩).
+
+    From the `"Graph Attention Networks" <https://arxiv.org/abs/1710.10903>`_ paper, equations 3 to
+    6; PyG's ``GATConv``. Nodes see their neighbours, and themselves.
+
+    >>> gat_conv(16, 8, heads=4).out_channels
+    32
+
+    Args:
+        in_channels: P, or (P, P_t) for sources and targets with a Θ of their own; -1 for sizes of
+            the first input.
+        out_channels: Q of each head.
+        heads: H.
+        concat: whether heads are put side by side, not averaged.
+        negative_slope: of the leaky ReLU.
+        dropout: the share of attention that is dropped in training.
+        add_self_loops: whether every node sees itself, once, whatever loops there are.
+        edge_dim: D_e of ``edge_attr``, of which the score has ⟨a_e, E W_e⟩ too.
+        fill_value: the edge features of self-loops, see :class:`GraphAttention`.
+        bias: whether the output has one.
+        residual: whether transformed features of the target are added.
+        **options: of :class:`AttentionConv`; a ``support`` stands in the place of neighbours and
+            self-loops: ``Hops(2, add_self_loops=True)``.
+
+    Shapes:
+        x (*, M, P), or a pair ((*, M, P), (*, N, P_t)), and ``edge_index`` (2, E) give
+        (*, N, H·Q), or (*, N, Q) if heads are averaged.
+
+    Raises:
+        ValueError: an option is unknown or out of range; at a call, shapes do not fit.
+        TypeError: an argument has the wrong type.
+    """
+    score = Additive(
+        heads, out_channels, in_channels, negative_slope=negative_slope, edge_dim=edge_dim
+    )
+    options = {"bias": bias, "root_weight": residual, "dropout": dropout, **options}
+    fill = fill_value if edge_dim is not None else None
+    return _of_values(in_channels, out_channels, score, concat, add_self_loops, fill, options)
+
+
+def gatv2_conv(
+    in_channels: int | tuple[int, int],
+    out_channels: int,
+    heads: int = 1,
+    concat: bool = True,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    add_self_loops: bool = True,
+    edge_dim: int | None = None,
+    fill_value: Fill = "mean",
+    bias: bool = True,
+    share_weights: bool = False,
+    residual: bool = False,
+    **options: Any,
+) -> AttentionConv:
+    """A_h[m, n] = softmax over m of ⟨a, leaky_relu(X_m Θ_h + X_n W_h)⟩.
+
+    From the `"How Attentive are Graph Attention Networks?" <https://arxiv.org/abs/2105.14491>`_
+    paper, equation 7; PyG's ``GATv2Conv``. With a bias, values and both ends of the score have
+    one, too.
+
+    >>> gatv2_conv(16, 8, heads=4, concat=False).out_channels
+    8
+
+    Args:
+        in_channels: see :func:`gat_conv`.
+        out_channels: likewise.
+        heads: likewise.
+        concat: likewise.
+        negative_slope: likewise.
+        dropout: likewise.
+        add_self_loops: likewise.
+        edge_dim: D_e of ``edge_attr``, projections of which are added within the leaky ReLU.
+        fill_value: see :func:`gat_conv`.
+        bias: whether the output, values and both ends of the score have one.
+        share_weights: whether W = Θ.
+        residual: see :func:`gat_conv`.
+        **options: of :class:`AttentionConv`.
+    """
+    score = Dynamic(
+        heads,
+        out_channels,
+        in_channels,
+        shared=share_weights,
+        bias=bias,
+        negative_slope=negative_slope,
+        edge_dim=edge_dim,
+    )
+    if score.ends.target is not None:
+        score.ends.target.initial = as_glorot_and_bias
+        score.reset_parameters()
+    options = {"bias": bias, "root_weight": residual, "dropout": dropout, **options}
+    options = {"value_bias": bias, **options}
+    fill = fill_value if edge_dim is not None else None
+    return _of_values(in_channels, out_channels, score, concat, add_self_loops, fill, options)
+
+
+def super_gat_conv(
+    in_channels: int | tuple[int, int],
+    out_channels: int,
+    heads: int = 1,
+    concat: bool = True,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    add_self_loops: bool = True,
+    bias: bool = True,
+    **options: Any,
+) -> AttentionConv:
+    """A_h[m, n] = softmax over m of leaky_relu(⟨X_m Θ_h, X_n Θ_h⟩ / √Q).
+
+    The scaled dot product of the `"How to Find Your Friendly Neighborhood: Graph Attention Design
+    with Self-Supervision" <https://openreview.net/forum?id=Wi5KUNlqWty>`_ paper, PyG's
+    ``SuperGATConv(attention_type='SD')``. It is the attention alone: the loss that the paper adds,
+    which teaches scores to tell edges from pairs without one, is not part of a convolution.
+
+    >>> super_gat_conv(16, 8, heads=4).out_channels
+    32
+
+    Args:
+        in_channels: see :func:`gat_conv`.
+        out_channels: likewise.
+        heads: likewise.
+        concat: likewise.
+        negative_slope: likewise.
+        dropout: likewise.
+        add_self_loops: likewise.
+        bias: whether the output has one.
+        **options: of :class:`AttentionConv`.
+    """
+    score = SuperGAT(heads, out_channels, in_channels, negative_slope=negative_slope)
+    options = {"bias": bias, "dropout": dropout, **options}
+    return _of_values(in_channels, out_channels, score, concat, add_self_loops, None, options)
+
+
+def _of_values(
+    in_channels: int | tuple[int, int],
+    out_channels: int,
+    score: Score,
+    concat: bool,
+    add_self_loops: bool,
+    fill: Fill | None,
+    options: dict[str, Any],
+) -> AttentionConv:
+    """A layer on a graph, whose values are drawn as one linear map to all heads."""
+    filled = fill if add_self_loops else None
+    neighbours = Hops(add_self_loops=True if add_self_loops and filled is None else None)
+    layer = GraphAttention(
+        in_channels,
+        out_channels * (score.heads if concat else 1),
+        score.heads,
+        filled,
+        score=score,
+        combine="concat" if concat else "mean",
+        **{"support": neighbours, **options},
+    )
+    layer.theta.initial = as_glorot
+    layer.theta.reset_parameters()
+    return layer

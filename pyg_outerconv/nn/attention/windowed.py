@@ -1,0 +1,84 @@
+"""Blocks whose attention is local: windows of images, and long sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...basis import Blocks, Family, GlobalTokens, RandomLinks, SlidingWindow
+from ...basis import Union as UnionOf
+from ...position import RelativeBias
+from .encoder_block import EncoderBlock
+
+
+def windowed_block(
+    channels: int,
+    heads: int,
+    window: int | tuple[int, ...] = 7,
+    shift: int | tuple[int, ...] = 0,
+    relative: bool = True,
+    dim: int = 2,
+    **options: Any,
+) -> EncoderBlock:
+    """An encoder block on a grid, whose cells see the window that they lie in.
+
+    From the `"Swin Transformer" <https://arxiv.org/abs/2103.14030>`_ paper (sections 3.1 and 3.2):
+    norms first, GELU, a learned bias of each head for each relative position; blocks with ``shift``
+    0 and half a window take turns. Windows at the ends are cut, and no cell sees one that its image
+    does not bring next to it; see :class:`~pyg_outerconv.basis.Blocks`.
+
+    >>> import torch
+    >>> from pyg_outerconv import Cells, flatten_grid
+    >>> block, images = windowed_block(8, 2, window=4, shift=2), torch.randn(3, 8, 12, 16)
+    >>> block(flatten_grid(images), Cells.of_shape((12, 16))).shape
+    torch.Size([3, 192, 8])
+
+    Args:
+        channels: P.
+        heads: H.
+        window: cells of a window along all axes, or along each.
+        shift: by how many cells windows are moved.
+        relative: whether scores have a bias for relative positions.
+        dim: how many axes a grid has, if ``window`` is one number.
+        **options: of :class:`EncoderBlock`.
+    """
+    sizes = window if isinstance(window, tuple) else (window,) * dim
+    moved = shift if isinstance(shift, tuple) else (shift,) * len(sizes)
+    terms = (RelativeBias(heads, tuple(size - 1 for size in sizes)),) if relative else ()
+    options = {"norm_first": True, "activation": "gelu", "terms": terms, **options}
+    return EncoderBlock(channels, heads, support=Blocks(sizes, moved), **options)
+
+
+def long_sequence_block(
+    channels: int,
+    heads: int,
+    window: int,
+    num_global: int = 0,
+    num_random: int = 0,
+    dilation: int = 1,
+    **options: Any,
+) -> EncoderBlock:
+    """An encoder block on sequences, whose places see those nearby, and a few that all see.
+
+    From the `"Longformer" <https://arxiv.org/abs/2004.05150>`_ paper (section 3.1), or with random
+    links that of the `"Big Bird" <https://arxiv.org/abs/2007.14062>`_ paper (section 2). Global
+    places have the same projections as others. Work and memory grow with the length of the
+    sequence, not with its square.
+
+    >>> import torch
+    >>> long_sequence_block(8, 2, window=3, num_global=1)(torch.randn(2, 50, 8)).shape
+    torch.Size([2, 50, 8])
+
+    Args:
+        channels: P.
+        heads: H.
+        window: how many places a place sees on each side; half of what Longformer calls a window.
+        num_global: how many of the first places see all, and are seen by all.
+        num_random: how many random places each place sees.
+        dilation: how far apart the places of a window are.
+        **options: of :class:`EncoderBlock`.
+    """
+    parts: list[Family] = [SlidingWindow(window, dilation)]
+    parts += [GlobalTokens(num_global)] if num_global else []
+    parts += [RandomLinks(num_random)] if num_random else []
+    support = parts[0] if len(parts) == 1 else UnionOf(*parts)
+    return EncoderBlock(channels, heads, support=support, **options)

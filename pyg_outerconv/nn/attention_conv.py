@@ -1,0 +1,304 @@
+"""AttentionConv: OuterConv over a basis that comes from the content of the nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
+
+from ..basis import Basis, Family, Hops, Unstructured, parse_family
+from ..basis.attended import Attended
+from ..basis.checks import check_positive
+from ..basis.content import Content
+from ..basis.heads import Heads
+from ..contract import Features, ThetaValue, ValueOutput
+from ..errors import RefusedType, RefusedValue, refusal
+from ..score import (
+    Attention,
+    EdgeFeatures,
+    Normaliser,
+    Score,
+    make_normaliser,
+    make_score,
+    require_edge_features,
+)
+from .checks import check_channels
+from .fold_output import FoldOutput
+from .given_support import basis_on_support, check_beside, is_support
+from .head_forms import check_values, form_of, value_channels_of
+from .outer_conv import OuterConv
+from .prepare import Inputs, split_input
+from .shares import shares_of_edges
+
+
+class AttentionConv(FoldOutput, OuterConv):
+    r"""Attention as a convolution whose basis comes from content, of the `"Convolution is outer
+    product" <https://arxiv.org/abs/1905.01289>`_ paper (section 4, equation 6)
+
+    .. math::
+        \mathbf{Y} = \sum_h \mathbf{A}_h^{\top} \mathbf{X} \mathbf{\Theta}_h, \qquad
+        \mathbf{A}_h = f\left(\mathbf{X} \mathbf{\Lambda}_h \mathbf{X}^{\top} \mathbf{T}\right)
+
+    on the edges of a support, over which :math:`f` normalises. It is :class:`OuterConv` with the
+    family :class:`~pyg_outerconv.score.Attention`, whose parts are the arguments below.
+
+    Args:
+        in_channels (int or tuple): Size :math:`P` of each source, or :obj:`-1` to derive it from
+            the first input. A tuple holds the sizes of sources and targets (or queries).
+        out_channels (int): Size :math:`Q` of each output sample, of all heads together.
+        heads (int, optional): Number :math:`H` of heads. (default: :obj:`1`)
+        support (Family or str, optional): Where edges are: :obj:`"complete"`, :obj:`"causal"`,
+            :obj:`"slidingwindow(size=64)"`, ... With as many labels as heads, each head has its
+            own. (default: the edges that are given)
+        align (Family or Module, optional): :math:`\mathbf{T}`, whose :math:`\mathbf{T}^{\top}
+            \mathbf{X}` are the queries, or a module that makes queries. (default: the identity)
+        score (Score or str, optional): How content becomes scores: a name in
+            :obj:`pyg_outerconv.score.SCORES`, with options as in :obj:`"cosine(beta=2.0)"`.
+            (default: :obj:`"key-query"`)
+        normalise (Normaliser or str, optional): :math:`f`: :obj:`"softmax"`,
+            :obj:`"softmax-plus-one"`, :obj:`"sigmoid"`, :obj:`"l1"`, :obj:`"identity"`, with
+            options as in :obj:`"softmax(temperature=2.0)"`. (default: :obj:`"softmax"`)
+        combine (str, optional): :obj:`"concat"`: heads of :math:`Q/H` channels side by side;
+            :obj:`"sum"` of heads of :math:`Q` channels; or their :obj:`"mean"`.
+            (default: :obj:`"concat"`, with :obj:`theta` the :obj:`"sum"`)
+        channels (int, optional): Size :math:`D` of the keys and queries of a head.
+            (default: :math:`Q/H`)
+        value_channels (int, optional): With :obj:`combine="sum"`, size :math:`V` of the values of
+            a head, which an output projection follows: :math:`\mathbf{\Theta}_h = \mathbf{V}_h
+            \mathbf{O}_h`. (default: none, :math:`\mathbf{\Theta}_h` is a matrix of its own)
+        value_bias (bool, optional): If set to :obj:`True`, values have a bias.
+            (default: :obj:`False`)
+        dropout (float, optional): The share of values of the basis that are dropped in training.
+            (default: :obj:`0.0`)
+        terms (tuple, optional): Modules that add something of the positions to scores, such as
+            :obj:`(ALiBi(heads),)`. (default: none)
+        theta (str, optional): The form of :math:`\mathbf{\Theta}`, see :class:`OuterConv`, of heads
+            that are added up. (default: what :obj:`combine` and :obj:`value_channels` say)
+        edge_dim (int, optional): Size :math:`D_e` of edge features, whose projections are added to
+            keys and to values. (default: none)
+        **kwargs (optional): Additional arguments of :class:`OuterConv`.
+
+    Shapes:
+        - **input:**
+          node features :math:`(*, M, P)`, or a pair :math:`((*, M, P), (*, N, P_t))`,
+          edge indices :math:`(2, E)`, or what else the support reads, or :obj:`None` where it reads
+          no more than numbers of nodes
+        - **output:** node features :math:`(*, N, Q)`; an output that no edge reaches is zero, but
+          for a bias and a root weight
+
+    Raises:
+        ValueError: an option is unknown or out of range; at a call, shapes do not fit.
+        TypeError: an argument has the wrong type.
+    """
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        heads: int = 1,
+        support: Family | str | None = None,
+        align: Family | torch.nn.Module | None = None,
+        score: Score | str = "key-query",
+        normalise: Normaliser | str = "softmax",
+        combine: str | None = None,
+        channels: int | None = None,
+        value_channels: int | None = None,
+        value_bias: bool = False,
+        dropout: float = 0.0,
+        terms: tuple[Any, ...] = (),
+        theta: str | None = None,
+        edge_dim: int | None = None,
+        **kwargs: Any,
+    ):
+        check_positive("AttentionConv", heads=heads)
+        check_channels("out_channels", out_channels, -1)
+        if edge_dim is not None:
+            check_channels("edge_dim", edge_dim, -1)
+        combine = ("concat" if theta is None else "sum") if combine is None else combine
+        theta = form_of(combine, value_channels, theta)
+        support = Hops() if support is None else support
+        support = parse_family(support) if isinstance(support, str) else support
+        narrow = max(1, out_channels // heads)
+        of_values = value_channels or (narrow if combine == "concat" else out_channels)
+        if channels is None:
+            channels = narrow if edge_dim is None else of_values
+        edge = {} if edge_dim is None else {"edge": EdgeFeatures(edge_dim, heads, of_values)}
+        score = make_score(score, heads, channels, in_channels, of_values, **edge)
+        if score.heads != heads:
+            raise RefusedValue(refusal("a score has the heads of its layer", heads, score.heads))
+        if edge_dim is not None:
+            require_edge_features(score, of_values)
+        options = {"dropout": dropout} if isinstance(normalise, str) else {}
+        normalise = make_normaliser(normalise, **options)
+        if dropout and normalise.dropout != dropout:
+            raise RefusedValue(refusal("a normaliser has a dropout of its own", 0, dropout))
+        family = Attention(score, support, normalise, align, terms)
+        if combine == "mean":
+            kwargs["label_aggr"] = "mean"
+        super().__init__(in_channels, out_channels, family, theta=theta, **kwargs)
+        self.heads, self.combine = heads, combine
+        self.edge_dim = edge_dim
+        self._alpha: OptTensor = None  # what PyG's AttentionExplainer reads while messages are sent
+        check_values(self.theta, value_bias=value_bias, edge_features=edge_dim is not None)
+        width = value_channels_of(self.theta)
+        self.value_bias = Parameter(torch.zeros(heads, width)) if value_bias else None
+
+    def reset_parameters(self) -> None:
+        r"""Resets all learnable parameters of the module."""
+        super().reset_parameters()
+        bias = self._parameters.get("value_bias")  # there is none yet while the layer is made
+        if bias is not None:
+            torch.nn.init.zeros_(bias)
+
+    def forward(  # type: ignore[override]
+        self,
+        x: Features | tuple[Features, Features],
+        edge_index: Adj | Basis | Any = None,
+        edge_attr: OptTensor = None,
+        edge_type: OptTensor = None,
+        size: Size = None,
+        batch: OptTensor = None,
+        pos: Tensor | OptPairTensor | None = None,
+        source_mask: OptTensor = None,
+        alignment: Any = None,
+        return_attention_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, Basis]:
+        r"""Runs the layer.
+
+        Args:
+            x (torch.Tensor or tuple): The node features, see above.
+            edge_index (torch.Tensor or Basis, optional): What the support reads; or a basis: one
+                without values says where edges are, in the place of the support's, and one with
+                values stands in the place of the learned basis.
+            edge_attr (torch.Tensor, optional): The edge features :math:`(E, D_e)`.
+            edge_type (torch.Tensor, optional): The edge types, for supports that read them.
+            size (tuple, optional): :math:`(M, N)`.
+            batch (torch.Tensor, optional): The graph of each node.
+            pos (torch.Tensor or tuple, optional): The positions of the nodes, or of both ends.
+            source_mask (torch.Tensor, optional): Booleans :math:`(*, M)`: the sources that there
+                are. No edge comes from the others (key padding), whose features are finite.
+            alignment (optional): What :obj:`align` reads, if not the same as the support.
+            return_attention_weights (bool, optional): If set to :obj:`True`, also returns the
+                learned basis. (default: :obj:`False`)
+        """
+        inputs = split_input(x, self.flow)
+        content = self._content(inputs, source_mask, alignment)
+        basis = self.basis(
+            inputs, edge_index, None, edge_type, size, batch, edge_attr, pos, content=content
+        )
+        needs_shares = return_attention_weights or self.edge_dim is not None
+        if needs_shares and isinstance(basis, Attended):
+            basis = basis.heads()
+        assert content.theta is not None
+        theta = content.theta()
+        if self._is_asked_for_messages():
+            self._alpha = shares_of_edges(basis, edge_index)
+        out = self._convolve(inputs, basis, theta)
+        self._alpha = None
+        if self.edge_dim is not None:
+            out = out + self._of_edges(basis, edge_attr, theta)
+        return (out, basis) if return_attention_weights else out
+
+    def basis(
+        self,
+        x: Any,
+        edge_index: Adj | Basis | Any = None,
+        edge_weight: OptTensor = None,
+        edge_type: OptTensor = None,
+        size: Size = None,
+        batch: OptTensor = None,
+        edge_attr: OptTensor = None,
+        pos: Tensor | OptPairTensor | None = None,
+        content: Content | None = None,
+    ) -> Basis:
+        """The basis that :meth:`forward` learns for these arguments; see :class:`OuterConv`."""
+        inputs = x if isinstance(x, Inputs) else split_input(x, self.flow)
+        content = self._content(inputs) if content is None else content
+        if isinstance(edge_index, Basis):
+            check_beside(edge_index, content, size, batch, edge_type)
+        if is_support(edge_index):
+            basis = basis_on_support(self.family, edge_index, content, edge_attr, pos)
+            return basis.mean(basis.dtype) if self.folds_mean else basis
+        reads = self.family.reads
+        if edge_index is None and not issubclass(Unstructured, reads):
+            wanted = f"{reads.expects}; or a support of nodes alone, such as Complete()"
+            raise RefusedType(
+                refusal(f"{self.family.support} reads {reads.noun}", wanted, edge_index)
+            )
+        return super().basis(
+            inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos, content
+        )
+
+    def _of_edges(self, basis: Basis, edge_attr: OptTensor, theta: ThetaValue) -> Tensor:
+        """What edge features add to the result: of every head, their values under its shares."""
+        if not isinstance(basis, Heads):
+            raise RefusedValue(
+                refusal("edge features come with the edges of the support", "edges", repr(basis))
+            )
+        assert isinstance(theta, ValueOutput)  # as the constructor checked
+        if self.explain and self._edge_mask is not None and basis.pattern.origin is not None:
+            mask = self.edge_mask(basis.pattern.origin.long())
+            basis = replace(
+                basis, value=mask.view(-1, *(1,) * (basis.value.dim() - 1)) * basis.value
+            )
+        found = theta.collect(self.family.score.edge.of_values(basis, edge_attr))
+        return found if found.dim() == 2 else found.movedim(0, -2)
+
+    def __repr__(self) -> str:
+        family = self.family
+        parts = [f"heads={self.heads}", f"support={family.support}", f"score={family.score.name!r}"]
+        parts += [f"normalise={family.normalise}", f"combine={self.combine!r}"]
+        parts += [] if family.align is None else [f"align={family.align}"]
+        name = self.__class__.__name__
+        return f"{name}({self.in_channels}, {self.out_channels}, {', '.join(parts)})"
+
+    def _content(
+        self, inputs: Inputs, source_mask: OptTensor = None, alignment: Any = None
+    ) -> Content:
+        content = super()._content(inputs)
+        made: list[ThetaValue] = []
+
+        def theta() -> ThetaValue:  # once a call, so that values are shared with the score
+            if not made:
+                assert content.theta is not None
+                made.append(content.theta())
+            return made[0]
+
+        if source_mask is not None:
+            source_mask = _checked_mask(source_mask, inputs).movedim(-1, 0)
+        if alignment is not None and self.family.align is None:
+            raise RefusedValue(
+                refusal("an alignment reads what comes as alignment=", "align=T", "no align")
+            )
+        return replace(content, present=source_mask, alignment=alignment, theta=theta)
+
+    def theta_value(self, like: OptTensor = None) -> ThetaValue:
+        """Values, and what becomes of them, where the form of Θ has some."""
+        theta = super().theta_value(like)
+        if isinstance(theta, Tensor) and theta.size(1) == 1:
+            theta = ValueOutput(theta.squeeze(1), adds=True)
+        if self.value_bias is None:
+            return theta
+        assert isinstance(theta, ValueOutput)  # as the constructor checked
+        return replace(theta, bias=self.value_bias)
+
+
+def _checked_mask(source_mask: Any, inputs: Inputs) -> Tensor:
+    """Booleans (*, M) on the device of sources. Raises TypeError or ValueError if they are not."""
+    count = "M" if inputs.num_sources is None else inputs.num_sources
+    rule, wanted = "source_mask says which sources there are", f"booleans (*, {count})"
+    if not isinstance(source_mask, Tensor):
+        raise RefusedType(refusal(rule, wanted, type(source_mask).__name__))
+    known = inputs.num_sources is not None and source_mask.dim() > 0
+    if source_mask.dtype != torch.bool or not known or source_mask.size(-1) != inputs.num_sources:
+        got = f"{source_mask.dtype} {tuple(source_mask.shape)}"
+        raise RefusedValue(refusal(rule, wanted, got))
+    if inputs.source is not None and source_mask.device != inputs.source.device:
+        raise RefusedValue(
+            refusal("source_mask is where x is", inputs.source.device, source_mask.device)
+        )
+    return source_mask

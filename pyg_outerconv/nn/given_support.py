@@ -1,0 +1,91 @@
+"""Attention over edges that are known, where a basis without values is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..basis import Basis, Structure, Unstructured
+from ..basis.any_structure import AnyStructure
+from ..basis.checks import holds
+from ..basis.content import Content
+from ..basis.edges import EdgeBasis
+from ..basis.on_demand import OnDemand
+from ..errors import RefusedValue, refusal
+from ..score import Attention
+
+
+def is_support(given: Any) -> bool:
+    """Whether something is a basis that says where edges are, and no more."""
+    return isinstance(given, Basis) and given.dtype is None
+
+
+def check_beside(given: Basis, content: Content, *beside: Any) -> None:
+    """Refuse what a basis has no need of, or cannot obey any more.
+
+    Args:
+        given: a support, or matrices with values.
+        content: what the nodes hold.
+        *beside: ``size``, ``batch`` and ``edge_type``.
+
+    Raises:
+        ValueError: one of these says something else, or values are there and a mask comes too.
+    """
+    size, batch, edge_type = beside
+    if any(count not in (None, end) for count, end in zip(size or (), given.size, strict=False)):
+        raise RefusedValue(refusal("a basis has a size of its own", given.size, size))
+    known = {"batch": batch, "edge_type": edge_type}
+    if not is_support(given):
+        known |= {"source_mask": content.present, "alignment": content.alignment}
+    for name, part in known.items():
+        if part is not None:
+            raise RefusedValue(
+                refusal(f"a basis that is given was made before {name}", "none beside it", name)
+            )
+
+
+def basis_on_support(
+    family: Attention, given: Basis, content: Content, edge_attr: Tensor | None, pos: Any
+) -> Basis:
+    """The matrices that content makes on a given support.
+
+    Args:
+        family: attention.
+        given: the support, without values.
+        content: what the nodes hold.
+        edge_attr: (E, D_e) of the edges that the support was made of.
+        pos: positions of the nodes, or of sources and targets.
+
+    Raises:
+        ValueError: the support does not fit the heads or the nodes.
+    """
+    over = given if isinstance(given, OnDemand) else given.edges()
+    for name, part in (("edge_attr", edge_attr), ("pos", pos)):
+        if part is not None and not family.makes_use_of(name):
+            raise RefusedValue(refusal(f"the score makes nothing of {name}", "none", name))
+    ends = (pos, pos) if isinstance(pos, Tensor) else pos
+    structure: AnyStructure
+    if isinstance(over, OnDemand):
+        structure = Unstructured(over.size, over.device, pos=ends)
+    else:
+        _check_origin(over, edge_attr)
+        index = over.pattern.index
+        structure = Structure(index, over.size, edge_attr=edge_attr, pos=ends)
+    return family.basis_over(over, structure, content)
+
+
+def _check_origin(over: EdgeBasis, edge_attr: Tensor | None) -> None:
+    """Refuse features of less edges than a support was made of. Raises ValueError."""
+    origin = over.pattern.origin
+    if edge_attr is None or origin is None or not edge_attr.dim() or torch.compiler.is_compiling():
+        return
+    if not holds((origin < edge_attr.size(0)).all()):
+        raise RefusedValue(
+            refusal(
+                "edge_attr has a row for each edge that the support was made of",
+                f"{int(origin.max()) + 1} or more",
+                edge_attr.size(0),
+            )
+        )

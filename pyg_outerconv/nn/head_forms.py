@@ -1,0 +1,58 @@
+"""How heads come together: the form of Θ that an option says, and the values that it has."""
+
+from __future__ import annotations
+
+from ..errors import RefusedValue, refusal, unknown
+from .theta import Theta
+
+COMBINATIONS = ("sum", "concat", "mean")
+WITH_VALUES = ("full", "columns", "low-rank", "value-output")  # forms of Θ that make values first
+
+
+def form_of(combine: str, value_channels: int | None, theta: str | None) -> str:
+    """The form of Θ that says how heads come together.
+
+    Args:
+        combine: one of ``COMBINATIONS``.
+        value_channels: V, where an output projection follows, or None.
+        theta: a form that was asked for, or None.
+
+    Raises:
+        ValueError: the combination is unknown, or contradicts the others.
+    """
+    if combine not in COMBINATIONS:
+        raise RefusedValue(unknown("combine", combine, COMBINATIONS))
+    if theta is not None:
+        if value_channels is not None or combine == "concat":
+            got = f"combine={combine!r}, value_channels={value_channels}"
+            raise RefusedValue(
+                refusal("heads with a theta of their own are added up", "'sum' or 'mean'", got)
+            )
+        return theta
+    if value_channels is not None:
+        if combine != "sum":
+            raise RefusedValue(
+                refusal("an output projection adds up heads", "combine='sum'", repr(combine))
+            )
+        return f"value-output(channels={value_channels})"
+    return "columns" if combine == "concat" else "full"
+
+
+def value_channels_of(theta: Theta) -> int:
+    """V, the channels that a head is propagated with after its values were made."""
+    if theta.name == "value-output":
+        return theta.option
+    return theta.out_channels // (theta.num_labels if theta.name == "columns" else 1)
+
+
+def check_values(theta: Theta, *, value_bias: bool, edge_features: bool) -> None:
+    """Refuse what is added to values where a form of Θ makes none.
+
+    Raises:
+        ValueError: naming it.
+    """
+    for wanted, what in ((value_bias, "a value bias is"), (edge_features, "edge features are")):
+        if wanted and theta.name not in WITH_VALUES:
+            raise RefusedValue(
+                refusal(f"{what} added to values", f"theta in {WITH_VALUES}", theta.name)
+            )

@@ -1,0 +1,184 @@
+"""What recurrent cells have in common: one basis for all gates of a step, and a state."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from ...basis import Basis, Family, Mean, parse_family
+from ...errors import RefusedType, RefusedValue, refusal
+from ..checks import aggregation, check_channels
+from ..outer_conv import OuterConv
+
+State = TypeVar("State", Tensor, tuple[Tensor, Tensor])
+"""What a cell remembers: H, or (H, C)."""
+
+
+class Shared(NamedTuple):
+    """What all convolutions of a cell are over: a basis, or a structure and what came beside it."""
+
+    edge_index: Any
+    beside: dict[str, Any]
+
+
+class RecurrentCell(torch.nn.Module, Generic[State]):
+    """A cell whose gates are convolutions over one family, so that they share a basis.
+
+    The basis of a step is made once for all its gates, and :func:`unroll` makes it once for all
+    steps; but a family that makes values of content makes them of what each convolution reads.
+    Modules of a family are shared by all gates. Nodes are sources and targets, in one order.
+
+    Args:
+        in_channels: P of the input of a step, or -1 to derive it from the first one.
+        out_channels: Q of the state.
+        family: the recipe for the basis, or text that names one.
+        **options: of :class:`OuterConv`, for every convolution of the cell.
+
+    Raises:
+        TypeError, ValueError: see :class:`OuterConv`.
+    """
+
+    first: str
+    """The name of a convolution over the cell's family, which makes the basis for all of them."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, family: Family | str, **options: Any
+    ) -> None:
+        super().__init__()
+        for name, value, least in (
+            ("in_channels", in_channels, -1),
+            ("out_channels", out_channels, 0),
+        ):
+            if isinstance(value, tuple):
+                raise RefusedType(refusal(f"nodes of a cell have one {name}", "an integer", value))
+            check_channels(name, value, least)
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.family = parse_family(family) if isinstance(family, str) else family
+        self.aggr = aggregation("aggr", options.pop("aggr", "sum"))
+        self._options = options
+
+    def _gates(self, in_channels: int, count: int) -> OuterConv:
+        """The convolution of several gates at once, their channels side by side."""
+        # A mean is part of the family: the basis that convolutions share is divided once.
+        is_mean = self.aggr == "mean" and isinstance(self.family, Family)
+        family, aggr = (Mean(self.family), "sum") if is_mean else (self.family, self.aggr)
+        return OuterConv(in_channels, count * self.out_channels, family, aggr=aggr, **self._options)
+
+    @property
+    def _joint_channels(self) -> int:
+        """P + Q, or -1 while P is unknown."""
+        return -1 if self.in_channels < 0 else self.in_channels + self.out_channels
+
+    def reset_parameters(self) -> None:
+        r"""Resets all learnable parameters of the module."""
+        for part in self.children():
+            part.reset_parameters()  # type: ignore[operator]
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Any,
+        state: State | None = None,
+        edge_weight: Tensor | None = None,
+        edge_type: Tensor | None = None,
+        batch: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        pos: Tensor | None = None,
+    ) -> State:
+        r"""Runs one step.
+
+        Args:
+            x (torch.Tensor): The input of this step, :math:`(*, N, P)`.
+            edge_index (torch.Tensor or Basis): The edges or whatever else the family reads, or a
+                basis.
+            state (torch.Tensor or tuple, optional): What the step before returned.
+                (default: zeros)
+            edge_weight, edge_type, batch, edge_attr, pos: See
+                :class:`~pyg_outerconv.nn.OuterConv`.
+        """
+        shared = self.share(
+            x,
+            edge_index,
+            edge_weight=edge_weight,
+            edge_type=edge_type,
+            batch=batch,
+            edge_attr=edge_attr,
+            pos=pos,
+        )
+        return self.step(x, shared, state)
+
+    def share(self, x: Tensor, edge_index: Any, **beside: Any) -> Shared:
+        """What all convolutions of a step are over: their basis, unless content makes it.
+
+        Args:
+            x: (*batch, N, P), of which its nodes, type and device matter.
+            edge_index: see :meth:`forward`.
+            **beside: ``edge_weight``, ``edge_type``, ``batch``, ``edge_attr`` and ``pos``.
+
+        Raises:
+            TypeError, ValueError: see :class:`OuterConv`.
+        """
+        self._check_input(x)
+        if not isinstance(edge_index, Basis) and self.family.makes_use_of("x"):
+            return Shared(edge_index, beside)
+        basis: Basis = getattr(self, self.first).basis(x, edge_index, **beside)
+        if isinstance(edge_index, Basis) and self.aggr == "mean":
+            basis = basis.mean(x.dtype)
+        return Shared(basis, {})
+
+    @abstractmethod
+    def step(self, x: Tensor, shared: Shared, state: State | None = None) -> State:
+        """One step over what :meth:`share` made."""
+
+    def _convolve(self, conv: OuterConv, shared: Shared, *parts: Tensor) -> Tensor:
+        """What some gates are before they are squashed, (*batch, N, G Q), of [parts]."""
+        x = torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
+        out: Tensor = conv(x, shared.edge_index, **shared.beside)
+        if out.size(-2) != x.size(-2):
+            raise RefusedValue(
+                refusal(
+                    "the nodes of a cell are sources and targets",
+                    "M = N",
+                    f"M = {x.size(-2)}, N = {out.size(-2)}",
+                )
+            )
+        return out
+
+    def _check_input(self, x: Any) -> None:
+        if not isinstance(x, Tensor) or not x.is_floating_point() or x.layout != torch.strided:
+            raise RefusedType(
+                refusal(
+                    "a cell reads dense features of nodes",
+                    "a tensor (*, N, P) of floating point type",
+                    getattr(x, "dtype", type(x).__name__),
+                )
+            )
+        if x.dim() < 2 or self.in_channels not in (-1, x.size(-1)):
+            channels = "P" if self.in_channels < 0 else self.in_channels
+            raise RefusedValue(
+                refusal("a cell reads features of nodes", f"(*, N, {channels})", tuple(x.shape))
+            )
+
+    def _checked(self, x: Tensor, state: Tensor, name: str = "state") -> Tensor:
+        """A part of the state, (*batch, N, Q) as the input is (*batch, N, P)."""
+        expected = (*x.shape[:-1], self.out_channels)
+        if not isinstance(state, Tensor):
+            raise RefusedType(
+                refusal(f"the {name} of a cell has a row for each node", expected, state)
+            )
+        if tuple(state.shape) != expected:
+            raise RefusedValue(
+                refusal(
+                    f"the {name} of a cell has a row for each node", expected, tuple(state.shape)
+                )
+            )
+        return state
+
+    def _zeros(self, x: Tensor) -> Tensor:
+        return x.new_zeros((*x.shape[:-1], self.out_channels))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, {self.family})"

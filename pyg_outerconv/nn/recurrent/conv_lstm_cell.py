@@ -1,0 +1,122 @@
+"""ConvLSTMCell: long short-term memory whose gates are convolutions over any family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from ...basis import Family
+from ...errors import RefusedType, RefusedValue, refusal
+from ..checks import check_channels
+from .cell import RecurrentCell, Shared
+
+
+class ConvLSTMCell(RecurrentCell[tuple[Tensor, Tensor]]):
+    r"""Long short-term memory over a basis :math:`\mathbf{A}`, in which :math:`\mathbf{\Theta}
+    \star \mathbf{X} = \sum_k \mathbf{A}_k^{\top} \mathbf{X} \mathbf{\Theta}_k`, equation 3 of the
+    `"Convolutional LSTM Network" <https://arxiv.org/abs/1506.04214>`_ paper
+
+    .. math::
+        \mathbf{I} &= \sigma(\mathbf{\Theta}_i \star [\mathbf{X}, \mathbf{H}]
+        + \mathbf{w}_i \odot \mathbf{C} + \mathbf{b}_i)
+
+        \mathbf{F} &= \sigma(\mathbf{\Theta}_f \star [\mathbf{X}, \mathbf{H}]
+        + \mathbf{w}_f \odot \mathbf{C} + \mathbf{b}_f)
+
+        \mathbf{C}' &= \mathbf{F} \odot \mathbf{C} + \mathbf{I} \odot
+        \tanh(\mathbf{\Theta}_c \star [\mathbf{X}, \mathbf{H}] + \mathbf{b}_c)
+
+        \mathbf{O} &= \sigma(\mathbf{\Theta}_o \star [\mathbf{X}, \mathbf{H}]
+        + \mathbf{w}_o \odot \mathbf{C}' + \mathbf{b}_o)
+
+        \mathbf{H}' &= \mathbf{O} \odot \tanh(\mathbf{C}')
+
+    With ``Grid(kernel_size, padding=...)`` on the cells of images it is the cell of that paper,
+    with ``Identity()`` it equals :class:`torch.nn.LSTMCell`. All four gates, in the order I, F, C,
+    O, are one convolution.
+
+    The peepholes :math:`\mathbf{w}` are left out by default, as torch does. They start as zeros.
+
+    Args:
+        in_channels (int): Size :math:`P` of each input sample, or :obj:`-1` to derive it from the
+            first input.
+        out_channels (int): Size :math:`Q` of the state of each node.
+        family (Family or str): The recipe for the basis, which all gates share.
+        peephole (bool, optional): If set to :obj:`True`, the gates I, F and O see the memory of
+            their own node, by one weight for each channel. (default: :obj:`False`)
+        num_nodes (int, optional): The number of nodes, if peepholes have one weight for each node
+            and channel, as in the paper. The cell then is bound to these nodes.
+            (default: :obj:`None`)
+        **options (optional): Those of :class:`~pyg_outerconv.nn.OuterConv`: :obj:`bias`,
+            :obj:`theta`, :obj:`cached`, :obj:`order`, ...
+
+    Attributes:
+        gates: the convolution of [X, H], for (I, F, C, O).
+        peephole: (3, Q) or (3, N, Q) for (I, F, O), or None.
+
+    Shapes:
+        - **input:** :math:`(*, N, P)`, edges or whatever else the family reads, state
+          :math:`(\mathbf{H}, \mathbf{C})`, each :math:`(*, N, Q)` *(optional)*
+        - **output:** state :math:`(\mathbf{H}', \mathbf{C}')`
+
+    Raises:
+        TypeError, ValueError: see :class:`~pyg_outerconv.nn.OuterConv`; and the state has another
+            shape, or M ≠ N; or ``num_nodes`` is given without peepholes.
+    """
+
+    first = "gates"
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        family: Family | str,
+        peephole: bool = False,
+        num_nodes: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(in_channels, out_channels, family, **options)
+        self.gates = self._gates(self._joint_channels, 4)
+        if num_nodes is not None:
+            check_channels("num_nodes", num_nodes, 0)
+            if not peephole:
+                raise RefusedValue(
+                    refusal("num_nodes is the size of peepholes", "peephole=True", "False")
+                )
+        self.num_nodes = num_nodes
+        nodes = () if num_nodes is None else (num_nodes,)
+        shape = (3, *nodes, out_channels)
+        self.peephole = Parameter(torch.zeros(shape)) if peephole else None
+
+    def reset_parameters(self) -> None:
+        r"""Resets all learnable parameters of the module; peepholes become zero."""
+        super().reset_parameters()
+        if self.peephole is not None:
+            torch.nn.init.zeros_(self.peephole)
+
+    def step(
+        self, x: Tensor, shared: Shared, state: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """One step over what :meth:`share` made."""
+        h, c = (self._zeros(x), self._zeros(x)) if state is None else self._pair(x, state)
+        if self.num_nodes not in (None, x.size(-2)):
+            raise RefusedValue(
+                refusal("peepholes of nodes are bound to these", self.num_nodes, x.size(-2))
+            )
+        i, f, new, o = self._convolve(self.gates, shared, x, h).chunk(4, dim=-1)
+        if self.peephole is not None:
+            i, f = i + self.peephole[0] * c, f + self.peephole[1] * c
+        c = f.sigmoid() * c + i.sigmoid() * new.tanh()
+        if self.peephole is not None:
+            o = o + self.peephole[2] * c
+        return o.sigmoid() * c.tanh(), c
+
+    def _pair(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        if not isinstance(state, tuple | list) or len(state) != 2:
+            raise RefusedType(
+                refusal("the state of this cell is a pair", "(h, c)", type(state).__name__)
+            )
+        return self._checked(x, state[0], "output"), self._checked(x, state[1], "memory")

@@ -1,0 +1,222 @@
+"""Multi-head attention is torch's MultiheadAttention, weights copied both ways."""
+
+import doctest
+import math
+
+import pytest
+import torch
+from against_torch import assert_same, drawn
+from torch.nn.functional import scaled_dot_product_attention
+
+from pyg_outerconv.basis import Relation
+from pyg_outerconv.convert import from_torch, to_torch
+from pyg_outerconv.nn.attention import (
+    decoder_block,
+    encoder_block,
+    multi_head,
+    multi_head_attention,
+)
+from pyg_outerconv.nn.attention_conv import AttentionConv
+from pyg_outerconv.score import KeyQuery, Softmax
+from pyg_outerconv.testing import assert_near
+
+EMBED, HEADS, LENGTH = 12, 3, 7
+both_types = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["f64", "f32"])
+
+
+def peer(dtype=torch.float64, **options):
+    options = {"batch_first": True, **options}
+    return drawn(torch.nn.MultiheadAttention(EMBED, HEADS, dtype=dtype, **options))
+
+
+def x_of(*shape, dtype=torch.float64):
+    return torch.randn(*shape, dtype=dtype, requires_grad=True)
+
+
+def hidden(seen):
+    """torch's mask, True where there is no edge, of what targets see (M, N)."""
+    return ~seen.t()
+
+
+CAUSAL = torch.ones(LENGTH, LENGTH).triu().bool()  # [m, n] with m <= n
+INDEX = torch.arange(LENGTH)
+WINDOW = (INDEX[:, None] - INDEX).abs() <= 2
+
+
+@both_types
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("batch", [(), (4,)])
+def test_self_attention(dtype, bias, batch):
+    theirs = peer(dtype, bias=bias)
+    ours = from_torch(theirs)
+    x = x_of(*batch, LENGTH, EMBED, dtype=dtype)
+    assert_same(ours, theirs, ours, lambda x: theirs(x, x, x)[0], [x])
+
+
+@both_types
+@pytest.mark.parametrize(
+    ("support", "seen"), [("causal", CAUSAL), ("slidingwindow(size=2)", WINDOW)]
+)
+def test_a_mask_is_a_support(dtype, support, seen):
+    theirs = peer(dtype)
+    ours = from_torch(theirs, support=support)
+    x = x_of(3, LENGTH, EMBED, dtype=dtype)
+    mask = hidden(seen)
+    assert_same(ours, theirs, ours, lambda x: theirs(x, x, x, attn_mask=mask)[0], [x])
+
+
+def test_any_mask_is_given_edges():
+    theirs, seen = peer(), torch.rand(LENGTH, LENGTH) < 0.4
+    seen.fill_diagonal_(True)
+    ours = from_torch(theirs, support=Relation(1, "sum"))
+    edges, mask = seen.nonzero().t(), hidden(seen)
+    x = x_of(2, LENGTH, EMBED)
+    run = lambda x: ours(x, edges)  # noqa: E731
+    assert_same(ours, theirs, run, lambda x: theirs(x, x, x, attn_mask=mask)[0], [x])
+
+
+@both_types
+def test_key_padding_is_a_source_mask(dtype):
+    theirs = peer(dtype)
+    ours = from_torch(theirs, support="causal")
+    x = x_of(3, LENGTH, EMBED, dtype=dtype)
+    there = torch.ones(3, LENGTH, dtype=torch.bool)
+    there[0, 4:], there[2, 1:3] = False, False
+    options = {"attn_mask": hidden(CAUSAL), "key_padding_mask": ~there}
+    run = lambda x: ours(x, source_mask=there)  # noqa: E731
+    assert_same(ours, theirs, run, lambda x: theirs(x, x, x, **options)[0], [x])
+
+
+@both_types
+@pytest.mark.parametrize("kdim", [None, 5])
+def test_cross_attention_is_a_pair(dtype, kdim):
+    theirs = peer(dtype, kdim=kdim, vdim=kdim)
+    ours = from_torch(theirs)
+    memory, x = x_of(3, 9, kdim or EMBED, dtype=dtype), x_of(3, LENGTH, EMBED, dtype=dtype)
+    run_theirs = lambda memory, x: theirs(x, memory, memory)[0]  # noqa: E731
+    assert_same(ours, theirs, lambda *ends: ours(ends), run_theirs, [memory, x])
+
+
+def test_average_weights_are_the_mean_of_heads():
+    theirs = peer()
+    ours, x = from_torch(theirs, support="causal"), x_of(LENGTH, EMBED)
+    _, weights = theirs(x, x, x, attn_mask=hidden(CAUSAL))
+    _, basis = ours(x, return_attention_weights=True)
+    assert_near(basis.to_dense().mean(0).t(), weights)
+
+
+def test_a_place_that_sees_nothing_gets_the_bias_where_torch_gives_nan():
+    theirs = peer()
+    ours, x = from_torch(theirs), x_of(2, LENGTH, EMBED)
+    there = torch.ones(2, LENGTH, dtype=torch.bool)
+    there[1] = False
+    expected = theirs(x, x, x, key_padding_mask=~there)[0]
+    out = ours(x, source_mask=there)
+    assert expected[1].isnan().all()
+    assert_near(out[0], expected[0])
+    assert_near(out[1], ours.bias.expand(LENGTH, EMBED))
+    gradients = torch.autograd.grad(out.sum(), [x, *ours.parameters()])
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+def test_training_drops_what_torch_drops_on_average():
+    theirs = torch.nn.MultiheadAttention(EMBED, HEADS, 0.5, batch_first=True)
+    ours, x = from_torch(theirs), torch.randn(1, 4, EMBED)
+    often = x.expand(4000, -1, -1)  # each item of a batch is dropped on its own
+    assert ours.training
+    assert to_torch(ours).dropout == 0.5
+    with torch.no_grad():
+        mean = ours(often).mean(0, keepdim=True)
+        assert_near(mean, ours.eval()(x), 0.05)
+
+
+def test_gradients_that_are_not_wanted_stay_so():
+    theirs = peer().requires_grad_(False)
+    assert not any(parameter.requires_grad for parameter in from_torch(theirs).parameters())
+    back = to_torch(from_torch(theirs))
+    assert not any(parameter.requires_grad for parameter in back.parameters())
+
+
+@pytest.mark.parametrize("kdim", [None, 20])
+def test_parameters_begin_as_torchs(kdim):
+    """Uniform up to the same bounds, biases at zero."""
+    ours = multi_head_attention(64, 4, kdim=kdim)
+    theirs = torch.nn.MultiheadAttention(64, 4, kdim=kdim, vdim=kdim)
+    converted = dict(to_torch(ours).named_parameters())
+    for name, parameter in theirs.named_parameters():
+        found = converted[name].detach()
+        assert found.shape == parameter.shape
+        assert math.isclose(
+            found.abs().max(), parameter.detach().abs().max(), rel_tol=0.02, abs_tol=1e-9
+        )
+        assert math.isclose(found.std(), parameter.detach().std(), rel_tol=0.05, abs_tol=1e-9)
+    before = converted["in_proj_weight" if kdim is None else "k_proj_weight"].clone()
+    ours.reset_parameters()
+    again = dict(to_torch(ours).named_parameters())
+    after = again["in_proj_weight" if kdim is None else "k_proj_weight"]
+    assert not torch.equal(after, before)
+    assert math.isclose(after.detach().abs().max(), before.detach().abs().max(), rel_tol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"add_bias_kv": True}, "add_bias_kv"),
+        ({"add_zero_attn": True}, "add_zero_attn"),
+        ({"kdim": 4, "vdim": 5}, "vdim = kdim"),
+    ],
+)
+def test_what_has_no_equal_is_refused(options, match):
+    with pytest.raises(ValueError, match=match):
+        from_torch(torch.nn.MultiheadAttention(EMBED, HEADS, **options))
+
+
+@pytest.mark.parametrize(
+    ("layer", "match"),
+    [
+        (AttentionConv(12, 12, 3), "an output projection"),
+        (AttentionConv(12, 12, 3, score="cosine"), "keys and queries"),
+        (multi_head_attention(12, 3, value_channels=5), "as many channels of all heads"),
+        (multi_head_attention(12, 3, value_bias=False), "all biases or none"),
+        (multi_head_attention(12, 3, normalise=Softmax(temperature=2.0)), "a softmax"),
+        (multi_head_attention(12, 3, root_weight=True), "no root weight"),
+        (multi_head_attention(12, 3, score=KeyQuery(3, 4, 12, True, scale=1.0)), "the scale"),
+        (AttentionConv(-1, 12, 3, value_channels=4, combine="sum"), "none yet"),
+    ],
+)
+def test_what_torch_has_not_is_refused(layer, match):
+    with pytest.raises(ValueError, match=match):
+        to_torch(layer)
+
+
+def test_supports_are_for_attention_alone():
+    with pytest.raises(TypeError, match="attention has supports"):
+        from_torch(torch.nn.Conv1d(2, 3, 3), support="causal")
+
+
+@both_types
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_bare_layer_is_torchs_scaled_dot_product_attention(dtype, causal):
+    """No parameters: queries, keys and values are the features themselves."""
+    support = "causal" if causal else "complete"
+    options = {"score": "dot-product(scale=None)", "theta": "identity", "bias": False}
+    layer = AttentionConv(EMBED, -1, 1, support, **options)
+    assert not list(layer.parameters())
+    x = x_of(3, LENGTH, EMBED, dtype=dtype)
+    out, expected = layer(x), scaled_dot_product_attention(x, x, x, is_causal=causal)
+    assert_near(out, expected)
+    direction = torch.randn_like(out)
+    (found,) = torch.autograd.grad(out, x, direction)
+    assert_near(found, torch.autograd.grad(expected, x, direction)[0])
+
+
+def test_heads_divide_channels():
+    with pytest.raises(ValueError, match="heads share channels evenly"):
+        multi_head_attention(12, 5)
+
+
+@pytest.mark.parametrize("module", [multi_head, encoder_block, decoder_block])
+def test_docstrings_run(module):
+    found = doctest.testmod(module)
+    assert found.attempted > 1
+    assert found.failed == 0

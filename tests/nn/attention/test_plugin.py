@@ -1,0 +1,519 @@
+"""AttentionConv where PyG puts its own layers: wrappers, explainers, copies, compilers, types."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from against_pyg import EDGES, NODES, P, Q, copy_gat, copy_gatv2, copy_transformer
+from torch_geometric.data import HeteroData
+from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer
+from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
+from torch_geometric.nn import (
+    DirGNNConv,
+    GATConv,
+    GATv2Conv,
+    HeteroConv,
+    Sequential,
+    TransformerConv,
+    to_hetero,
+)
+from torch_geometric.testing import assert_module
+
+from pyg_outerconv import OuterConv, record
+from pyg_outerconv.basis import (
+    GCN,
+    Basis,
+    EdgeBasis,
+    Hops,
+    Relation,
+    Stack,
+    to_networkx,
+    to_scipy,
+    to_torch_sparse,
+)
+from pyg_outerconv.nn.attention import (
+    DecoderBlock,
+    EncoderBlock,
+    agnn_conv,
+    gat_conv,
+    gatv2_conv,
+    multi_head_attention,
+    set_pooling,
+    super_gat_conv,
+    transformer_conv,
+)
+from pyg_outerconv.nn.attention_conv import AttentionConv
+from pyg_outerconv.position import RelativeBias
+from pyg_outerconv.score import KeyQuery
+from pyg_outerconv.testing import assert_near
+
+LAYERS = {
+    "plain": lambda i=P, o=Q: AttentionConv(i, o, 2),
+    "sum": lambda i=P, o=Q: AttentionConv(
+        i, o, 2, combine="sum", value_channels=3, value_bias=True
+    ),
+    "gat": lambda i=P, o=Q: gat_conv(i, o, 2, concat=False),
+    "gatv2": lambda i=P, o=Q: gatv2_conv(i, o, 2, concat=False),
+    "supergat": lambda i=P, o=Q: super_gat_conv(i, o, 2, concat=False),
+    "transformer": lambda i=P, o=Q: transformer_conv(i, o, 2, concat=False, beta=True),
+}
+of_each_kind = pytest.mark.parametrize("kind", LAYERS)
+
+
+def x_of(*shape):
+    return torch.randn(*(shape or (NODES, P)))
+
+
+# What comes in and out ---------------------------------------------------------------------------
+
+
+@of_each_kind
+def test_pyg_asserts_permutation_and_layouts(kind):
+    assert_module(LAYERS[kind](), x_of(), EDGES.unique(dim=1), expected_size=(NODES, Q), atol=1e-5)
+
+
+@of_each_kind
+def test_the_other_flow_is_flipped_edges(kind):
+    conv, x = LAYERS[kind](), x_of()
+    other = copy.deepcopy(conv)
+    other.flow = "target_to_source"
+    assert_near(other(x, EDGES.flip(0)), conv(x, EDGES))
+
+
+@of_each_kind
+def test_the_learned_basis_is_a_basis(kind):
+    conv, x = LAYERS[kind](), x_of()
+    out, basis = conv(x, EDGES, return_attention_weights=True)
+    assert_near(out, conv(x, EDGES))
+    assert isinstance(basis, Basis)
+    assert basis.num_bases == 2
+    rows = basis.to_dense().sum(1)
+    reached = torch.zeros(NODES, dtype=torch.bool).index_fill(0, EDGES[1], True)
+    reached |= conv.add_self_loops
+    assert_near(rows, reached.float().expand(2, -1))
+
+
+def test_the_learned_basis_composes_and_leaves_by_every_door(tmp_path):
+    conv, x = AttentionConv(P, Q, 2), x_of()
+    _, basis = conv(x, EDGES, return_attention_weights=True)
+    dense = basis.to_dense()
+    twice = basis.compose(basis).to_dense()
+    expected = torch.einsum("amn,bno->abmo", dense, dense).flatten(0, 1)
+    assert_near(twice, expected, 1e-5)
+    assert_near(basis.transpose().to_dense(), dense.transpose(1, 2))
+    assert_near(basis.select([1]).to_dense(), dense[1:])
+    edges = basis.edges()
+    assert isinstance(edges, EdgeBasis)
+    with torch.sparse.check_sparse_tensor_invariants():
+        matrices = to_torch_sparse(basis)
+    for label, (sparse, scipy) in enumerate(zip(matrices, to_scipy(basis), strict=True)):
+        assert_near(sparse.to_dense().t(), dense[label])
+        assert_near(torch.from_numpy(scipy.toarray()).to(dense), dense[label])
+    assert to_networkx(basis).number_of_nodes() == NODES
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    basis.plot(path=tmp_path / "heads.png")
+    assert (tmp_path / "heads.png").stat().st_size > 0
+
+
+def test_the_learned_basis_carries_gradients():
+    conv, x = AttentionConv(P, Q, 2), x_of()
+    _, basis = conv(x, EDGES, return_attention_weights=True)
+    gradients = torch.autograd.grad(
+        basis.to_dense().square().sum(), list(conv.family.score.parameters())
+    )
+    assert all(bool(gradient.any()) for gradient in gradients)
+
+
+def test_a_learned_basis_can_be_given_to_another_layer():
+    conv, x = AttentionConv(P, Q, 2), x_of()
+    out, basis = conv(x, EDGES, return_attention_weights=True)
+    assert_near(conv(x, basis), out)
+    other = OuterConv(P, Q, Relation(2, "sum"), theta="columns", bias=True)
+    other.theta.load_state_dict(conv.theta.state_dict())
+    assert_near(other(x, basis.edges()), out)
+
+
+def test_mixed_heads_are_one_layer():
+    family = Stack(GCN(), AttentionConv(P, Q, 2).family)
+    conv, x = OuterConv(P, Q, family), x_of()
+    basis = conv.basis(x, EDGES)
+    assert_near(
+        conv(x, EDGES), torch.einsum("kmn,mp,kpq->nq", basis.to_dense(), x, conv.theta()[:, 0])
+    )
+
+
+@of_each_kind
+def test_a_basis_without_values_is_the_support(kind):
+    conv, x = LAYERS[kind](), x_of()
+    support = conv.family.support.basis(EDGES, size=(NODES, NODES))
+    assert_near(conv(x, support), conv(x, EDGES))
+    _, basis = conv(x, support, return_attention_weights=True)
+    assert_near(conv(x, basis), conv(x, EDGES))
+
+
+def test_a_support_that_does_not_fit_is_refused():
+    conv, x = AttentionConv(P, Q, 2), x_of()
+    with pytest.raises(ValueError, match="a support has the sources and the queries"):
+        conv(x, Hops().basis(EDGES, size=(NODES + 1, NODES)))
+    kinds = Relation(3, "sum").basis(EDGES, None, EDGES[0] % 3, size=(NODES, NODES))
+    with pytest.raises(ValueError, match="heads share the labels of a support"):
+        conv(x, kinds)
+
+
+def test_a_support_given_with_edge_features_and_positions():
+    conv, x, attr = transformer_conv(P, Q, 2, edge_dim=3), x_of(), x_of(EDGES.size(1), 3)
+    support = Hops().basis(EDGES, size=(NODES, NODES))
+    assert_near(conv(x, support, attr), conv(x, EDGES, attr))
+    conv, pos = AttentionConv(P, Q, 2, terms=(RelativeBias(2, 3),)), torch.arange(9.0).view(-1, 1)
+    assert_near(conv(x, support, pos=pos), conv(x, EDGES, pos=pos))
+    conv = AttentionConv(P, Q, 2, support="causal")
+    assert_near(conv(x, conv.family.support.basis(None, size=(NODES, NODES))), conv(x))
+
+
+# Wrappers ----------------------------------------------------------------------------------------
+
+
+def hetero(edge_dim=None):
+    data = HeteroData()
+    data["a"].x, data["b"].x = x_of(4, 5), x_of(3, 7)
+    ends = {("a", "b"): [[0, 1, 3], [0, 2, 2]], ("b", "a"): [[0, 1, 2], [0, 2, 1]]}
+    for (source, target), index in ends.items():
+        store = data[source, "to", target]
+        store.edge_index = torch.tensor(index)
+        if edge_dim:
+            store.edge_attr = x_of(3, edge_dim)
+    return data
+
+
+@pytest.mark.parametrize("kind", ["plain", "sum", "gat", "gatv2", "transformer"])
+def test_to_hetero_makes_a_layer_for_each_edge_type(kind):
+    class Two(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = make((-1, -1), 6)
+            self.second = make((-1, -1), 4)
+
+        def forward(self, x, edge_index):
+            return self.second(self.first(x, edge_index).relu(), edge_index)
+
+    def make(i, o):
+        conv = LAYERS[kind](i, o)
+        if kind.startswith("gat"):
+            conv = {"gat": gat_conv, "gatv2": gatv2_conv}[kind](
+                i, o, 2, concat=False, add_self_loops=False
+            )
+        return conv
+
+    data = hetero()
+    model = to_hetero(Two(), data.metadata(), aggr="sum")
+    out = model(data.x_dict, data.edge_index_dict)
+    assert {name: value.shape for name, value in out.items()} == {"a": (4, 4), "b": (3, 4)}
+    first = {key: model.first["__".join(key)] for key in data.edge_types}
+    hidden = {}
+    for (source, _, target), conv in first.items():
+        ends = data.x_dict[source], data.x_dict[target]
+        hidden[target] = conv(ends, data.edge_index_dict[source, "to", target]).relu()
+    for source, target in (("a", "b"), ("b", "a")):
+        conv = model.second[f"{source}__to__{target}"]
+        index = data.edge_index_dict[source, "to", target]
+        assert_near(conv((hidden[source], hidden[target]), index), out[target])
+
+
+def test_hetero_conv_hands_edge_features_on():
+    data = hetero(edge_dim=2)
+    make = lambda: transformer_conv((-1, -1), 4, 2, edge_dim=2)  # noqa: E731
+    model = HeteroConv({key: make() for key in data.edge_types})
+    out = model(data.x_dict, data.edge_index_dict, data.edge_attr_dict)
+    key = ("a", "to", "b")
+    expected = model.convs[key](
+        (data["a"].x, data["b"].x), data[key].edge_index, data[key].edge_attr
+    )
+    assert_near(out["b"], expected)
+
+
+@pytest.mark.parametrize("edge_dim", [None, 3])
+@pytest.mark.parametrize("kind", ["gat", "gatv2"])
+def test_self_loops_can_be_switched_as_in_pyg(kind, edge_dim):
+    make, peer, copied = {
+        "gat": (gat_conv, GATConv, copy_gat),
+        "gatv2": (gatv2_conv, GATv2Conv, copy_gatv2),
+    }[kind]
+    ours, theirs = make(P, Q, edge_dim=edge_dim), peer(P, Q, edge_dim=edge_dim)
+    copied(ours, theirs)
+    given = (x_of(), EDGES) if edge_dim is None else (x_of(), EDGES, x_of(EDGES.size(1), 3))
+    for add in (True, False, True):
+        ours.add_self_loops = theirs.add_self_loops = add
+        assert ours.add_self_loops == add
+        assert_near(ours(*given), theirs(*given))
+
+
+def test_dir_gnn_conv_switches_loops_off():
+    ours, theirs = gat_conv(P, Q), GATConv(P, Q)
+    copy_gat(ours, theirs)
+    ours, theirs = DirGNNConv(ours), DirGNNConv(theirs)
+    ours.lin.load_state_dict(theirs.lin.state_dict())
+    for mine, its in ((ours.conv_in, theirs.conv_in), (ours.conv_out, theirs.conv_out)):
+        assert mine.add_self_loops == its.add_self_loops
+        copy_gat(mine, its)
+    x = x_of()
+    assert_near(ours(x, EDGES), theirs(x, EDGES))
+
+
+def test_sequential_calls_by_position():
+    first, second, x = gat_conv(P, Q), AttentionConv(Q, 3), x_of()
+    steps = [(first, "x, edge_index -> x"), torch.nn.ELU(), (second, "x, edge_index -> x")]
+    model = Sequential("x, edge_index", steps)
+    assert_near(model(x, EDGES), second(torch.nn.functional.elu(first(x, EDGES)), EDGES))
+
+
+# Explainers --------------------------------------------------------------------------------------
+
+
+@of_each_kind
+@pytest.mark.parametrize("apply_sigmoid", [False, True])
+def test_a_mask_multiplies_the_shares_of_given_edges(kind, apply_sigmoid):
+    conv, x = LAYERS[kind](), x_of()
+    mask = torch.rand(EDGES.size(1), requires_grad=True)
+    _, basis = conv(x, EDGES, return_attention_weights=True)
+    scale = mask.sigmoid() if apply_sigmoid else mask
+    scale = torch.cat([scale, scale.new_ones(1)])[basis.pattern.origin.long()]
+    masked = type(basis)(basis.pattern, basis.value * scale[:, None])
+    expected = conv(x, masked)
+    set_masks(conv, mask, EDGES, apply_sigmoid=apply_sigmoid)
+    out = conv(x, EDGES)
+    assert_near(out, expected)
+    direction = torch.randn_like(out)
+    (found,) = torch.autograd.grad(out, mask, direction)
+    assert_near(found, torch.autograd.grad(expected, mask, direction)[0], 5e-5)
+    clear_masks(conv)
+    with record() as calls:
+        conv(x, EDGES)
+    assert calls, "the fused path is taken again"
+
+
+@pytest.mark.parametrize("kind", ["gat", "transformer"])
+def test_masks_reach_what_edge_features_add(kind):
+    make = {"gat": gat_conv, "transformer": transformer_conv}[kind]
+    conv, x, attr = make(P, Q, edge_dim=3), x_of(), x_of(EDGES.size(1), 3)
+    plain, ones = conv(x, EDGES, attr), torch.ones(EDGES.size(1))
+    set_masks(conv, ones, EDGES, apply_sigmoid=False)
+    assert_near(conv(x, EDGES, attr), plain)
+    set_masks(conv, 0 * ones, EDGES, apply_sigmoid=False)
+    nothing = conv(x, EDGES, attr)
+    clear_masks(conv)
+    if kind == "transformer":
+        assert_near(nothing, conv.skip(x))
+    else:  # what the loops bring, which were added
+        _, basis = conv(x, EDGES, attr, return_attention_weights=True)
+        own = basis.to_dense()[0].diagonal()[:, None] * (x @ conv.theta.weight[0])
+        assert_near(nothing, own + conv.bias)
+
+
+@pytest.mark.parametrize("edge", [0, 4, 7])
+def test_masking_one_edge_with_features_is_pygs(edge):
+    ours, theirs = transformer_conv(P, Q, 2, edge_dim=3), TransformerConv(P, Q, 2, edge_dim=3)
+    copy_transformer(ours, theirs)
+    x, attr, mask = x_of(), x_of(EDGES.size(1), 3), torch.ones(EDGES.size(1))
+    mask[edge] = 0.25
+    for conv in (ours, theirs):
+        set_masks(conv, mask, EDGES, apply_sigmoid=False)
+    assert_near(ours(x, EDGES, attr), theirs(x, EDGES, attr))
+
+
+def explained(model, algorithm, **options):
+    config = {
+        "mode": "multiclass_classification",
+        "task_level": "node",
+        "return_type": "raw",
+    }
+    return Explainer(
+        model,
+        algorithm=algorithm,
+        explanation_type="model",
+        edge_mask_type="object",
+        model_config=config,
+        **options,
+    )
+
+
+class TwoLayers(torch.nn.Module):
+    def __init__(self, first, second):
+        super().__init__()
+        self.first, self.second = first, second
+
+    def forward(self, x, edge_index):
+        return self.second(self.first(x, edge_index).relu(), edge_index)
+
+
+@pytest.mark.parametrize("add_self_loops", [True, False])
+def test_attention_explainers_see_what_they_see_of_pyg(add_self_loops):
+    edges = EDGES[:, EDGES[0] != EDGES[1]]
+    options = {"heads": 2, "add_self_loops": add_self_loops, "concat": False}
+    ours = TwoLayers(gat_conv(P, Q, **options), gat_conv(Q, 3, **options))
+    theirs = TwoLayers(GATConv(P, Q, **options), GATConv(Q, 3, **options))
+    with torch.no_grad():
+        for mine, its in ((ours.first, theirs.first), (ours.second, theirs.second)):
+            mine.theta.weight.copy_(its.lin.weight.t().unflatten(1, (2, -1)).transpose(0, 1))
+            mine.family.score.att_source.copy_(its.att_src[0])
+            mine.family.score.att_target.copy_(its.att_dst[0])
+    x = x_of()
+    found, expected = (explained(model, AttentionExplainer())(x, edges) for model in (ours, theirs))
+    assert_near(found.edge_mask, expected.edge_mask)
+    assert ours.first._alpha is None
+
+
+@of_each_kind
+def test_other_explainers_run(kind):
+    model = TwoLayers(LAYERS[kind](), LAYERS[kind](Q, 4))
+    explanation = explained(model, GNNExplainer(epochs=2), node_mask_type="object")(x_of(), EDGES)
+    assert explanation.edge_mask.shape == (EDGES.size(1),)
+    assert bool(explanation.edge_mask.isfinite().all())
+
+
+# State -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda conv: pickle.loads(pickle.dumps(conv))])
+@pytest.mark.parametrize("lazy", [False, True])
+@of_each_kind
+def test_copies_compute_the_same_and_share_nothing(kind, copied, lazy):
+    conv, x = LAYERS[kind](-1 if lazy else P), x_of()
+    if lazy:
+        other = copied(conv)
+        torch.manual_seed(1)
+        expected = conv(x, EDGES).detach()
+        torch.manual_seed(1)
+        assert_near(other(x, EDGES), expected)
+        return
+    other, expected = copied(conv), conv(x, EDGES).detach()
+    assert_near(other(x, EDGES), expected)
+    names = dict(other.named_parameters())
+    assert names.keys() == dict(conv.named_parameters()).keys()
+    with torch.no_grad():
+        for parameter in names.values():
+            parameter.zero_()
+    assert not other(x, EDGES).any()
+    assert_near(conv(x, EDGES), expected)
+
+
+@of_each_kind
+def test_state_goes_into_a_lazy_layer(kind):
+    conv, lazy, x = LAYERS[kind](), LAYERS[kind](-1), x_of()
+    lazy.load_state_dict(conv.state_dict())
+    assert_near(lazy(x, EDGES), conv(x, EDGES))
+
+
+def test_layers_with_one_score_share_it_and_copies_of_both_share_theirs():
+    score = KeyQuery(2, 4, P)
+    both = torch.nn.ModuleList([AttentionConv(P, Q, 2, score=score) for _ in range(2)])
+    assert sum(name.endswith("key.weight") for name, _ in both.named_parameters()) == 1
+    other = copy.deepcopy(both)
+    assert other[0].family.score is other[1].family.score is not score
+
+
+# Little to see -----------------------------------------------------------------------------------
+
+
+@of_each_kind
+def test_no_edges_and_no_nodes_give_no_nan(kind):
+    conv = LAYERS[kind]()
+    for nodes in (0, 1, 3):
+        x, edges = x_of(nodes, P).requires_grad_(), torch.empty(2, 0, dtype=torch.long)
+        out = conv(x, edges)
+        assert out.shape == (nodes, Q)
+        assert bool(out.isfinite().all())
+        gradients = torch.autograd.grad(out.sum(), [x, *conv.parameters()], allow_unused=True)
+        assert all(gradient is None or bool(gradient.isfinite().all()) for gradient in gradients)
+
+
+def test_blocks_and_pools_of_one_node_or_none():
+    for nodes in (0, 1):
+        x = x_of(2, nodes, 8)
+        assert EncoderBlock(8, 2, support="causal")(x).shape == (2, nodes, 8)
+        assert DecoderBlock(8, 2)(x, x).shape == (2, nodes, 8)
+        pooled = set_pooling(8, 8, 2, num_queries=3)(x)
+        assert pooled.shape == (2, 3, 8)
+        assert bool(pooled.isfinite().all())
+
+
+# Types and compilers -----------------------------------------------------------------------------
+
+
+@of_each_kind
+def test_autocast_to_bfloat16_stays_near(kind):
+    conv, x = LAYERS[kind](), x_of()
+    expected = conv(x, EDGES)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = conv(x, EDGES)
+    assert_near(out.float(), expected, 0.1)
+    out.float().sum().backward()
+    assert all(bool(parameter.grad.isfinite().all()) for parameter in conv.parameters())
+
+
+@of_each_kind
+def test_bfloat16_parameters_stay_near(kind):
+    conv, x = LAYERS[kind](), x_of()
+    expected = conv(x, EDGES)
+    out = copy.deepcopy(conv).bfloat16()(x.bfloat16(), EDGES)
+    assert out.dtype == torch.bfloat16
+    assert_near(out.float(), expected, 0.1)
+
+
+@pytest.mark.parametrize("kind", ["gatv2", "edge features", "block"])
+def test_compiled_over_a_used_support_is_one_graph(kind):
+    torch._dynamo.reset()
+    given = (x_of(), Hops().basis(EDGES, size=(NODES, NODES)))
+    if kind == "block":
+        conv, given = EncoderBlock(8, 2, support="causal").eval(), (x_of(2, 6, 8),)
+    elif kind == "edge features":
+        conv = transformer_conv(P, Q, edge_dim=3)
+        given = (*given, x_of(EDGES.size(1), 3))
+    else:
+        conv = LAYERS[kind]()
+    expected = conv(*given)
+    parameters = list(conv.parameters())
+    wanted = torch.autograd.grad(expected.square().sum(), parameters)
+    out = torch.compile(conv, fullgraph=True, backend="aot_eager")(*given)
+    assert_near(out, expected)
+    found = torch.autograd.grad(out.square().sum(), parameters)
+    for gradient, other in zip(found, wanted, strict=True):
+        assert_near(gradient, other, 5e-5, at_least=0.1)
+
+
+def test_compiled_with_edges():
+    torch._dynamo.reset()
+    conv, x = LAYERS["gat"](), x_of()
+    assert_near(torch.compile(conv, backend="aot_eager")(x, EDGES), conv(x, EDGES))
+
+
+def test_func_transforms_agree_with_autograd():
+    conv, x = multi_head_attention(8, 2, support=Hops()).double(), x_of(NODES, 8).double()
+    parameters = dict(conv.named_parameters())
+
+    def loss(parameters):
+        return torch.func.functional_call(conv, parameters, (x, EDGES)).square().sum()
+
+    found = torch.func.grad(loss)(parameters)
+    wanted = torch.autograd.grad(loss(parameters), list(parameters.values()))
+    for gradient, other in zip(found.values(), wanted, strict=True):
+        assert_near(gradient, other, at_least=0.1)
+
+
+def test_reset_gives_new_parameters_to_score_and_values():
+    conv = AttentionConv(P, Q, 2, value_bias=True)
+    with torch.no_grad():
+        conv.value_bias.fill_(1.0)
+    before = copy.deepcopy(conv.state_dict())
+    conv.reset_parameters()
+    assert not conv.value_bias.any()
+    for name in ("theta.weight", "functions.0.key.weight", "functions.0.query.weight"):
+        assert not torch.equal(conv.state_dict()[name], before[name]), name
+
+
+def test_repr_says_what_attention_is_made_of():
+    assert repr(agnn_conv()) == (
+        "AttentionConv(-1, -1, heads=1, support=Hops(length=1, add_self_loops=True), "
+        "score='cosine', normalise=Softmax(), combine='sum')"
+    )

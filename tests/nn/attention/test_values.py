@@ -1,0 +1,228 @@
+"""Values: how heads come together, biases, and output projections folded in and factored out."""
+
+import copy
+
+import pytest
+import torch
+
+from pyg_outerconv.nn import OuterConv
+from pyg_outerconv.nn.attention import gat_conv, multi_head_attention, transformer_conv
+from pyg_outerconv.nn.attention_conv import AttentionConv
+from pyg_outerconv.testing import assert_near
+
+NODES, P, Q, HEADS = 7, 5, 6, 2
+EDGES = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 2, 4], [1, 2, 3, 4, 5, 0, 0, 5, 1]])  # none reaches 6
+
+
+def layer(*, train=True, **options):
+    conv = AttentionConv(P, Q, HEADS, **options).double().train(train)
+    with torch.no_grad():
+        for parameter in conv.parameters():
+            parameter.normal_()
+    return conv
+
+
+def x_of(*shape):
+    return torch.randn(*shape, NODES, P, dtype=torch.float64, requires_grad=True)
+
+
+def by_definition(conv, x):
+    """Σ_h of A_hᵀ (X V_h + b_h) O_h, by dense matrices."""
+    a = conv.basis(x, EDGES).to_dense()
+    theta = conv.theta().squeeze(1)
+    out = torch.einsum("hmn,mp,hpq->nq", a, x, theta)
+    if conv.value_bias is not None:
+        bias = conv.value_bias
+        if conv.combine == "concat":
+            bias = torch.block_diag(*bias.unsqueeze(1))
+        elif conv.theta.name == "value-output":
+            bias = (bias.unsqueeze(1) @ conv.theta.output).squeeze(1)
+        out = out + a.sum(1).t() @ bias
+    out = out / HEADS if conv.combine == "mean" else out
+    return out if conv.bias is None else out + conv.bias
+
+
+OPTIONS = [
+    {},
+    {"combine": "sum"},
+    {"combine": "mean"},
+    {"combine": "sum", "value_channels": 4},
+    {"theta": "low-rank(rank=2)"},
+    {"theta": "shared"},
+    {"theta": "basis-decomposed(num_bases=3)", "combine": "mean"},
+]
+
+
+@pytest.mark.parametrize("value_bias", [False, True])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_every_way_to_combine_heads_is_the_definition(options, value_bias):
+    if value_bias and options.get("theta", "full") in ("shared", "basis-decomposed(num_bases=3)"):
+        with pytest.raises(ValueError, match="a value bias is added to values"):
+            layer(value_bias=True, **options)
+        return
+    conv, x = layer(value_bias=value_bias, **options), x_of()
+    out, expected = conv(x, EDGES), by_definition(conv, x)
+    assert_near(out, expected)
+    inputs = [x, *conv.parameters()]
+    direction = torch.randn_like(out)
+    wanted = torch.autograd.grad(expected, inputs, direction)
+    for found, other in zip(torch.autograd.grad(out, inputs, direction), wanted, strict=True):
+        assert_near(found, other, at_least=0.1)
+    conv.fuse = False
+    assert_near(conv(x, EDGES), expected)
+    assert_near(out[6], expected.new_zeros(Q) if conv.bias is None else conv.bias)
+
+
+def test_identity_has_no_values():
+    conv, x = AttentionConv(P, -1, 1, theta="identity", channels=3, bias=False).double(), x_of()
+    assert conv(x, EDGES).shape == (NODES, P)
+    assert_near(conv(x, EDGES), torch.einsum("hmn,mp->np", conv.basis(x, EDGES).to_dense(), x))
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"combine": "add"}, "combine"),
+        ({"theta": "full", "combine": "concat"}, "heads with a theta of their own"),
+        ({"theta": "full", "value_channels": 3}, "heads with a theta of their own"),
+        ({"value_channels": 3}, "an output projection adds up heads"),
+        ({"combine": "mean", "value_channels": 3}, "an output projection adds up heads"),
+        ({"theta": "identity", "value_bias": True}, "theta 'identity' has as many"),
+        ({"theta": "depthwise", "value_bias": True}, "depthwise|a value bias"),
+    ],
+)
+def test_forms_that_contradict_each_other_are_refused(options, match):
+    with pytest.raises(ValueError, match=match):
+        layer(**options)
+
+
+# Folding and factoring ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("value_bias", [False, True])
+def test_folding_the_output_projection_changes_nothing(value_bias, batch):
+    conv = layer(combine="sum", value_channels=4, value_bias=value_bias)
+    folded, x = conv.fold_output(), x_of(*batch)
+    assert folded.theta.name == "full"
+    out, expected = folded(x, EDGES), conv(x, EDGES)
+    assert_near(out, expected)  # where nothing reaches node 6, too
+    direction = torch.randn_like(out)
+    (found,) = torch.autograd.grad(out, x, direction)
+    assert_near(found, torch.autograd.grad(expected, x, direction)[0])
+
+
+def test_a_folded_bias_is_exact_whatever_rows_add_up_to():
+    conv = layer(combine="sum", value_channels=4, value_bias=True, normalise="sigmoid")
+    x = x_of()
+    assert_near(conv.fold_output()(x, EDGES), conv(x, EDGES))
+    conv = layer(combine="sum", value_channels=4, value_bias=True, dropout=0.5)
+    folded = conv.fold_output()
+    for seed in range(3):
+        torch.manual_seed(seed)
+        expected = conv(x, EDGES)
+        torch.manual_seed(seed)
+        assert_near(folded(x, EDGES), expected)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_value_bias_folds_into_the_bias_of_outputs_that_are_reached(bias):
+    conv = layer(combine="sum", value_channels=4, value_bias=True, bias=bias)
+    folded, x = conv.fold_output(fold_bias=True), x_of()
+    assert folded.value_bias is None
+    out, expected = folded(x, EDGES), conv(x, EDGES)
+    assert_near(out[:6], expected[:6])
+    assert bool((out[6] - expected[6]).abs().max() > 0.1)  # the docstring says so
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"normalise": "sigmoid"}, "only where rows of the basis sum to one.*sigmoid"),
+        ({"dropout": 0.1}, "only where rows of the basis sum to one.*dropout"),
+    ],
+)
+def test_a_bias_is_not_folded_where_rows_do_not_sum_to_one(options, match):
+    conv = layer(combine="sum", value_channels=4, value_bias=True, **options)
+    with pytest.raises(ValueError, match=match):
+        conv.fold_output(fold_bias=True)
+
+
+@pytest.mark.parametrize("options", OPTIONS[:5], ids=str)
+@pytest.mark.parametrize("value_bias", [False, True])
+def test_every_layer_with_values_folds_and_factors(options, value_bias):
+    conv, x = layer(value_bias=value_bias, **options), x_of()
+    expected = conv(x, EDGES)
+    assert_near(conv.fold_output()(x, EDGES), expected)
+    factored = conv.factor(6)
+    assert factored.theta.value.shape == (HEADS, P, 6)
+    assert_near(factored(x, EDGES), expected)
+
+
+@pytest.mark.parametrize("value_bias", [False, True])
+def test_factoring_undoes_folding(value_bias):
+    conv, x = layer(combine="sum", value_channels=3, value_bias=value_bias), x_of()
+    folded = conv.fold_output()
+    again = folded.factor(3)
+    assert again.theta.output.shape == (HEADS, 3, Q)
+    assert_near(again(x, EDGES), conv(x, EDGES))
+    with pytest.raises(ValueError, match=r"rank >= 3, as ranks of the heads are \[3, 3\]"):
+        folded.factor(2)
+    with pytest.raises(ValueError, match="rank"):
+        folded.factor(0)
+
+
+def test_the_rank_that_is_named_is_that_of_each_head():
+    conv = layer(combine="sum")
+    with torch.no_grad():
+        conv.theta.weight[0] = torch.outer(*(torch.randn(n, dtype=torch.float64) for n in (P, Q)))
+    with pytest.raises(ValueError, match=r"ranks of the heads are \[1, 5\]"):
+        conv.factor(4)
+    assert_near(conv.factor(5)(x := x_of(), EDGES), conv(x, EDGES))
+
+
+def test_ranks_are_found_in_float32():
+    conv = layer(combine="sum", value_channels=3, value_bias=True).float()
+    x = x_of().float()
+    assert_near(conv.fold_output().factor(3)(x, EDGES), conv(x, EDGES), 5e-5)
+
+
+def test_multi_head_attention_folds_and_comes_back():
+    conv, x = multi_head_attention(8, 2).double(), torch.randn(3, 6, 8, dtype=torch.float64)
+    for parameter in conv.parameters():
+        torch.nn.init.normal_(parameter)
+    assert_near(conv.fold_output(fold_bias=True)(x), conv(x))
+    assert_near(conv.fold_output().factor(5)(x), conv(x))
+
+
+def test_folded_layers_share_nothing_with_what_they_came_from():
+    conv, x = layer(combine="sum", value_channels=4, value_bias=True), x_of()
+    folded, before = conv.fold_output(), copy.deepcopy(conv)
+    with torch.no_grad():
+        for parameter in folded.parameters():
+            parameter.zero_()
+    assert_near(conv(x, EDGES), before(x, EDGES))
+    frozen = layer(combine="sum", value_channels=4, value_bias=True).requires_grad_(False)
+    assert not any(parameter.requires_grad for parameter in frozen.fold_output().parameters())
+
+
+@pytest.mark.parametrize(
+    ("conv", "match"),
+    [
+        (AttentionConv(P, -1, 1, theta="identity"), "folded into values.*identity"),
+        (AttentionConv(-1, Q, 2), "none yet"),
+        (gat_conv(P, Q), "so would scores of values.*additive"),
+        (transformer_conv(P, Q, edge_dim=2), "edge features"),
+    ],
+)
+def test_what_cannot_be_folded_is_refused(conv, match):
+    for fold in (conv.fold_output, lambda: conv.factor(4)):
+        with pytest.raises(ValueError, match=match):
+            fold()
+
+
+def test_a_lazy_score_of_values_sees_the_values_that_stay():
+    """An OuterConv over the family, too, gives its parameters values once."""
+    family = gat_conv(-1, Q, 2).family
+    conv, x = OuterConv(-1, 2 * Q, family, theta="columns"), torch.randn(NODES, P)
+    assert_near(conv(x, EDGES), conv(x, EDGES))

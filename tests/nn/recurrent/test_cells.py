@@ -1,0 +1,490 @@
+"""Recurrent cells are the equations of their papers; torch's cells, and those of images, too."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import functional_call
+
+from pyg_outerconv.basis import (
+    GCN,
+    Cells,
+    Chebyshev,
+    Grid,
+    Identity,
+    Kernel,
+    Mean,
+    Relation,
+    Stack,
+    Walk,
+)
+from pyg_outerconv.basis.support.hops import Hops
+from pyg_outerconv.nn import ConvGRUCell, ConvLSTMCell, GaussianMixture, unroll
+from pyg_outerconv.nn.grid_conv import our_weight
+from pyg_outerconv.nn.grid_rules import as_cells, as_images
+from pyg_outerconv.score import Attention, KeyQuery, Softmax
+from pyg_outerconv.testing import assert_near, assert_same_gradients
+
+N, P, Q = 6, 3, 4
+EDGES = torch.tensor([[0, 1, 1, 2, 3, 4, 4, 0, 2, 2], [1, 0, 2, 1, 2, 3, 4, 4, 4, 4]])  # 5 is alone
+WEIGHT = torch.rand(EDGES.size(1), dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+DCRNN = Walk(2, norm="target", direction="both")
+KINDS = {
+    "gru": (ConvGRUCell, {}),
+    "gru, reset after": (ConvGRUCell, {"reset_after": True}),
+    "lstm": (ConvLSTMCell, {}),
+    "lstm, peepholes": (ConvLSTMCell, {"peephole": True}),
+    "lstm, peepholes of nodes": (ConvLSTMCell, {"peephole": True, "num_nodes": N}),
+}
+of_each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def cell_of(kind, family=DCRNN, in_channels=P, **options):
+    """A cell in float64, none of whose parameters is zero."""
+    cls, own = KINDS[kind]
+    cell = cls(in_channels, Q, family, **own, **options).double()
+    if in_channels >= 0:
+        with torch.no_grad():
+            for parameter in cell.parameters():
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    return cell
+
+
+def values(*shape):
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+def state_of(cell, *batch):
+    one = [values(*batch, N, Q) for _ in range(2)]
+    return one[0] if isinstance(cell, ConvGRUCell) else tuple(one)
+
+
+def parts(state):
+    return [state] if isinstance(state, Tensor) else list(state)
+
+
+def flat(state):
+    """A state as one tensor."""
+    return torch.cat(parts(state), dim=-1)
+
+
+def assert_same(ours, theirs, inputs):
+    assert_near(flat(ours), flat(theirs))
+    assert_same_gradients(flat(ours), flat(theirs), inputs)
+
+
+# The equations, densely ---------------------------------------------------------------------------
+
+
+def diffusion(x, weights, theta, bias):
+    """DCRNN's equation 2 with a dense W; its first sum has the last half of Θ (2 (L + 1), P, Q)."""
+    length = len(theta) // 2
+    out = bias
+    for number, matrix in enumerate((weights.t(), weights)):  # D_I^-1 W^T, then D_O^-1 W
+        degree = matrix.sum(1, keepdim=True)
+        step = matrix / torch.where(degree == 0, 1.0, degree)
+        for power in range(length):
+            out = out + torch.matrix_power(step, power) @ x @ theta[number * length + power]
+    return out
+
+
+@pytest.mark.parametrize("batch", [(), (2,)], ids=str)
+def test_with_walks_in_both_directions_the_gru_is_dcrnns_cell(batch):
+    cell = cell_of("gru")
+    x, h, weight = values(*batch, N, P), values(*batch, N, Q), WEIGHT.clone().requires_grad_()
+    dense = torch.zeros(N, N, dtype=torch.float64).index_put(tuple(EDGES), weight, accumulate=True)
+
+    def gates(conv, x):
+        return diffusion(x, dense, conv.theta()[:, 0], conv.bias).split(Q, dim=-1)
+
+    r, u = (gate.sigmoid() for gate in gates(cell.gates, torch.cat([x, h], -1)))
+    c = gates(cell.candidate, torch.cat([x, r * h], -1))[0].tanh()
+    ours = cell(x, EDGES, h, weight)
+    assert_same(ours, u * h + (1 - u) * c, [x, h, weight, *cell.parameters()])
+
+
+@pytest.mark.parametrize("kind", ["lstm", "lstm, peepholes", "lstm, peepholes of nodes"])
+def test_the_lstm_is_equation_3_of_its_paper_on_any_basis(kind):
+    family = Stack(GCN(), Identity())
+    cell = cell_of(kind, family)
+    x, (h, c) = values(2, N, P), state_of(cell, 2)
+    basis = family.basis(EDGES, WEIGHT, size=(N, N)).to_dense()
+    joint, theta = torch.cat([x, h], -1), cell.gates.theta()[:, 0]
+    w = torch.zeros(3, Q) if cell.peephole is None else cell.peephole
+    out = torch.einsum("kmn,bmp,kpq->bnq", basis, joint, theta) + cell.gates.bias
+    i, f, new, o = out.split(Q, dim=-1)
+    memory = (f + w[1] * c).sigmoid() * c + (i + w[0] * c).sigmoid() * new.tanh()
+    expected = (o + w[2] * memory).sigmoid() * memory.tanh(), memory
+    assert_same(cell(x, EDGES, (h, c), WEIGHT), expected, [x, h, c, *cell.parameters()])
+
+
+# Torch's own cells, and images --------------------------------------------------------------------
+
+
+def with_weights(cell, named, *inputs):
+    """What a cell returns with other parameters, which may carry gradients."""
+    assert set(named) == dict(cell.named_parameters()).keys()
+    return functional_call(cell, named, inputs)
+
+
+def test_on_the_identity_the_gru_that_resets_after_is_torchs():
+    theirs = torch.nn.GRUCell(P, Q, dtype=torch.float64)
+    named = {
+        f"{name}.{part}": getattr(theirs, f"{torchs}_{end}").t().expand(*shape, -1)
+        for name, end, size in (("input", "ih", P), ("hidden", "hh", Q))
+        for part, torchs, shape in (
+            ("theta.weight", "weight", (1, size)),
+            ("bias", "bias", ()),
+        )
+    }
+    x, h = values(N, P), values(N, Q)
+    ours = with_weights(cell_of("gru, reset after", Identity()), named, x, EDGES, h)
+    assert_same(ours, theirs(x, h), [x, h, *theirs.parameters()])
+
+
+def test_on_the_identity_the_gru_that_resets_before_is_not_torchs():
+    one, other = cell_of("gru", Identity()), cell_of("gru, reset after", Identity())
+    assert len(list(one.parameters())) == len(list(other.parameters())) == 4
+    assert one.candidate.theta.in_channels == P + Q
+    assert other.input.out_channels == other.hidden.out_channels == 3 * Q
+
+
+def test_on_the_identity_the_lstm_is_torchs():
+    theirs = torch.nn.LSTMCell(P, Q, dtype=torch.float64)
+    weight = torch.cat([theirs.weight_ih, theirs.weight_hh], dim=1).t()
+    named = {
+        "gates.theta.weight": weight.expand(1, -1, -1),
+        "gates.bias": theirs.bias_ih + theirs.bias_hh,
+    }
+    cell = cell_of("lstm", Identity())
+    x, state = values(N, P), state_of(cell)
+    ours = with_weights(cell, named, x, EDGES, state)
+    assert_same(ours, theirs(x, state), [x, *state, *theirs.parameters()])
+
+
+def images(*channels):
+    return [values(2, count, 5, 4) for count in channels]
+
+
+GRID = Grid((3, 3), padding=1)
+
+
+def test_on_a_grid_the_lstm_is_that_of_images():
+    x, h, c = images(P, Q, Q)
+    weight, bias = values(4 * Q, P + Q, 3, 3), values(4 * Q)
+    w = values(3, Q, 5, 4)
+    i, f, new, o = F.conv2d(torch.cat([x, h], 1), weight, bias, padding=1).split(Q, dim=1)
+    memory = (f + w[1] * c).sigmoid() * c + (i + w[0] * c).sigmoid() * new.tanh()
+    expected = (o + w[2] * memory).sigmoid() * memory.tanh(), memory
+
+    cell = ConvLSTMCell(P, Q, GRID, peephole=True, num_nodes=20).double()
+    named = {
+        "gates.theta.weight": our_weight(weight.flatten(2), 1, False)[:, 0],
+        "gates.bias": bias,
+        "peephole": as_cells(w, 2),
+    }
+    state = tuple(as_cells(part, 2) for part in (h, c))
+    found = with_weights(cell, named, as_cells(x, 2), (5, 4), state)
+    ours = [as_images(part, (5, 4)) for part in found]
+    assert_same(ours, expected, [x, h, c, weight, bias, w])
+
+
+def test_on_a_grid_the_gru_is_that_of_images():
+    x, h = images(P, Q)
+    gates, candidate = values(2 * Q, P + Q, 3, 3), values(Q, P + Q, 3, 3)
+    r, u = F.conv2d(torch.cat([x, h], 1), gates, padding=1).sigmoid().chunk(2, dim=1)
+    new = F.conv2d(torch.cat([x, r * h], 1), candidate, padding=1).tanh()
+    named = {
+        "gates.theta.weight": our_weight(gates.flatten(2), 1, False)[:, 0],
+        "candidate.theta.weight": our_weight(candidate.flatten(2), 1, False)[:, 0],
+    }
+    cell = ConvGRUCell(P, Q, GRID, bias=False).double()
+    found = with_weights(cell, named, as_cells(x, 2), (5, 4), as_cells(h, 2))
+    assert_same(as_images(found, (5, 4)), u * h + (1 - u) * new, [x, h, gates, candidate])
+
+
+def test_on_a_grid_gates_run_as_dense_convolutions():
+    cell = cell_of("lstm", GRID)
+    path = cell.gates.contraction_path(values(2, 20, P + Q), (5, 4))
+    assert "→ convolution" in str(path)
+
+
+def test_on_cells_with_holes_only_these_have_a_state():
+    mask = torch.rand(5, 4) > 0.5
+    cell = cell_of("lstm", GRID)
+    h, c = cell(values(int(mask.sum()), P), Cells.of_mask(mask))
+    assert h.shape == c.shape == (int(mask.sum()), Q)
+
+
+# States, batches and time -------------------------------------------------------------------------
+
+
+@of_each_kind
+def test_no_state_is_a_state_of_zeros(kind):
+    cell = cell_of(kind)
+    x = values(2, N, P)
+    zeros = [torch.zeros(2, N, Q, dtype=torch.float64) for _ in range(2)]
+    state = zeros[0] if isinstance(cell, ConvGRUCell) else tuple(zeros)
+    assert_near(flat(cell(x, EDGES)), flat(cell(x, EDGES, state)), 0.0)
+
+
+@of_each_kind
+def test_a_batch_is_its_graphs_one_by_one(kind):
+    cell = cell_of(kind)
+    x, state = values(2, 3, N, P), state_of(cell, 2, 3)
+    together = flat(cell(x, EDGES, state, WEIGHT))
+    for place in ((0, 0), (1, 2)):
+        own = [part[place] for part in parts(state)]
+        own = own[0] if len(own) == 1 else tuple(own)
+        assert_near(together[place], flat(cell(x[place], EDGES, own, WEIGHT)))
+
+
+@of_each_kind
+def test_unrolled_is_step_by_step(kind):
+    cell = cell_of(kind)
+    xs, weight, start = values(4, 2, N, P), WEIGHT.clone().requires_grad_(), state_of(cell, 2)
+    outputs, last = unroll(cell, xs, EDGES, start, edge_weight=weight)
+    state, steps = start, []
+    for x in xs:
+        state = cell(x, EDGES, state, weight)
+        steps.append(parts(state)[0])
+    inputs = [xs, weight, *parts(start), *cell.parameters()]
+    assert_same([outputs], [torch.stack(steps)], inputs)
+    assert_near(flat(last), flat(state))
+
+
+def test_the_basis_is_made_once_for_all_gates_and_steps(monkeypatch):
+    made, basis_on = [], Walk.basis_on
+    monkeypatch.setattr(Walk, "basis_on", lambda *given: made.append(given) or basis_on(*given))
+    for kind in KINDS:
+        made.clear()
+        unroll(cell_of(kind), values(3, N, P), EDGES)
+        assert len(made) == 1
+
+
+@of_each_kind
+def test_a_basis_stands_in_the_place_of_edges(kind):
+    cell = cell_of(kind)
+    x, basis = values(2, N, P), DCRNN.basis(EDGES, WEIGHT, size=(N, N))
+    assert_near(flat(cell(x, basis)), flat(cell(x, EDGES, edge_weight=WEIGHT)))
+
+
+# Any family, and the options of the layer ---------------------------------------------------------
+
+
+@of_each_kind
+@pytest.mark.parametrize("family", [Chebyshev(3), Relation(2), "stack(gcn, identity)"], ids=str)
+def test_over_any_family_gates_are_its_dense_convolutions(kind, family, monkeypatch):
+    def dense(conv, shared, *parts):
+        phi = conv.to_dense(shared.edge_index)
+        return torch.einsum("mnpq,...mp->...nq", phi, torch.cat(parts, -1)) + conv.bias
+
+    cell = cell_of(kind, family)
+    types = torch.arange(EDGES.size(1)) % 2 if isinstance(family, Relation) else None
+    x, state = values(2, N, P), state_of(cell, 2)
+    ours = cell(x, EDGES, state, edge_type=types)
+    monkeypatch.setattr(cell, "_convolve", dense)
+    theirs = cell(x, EDGES, state, edge_type=types)
+    assert_same(ours, theirs, [x, *parts(state), *cell.parameters()])
+
+
+def test_a_learned_basis_is_one_for_all_gates_and_learns():
+    function = GaussianMixture(2, 3)
+    cell = cell_of("gru", Kernel(function))
+    outputs, _ = unroll(
+        cell, values(2, N, P), EDGES, edge_attr=torch.rand(EDGES.size(1), 2, dtype=torch.float64)
+    )
+    outputs.square().sum().backward()
+    assert all(parameter.grad.abs().sum() > 0 for parameter in function.parameters())
+    assert len({id(p) for p in cell.parameters()}) == 4 + len(list(function.parameters()))
+
+
+def test_values_of_content_are_made_of_what_each_convolution_reads():
+    family = Attention(KeyQuery(2, 3, P + Q), Hops(1), Softmax())
+    cell = cell_of("gru", family)
+    xs, h = values(2, 3, N, P), values(3, N, Q)
+    outputs, last = unroll(cell, xs, EDGES, h)
+    state = h
+    for x in xs:
+        r, u = cell.gates(torch.cat([x, state], -1), EDGES).sigmoid().chunk(2, dim=-1)
+        c = cell.candidate(torch.cat([x, r * state], -1), EDGES).tanh()
+        state = u * state + (1 - u) * c
+    assert_same(last, state, [xs, h, *cell.parameters()])
+    assert_near(outputs[-1], last)
+
+
+@of_each_kind
+def test_a_mean_is_the_familys_whether_edges_or_a_basis_are_given(kind):
+    family = Relation(2, norm="sum")
+    mean, other = cell_of(kind, family, aggr="mean"), cell_of(kind, Mean(family))
+    other.load_state_dict(mean.state_dict())
+    x, types = values(N, P), torch.arange(EDGES.size(1)) % 2
+    basis = family.basis(EDGES, edge_type=types, size=(N, N), dtype=torch.float64)
+    expected = flat(other(x, EDGES, edge_type=types))
+    assert_near(flat(mean(x, EDGES, edge_type=types)), expected)
+    assert_near(flat(mean(x, basis)), expected)
+    outputs, _ = unroll(mean, x.expand(1, -1, -1), basis)
+    assert_near(outputs[0], expected[:, :Q])
+
+
+@of_each_kind
+def test_options_of_the_layer_reach_every_convolution(kind):
+    cell = cell_of(kind, theta="low-rank(rank=2)", bias=False, root_weight=True, cached=True)
+    convolutions = list(cell.children())
+    assert convolutions
+    for conv in convolutions:
+        assert (conv.theta.name, conv.theta.option) == ("low-rank", 2)
+        assert conv.bias is None
+        assert conv.root_weight
+        assert conv.cached
+
+
+@of_each_kind
+def test_no_order_and_no_message_changes_what_a_cell_is(kind):
+    cell = cell_of(kind)
+    x, state = values(2, N, P), state_of(cell, 2)
+    expected = flat(cell(x, EDGES, state))
+    for option, value in (("order", "recurrence_clenshaw"), ("fuse", False)):
+        for conv in cell.children():
+            setattr(conv, option, value)
+        assert_near(flat(cell(x, EDGES, state)), expected)
+
+
+@of_each_kind
+def test_messages_may_flow_against_the_edges(kind):
+    cell, other = cell_of(kind, GCN(), flow="target_to_source"), cell_of(kind, GCN())
+    other.load_state_dict(cell.state_dict())
+    x = values(N, P)
+    assert_near(flat(cell(x, EDGES)), flat(other(x, EDGES.flip(0))))
+
+
+def test_comparing_reductions_act_on_all_gates():
+    cell = cell_of("lstm", Relation(2, norm="sum"), aggr="max")
+    x, state = values(N, P), state_of(cell)
+    types = torch.arange(EDGES.size(1)) % 2
+    out = cell.gates(torch.cat([x, state[0]], -1), EDGES, edge_type=types)
+    i, f, new, _ = out.chunk(4, dim=-1)
+    memory = f.sigmoid() * state[1] + i.sigmoid() * new.tanh()
+    assert_near(cell(x, EDGES, state, edge_type=types)[1], memory)
+
+
+# As a module --------------------------------------------------------------------------------------
+
+
+@of_each_kind
+def test_channels_come_from_the_first_input(kind):
+    lazy, known = cell_of(kind, in_channels=-1), cell_of(kind)
+    x = values(N, P)
+    lazy(x, EDGES)
+    lazy.load_state_dict(known.state_dict())
+    assert_near(flat(lazy(x, EDGES)), flat(known(x, EDGES)), 0.0)
+
+
+@of_each_kind
+def test_state_and_copies_are_those_of_a_module(kind):
+    cell = cell_of(kind)
+    x, state = values(N, P), state_of(cell)
+    copied = copy.deepcopy(cell)
+    assert_near(flat(copied(x, EDGES, state)), flat(cell(x, EDGES, state)), 0.0)
+    copied.reset_parameters()
+    assert not torch.equal(flat(copied(x, EDGES, state)), flat(cell(x, EDGES, state)))
+    copied.load_state_dict(cell.state_dict())
+    assert_near(flat(copied(x, EDGES, state)), flat(cell(x, EDGES, state)), 0.0)
+    single = copied.float()(x.float(), EDGES, None)
+    assert flat(single).dtype == torch.float32
+    assert_near(flat(single), flat(cell(x.float().double(), EDGES)).float())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@of_each_kind
+def test_half_precision_is_near_double(kind, dtype):
+    cell = cell_of(kind)
+    x = values(N, P).to(dtype)
+    expected = flat(copy.deepcopy(cell).to(dtype).double()(x.double(), EDGES))
+    assert_near(flat(cell.to(dtype)(x, EDGES)), expected.to(dtype))
+
+
+@pytest.mark.parametrize("kind", ["lstm, peepholes", "lstm, peepholes of nodes"])
+def test_peepholes_are_shut_at_first_and_after_a_reset(kind):
+    cell, own = cell_of(kind), KINDS[kind][1]
+    assert not ConvLSTMCell(P, Q, DCRNN, **own).peephole.any()
+    assert cell.peephole.any()
+    cell.reset_parameters()
+    assert not cell.peephole.any()
+
+
+@of_each_kind
+def test_under_autocast_a_cell_is_near_itself(kind):
+    cell = cell_of(kind).float()
+    xs = torch.randn(2, N, P)
+    expected, _ = unroll(cell, xs, EDGES)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, _ = unroll(cell, xs, EDGES)
+    assert_near(found.float(), expected, 4e-2)
+
+
+def test_a_cell_says_what_it_is():
+    assert repr(cell_of("gru")) == f"ConvGRUCell(3, 4, {DCRNN})"
+    assert repr(cell_of("lstm", "gcn")) == f"ConvLSTMCell(3, 4, {GCN()})"
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm, peepholes"])
+def test_compiled_with_a_basis_it_is_one_graph(kind):
+    torch._dynamo.reset()
+    cell = cell_of(kind, GCN())
+    x, state = values(N, P), state_of(cell)
+    basis = GCN().basis(EDGES, size=(N, N), dtype=torch.float64)
+    expected = cell(x, basis, state)
+    flat(expected).sum().backward(retain_graph=True)  # a graph cannot sort: orders use what is made
+    compiled = torch.compile(cell, backend="aot_eager", fullgraph=True)
+    assert_same(compiled(x, basis, state), expected, [x, *parts(state), *cell.parameters()])
+
+
+def test_a_cell_has_second_derivatives():
+    cell = cell_of("lstm, peepholes", GCN())
+    x = values(N, P)
+    assert torch.autograd.gradgradcheck(lambda x: flat(cell(x, EDGES)), [x], atol=1e-6)
+
+
+def test_a_graph_without_edges_and_one_without_nodes():
+    none = torch.empty(2, 0, dtype=torch.long)
+    cell = cell_of("gru")
+    assert cell(values(N, P), none).isfinite().all()
+    assert cell(values(0, P), none).shape == (0, Q)
+
+
+# What is refused ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "says"),
+    [
+        (lambda: ConvGRUCell((3, 3), Q, "gcn"), TypeError, "one in_channels"),
+        (lambda: ConvGRUCell(P, -1, "gcn"), ValueError, "out_channels"),
+        (lambda: ConvGRUCell(P, Q, 3), TypeError, "family"),
+        (lambda: ConvGRUCell(P, Q, "gcn", aggr="median"), ValueError, "median"),
+        (lambda: ConvLSTMCell(P, Q, "gcn", num_nodes=4), ValueError, "peephole=True"),
+        (lambda: cell_of("gru")(values(N, P + 1), EDGES), ValueError, r"\(\*, N, 3\)"),
+        (lambda: cell_of("gru")((values(N, P), None), EDGES), TypeError, "dense features"),
+        (lambda: cell_of("gru")(values(N, P), EDGES, values(2, N, Q)), ValueError, "state"),
+        (lambda: cell_of("lstm")(values(N, P), EDGES, values(N, Q)), TypeError, "pair"),
+        (
+            lambda: cell_of("lstm")(values(N, P), EDGES, (values(N, Q), values(N, P))),
+            ValueError,
+            "memory",
+        ),
+        (
+            lambda: cell_of("lstm, peepholes of nodes")(values(N + 1, P), EDGES),
+            ValueError,
+            "bound to these",
+        ),
+        (lambda: cell_of("lstm", Grid((3,)))(values(N, P), (N,)), ValueError, "M = N"),
+        (lambda: unroll(cell_of("gru"), values(0, N, P), EDGES), ValueError, "T >= 1"),
+        (lambda: unroll(cell_of("gru"), values(N, P), EDGES), ValueError, "T >= 1"),
+    ],
+)
+def test_input_that_does_not_fit_is_refused(call, kind, says):
+    with pytest.raises(kind, match=says):
+        call()

@@ -1,0 +1,227 @@
+"""The layer over content-based families: equal to dense matrices, to messages, and in mixtures."""
+
+import pytest
+import torch
+from attended import ATTEND_ORDERS, HEAD_ORDERS, dense_truth
+
+from pyg_outerconv import OuterConv
+from pyg_outerconv.basis import (
+    GCN,
+    Causal,
+    Cells,
+    Complete,
+    Compose,
+    Directed,
+    Explicit,
+    Grid,
+    Identity,
+    Relation,
+    SlidingWindow,
+    Stack,
+)
+from pyg_outerconv.contract import ValueOutput
+from pyg_outerconv.nn.attention_conv import AttentionConv
+from pyg_outerconv.score import Attention, KeyQuery, Softmax
+from pyg_outerconv.testing import assert_near, assert_same_gradients
+
+EDGES = torch.tensor([[0, 1, 2, 3, 0, 4, 1, 0], [1, 2, 3, 0, 2, 1, 1, 2]])
+KINDS = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+COMBINED = {
+    "concat": {},
+    "concat, biased": {"value_bias": True},
+    "sum": {"combine": "sum"},
+    "sum, biased": {"combine": "sum", "value_bias": True},
+    "mean": {"combine": "mean"},
+    "mean, biased": {"combine": "mean", "value_bias": True},
+    "projected": {"combine": "sum", "value_channels": 2},
+    "projected, biased": {"combine": "sum", "value_channels": 2, "value_bias": True},
+}
+combined = pytest.mark.parametrize("name", COMBINED)
+
+
+def layer(name="concat", heads=2, **options):
+    conv = AttentionConv(3, 6, heads, bias=False, **COMBINED[name], **options).double()
+    for parameter in conv.parameters():
+        torch.nn.init.normal_(parameter)
+    return conv
+
+
+def drawn(*shape):
+    return torch.randn(shape, dtype=torch.float64, requires_grad=True)
+
+
+def truth(conv, x, basis):
+    """Y by dense matrices; a bias of values is spelled out."""
+    first = x if x.dim() == 2 else x.movedim(-2, 0)
+    theta = conv.theta.parameter()
+    heads = conv.heads
+    if not isinstance(theta, ValueOutput):
+        theta = ValueOutput(theta.squeeze(1), adds=True)
+    theta = ValueOutput(theta.value, theta.output, conv.value_bias, theta.adds)
+    out = dense_truth(basis, first, theta)
+    out = out / heads if conv.label_aggr == "mean" else out
+    return out if x.dim() == 2 else out.movedim(0, -2)
+
+
+@combined
+@pytest.mark.parametrize("batch", [(), (2,)], ids=str)
+@pytest.mark.parametrize("fuse", [True, False])
+def test_every_combination_equals_dense_matrices_and_messages(name, batch, fuse):
+    conv, x = layer(name), drawn(*batch, 5, 3)
+    conv.fuse = fuse
+    actual = conv(x, EDGES)
+    expected = truth(conv, x, conv.basis(x, EDGES))
+    assert_near(actual, expected)
+    assert_same_gradients(actual, expected, [x, *conv.parameters()], 1e-9)
+
+
+@combined
+@pytest.mark.parametrize("order", [*ATTEND_ORDERS, *HEAD_ORDERS])
+def test_an_order_that_is_asked_for_changes_nothing(name, order):
+    free, forced = layer(name), layer(name, order=order)
+    forced.load_state_dict(free.state_dict())
+    x = drawn(5, 3)
+    if "propagate" in order and "biased" in name:
+        with pytest.raises(ValueError, match="values without a bias"):
+            forced(x, EDGES)
+        return
+    assert_near(forced(x, EDGES), free(x, EDGES))
+
+
+@pytest.mark.parametrize("heads", [3, 6])
+def test_a_support_of_labels_gives_each_its_share_of_heads(heads):
+    conv, x = layer(heads=heads, support=Relation(3, "sum")), drawn(5, 3)
+    basis = conv.basis(x, EDGES, edge_type=KINDS)
+    assert (basis.num_labels, basis.num_bases) == (3, heads)
+    expected = truth(conv, x, basis)
+    assert_near(conv(x, EDGES, edge_type=KINDS), expected)
+    conv.fuse = False
+    assert_near(conv(x, EDGES, edge_type=KINDS), expected)
+
+
+# Mixed heads --------------------------------------------------------------------------------------
+
+
+def content(heads=2, channels=4, in_channels=3, support=None):
+    score = KeyQuery(heads, channels, in_channels)
+    return Attention(score, support or Relation(1, "sum"), Softmax())
+
+
+@pytest.mark.parametrize("theta", ["full", "columns", "value-output(channels=2)"])
+@pytest.mark.parametrize("batch", [(), (2,)], ids=str)
+def test_labels_of_indices_and_of_content_in_one_layer(theta, batch):
+    family = Stack(GCN(), content(), Identity())
+    conv = OuterConv(3, 8, family, bias=False, theta=theta).double()
+    x = drawn(*batch, 5, 3)
+    full = conv.theta()[:, 0]
+    each = x.unsqueeze(0) if not batch else x
+    rows = []
+    for item in each:
+        dense = conv.basis(item, EDGES).to_dense()
+        assert dense.shape[0] == 4
+        rows.append(torch.einsum("kmn,mp,kpq->nq", dense, item, full))
+    expected = torch.stack(rows) if batch else rows[0]
+    wanted = [x, *conv.parameters()]
+    for fuse in (True, False):
+        conv.fuse = fuse
+        actual = conv(x, EDGES)
+        assert_near(actual, expected)
+        assert_same_gradients(actual, expected, wanted, 1e-9)
+
+
+def test_images_by_shifts_and_by_content_in_one_layer():
+    family = Stack(Grid((3, 3), padding=1), content(support=Complete()))
+    conv = OuterConv(3, 4, family, bias=False).double()
+    x, cells = drawn(2, 12, 3), Cells.of_shape((3, 4))
+    path = conv.contraction_path(x, cells)
+    assert path.chosen[0] == "convolution"
+    full = conv.theta()[:, 0]
+    expected = torch.stack(
+        [torch.einsum("kmn,mp,kpq->nq", conv.basis(i, cells).to_dense(), i, full) for i in x]
+    )
+    actual = conv(x, cells)
+    assert_near(actual, expected)
+    assert_same_gradients(actual, expected, [x, *conv.parameters()], 1e-9)
+
+
+def test_content_within_other_families():
+    x = drawn(5, 3)
+    for family in (Directed(content()), Explicit(content()), Compose(GCN(), content())):
+        conv = OuterConv(3, 4, family, bias=False).double()
+        basis = conv.basis(x, EDGES)
+        full = conv.theta()[:, 0]
+        expected = torch.einsum("kmn,mp,kpq->nq", basis.to_dense(), x, full)
+        assert_near(conv(x, EDGES), expected)
+
+
+# Reductions ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("label_aggr", ["sum", "max", "min", "mean"])
+@pytest.mark.parametrize("aggr", ["sum", "mean", "max", "min"])
+def test_reductions_see_heads_as_edges(aggr, label_aggr):
+    options = {"aggr": aggr, "label_aggr": label_aggr, "bias": False}
+    family = content()
+    conv = OuterConv(3, 4, family, **options).double()
+    x = drawn(5, 3)
+    plain = OuterConv(3, 4, Relation(2, "sum"), **options).double()
+    plain.theta = conv.theta
+    edges = OuterConv(3, 4, family).double().basis(x, EDGES).edges()
+    actual, expected = conv(x, EDGES), plain(x, edges)
+    assert_near(actual, expected)
+    assert_same_gradients(actual, expected, [x, conv.theta.weight], 1e-9)
+
+
+def test_a_bias_of_values_takes_part_where_labels_are_compared():
+    conv = AttentionConv(
+        3, 4, 2, combine="sum", value_bias=True, bias=False, label_aggr="max"
+    ).double()
+    torch.nn.init.normal_(conv.value_bias)
+    x = drawn(5, 3)
+    dense = conv.basis(x, EDGES).to_dense()
+    value = torch.einsum("mp,hpq->hmq", x, conv.theta()[:, 0]) + conv.value_bias.unsqueeze(1)
+    each = torch.einsum("hmn,hmq->hnq", dense, value)
+    reached = dense.detach().sum(1) > 0
+    assert torch.equal(reached[0], reached[1])
+    expected = each.amax(0).where(reached[0].unsqueeze(-1), 0.0)
+    assert_near(conv(x, EDGES), expected)
+
+
+# What holds whatever the content ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("support", [Complete(), Causal(), SlidingWindow(1)], ids=str)
+def test_rules_and_their_edges_give_the_same(support):
+    conv, x = layer(support=support), drawn(2, 6, 3)
+    explicit = layer(support=Explicit(support))
+    explicit.load_state_dict(conv.state_dict())
+    actual, expected = conv(x, None), explicit(x, None)
+    assert_near(actual, expected)
+    assert_same_gradients(actual, expected, [x], 1e-9)
+
+
+def test_a_cached_layer_keeps_no_values_of_content():
+    conv = OuterConv(3, 4, Stack(GCN(), content()), cached=True).double()
+    first, second = drawn(5, 3), drawn(5, 3)
+    fresh = OuterConv(3, 4, conv.family).double()
+    fresh.load_state_dict(conv.state_dict())
+    for x in (first, second, first):
+        assert_near(conv(x, EDGES), fresh(x, EDGES))
+
+
+def test_another_family_may_be_set_whatever_it_reads():
+    conv = OuterConv(3, 4, GCN(), cached=True).double()
+    x = drawn(5, 3)
+    conv(x, EDGES)
+    conv.add_self_loops = False
+    expected = OuterConv(3, 4, GCN(add_self_loops=False)).double()
+    expected.load_state_dict(conv.state_dict())
+    assert_near(conv(x, EDGES), expected(x, EDGES))
+    family = content(1)  # of one label, too
+    family.score.double()
+    conv.family = family
+    before = conv(x, EDGES)
+    assert_near(before, conv(x, EDGES))
+    with torch.no_grad():
+        conv.family.score.key.weight.mul_(2)
+    assert float((conv(x, EDGES) - before).detach().abs().max()) > 1e-6
