@@ -12,11 +12,12 @@ from .basis import (
     unflatten_grid,
 )
 from .kernels import backends, record, use_backend
-from .nn import OuterConv, compose, fuse
+from .nn import AttentionConv, OuterConv, compose, fuse
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AttentionConv",
     "Basis",
     "Cells",
     "EdgeBasis",

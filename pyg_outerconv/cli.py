@@ -149,7 +149,8 @@ class Families:
                 f"{family_options.flag(option)} {'(required)' if default is MISSING else default}"
                 for option, default in known.items()
             ]
-            rows.append((name, family.equation, "  ".join(flags) or "-"))
+            said = "in Python" if family_options.needs_python(family) else "  ".join(flags) or "-"
+            rows.append((name, family.equation, said))
         print(_columns(rows))
         print(
             "\n--directed makes a pair of any family; stack(gcn, walk(2)) and "

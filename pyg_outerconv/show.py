@@ -10,6 +10,7 @@ from typing import Any
 
 from . import data
 from .basis import FAMILIES, Basis, Cells, Family, Structure, structure_of
+from .basis.grid_shapes import frames
 from .errors import RefusedValue, refusal
 from .train import family_options
 
@@ -70,7 +71,7 @@ class Show:
         kind = arguments.kind or ("graph" if arguments.shape is None else "matrices")
         name = type(family).__name__.lower()
         out = Path(arguments.out or f"{name}-{kind}.svg")
-        basis.plot(kind, out, **options(arguments, kind, family))
+        basis.plot(kind, out, **options(arguments, kind, family, basis))
         m, n = basis.size
         print(
             f"{shlex.quote(str(out))}: {kind} of {family_options.short_name(family)} on {place}: "
@@ -129,7 +130,9 @@ def _require(fits: bool, family: Family, got: str) -> None:
         )
 
 
-def options(arguments: argparse.Namespace, kind: str, family: Family) -> dict[str, Any]:
+def options(
+    arguments: argparse.Namespace, kind: str, family: Family, basis: Basis
+) -> dict[str, Any]:
     """The options of a picture that flags name."""
     if arguments.cell is not None and arguments.node is not None:
         raise RefusedValue(refusal("a picture is of one cell", "--cell or --node", "both"))
@@ -146,6 +149,10 @@ def options(arguments: argparse.Namespace, kind: str, family: Family) -> dict[st
         found["channels"] = numbers(arguments.channels, "--channels", "x")
     if kind in ("matrices", "shift", "graph"):
         found["titles"] = family.labels
+    if kind == "receptive-field" and arguments.shape is not None:
+        knows = frames(basis, None, None) is not None
+        if not knows and basis.size[0] == basis.size[1]:
+            found["inputs"] = numbers(arguments.shape, "--shape", "x")
     return {name: value for name, value in found.items() if value is not None}
 
 

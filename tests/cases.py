@@ -8,20 +8,30 @@ import torch
 from pyg_outerconv.basis import (
     FAMILIES,
     GCN,
+    Blocks,
+    Causal,
     Chebyshev,
     Cluster,
+    Complete,
     Compose,
     Diffusion,
     Directed,
     Explicit,
+    GlobalTokens,
     Grid,
+    Hops,
     Identity,
     Mean,
     Memberships,
+    Nearest,
     Pool,
+    RandomLinks,
     Relation,
+    SlidingWindow,
     Stack,
+    Strided,
     Structure,
+    Union,
     Walk,
 )
 from pyg_outerconv.testing import awkward_cells, awkward_structures
@@ -67,7 +77,24 @@ CASES = [
     Explicit(Stack(Relation(3), Identity())),
     Stack(Relation(3), Identity()),
     Stack(GCN(), Chebyshev(2), Directed(Relation(1, "sum"))),
+    Complete(loops=False),
+    Hops(3, add_self_loops=True),
 ]
+
+# Families that say who sees whom, and what fits with them; all give meaning to M ≠ N.
+SUPPORTS = [
+    Complete(),
+    Causal(strict=True),
+    SlidingWindow(2, dilation=2, causal=True),
+    Blocks(3, shift=1),
+    Strided(2),
+    GlobalTokens(1),
+    RandomLinks(2),
+    Hops(add_self_loops=True),
+    Union(SlidingWindow(1), GlobalTokens(1), RandomLinks(1)),
+    Stack(Complete(), Causal(), SlidingWindow(0)),
+]
+CASES += SUPPORTS
 
 # Families that give meaning to M ≠ N; the others refuse it, which is tested too.
 RECTANGULAR = (
@@ -79,6 +106,7 @@ RECTANGULAR = (
     Stack(Relation(3), Identity()),
     Mean(Relation(3, norm="sum")),
     Explicit(Stack(Relation(3), Identity())),
+    *SUPPORTS,
 )
 
 # Families of grids, and of what fits on one.
@@ -97,6 +125,13 @@ CELL_CASES = [
     Stack(Grid(offsets=((1, 0),)), Identity()),
     Mean(Grid((3, 3), (2, 1), (1, 1), transposed=True, growth="full")),
     Explicit(Pool((2, 2), padding=1)),
+    Complete(),
+    Causal(),
+    SlidingWindow((1, 2)),
+    SlidingWindow(1, 2, causal=True),
+    Blocks((2, 3), shift=(1, 0)),
+    Nearest(3),
+    Stack(Nearest(1, loop=True), Grid(offsets=((1, 0),))),
 ]
 
 # Families of clusters.
@@ -106,14 +141,18 @@ CLUSTER_CASES = [
     Stack(Cluster(), Cluster(positions=4)),
 ]
 
-# Families that fit one size alone, or need attributes: they have tests of their own.
-ELSEWHERE = {"full", "kernel"}
+# Families that fit one size alone, need attributes, or make targets of some sources: they have
+# tests of their own.
+ELSEWHERE = {"full", "kernel", "part"}
 
 ALL_CASES = CASES + CELL_CASES + CLUSTER_CASES
 
-assert {type(case).__name__.lower() for case in ALL_CASES} | ELSEWHERE == set(FAMILIES), (
-    "a family has no case"
-)
+# Families whose values are of what nodes hold: their tests are in tests/score.
+OF_CONTENT = {"attention", "linearattention"}
+
+assert {type(case).__name__.lower() for case in ALL_CASES} | ELSEWHERE == (
+    set(FAMILIES) - OF_CONTENT
+), "a family has no case"
 
 
 def fits(family, name):

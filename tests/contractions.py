@@ -37,7 +37,9 @@ OF_SEMIRING = ("all_edges", "compare_labels")
 OF_GRIDS = ("convolution", "pooling")
 OF_UNITS = ("fully_connected",)
 OF_PRODUCTS = ("chain_transform", "chain_propagate", "per_copy")
-OWN = (*OF_SEMIRING, *OF_GRIDS, *OF_UNITS, *OF_PRODUCTS)
+OF_HEADS = tuple(n for n in ORDERS if n.startswith(("attend_", "heads_", "dense_attention_")))
+OF_FACTORS = ("latent_transform_first", "latent", "scan")
+OWN = (*OF_SEMIRING, *OF_GRIDS, *OF_UNITS, *OF_PRODUCTS, *OF_HEADS, *OF_FACTORS)
 GENERAL = [name for name in ORDERS if name not in OWN]
 OF_EDGES = [name for name in GENERAL if name != "per_node" and not name.startswith("recurrence")]
 

@@ -35,6 +35,12 @@ def attend(rows, cols, shape, query, key, value, bias=None):
     return spmm(rows, cols, shape, share, value, "sum")
 
 
+def additive(rows, cols, a, b, weight, form):
+    """(E, H), of a leaky ReLU with slope 0.2 or of tanh."""
+    z = a[rows] + b[cols]
+    return (weight * (z.tanh() if form == "tanh" else torch.where(z > 0, z, 0.2 * z))).sum(-1)
+
+
 def primitive(name, sparsity):
     """The function that a call of :func:`primitive_calls` (with heads) should be equal to."""
     shape, cols = sparsity.shape, sparsity.col.long()
@@ -45,5 +51,6 @@ def primitive(name, sparsity):
         "sddmm": lambda a, b: (a[rows] * b[cols]).sum(-1) if form == "dot" else a[rows] + b[cols],
         "segment_softmax": lambda score: softmax(rows, score),
         "attend": lambda *tensors: attend(rows, cols, shape, *tensors),
+        "additive": lambda *tensors: additive(rows, cols, *tensors, form),
         "grouped_matmul": lambda x, theta: (x.unsqueeze(1) @ theta[rows]).squeeze(1),
     }[word]

@@ -18,14 +18,19 @@ import torch
 from torch import Tensor
 
 from pyg_outerconv.basis import Composed, Pattern, Repeated
+from pyg_outerconv.basis.attended import Attended
 from pyg_outerconv.basis.eye import Eye
+from pyg_outerconv.basis.factored import Factored
 from pyg_outerconv.basis.grid.axis import Axis
 from pyg_outerconv.basis.grid.shift import GridShift
+from pyg_outerconv.basis.heads import Heads
 from pyg_outerconv.basis.polynomial import CHEBYSHEV, Polynomial
+from pyg_outerconv.basis.support.band import Band
 from pyg_outerconv.basis.units import Units
 from pyg_outerconv.contract import ORDERS, Mixture, Order, Problem, contract
 from pyg_outerconv.errors import Refused
 from pyg_outerconv.kernels import BACKENDS, REDUCTIONS, Request, primitive_calls, use_backend
+from pyg_outerconv.score import Softmax
 from pyg_outerconv.testing import assert_near, dense_contraction
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -57,6 +62,7 @@ def homes(device: str) -> dict[str, tuple[Function, tuple[tuple[int, ...], ...]]
     labelled = Pattern.build(index, label, size=(SOURCES, TARGETS), num_labels=LABELS)
     plain = Pattern.build(index, size=(SOURCES, TARGETS))
     x, values, theta = (SOURCES, IN), (len(EDGES),), (LABELS, 1, IN, OUT)
+    softmax = Softmax()
     grid = GridShift((Axis(SOURCES, SOURCES - 1, (0, -1)),), ((0,), (1,)), on=here)
 
     def of_basis(basis_of: Function) -> Function:
@@ -94,6 +100,23 @@ def homes(device: str) -> dict[str, tuple[Function, tuple[tuple[int, ...], ...]]
         "product": (
             of_basis(lambda v: Composed(labelled.with_values(v), plain.with_values(v))),
             (x, theta, values),
+        ),
+        "heads": (of_basis(lambda v: Heads(plain, v)), (x, theta, (len(EDGES), LABELS))),
+        "attention": (
+            of_basis(lambda q, k: Attended(plain.with_values(None), q, k, softmax, 0.5)),
+            (x, theta, (TARGETS, LABELS, IN), (SOURCES, LABELS, IN)),
+        ),
+        "attention of all": (
+            of_basis(lambda q, k: Attended(Band(SOURCES, TARGETS, on=here), q, k, softmax, 0.5)),
+            (x, theta, (TARGETS, LABELS, IN), (SOURCES, LABELS, IN)),
+        ),
+        "factors": (
+            of_basis(lambda k, q: Factored(k, q, normalised=False)),
+            (x, theta, (SOURCES, LABELS, IN), (TARGETS, LABELS, IN)),
+        ),
+        "factors of a sequence": (
+            of_basis(lambda k, q: Factored(k, q, normalised=False, causal="inclusive")),
+            (x, theta, (SOURCES, LABELS, IN), (TARGETS, LABELS, IN)),
         ),
         "copies": (
             of_basis(lambda v: Repeated(labelled.with_values(v), before=2)),
@@ -166,7 +189,7 @@ def of_backend(backend: str, device: str) -> dict[str, Combination | str]:
     tried: dict[str, Combination | str] = {}
     for name, (function, shapes) in primitive_calls(sparsity, IN, 2).items():
         primitive, *words = name.split()
-        if set(words) - {*REDUCTIONS, "dot", "add", "biased"}:
+        if set(words) - {*REDUCTIONS, "dot", "add", "biased", "tanh"}:
             continue  # further forms of the same
         reduction = words[0] if words and words[0] in REDUCTIONS else "sum"
         request = Request(

@@ -95,7 +95,10 @@ def test_families_by_flags_and_by_text(flags: list[str], family: str) -> None:
 
 
 # Families that read no graph, or have options without defaults.
-NOT_BY_NAME = {"cluster", "explicit", "full", "grid", "kernel", "pool", "stack"}
+NOT_BY_NAME = {"cluster", "explicit", "full", "grid", "kernel", "pool", "stack"} | {
+    *("attention", "linearattention"),
+    *("blocks", "globaltokens", "nearest", "randomlinks", "slidingwindow", "strided", "union"),
+}
 
 
 @pytest.mark.parametrize("name", sorted(set(FAMILIES) - NOT_BY_NAME))

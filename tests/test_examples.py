@@ -4,8 +4,11 @@ import importlib.util
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
@@ -75,3 +78,118 @@ def test_every_case_of_the_accuracy_page_names_what_exists():
     for name, split, family, _, _ in load("accuracy").CASES:
         assert parse_family(family)
         assert split in data.entry(name).splits
+
+
+QUICK = ["--seeds", "1", "--epochs", "1", "--windows", "32", "--hidden", "4"]
+
+
+def write_traffic(root, steps=300, detectors=4):
+    """Speeds with gaps of both kinds, zeros and blanks, and roads in one direction."""
+    rng = np.random.default_rng(0)
+    speed = 50 + 10 * rng.random((steps, detectors))
+    speed[250:260, 1], speed[270, 2] = 0, np.nan
+    (root / "los_loop").mkdir()
+    rows = [",".join("" if np.isnan(one) else f"{one:.4f}" for one in row) for row in speed]
+    head = ",".join(map(str, range(detectors)))
+    (root / "los_loop" / "los_speed.csv").write_text("\n".join([head, *rows, ""]))
+    np.savetxt(root / "los_loop" / "los_adj.csv", np.eye(detectors, k=1), delimiter=",")
+    return speed
+
+
+def test_traffic_that_is_unknown_counts_neither_in_training_nor_in_errors(tmp_path, capsys):
+    traffic, speed = load("traffic"), write_traffic(tmp_path)
+    out, picture = tmp_path / "traffic.md", tmp_path / "traffic.png"
+    errors = traffic.main(
+        ["--root", str(tmp_path), *QUICK, "--out", str(out), "--picture", str(picture)]
+    )
+    assert "Unknown speeds (absent or zero), left out of loss and error: 11." in out.read_text()
+    assert "weight both ways" not in out.read_text()
+    assert picture.stat().st_size > 0
+    assert capsys.readouterr().out.count(" at 3, 6, 12 steps") == 3
+    assert all(found.isfinite().all() for found in errors.values())
+
+    known = ~np.isnan(speed) & (speed > 0)
+    assert traffic.read(tmp_path).known.sum() == known.sum() == 1200 - 11
+    mean = speed[:210][known[:210]].mean()
+    gaps = []
+    for start in range(240, 300 - 24 + 1):
+        last = np.where(known[start + 11], speed[start + 11], mean)
+        there = known[start + 12 + 5]
+        gaps.append(np.abs(last - speed[start + 12 + 5])[there])
+    assert errors["last value"][0, 5] == pytest.approx(np.concatenate(gaps).mean(), rel=1e-4)
+
+
+def test_traffic_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(SystemExit, match=r"los_speed.csv and los_adj.csv not in .*--root"):
+        load("traffic").main(["--root", str(tmp_path)])
+
+
+def test_traffic_of_los_angeles(shared_data):
+    if not (shared_data / "los_loop").is_dir():
+        pytest.skip("los_loop is not in ../shared/data")
+    traffic = load("traffic")
+    there = traffic.read(shared_data)
+    assert there.speed.shape == (2016, 207)
+    assert there.known.all()
+    test = traffic.Windows(there, there.parts()[2])
+    errors = test.errors(None)[[step - 1 for step in (3, 6, 12)]]
+    assert errors.tolist() == pytest.approx([3.578, 4.382, 5.795], abs=1e-3)
+    options = SimpleNamespace(hidden=4, epochs=1, windows=16, batch=16, lr=1e-2)
+    model = traffic.train(there, traffic.ROADS, 0, options)
+    assert test.forecast(model, test.starts[:2]).shape == (12, 2, 207)
+
+
+def test_a_word_is_copied_over_a_gap(monkeypatch, tmp_path, capsys):
+    copying = load("copy_over_a_gap")
+    monkeypatch.setattr(copying, "WORD", 4)
+    monkeypatch.setattr(copying, "GAP", (5, 8))
+    monkeypatch.setattr(copying, "LONGEST", 16)
+    picture = tmp_path / "basis.png"
+    assert copying.main(["--steps", "250", "--picture", str(picture)]) > 0.6
+    assert picture.stat().st_size > 0
+    assert "letters are copied over gaps of 5 to 8" in capsys.readouterr().out
+
+
+def test_a_short_window_cannot_see_the_letter_that_is_to_be_copied():
+    copying = load("copy_over_a_gap")
+    shortest = copying.GAP[0]
+    sequence, _ = copying.draw(2, torch.Generator().manual_seed(0), shortest)
+    changed, mark = sequence.clone(), copying.WORD + shortest
+    changed[:, 0] = (changed[:, 0] + 1) % copying.LETTERS
+    for window, sees_it in ((None, True), (16, False)):
+        net = copying.Copier(window)
+        assert (net(sequence)[:, mark] != net(changed)[:, mark]).any() == sees_it
+
+
+def test_a_copier_does_not_see_what_is_to_come():
+    copying = load("copy_over_a_gap")
+    sequence, _ = copying.draw(2, torch.Generator().manual_seed(0))
+    for window in (None, 16):
+        net = copying.Copier(window)
+        before, changed = net(sequence), sequence.clone()
+        changed[:, 40:] = (changed[:, 40:] + 1) % copying.LETTERS
+        after = net(changed)
+        torch.testing.assert_close(after[:, :40], before[:, :40])
+        assert (after[:, 40:] != before[:, 40:]).any()
+
+
+def test_sets_of_points_are_recognised_in_any_order(tmp_path, capsys):
+    pytest.importorskip("sklearn")
+    picture = tmp_path / "queries.png"
+    assert load("digit_sets").main(["--epochs", "4", "--picture", str(picture)]) > 0.5
+    printed = capsys.readouterr().out
+    change = re.search(
+        r"shuffled points: 450 of 450 answers are the same, scores to (\S+)", printed
+    )
+    assert float(change[1]) < 1e-5
+    assert picture.stat().st_size > 0
+
+
+def test_papers_are_classified_by_graph_attention(shared_data, tmp_path, capsys):
+    out, picture = tmp_path / "gat.md", tmp_path / "gat.png"
+    options = ["--root", str(shared_data), "--seeds", "1", "--epochs", "25", "--peer"]
+    reached = load("gat_cora").main([*options, "--out", str(out), "--picture", str(picture)])
+    assert reached > 0.7
+    assert re.search(r"PyG GATConv seed 0: [78]\d\.\d % after 25 epochs", capsys.readouterr().out)
+    assert f"{100 * reached:.2f}" in out.read_text()
+    assert picture.stat().st_size > 0

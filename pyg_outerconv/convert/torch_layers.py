@@ -2,35 +2,63 @@
 
 from __future__ import annotations
 
+from typing import Any, Union, overload
+
 from torch import nn
 
 from ..errors import RefusedType, refusal
+from ..nn.attention import DecoderBlock, EncoderBlock
+from ..nn.attention_conv import AttentionConv
 from ..nn.grid_conv import GridConv
 from ..nn.grid_pool import GridPool
+from .attentions import ATTENTIONS, from_attention, to_attention
+from .blocks import BLOCKS, from_block, to_block
 from .convolutions import CONVOLUTIONS, from_convolution, to_convolution
 from .poolings import POOLINGS, from_pooling, to_pooling
 
+Layer = Union[GridConv, GridPool, AttentionConv, EncoderBlock, DecoderBlock]  # noqa: UP007
 
-def from_torch(module: nn.Module) -> GridConv | GridPool:
+
+@overload
+def from_torch(module: nn.MultiheadAttention, **supports: Any) -> AttentionConv: ...
+@overload
+def from_torch(module: nn.TransformerEncoderLayer, **supports: Any) -> EncoderBlock: ...
+@overload
+def from_torch(module: nn.TransformerDecoderLayer, **supports: Any) -> DecoderBlock: ...
+@overload
+def from_torch(module: nn.Module, **supports: Any) -> Layer: ...
+def from_torch(module: nn.Module, **supports: Any) -> Layer:
     """The layer of this package that equals one of torch's, with a copy of its weights.
 
     Args:
         module: ``Conv1d``, ``Conv2d``, ``Conv3d``, ``ConvTranspose``, ``MaxPool`` or ``AvgPool`` of
-            1 to 3 axes, or ``LPPool`` with norm 1.
+            1 to 3 axes, ``LPPool`` with norm 1, ``MultiheadAttention``, ``TransformerEncoderLayer``
+            or ``TransformerDecoderLayer``.
+        **supports: for attention, what torch is told by masks at a call: ``support``, and
+            ``memory_support`` of a decoder layer; complete if not given.
 
     Raises:
         TypeError: it is another layer.
         ValueError: it has an option that has no equal, or no weights yet.
     """
-    if isinstance(module, tuple(CONVOLUTIONS)):
-        layer: GridConv | GridPool = from_convolution(module)
+    layer: Layer
+    if isinstance(module, ATTENTIONS):
+        layer = from_attention(module, **supports)
+    elif isinstance(module, BLOCKS):
+        layer = from_block(module, **supports)
+    elif supports:
+        raise RefusedType(
+            refusal("attention has supports", "no more than the module", sorted(supports))
+        )
+    elif isinstance(module, tuple(CONVOLUTIONS)):
+        layer = from_convolution(module)
     elif isinstance(module, tuple(POOLINGS)):
         layer = from_pooling(module)
     else:
         raise RefusedType(
             refusal(
-                "a layer of torch becomes one on a grid",
-                "a convolution or pooling of torch.nn",
+                "a layer of torch becomes one of this package",
+                "a convolution, pooling, attention or Transformer layer of torch.nn",
                 type(module).__name__,
             )
         )
@@ -38,25 +66,32 @@ def from_torch(module: nn.Module) -> GridConv | GridPool:
 
 
 def to_torch(layer: nn.Module) -> nn.Module:
-    """The layer of torch that equals one of this package on images, with a copy of its weights.
+    """The layer of torch that equals one of this package on images or sequences, weights copied.
+
+    Attention of torch is told at a call, by masks, what the support is here.
 
     Args:
-        layer: a :class:`GridConv` or :class:`GridPool`.
+        layer: a :class:`GridConv`, :class:`GridPool`, :class:`AttentionConv`,
+            :class:`EncoderBlock` or :class:`DecoderBlock`.
 
     Raises:
         TypeError: it is another layer.
         ValueError: torch has no such layer: more than 3 axes, any offsets, other paddings,
-            reductions or forms of Θ; or it has no weights yet.
+            reductions or forms of Θ, other scores or normalisers; or it has no weights yet.
     """
     if isinstance(layer, GridConv):
         module = to_convolution(layer)
     elif isinstance(layer, GridPool):
         module = to_pooling(layer)
+    elif isinstance(layer, AttentionConv):
+        module = to_attention(layer)
+    elif isinstance(layer, EncoderBlock | DecoderBlock):
+        module = to_block(layer)
     else:
         raise RefusedType(
             refusal(
-                "a layer on a grid becomes one of torch",
-                "GridConv or GridPool",
+                "a layer of this package becomes one of torch",
+                "GridConv, GridPool, AttentionConv, EncoderBlock or DecoderBlock",
                 type(layer).__name__,
             )
         )

@@ -15,6 +15,11 @@ from .algebra_laws import (
     assert_restrict,
     assert_transpose_of_product,
 )
+from .attention_laws import (
+    assert_learned_queries_invariant,
+    assert_self_attention_equivariant,
+    assert_stochastic,
+)
 from .backend_laws import assert_backend_equals_reference
 from .basis_laws import (
     assert_adjoint,
@@ -49,6 +54,7 @@ __all__ = [
     "assert_kron",
     "assert_layer_equals_dense",
     "assert_lazy_equals_explicit",
+    "assert_learned_queries_invariant",
     "assert_mix",
     "assert_mixed_product",
     "assert_near",
@@ -56,7 +62,9 @@ __all__ = [
     "assert_receptive_field",
     "assert_restrict",
     "assert_same_gradients",
+    "assert_self_attention_equivariant",
     "assert_stack",
+    "assert_stochastic",
     "assert_translation_equivariant",
     "assert_transpose",
     "assert_transpose_of_product",

@@ -14,6 +14,7 @@ from ..contract import (
     Mixture,
     SparseFeatures,
     ThetaValue,
+    ValueOutput,
     contract,
 )
 from ..contract.semiring import problems
@@ -51,7 +52,7 @@ def assert_contraction(
     Args:
         basis: K matrices of size M × N.
         x: as :func:`~pyg_outerconv.contract.contract` takes it.
-        theta: Θ, or a mixture, whose coefficients and matrices then have the gradients.
+        theta: Θ, or a mixture, or values and outputs, the parts of which then have the gradients.
         weights: further tensors whose gradients are compared, those that the basis is made of.
         depth: 1 compares first derivatives, 2 second ones too.
         reduce: over the inputs of each label.
@@ -60,10 +61,9 @@ def assert_contraction(
     Raises:
         AssertionError: an order differs, with its name; or the choice does.
     """
-    inputs = [theta.coefficient, theta.matrices] if isinstance(theta, Mixture) else [theta]
     rows = x.value if isinstance(x, SparseFeatures) else x
-    inputs = [tensor for tensor in (rows, *inputs, *weights) if tensor is not None]
-    inputs = [tensor for tensor in inputs if tensor.requires_grad]
+    given = [tensor for tensor in (rows, *_tensors_of(theta), *weights) if tensor is not None]
+    inputs = [tensor for tensor in given if tensor.requires_grad]
     how = {"reduce": reduce, "label_reduce": label_reduce}
     expected = derivatives(dense_contraction(basis, x, theta, **how), inputs, depth)
     reasons = legal_orders(basis, x, theta, **how)
@@ -120,6 +120,15 @@ def assert_stack(first: Basis, second: Basis) -> None:
         second, x, theta[first.num_bases :]
     )
     assert_near(contract(both, x, theta), parts_sum)
+
+
+def _tensors_of(theta: ThetaValue) -> list[Tensor | None]:
+    """What Θ is made of."""
+    if isinstance(theta, Mixture):
+        return [theta.coefficient, theta.matrices]
+    if isinstance(theta, ValueOutput):
+        return [theta.value, theta.output, theta.bias]
+    return [theta]
 
 
 def _dtype(basis: Basis) -> torch.dtype:

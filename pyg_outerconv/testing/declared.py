@@ -9,13 +9,17 @@ from torch import Tensor
 
 from ..basis import Basis, Cells, Family, Structure, structure
 from ..basis.any_structure import AnyStructure
+from ..basis.content import Content
 from ..basis.grid.windows import Windows
 from ..basis.membership import Memberships
 from ..errors import RefusedValue, unknown
 from ..nn import OuterConv
+from .attention_laws import assert_self_attention_equivariant
 from .basis_laws import assert_adjoint, assert_lazy_equals_explicit, assert_transpose
 from .grid_laws import assert_translation_equivariant
 from .layer_laws import assert_permutation_equivariant
+
+CHANNELS = 3  # of the features that are drawn
 
 Law = Callable[[Family, torch.Generator], None]
 
@@ -23,7 +27,8 @@ Law = Callable[[Family, torch.Generator], None]
 def assert_declared_laws(family: Family, seed: int) -> None:
     """Every law in :attr:`Family.laws` holds on what ``seed`` draws for the family to read.
 
-    Edges that are drawn have attributes of two columns, for families that read some.
+    Edges that are drawn have attributes of two columns, for families that read some, and nodes have
+    features of :data:`CHANNELS` channels, for families whose values are made of these.
 
     Raises:
         AssertionError: one does not, with its name.
@@ -56,12 +61,16 @@ def _relations(family: Family) -> set[int]:
 
 
 def _axes(family: Family) -> set[int]:
-    own = {family.num_axes} if hasattr(family, "num_axes") else set()
+    told = getattr(family, "num_axes", None)
+    own = set() if told is None else {told}
     return own.union(*map(_axes, family.parts))
 
 
 def draw_edges(family: Family, generator: torch.Generator) -> Structure:
-    """A directed graph with loops and parallel edges, positive weights, types and attributes."""
+    """A directed graph with loops and parallel edges, positive weights, types and attributes.
+
+    Nodes have positions, for families that read some.
+    """
     nodes = 1 + _integer(9, generator)
     count = _integer(4 * nodes, generator)
     edge_index = torch.randint(nodes, (2, count), generator=generator)
@@ -70,7 +79,8 @@ def draw_edges(family: Family, generator: torch.Generator) -> Structure:
     kinds = torch.randint(min(told_apart), (count,), generator=generator) if told_apart else None
     size = (nodes, nodes)
     attributes = _normal(generator, count, 2) if family.makes_use_of("edge_attr") else None
-    return structure(edge_index, weight, kinds, size=size, edge_attr=attributes)
+    place = _normal(generator, nodes, 2) if family.makes_use_of("pos") else None
+    return structure(edge_index, weight, kinds, size=size, edge_attr=attributes, pos=place)
 
 
 def draw_cells(family: Family, generator: torch.Generator) -> Cells:
@@ -102,15 +112,23 @@ def draw(family: Family, generator: torch.Generator) -> AnyStructure:
 
 def _of_basis(law: Callable[[Basis], None]) -> Law:
     def check(family: Family, generator: torch.Generator) -> None:
-        law(family.basis(draw(family, generator), dtype=torch.float64))
+        structure = draw(family, generator)
+        if not family.makes_use_of("x"):
+            return law(family.basis(structure, dtype=torch.float64))
+        x = _normal(generator, structure.size[0], CHANNELS)
+        return law(family.basis_on(structure.with_content(Content(x, x)), torch.float64))
 
     return check
 
 
 def _permutation(family: Family, generator: torch.Generator) -> None:
     edges = draw_edges(family, generator)
-    conv = OuterConv(3, 2, family).double()
-    assert_permutation_equivariant(conv, _normal(generator, edges.size[0], 3), edges)
+    conv = OuterConv(CHANNELS, 2, family).double()
+    x = _normal(generator, edges.size[0], CHANNELS)
+    if family.makes_use_of("x"):
+        assert_self_attention_equivariant(conv, x, edges)
+    else:
+        assert_permutation_equivariant(conv, x, edges)
 
 
 def _translation(family: Family, generator: torch.Generator) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis, EdgeBasis
-from ..contract import Features, SparseFeatures, ThetaValue, full
+from ..contract import Features, SparseFeatures, ThetaValue, ValueOutput, full
 from ..nn.dense import full_matrices
 
 
@@ -26,7 +26,13 @@ def dense_contraction(
     matrices = full_matrices(full(theta))
     rows = _dense_features(x, matrices.size(1), matrices)
     if (reduce, label_reduce) == ("sum", "sum"):
-        return torch.einsum("kmn,m...p,kpq->n...q", basis.to_dense(matrices.dtype), rows, matrices)
+        dense = basis.to_dense(matrices.dtype)
+        out = torch.einsum("kmn,m...p,kpq->n...q", dense, rows, matrices)
+        of_bias = theta.full_bias() if isinstance(theta, ValueOutput) else None
+        if of_bias is None:
+            return out
+        added = torch.einsum("kmn,kq->nq", dense, of_bias[:, 0, 0])
+        return out + added.view(out.size(0), *(1,) * (out.dim() - 2), -1)
     received, is_edge = _layers(basis.edges(), rows)
     h = _reduced(received, is_edge, reduce, 2)
     out = torch.einsum("nk...p,kpq->nk...q", h, matrices)

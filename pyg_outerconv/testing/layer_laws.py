@@ -85,6 +85,9 @@ def assert_permutation_equivariant(conv: OuterConv, x: Tensor, edges: Structure)
     place = torch.empty_like(nodes)
     place[nodes] = torch.arange(edges.size[0])
     attributes = {} if edges.edge_attr is None else {"edge_attr": edges.edge_attr}
+    near, far = edges.pos or (None, None)
+    moved = [None if end is None else end[nodes] for end in (near, far)]
+    same = far is near  # one set of nodes is given as one tensor
     expected = conv(
         x,
         edges.edge_index,
@@ -92,6 +95,7 @@ def assert_permutation_equivariant(conv: OuterConv, x: Tensor, edges: Structure)
         edges.edge_type,
         edges.size,
         edges.batch,
+        pos=near if same else edges.pos,
         **attributes,
     )
     actual = conv(
@@ -101,6 +105,7 @@ def assert_permutation_equivariant(conv: OuterConv, x: Tensor, edges: Structure)
         None if edges.edge_type is None else edges.edge_type[order],
         edges.size,
         None if edges.batch is None else edges.batch[nodes],
+        pos=moved[0] if same else tuple(moved),
         **{name: attribute[order] for name, attribute in attributes.items()},
     )
     assert_near(actual, expected[nodes], 100 * TOLERANCE[x.dtype])

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import MISSING, Field, fields
 from typing import Any, get_args, get_type_hints
 
-from ..basis import FAMILIES, Directed, Family, Relation, Stack, Structure, parse_family
+from ..basis import FAMILIES, Directed, Family, Relation, Stack, Structure, Union, parse_family
 from ..basis.options import describe, fits
 from ..errors import RefusedValue, refusal, unknown
 
@@ -19,7 +19,16 @@ def options(family: type[Family]) -> dict[str, Any]:
     """The options of a family that a flag can give, each with its type hint."""
     hints = get_type_hints(family)
     plain = {option.name: hints[option.name] for option in _fields(family)}
-    return {name: hint for name, hint in plain.items() if not _holds_family(hint)}
+    return {
+        name: hint for name, hint in plain.items() if not _holds_family(hint) and _is_written(hint)
+    }
+
+
+def needs_python(family: type[Family]) -> bool:
+    """Whether a family needs a function or a module, which no text can name."""
+    hints = get_type_hints(family)
+    needed = [hints[option.name] for option in _needed(family)]
+    return not all(_holds_family(hint) or _is_written(hint) for hint in needed)
 
 
 def defaults(family: type[Family]) -> dict[str, Any]:
@@ -36,10 +45,11 @@ def defaults(family: type[Family]) -> dict[str, Any]:
 
 def short_name(family: Family) -> str:
     """The text that names a family: its numbers, and the options that are not the defaults."""
-    if isinstance(family, Stack):
-        return f"stack({', '.join(map(short_name, family.families))})"
+    if isinstance(family, Stack | Union):
+        name = type(family).__name__.lower()
+        return f"{name}({', '.join(map(short_name, family.families))})"
     said = []
-    for option in fields(family):  # type: ignore[arg-type]  # every family is a dataclass
+    for option in _fields(type(family)):
         value = getattr(family, option.name)
         default = option.default if option.default_factory is MISSING else option.default_factory()
         if value != default or option.type == "int":
@@ -51,13 +61,28 @@ def short_name(family: Family) -> str:
 
 
 def _fields(family: type[Family]) -> tuple[Field[Any], ...]:
-    return fields(family)  # type: ignore[arg-type]  # every family is a dataclass
+    known = fields(family)  # type: ignore[arg-type]  # every family is a dataclass
+    return tuple(option for option in known if option.init)
 
 
 def _holds_family(hint: Any) -> bool:
     if isinstance(hint, type) and not get_args(hint):
         return issubclass(hint, Family)
     return any(_holds_family(argument) for argument in get_args(hint))
+
+
+def _is_written(hint: Any) -> bool:
+    """Whether text can say a value of an option: numbers, words and switches, or lists of them."""
+    return hint in (int, float, str, bool) or any(_is_written(part) for part in get_args(hint))
+
+
+def _needed(family: type[Family]) -> list[Field[Any]]:
+    """The options without a default."""
+    return [
+        option
+        for option in _fields(family)
+        if option.default is MISSING and option.default_factory is MISSING
+    ]
 
 
 def flag(option: str) -> str:
@@ -80,7 +105,7 @@ def add_flags(parser: argparse.ArgumentParser, without: Collection[str] = ()) ->
     for option, names in owners.items():
         if option in without:
             continue
-        switch = all(options(FAMILIES[name])[option] is bool for name in names)
+        switch = all(_is_switch(options(FAMILIES[name])[option]) for name in names)
         extra: dict[str, Any] = (
             {"action": argparse.BooleanOptionalAction} if switch else {"metavar": "VALUE"}
         )
@@ -91,6 +116,11 @@ def add_flags(parser: argparse.ArgumentParser, without: Collection[str] = ()) ->
             help=f"of {', '.join(names)}",
             **extra,
         )
+
+
+def _is_switch(hint: Any) -> bool:
+    """Whether an option is on or off, or neither where it may be None."""
+    return hint is bool or set(get_args(hint)) == {bool, type(None)}
 
 
 def given(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -130,8 +160,20 @@ def any_family(text: str, chosen: dict[str, Any], num_relations: int | None = No
     Raises:
         ValueError: a name, an option or a value is wrong.
     """
-    if text.strip().isidentifier():
-        return _named(text.strip(), chosen, num_relations)
+    named = text.strip().isidentifier()
+    made = _named(text.strip(), chosen, num_relations) if named else _written(text, chosen)
+    if made.makes_use_of("x"):
+        raise RefusedValue(
+            refusal(
+                "a command makes the basis of a structure alone, without features",
+                "a family whose values are not made of them, or a layer in Python",
+                short_name(made),
+            )
+        )
+    return made
+
+
+def _written(text: str, chosen: dict[str, Any]) -> Family:
     if chosen:
         raise RefusedValue(
             refusal(
@@ -147,6 +189,14 @@ def _named(name: str, chosen: dict[str, Any], num_relations: int | None) -> Fami
     family = FAMILIES.get(name.lower())
     if family is None:
         raise RefusedValue(unknown("family", name, FAMILIES))
+    if needs_python(family):
+        raise RefusedValue(
+            refusal(
+                f"family {name!r} is made of functions or modules",
+                f"{family.__name__}(...) in Python",
+                repr(name),
+            )
+        )
     known = options(family)
     for option in chosen:
         if option not in known:
@@ -155,11 +205,7 @@ def _named(name: str, chosen: dict[str, Any], num_relations: int | None) -> Fami
     values = {option: _value(option, value, known[option]) for option, value in chosen.items()}
     if family is Relation and num_relations is not None:
         values.setdefault("num_relations", num_relations)
-    needed = [
-        option.name
-        for option in _fields(family)
-        if option.default is MISSING and option.default_factory is MISSING
-    ]
+    needed = [option.name for option in _needed(family)]
     if not values.keys() >= set(needed):
         ways = [flag(n) if n in known else f"{n} in text: {name}(...)" for n in needed]
         raise RefusedValue(refusal(f"family {name!r} must be told", ", ".join(ways), "less"))

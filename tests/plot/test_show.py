@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from torch_geometric.datasets import KarateClub
 
 from pyg_outerconv import cli, data
-from pyg_outerconv.basis import Basis, Grid, Pool, Walk
+from pyg_outerconv.basis import Basis, Blocks, Grid, Pool, Walk
 from pyg_outerconv.basis.picture import KINDS as DRAWN
 from pyg_outerconv.cli import main
 from pyg_outerconv.show import KINDS
@@ -94,6 +94,13 @@ def test_a_receptive_field_of_a_cell(drawn: Drawn) -> None:
     assert main(["show", "--shape", "8x10", *flags, "--cell", "3,4", "--reach", "2"]) == 0
     assert Path("grid-receptive-field.svg").is_file()
     field = Grid((3, 3), padding=1).basis((8, 10)).receptive_field(34, 2)
+    assert np.flatnonzero(image(drawn[0][3], 1)).tolist() == field.tolist()
+
+
+def test_a_support_has_receptive_fields_of_cells(drawn: Drawn) -> None:
+    flags = ["--family", "blocks(4)", "--shape", "8x8", "--kind", "receptive-field"]
+    assert main(["show", *flags, "--cell", "3,3"]) == 0
+    field = Blocks(4).basis((8, 8)).receptive_field(27, 1)
     assert np.flatnonzero(image(drawn[0][3], 1)).tolist() == field.tolist()
 
 

@@ -19,6 +19,7 @@ from pyg_outerconv.basis import (
     Identity,
     Relation,
     Stack,
+    Union,
     Walk,
     parse_family,
 )
@@ -27,6 +28,7 @@ from pyg_outerconv.train.family_options import (
     defaults,
     given,
     make_family,
+    needs_python,
     short_name,
 )
 
@@ -101,13 +103,22 @@ def test_short_names_name_the_family(family: Family, wanted: str) -> None:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_has_its_flags(name: str) -> None:
     family = FAMILIES[name]
-    if family in (Stack, Directed):
+    if family in (Stack, Union, Directed):
         assert defaults(family) == {}
+    elif needs_python(family):
+        with pytest.raises(ValueError, match=rf"expected {family.__name__}\(...\) in Python"):
+            make_family(name, {})
     elif MISSING in defaults(family).values() or family in (Explicit, Grid):
         with pytest.raises(ValueError, match="must be told|one of kernel_size and offsets"):
             make_family(name, {})
     else:
         assert family(**defaults(family)) == family()
+
+
+def test_families_of_content_are_refused() -> None:
+    for text in ("linearattention(2, 4)", "stack(gcn, linearattention(2, 4))"):
+        with pytest.raises(ValueError, match="without features: .* got .*linearattention"):
+            make_family(text, {})
 
 
 def test_families_of_grids_are_refused_for_graphs() -> None:

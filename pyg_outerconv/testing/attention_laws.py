@@ -1,0 +1,103 @@
+"""Laws of attention: what it does not depend on, and what its values add up to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..basis import Basis, Structure
+from ..basis.attended import Attended
+from ..basis.heads import Heads
+from ..nn import OuterConv
+from .closeness import TOLERANCE, assert_near
+
+
+def assert_self_attention_equivariant(
+    conv: OuterConv, x: Tensor, edges: Structure | None = None
+) -> None:
+    """Permuting the inputs of self-attention permutes its outputs, and changes nothing else.
+
+    With P a permutation: f(PX) = P f(X), where the structure is relabelled along. It holds for
+    every score and support that know nothing of the order of nodes.
+
+    Args:
+        conv: a layer over a content-based family, whose targets are its sources.
+        x: (*batch, N, P).
+        edges: what the support reads; None where it reads no more than numbers of nodes.
+
+    Raises:
+        AssertionError: it does not hold.
+        ValueError: M ≠ N.
+    """
+    nodes = torch.randperm(x.size(-2))
+    place = torch.argsort(nodes)
+    if edges is not None:
+        edges.require_square("self-attention")
+    expected = _run(conv, x, edges, None, None)
+    actual = _run(conv, x[..., nodes, :], edges, place, place)
+    assert_near(actual, expected[..., nodes, :], 100 * TOLERANCE[x.dtype])
+
+
+def assert_learned_queries_invariant(
+    conv: OuterConv, x: Tensor, edges: Structure | None = None
+) -> None:
+    """Permuting the inputs of attention with learned queries changes nothing: f(PX) = f(X).
+
+    Args:
+        conv: a layer over a content-based family with queries of its own.
+        x: (*batch, M, P).
+        edges: from nodes to queries, where the support reads some.
+
+    Raises:
+        AssertionError: it does not hold.
+    """
+    nodes = torch.randperm(x.size(-2))
+    expected = _run(conv, x, edges, None, None)
+    actual = _run(conv, x[..., nodes, :], edges, torch.argsort(nodes), None)
+    assert_near(actual, expected, 100 * TOLERANCE[x.dtype])
+
+
+def assert_stochastic(basis: Basis) -> None:
+    """What an output takes from its inputs are shares >= 0 of one, or nothing, for each head.
+
+    Args:
+        basis: as a layer returns it, of a normaliser that is stochastic.
+
+    Raises:
+        AssertionError: it does not hold.
+    """
+    heads = basis.heads() if isinstance(basis, Attended) else basis
+    assert isinstance(heads, Heads), f"needs the values of heads, not {basis!r}"
+    value, pattern = heads.value.detach(), heads.pattern
+    assert not value.isnan().any(), "shares are numbers"
+    assert bool((value >= 0).all()), "shares are not negative"
+    group = pattern.target.long() * pattern.num_labels + pattern.label.long()
+    rows = heads.size[1] * pattern.num_labels
+    total = value.new_zeros(rows, *value.shape[1:]).index_add(0, group, value)
+    assert_near(total, (total > 0.5).to(total.dtype), 10 * TOLERANCE[total.dtype], at_least=1.0)
+
+
+def _run(
+    conv: OuterConv,
+    x: Tensor,
+    edges: Structure | None,
+    sources: Tensor | None,
+    targets: Tensor | None,
+) -> Tensor:
+    """The layer where nodes have new places, with edges in another order if they have."""
+    if edges is None:
+        return conv(x, None)
+    index, order = edges.edge_index.long(), torch.arange(edges.num_edges)
+    if sources is not None:
+        order = torch.randperm(edges.num_edges)
+        places = zip(index, (sources, targets), strict=True)
+        index = torch.stack([end if place is None else place[end] for end, place in places])
+    beside: dict[str, Any] = {
+        name: getattr(edges, name)[order]
+        for name in ("edge_attr", "edge_type")
+        if getattr(edges, name) is not None
+    }
+    ends = x if edges.size[0] == edges.size[1] else (x, None)
+    return conv(ends, index[:, order], size=edges.size, **beside)
