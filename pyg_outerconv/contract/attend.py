@@ -45,7 +45,7 @@ class Attend(HeadOrder):
         read = basis.num_edges * columns * line
         work = Work(gathers=((read, basis.size[0] * line),), calls=4 * columns)
         vector = float(basis.num_edges * problem.itemsize)
-        work += Work(moves=((4.0 * vector * columns, vector),))
+        work += Work(moves=((6.0 * vector * columns, vector),))
         return work, work * (2.5 * any(problem.gradients)), 4.0 * vector
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:

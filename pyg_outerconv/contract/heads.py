@@ -13,6 +13,9 @@ from .head_products import folded, has_edges, heads_of, needs_heads, one_type, u
 from .problem import Problem
 from .work import sparse_product
 
+# Over the values of all edges and heads: scores, maxima, exponentials, sums, a copy of each head.
+PASSES = 8.0
+
 
 def spelled_out(problem: Problem) -> Heads:
     """The basis with a value for each edge and head; E·H numbers."""
@@ -43,7 +46,7 @@ def making_shares(problem: Problem) -> tuple[Work, Work, float]:
     sources = basis.size[0] * line * columns
     sample = Work(gathers=((entries * line, sources),), calls=columns)
     size = entries * problem.itemsize
-    passes = Work(moves=((4.0 * size, size),), calls=4)
+    passes = Work(moves=((PASSES * size, size),), calls=4)
     return sample + passes, (sample * 2.0 + passes) * basis.learns, 4.0 * size
 
 

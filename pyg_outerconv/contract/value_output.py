@@ -137,7 +137,7 @@ def project(x: Features, weight: Tensor) -> Tensor:
 
 def check_type(x: Tensor, weight: Tensor) -> None:
     """Refuse features of another type than parameters, unless autocast is on. Raises TypeError."""
-    if not x.is_floating_point() or torch.is_autocast_enabled(x.device.type):
+    if not x.is_floating_point() or x.dtype == weight.dtype:
         return
-    if x.dtype != weight.dtype:
+    if not torch.is_autocast_enabled(x.device.type):
         raise RefusedType(refusal("x must have the type of theta", weight.dtype, x.dtype))

@@ -12,6 +12,7 @@ from ..errors import RefusedValue, refusal
 from ..nn.attention import multi_head_attention
 from ..nn.attention_conv import AttentionConv
 from ..score import KeyQuery
+from .weights import copy_to_heads, copy_weight
 
 ATTENTIONS = (nn.MultiheadAttention,)
 
@@ -40,14 +41,14 @@ def from_attention(module: Any, support: Family | str = "complete") -> Attention
     heads, score = module.num_heads, layer.family.score
     ours = (score.query.weight, score.key.weight, layer.theta.value)
     for parameter, weight in zip(ours, _weights(module), strict=True):
-        _copy(parameter, weight.t().unflatten(1, (heads, -1)).transpose(0, 1), weight)
-    _copy(layer.theta.output, module.out_proj.weight.t().unflatten(0, (heads, -1)), None)
-    layer.theta.output.requires_grad_(module.out_proj.weight.requires_grad)
+        copy_to_heads(parameter, weight)
+    output = module.out_proj.weight
+    copy_weight(layer.theta.output, output.t().unflatten(0, (heads, -1)), output)
     if module.in_proj_bias is not None:
         biases = (score.query.bias, score.key.bias, layer.value_bias)
         for parameter, bias in zip(biases, module.in_proj_bias.chunk(3), strict=True):
-            _copy(parameter, bias.unflatten(0, (heads, -1)), module.in_proj_bias)
-        _copy(layer.bias, module.out_proj.bias, module.out_proj.bias)
+            copy_weight(parameter, bias.unflatten(0, (heads, -1)), module.in_proj_bias)
+        copy_weight(layer.bias, module.out_proj.bias, module.out_proj.bias)
     return layer
 
 
@@ -95,13 +96,6 @@ def _weights(module: Any) -> tuple[Tensor, ...]:
     if module.in_proj_weight is None:
         return module.q_proj_weight, module.k_proj_weight, module.v_proj_weight
     return module.in_proj_weight.chunk(3)  # type: ignore[no-any-return]
-
-
-def _copy(parameter: Any, value: Tensor, like: Tensor | None) -> None:
-    with torch.no_grad():
-        parameter.copy_(value)
-    if like is not None:
-        parameter.requires_grad_(like.requires_grad)
 
 
 def _check(layer: AttentionConv) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Union, overload
 
 from torch import nn
+from torch_geometric.nn.conv import MessagePassing
 
 from ..errors import RefusedType, refusal
 from ..nn.attention import DecoderBlock, EncoderBlock
@@ -55,10 +56,13 @@ def from_torch(module: nn.Module, **supports: Any) -> Layer:
     elif isinstance(module, tuple(POOLINGS)):
         layer = from_pooling(module)
     else:
+        expected = "a convolution, pooling, attention or Transformer layer of torch.nn"
+        if isinstance(module, MessagePassing):
+            expected += " (from_pyg takes attention layers of PyG)"
         raise RefusedType(
             refusal(
                 "a layer of torch becomes one of this package",
-                "a convolution, pooling, attention or Transformer layer of torch.nn",
+                expected,
                 type(module).__name__,
             )
         )

@@ -9,6 +9,7 @@ from .attention import (
     agnn_conv,
     gat_conv,
     gatv2_conv,
+    linear_attention,
     long_sequence_block,
     multi_head_attention,
     set_pooling,
@@ -25,7 +26,6 @@ from .fuse import FusionReport, fuse
 from .grid_conv import GridConv
 from .grid_pool import GridPool
 from .grid_unpool import GridUnpool
-from .linear_attention import linear_attention
 from .outer_conv import OuterConv
 from .recipes import appnp, gdc_conv, mix_hop, sg_conv, ssg_conv
 from .recurrent import ConvGRUCell, ConvLSTMCell, unroll

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
-from ..basis import Basis, Family, Hops, Unstructured, parse_family
+from ..basis import Basis, Family, Hops, parse_family
 from ..basis.attended import Attended
 from ..basis.checks import check_positive
 from ..basis.content import Content
@@ -28,7 +28,7 @@ from ..score import (
 )
 from .checks import check_channels
 from .fold_output import FoldOutput
-from .given_support import basis_on_support, check_beside, is_support
+from .given_support import basis_on_support, check_beside, is_support, require_edges
 from .head_forms import check_values, form_of, value_channels_of
 from .outer_conv import OuterConv
 from .prepare import Inputs, split_input
@@ -119,7 +119,7 @@ class AttentionConv(FoldOutput, OuterConv):
         if edge_dim is not None:
             check_channels("edge_dim", edge_dim, -1)
         combine = ("concat" if theta is None else "sum") if combine is None else combine
-        theta = form_of(combine, value_channels, theta)
+        theta = form_of(combine, value_channels, theta, out_channels, heads)
         support = Hops() if support is None else support
         support = parse_family(support) if isinstance(support, str) else support
         narrow = max(1, out_channels // heads)
@@ -184,6 +184,19 @@ class AttentionConv(FoldOutput, OuterConv):
             alignment (optional): What :obj:`align` reads, if not the same as the support.
             return_attention_weights (bool, optional): If set to :obj:`True`, also returns the
                 learned basis. (default: :obj:`False`)
+
+        Returns:
+            The node features :math:`(*, N, Q)`, or the pair :obj:`(out, basis)`. A learned basis is
+            a :class:`~pyg_outerconv.basis.heads.Heads`, unless linear attention makes its factors.
+            PyG's pair :obj:`(edge_index, alpha)` is then :obj:`(basis.pattern.index, basis.value)`,
+            sources before targets, sorted by target, with :obj:`alpha` of shape :math:`(E, H)`
+            where heads share the support; :obj:`basis.pattern.origin` is the place of each edge in
+            the list that was given, :obj:`-1` for a self-loop that was added.
+
+        Raises:
+            ValueError: shapes do not fit, an index is out of range, or an argument comes that no
+                part of the layer reads.
+            TypeError: an argument has the wrong type, or the support reads another structure.
         """
         inputs = split_input(x, self.flow)
         content = self._content(inputs, source_mask, alignment)
@@ -223,12 +236,7 @@ class AttentionConv(FoldOutput, OuterConv):
         if is_support(edge_index):
             basis = basis_on_support(self.family, edge_index, content, edge_attr, pos)
             return basis.mean(basis.dtype) if self.folds_mean else basis
-        reads = self.family.reads
-        if edge_index is None and not issubclass(Unstructured, reads):
-            wanted = f"{reads.expects}; or a support of nodes alone, such as Complete()"
-            raise RefusedType(
-                refusal(f"{self.family.support} reads {reads.noun}", wanted, edge_index)
-            )
+        require_edges(self.family, edge_index)
         return super().basis(
             inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos, content
         )

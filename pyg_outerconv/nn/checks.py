@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 from ..errors import RefusedType, RefusedValue, refusal, unknown
@@ -27,6 +27,14 @@ def check_channels(name: str, value: Any, least: int) -> None:
         raise RefusedValue(
             refusal(f"{name} must be a number of channels", f"an integer >= {least}", value)
         )
+
+
+def check_share(name: str, value: Any) -> None:
+    """Refuse a share that is no number from 0 on and below 1."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise RefusedType(refusal(f"{name} is a share", "a float", repr(value)))
+    if not 0 <= float(value) < 1:
+        raise RefusedValue(refusal(f"{name} is a share", "in [0, 1)", value))
 
 
 def aggregation(name: str, value: str | None) -> str:

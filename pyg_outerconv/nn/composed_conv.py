@@ -63,7 +63,7 @@ class ComposedConv(OuterConv):
         for constant in getattr(self, "constants", {}).values():
             torch.nn.init.zeros_(constant)
 
-    def forward(self, x: Any, edge_index: Any, *args: Any, **kwargs: Any) -> Tensor:
+    def forward(self, x: Any, edge_index: Any = None, *args: Any, **kwargs: Any) -> Tensor:
         r"""Runs the layer; see :class:`OuterConv`."""
         if isinstance(x, tuple | list):
             raise RefusedValue(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from numbers import Integral
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..contract import ValueOutput
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue, refusal
 from .theta_forms import make_theta
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class FoldOutput:
         Raises:
             ValueError: some :math:`\mathbf{\Theta}_h` (its value bias being one more row) has a
                 higher rank, which the message names; or as :meth:`fold_output`.
+            TypeError: the rank is no integer.
         """
         return factored(cast("AttentionConv", self), rank)
 
@@ -70,6 +72,8 @@ def folded(conv: AttentionConv, fold_bias: bool) -> AttentionConv:
 
 def factored(conv: AttentionConv, rank: int) -> AttentionConv:
     """See :meth:`FoldOutput.factor`."""
+    if not isinstance(rank, Integral):
+        raise RefusedType(refusal("a rank is a number", "an integer", repr(rank)))
     values = _values(conv)
     theta, bias = values.full().squeeze(1), values.full_bias()
     # A bias is one more input, which is 1, and has to go through the same output projection.

@@ -1,4 +1,4 @@
-"""Attention over edges that are known, where a basis without values is given."""
+"""Where the edges of attention come from: a basis without values, or what the support reads."""
 
 from __future__ import annotations
 
@@ -13,13 +13,25 @@ from ..basis.checks import holds
 from ..basis.content import Content
 from ..basis.edges import EdgeBasis
 from ..basis.on_demand import OnDemand
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue, refusal
 from ..score import Attention
 
 
 def is_support(given: Any) -> bool:
     """Whether something is a basis that says where edges are, and no more."""
     return isinstance(given, Basis) and given.dtype is None
+
+
+def require_edges(family: Attention, given: Any) -> None:
+    """Refuse None in the place of ``edge_index`` where the support reads something.
+
+    Raises:
+        TypeError: it does.
+    """
+    reads = family.reads
+    if given is None and not issubclass(Unstructured, reads):
+        wanted = f"{reads.expects}; or a support of nodes alone, such as Complete()"
+        raise RefusedType(refusal(f"{family.support} reads {reads.noun}", wanted, given))
 
 
 def check_beside(given: Basis, content: Content, *beside: Any) -> None:

@@ -9,16 +9,21 @@ COMBINATIONS = ("sum", "concat", "mean")
 WITH_VALUES = ("full", "columns", "low-rank", "value-output")  # forms of Θ that make values first
 
 
-def form_of(combine: str, value_channels: int | None, theta: str | None) -> str:
+def form_of(
+    combine: str, value_channels: int | None, theta: str | None, out_channels: int, heads: int
+) -> str:
     """The form of Θ that says how heads come together.
 
     Args:
         combine: one of ``COMBINATIONS``.
         value_channels: V, where an output projection follows, or None.
         theta: a form that was asked for, or None.
+        out_channels: Q, of all heads together.
+        heads: H.
 
     Raises:
-        ValueError: the combination is unknown, or contradicts the others.
+        ValueError: the combination is unknown, or contradicts the others; or heads side by side
+            would have unlike numbers of channels.
     """
     if combine not in COMBINATIONS:
         raise RefusedValue(unknown("combine", combine, COMBINATIONS))
@@ -35,7 +40,17 @@ def form_of(combine: str, value_channels: int | None, theta: str | None) -> str:
                 refusal("an output projection adds up heads", "combine='sum'", repr(combine))
             )
         return f"value-output(channels={value_channels})"
-    return "columns" if combine == "concat" else "full"
+    if combine != "concat":
+        return "full"
+    if out_channels % heads:
+        raise RefusedValue(
+            refusal(
+                "heads side by side share out_channels evenly",
+                f"out_channels a multiple of {heads}, or combine='sum'",
+                out_channels,
+            )
+        )
+    return "columns"
 
 
 def value_channels_of(theta: Theta) -> int:

@@ -195,7 +195,7 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
     def forward(
         self,
         x: Union[Features, tuple[Features, Features]],
-        edge_index: Union[Adj, Basis],
+        edge_index: Union[Adj, Basis, None] = None,
         edge_weight: OptTensor = None,
         edge_type: OptTensor = None,
         size: Size = None,
@@ -207,8 +207,9 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
 
         Args:
             x (torch.Tensor or SparseFeatures or tuple or None): The node features, see above.
-            edge_index (torch.Tensor or EdgeIndex or Basis): The edges, a transposed sparse
-                matrix of them, or a basis, which the family is not asked about.
+            edge_index (torch.Tensor or EdgeIndex or Basis, optional): The edges, a transposed
+                sparse matrix of them, or a basis, which the family is not asked about; nothing for
+                families that ask for no more than numbers of nodes.
             edge_weight (torch.Tensor, optional): The edge weights.
             edge_type (torch.Tensor, optional): The edge types.
             size (tuple, optional): :math:`(M, N)`.

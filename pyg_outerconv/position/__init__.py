@@ -2,7 +2,7 @@
 
 from .added import AddedPositions
 from .alibi import ALiBi
-from .encoded import GraphPositions
+from .graph_positions import GraphPositions
 from .learned import LearnedPositions
 from .places import places_within, positions_of, relative_positions
 from .relative import RelativeBias

@@ -13,7 +13,7 @@ from .edge_features import EdgeFeatures, EdgeScores, require_edge_features
 from .embedded_gaussian import EmbeddedGaussian
 from .feature_mapped import FeatureMapped
 from .feature_maps import FEATURE_MAPS, FeatureMap, PositiveRandom
-from .gatv2 import Dynamic
+from .gatv2 import GATv2
 from .gaussian_distance import GaussianDistance
 from .key_query import KeyQuery
 from .learned_queries import LearnedQueries, QueryModule
@@ -45,12 +45,12 @@ __all__ = [
     "Cosine",
     "Dot",
     "DotProduct",
-    "Dynamic",
     "EdgeFeatures",
     "EdgeScores",
     "EmbeddedGaussian",
     "FeatureMap",
     "FeatureMapped",
+    "GATv2",
     "GaussianDistance",
     "KeyQuery",
     "LearnedQueries",

@@ -31,6 +31,9 @@ class Additive(Score):
             a pair.
         negative_slope: of the leaky ReLU.
         edge_dim: D_e of ``edge_attr``, of which a number is added too; None for none.
+
+    Raises:
+        TypeError, ValueError: a number of heads or channels is no positive integer.
     """
 
     name = "additive"

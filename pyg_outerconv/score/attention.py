@@ -116,7 +116,7 @@ class Attention(ContentFamily):
         if self.score.up_to_factor and (self.terms or not isinstance(self.normalise, L1)):
             raise RefusedValue(
                 refusal(
-                    f"scores of {self.score.name!r} are known up to a factor, which L1 alone cancels",
+                    f"scores of {self.score.name!r} are known up to a factor, which L1 cancels",
                     "bounded=False, or normalise='l1' without terms",
                     f"{self.normalise} and {len(self.terms)} terms",
                 )

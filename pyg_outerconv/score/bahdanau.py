@@ -25,7 +25,10 @@ class Bahdanau(Score):
         channels: D, the neurons.
         in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
         bias: whether projections have one.
-        edge_dim: D_e of ``edge_attr``, as in :class:`~.gatv2.Dynamic`; None for none.
+        edge_dim: D_e of ``edge_attr``, as in :class:`~.gatv2.GATv2`; None for none.
+
+    Raises:
+        TypeError, ValueError: a number of heads or channels is no positive integer.
     """
 
     name = "bahdanau"

@@ -5,7 +5,14 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..contract import Features, SparseFeatures
-from .projection import Projection, Queries, channels_of, project_heads, spread
+from .projection import (
+    Projection,
+    Queries,
+    channels_of,
+    check_queries,
+    project_heads,
+    spread,
+)
 from .score import Dot, Score
 from .support import Support
 
@@ -50,6 +57,7 @@ class Bilinear(Score):
 
     def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
         """See :class:`Score`."""
+        check_queries(self.form, query, source)
         self.form.settle(query, channels_of(source))
         if isinstance(source, SparseFeatures):
             near = project_heads(source, self.form.weight.transpose(1, 2))

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..contract import Features, ValueOutput
 from ..errors import RefusedValue, refusal
-from .projection import PerHead, Projection, Queries, project_dot, project_heads
+from .projection import PerHead, Projection, Queries, check_queries, project_dot, project_heads
 from .score import positive
 from .support import Support
 
@@ -51,7 +51,7 @@ class Ends(torch.nn.Module):
         Raises:
             ValueError: channels do not fit, or there is no Θ of so many heads.
         """
-        far = self.target or self.source
+        far = self._end_of(query, source)
         return self._one(self.source, source, support), self._one(far, query, support)
 
     def dots(
@@ -67,13 +67,20 @@ class Ends(torch.nn.Module):
         Raises:
             ValueError: see :meth:`forward`.
         """
-        far = self.target or self.source
+        far = self._end_of(query, source)
         near = self.dot_of_source(source, support, of_source)
         return near, self._dot(far, query, support, of_target)
 
     def dot_of_source(self, source: Features, support: Support, vector: Tensor) -> Tensor:
         """The first of :meth:`dots`: (M, *batch, H)."""
         return self._dot(self.source, source, support, vector)
+
+    def _end_of(self, query: Queries, source: Features) -> Projection | None:
+        """What projects queries, if anything does. Raises ValueError if it cannot."""
+        end = self.target or self.source
+        if end is not None:
+            check_queries(end, query, source)
+        return end
 
     def _one(self, end: Projection | None, x: Queries, support: Support) -> Tensor:
         if end is not None:
@@ -168,7 +175,7 @@ def _check_channels(theta: ValueOutput, x: Queries) -> None:
         raise RefusedValue(
             refusal(
                 "queries that theta transforms have the channels of sources",
-                f"{theta.value.size(1)}, or a pair of in_channels",
+                f"{theta.value.size(1)}, or in_channels=({theta.value.size(1)}, {channels})",
                 channels,
             )
         )

@@ -10,7 +10,7 @@ from ..contract import Features
 from ..errors import RefusedType, refusal
 from .content_family import of_batch
 from .feature_maps import Exponential, FeatureMap, make_feature_map
-from .projection import Projection, Queries
+from .projection import Projection, Queries, check_queries
 from .score import Dot, Score, positive
 from .support import Support
 
@@ -93,6 +93,7 @@ class FeatureMapped(Score):
             TypeError: the feature map gives something else.
             ValueError: ``present`` is of another batch.
         """
+        check_queries(self.query, query, source)
         key, asked = self.key(source), self.query(query)
         if self.up_to_factor:
             assert isinstance(self.phi, Exponential)

@@ -14,7 +14,7 @@ from .score import Dot, Score, glorot, positive
 from .support import Support
 
 
-class Dynamic(Score):
+class GATv2(Score):
     r"""score[m, n] = ⟨a, leaky_relu(X_m Θ + Q_n W_t + E_mn W_e)⟩.
 
     Equation 7 of `"How Attentive are Graph Attention Networks?"
@@ -32,6 +32,9 @@ class Dynamic(Score):
         negative_slope: of the leaky ReLU.
         edge_dim: D_e of ``edge_attr``, projections of which are added too; None for none. Tiles of
             edges are then computed again backwards, which ``torch.func`` has no transforms of.
+
+    Raises:
+        TypeError, ValueError: a number of heads or channels is no positive integer.
     """
 
     name = "gatv2"

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..contract import Features
 from ..errors import RefusedValue, refusal
 from .edge_features import EdgeFeatures
-from .projection import Projection, Queries
+from .projection import Projection, Queries, check_queries
 from .score import Dot, Score, positive
 from .support import Support
 
@@ -86,6 +86,7 @@ class KeyQuery(Score):
 
     def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
         """See :class:`Score`."""
+        check_queries(self.query, query, source)
         far, near = self.query(query), self.key(source)
         bias = None if self.edge is None else self.edge.of_keys(far, support) * self.scale
         if self.rotary is not None:

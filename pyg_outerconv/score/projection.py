@@ -133,6 +133,26 @@ class Projection(torch.nn.Module):
         return f"{self.in_channels}, heads={self.heads}, channels={self.channels}{bias}"
 
 
+def check_queries(projection: Projection, query: Queries, source: Features) -> None:
+    """Refuse queries of other channels than their projection, naming the pair that takes them.
+
+    Raises:
+        ValueError: they have others than both the projection and the sources, or there are none.
+    """
+    of_query = channels_of(query)
+    if projection.in_channels in (-1, of_query):
+        return
+    if source is not None and source.is_floating_point() and source.size(-1) != of_query:
+        of_source = source.size(-1)
+        raise RefusedValue(
+            refusal(
+                "a projection of queries needs the channels that it was made for",
+                f"{projection.in_channels}, or in_channels=({of_source}, {of_query})",
+                of_query,
+            )
+        )
+
+
 def project_heads(x: Queries, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """X W_h + b_h: (nodes, *batch, H, D) for W (H, P, D), of shared features or of each head's."""
     if isinstance(x, PerHead):

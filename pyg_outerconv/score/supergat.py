@@ -28,6 +28,9 @@ class SuperGAT(Score):
         in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
         shared: whether queries are transformed by Θ too; if None, unless ``in_channels`` is a pair.
         negative_slope: of the leaky ReLU.
+
+    Raises:
+        TypeError, ValueError: a number of heads or channels is no positive integer.
     """
 
     name = "supergat-sd"

@@ -263,9 +263,8 @@ def test_functions_of_functions(name):
 
 def chosen(over, heads, width, in_channels, **options):
     shape = (over.size[0], heads, width)
-    basis = Attended(
-        over, torch.randn(over.size[1], heads, width), torch.randn(shape), Shares(**options)
-    )
+    query, key = (torch.randn(n, *shape[1:], requires_grad=True) for n in over.size[::-1])
+    basis = Attended(over, query, key, Shares(**options))
     theta = torch.randn(heads, 1, in_channels, width, requires_grad=True)
     x = torch.randn(over.size[0], in_channels, requires_grad=True)
     return contraction_path(basis, x, theta)

@@ -181,6 +181,10 @@ def test_bad_alignments_are_refused():
         Attention(*parts, align="identity")
     with pytest.raises(ValueError, match="queries must be a number"):
         LearnedQueries(0, 3)
+    with pytest.raises(ValueError, match="queries of each head.*expected 1 or 2, got 3"):
+        layer(align=LearnedQueries(4, P, heads=3))(features(N, P))
+    with pytest.raises(ValueError, match="an alignment reads what comes as alignment="):
+        layer()(features(N, P), alignment=torch.zeros(N).long())
     conv = layer(support=Relation(1, "sum"), align=LearnedQueries(4, P))
     with pytest.raises(ValueError, match="has targets of its own"):
         conv(features(N, P), EDGES)

@@ -5,6 +5,7 @@ import torch
 
 from pyg_outerconv.basis.factored import Factored
 from pyg_outerconv.nn.attention_conv import AttentionConv
+from pyg_outerconv.position import ALiBi
 from pyg_outerconv.score import FeatureMapped
 from pyg_outerconv.testing import assert_near, assert_same_gradients
 
@@ -83,3 +84,52 @@ def test_other_attention_is_not(options):
     x = torch.randn(9, P, dtype=torch.float64)
     assert not isinstance(conv.basis(x, None), Factored)
     assert conv(x).isfinite().all()
+
+
+@pytest.mark.parametrize("support", ["complete", "causal", "blocks(size=3)"])
+def test_autocast_may_make_one_factor_shorter(support):
+    conv, x = conv_of("bilinear", "identity", support).float(), torch.randn(9, P)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = conv(x)
+    assert (found.float() - conv(x)).abs().max() < 0.1 * conv(x).abs().max()
+
+
+def exponential(support, **options):
+    score = FeatureMapped(HEADS, 3, P, feature_map="exp")
+    return conv_of(score, "l1", support, **options)
+
+
+@pytest.mark.parametrize("support", ["complete", "causal", "slidingwindow(size=4)"])
+def test_sources_that_are_not_there_do_not_bound_exponentials(support):
+    conv, x = exponential(support), torch.randn(2, 6, P, dtype=torch.float64, requires_grad=True)
+    x.data[:, -1] *= 1e5
+    there = torch.tensor([True] * 5 + [False])
+    found, wanted = conv(x, source_mask=there)[:, :5], conv(x[:, :5])
+    assert_near(found, wanted)
+    assert_same_gradients(found, wanted, [x])
+    assert conv(x, source_mask=~there & there).isfinite().all()
+
+
+@pytest.mark.parametrize("support", ["complete", "blocks(size=9)"])
+def test_other_graphs_do_not_bound_exponentials(support):
+    conv, x = exponential(support), torch.randn(6, P, dtype=torch.float64)
+    x[3] *= 1e5
+    graph = torch.tensor([2, 0, 2, 1, 0, 2])
+    alone = graph != 1
+    found = conv(x, batch=graph)[alone]
+    assert_near(found, conv(x[alone], batch=graph[alone]), at_least=0.1)
+
+
+@pytest.mark.parametrize("normalise", ["identity", "softmax", "sigmoid"])
+def test_exponentials_known_up_to_a_factor_are_for_l1_alone(normalise):
+    score = FeatureMapped(HEADS, 3, P, feature_map="exp")
+    with pytest.raises(ValueError, match="known up to a factor.*bounded=False"):
+        conv_of(score, normalise)
+    with pytest.raises(ValueError, match="known up to a factor.*1 terms"):
+        conv_of(score, "l1", terms=(ALiBi(HEADS),))
+    free = FeatureMapped(HEADS, 3, P, feature_map="exp", bounded=False)
+    conv, x = conv_of(free, normalise), torch.randn(4, P, dtype=torch.float64)
+    key, query = free.key(x).exp(), free.query(x).exp()
+    score = torch.einsum("mhd,nhd->hmn", key, query)
+    shares = {"identity": score, "softmax": score.softmax(1), "sigmoid": score.sigmoid()}
+    assert_near(conv.basis(x, None).to_dense(), shares[normalise])

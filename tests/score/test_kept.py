@@ -150,3 +150,13 @@ def test_what_was_made_in_inference_mode_serves_training():
     found = conv(X)
     assert_near(found.detach(), expected.clone())
     found.sum().backward()
+
+
+def test_what_inference_made_of_numbers_serves_training():
+    conv, x = AttentionConv(3, 4, 2, support=Complete(loops=False)), torch.randn(11, 3)
+    with torch.inference_mode():
+        seen = conv(x)
+    found = conv(x)
+    found.sum().backward()
+    assert_near(found, seen)
+    assert conv.theta.weight.grad.abs().sum() > 0

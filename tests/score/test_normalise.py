@@ -127,3 +127,9 @@ def test_dropout_is_a_share(dropout):
 def test_temperatures_are_positive(temperature):
     with pytest.raises(ValueError, match="a temperature divides scores"):
         make_normaliser("l1", temperature=temperature)
+
+
+def test_options_are_numbers():
+    for options in ({"temperature": "2"}, {"temperature": torch.ones(1)}, {"dropout": None}):
+        with pytest.raises(TypeError, match="must be a number"):
+            make_normaliser("softmax", **options)

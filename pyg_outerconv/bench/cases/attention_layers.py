@@ -2,62 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from torch import Tensor
 from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
 
-from ...nn import AttentionConv
-from ...nn.attention import gat_conv, gatv2_conv, transformer_conv
+from ...convert import from_pyg
 from ..bounds import attention
 from ..case import Setup, case, layer_contender
 from ..context import Context
 from ..graphs import random_graph
 from ..names import DGL, OURS, PYG, PYG_COMPILED, PYG_CSR, SCATTER
-from ..peers import compiled, set_parameter
+from ..peers import compiled
 from ..targets import Faster, Smaller
 
 HEADS, CHANNELS = 4, 16
-
-
-def _copy_linear(weight: Tensor, bias: Tensor | None, linear: Any) -> None:
-    """PyG's map to all heads as ours (H, P, C)."""
-    set_parameter(weight, linear.weight.t().unflatten(1, (HEADS, -1)).transpose(0, 1))
-    if bias is not None:
-        set_parameter(bias, linear.bias.unflatten(0, (HEADS, -1)))
-
-
-def _copy_gat(ours: Any, theirs: Any) -> None:
-    score = ours.family.score
-    _copy_linear(ours.theta.weight, None, theirs.lin)
-    set_parameter(score.att_source, theirs.att_src[0])
-    set_parameter(score.att_target, theirs.att_dst[0])
-
-
-def _copy_gatv2(ours: Any, theirs: Any) -> None:
-    score = ours.family.score
-    _copy_linear(ours.theta.weight, ours.value_bias, theirs.lin_l)
-    _copy_linear(score.ends.target.weight, score.ends.target.bias, theirs.lin_r)
-    set_parameter(score.att, theirs.att[0])
-
-
-def _copy_transformer(ours: Any, theirs: Any) -> None:
-    score = ours.family.score
-    _copy_linear(ours.theta.weight, ours.value_bias, theirs.lin_value)
-    _copy_linear(score.key.weight, score.key.bias, theirs.lin_key)
-    _copy_linear(score.query.weight, score.query.bias, theirs.lin_query)
-    set_parameter(ours.skip.weight, theirs.lin_skip.weight)
-    set_parameter(ours.skip.bias, theirs.lin_skip.bias)
-
-
-# Ours, PyG's, and the copying of weights.
-Kind = tuple[Callable[..., AttentionConv], type, Callable[[Any, Any], None]]
-KINDS: dict[str, Kind] = {
-    "gat": (gat_conv, GATConv, _copy_gat),
-    "gatv2": (gatv2_conv, GATv2Conv, _copy_gatv2),
-    "transformer": (transformer_conv, TransformerConv, _copy_transformer),
-}
+KINDS: dict[str, type] = {"gat": GATConv, "gatv2": GATv2Conv, "transformer": TransformerConv}
 
 
 @case(
@@ -92,10 +49,8 @@ def attention_layer(context: Context, kind: str, nodes: int = 100_000) -> Setup:
     edge_index = random_graph(nodes, 12 * nodes, generator).to(context.device)
     x = context.randn(nodes, width, generator=generator).requires_grad_()
     direction = context.randn(nodes, width, generator=generator)
-    make, peer, copy_weights = KINDS[kind]
-    ours = make(width, CHANNELS, heads=HEADS).to(context.device, context.dtype)
-    theirs = peer(width, CHANNELS, heads=HEADS).to(context.device, context.dtype)
-    copy_weights(ours, theirs)
+    theirs = KINDS[kind](width, CHANNELS, heads=HEADS).to(context.device, context.dtype)
+    ours = from_pyg(theirs)
     absent = {
         PYG_CSR: "layers of attention take no torch.sparse matrix",
         SCATTER: "PyG's own softmax and scatter are what torch-scatter offers",

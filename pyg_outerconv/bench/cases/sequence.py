@@ -65,9 +65,11 @@ def window(
 
     def masked() -> Tensor:
         projected = F.linear(x, theirs.in_proj_weight, theirs.in_proj_bias)
-        query, key, value = projected.unflatten(-1, (3, heads, -1)).permute(1, 2, 0, 3)
+        # torch's fused kernel wants a batch.
+        query, key, value = projected.unflatten(-1, (3, 1, heads, -1)).permute(1, 2, 3, 0, 4)
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
-        return F.linear(out.movedim(0, 1).flatten(1), theirs.out_proj.weight, theirs.out_proj.bias)
+        out = out.squeeze(0).movedim(0, 1).flatten(1)
+        return F.linear(out, theirs.out_proj.weight, theirs.out_proj.bias)
 
     contenders = [
         layer_contender(OURS, lambda: ours(x), x, ours.parameters(), direction),

@@ -6,6 +6,7 @@ from .encoder_block import EncoderBlock
 from .feed_forward import FeedForward
 from .gat import gat_conv, gatv2_conv, super_gat_conv
 from .graph_attention import GraphAttention
+from .linear import linear_attention
 from .multi_head import multi_head_attention
 from .set_pooling import set_pooling
 from .skip import Skip
@@ -22,6 +23,7 @@ __all__ = [
     "agnn_conv",
     "gat_conv",
     "gatv2_conv",
+    "linear_attention",
     "long_sequence_block",
     "multi_head_attention",
     "set_pooling",

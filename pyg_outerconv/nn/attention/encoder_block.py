@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ...basis import Family
+from ...errors import RefusedType, refusal
 from ...score import Score
 from .feed_forward import FeedForward
 from .multi_head import multi_head_attention
@@ -88,6 +89,17 @@ class EncoderBlock(torch.nn.Module):
             edge_index: what the support reads, or None.
             **beside: what else :class:`~pyg_outerconv.nn.AttentionConv` takes at a call, such as
                 ``source_mask`` (*, M), the places that there are.
+
+        Raises:
+            TypeError: x is a pair, or the basis is asked for too.
         """
+        if not isinstance(x, Tensor) or beside.get("return_attention_weights"):
+            raise RefusedType(
+                refusal(
+                    "a block goes from the features of nodes to their features",
+                    "one x, and block.attention for the basis",
+                    type(x).__name__,
+                )
+            )
         x = self.around_attention(x, lambda h: self.attention(h, edge_index, **beside))
         return self.around_feed_forward(x, self.feed_forward)  # type: ignore[no-any-return]

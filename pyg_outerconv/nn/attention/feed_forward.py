@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import Dropout, Linear
 
+from ...basis.checks import check_positive
 from ...errors import RefusedType, RefusedValue, refusal, unknown
+from ..checks import check_share
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.nn.functional.relu,
@@ -31,7 +33,7 @@ class FeedForward(torch.nn.Module):
 
     Raises:
         ValueError: a number is out of range, or the activation unknown.
-        TypeError: the activation is no function.
+        TypeError: the activation is no function, or an option has another type.
     """
 
     def __init__(
@@ -43,9 +45,10 @@ class FeedForward(torch.nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        check_positive("a feed-forward part", channels=channels)
         hidden = 4 * channels if hidden is None else hidden
-        if min(channels, hidden) < 1:
-            raise RefusedValue(refusal("layers have channels", ">= 1", (channels, hidden)))
+        check_positive("a feed-forward part", hidden=hidden)
+        check_share("dropout", dropout)
         if isinstance(activation, str):
             if activation not in ACTIVATIONS:
                 raise RefusedValue(unknown("activation", activation, ACTIVATIONS))

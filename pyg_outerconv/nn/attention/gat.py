@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...basis import Hops
-from ...score import Additive, Dynamic, Score
+from ...score import Additive, GATv2, Score
 from ...score.supergat import SuperGAT
 from ..attention_conv import AttentionConv
 from .graph_attention import Fill, GraphAttention
@@ -105,7 +105,7 @@ def gatv2_conv(
         residual: see :func:`gat_conv`.
         **options: of :class:`AttentionConv`.
     """
-    score = Dynamic(
+    score = GATv2(
         heads,
         out_channels,
         in_channels,

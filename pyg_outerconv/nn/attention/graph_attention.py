@@ -73,7 +73,7 @@ class GraphAttention(AttentionConv):
             linear_bias(bias, self.theta.in_channels)
 
     def forward(  # type: ignore[override]
-        self, x: Any, edge_index: Any, edge_attr: Tensor | None = None, **beside: Any
+        self, x: Any, edge_index: Any = None, edge_attr: Tensor | None = None, **beside: Any
     ) -> Any:
         """Runs the layer; see :class:`AttentionConv`."""
         if self.fill_value is None or not self._fills:

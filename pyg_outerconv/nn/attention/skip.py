@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import Dropout, LayerNorm
 
+from ..checks import check_share
+
 
 class Skip(torch.nn.Module):
     """norm(X + dropout(f(X))), or X + dropout(f(norm(X))) with the norm first.
@@ -22,6 +24,10 @@ class Skip(torch.nn.Module):
         norm_first: whether f sees normalised features.
         eps: added to variances.
         bias: whether the norm has one.
+
+    Raises:
+        ValueError: the share is out of range.
+        TypeError: it is no number.
     """
 
     def __init__(
@@ -33,6 +39,7 @@ class Skip(torch.nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        check_share("dropout", dropout)
         self.norm, self.dropout = LayerNorm(channels, eps, bias=bias), Dropout(dropout)
         self.norm_first = norm_first
 

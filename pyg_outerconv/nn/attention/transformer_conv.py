@@ -85,7 +85,7 @@ class TransformerConv(GraphAttention):
                 part.reset_parameters()  # type: ignore[operator]
 
     def forward(  # type: ignore[override]
-        self, x: Any, edge_index: Any, edge_attr: Tensor | None = None, **beside: Any
+        self, x: Any, edge_index: Any = None, edge_attr: Tensor | None = None, **beside: Any
     ) -> Any:
         """Runs the layer; see :class:`AttentionConv`."""
         found = super().forward(x, edge_index, edge_attr, **beside)

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...basis import Blocks, Family, GlobalTokens, RandomLinks, SlidingWindow
 from ...basis import Union as UnionOf
+from ...basis.checks import check_positive
 from ...position import RelativeBias
 from .encoder_block import EncoderBlock
 
@@ -42,6 +43,8 @@ def windowed_block(
         **options: of :class:`EncoderBlock`.
     """
     sizes = window if isinstance(window, tuple) else (window,) * dim
+    for size in sizes:
+        check_positive("a windowed block", window=size)
     moved = shift if isinstance(shift, tuple) else (shift,) * len(sizes)
     terms = (RelativeBias(heads, tuple(size - 1 for size in sizes)),) if relative else ()
     options = {"norm_first": True, "activation": "gelu", "terms": terms, **options}

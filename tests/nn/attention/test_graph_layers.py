@@ -194,6 +194,12 @@ def test_attention_weights_are_pygs():
     dense = torch.zeros(NODES, NODES, 3, dtype=torch.float64)
     dense = dense.index_put(tuple(index), alpha, accumulate=True)
     assert_near(basis.to_dense(), dense.movedim(-1, 0))
+    index, alpha = basis.pattern.index, basis.value
+    again = torch.zeros_like(dense).index_put(tuple(index), alpha, accumulate=True)
+    assert_near(again, dense)
+    place = basis.pattern.origin
+    assert torch.equal(index[:, place >= 0].long(), EDGES[:, place[place >= 0].long()])
+    assert int((place < 0).sum()) > 0  # self-loops that were added
 
 
 def spans(parameter):

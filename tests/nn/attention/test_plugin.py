@@ -160,6 +160,32 @@ def test_a_support_that_does_not_fit_is_refused():
     kinds = Relation(3, "sum").basis(EDGES, None, EDGES[0] % 3, size=(NODES, NODES))
     with pytest.raises(ValueError, match="heads share the labels of a support"):
         conv(x, kinds)
+    support = Hops().basis(EDGES, size=(NODES, NODES))
+    for name in ("batch", "edge_type"):
+        with pytest.raises(ValueError, match=f"was made before {name}"):
+            conv(x, support, **{name: torch.zeros(NODES).long()})
+    with pytest.raises(ValueError, match="a basis has a size of its own"):
+        conv(x, support, size=(NODES, NODES + 1))
+    with pytest.raises(ValueError, match="the score makes nothing of pos"):
+        conv(x, support, pos=x)
+    with pytest.raises(ValueError, match="was made before source_mask"):
+        conv(x, conv.basis(x, EDGES), source_mask=torch.ones(NODES).bool())
+    conv = transformer_conv(P, Q, 2, edge_dim=3)
+    with pytest.raises(ValueError, match=f"edge_attr has a row.*expected {EDGES.size(1)} or more"):
+        conv(x, support, x_of(EDGES.size(1) - 1, 3))
+
+
+def test_means_are_those_of_a_given_support_too():
+    conv, x = AttentionConv(P, Q, 2, aggr="mean"), x_of()
+    support = Hops().basis(EDGES, size=(NODES, NODES))
+    assert_near(conv(x, support), conv(x, EDGES))
+
+
+@pytest.mark.parametrize("score", ["key-query", "additive", "gatv2"])
+def test_weights_of_a_support_are_refused_not_dropped(score):
+    conv = AttentionConv(P, Q, 2, support=GCN(), score=score)
+    with pytest.raises(ValueError, match="edges without weights"):
+        conv(x_of(), EDGES)
 
 
 def test_a_support_given_with_edge_features_and_positions():

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from ..basis.checks import check_positive
-from ..errors import RefusedValue, refusal
-from ..score.linear_attention import LinearAttention
-from .checks import check_channels
-from .outer_conv import OuterConv
+from ...basis.checks import check_positive
+from ...errors import RefusedValue, refusal
+from ...score.linear_attention import LinearAttention
+from ..checks import check_channels
+from ..outer_conv import OuterConv
 
 
 def linear_attention(
@@ -27,7 +27,7 @@ def linear_attention(
     """Y_n = Σ_h φ(q_n)ᵀ Σ_m φ(k_m) v_mᵀ / φ(q_n)ᵀ Σ_m φ(k_m), heads side by side or projected.
 
     From the `"Transformers are RNNs" <https://arxiv.org/abs/2006.16236>`_ paper, equations 5 and 9.
-    It is called ``conv(x, None)``, with a pair for x where M ≠ N, and ``batch`` for several graphs.
+    It is called ``conv(x)``, with a pair for x where M ≠ N, and ``batch`` for several graphs.
 
     >>> import torch
     >>> conv = linear_attention(16, 8, heads=2, causal=True)
