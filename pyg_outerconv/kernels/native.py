@@ -88,8 +88,8 @@ class Native(Backend):
     def segment_softmax(self, ptr: Tensor, score: Tensor) -> Tensor:
         """See :meth:`Backend.segment_softmax`."""
         wide = score.to(accumulator(score.dtype))
-        highest = row_sums(ptr, wide, "max").nan_to_num(nan=torch.nan, neginf=0.0, posinf=torch.inf)
-        weight = (wide - spread(ptr, highest, score.size(0))).exp_()
+        shift = native_attend.shift_of_rows(ptr, wide)
+        weight = wide.exp() if shift is None else (wide - spread(ptr, shift, len(score))).exp_()
         total = row_sums(ptr, weight)
         total.masked_fill_(total == 0, 1.0)
         return weight.div_(spread(ptr, total, score.size(0))).to(score.dtype)

@@ -31,7 +31,7 @@ def forward(
         score = sampled(ptr, index, _head(query, head, wide) * scale, keys)
         if bias is not None:
             score += bias[:, head]
-        shift = _shift(ptr, score)
+        shift = shift_of_rows(ptr, score)
         if shift is not None:
             score -= spread(ptr, shift, score.numel())
         weight = score.exp_()
@@ -90,7 +90,7 @@ def _head(x: Tensor, head: int, dtype: torch.dtype) -> Tensor:
     return x[:, head].to(dtype).contiguous()
 
 
-def _shift(ptr: Tensor, score: Tensor) -> Tensor | None:
+def shift_of_rows(ptr: Tensor, score: Tensor) -> Tensor | None:
     """What to subtract in each row so that exp stays in range; None where nothing is needed."""
     if score.numel() == 0:
         return None

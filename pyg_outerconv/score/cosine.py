@@ -16,7 +16,7 @@ from .support import Support
 class Cosine(Score):
     r"""score[m, n] = β cos(X_m, Q_n), or of their projections; 0 where one of them is zero.
 
-    With one β that is learned it is equation 4 of `"Attention-based Graph Neural Network for
+    With one β that is learned it is the score of `"Attention-based Graph Neural Network for
     Semi-supervised Learning" <https://arxiv.org/abs/1803.03735>`_ (AGNN). With projections, and a
     β = 1/τ for each head that stays below 100, the scaled cosine attention of `"Swin Transformer
     V2" <https://arxiv.org/abs/2111.09883>`_ (section 3.3, equation 2):

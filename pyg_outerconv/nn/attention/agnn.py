@@ -15,7 +15,7 @@ def agnn_conv(
     """Y = Aᵀ X with A[m, n] = softmax over m of β cos(X_m, X_n).
 
     From the `"Attention-based Graph Neural Network for Semi-supervised Learning"
-    <https://arxiv.org/abs/1803.03735>`_ paper, equations 4 and 5; PyG's ``AGNNConv``.
+    <https://arxiv.org/abs/1803.03735>`_ paper; PyG's ``AGNNConv``.
 
     >>> sum(p.numel() for p in agnn_conv().parameters())
     1
