@@ -48,6 +48,8 @@ def make_page(report: dict[str, Any]) -> str:
         mine = [record for record in records if record["group"] == group]
         if group == "scaling":
             parts.append(_scaling(mine))
+        elif group == "complexity":
+            parts.append(_growth(mine))
         for name in dict.fromkeys(record["case"] for record in mine):
             parts.append(_case([r for r in mine if r["case"] == name], report))
     if "compared" in report:
@@ -161,6 +163,19 @@ def _scaling(records: list[dict[str, Any]]) -> str:
         return ""
     sweeps = {name: [r for r in records if r["case"] == name] for name in names}
     return f"<figure>{plots.cost_per_edge(sweeps, FORWARD)}</figure>"
+
+
+def _growth(records: list[dict[str, Any]]) -> str:
+    """A figure for each axis along which layers of several kinds were timed."""
+    parts = []
+    for axis in dict.fromkeys(r["axis"] for r in records):
+        mine = [r for r in records if r["axis"] == axis and r["modes"].get(TRAINING)]
+        names = dict.fromkeys(r["case"] for r in mine)
+        sweeps = {name: [r for r in mine if r["case"] == name] for name in names}
+        sweeps = {name: found for name, found in sweeps.items() if len(found) > 1}
+        if sweeps:
+            parts.append(f"<figure>{plots.growth(sweeps, TRAINING)}</figure>")
+    return "".join(parts)
 
 
 def _timings(record: dict[str, Any]) -> str:

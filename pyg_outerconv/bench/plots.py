@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from .exponents import fitted_exponent
 from .names import OURS
 from .targets import chosen_key
 
@@ -115,6 +116,27 @@ def cost_per_edge(sweeps: Mapping[str, Records], mode: str) -> str:
         axes.set_ylim(bottom=0)
         axes.set_xlabel("edges")
         axes.set_ylabel(f"{mode}, ns per edge")
+        axes.legend(frameon=False, fontsize=8)
+        return _svg(figure)
+
+
+def growth(sweeps: Mapping[str, Records], mode: str) -> str:
+    """Time over the axis that some sweeps share, a line for each, with its fitted exponent."""
+    (axis,) = {record["axis"] for records in sweeps.values() for record in records}
+    with rc_context(_style(f"growth over {axis}")):
+        figure = Figure(figsize=(5.6, 3.1), layout="constrained")
+        axes = figure.add_subplot()
+        for number, (name, records) in enumerate(sweeps.items()):
+            timings = [next(iter(record["modes"][mode].values())) for record in records]
+            at = [float(record["at"]) for record in records]
+            seconds = [float(timing["median"]) for timing in timings]
+            label = f"{name}: exponent {fitted_exponent(at, seconds):.2f}"
+            line = [1e3 * taken for taken in seconds]
+            axes.plot(at, line, "o-", color=COLOURS[number], label=label, ms=3)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xlabel(axis)
+        axes.set_ylabel(f"{mode}, ms")
         axes.legend(frameon=False, fontsize=8)
         return _svg(figure)
 

@@ -78,6 +78,16 @@ def whole_report():
         sizes={"chosen, forward + backward": "a"},
         modes={TRAINING: {"a": timing(1.1), "b": timing(1.0)}},
     )
+    growth = [
+        record(
+            case="growth",
+            group="complexity",
+            axis="length",
+            at=at,
+            modes={TRAINING: {OURS: timing(1e-6 * at**2)}},
+        )
+        for at in (64, 128, 256)
+    ]
     memory = {OURS: {"step": 1 << 20, "process": 1 << 30, "method": "samples"}}
     plain = record(
         bounds={FORWARD: {"bytes": 1.0, "flops": 1.0, "seconds": 0.5, "limit": "traffic"}},
@@ -88,7 +98,7 @@ def whole_report():
         notes=["a note"],
     )
     made = fake_case(contender(OURS), targets=(Faster(PYG, 3), Faster(PYG, 5), Faster("x", 2)))
-    return report_of(plain, *densities, *scaling, orders, cases=[made])
+    return report_of(plain, *densities, *scaling, orders, *growth, cases=[made])
 
 
 def test_json_there_and_back(tmp_path):
@@ -243,8 +253,8 @@ def test_the_page_shows_tables_figures_and_reasons():
     page = make_page(report)
     reader = read(page)
     text = " ".join(reader.text)
-    # Bars; a curve over density; a cost per edge; bars of orders.
-    assert reader.tags.count("svg") == 4
+    # Bars; a curve over density; a cost per edge; bars of orders; growth over a length.
+    assert reader.tags.count("svg") == 5
     for words in (
         "a <fast> one",
         "not <installed>",
@@ -253,6 +263,7 @@ def test_the_page_shows_tables_figures_and_reasons():
         "missed",
         "not measured",
         "dense is faster from density 0.1 on",
+        "growth: exponent 2.00",
         "Against the earlier run",
         "a note",
         "fake: other: differs",
