@@ -40,14 +40,7 @@ class EdgeBasis(Basis):
                     tuple(value.shape),
                 )
             )
-        if not value.is_floating_point():
-            raise RefusedType(
-                refusal("a basis holds floating point values", "torch.float32", value.dtype)
-            )
-        if value.device != self.pattern.device:
-            raise RefusedValue(
-                refusal("values must be where the pattern is", self.pattern.device, value.device)
-            )
+        check_values(value, self.pattern)
 
     @property
     def num_bases(self) -> int:
@@ -142,4 +135,16 @@ class EdgeBasis(Basis):
         return (
             f"EdgeBasis({self._head()}, edges={self.num_edges}, values={values}, "
             f"device={str(self.device)!r})"
+        )
+
+
+def check_values(value: Tensor, pattern: Pattern) -> None:
+    """Refuse values that are no numbers, or are elsewhere. Raises TypeError, ValueError."""
+    if not value.is_floating_point():
+        raise RefusedType(
+            refusal("a basis holds floating point values", "torch.float32", value.dtype)
+        )
+    if value.device != pattern.device:
+        raise RefusedValue(
+            refusal("values must be where the pattern is", pattern.device, value.device)
         )

@@ -8,10 +8,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity
 from .base import Basis, TensorMap
-from .edges import EdgeBasis
+from .edges import EdgeBasis, check_values
 from .pattern import Pattern, lasting
 
 
@@ -43,19 +43,17 @@ class Heads(Basis):
             raise RefusedValue(
                 refusal("heads need values for each edge", expected, tuple(value.shape))
             )
-        if not value.is_floating_point():
-            raise RefusedType(
-                refusal("a basis holds floating point values", "torch.float32", value.dtype)
-            )
-        if value.device != self.pattern.device:
-            raise RefusedValue(
-                refusal("values must be where the pattern is", self.pattern.device, value.device)
-            )
+        check_values(value, self.pattern)
 
     @property
     def num_bases(self) -> int:
         """H."""
-        return self.pattern.num_labels * self.value.size(-1)
+        return self.num_labels * self.value.size(-1)
+
+    @property
+    def num_labels(self) -> int:
+        """L, the labels of the pattern."""
+        return self.pattern.num_labels
 
     @property
     def size(self) -> tuple[int, int]:

@@ -80,14 +80,12 @@ def collect_features(problem: Problem, received: Tensor) -> Tensor:
 
 def folded(basis: Heads | Attended, x: Tensor) -> Tensor:
     """(nodes, *batch, H, C) as kernels take it."""
-    labels = basis.pattern.num_labels if isinstance(basis, Heads) else basis.num_labels
-    return by_label(x, labels)
+    return by_label(x, basis.num_labels)
 
 
 def unfolded(basis: Heads | Attended, x: Tensor, batch: tuple[int, ...]) -> Tensor:
     """What kernels give as (nodes, *batch, H, C)."""
-    labels = basis.pattern.num_labels if isinstance(basis, Heads) else basis.num_labels
-    return by_head(x, labels, basis.num_bases, batch)
+    return by_head(x, basis.num_labels, basis.num_bases, batch)
 
 
 def why_no_batch(problem: Problem) -> list[str]:

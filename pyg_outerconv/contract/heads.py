@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..basis.attended import Attended
 from ..basis.heads import Heads
 from ..kernels import spmm
 from .cost import Work
@@ -88,8 +87,7 @@ class HeadsPropagateFirst(SpelledOut, PropagateHeadsFirst):
 def _sending(problem: Problem, width: int) -> tuple[Work, Work]:
     """Forward and backward of a sparse product of this width for each head."""
     basis, (of_x, of_theta, _) = heads_of(problem), problem.gradients
-    labels = basis.num_labels if isinstance(basis, Attended) else basis.pattern.num_labels
-    heads = problem.num_labels // labels
+    heads = problem.num_labels // basis.num_labels
     forward, back = sparse_product(
         problem, width, basis.size, of_x or of_theta, basis.num_edges * 1.0
     )
