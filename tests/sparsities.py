@@ -59,7 +59,7 @@ def sparsity_of(name, device="cpu"):
     )
     sparsity = Pattern.build(index.to(device), size=(cols, rows)).by_target
     if name == "int64":
-        sparsity = type(sparsity)(*(tensor.long() for tensor in sparsity))
+        sparsity = type(sparsity)(*(tensor.long() for tensor in sparsity.tensors))
     return sparsity
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from ..kernels import Sparsity
+from ..kernels.sparsity import Sparsity, known_sparsity
 
 if TYPE_CHECKING:
     from .pattern import Pattern
@@ -85,14 +85,14 @@ def source_pairs(pattern: Pattern) -> Pairs:
     column[order] = listed.pair
     perm = order.index_select(0, listed.by_label)
     row = pattern.target.index_select(0, perm)
-    sparsity = Sparsity(pattern.target_ptr, column, _pointers(listed.number), row, perm)
+    sparsity = known_sparsity(pattern.target_ptr, column, _pointers(listed.number), row, perm)
     return Pairs(listed.node, listed.ptr, sparsity, None)
 
 
 def target_pairs(pattern: Pattern) -> Pairs:
     """The distinct (target, label): one sum over all edges, then a dense product for each."""
     listed = _list(pattern.target, pattern.label, pattern.num_labels)
-    sparsity = Sparsity(
+    sparsity = known_sparsity(
         _pointers(listed.number),
         pattern.source.index_select(0, listed.by_label),
         pattern.source_ptr,
@@ -119,7 +119,7 @@ def label_blocks(pattern: Pattern) -> list[LabelBlock]:
         first, last = int(rowptr[0]), int(rowptr[-1])
         if last > first:
             entries = slice(first, last)
-            sparsity = Sparsity(
+            sparsity = known_sparsity(
                 rowptr - first,
                 column[entries] - source_from,
                 colptr - first,

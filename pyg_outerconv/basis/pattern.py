@@ -16,7 +16,7 @@ from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ..errors import RefusedValue, refusal
-from ..kernels import Sparsity
+from ..kernels.sparsity import Sparsity, known_sparsity
 from .compact import (
     LabelBlock,
     Pairs,
@@ -167,7 +167,7 @@ class Pattern:
     def by_target(self) -> Sparsity:
         """The N × (M·K) matrix with a column for each source and label."""
         with lasting(self.source):
-            return Sparsity(
+            return known_sparsity(
                 self.target_ptr,
                 self.source * self.num_labels + self.label,
                 self._label_pointers(self.source, self.source_ptr, self.size[0]),
@@ -181,7 +181,7 @@ class Pattern:
         if self.num_labels == 1:
             return self.by_target
         with lasting(self.source):
-            return Sparsity(
+            return known_sparsity(
                 self._label_pointers(self.target, self.target_ptr, self.size[1]),
                 self.source,
                 self.source_ptr,
@@ -198,14 +198,16 @@ class Pattern:
         if self.num_labels == 1:
             return self.by_target
         near, far = self.by_target, self.by_target_label
-        return Sparsity(far.rowptr, near.col, near.colptr, far.row, near.perm)
+        return known_sparsity(far.rowptr, near.col, near.colptr, far.row, near.perm)
 
     @cached_property
     def ends(self) -> Sparsity:
         """The N × M matrix of all edges, whatever their label."""
         with lasting(self.source):
             row = self.target.index_select(0, self.by_source)
-            return Sparsity(self.target_ptr, self.source, self.source_ptr, row, self.by_source)
+            return known_sparsity(
+                self.target_ptr, self.source, self.source_ptr, row, self.by_source
+            )
 
     @cached_property
     def by_label(self) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from ..basis.pattern import Pattern
-from ..kernels import Sparsity, grouped_matmul, spmm
+from ..kernels import Sparsity, spmm
+from ..kernels.grouped import known_groups
 from .machine import Constants
 
 REPEATS = 7
@@ -56,7 +57,7 @@ def calibrate(device: str = "cpu", dtype: torch.dtype = torch.float32) -> Consta
     grouped = draw(GROUPS, CHANNELS)
     ptr, rows_of = (torch.arange(n, device=place) for n in (GROUPS + 1, GROUPS))
     thetas, ends = draw(GROUPS, CHANNELS, 1), {"gather": rows_of, "scatter": rows_of}
-    group = _least(place, lambda: grouped_matmul(grouped, ptr, thetas, **ends, num_rows=GROUPS))
+    group = _least(place, lambda: known_groups(grouped, ptr, thetas, **ends, num_rows=GROUPS))
     line = CHANNELS * dtype.itemsize
     return Constants(
         dense_flops=2.0 * x.numel() * CHANNELS / dense,

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..basis.cache import IdentityCache
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels import Sparsity, spmm
+from ..kernels.sparsity import known_sparsity
 from .feature_pattern import Prepared, check_sparse, prepare
 
 _INT32_LIMIT = 2**31 - 1
@@ -94,7 +95,7 @@ class SparseFeatures:
     def to(self, target: torch.device | str | torch.dtype) -> SparseFeatures:
         """On another device, or of another type."""
         value = self.value.to(target)
-        return SparseFeatures(Sparsity(*(t.to(value.device) for t in self.sparsity)), value)
+        return SparseFeatures(self.sparsity.to(value.device), value)
 
     # What a dense X would answer ------------------------------------------------------------------
 
@@ -165,7 +166,7 @@ class SparseFeatures:
         pointer = torch.zeros(num_rows * groups + 1, dtype=dtype, device=self.device)
         torch.cumsum(torch.bincount(row, minlength=num_rows * groups), 0, out=pointer[1:])
         col, colptr = self.sparsity.col.to(dtype), self.sparsity.colptr.to(dtype)
-        return Sparsity(pointer, col, colptr, row, perm.to(dtype))
+        return known_sparsity(pointer, col, colptr, row, perm.to(dtype))
 
     def __repr__(self) -> str:
         rows, columns = self.shape

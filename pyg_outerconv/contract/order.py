@@ -11,8 +11,9 @@ from torch import Tensor
 
 from ..basis.edges import EdgeBasis
 from ..basis.on_demand import OnDemand
-from ..kernels import Sparsity, grouped_matmul, spmm
+from ..kernels import Sparsity, spmm
 from ..kernels.dispatch import forced, get_backend
+from ..kernels.grouped import known_groups
 from .cost import Cost
 from .features import autocast_pair
 from .problem import Problem
@@ -133,20 +134,16 @@ def grouped(
     scatter: Tensor | None = None,
     num_rows: int | None = None,
 ) -> Tensor:
-    """:func:`grouped_matmul` with a matrix for each label, block-diagonal if G > 1.
+    """:func:`.grouped_matmul` with a matrix for each label, block-diagonal if G > 1.
 
     ``theta`` (K, G, P/G, Q/G). Under autocast in its type, as a dense product is.
     """
     x, theta = autocast_pair(x, theta)
     if theta.size(1) == 1:
-        return grouped_matmul(
-            x, ptr, theta[:, 0], gather=gather, scatter=scatter, num_rows=num_rows
-        )
+        return known_groups(x, ptr, theta[:, 0], gather, scatter, num_rows)
     blocks = x.unflatten(-1, theta.shape[1:3]).unbind(1)
     outs = [
-        grouped_matmul(
-            block, ptr, theta[:, number], gather=gather, scatter=scatter, num_rows=num_rows
-        )
+        known_groups(block, ptr, theta[:, number], gather, scatter, num_rows)
         for number, block in enumerate(blocks)
     ]
     return torch.cat(outs, dim=-1)

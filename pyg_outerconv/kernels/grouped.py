@@ -11,6 +11,7 @@ from ..errors import RefusedValue, refusal
 from .backend import Request
 from .call import apart, item_by_item, one_type, signed
 from .dispatch import BACKENDS, choose, note
+from .sparsity import check_indices, check_integers, check_pointers, has_numbers
 
 
 def grouped_matmul(
@@ -25,11 +26,12 @@ def grouped_matmul(
     """Multiply rows with the matrix of their group, and add the results up where they belong.
 
     ``out[scatter[i]] += x[gather[i]] @ theta[g]`` for ``ptr[g] <= i < ptr[g + 1]``; differentiable
-    in ``x`` and ``theta`` any number of times.
+    in ``x`` and ``theta`` any number of times. Indices are looked at in every call, which waits for
+    a CUDA device.
 
     Args:
         x: (_, P).
-        ptr: (G + 1,) where the groups begin; the last entry is I.
+        ptr: (G + 1,) where the groups begin, ascending from 0 to I.
         theta: (G, P, Q).
         gather: (I,) the row of ``x`` that each product takes, none twice within a group; i if None.
         scatter: (I,) the row of the result that it is added to, none twice within a group; i if
@@ -40,9 +42,56 @@ def grouped_matmul(
         (num_rows, Q), zero where nothing arrives.
 
     Raises:
+        ValueError: the shapes do not fit, pointers do not ascend from 0 to I, an index is out of
+            range, or no backend can serve the call.
+        TypeError: ``x`` and ``theta`` are of different types, or indices are not integers.
+    """
+    for name, index in (("ptr", ptr), ("gather", gather), ("scatter", scatter)):
+        if index is not None:
+            check_integers(name, index)
+    if not ptr.numel():
+        raise RefusedValue(refusal("ptr begins with 0", "at least one number", "none"))
+    _check_shapes(x, ptr, theta, gather, scatter, num_rows)
+    if has_numbers(ptr, gather, scatter):
+        count = x.size(0) if gather is None else gather.numel()
+        check_pointers("ptr", ptr, count)
+        for name, index, rows in (("gather", gather, x.size(0)), ("scatter", scatter, num_rows)):
+            if index is not None and rows is not None:
+                check_indices(name, index, rows)
+    return known_groups(x, ptr.contiguous(), theta, gather, scatter, num_rows)
+
+
+def known_groups(
+    x: Tensor,
+    ptr: Tensor,
+    theta: Tensor,
+    gather: Tensor | None = None,
+    scatter: Tensor | None = None,
+    num_rows: int | None = None,
+) -> Tensor:
+    """:func:`grouped_matmul` of indices that fit by the way they were made: nobody looks at them.
+
+    Raises:
         ValueError: the shapes do not fit, or no backend can serve the call.
         TypeError: ``x`` and ``theta`` are of different types.
     """
+    _check_shapes(x, ptr, theta, gather, scatter, num_rows)
+    if scatter is None or num_rows is None:
+        num_rows = x.size(0) if gather is None else gather.numel()
+    x, theta = one_type("grouped_matmul", x, theta)  # type: ignore[assignment]
+    backend = choose(_request(x, ptr, theta))
+    tensors = apart(x, ptr, theta, gather, scatter)
+    return _Grouped.apply(*tensors, num_rows, backend.name)  # type: ignore[no-any-return]
+
+
+def _check_shapes(
+    x: Tensor,
+    ptr: Tensor,
+    theta: Tensor,
+    gather: Tensor | None,
+    scatter: Tensor | None,
+    num_rows: int | None,
+) -> None:
     if x.dim() != 2 or theta.dim() != 3 or theta.shape[:2] != (ptr.numel() - 1, x.size(1)):
         raise RefusedValue(
             refusal(
@@ -60,11 +109,6 @@ def grouped_matmul(
                 f"scatter {tuple(scatter.shape)} and num_rows {num_rows}",
             )
         )
-    num_rows = count if scatter is None or num_rows is None else num_rows
-    x, theta = one_type("grouped_matmul", x, theta)  # type: ignore[assignment]
-    backend = choose(_request(x, ptr, theta))
-    tensors = apart(x, ptr, theta, gather, scatter)
-    return _Grouped.apply(*tensors, num_rows, backend.name)  # type: ignore[no-any-return]
 
 
 def grouped_outer(

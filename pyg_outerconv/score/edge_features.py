@@ -9,6 +9,7 @@ from torch.nn import Parameter
 from ..basis.heads import Heads, by_head
 from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity, sddmm, spmm
+from ..kernels.sparsity import known_sparsity
 from .projection import Projection
 from .score import Score, glorot
 from .support import Support, check_attr, of_given
@@ -113,4 +114,5 @@ def incidence(pointers: Tensor, num_edges: int) -> Sparsity:
     edge = torch.arange(num_edges, dtype=pointers.dtype, device=pointers.device)
     row = torch.arange(pointers.numel() - 1, dtype=pointers.dtype, device=pointers.device)
     ends = torch.arange(num_edges + 1, dtype=pointers.dtype, device=pointers.device)
-    return Sparsity(pointers, edge, ends, row.repeat_interleave(pointers.diff()), edge)
+    row = row.repeat_interleave(pointers.diff())
+    return known_sparsity(pointers, edge, ends, row, edge)

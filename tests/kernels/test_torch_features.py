@@ -116,7 +116,7 @@ def test_exports():
 @pytest.mark.parametrize("backend", HERE)
 def test_operators_pass_the_checks_of_torch(backend):
     ops, sparsity = torch.ops.pyg_outerconv, sparsity_of("tall")
-    ptr, index, ptr_t, index_t, perm = sparsity
+    ptr, index, ptr_t, index_t, perm = sparsity.tensors
     value, x, a = torch.randn(15, 2), torch.randn(4, 2, 3), torch.randn(9, 2, 3)
     rows = torch.randn(15, 3)
     theta, place = torch.randn(9, 3, 2), perm.flip(0)
