@@ -281,7 +281,7 @@ VALUES = {
     "softmax": lambda s: s.softmax(0),
     "sigmoid": torch.sigmoid,
     "identity": lambda s: s,
-    "l1": lambda s: s / s.abs().sum(0),
+    "l1": lambda s: s / s.abs().sum(0).masked_fill((s == 0).all(0), 1.0),
     "softmax-plus-one": lambda s: torch.cat([s, torch.zeros_like(s[:1])]).softmax(0)[:-1],
 }
 

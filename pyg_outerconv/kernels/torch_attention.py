@@ -30,6 +30,9 @@ def torch_attention(
     called by name, the backward pass runs the forward kernel once more. Where shares are dropped on
     such a device, a second derivative raises.
     """
+    if scale <= 0.0:
+        # torch scales what it has masked: -inf times such a scale is no mask, but inf or NaN.
+        query, scale = query * scale, 1.0
     operands = [query, key, value] if mask is None else [query, key, value, mask]
     spelled = dropout_p > 0 or (mask is not None and mask.requires_grad)
     if not (spelled or torch.compiler.is_compiling()) and (

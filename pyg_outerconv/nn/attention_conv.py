@@ -16,7 +16,7 @@ from ..basis.checks import check_positive
 from ..basis.content import Content
 from ..basis.heads import Heads
 from ..contract import Features, ThetaValue, ValueOutput
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedValue, refusal
 from ..score import (
     Attention,
     EdgeFeatures,
@@ -33,6 +33,7 @@ from .head_forms import check_values, form_of, value_channels_of
 from .outer_conv import OuterConv
 from .prepare import Inputs, split_input
 from .shares import shares_of_edges
+from .source_mask import checked_mask, without_absent
 
 
 class AttentionConv(FoldOutput, OuterConv):
@@ -180,7 +181,8 @@ class AttentionConv(FoldOutput, OuterConv):
             batch (torch.Tensor, optional): The graph of each node.
             pos (torch.Tensor or tuple, optional): The positions of the nodes, or of both ends.
             source_mask (torch.Tensor, optional): Booleans :math:`(*, M)`: the sources that there
-                are. No edge comes from the others (key padding), whose features are finite.
+                are. No edge comes from the others (key padding), whatever they hold; where they
+                ask too, zeros stand for what is NaN or infinite in them.
             alignment (optional): What :obj:`align` reads, if not the same as the support.
             return_attention_weights (bool, optional): If set to :obj:`True`, also returns the
                 learned basis. (default: :obj:`False`)
@@ -199,6 +201,9 @@ class AttentionConv(FoldOutput, OuterConv):
             TypeError: an argument has the wrong type, or the support reads another structure.
         """
         inputs = split_input(x, self.flow)
+        if source_mask is not None:
+            source_mask = checked_mask(source_mask, inputs)
+            inputs = without_absent(inputs, source_mask)
         content = self._content(inputs, source_mask, alignment)
         basis = self.basis(
             inputs, edge_index, None, edge_type, size, batch, edge_attr, pos, content=content
@@ -277,7 +282,7 @@ class AttentionConv(FoldOutput, OuterConv):
             return made[0]
 
         if source_mask is not None:
-            source_mask = _checked_mask(source_mask, inputs).movedim(-1, 0)
+            source_mask = source_mask.movedim(-1, 0)
         if alignment is not None and self.family.align is None:
             raise RefusedValue(
                 refusal("an alignment reads what comes as alignment=", "align=T", "no align")
@@ -293,20 +298,3 @@ class AttentionConv(FoldOutput, OuterConv):
             return theta
         assert isinstance(theta, ValueOutput)  # as the constructor checked
         return replace(theta, bias=self.value_bias)
-
-
-def _checked_mask(source_mask: Any, inputs: Inputs) -> Tensor:
-    """Booleans (*, M) on the device of sources. Raises TypeError or ValueError if they are not."""
-    count = "M" if inputs.num_sources is None else inputs.num_sources
-    rule, wanted = "source_mask says which sources there are", f"booleans (*, {count})"
-    if not isinstance(source_mask, Tensor):
-        raise RefusedType(refusal(rule, wanted, type(source_mask).__name__))
-    known = inputs.num_sources is not None and source_mask.dim() > 0
-    if source_mask.dtype != torch.bool or not known or source_mask.size(-1) != inputs.num_sources:
-        got = f"{source_mask.dtype} {tuple(source_mask.shape)}"
-        raise RefusedValue(refusal(rule, wanted, got))
-    if inputs.source is not None and source_mask.device != inputs.source.device:
-        raise RefusedValue(
-            refusal("source_mask is where x is", inputs.source.device, source_mask.device)
-        )
-    return source_mask

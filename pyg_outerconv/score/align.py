@@ -44,6 +44,7 @@ def queries(align: Align, structure: AnyStructure, content: Content) -> Queries:
         )
     edges = basis.edges()
     value = edges.values(x.dtype)
+    value = value.to(x.dtype) if basis.dtype is None else value  # ones, and sums of ones
     found = spmm(edges.pattern.by_target_label, value, x.flatten(1))
     found = found.view(edges.size[1], edges.num_bases, *x.shape[1:])
     return PerHead(found.movedim(1, -2))

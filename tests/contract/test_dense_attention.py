@@ -57,12 +57,12 @@ CLIQUES = {
 SUPPORTS = BANDS | CLIQUES
 
 
-def attended_over(over, heads=2, batch=(), bias=None, present=None, dropped=0.0):
+def attended_over(over, heads=2, batch=(), bias=None, present=None, dropped=0.0, factor=0.6):
     sources, targets = over.size
     over = replace(over, plans={}, kept={}) if isinstance(over, Band) else over
     query, key = normal(targets, *batch, heads, 3), normal(sources, *batch, heads, 3)
     normalise = Shares(dropped=dropped)
-    return Attended(over, query, key, normalise, 0.6, bias, present), [query, key]
+    return Attended(over, query, key, normalise, factor, bias, present), [query, key]
 
 
 @pytest.mark.parametrize("batch", [(), (2,)], ids=str)
@@ -76,6 +76,18 @@ def test_every_support_by_every_order(name, batch):
         tried = assert_all_orders(basis, x, theta, [*tensors, *of_theta], depth=2)
         wanted = {*DENSE_ORDERS, *ATTEND_ORDERS, *HEAD_ORDERS}
         assert set(tried) == {n for n in wanted if "transform" in n or "+b" not in form}
+
+
+@pytest.mark.parametrize("factor", [0.0, -20.0])
+@pytest.mark.parametrize("name", SUPPORTS)
+def test_scores_times_nothing_or_less_by_every_order(name, factor):
+    over = SUPPORTS[name]
+    present = torch.rand(over.size[0]) < 0.6 if isinstance(over, Band) else None
+    for there in (None, present):
+        basis, tensors = attended_over(over, factor=factor, present=there)
+        theta, of_theta = parameter_of("output", 2, 3, 2)
+        tensors += of_theta
+        assert_all_orders(basis, normal(over.size[0], 3), theta, tensors, orders=DENSE_ORDERS[:1])
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import GCN, Cluster, Identity, Mean, Relation, Stack
+from pyg_outerconv.basis import GCN, Cluster, Hops, Identity, Mean, Relation, Stack, Walk
 from pyg_outerconv.basis.support.complete import Complete
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.score import SCORES, Attention, KeyQuery, LearnedQueries, PerHead, Softmax
@@ -60,6 +60,34 @@ def test_each_head_may_have_its_own_alignment():
     actual, expected = conv(x, EDGES), attention(conv, x, aligned)
     assert_near(actual, expected)
     assert_same_gradients(actual, expected, [x, *conv.parameters()])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "align",
+    [
+        Walk(1, norm=None),
+        Walk(2, norm=None, powers=(0, 2)),
+        Walk(2, norm=None, aggregate="mean", powers=(1, 2)),
+        Walk(1),
+        Stack(Identity(), Relation(1, "sum")),
+        Stack(Hops(2), Identity()),
+    ],
+    ids=str,
+)
+def test_alignments_of_each_head_have_the_type_of_the_features(align, dtype):
+    conv, x = layer(align=align), features(N, P)
+    dense = align.basis(EDGES, size=(N, N), dtype=torch.float64).to_dense(torch.float64)
+    aligned = torch.einsum("hmn,mp->nhp", dense, x)
+    wanted = attention(conv, x, aligned)
+    given = x.detach().to(dtype).requires_grad_()
+    found = conv.to(dtype)(given, EDGES)
+    assert found.dtype == dtype
+    close = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 6e-2, torch.float16: 1e-2}
+    assert_near(found.double(), wanted, close[dtype])
+    (gradient,) = torch.autograd.grad(found.sum(), given)
+    assert gradient.dtype == dtype
+    assert_near(gradient.double(), torch.autograd.grad(wanted.sum(), x)[0], 5 * close[dtype])
 
 
 def test_a_batch_is_aligned_item_by_item():

@@ -1,0 +1,61 @@
+"""Which sources there are: the argument ``source_mask``, and what the others may hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..contract import Features, SparseFeatures
+from ..errors import RefusedType, RefusedValue, refusal
+from .prepare import Inputs
+
+
+def checked_mask(source_mask: Any, inputs: Inputs) -> Tensor:
+    """Booleans (*, M) on the device of sources.
+
+    Raises:
+        TypeError: it is no tensor.
+        ValueError: it holds something else, has another shape, or is on another device.
+    """
+    count = "M" if inputs.num_sources is None else inputs.num_sources
+    rule, wanted = "source_mask says which sources there are", f"booleans (*, {count})"
+    if not isinstance(source_mask, Tensor):
+        raise RefusedType(refusal(rule, wanted, type(source_mask).__name__))
+    known = inputs.num_sources is not None and source_mask.dim() > 0
+    if source_mask.dtype != torch.bool or not known or source_mask.size(-1) != inputs.num_sources:
+        got = f"{source_mask.dtype} {tuple(source_mask.shape)}"
+        raise RefusedValue(refusal(rule, wanted, got))
+    if inputs.source is not None and source_mask.device != inputs.source.device:
+        raise RefusedValue(
+            refusal("source_mask is where x is", inputs.source.device, source_mask.device)
+        )
+    return source_mask
+
+
+def without_absent(inputs: Inputs, source_mask: Tensor) -> Inputs:
+    """The inputs with zeros for NaN and inf in sources that are not there.
+
+    Zero times such a number is none, so no share and no gradient of zero could keep it from the
+    other nodes.
+
+    Args:
+        inputs: of M sources.
+        source_mask: (*, M) booleans, of :func:`checked_mask`.
+    """
+    source = _without(inputs.source, source_mask)
+    return replace(inputs, source=source, target=source if inputs.is_single else inputs.target)
+
+
+def _without(x: Features, there: Tensor) -> Features:
+    if isinstance(x, SparseFeatures):
+        if there.dim() > 1:
+            return x  # refused where heads are made: sparse features are of no batch
+        count = x.sparsity.rowptr.diff().long()
+        there = torch.repeat_interleave(there, count, output_size=x.num_entries)
+        return x.with_values(x.value.masked_fill(~there & ~x.value.isfinite(), 0.0))
+    if x is None or not x.is_floating_point() or there.shape not in (x.shape[-2:-1], x.shape[:-1]):
+        return x
+    return x.masked_fill(~there.unsqueeze(-1) & ~x.isfinite(), 0.0)

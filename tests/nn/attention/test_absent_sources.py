@@ -1,0 +1,92 @@
+"""Sources that source_mask leaves out are not there, whatever they hold."""
+
+import random
+
+import pytest
+import torch
+from seen import PLAIN, SEEN, P, edges_of, layer, legal_orders, truth
+
+from pyg_outerconv.score import NORMALISERS
+from pyg_outerconv.testing import assert_near
+
+NOTHING = (torch.nan, torch.inf, -torch.inf)
+
+
+def drawn(seed, nodes):
+    """Features whose absent rows hold NaN or inf, and which are there."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(nodes, P, generator=generator, dtype=torch.float64)
+    there = torch.rand(nodes, generator=generator) < 0.6
+    there[0] = True
+    places = torch.randint(P, (nodes,), generator=generator)
+    kinds = torch.randint(3, (nodes,), generator=generator)
+    held = torch.tensor(NOTHING, dtype=torch.float64)[kinds]
+    broken = x.clone()
+    broken[torch.arange(nodes), places] = torch.where(there, x[torch.arange(nodes), places], held)
+    return broken.requires_grad_(), x.requires_grad_(), there
+
+
+def assert_unseen(conv, broken, x, there, targets, seen, **beside):
+    """Values and gradients are those without the absent sources, whose own are zeros."""
+    asks = there if targets is None else torch.ones(len(targets), dtype=torch.bool)
+    ends = (broken, broken) if targets is None else (broken, targets)
+    found = conv(broken if targets is None else ends, source_mask=there, **beside)[asks]
+    rows = x[there] if targets is None else targets
+    wanted = truth(conv, x[there], rows, seen[there][:, asks])
+    assert_near(found, wanted, 1e-9)
+    parameters = list(conv.parameters())
+    of = [broken, *parameters], [x, *parameters]
+    grads = [
+        torch.autograd.grad(out.sin().sum(), inputs, allow_unused=True)
+        for out, inputs in zip((found, wanted), of, strict=True)
+    ]
+    for actual, reference in zip(*grads, strict=True):
+        assert_near(actual, reference, 1e-8, at_least=0.1)
+    assert not grads[0][0][~there].any()
+
+
+@pytest.mark.parametrize("pair", [False, True], ids=["one x", "a pair"])
+@pytest.mark.parametrize("score", PLAIN)
+def test_nothing_of_them_reaches_others(score, pair):
+    """Supports, normalisers and orders are drawn."""
+    draw = random.Random(f"{score}{pair}")
+    for _ in range(4):
+        support = draw.choice([None, *SEEN])
+        conv = layer(score, draw.choice([*NORMALISERS]), support)
+        broken, x, there = drawn(draw.randrange(1 << 31), 8)
+        seen = torch.rand(8, 8) < 0.5 if support is None else SEEN[support](8)
+        targets = torch.randn(8, P, dtype=torch.float64) if pair else None
+        edges = edges_of(seen) if support is None else None
+        legal = legal_orders(conv, (x, targets) if pair else x, edges)
+        if support == "blocks(size=3)":  # whose sources are all there, where blocks are dense
+            legal = [name for name in legal if "dense" not in name]
+        conv.order = draw.choice(legal)
+        assert_unseen(conv, broken, x, there, targets, seen, edge_index=edges)
+
+
+@pytest.mark.parametrize("order", ["heads_transform_first", "attend_transform_first"])
+def test_those_of_sparse_features_neither(order):
+    conv = layer("key-query", support="complete", order=order)
+    broken, x, there = drawn(1, 8)
+    found = conv(broken.detach().to_sparse_csr(), source_mask=there)[there]
+    seen = torch.ones(8, 8, dtype=torch.bool)[there][:, there]
+    assert_near(found, truth(conv, x[there], x[there], seen))
+
+
+def test_each_item_of_a_batch_has_its_own():
+    conv = layer("gatv2", support="causal")
+    items = [drawn(seed, 7) for seed in (1, 2)]
+    broken, x, there = (torch.stack(parts) for parts in zip(*items, strict=True))
+    found = conv(broken, source_mask=there)
+    for item in range(2):
+        mine = there[item]
+        wanted = truth(conv, x[item][mine], x[item][mine], SEEN["causal"](7)[mine][:, mine])
+        assert_near(found[item][mine], wanted)
+
+
+def test_a_source_that_asks_too_asks_with_zeros_for_what_is_no_number():
+    conv = layer("key-query", support="complete")
+    broken, x, there = drawn(3, 8)
+    cleaned = x.detach().masked_fill(~broken.isfinite(), 0.0)
+    wanted = truth(conv, x[there], cleaned, torch.ones(8, 8, dtype=torch.bool)[there])
+    assert_near(conv(broken, source_mask=there), wanted)
