@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -104,13 +105,18 @@ def _check(layer: AttentionConv) -> None:
     score, normalise = family.score, family.normalise
     if theta.in_channels < 0:
         raise RefusedValue(refusal("a layer is converted with its weights", "weights", "none yet"))
-    key_query = isinstance(score, KeyQuery)
+    key_query = type(score) is KeyQuery
     channels = score.key.channels if key_query else 0
     biases = [layer.bias, layer.value_bias]
     biases += [score.key.bias, score.query.bias] if key_query else []
     for holds, what, got in (
+        (type(layer) is AttentionConv, "no subclass of AttentionConv", type(layer).__name__),
         (key_query, "keys and queries", score.name),
-        (key_query and score.scale == channels**-0.5, "the scale 1/√D", getattr(score, "scale", 1)),
+        (
+            key_query and math.isclose(score.scale, channels**-0.5, rel_tol=1e-6),
+            "the scale 1/√D",
+            getattr(score, "scale", 1),
+        ),
         (theta.name == "value-output", "an output projection", f"combine={layer.combine!r}"),
         (
             layer.heads * channels == layer.heads * theta.option == layer.out_channels,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue, refusal
 from ..nn.attention import DecoderBlock, EncoderBlock, FeedForward, Skip
 from .attentions import from_attention, to_attention
 
@@ -38,6 +38,11 @@ def from_block(module: Any, **supports: Any) -> EncoderBlock | DecoderBlock:
         bias=module.linear1.bias is not None,
         **{"support": "complete", **supports},
     ).to(module.linear1.weight.device, module.linear1.weight.dtype)
+    for part in (module.self_attn, *([module.multihead_attn] if decodes else [])):
+        if type(part) is not nn.MultiheadAttention:
+            raise RefusedType(
+                refusal("a block attends as torch's does", "MultiheadAttention", part)
+            )
     block.attention = from_attention(module.self_attn, block.attention.family.support)
     if decodes:
         over = block.memory_attention.family.support
@@ -96,7 +101,11 @@ def _pairs(block: Any, module: Any) -> list[tuple[Any, Any]]:
 
 
 def _copy(into: Any, given: Any) -> None:
-    """Weights of a linear map or norm, or the share of a dropout."""
+    """Weights of a linear map or norm, or the share of a dropout. Raises TypeError, ValueError."""
+    if type(given) is not type(into):
+        raise RefusedType(
+            refusal("parts of a block are of their class", type(into).__name__, given)
+        )
     if isinstance(given, nn.Dropout):
         into.p = given.p
         return

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parameter import is_lazy
 
 from ..basis.grid.per_axis import spread
 from ..errors import RefusedType, RefusedValue, refusal
@@ -28,16 +27,13 @@ def from_convolution(module: Any) -> GridConv:
     """The GridConv that equals a convolution of torch.
 
     Raises:
-        ValueError: it has no weights yet.
-        TypeError: they are complex.
+        TypeError: weights are complex.
     """
-    if is_lazy(module.weight):
-        raise RefusedValue(refusal("a layer is converted with its weights", "weights", "none yet"))
     if not module.weight.is_floating_point():
         raise RefusedType(
             refusal("weights are floating point", "torch.float32", module.weight.dtype)
         )
-    dim, transposed = next(how for kind, how in CONVOLUTIONS.items() if isinstance(module, kind))
+    dim, transposed = CONVOLUTIONS[type(module)]
     layer = GridConv(
         module.in_channels,
         module.out_channels,

@@ -30,7 +30,7 @@ def from_pooling(module: Any) -> GridPool:
     Raises:
         ValueError: it has an option that has no equal.
     """
-    dim, aggr = next(how for kind, how in POOLINGS.items() if isinstance(module, kind))
+    dim, aggr = POOLINGS[type(module)]
     options = [("return_indices", False), ("divisor_override", None), ("norm_type", 1)]
     if aggr == "sum":
         options.append(("ceil_mode", False))  # torch takes the mean of a last, smaller cluster

@@ -8,11 +8,13 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+from torch.nn.utils.parametrize import is_parametrized
 from torch_geometric.nn import AGNNConv, GATConv, GATv2Conv, SuperGATConv, TransformerConv
 
 from ..errors import RefusedType, RefusedValue, refusal
 from ..nn.attention import agnn_conv, gat_conv, gatv2_conv, super_gat_conv, transformer_conv
 from ..nn.attention_conv import AttentionConv
+from .plain import require_plain
 from .weights import copy_to_heads, copy_weight
 
 
@@ -32,8 +34,11 @@ def from_pyg(layer: nn.Module) -> AttentionConv:
 
     Raises:
         TypeError: it is another layer, or a subclass, which may compute something else.
-        ValueError: it has an option that has no equal, or no weights yet.
+        ValueError: it has an option that has no equal, or no weights yet; or a part of it is
+            parametrised (``weight_norm``, ``spectral_norm``, ...), pruned or hooked.
     """
+    if isinstance(layer, tuple(LAYERS)) and is_parametrized(layer):
+        require_plain(layer)  # whose class is torch's own, derived from the layer's
     make = LAYERS.get(type(layer))
     if make is None:
         known = ", ".join(kind.__name__ for kind in LAYERS)
@@ -45,6 +50,7 @@ def from_pyg(layer: nn.Module) -> AttentionConv:
             )
         )
     _check(layer)
+    require_plain(layer)
     return make(layer).train(layer.training)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Union, overload
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch_geometric.nn.conv import MessagePassing
 
-from ..errors import RefusedType, refusal
+from ..errors import RefusedType, RefusedValue, refusal
 from ..nn.attention import DecoderBlock, EncoderBlock
 from ..nn.attention_conv import AttentionConv
 from ..nn.grid_conv import GridConv
@@ -15,6 +17,7 @@ from ..nn.grid_pool import GridPool
 from .attentions import ATTENTIONS, from_attention, to_attention
 from .blocks import BLOCKS, from_block, to_block
 from .convolutions import CONVOLUTIONS, from_convolution, to_convolution
+from .plain import require_plain
 from .poolings import POOLINGS, from_pooling, to_pooling
 
 Layer = Union[GridConv, GridPool, AttentionConv, EncoderBlock, DecoderBlock]  # noqa: UP007
@@ -39,24 +42,31 @@ def from_torch(module: nn.Module, **supports: Any) -> Layer:
             ``memory_support`` of a decoder layer; complete if not given.
 
     Raises:
-        TypeError: it is another layer.
-        ValueError: it has an option that has no equal, or no weights yet.
+        TypeError: it is another layer, or a subclass, which may compute something else.
+        ValueError: it has an option that has no equal, or no weights yet; or a part of it is
+            parametrised (``weight_norm``, ``spectral_norm``, ...), pruned or hooked.
     """
     layer: Layer
-    if isinstance(module, ATTENTIONS):
+    if isinstance(module, nn.Module):
+        _require_weights(module)
+        require_plain(module)
+    kind = type(module)
+    if kind in ATTENTIONS:
         layer = from_attention(module, **supports)
-    elif isinstance(module, BLOCKS):
+    elif kind in BLOCKS:
         layer = from_block(module, **supports)
     elif supports:
         raise RefusedType(
             refusal("attention has supports", "no more than the module", sorted(supports))
         )
-    elif isinstance(module, tuple(CONVOLUTIONS)):
+    elif kind in CONVOLUTIONS:
         layer = from_convolution(module)
-    elif isinstance(module, tuple(POOLINGS)):
+    elif kind in POOLINGS:
         layer = from_pooling(module)
     else:
         expected = "a convolution, pooling, attention or Transformer layer of torch.nn"
+        if isinstance(module, (*ATTENTIONS, *BLOCKS, *CONVOLUTIONS, *POOLINGS)):
+            expected += ", and no subclass of them"
         if isinstance(module, MessagePassing):
             expected += " (from_pyg takes attention layers of PyG)"
         raise RefusedType(
@@ -79,24 +89,34 @@ def to_torch(layer: nn.Module) -> nn.Module:
             :class:`EncoderBlock` or :class:`DecoderBlock`.
 
     Raises:
-        TypeError: it is another layer.
+        TypeError: it is another layer, or a subclass, which may compute something else.
         ValueError: torch has no such layer: more than 3 axes, any offsets, other paddings,
-            reductions or forms of Θ, other scores or normalisers; or it has no weights yet.
+            reductions or forms of Θ, other scores or normalisers; or it has no weights yet; or a
+            part of it is parametrised, pruned or hooked.
     """
-    if isinstance(layer, GridConv):
-        module = to_convolution(layer)
-    elif isinstance(layer, GridPool):
-        module = to_pooling(layer)
-    elif isinstance(layer, AttentionConv):
-        module = to_attention(layer)
-    elif isinstance(layer, EncoderBlock | DecoderBlock):
-        module = to_block(layer)
-    else:
+    make = TO_TORCH.get(type(layer))
+    if make is None:
         raise RefusedType(
             refusal(
                 "a layer of this package becomes one of torch",
-                "GridConv, GridPool, AttentionConv, EncoderBlock or DecoderBlock",
+                "GridConv, GridPool, AttentionConv, EncoderBlock or DecoderBlock, and no subclass",
                 type(layer).__name__,
             )
         )
-    return module.train(layer.training)
+    require_plain(layer)
+    return make(layer).train(layer.training)
+
+
+TO_TORCH: dict[type[nn.Module], Callable[[Any], nn.Module]] = {
+    GridConv: to_convolution,
+    GridPool: to_pooling,
+    AttentionConv: to_attention,
+    EncoderBlock: to_block,
+    DecoderBlock: to_block,
+}
+
+
+def _require_weights(module: nn.Module) -> None:
+    """Refuse a layer whose weights wait for the first input. Raises ValueError."""
+    if any(is_lazy(parameter) for parameter in module.parameters()):
+        raise RefusedValue(refusal("a layer is converted with its weights", "weights", "none yet"))
