@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -213,10 +214,7 @@ class AttentionConv(FoldOutput, OuterConv):
             basis = basis.heads()
         assert content.theta is not None
         theta = content.theta()
-        if self._is_asked_for_messages():
-            self._alpha = shares_of_edges(basis, edge_index)
-        out = self._convolve(inputs, basis, theta)
-        self._alpha = None
+        out = self._showing_shares(basis, edge_index, lambda: self._convolve(inputs, basis, theta))
         if self.edge_dim is not None:
             out = out + self._of_edges(basis, edge_attr, theta)
         return (out, basis) if return_attention_weights else out
@@ -245,6 +243,17 @@ class AttentionConv(FoldOutput, OuterConv):
         return super().basis(
             inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos, content
         )
+
+    def _showing_shares(self, basis: Basis, edge_index: Any, run: Callable[[], Tensor]) -> Tensor:
+        # PyG's AttentionExplainer hooks messages, and reads the shares from the layer. Nothing else
+        # is written onto a layer at a call, which other threads may run too.
+        if not self._message_forward_hooks:
+            return run()
+        self._alpha = shares_of_edges(basis, edge_index)
+        try:
+            return run()
+        finally:
+            self._alpha = None
 
     def _of_edges(self, basis: Basis, edge_attr: OptTensor, theta: ThetaValue) -> Tensor:
         """What edge features add to the result: of every head, their values under its shares."""

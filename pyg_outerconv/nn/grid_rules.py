@@ -39,12 +39,14 @@ class GridRules:
             ValueError: the grid is too small for the kernel.
         """
         key = (family, shape, device, turned)
-        if key not in self.kept:
+        found = self.kept.get(key)
+        if found is None:
             rule = family.rule(Cells.of_shape(shape, device))
-            if len(self.kept) >= MOST:
-                del self.kept[next(iter(self.kept))]
-            self.kept[key] = rule.transpose() if turned else rule
-        return self.kept[key]
+            found = rule.transpose() if turned else rule
+            for oldest in list(self.kept)[: max(0, len(self.kept) + 1 - MOST)]:
+                self.kept.pop(oldest, None)  # another thread may have been here
+            self.kept[key] = found
+        return found
 
     def __deepcopy__(self, memo: Any) -> GridRules:
         return GridRules()

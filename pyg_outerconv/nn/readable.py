@@ -136,17 +136,14 @@ def _send(
     value = None if edges.value is None else edges.value.to(x.dtype)[given]
     extra = {"edge_origin": _origin(edges)[given].long()} if conv.explain else {}
     size, x = (x.size(0), edges.size[1] * num_labels), x.movedim(0, -2)
-    ends = x if size[0] == size[1] else (x, None)
-    # The edges run from source to target whatever the layer's flow; PyG's two ways to collect a
-    # pair disagree for the other flow.
-    flow, conv.flow = conv.flow, "source_to_target"
+    # The edges run from source to target. A layer with the other flow reads its edges, as those of
+    # users are, with targets first.
+    if conv.flow == "target_to_source":
+        index, size = index.flip(0), size[::-1]
     # PyG writes a `propagate` for each class, which the heirs of the class take for the general
     # one; but that alone knows what explainers add.
     propagate = MessagePassing.propagate.__get__(conv) if conv.explain else conv.propagate
-    try:
-        out = propagate(index, x=ends, edge_value=value, size=size, **extra)
-    finally:
-        conv.flow = flow
+    out = propagate(index, x=x, edge_value=value, size=size, **extra)
     return out.movedim(-2, 0)
 
 

@@ -81,9 +81,9 @@ class GraphAttention(AttentionConv):
         inputs = split_input(x, self.flow)
         ends = [count for count in (inputs.num_sources, inputs.num_targets) if count is not None]
         count = min(beside.get("size") or ends)
-        edge_index, edge_attr, self._given = _with_loops(
-            edge_index, edge_attr, self.fill_value, count
-        )
+        edge_index, edge_attr, given = _with_loops(edge_index, edge_attr, self.fill_value, count)
+        if self.explain:  # whose masks are of the user's edges; other calls write nothing
+            self._given = given
         return super().forward(x, edge_index, edge_attr, **beside)
 
     def edge_mask(self, edge_origin: Tensor) -> Tensor:
