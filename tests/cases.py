@@ -52,7 +52,7 @@ CASES = [
     GCN(),
     GCN(norm="rw", improved=True),
     GCN(add_self_loops=False),
-    Chebyshev(3),
+    Chebyshev(3, "exact"),
     Chebyshev(4, lambda_max="bound", normalization=None),
     Chebyshev(2, lambda_max=1.7, normalization="rw"),
     Walk(2),

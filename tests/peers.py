@@ -137,13 +137,18 @@ PEERS = {
         lambda: OuterConv(P, Q, Relation(1, "sum")),
         of_lin,
     ),
-    "ChebConv(sym, default)": Peer(
-        lambda: ChebConv(P, Q, 4), lambda: OuterConv(P, Q, Chebyshev(4, "bound")), of_lins
-    ),
+    **{
+        f"ChebConv({norm}, default)": Peer(
+            lambda norm=norm: ChebConv(P, Q, 4, normalization=norm),
+            lambda norm=norm: OuterConv(P, Q, Chebyshev(4, normalization=norm)),
+            of_lins,
+        )
+        for norm in ("sym", "rw")  # of D − W PyG differentiates the largest degree
+    },
     **{
         f"ChebConv({norm}, exact)": Peer(
             lambda norm=norm: ChebConv(P, Q, 3, normalization=norm),
-            lambda norm=norm: OuterConv(P, Q, Chebyshev(3, normalization=norm)),
+            lambda norm=norm: OuterConv(P, Q, Chebyshev(3, "exact", norm)),
             of_lins,
             extra=laplacian_spectrum(norm),
         )

@@ -14,7 +14,7 @@ from .cache import IdentityCache
 from .edges import EdgeBasis
 from .explicit import edge_basis
 from .family import Family
-from .norm import check_norm, degree, reciprocal
+from .norm import check_norm, degree, divisor
 from .polynomial import CHEBYSHEV, Polynomial
 from .spectrum import largest_eigenvalues
 from .structure import Structure
@@ -33,28 +33,35 @@ class Chebyshev(Family):
     without edges keeps the 1 of I. From the `"Convolutional Neural Networks on Graphs with Fast
     Localized Spectral Filtering" <https://arxiv.org/abs/1606.09375>`_ paper, equation 5.
 
-    λ_max carries no gradient. ``'exact'`` computes it once for an unmodified ``edge_index`` and
-    ``edge_weight``, and for each graph of a batch. On a directed graph eigenvalues may be complex:
-    λ_max is then the largest modulus. On a graph of one node the normalised L is (1), so that
-    ``'exact'`` gives L̂ = (1) and ``'bound'`` L̂ = (0); where L = 0 any λ gives L̂ = −I, and 2 is
-    taken.
+    λ_max carries no gradient, and by default depends on nothing that a batch could change:
+
+    - ``'bound'``: 2 for the normalised Laplacians, which no eigenvalue exceeds and which PyG's
+      ``ChebConv`` takes too; for D − W twice the largest degree, of each graph of a batch.
+    - ``'exact'``: the largest eigenvalue, of each graph of a batch, computed once for an
+      unmodified ``edge_index`` and ``edge_weight``. On a directed graph eigenvalues may be
+      complex: λ_max is then the largest modulus.
+
+    What is found of each graph needs to be told graphs apart by ``batch``; without it all nodes
+    are one graph's, and a batch is not convolved as its graphs are (but for the 2 of ``'bound'``).
+    On a graph of one node the normalised L is (1), so that ``'exact'`` gives L̂ = (1) and
+    ``'bound'`` L̂ = (0); where L = 0 any λ gives L̂ = −I, and 2 is taken.
 
     Args:
         num_terms (int): K, which counts T₀. (default: ``3``)
-        lambda_max (str or float or tuple, optional): ``'exact'``; ``'bound'``: 2 for the
-            normalised Laplacians, twice the largest degree for D − W; or the number itself, one
-            for all graphs or one for each graph of a batch. (default: ``'exact'``)
+        lambda_max (str or float or tuple, optional): ``'bound'``, ``'exact'``, or the number
+            itself, one for all graphs or one for each graph of a batch. (default: ``'bound'``)
         normalization (str, optional): ``'sym'``, ``'rw'`` or ``None``. (default: ``'sym'``)
 
     Raises:
-        ValueError: an option is unknown or out of range; when a basis is made, M ≠ N, weights are
-            negative, or the eigenvalues given do not fit the batch.
+        ValueError: an option is unknown or out of range; when a basis is made, M ≠ N, edges run
+            between graphs of the batch, weights are negative with ``'bound'``, or leave a degree
+            to divide by that is not positive, or the eigenvalues given do not fit the batch.
     """
 
     equation = "A_k = T_k(2 L / lambda_max - I), k = 0..K-1"
 
     num_terms: int = 3
-    lambda_max: str | float | tuple[float, ...] = "exact"
+    lambda_max: str | float | tuple[float, ...] = "bound"
     normalization: str | None = "sym"
 
     def __post_init__(self) -> None:
@@ -92,11 +99,13 @@ class Chebyshev(Family):
     def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
         """L̂."""
         edges.require_square("a Laplacian")
-        edges.require_nonnegative("a Laplacian")
+        edges.require_separate_graphs("a Laplacian")
+        if self.lambda_max == "bound":
+            edges.require_nonnegative("lambda_max='bound'", "or lambda_max='exact' or a number")
         laplacian = self._laplacian(edges, dtype)
         scale = 2.0 / self._lambda(edges, laplacian)
         if edges.batch is not None and scale.numel() > 1:
-            scale = scale[edges.batch][laplacian.source.long()]
+            scale = scale[edges.batch.long()][laplacian.source.long()]
         value = laplacian.weight() * scale.to(laplacian.weight())
         is_diagonal = laplacian.origins() < 0
         value = torch.where(is_diagonal, value - 1.0, value)
@@ -113,24 +122,22 @@ class Chebyshev(Family):
         """L: the negated, normalised edges, then one diagonal entry for each node."""
         edges = edges.select(edges.source != edges.target)
         weight, num_nodes = edges.weight(dtype), edges.size[0]
-        sent = degree(weight, edges.source, num_nodes)
-        diagonal = torch.ones_like(sent)
-        if self.normalization == "sym":
-            root = reciprocal(sent, 0.5)
-            weight = root[edges.source] * weight * root[edges.target]
-        elif self.normalization == "rw":
-            weight = reciprocal(sent)[edges.source] * weight
+        if self.normalization is None:
+            diagonal = degree(weight, edges.source, num_nodes)
         else:
-            diagonal = sent
+            sent = divisor(weight, edges.source, num_nodes, f"normalization={self.normalization!r}")
+            diagonal = torch.ones_like(sent)
+            if self.normalization == "rw":
+                weight = weight / sent[edges.source]
+            else:
+                weight = weight / sent.sqrt()[edges.source] / sent.sqrt()[edges.target]
         nodes = torch.arange(num_nodes, device=edges.device, dtype=edges.edge_index.dtype)
         return replace(edges, edge_weight=-weight).with_diagonal(diagonal, nodes)
 
     def _lambda(self, edges: Structure, laplacian: Structure) -> Tensor:
         """λ_max, one for all graphs (1,) or one for each (G,); without gradient."""
-        num_graphs = 1
-        if edges.batch is not None and edges.batch.numel():
-            num_graphs = int(edges.batch.max()) + 1
         if isinstance(self.lambda_max, tuple):
+            num_graphs = _num_graphs(edges.batch)
             if len(self.lambda_max) != num_graphs:
                 raise RefusedValue(
                     refusal(
@@ -148,7 +155,7 @@ class Chebyshev(Family):
                 lambda: self._exact_lambda(edges),
             )
         elif self.normalization is None:
-            found = 2.0 * self._largest_degree(edges, laplacian, num_graphs)
+            found = 2.0 * self._largest_degree(edges, laplacian)
         else:
             found = torch.tensor([2.0], dtype=torch.float64)
         return torch.where(found > 0, found, 2.0).to(edges.device)
@@ -160,10 +167,14 @@ class Chebyshev(Family):
         return largest_eigenvalues(precise, edges.batch)
 
     @staticmethod
-    def _largest_degree(edges: Structure, laplacian: Structure, num_graphs: int) -> Tensor:
+    def _largest_degree(edges: Structure, laplacian: Structure) -> Tensor:
         diagonal = laplacian.weight()[laplacian.origins() < 0].detach().double()
         graph = edges.batch
         if graph is None:
             graph = torch.zeros(diagonal.numel(), dtype=torch.long, device=diagonal.device)
-        zeros = diagonal.new_zeros(num_graphs)
-        return zeros.scatter_reduce(0, graph, diagonal, "amax")
+        zeros = diagonal.new_zeros(_num_graphs(edges.batch))
+        return zeros.scatter_reduce(0, graph.long(), diagonal, "amax")
+
+
+def _num_graphs(batch: Tensor | None) -> int:
+    return int(batch.max()) + 1 if batch is not None and batch.numel() else 1

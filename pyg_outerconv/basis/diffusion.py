@@ -55,8 +55,8 @@ class Diffusion(Family):
         remainder (str, optional): see above. (default: ``'keep'``)
 
     Raises:
-        ValueError: an option is unknown or out of range; when a basis is made, M ≠ N, or weights
-            are negative where a norm divides by their sums.
+        ValueError: an option is unknown or out of range; when a basis is made, M ≠ N, or negative
+            weights leave a sum to divide by that is not positive.
     """
 
     equation = "A_0 = sum_k theta_k T^k, theta_k = alpha (1 - alpha)^k or exp(-t) t^k / k!"

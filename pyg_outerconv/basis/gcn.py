@@ -32,8 +32,8 @@ class GCN(Family):
         improved (bool, optional): Added self-loops weigh 2. (default: ``False``)
 
     Raises:
-        ValueError: ``norm`` is unknown; when a basis is made, weights are negative, or M ≠ N with
-            self-loops.
+        ValueError: ``norm`` is unknown; when a basis is made, negative weights leave a degree that
+            is not positive, or M ≠ N with self-loops.
     """
 
     equation = "A_0 = D^-1/2 (W + I) D^-1/2, D the in-degrees of W + I"
@@ -58,7 +58,6 @@ class GCN(Family):
 
     def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
         """The normalised edges."""
-        edges.require_nonnegative("GCN")
         if self.add_self_loops:
             edges = with_self_loops(edges, dtype, 2.0 if self.improved else 1.0)
         return [edge_basis(normalise(edges, "target" if self.norm == "rw" else "sym", dtype))]

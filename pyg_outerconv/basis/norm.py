@@ -7,7 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..errors import RefusedValue, unknown
+from ..errors import RefusedValue, refusal, unknown
+from .checks import holds
 from .structure import Structure
 
 
@@ -30,10 +31,33 @@ def degree(weight: Tensor, nodes: Tensor, num_nodes: int) -> Tensor:
     return weight.new_zeros(num_nodes, dtype=wide).index_add(0, nodes, weight.to(wide))
 
 
-def reciprocal(value: Tensor, power: float = 1.0) -> Tensor:
-    """value⁻ᵖ, and 0 where the value is 0 (a node without edges sends and receives nothing)."""
-    positive = value > 0
-    return torch.where(positive, torch.where(positive, value, 1).pow(-power), 0)
+def divisor(weight: Tensor, nodes: Tensor, num_nodes: int, what: str) -> Tensor:
+    """(num_nodes,) the degrees to divide weights by: infinity for a node without weight.
+
+    Such a node gives and takes 0. Dividing edge by edge keeps derivatives in range, w/d² being
+    (w/d)/d, where those of 1/d, to be multiplied with w, are not: 1/d² overflows at d = 1e-20.
+
+    Raises:
+        ValueError: negative weights leave a degree that is negative, or cancel.
+    """
+    degrees = degree(weight, nodes, num_nodes)
+    if weight.numel() and not holds(weight.detach().min() >= 0):
+        _check_signs(weight.detach(), nodes, degrees.detach(), what)
+    return torch.where(degrees > 0, degrees, torch.inf)
+
+
+def _check_signs(weight: Tensor, nodes: Tensor, degrees: Tensor, what: str) -> None:
+    wrong = (degrees <= 0) & (degree(weight.abs(), nodes, degrees.numel()) > 0)
+    if not holds(~wrong.any()):
+        node = int(wrong.nonzero()[0])
+        raise RefusedValue(
+            refusal(
+                f"{what} divides by degrees, the sums of a node's weights",
+                "weights that are not negative, or whose sums are positive; "
+                "Relation(1, 'sum') and Walk(norm=None) divide by nothing",
+                f"weights that add up to {float(degrees[node]):g} at node {node}",
+            )
+        )
 
 
 def with_self_loops(edges: Structure, dtype: torch.dtype | None, fill: float = 1.0) -> Structure:
@@ -60,21 +84,22 @@ def normalise(edges: Structure, norm: str | None, dtype: torch.dtype | None) -> 
     - None: w.
 
     Raises:
-        ValueError: the norm is unknown, or an edge weight is negative where it divides.
+        ValueError: the norm is unknown, or negative weights leave degrees that are not positive.
     """
     check_norm(norm, ("sym", "source", "target", None))
     if norm is None:
         return edges
-    edges.require_nonnegative(f"norm={norm!r}")
     weight, (num_sources, num_targets) = edges.weight(dtype), edges.size
-    source, target, narrow = edges.source, edges.target, weight.dtype
+    source, target, narrow, what = edges.source, edges.target, weight.dtype, f"norm={norm!r}"
     if norm == "source":
-        weight = weight * reciprocal(degree(weight, source, num_sources))[source]
+        weight = weight / divisor(weight, source, num_sources, what)[source]
     else:
-        received = degree(weight, target, num_targets)
+        received = divisor(weight, target, num_targets, what)
         if norm == "target":
-            weight = weight * reciprocal(received)[target]
+            weight = weight / received[target]
         else:
-            sent = received if num_sources == num_targets else degree(weight, source, num_sources)
-            weight = reciprocal(sent, 0.5)[source] * weight * reciprocal(received, 0.5)[target]
+            sent = received
+            if num_sources != num_targets:
+                sent = divisor(weight, source, num_sources, what)
+            weight = weight / sent.sqrt()[source] / received.sqrt()[target]
     return replace(edges, edge_weight=weight.to(narrow))

@@ -146,8 +146,32 @@ class Structure(AnyStructure):
         """
         check_square(self.size, what)
 
-    def require_nonnegative(self, what: str) -> None:
-        """Refuse negative weights where a norm divides by their sums.
+    def require_separate_graphs(self, what: str) -> None:
+        """Refuse edges from one graph of the batch to another, where each is treated by itself.
+
+        Raises:
+            ValueError: there is one.
+        """
+        if self.batch is None or self.num_edges == 0:
+            return
+        crosses = self.batch[self.source.long()] != self.batch[self.target.long()]
+        if not holds(~crosses.any()):
+            edge = self.edge_index[:, crosses][:, 0].tolist()
+            raise RefusedValue(
+                refusal(
+                    f"{what} is of one graph, as batch tells them apart",
+                    "edges within a graph",
+                    f"{edge[0]} -> {edge[1]}, from graph {int(self.batch[edge[0]])} "
+                    f"to {int(self.batch[edge[1]])}",
+                )
+            )
+
+    def require_nonnegative(self, what: str, otherwise: str = "") -> None:
+        """Refuse negative weights where something needs positive ones.
+
+        Args:
+            what: that which needs them.
+            otherwise: what may be done instead, if anything.
 
         Raises:
             ValueError: an edge weight is negative.
@@ -159,7 +183,7 @@ class Structure(AnyStructure):
             raise RefusedValue(
                 refusal(
                     f"{what} needs edge weights that are not negative",
-                    "edge_weight >= 0",
+                    f"edge_weight >= 0{', ' if otherwise else ''}{otherwise}",
                     f"a weight of {float(lowest):g}",
                 )
             )

@@ -55,8 +55,9 @@ class Walk(Family):
         add_self_loops (bool, optional): add them before the norm. (default: ``False``)
 
     Raises:
-        ValueError: an option is unknown or out of range; when a basis is made, M ≠ N, or weights
-            are negative where a norm, max or min needs positive ones.
+        ValueError: an option is unknown or out of range; when a basis is made, M ≠ N, or negative
+            weights leave a sum to divide by that is not positive,
+            or are given to max or min.
     """
 
     equation = "A_l = (D_out^-1 W)^l, l = 0..L"

@@ -192,20 +192,20 @@ CALLS = {
         (X, EDGES, MINUS),
         (
             ValueError,
-            "GCN needs edge weights that are not negative",
-            "edge_weight >= 0",
-            "a weight of -2",
+            "norm='sym' divides by degrees",
+            "weights that are not negative, or whose sums are positive",
+            "weights that add up to -1 at node 2",
         ),
     ),
     "negative weights in a walk": (
         {"family": Walk(2)},
         (X, EDGES, MINUS),
-        (ValueError, "norm='source' needs edge weights", "edge_weight >= 0", "a weight of -2"),
+        (ValueError, "norm='source' divides by degrees", "weights", "weights that add up to -2"),
     ),
     "negative weights in a Laplacian": (
         {"family": Chebyshev(2)},
         (X, EDGES, MINUS),
-        (ValueError, "a Laplacian needs edge weights", "edge_weight >= 0", "a weight of -2"),
+        (ValueError, "lambda_max='bound' needs edge", "edge_weight >= 0, or lambda", "a weight of"),
     ),
     "integer weights": (
         {},

@@ -17,6 +17,7 @@ FAMILIES = [
     Walk(2),
     Walk(2, aggregate="max", direction="both"),
     Chebyshev(3),
+    Chebyshev(3, "exact", "rw"),
     Chebyshev(3, "bound", normalization=None),
     Relation(3),
     Directed(GCN(add_self_loops=False)),
@@ -75,8 +76,8 @@ def test_bases_of_a_batch_are_block_diagonal(family):
     assert_batch_equals_graphs(family, graphs)
 
 
-def test_chebyshev_needs_batch_to_tell_graphs_apart():
-    family, graphs = Chebyshev(3), synthetic()
+def test_exact_eigenvalues_need_batch_to_tell_graphs_apart():
+    family, graphs = Chebyshev(3, "exact"), synthetic()
     conv = OuterConv(4, 6, family)
     expected = torch.cat([conv(data.x, *arguments(family, data)) for data in graphs])
     batch = next(iter(DataLoader(graphs, 20)))

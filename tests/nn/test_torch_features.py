@@ -17,7 +17,7 @@ KINDS = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
 FAMILIES = [
     GCN(),
     Walk(2),
-    Chebyshev(3),
+    Chebyshev(3, "exact"),
     Relation(3),
     Directed(GCN(add_self_loops=False)),
     Stack(Walk(1, direction="both"), Identity()),
