@@ -13,7 +13,7 @@ from .algebra import (
 )
 from .any_structure import AnyStructure
 from .base import Basis
-from .cache import IdentityCache
+from .cache import IdentityCache, clear_caches
 from .chebyshev import Chebyshev
 from .cluster import Cluster
 from .compose import Compose
@@ -125,6 +125,7 @@ __all__ = [
     "Units",
     "Unstructured",
     "Walk",
+    "clear_caches",
     "drop_edges",
     "edge_basis",
     "flatten_grid",

@@ -1,17 +1,70 @@
-"""Caches: by identity the same unmodified tensors give the same result, without a second look.
+"""What is made once: caches by the identity of tensors, by value, and in an object.
 
-Keys are tensor objects, never data pointers, which are reused; an entry dies with its tensors.
+A tensor stands for what was made of it as long as it is the same object, and nothing shows that it
+was changed:
+
+- Every change that autograd counts is seen (``index[0, 0] = 3``, ``weight.mul_(2)``), and so are a
+  new memory, shape or stride (``index.data = other``), on every device.
+- On a CPU a change that autograd does not count (``index.data[...] = 3``, a write through numpy or
+  by another process that shares the memory) is seen where it changes one of the numbers that are
+  looked at: all of a tensor of up to 32 KiB (2048 edges of int64), of a larger one 512 places of
+  64 bytes, evenly spread (4096 numbers of int64).
+- Not seen are such a change on CUDA, where looking would wait for the device, and one on a CPU that
+  spares the places looked at in a larger tensor. Write to the tensor itself, or call
+  :func:`clear_caches` after it.
+
+Tensors of inference mode do not count their changes, and nothing is kept for them. Under
+torch.compile and torch.export nothing is kept either: what is made is part of the graph.
 """
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.nn import Parameter
+from torch_geometric import EdgeIndex
+from typing_extensions import Self
+
+T = TypeVar("T")
+
+LINES, LINE = 512, 64  # lines of memory of a tensor that are looked at, and their bytes
+TENSORS = 1024  # for which a cache keeps something
+EACH = 16  # things that are kept for one tensor
+
+_caches: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def clear_caches() -> None:
+    """Forget every basis, support, eigenvalue and sorted feature matrix that is kept anywhere.
+
+    What is in use stays with those who use it. Caches are bounded, and entries die with their
+    tensors; this is for memory that is wanted at once, or after changes that cannot be seen (see
+    :mod:`pyg_outerconv.basis.cache`).
+    """
+    for cache in list(_caches):
+        cache.clear()
+
+
+def recall(entries: dict[Any, Any], key: Hashable, make: Callable[[], Any], limit: int) -> Any:
+    """``entries[key]``, or what ``make()`` gives, which is then kept.
+
+    Of more than ``limit`` entries the one goes that was used longest ago: the first of the dict.
+    """
+    known = entries.pop(key, _NOTHING)
+    entries[key] = result = make() if known is _NOTHING else known
+    while len(entries) > limit:
+        entries.pop(next(iter(entries)), None)
+    return result
+
+
+_NOTHING = object()
 
 
 class ValueCache:
@@ -19,16 +72,16 @@ class ValueCache:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._entries: dict[Hashable, tuple[Any, ...]] = {}
+        self._entries: dict[Hashable, Any] = {}
+        _caches.add(self)
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The kept result, or that of ``make()``, which is then kept; the oldest one goes."""
-        known = self._entries.pop(key, ())
-        result = known[0] if known else make()
-        self._entries[key] = (result,)
-        while len(self._entries) > self._limit:
-            self._entries.pop(next(iter(self._entries)), None)
-        return result
+        """The kept result, or that of ``make()``, which is then kept; see :func:`recall`."""
+        return recall(self._entries, key, make, self._limit)
+
+    def clear(self) -> None:
+        """Forget all results."""
+        self._entries.clear()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -37,13 +90,18 @@ class ValueCache:
 class IdentityCache:
     """Results by the identity of an anchor tensor, of further tensors, and by a hashable key.
 
-    A hit needs the very same tensor objects, none of them changed in place since (as autograd
-    counts changes, which writing to ``.data`` or through numpy evades), and an equal key. A result
-    must not refer to the tensors it is kept under, or none of them is ever freed.
+    A hit needs the very same tensor objects, no sign that one of them was changed since (this
+    module says which signs there are), and an equal key. A result must not refer to the tensors it
+    is kept under, or none of them is ever freed.
+
+    Entries die with their anchor. For each anchor the last ``each`` results are kept, and those of
+    the last ``tensors`` anchors: what was used longest ago goes first.
     """
 
-    def __init__(self) -> None:
-        self._entries: Any = WeakIdKeyDictionary()
+    def __init__(self, each: int = EACH, tensors: int = TENSORS) -> None:
+        self._each, self._tensors = each, tensors
+        self._anchors: dict[int, tuple[weakref.ref[Tensor], dict[Hashable, Any]]] = {}
+        _caches.add(self)
 
     def get(
         self,
@@ -53,23 +111,106 @@ class IdentityCache:
         make: Callable[[], Any],
     ) -> Any:
         """The kept result, or that of ``make()``, which is then kept."""
+        if torch.compiler.is_compiling():
+            return make()
         if any(t is not None and t.is_inference() for t in (anchor, *others)):
-            return make()  # Tensors of inference mode do not count their changes.
-        versions = tuple(None if t is None else t._version for t in (anchor, *others))
-        entries: dict[Hashable, tuple[Any, Any, Any]] = self._entries.setdefault(anchor, {})
-        if key in entries:
-            references, known_versions, result = entries[key]
+            return make()
+        states = tuple([None if t is None else state_of(t) for t in (anchor, *others)])
+        results = self._results(anchor)
+        if key in results:
+            references, known_states, result = results[key]
             same = all(
                 other is None if reference is None else reference() is other
                 for reference, other in zip(references, others, strict=True)
             )
-            if same and known_versions == versions:
+            if same and known_states == states:
+                results[key] = results.pop(key)  # the last that was used
                 return result
+            results.pop(key, None)
         with torch.inference_mode(False):  # Training may come after inference.
             result = make()
         references = tuple(None if t is None else weakref.ref(t) for t in others)
-        entries[key] = (references, versions, result)
+        recall(results, key, lambda: (references, states, result), self._each)
         return result
 
+    def _results(self, anchor: Tensor) -> dict[Hashable, Any]:
+        """What is kept for a tensor, which becomes the last that was used."""
+        number, anchors = id(anchor), self._anchors
+        known = anchors.get(number)
+        if known is not None and known[0]() is not anchor:
+            del anchors[number]
+
+        def new() -> Any:
+            return weakref.ref(anchor, lambda _: anchors.pop(number, None)), {}
+
+        results: dict[Hashable, Any] = recall(anchors, number, new, self._tensors)[1]
+        return results
+
+    def clear(self) -> None:
+        """Forget all results."""
+        self._anchors.clear()
+
     def __len__(self) -> int:
-        return sum(len(entries) for entries in self._entries.values())
+        return sum(len(results) for _, results in self._anchors.values())
+
+
+def state_of(tensor: Tensor) -> Hashable:
+    """What shows that a tensor was changed: equal as long as no change is seen; never waits."""
+    if isinstance(tensor, EdgeIndex):
+        tensor = tensor.as_tensor()
+    counted = tensor._version, tensor.shape
+    if tensor.layout != torch.strided:
+        return counted, *map(state_of, _parts(tensor))
+    if type(tensor) not in (Tensor, Parameter) or is_functorch_wrapped_tensor(tensor):
+        return counted  # there is no memory to look at
+    stride = tensor.stride()
+    if not tensor.is_cpu:
+        return counted, tensor.data_ptr(), stride
+    count = tensor.nbytes
+    if count and not tensor.is_contiguous():
+        extent = 1 + sum([(n - 1) * step for n, step in zip(tensor.shape, stride, strict=True)])
+        count = extent * tensor.element_size()
+    address = tensor.data_ptr()
+    return counted, address, stride, _looked_at(address, count)
+
+
+def _parts(matrix: Tensor) -> tuple[Tensor, ...]:
+    """The strided tensors that a sparse one holds."""
+    if matrix.layout == torch.sparse_coo:
+        return matrix._indices(), matrix._values()
+    if matrix.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return matrix.crow_indices(), matrix.col_indices(), matrix.values()
+    return matrix.ccol_indices(), matrix.row_indices(), matrix.values()
+
+
+def _looked_at(address: int, count: int) -> bytes:
+    """Of ``count`` bytes all, or those of ``LINES`` lines of a cache, which are evenly spread.
+
+    Read from memory, because within ``torch.func`` and modes even a view becomes something else.
+    """
+    if count <= LINES * LINE:
+        return ctypes.string_at(address, count)
+    memory = np.frombuffer(memoryview((ctypes.c_char * count).from_address(address)), np.uint8)
+    step = count // LINES
+    return memory[: LINES * step].reshape(LINES, step)[:, :LINE].tobytes()
+
+
+class cached_property(Generic[T]):  # noqa: N801
+    """A property that is computed at its first use, and kept in the object from then on.
+
+    That of ``functools`` holds a lock up to Python 3.11, which torch.compile cannot enter.
+    """
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make, self._name, self.__doc__ = make, make.__name__, make.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> T: ...
+    def __get__(self, instance: object | None, owner: type[Any] | None = None) -> Self | T:
+        if instance is None:
+            return self
+        made = self._make(instance)
+        instance.__dict__[self._name] = made  # which is found before this from now on
+        return made

@@ -38,8 +38,8 @@ class Chebyshev(Family):
     - ``'bound'``: 2 for the normalised Laplacians, which no eigenvalue exceeds and which PyG's
       ``ChebConv`` takes too; for D − W twice the largest degree, of each graph of a batch.
     - ``'exact'``: the largest eigenvalue, of each graph of a batch, computed once for an
-      unmodified ``edge_index`` and ``edge_weight``. On a directed graph eigenvalues may be
-      complex: λ_max is then the largest modulus.
+      unmodified ``edge_index`` and ``edge_weight`` (see :mod:`pyg_outerconv.basis.cache`). On a
+      directed graph eigenvalues may be complex: λ_max is then the largest modulus.
 
     What is found of each graph needs to be told graphs apart by ``batch``; without it all nodes
     are one graph's, and a batch is not convolved as its graphs are (but for the 2 of ``'bound'``).

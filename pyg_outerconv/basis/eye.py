@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 
 from .base import Basis, TensorMap
+from .cache import cached_property
 from .edges import EdgeBasis
 from .pattern import Pattern
 

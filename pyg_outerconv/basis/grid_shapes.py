@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from ..errors import RefusedIndex, RefusedType, RefusedValue, refusal
 from .algebra import Composed, Kronecker, Restricted, Stacked, Transposed
 from .base import Basis
+from .cache import cached_property
 from .derived import Derived
 from .grid.cells import Cells
 from .grid.shift import GridShift

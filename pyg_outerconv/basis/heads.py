@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -11,6 +10,7 @@ from torch import Tensor
 from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity
 from .base import Basis, TensorMap
+from .cache import cached_property
 from .edges import EdgeBasis, check_values
 from .pattern import Pattern, lasting
 

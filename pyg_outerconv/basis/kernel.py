@@ -44,8 +44,8 @@ class Kernel(Family):
     Everything is differentiable: in attributes and positions, and in the parameters of ``fn``,
     which are parameters of a layer with this family if ``fn`` is a module (layers of one module
     share it). So values are made at every call; where the edges are is not, if ``cached``: it is
-    kept as long as the same
-    unmodified ``edge_index`` comes back, and values are replaced in it.
+    kept as long as the same unmodified ``edge_index`` comes back (see
+    :mod:`pyg_outerconv.basis.cache`), and values are replaced in it.
 
     Args:
         fn (callable): from (E, D) to (E, K).

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
 from .base import Basis, TensorMap
+from .cache import cached_property
 from .derived import Derived
 from .edges import EdgeBasis
 from .pattern import Pattern, lasting

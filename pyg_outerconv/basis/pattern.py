@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +16,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ..errors import RefusedValue, refusal
 from ..kernels.sparsity import Sparsity, known_sparsity
+from .cache import cached_property
 from .compact import (
     LabelBlock,
     Pairs,

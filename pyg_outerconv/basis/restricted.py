@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Union
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from ..errors import RefusedIndex, RefusedType, RefusedValue, refusal
 from .base import Basis, TensorMap
+from .cache import cached_property
 from .composed import Composed
 from .derived import Derived
 from .edges import EdgeBasis

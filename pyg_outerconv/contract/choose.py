@@ -10,6 +10,7 @@ import torch
 from ..basis.algebra import Composed
 from ..basis.attended import Attended
 from ..basis.base import Basis
+from ..basis.cache import recall
 from ..basis.edges import EdgeBasis
 from ..basis.heads import Heads
 from ..basis.on_demand import OnDemand
@@ -45,6 +46,8 @@ from .scan import Scan
 from .transform_first import TransformFirst
 from .transform_first_compact import TransformFirstCompact
 from .value_output import ValueOutput
+
+PLANS = 64  # choices that are kept for one pattern or rule
 
 ORDERS: dict[str, Order] = {
     order.name: order
@@ -142,9 +145,10 @@ def choose_order(
             return legal[0]
         return _cheapest(candidates(problem, max_memory), problem)
     key = _key(problem, max_memory)
-    if key not in plans:
-        plans[key] = _cheapest(candidates(problem, max_memory), problem).name
-    return ORDERS[plans[key]]
+    name: str = recall(
+        plans, key, lambda: _cheapest(candidates(problem, max_memory), problem).name, PLANS
+    )
+    return ORDERS[name]
 
 
 def check_order(order: str | None) -> None:

@@ -69,8 +69,14 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
             the gradient. An output without any edge is zero. (default: :obj:`"sum"`)
         cached (bool, optional): If set to :obj:`True`, the basis is kept as long as the same
             unmodified :obj:`edge_index` (with the same weights and types) comes back, and is
-            shared by all layers with an equal family. Other edges are never served a stale basis,
-            so it is safe in mini-batches too. (default: :obj:`False`)
+            shared by all layers with an equal family. Other tensors get a basis of their own, so
+            it is safe in mini-batches too. Changes in place are seen, but for those that autograd
+            does not count (by :obj:`.data`, numpy or shared memory) on CUDA, or between the 4096
+            numbers that are looked at in larger tensors on a CPU:
+            :func:`~pyg_outerconv.clear_caches` forgets everything. The last 16 bases of an
+            :obj:`edge_index` are kept, and those of the last 1024. Under
+            :meth:`torch.compile` the basis is made at every call, in the graph; one that is made
+            beforehand and passed in is not. (default: :obj:`False`)
         root_weight (bool, optional): If set to :obj:`True`, the layer adds transformed features
             of the target itself. (default: :obj:`False`)
         order (str, optional): The contraction order for every part of the basis that it may

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from math import prod
 from typing import Any, ClassVar
 
@@ -14,6 +13,7 @@ from torch_geometric.data import Data
 
 from ...errors import RefusedType, RefusedValue, refusal
 from ..any_structure import AnyStructure, refuse_beside
+from ..cache import cached_property
 from ..checks import check_batch
 from ..graph import require_data
 from .cell_checks import KEY_LIMIT, check_cell_index, check_shape, check_unlisted, is_count

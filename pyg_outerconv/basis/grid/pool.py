@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 
 from ...errors import RefusedValue, refusal
+from ..cache import cached_property
 from .per_axis import check_least, count_axes, settle, spread
 from .window import Window
 from .windows import Windows

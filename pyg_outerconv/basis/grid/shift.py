@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 
 import torch
 from torch import Tensor
 
 from ...errors import RefusedValue, refusal
+from ..cache import cached_property
 from ..edges import EdgeBasis
 from ..on_demand import OnDemand
 from ..pattern import Pattern, index_type
