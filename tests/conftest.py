@@ -21,6 +21,12 @@ machine._measured.clear()
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("repeatable")
 
+
+def pytest_addoption(parser):
+    """How many configurations each fuzz test of ``tests/fuzz`` draws."""
+    parser.addoption("--draws", type=int, default=300, help="configurations of each fuzz test")
+
+
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

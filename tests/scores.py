@@ -118,7 +118,8 @@ def _distance(score, x, q, e, theta):
 
 
 def _supergat(score, x, q, e, theta):
-    products = (_near(score, x, theta) * _far(score, q, theta)).sum(-1) / D**0.5
+    near, far = _near(score, x, theta), _far(score, q, theta)
+    products = (near * far).sum(-1) / near.size(-1) ** 0.5
     return F.leaky_relu(products, score.negative_slope)
 
 
@@ -132,7 +133,7 @@ FORMULAS = {
         torch.einsum("e...hp,hqp,e...hq->e...h", x, score.form.weight, q) * score.scale
     ),
     "dot-product": lambda score, x, q, e, theta: (
-        (x * q).sum(-1) * (score.scale or x.size(-1) ** -0.5)
+        (x * q).sum(-1) * (x.size(-1) ** -0.5 if score.scale is None else score.scale)
     ),
     "cosine": _cosine,
     "gaussian-distance": _distance,

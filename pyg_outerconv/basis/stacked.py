@@ -92,9 +92,12 @@ class Stacked(Basis):
 
     def edges(self) -> EdgeBasis:
         """All edges, by label those of one part after those of another; sorted once."""
-        if self.dtype is None:
+        parts = [part.edges() for part in self.parts]
+        # Powers of edges without values have values, where several walks join two nodes.
+        dtype = self.dtype or next((part.dtype for part in parts if part.dtype is not None), None)
+        if dtype is None:
             return EdgeBasis(self._pattern)
-        value = torch.cat([part.edges().values(self.dtype) for part in self.parts])
+        value = torch.cat([part.values(dtype) for part in parts])
         return EdgeBasis(self._pattern, self._pattern.sort_values(value))
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:

@@ -1,11 +1,13 @@
 """Every family, every law, on every awkward graph."""
 
+from dataclasses import replace
+
 import pytest
 import torch
-from cases import ALL_CASES, ALL_PAIRS, MISFITS, over, structure_for
+from cases import ALL_CASES, ALL_PAIRS, MISFITS, STRUCTURES, over, structure_for
 
 from pyg_outerconv import testing
-from pyg_outerconv.basis import FAMILIES, parse_family
+from pyg_outerconv.basis import FAMILIES, Walk, parse_family
 
 
 def basis_of(family, name):
@@ -28,6 +30,16 @@ def test_promises_are_kept(family, name):
 @over(ALL_PAIRS)
 def test_lazy_equals_explicit(family, name):
     testing.assert_lazy_equals_explicit(basis_of(family, name))
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward", "both"])
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_walks_are_counted_where_edges_have_no_weights(length, direction):
+    edges = replace(STRUCTURES["multi-edge"], edge_weight=None, edge_type=None)
+    basis = Walk(length, norm=None, direction=direction).basis(edges)
+    stacked = basis.stack(basis.T)
+    for lazy in (basis, stacked):
+        testing.assert_near(lazy.edges().to_dense().double(), lazy.to_dense(torch.float64))
 
 
 @over(ALL_PAIRS)

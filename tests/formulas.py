@@ -1,0 +1,226 @@
+"""Families as their papers write them: edges one by one where there are some, else dense matrices.
+
+Nothing here calls the package. Parallel edges stay apart, so that maxima and means are known.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Graph:
+    """E edges from M sources to N targets; a pair has targets of its own, whatever their number."""
+
+    source: Tensor
+    target: Tensor
+    weight: Tensor | None
+    kind: Tensor
+    size: tuple[int, int]
+    is_pair: bool
+
+    @property
+    def ones(self):
+        """The weights, or ones."""
+        return (
+            torch.ones(self.source.shape, dtype=torch.float64)
+            if self.weight is None
+            else (self.weight.double())
+        )
+
+    def turned(self):
+        """Every edge the other way."""
+        return replace(self, source=self.target, target=self.source, size=self.size[::-1])
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """A (K, M, N): as edges (label, source, target, value), or dense where they are products."""
+
+    count: int
+    size: tuple[int, int]
+    edges: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
+    product: Tensor | None = None
+
+    @property
+    def dense(self):
+        """(K, M, N)."""
+        if self.product is not None:
+            return self.product
+        label, source, target, value = self.edges
+        zeros = value.new_zeros(self.count, *self.size)
+        return zeros.index_put((label, source, target), value, accumulate=True)
+
+
+def _of_edges(source, target, value, size, label=None, count=1):
+    label = torch.zeros_like(source) if label is None else label
+    return Matrices(count, size, (label, source, target, value))
+
+
+def _sums(value, nodes, count):
+    return torch.zeros(count, dtype=value.dtype).index_add(0, nodes, value)
+
+
+def _inverse(value, power=1.0):
+    safe = torch.where(value > 0, value, 1.0)
+    return torch.where(value > 0, safe.pow(-power), 0.0)
+
+
+def _looped(graph, fill=1.0):
+    """With a loop at every node that has none."""
+    has = {int(m) for m, n in zip(graph.source, graph.target, strict=True) if m == n}
+    bare = torch.tensor([n for n in range(graph.size[0]) if n not in has], dtype=torch.long)
+    return replace(
+        graph,
+        source=torch.cat([graph.source, bare]),
+        target=torch.cat([graph.target, bare]),
+        weight=torch.cat([graph.ones, torch.full(bare.shape, fill, dtype=torch.float64)]),
+    )
+
+
+def _normalised(graph, norm):
+    """The weight of each edge, divided by degrees; a pair has a degree at each end."""
+    w, (m, n) = graph.ones, graph.size
+    sent, received = _sums(w, graph.source, m), _sums(w, graph.target, n)
+    if norm is None:
+        return w
+    if norm == "source":
+        return w * _inverse(sent)[graph.source]
+    if norm == "target":
+        return w * _inverse(received)[graph.target]
+    sent = sent if graph.is_pair else received
+    return _inverse(sent, 0.5)[graph.source] * w * _inverse(received, 0.5)[graph.target]
+
+
+def identity(graph):
+    """I; on a pair, source n is seen by target n."""
+    nodes = torch.arange(min(graph.size))
+    return _of_edges(nodes, nodes, torch.ones(nodes.shape, dtype=torch.float64), graph.size)
+
+
+def gcn(graph, norm="sym", add_self_loops=True, improved=False):
+    """D^-1/2 (W + I) D^-1/2, or (W + I) D^-1."""
+    if add_self_loops:
+        graph = _looped(graph, 2.0 if improved else 1.0)
+    value = _normalised(graph, "target" if norm == "rw" else "sym")
+    return _of_edges(graph.source, graph.target, value, graph.size)
+
+
+def relation(graph, num_relations=1, norm="mean"):
+    """W_r, or the mean within a relation."""
+    kind = graph.kind if num_relations > 1 else torch.zeros_like(graph.kind)
+    value = graph.ones
+    if norm == "mean":
+        key = graph.target * num_relations + kind
+        value = value / torch.bincount(key, minlength=1)[key]
+    return _of_edges(graph.source, graph.target, value, graph.size, kind, num_relations)
+
+
+def _step(graph, norm, add_self_loops):
+    graph = _looped(graph) if add_self_loops else graph
+    value = _normalised(graph, norm)
+    return _of_edges(graph.source, graph.target, value, graph.size).dense[0]
+
+
+def walk(graph, length=2, norm="source", direction="forward", powers=None, add_self_loops=False):
+    """T^l for the lengths that are kept, forward or backward or both."""
+    kept = range(length + 1) if powers is None else powers
+    ways = {"forward": [graph], "backward": [graph.turned()], "both": [graph, graph.turned()]}
+    found = []
+    for way in ways[direction]:
+        step = _step(way, norm, add_self_loops)
+        found += [torch.linalg.matrix_power(step, power) for power in kept]
+    return Matrices(len(found), graph.size, product=torch.stack(found))
+
+
+def chebyshev(graph, num_terms=3, lambda_max=2.0, normalization="sym"):
+    """T_k(2 L / λ − I)."""
+    stay = graph.source != graph.target
+    source, target, w = graph.source[stay], graph.target[stay], graph.ones[stay]
+    sent = _sums(w, source, graph.size[0])
+    if normalization == "sym":
+        w = _inverse(sent, 0.5)[source] * w * _inverse(sent, 0.5)[target]
+    elif normalization == "rw":
+        w = _inverse(sent)[source] * w
+    eye = torch.eye(graph.size[0], dtype=torch.float64)
+    adjacency = _of_edges(source, target, w, graph.size).dense[0]
+    laplacian = (torch.diag(sent) if normalization is None else eye) - adjacency
+    scaled = 2 * laplacian / lambda_max - eye
+    terms = [eye, scaled]
+    while len(terms) < num_terms:
+        terms.append(2 * scaled @ terms[-1] - terms[-2])
+    return Matrices(num_terms, graph.size, product=torch.stack(terms[:num_terms]))
+
+
+def diffusion(graph, kind="ppr", alpha=0.15, t=5.0, length=10, norm="sym", add_self_loops=True):
+    """Σ θ_k T^k, the weights of longer walks going to the last power."""
+    if kind == "ppr":
+        theta = [alpha * (1 - alpha) ** k for k in range(length)]
+    else:
+        theta = [math.exp(-t) * t**k / math.factorial(k) for k in range(length)]
+    theta.append(1 - sum(theta))
+    step = _step(graph, norm, add_self_loops)
+    total = sum(c * torch.linalg.matrix_power(step, k) for k, c in enumerate(theta))
+    return Matrices(1, graph.size, product=total[None])
+
+
+def directed(graph, part):
+    """A family on the edges, then on the reversed edges."""
+    return stack(part(graph), part(graph.turned()))
+
+
+def stack(*parts):
+    """Side by side."""
+    count = sum(part.count for part in parts)
+    if any(part.edges is None for part in parts):
+        return Matrices(count, parts[0].size, product=torch.cat([part.dense for part in parts]))
+    first, rows = 0, []
+    for part in parts:
+        label, *rest = part.edges
+        rows.append((label + first, *rest))
+        first += part.count
+    edges = tuple(torch.cat(column) for column in zip(*rows, strict=True))
+    return Matrices(count, parts[0].size, edges)
+
+
+def compose(first, second):
+    """A_i B_j, with j running faster."""
+    product = torch.einsum("ial,jlb->ijab", first.dense, second.dense).flatten(0, 1)
+    return Matrices(first.count * second.count, tuple(product.shape[1:]), product=product)
+
+
+def mean(part):
+    """Divided by the number of edges that share target and label."""
+    label, source, target, value = part.edges
+    key = target * part.count + label
+    counts = torch.bincount(key, minlength=1)[key]
+    return Matrices(part.count, part.size, (label, source, target, value / counts))
+
+
+def convolution(matrices, x, theta, reduce="sum", label_reduce="sum"):
+    """Y (N, *batch, Q): inputs reduced within labels, times Θ_k (K, P, Q), then over labels."""
+    if matrices.edges is None or reduce == label_reduce == "sum":
+        assert reduce == "sum", "products have no edges to compare or count"
+        out = torch.einsum("kmn,m...p,kpq->n...q", matrices.dense, x, theta)
+        return out / {"sum": 1, "mean": matrices.count}[label_reduce]
+    label, source, target, value = matrices.edges
+    messages = value.view(-1, *(1,) * (x.dim() - 1)) * x[source]
+    rows = []
+    for n in range(matrices.size[1]):
+        found = []
+        for k in range(matrices.count):
+            mine = messages[(target == n) & (label == k)]
+            if len(mine):
+                within = {"sum": mine.sum, "mean": mine.mean, "max": mine.amax, "min": mine.amin}
+                found.append(within[reduce](0) @ theta[k])
+        if not found:
+            rows.append(x.new_zeros(*x.shape[1:-1], theta.size(2)))
+            continue
+        every = torch.stack(found)
+        if label_reduce in ("max", "min"):
+            rows.append(getattr(every, f"a{label_reduce}")(0))
+        else:  # a label without edges counts as zero
+            rows.append(every.sum(0) / (matrices.count if label_reduce == "mean" else 1))
+    return torch.stack(rows) if rows else x.new_zeros(0, *x.shape[1:-1], theta.size(2))

@@ -1,0 +1,219 @@
+"""AttentionConv over drawn options equals a formula over every edge, in values and gradients.
+
+A draw is a support, a score, a normaliser, a way to bring heads together, masks, a batch, a pair or
+one set of nodes, and the way the layer is called. Its number is its seed:
+``pytest tests/fuzz -k attention-137``. ``--draws`` says how many there are.
+"""
+
+import random
+
+import torch
+from scores import FORMULAS, is_of_features, shares_projection
+
+from pyg_outerconv.basis import (
+    Blocks,
+    Causal,
+    Complete,
+    GlobalTokens,
+    SlidingWindow,
+    Stack,
+    Strided,
+    Union,
+)
+from pyg_outerconv.contract import ORDERS, full
+from pyg_outerconv.errors import RefusedType, RefusedValue
+from pyg_outerconv.nn import AttentionConv
+from pyg_outerconv.testing import assert_near, assert_same_gradients
+
+SCORES = [
+    "key-query(bias=True, scale={scale})",
+    "key-query",
+    "bilinear(scale={scale})",
+    "dot-product(scale={scale})",
+    "embedded-gaussian",
+    "additive",
+    "additive(own=True, negative_slope=0.5)",
+    "gatv2",
+    "gatv2(own=True, bias=True)",
+    "bahdanau(bias=True)",
+    "cosine",
+    "cosine(projected=True, per_head=True, beta=-3.0)",
+    "gaussian-distance(sigma=0.7)",
+    "gaussian-distance(learned=True, projected=True)",
+    "supergat-sd",
+    "feature-map(feature_map='relu', bias=True)",
+]
+
+
+def _l1(s, keep):
+    total = (s.abs() * keep).sum(0)
+    return s * keep / torch.where(total > 0, total, 1.0)
+
+
+def _softmax(s, keep, extra=0.0):
+    raised = s.exp() * keep
+    total = raised.sum(0) + extra
+    return raised / torch.where(total > 0, total, 1.0)
+
+
+# f over the edges of one target and label; ``keep`` is 0 for sources that are not there.
+NORMALISERS = {
+    "softmax": _softmax,
+    "sigmoid": lambda s, keep: s.sigmoid() * keep,
+    "identity": lambda s, keep: s * keep,
+    "l1": _l1,
+    "softmax-plus-one": lambda s, keep: _softmax(s, keep, 1.0),
+}
+
+
+def draw_support(rng, heads, is_pair, nodes):
+    """(a family, what it takes for edge_index, the edges (label, source, target))."""
+    m, n = nodes
+    choices = [
+        Complete(),
+        Causal(),
+        Causal(strict=True),
+        SlidingWindow(1),
+        SlidingWindow(2, dilation=2, causal=True),
+        Blocks(2),
+        Blocks(3, shift=1),
+        Strided(2),
+        GlobalTokens(1),
+        Union(SlidingWindow(1), GlobalTokens(1)),
+    ]
+    if not is_pair:
+        choices.append(Complete(loops=False))
+    if heads == 2:
+        choices += [Stack(Complete(), Causal()), Stack(SlidingWindow(1), Causal(strict=True))]
+    if rng.random() < 0.4:
+        count = rng.choice([0, 1, 12, 20])
+        index = torch.stack([torch.randint(m, (count,)), torch.randint(n, (count,))])
+        return None, index, (torch.zeros(count, dtype=torch.long), *index)
+    family = rng.choice(choices)
+    edges = family.basis(None, size=(m, n)).edges()  # what supports hold is tested elsewhere
+    pattern = edges.pattern
+    return family, None, tuple(t.long() for t in (pattern.label, pattern.source, pattern.target))
+
+
+def matrices(conv, edges, x, q, theta, present, size):
+    """(H, *batch, M, N) by the formula of the score and f, target by target."""
+    label, source, target = edges
+    score, heads = conv.family.score, conv.heads
+    if score.uses_theta and conv.value_bias is not None:  # scores of values see their bias too
+        theta = torch.cat([theta, conv.value_bias.unsqueeze(1)], dim=1)
+        x = torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)
+        if score.ends.target is None:
+            q = torch.cat([q, torch.ones_like(q[..., :1])], dim=-1)
+    near, far = (v.unsqueeze(-2).expand(*v.shape[:-1], heads, -1) for v in (x[source], q[target]))
+    raw = FORMULAS[score.name](score, near, far, None, theta) / conv.family.normalise.temperature
+    keep = (
+        torch.ones_like(raw)
+        if present is None
+        else (present[source].unsqueeze(-1).expand(raw.shape).to(raw))
+    )
+    labels = conv.family.support.num_bases
+    of_head = torch.arange(heads) // (heads // labels)
+    out = raw.new_zeros(heads, *size, *raw.shape[1:-1])
+    normalise = NORMALISERS[conv.family.normalise.name]
+    for n in range(size[1]):
+        for k in range(labels):
+            mine = ((target == n) & (label == k)).nonzero().view(-1)
+            own = (of_head == k).nonzero().view(-1)
+            if len(mine) == 0:
+                continue
+            found = normalise(raw[mine][..., own], keep[mine][..., own])  # (edges, *batch, own)
+            for h, values in zip(own.tolist(), found.unbind(-1), strict=True):
+                place = (torch.full_like(mine, h), source[mine], torch.full_like(mine, n))
+                out = out.index_put(place, values, accumulate=True)
+    return out.movedim((1, 2), (-2, -1))
+
+
+def expected_output(conv, edges, x, q, present, size):
+    """Σ_h A_hᵀ (X V_h + b_h) O_h + bias, nodes first."""
+    theta = conv.theta_value(x)
+    blocks = full(theta)
+    dense = torch.stack([torch.block_diag(*one) for one in blocks])
+    values = getattr(theta, "value", None)
+    a = matrices(conv, edges, x, q, values, present, size)
+    rows = x.movedim(0, -2)
+    out = torch.einsum("h...mn,...mp,hpq->...nq", a, rows, dense)
+    bias = getattr(theta, "bias", None)
+    if bias is not None:
+        out = out + torch.einsum("h...mn,hv,hvq->...nq", a, bias, theta.outputs())
+    out = out / conv.heads if conv.combine == "mean" else out
+    return out if conv.bias is None else out + conv.bias
+
+
+def draw_layer(rng, channels, support, heads):
+    """A layer with random parameters, and what is told of it where it fails."""
+    text = rng.choice(SCORES).format(scale=rng.choice([2.0, 0.3, 0.0, -1.0]))
+    combine = rng.choice(["concat", "sum", "mean", "sum"])
+    options = {
+        "heads": heads,
+        "support": support,
+        "score": text,
+        "normalise": rng.choice([*NORMALISERS, "softmax(temperature=2.0)", "softmax"]),
+        "combine": combine,
+        "order": rng.choice([None, None, None, *ORDERS]),
+        "bias": rng.random() < 0.5,
+        "cached": rng.random() < 0.3,
+    }
+    if combine == "sum" and rng.random() < 0.5:
+        options["value_channels"] = 3
+    if rng.random() < 0.4:
+        options["value_bias"] = True
+    if not is_of_features(text):
+        options["channels"] = rng.choice([1, 2, 3])
+    conv = AttentionConv(channels, 2 * heads, **options).double()
+    for name, parameter in conv.named_parameters():
+        torch.nn.init.normal_(parameter, std=0.3 if "sigma" in name else 0.7)
+    return conv, f"AttentionConv({channels}, {2 * heads}, {options})"
+
+
+def draw_and_compare(seed):
+    """One draw: the layer equals the formula."""
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    heads, is_pair = rng.choice([1, 2]), rng.random() < 0.4
+    m = rng.randrange(1, 7)
+    n = rng.randrange(1, 7) if is_pair and rng.random() < 0.6 else m
+    support, edge_index, edges = draw_support(rng, heads, is_pair, (m, n))
+    channels = (3, 4) if is_pair and rng.random() < 0.5 else (3, 3)
+    try:
+        conv, told = draw_layer(rng, channels if is_pair else 3, support, heads)
+    except (RefusedValue, RefusedType) as error:
+        raise AssertionError(f"draw {seed}: {error}") from error
+    text = conv.family.score.name
+    if channels[0] != channels[1] and (is_of_features(text) or shares_projection(text)):
+        return
+    batch = rng.choice([(), (), (2,), (2, 2)])
+    x = torch.randn(*batch, m, channels[0], dtype=torch.float64, requires_grad=True)
+    q = x
+    if is_pair:
+        q = torch.randn(*batch, n, channels[1], dtype=torch.float64, requires_grad=True)
+    mask = None
+    if rng.random() < 0.4:
+        mask = torch.rand(*rng.choice([batch, ()]), m) < 0.7
+    conv.fuse = rng.random() < 0.8
+    told += f" {(m, n)} pair={is_pair} batch={batch} mask={mask is not None} fuse={conv.fuse}"
+    try:
+        out = conv((x, q) if is_pair else x, edge_index, source_mask=mask)
+    except (RefusedValue, RefusedType) as error:
+        if conv.order is not None and "order" in str(error):
+            return
+        raise AssertionError(f"refused without need: {told}") from error
+    present = None
+    if mask is not None:
+        present = mask.expand(*batch, m).movedim(-1, 0)
+    expected = expected_output(conv, edges, x.movedim(-2, 0), q.movedim(-2, 0), present, (m, n))
+    wanted = [x, *([q] if is_pair else []), *conv.parameters()]
+    try:
+        assert_near(out, expected, at_least=1.0)
+        assert_same_gradients(out, expected, wanted, 1e-9)
+    except AssertionError as error:
+        raise AssertionError(f"{told}: {error}") from error
+
+
+def test_attention(draw):
+    """One of the draws."""
+    draw_and_compare(draw)
