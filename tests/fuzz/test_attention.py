@@ -6,6 +6,7 @@ one set of nodes, and the way the layer is called. Its number is its seed:
 """
 
 import random
+from math import inf, nan
 
 import torch
 from scores import FORMULAS, is_of_features, shares_projection
@@ -42,7 +43,10 @@ SCORES = [
     "gaussian-distance(learned=True, projected=True)",
     "supergat-sd",
     "feature-map(feature_map='relu', bias=True)",
+    "feature-map(feature_map='elu+1')",
+    "feature-map(feature_map='exp')",
 ]
+THETAS = ["shared", "basis-decomposed(num_bases=2)", "low-rank(rank=1)"]
 
 
 def _l1(s, keep):
@@ -144,6 +148,11 @@ def expected_output(conv, edges, x, q, present, size):
     return out if conv.bias is None else out + conv.bias
 
 
+def reads_values(text):
+    """Whether the score is of what Θ makes of features."""
+    return text.startswith(("additive", "gatv2", "supergat")) and "own=True" not in text
+
+
 def draw_layer(rng, channels, support, heads):
     """A layer with random parameters, and what is told of it where it fails."""
     text = rng.choice(SCORES).format(scale=rng.choice([2.0, 0.3, 0.0, -1.0]))
@@ -160,10 +169,14 @@ def draw_layer(rng, channels, support, heads):
     }
     if combine == "sum" and rng.random() < 0.5:
         options["value_channels"] = 3
-    if rng.random() < 0.4:
+    elif combine != "concat" and rng.random() < 0.4 and not reads_values(text):
+        options["theta"] = rng.choice(THETAS)
+    if rng.random() < 0.4 and "theta" not in options:
         options["value_bias"] = True
     if not is_of_features(text):
         options["channels"] = rng.choice([1, 2, 3])
+    if "'exp'" in text:  # scores up to a factor, which shares alone cancel
+        options["normalise"] = "l1"
     conv = AttentionConv(channels, 2 * heads, **options).double()
     for name, parameter in conv.named_parameters():
         torch.nn.init.normal_(parameter, std=0.3 if "sigma" in name else 0.7)
@@ -196,8 +209,11 @@ def draw_and_compare(seed):
         mask = torch.rand(*rng.choice([batch, ()]), m) < 0.7
     conv.fuse = rng.random() < 0.8
     told += f" {(m, n)} pair={is_pair} batch={batch} mask={mask is not None} fuse={conv.fuse}"
+    given = x
+    if mask is not None and is_pair:  # nobody looks at sources that are not there
+        given = x.masked_fill(~mask.expand(*batch, m).unsqueeze(-1), rng.choice([1.0, nan, inf]))
     try:
-        out = conv((x, q) if is_pair else x, edge_index, source_mask=mask)
+        out = conv((given, q) if is_pair else x, edge_index, source_mask=mask)
     except (RefusedValue, RefusedType) as error:
         if conv.order is not None and "order" in str(error):
             return
