@@ -112,7 +112,7 @@ class Datasets:
 
 
 def _verify(root: Path) -> int:
-    """Print every file that is not as expected; refuse (2) if one differs."""
+    """Print every file that is not as expected; refuse (2) if one differs or cannot be read."""
     differ = []
     for name, entry in data.registry().items():
         states = data.verify(name, root)
@@ -120,12 +120,12 @@ def _verify(root: Path) -> int:
         summary = ", ".join(f"{number} {state}" for state, number in counts.items())
         print(f"{name}: {summary or 'embedded'}{f' ({entry.note})' if entry.note else ''}")
         for file, state in states.items():
-            if state == "differs":
+            if state in ("differs", "cannot be read"):
                 differ.append(f"{entry.home(root) / file}")
     if differ:
         print(
             f"outerconv datasets: error: files must have the sha256 of the registry: expected "
-            f"none that differs, got {', '.join(differ)}",
+            f"none that differs or cannot be read, got {', '.join(differ)}",
             file=sys.stderr,
         )
         return REFUSED

@@ -70,7 +70,7 @@ def test_cora_is_the_default_where_its_files_are(
     assert main(["train", "--root", str(tmp_path / "root")]) == 2
     said = capsys.readouterr()
     assert "no dataset named: Cora" in said.out
-    assert "the files of Cora" in said.err
+    assert "of Cora, by its sha256" in said.err
 
 
 @pytest.mark.parametrize(

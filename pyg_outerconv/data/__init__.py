@@ -1,13 +1,14 @@
 """Datasets by name: what the registry knows of them, whether they are here, and how to read them.
 
-PyG's own dataset classes do all the reading. The given root is only ever read, except when PyG
-downloads into it; processed copies live in a cache folder, so that a read-only root serves too.
+PyG's own dataset classes do all the reading, of copies of files that were checked before. The given
+root is only ever read, except when PyG downloads into it; graphs that were read are kept in a cache
+folder, so that a read-only root serves too.
 """
 
 from ..places import CACHE_VARIABLE, ROOT_VARIABLE, cache_folder, data_root
 from .load import EMBEDDED, Dataset, load
-from .reader import DataUnavailable
-from .registry import Entry, entry, is_here, registry, verify
+from .raw import verify
+from .registry import DataUnavailable, Entry, entry, is_here, registry
 
 __all__ = [
     "CACHE_VARIABLE",

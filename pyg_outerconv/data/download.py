@@ -2,42 +2,52 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
-import tempfile
 from pathlib import Path
-from typing import Any
 
+from ..files import sweep, temporary_name
 from ..places import ROOT_VARIABLE
-from .reader import DataUnavailable, quiet, reader_class
-from .registry import Entry
+from .raw import read_one
+from .reader import nothing, quiet, reader_class
+from .registry import DataUnavailable, Entry
 
 _CONNECT_SECONDS = 30.0
 
 
 def download(known: Entry, root: Path) -> None:
-    """Let PyG download, and say what to do where it cannot."""
+    """Let PyG download absent files, which are moved to their places when all are checked.
+
+    Raises:
+        DataUnavailable: PyG cannot, and what to do; or what it gets is not what the registry knows.
+    """
     absent = known.missing(root)
-    before, reason = socket.getdefaulttimeout(), ""
+    names = [name for name in known.files if known.home(root) / name in absent]
+    before = socket.getdefaulttimeout()
+    staging = root / temporary_name("download")  # one that broke off cannot pass for a whole one
     try:
+        root.mkdir(parents=True, exist_ok=True)
+        sweep(root, ["download"])
         socket.setdefaulttimeout(_CONNECT_SECONDS)
-        with quiet(), tempfile.TemporaryDirectory() as nowhere:
-            reader = reader_class(known, Path(nowhere), process=_nothing, load=_nothing)
-            instance = reader(str(known.home(root)), **known.arguments)
-            if known.missing(root):  # PyG looks for fewer files than it reads
-                instance.download()
+        with quiet():
+            reader = reader_class(known, process=nothing, load=nothing)
+            reader(str(known.home(staging)), **known.arguments)
+        if gone := [name for name in names if not (known.home(staging) / name).is_file()]:
+            raise FileNotFoundError(f"the source no longer has {', '.join(gone)}")
+        for name in names:
+            read_one(known, staging, name)
+        for name in names:
+            (known.home(root) / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(known.home(staging) / name, known.home(root) / name)
+    except DataUnavailable as error:  # of a file in the staging folder, which is about to go
+        raise DataUnavailable(f"what was downloaded is not used: {error}") from error
     except Exception as error:  # urllib, aiohttp, tarfile, the disk: each has its own
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        for path in absent:  # the file that broke off must not pass for a whole one
-            if path.is_file():
-                path.unlink()
+        raise _absent(known, absent, reason) from error
     finally:
         socket.setdefaulttimeout(before)
-    if reason or known.missing(root):
-        raise _absent(known, absent, reason or "the source no longer has every file")
-
-
-def _nothing(*args: Any) -> None:
-    """In the place of a reader's steps that are not wanted."""
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _absent(known: Entry, paths: list[Path], reason: str) -> DataUnavailable:

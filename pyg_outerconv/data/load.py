@@ -1,13 +1,14 @@
-"""Reading a dataset: from PyG's class, by way of the processed copy in the cache folder."""
+"""Reading a dataset: by PyG's class, or from the copy of the graph in the cache folder."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
 import shutil
-import uuid
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -16,10 +17,14 @@ from torch import Tensor
 from torch_geometric import datasets as pyg_datasets
 from torch_geometric.data import Data
 
+from ..errors import RefusedValue
+from ..files import load_tensors, save_tensors, sweep, temporary_name
 from ..places import CACHE_VARIABLE, cache_folder, data_root
+from .checks import check_graph, check_listed_edges
 from .download import download
-from .reader import DataUnavailable, construct
-from .registry import Entry, entry
+from .raw import read_checked
+from .reader import construct
+from .registry import DataUnavailable, Entry, entry
 
 EMBEDDED = "KarateClub"
 
@@ -56,21 +61,25 @@ def load(
     name: str,
     root: str | Path | None = None,
     split: str | None = None,
-    log: Callable[[str], None] = lambda line: None,
+    log: Callable[[str], None] | None = None,
 ) -> Dataset:
     """Read a dataset; PyG downloads what is absent.
+
+    Files are compared with the checksums of the registry before anything reads them. One whose
+    checksum is not known is read if nothing in a file of its kind can run code; see :mod:`.raw`.
 
     Args:
         name: a name in the registry, in any case.
         root: see :func:`data_root`.
         split: the split protocol, which may have files of its own.
-        log: told about downloads.
+        log: told about downloads and of a damaged copy in the cache; None writes to stderr.
 
     Raises:
         ValueError: the name is unknown.
-        DataUnavailable: files are absent and cannot be downloaded, are damaged, or the reader
-            needs a module that is not installed.
+        DataUnavailable: files are absent and cannot be downloaded, are not those that the registry
+            knows, or are damaged; or the reader needs a module that is not installed.
     """
+    log = log or partial(print, file=sys.stderr)
     known = entry(name).for_split(split)
     lacking = [module for module in known.requires if importlib.util.find_spec(module) is None]
     if lacking:
@@ -82,57 +91,63 @@ def load(
         data, place = getattr(pyg_datasets, known.reader)(**known.arguments)[0], None
     else:
         place = data_root(root)
-        if known.missing(place):
-            log(f"{known.name} is not below {place}: downloading")
-        data = _read(known, place)
-    data = _with_labels(data)
+        data = _read(known, place, log)
     return Dataset(known, data, place, _fingerprint(data))
 
 
-def _read(known: Entry, root: Path) -> Data:
-    """Read the raw files with PyG's class, the processed copy being kept in the cache folder."""
+def _read(known: Entry, root: Path, log: Callable[[str], None]) -> Data:
+    """The graph in the raw files, of which a copy is kept in the cache folder."""
     if known.missing(root):
+        log(f"{known.name} is not below {root}: downloading")
         download(known, root)
-    key = _processed_key(known, root)
-    home = (
-        cache_folder() / "processed" / "-".join([known.name, *map(str, known.arguments.values())])
-    )
-    final = home / key
-    if final.is_dir():
-        return construct(known, root, final)
-    # Made under another name and moved: an interrupted or concurrent reader leaves no half copy.
-    making = home / f"making-{uuid.uuid4().hex}"
+    contents = read_checked(known, root)
+    home = cache_folder() / "graphs" / "-".join([known.name, *map(str, known.arguments.values())])
+    kept = home / f"{_key(known, root, contents)}.pt"
     try:
-        making.mkdir(parents=True)
+        home.mkdir(parents=True, exist_ok=True)
+        sweep(home)
+        return Data.from_dict(load_tensors(kept))
+    except FileNotFoundError:
+        pass
+    except RefusedValue as error:  # damaged, or written by another version
+        log(f"{error}; the graph is read from its raw files, and kept anew")
     except OSError as error:
-        raise DataUnavailable(
-            f"the cache folder {home} cannot be written ({error.strerror}): "
-            f"name another with {CACHE_VARIABLE}"
-        ) from error
+        raise _unusable_cache(home, error) from error
+    return _read_anew(known, root, contents, kept)
+
+
+def _read_anew(known: Entry, root: Path, contents: dict[str, bytes], kept: Path) -> Data:
+    check_listed_edges(known, root, contents)
+    place = kept.with_name(temporary_name("reading"))
     try:
-        data = construct(known, root, making)
-        _replace_copies(home, making, final)
+        for name, content in contents.items():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes(content)
+        data = _with_labels(construct(known, root, place))
+        check_graph(known, root, data)
+        save_tensors(kept, data.to_dict())
+    except OSError as error:
+        raise _unusable_cache(kept.parent, error) from error
     finally:
-        shutil.rmtree(making, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)
+    for other in kept.parent.glob(kept.name.split("-")[0] + "-*"):
+        if other != kept:
+            other.unlink(missing_ok=True)  # of this root as it was before
     return data
 
 
-def _replace_copies(home: Path, making: Path, final: Path) -> None:
-    for other in home.glob(final.name.split("-")[0] + "-*"):
-        if other != final:
-            shutil.rmtree(other, ignore_errors=True)  # of this root as it was before
-    try:
-        making.rename(final)
-    except OSError:
-        if not final.is_dir():  # else another process was first, with the same content
-            raise
+def _unusable_cache(home: Path, error: OSError) -> DataUnavailable:
+    return DataUnavailable(
+        f"the cache folder {home} cannot be used ({error.strerror}): name another with "
+        f"{CACHE_VARIABLE}"
+    )
 
 
-def _processed_key(known: Entry, root: Path) -> str:
+def _key(known: Entry, root: Path, contents: dict[str, bytes]) -> str:
     """A name that changes with the root, its raw files and the version of PyG that reads them."""
-    stats = [(file, (known.home(root) / file).stat()) for file in known.files]
-    state = [torch_geometric.__version__, *((f, s.st_size, s.st_mtime_ns) for f, s in stats)]
-    parts = (str(known.home(root)), repr(state))
+    files = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    state = repr([torch_geometric.__version__, sorted(files.items())])
+    parts = (str(known.home(root)), state)
     return "-".join(hashlib.sha256(part.encode()).hexdigest()[:16] for part in parts)
 
 

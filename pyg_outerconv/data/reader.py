@@ -1,4 +1,4 @@
-"""PyG's own dataset classes, told where to keep what they process."""
+"""PyG's own dataset classes, reading copies of checked files in a folder of their own."""
 
 from __future__ import annotations
 
@@ -16,31 +16,36 @@ from typing import Any
 from torch_geometric import datasets as pyg_datasets
 from torch_geometric.data import Data
 
-from ..errors import Refused
-from .registry import Entry
+from .registry import DataUnavailable, Entry
 
 
-class DataUnavailable(Refused):
-    """A dataset is known but cannot be read; the message says what to put where."""
+def construct(known: Entry, root: Path, place: Path) -> Data:
+    """Call PyG's class.
 
+    PyG loads what it finds processed beside raw files, and that can run code. So it reads copies of
+    the raw files below ``root``, which are in ``place``, where nothing has been processed before.
 
-def construct(known: Entry, root: Path, processed: Path) -> Data:
-    """Call PyG's class, its raw files below ``root``, its processed ones in ``processed``."""
-    if known.reader == "Entities" and not any(processed.iterdir()):
-        _process_in_child(known, root, processed)
-    reader = reader_class(known, processed)
+    Raises:
+        DataUnavailable: the files are not what the class expects.
+    """
+    if known.reader == "Entities":
+        _process_in_child(known, root, place)
     try:
         with quiet():
-            data: Data = reader(str(known.home(root)), **known.arguments)[0]
+            data: Data = reader_class(known, download=nothing)(str(place), **known.arguments)[0]
     except Exception as error:  # the reader's own formats fail in many ways
         raise _damaged(known, root, f"{type(error).__name__}: {error}") from error
     return data
 
 
-def reader_class(known: Entry, processed: Path, **overridden: Any) -> Any:
-    """PyG's class for a dataset, with its processed folder, and maybe its steps, replaced."""
+def reader_class(known: Entry, **overridden: Any) -> Any:
+    """PyG's class for a dataset, with some of its steps replaced."""
     base = getattr(pyg_datasets, known.reader)
-    return type(base.__name__, (base,), {"processed_dir": str(processed), **overridden})
+    return type(base.__name__, (base,), overridden)
+
+
+def nothing(*args: Any) -> None:
+    """In the place of a reader's steps that are not wanted."""
 
 
 # PyG numbers the nodes, relations and classes of Entities in the order of Python sets, which hold
@@ -51,16 +56,14 @@ import itertools, json, sys, uuid
 names = itertools.count(1)
 uuid.uuid4 = lambda: uuid.UUID(int=next(names))
 from torch_geometric import datasets
-reader, home, arguments, processed = json.loads(sys.argv[1])
-base = getattr(datasets, reader)
-type(reader, (base,), {"processed_dir": processed})(home, **arguments)
+reader, place, arguments = json.loads(sys.argv[1])
+getattr(datasets, reader)(place, **arguments)
 """
 
 
-def _process_in_child(known: Entry, root: Path, processed: Path) -> None:
-    what = json.dumps([known.reader, str(known.home(root)), known.arguments, str(processed)])
+def _process_in_child(known: Entry, root: Path, place: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _CHILD, what],
+        [sys.executable, "-c", _CHILD, json.dumps([known.reader, str(place), known.arguments])],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONHASHSEED": "0"},

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import stat
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import RefusedValue, unknown
+from ..errors import Refused, RefusedValue, unknown
 from ..places import data_root
+
+
+class DataUnavailable(Refused):
+    """A dataset is known but cannot be read; the message says what to put where."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class Entry:
         splits: split protocols, the default first.
         defaults: training settings that the field uses on this dataset.
         requires: modules that the reader imports.
+        copies_differ: the checksums are of one copy among several that are packed in other ways, so
+            that a file with another checksum may be whole. It is read as one without checksum is.
     """
 
     name: str
@@ -39,6 +45,7 @@ class Entry:
     defaults: dict[str, Any]
     requires: tuple[str, ...] = ()
     note: str = ""
+    copies_differ: bool = False
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def for_split(self, split: str | None) -> Entry:
@@ -57,9 +64,22 @@ class Entry:
         return root / self.folder if self.folder else root
 
     def missing(self, root: Path) -> list[Path]:
-        """The raw files that are not below ``root``; an empty one is broken off."""
-        paths = [self.home(root) / name for name in self.files]
-        return [path for path in paths if not path.is_file() or path.stat().st_size == 0]
+        """The raw files that are not below ``root``; an empty one is broken off.
+
+        Raises:
+            DataUnavailable: the folder may not be read.
+        """
+        return [path for name in self.files if _is_absent(path := self.home(root) / name)]
+
+
+def _is_absent(path: Path) -> bool:
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError as error:
+        raise DataUnavailable(f"{path} cannot be read ({error.strerror})") from error
+    return stat.S_ISREG(found.st_mode) and found.st_size == 0
 
 
 @cache
@@ -100,24 +120,3 @@ def entry(name: str) -> Entry:
 def is_here(name: str, root: str | Path | None = None, split: str | None = None) -> bool:
     """Whether a dataset can be read without a network."""
     return not entry(name).for_split(split).missing(data_root(root))
-
-
-def verify(name: str, root: str | Path | None = None) -> dict[str, str]:
-    """Compare the raw files of a dataset, those of all its protocols, with their checksums.
-
-    Returns:
-        for each file ``'matches'``, ``'differs'``, ``'missing'`` or ``'no checksum known'``.
-    """
-    known, folder = entry(name), data_root(root)
-    found = {}
-    for reading in {split: known.for_split(split) for split in known.splits}.values():
-        for file, expected in reading.files.items():
-            path = reading.home(folder) / file
-            if not path.is_file():
-                found[file] = "missing"
-            elif expected is None:
-                found[file] = "no checksum known"
-            else:
-                same = hashlib.sha256(path.read_bytes()).hexdigest() == expected
-                found[file] = "matches" if same else "differs"
-    return found

@@ -1,0 +1,251 @@
+"""Files: read whole and within a bound, or refused; replaced whole, or not at all.
+
+What is written here carries a checksum, compared before anything else is looked at, so that damage
+and edits are noticed; and nothing that is read can run code. A checksum is against accidents: who
+can write a file can give it another checksum too.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import time
+import uuid
+import warnings
+import zipfile
+from collections.abc import Iterable
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .errors import RefusedValue, refusal
+
+LIMIT = 2**32  # bytes of one file
+UNPACKED_LIMIT = 2**32  # bytes of what an archive says that it holds
+_STARTED = time.time()
+
+# Reading --------------------------------------------------------------------------------------
+
+
+def as_path(text: str | Path, name: str) -> Path:
+    """A path that a user wrote; ``~`` is a home folder.
+
+    Raises:
+        ValueError: no file can have that name, or there is no such home folder.
+    """
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError as error:
+        raise RefusedValue(
+            refusal(f"{name} must name a folder or a file", "a home folder", str(text))
+        ) from error
+    if "\0" in str(path):
+        raise RefusedValue(
+            refusal(f"{name} must name a folder or a file", "no NUL character", repr(str(text)))
+        )
+    return path
+
+
+def read_bytes(path: Path, limit: int = LIMIT) -> bytes:
+    """The content of a regular file.
+
+    Raises:
+        OSError: it cannot be read, is no regular file (a pipe is not waited for), or is larger
+            than ``limit``.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "no regular file", str(path))
+        if found.st_size > limit:
+            reason = f"{found.st_size} bytes, and at most {limit} are read"
+            raise OSError(errno.EFBIG, reason, str(path))
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            return file.read(limit)
+    finally:
+        os.close(descriptor)
+
+
+def open_archive(content: bytes, limit: int = UNPACKED_LIMIT) -> zipfile.ZipFile:
+    """A zip file, if what it says that it unpacks to is within a bound; nothing is unpacked.
+
+    Raises:
+        ValueError: it is none, or holds more.
+    """
+    try:
+        archive = zipfile.ZipFile(BytesIO(content))
+    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        raise RefusedValue(refusal("an archive must be whole", "a zip file", error)) from error
+    declared = sum(member.file_size for member in archive.infolist())
+    if declared > limit:
+        raise RefusedValue(
+            refusal("an archive is unpacked within a bound", f"<= {limit} bytes", declared)
+        )
+    return archive
+
+
+# JSON with a checksum -----------------------------------------------------------------------------
+
+_LIST_OF_NUMBERS = re.compile(r"\[[^\[\]{}\"]+\]")  # on one line, to be read by people
+
+
+def checksum(content: dict[str, Any]) -> str:
+    """The sha256 of JSON's values, however they are written."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def save_json(path: Path, content: dict[str, Any]) -> None:
+    """Replace a file by JSON with its checksum.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    sealed = {**content, "checksum": checksum(content)}
+    text = json.dumps(sealed, indent=1, allow_nan=False) + "\n"
+    text = _LIST_OF_NUMBERS.sub(lambda found: " ".join(found[0].split()), text)
+    replace(path, text.encode())
+
+
+def load_json(path: Path) -> dict[str, Any]:
+    """Read what :func:`save_json` wrote.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is something else, or has been changed since.
+    """
+    try:
+        content = json.loads(read_bytes(path).decode())
+        known = isinstance(content, dict) and content.pop("checksum", None) == checksum(content)
+    except (ValueError, RecursionError) as error:
+        raise _foreign(path, "JSON", " ".join(str(error).split())) from error
+    if not known:
+        raise _foreign(path, "the checksum of its content", "none or another: it was changed")
+    return content
+
+
+# Tensors with a checksum --------------------------------------------------------------------------
+
+# A zip file ends with the length of a comment, and the comment: there the checksum is, where it
+# keeps nobody from reading the file with torch.load.
+_COMMENT = 64
+_END = b"PK\x05\x06"
+_END_SIZE = 22
+
+
+def save_tensors(path: Path, content: dict[str, Any]) -> None:
+    """Replace a file by tensors and plain Python, which ``torch.load(weights_only=True)`` reads.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    buffer = BytesIO()
+    torch.save(content, buffer)
+    packed = buffer.getvalue()
+    assert packed[-_END_SIZE:].startswith(_END), "torch.save writes a zip file without comment"
+    digest = hashlib.sha256(packed).hexdigest().encode()
+    replace(path, packed[:-2] + _COMMENT.to_bytes(2, "little") + digest)
+
+
+def load_tensors(path: Path) -> dict[str, Any]:
+    """Read what :func:`save_tensors` wrote, to the CPU; nothing in it is run.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is something else, or has been changed since.
+    """
+    sealed = read_bytes(path)
+    packed = sealed[: -_COMMENT - 2] + b"\0\0"
+    if hashlib.sha256(packed).hexdigest().encode() != sealed[-_COMMENT:]:
+        raise _foreign(path, "the checksum of its content", "none or another: it was changed")
+    open_archive(packed).close()
+    try:
+        with warnings.catch_warnings():  # torch warns of foreign files that it then refuses
+            warnings.simplefilter("ignore")
+            content = torch.load(BytesIO(packed), map_location="cpu", weights_only=True)
+    except Exception as error:  # torch's reader, and the pickle in it, fail in many ways
+        reason = f"a file that torch cannot read ({type(error).__name__})"
+        raise _foreign(path, "tensors and plain Python", reason) from error
+    if not isinstance(content, dict):
+        raise _foreign(path, "a dictionary", type(content).__name__)
+    return content
+
+
+def _foreign(path: Path, expected: str, got: str) -> RefusedValue:
+    return RefusedValue(refusal(f"{path} must be as outerconv wrote it", expected, got))
+
+
+# Writing ----------------------------------------------------------------------------------------
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Replace a file as a whole; whoever reads it sees the old content or the new.
+
+    Raises:
+        OSError: it cannot be written; then it is as it was.
+    """
+    temporary = path.with_name(temporary_name(path.name))
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def leftovers(folder: Path, names: Iterable[str] | None = None) -> list[Path]:
+    """What :func:`replace` left when its process was killed, or is writing now.
+
+    Args:
+        folder: where to look.
+        names: of the files that were to be replaced; None for all.
+    """
+    known = ".+" if names is None else "|".join(map(re.escape, names))
+    temporary = re.compile(rf"\.({known})\.\d+(\.\w+)?")
+    return [path for path in folder.iterdir() if temporary.fullmatch(path.name)]
+
+
+def is_gone(temporary: Path) -> bool:
+    """Whether the process that wrote a temporary file, whose number is in its name, has ended."""
+    (number,) = re.findall(r"\.(\d+)(?:\.\w+)?$", temporary.name)
+    if int(number) == os.getpid():  # or was written by another one that had this number before
+        return temporary.stat().st_mtime < _STARTED
+    if os.name == "nt":  # where signal 0 is none, and files in use cannot be removed
+        return True
+    try:
+        os.kill(int(number), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def sweep(folder: Path, names: Iterable[str] | None = None) -> None:
+    """Remove the :func:`leftovers` of processes that are gone; what cannot be removed stays."""
+    for path in leftovers(folder, names):
+        with suppress(OSError):
+            if not is_gone(path):
+                continue
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def temporary_name(name: str) -> str:
+    """A name in the same folder for what is not whole yet, with the number of this process."""
+    return f".{name}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
