@@ -1,7 +1,8 @@
 """``outerconv …``: train, predict, show, bench, datasets, families, backends, calibrate.
 
-Exit codes: 0; 1 for a benchmark with errors; 2 for input that is refused, with one line that says
-why; 130 after Ctrl-C.
+Exit codes: 0; 1 for a benchmark with errors, or when memory is not enough; 2 for input that is
+refused, with one line that says why; 130 after Ctrl-C, 143 after SIGTERM, 141 when the reader of
+the output has left (``train`` goes on then).
 A command is a class with an entry in ``COMMANDS``.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import MISSING
@@ -24,12 +25,15 @@ from .bench.command import Bench
 from .contract.calibrate import calibrate, rounded
 from .contract.machine import keep
 from .errors import Refused
+from .files import silence
 from .show import Show
 from .train import family_options
-from .train.command import INTERRUPTED, Predict, Train
+from .train.command import STOPPED, Predict, Train
 from .train.contender import check_device
 
+OUT_OF_MEMORY = 1
 REFUSED = 2
+_SIGPIPE = 13  # not every system has it
 
 
 class Parser(argparse.ArgumentParser):
@@ -53,8 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         help_line = (command.__doc__ or "").splitlines()[0]
         sub = commands.add_parser(name, help=help_line, description=help_line)
         command.add_arguments(sub)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a log is read while the run goes on
-        sys.stdout.reconfigure(line_buffering=True)
+    for stream in (sys.stdout, sys.stderr):  # a log is read while the run goes on, in any encoding
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, errors="replace")
     try:
         arguments = parser.parse_args(argv)
     except SystemExit as leaving:  # help, or a refusal that was printed
@@ -68,10 +73,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         return REFUSED
     except KeyboardInterrupt:
         print(f"outerconv {arguments.command}: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:  # the reader, such as head, has left; keep Python from trying again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return STOPPED + signal.SIGINT
+    except BrokenPipeError:  # keep Python from trying again
+        silence(sys.stdout)
+        return STOPPED + _SIGPIPE
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        reason = " ".join(str(error).split()[:20])
+        print(
+            f"outerconv {arguments.command}: error: memory is not enough ({reason})",
+            file=sys.stderr,
+        )
+        return OUT_OF_MEMORY
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether an error says so: torch has a kind of its own for GPUs alone."""
+    kinds = (MemoryError, torch.cuda.OutOfMemoryError)
+    return isinstance(error, kinds) or "can't allocate memory" in str(error)
 
 
 class Datasets:

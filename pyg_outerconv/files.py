@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 
@@ -244,6 +244,13 @@ def sweep(folder: Path, names: Iterable[str] | None = None) -> None:
                 shutil.rmtree(path)
             else:
                 path.unlink()
+
+
+def silence(stream: TextIO) -> None:
+    """Send what is written to a stream nowhere, since its reader, such as ``head``, has left."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def temporary_name(name: str) -> str:

@@ -37,7 +37,18 @@ ALLOWED = {
         "train",
     },
     "show": {"errors", "basis", "data", "train"},
-    "cli": {"errors", "basis", "kernels", "contract", "nn", "data", "train", "bench", "show"},
+    "cli": {
+        "errors",
+        "files",
+        "basis",
+        "kernels",
+        "contract",
+        "nn",
+        "data",
+        "train",
+        "bench",
+        "show",
+    },
 }
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import csv
+import errno
+import io
 import json
+import math
 import os
 import pickle
+import random
 import shutil
 import signal
 import subprocess
@@ -17,10 +21,12 @@ import pytest
 import torch
 from torch_geometric import datasets as pyg_datasets
 
-from pyg_outerconv import data
+from pyg_outerconv import data, files
 from pyg_outerconv.basis import FAMILIES
 from pyg_outerconv.cli import main
-from pyg_outerconv.train import command, make_split
+from pyg_outerconv.train import command, experiment, make_split
+from pyg_outerconv.train.loop import SeedRun
+from pyg_outerconv.train.progress import Progress
 
 QUICK = ["--epochs", "15", "--seeds", "2", "--hidden", "8"]
 
@@ -223,6 +229,18 @@ BAD = {
     "occupied folder": (["KarateClub", "--out", "occupied"], "--resume"),
     "nothing to resume": (["--resume", "--out", "nowhere"], "not a run folder"),
     "resume without a folder": (["--resume"], "--out RUN_DIR"),
+    "an lr beyond numbers": (["KarateClub", "--lr", "1e300"], "lr has a maximum"),
+    "a decay beyond numbers": (["KarateClub", "--weight-decay", "1e300"], "has a maximum"),
+    "too deep": (["KarateClub", "--depth", "100000"], "<= 256"),
+    "too wide": (["KarateClub", "--hidden", "1" + "0" * 12], "<= 16384"),
+    "too large": (["KarateClub", "--depth", "256", "--hidden", "16384"], "depth × hidden²"),
+    "too many seeds": (["KarateClub", "--seeds", "1000000000"], "<= 10000"),
+    "too long": (["KarateClub", "--epochs", "1" + "0" * 400], "<= 1000000"),
+    "a folder with NUL": (["KarateClub", "--out", "a\0b"], "no NUL"),
+    "a root with NUL": (["Cornell", "--root", "a\0b"], "no NUL"),
+    "nobody's folder": (["KarateClub", "--out", "~nobody-at-all/run"], "home folder"),
+    "nobody's root": (["Cornell", "--root", "~nobody-at-all/run"], "home folder"),
+    "a name too long": (["KarateClub", "--out", "a" * 300], "writable"),
     "unknown flag": (["KarateClub", "--bogus"], "--bogus"),
     "abbreviated flag": (["KarateClub", "--epo", "3"], "--epo"),
 }
@@ -247,25 +265,40 @@ def test_bad_input_is_refused_in_one_line(
 
 
 def change_config(folder: Path, **changes: object) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    config["settings"].update(changes)
-    (folder / "config.json").write_text(json.dumps(config))
+    config = files.load_json(folder / "config.json")
+    change_file(folder, settings={**config["settings"], **changes})
 
 
-def change_file(folder: Path, **changes: object) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+def change_file(folder: Path, name: str = "config.json", **changes: object) -> None:
+    """Change a file as who forges its checksum too."""
+    files.save_json(folder / name, {**files.load_json(folder / name), **changes})
 
 
 def change_config_and_checkpoint(folder: Path, **changes: object) -> None:
     change_config(folder, **changes)
-    settings = json.loads((folder / "config.json").read_text())["settings"]
-    change_checkpoint(folder, settings=settings)
+    change_checkpoint(folder, settings=files.load_json(folder / "config.json")["settings"])
 
 
 def change_checkpoint(folder: Path, **changes: object) -> None:
-    content = torch.load(folder / "checkpoint.pt", weights_only=True)
-    torch.save({**content, **changes}, folder / "checkpoint.pt")
+    content = files.load_tensors(folder / "checkpoint.pt")
+    files.save_tensors(folder / "checkpoint.pt", {**content, **changes})
+
+
+def with_nan(folder: Path) -> None:
+    parameters = files.load_tensors(folder / "checkpoint.pt")["parameters"]
+    first = next(iter(parameters.values()))
+    first.view(-1)[-1] = math.nan
+    change_checkpoint(folder, parameters=parameters)
+
+
+def make_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def make_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
 
 
 SPOIL = {
@@ -278,16 +311,39 @@ SPOIL = {
     "another graph": (lambda run: change_checkpoint(run, fingerprint="0"), "of this graph"),
     "other parameters": (lambda run: change_checkpoint(run, parameters={}), "must fit the model"),
     "no checkpoint": (lambda run: (run / "checkpoint.pt").unlink(), "checkpoint.pt"),
-    "a damaged checkpoint": (lambda run: (run / "checkpoint.pt").write_text("x"), "cannot read"),
-    "a tensor": (lambda run: torch.save(torch.ones(1), run / "checkpoint.pt"), "Tensor"),
+    "a damaged checkpoint": (lambda run: (run / "checkpoint.pt").write_text("x"), "checksum"),
+    "a tensor": (lambda run: torch.save(torch.ones(1), run / "checkpoint.pt"), "checksum"),
+    "a tensor, sealed": (
+        lambda run: files.save_tensors(run / "checkpoint.pt", torch.ones(1)),
+        "Tensor",
+    ),
+    "NaN": (with_nan, "must be finite"),
+    "infinite features": (
+        lambda run: change_checkpoint(
+            run,
+            parameters={
+                name: torch.full_like(value, 3e38)
+                for name, value in files.load_tensors(run / "checkpoint.pt")["parameters"].items()
+            },
+        ),
+        "must be finite",
+    ),
+    "a code of its own": (
+        lambda run: (run / "checkpoint.pt").write_bytes(pickle.dumps(shutil.rmtree)),
+        "checksum",
+    ),
+    "a pipe": (lambda run: make_pipe(run / "checkpoint.pt"), "no regular file"),
+    "a folder": (lambda run: make_folder(run / "checkpoint.pt"), "no regular file"),
+    "a configuration in a pipe": (lambda run: make_pipe(run / "config.json"), "no regular file"),
     "damaged configuration": (lambda run: (run / "config.json").write_text("{"), "JSON"),
-    "foreign configuration": (lambda run: (run / "config.json").write_text("{}"), "format"),
+    "foreign configuration": (lambda run: (run / "config.json").write_text("{}"), "checksum"),
+    "another format": (lambda run: change_file(run, format=1), "format 2"),
     "a setting of another type": (lambda run: change_config(run, hidden="8"), "got '8'"),
     "another split": (lambda run: change_config_and_checkpoint(run, split="x"), "unknown split"),
     "data of another kind": (lambda run: change_file(run, data=[]), "data with its root"),
-    "a seed that was not": (lambda run: change_checkpoint(run, seed=9), "format 1"),
-    "a number as text": (lambda run: change_checkpoint(run, test_accuracy="x"), "format 1"),
-    "a list of parameters": (lambda run: change_checkpoint(run, parameters=[]), "format 1"),
+    "a seed that was not": (lambda run: change_checkpoint(run, seed=9), "format 2"),
+    "a number as text": (lambda run: change_checkpoint(run, test_accuracy="x"), "format 2"),
+    "a list of parameters": (lambda run: change_checkpoint(run, parameters=[]), "format 2"),
     "an odd setting": (lambda run: change_config(run, colour="red"), "colour"),
 }
 
@@ -306,15 +362,66 @@ def test_a_run_that_does_not_fit_is_refused(
     assert not Path("run/predictions.csv").exists()
 
 
+def change_record(run: Path, **changes: object) -> None:
+    runs = files.load_json(run / "metrics.json")["runs"]
+    runs[1].update(changes)
+    change_file(run, "metrics.json", runs=runs)
+
+
+def under_way(run: Path, **changes: object) -> None:
+    """As if the last seed were under way."""
+    config = files.checksum(files.load_json(run / "config.json"))
+    change_file(run, "metrics.json", runs=files.load_json(run / "metrics.json")["runs"][:1])
+    of_its_own = {"config": config, "model": "outerconv", "seed": 1, "seconds": 0.0}
+    rest = {part: {} for part in ("parameters", "optimizer", "history", "best", "random")}
+    files.save_tensors(run / "partial.pt", {**of_its_own, **rest, **changes})
+
+
 SPOIL_RESUME = {
-    "no runs": ("metrics.json", {"format": 1}, "a record for each seed"),
-    "runs that are none": ("metrics.json", {"format": 1, "runs": [{}]}, "a record for each seed"),
-    "another format": ("metrics.json", {"format": 2, "runs": []}, "a record for each seed"),
-    "another seed under way": (
-        "partial.pt",
-        {"model": "outerconv", "seed": 1, "parameters": {}},
+    "no runs": (lambda run: change_file(run, "metrics.json", runs=None), "must hold runs"),
+    "runs that are none": (
+        lambda run: change_file(run, "metrics.json", runs=[{}]),
+        "a record for each seed",
+    ),
+    "metrics of another run": (
+        lambda run: change_file(run, "metrics.json", config="0" * 64),
+        "must be of the run",
+    ),
+    "a seed twice": (lambda run: change_record(run, seed=0), "has a seed once"),
+    "a picture that is a folder": (
+        lambda run: make_folder(run / "curves.png"),
+        "the run folder must be writable",
+    ),
+    "metrics in a pipe": (lambda run: make_pipe(run / "metrics.json"), "no regular file"),
+    "no checkpoint": (lambda run: (run / "checkpoint.pt").unlink(), "checkpoint.pt"),
+    "a seed under way of another model": (under_way, "of the seed under way"),
+    "a seed under way of another run": (
+        lambda run: under_way(run, config="0" * 64),
+        "must be of the run",
+    ),
+    "a seed under way that is none": (
+        lambda run: under_way(run, history=[]),
         "of the seed under way",
     ),
+}
+IMPOSSIBLE = {
+    "model": ["peer", 3, None],
+    "seed": [-1, 2, 0.0, "0", True, None],
+    "test_accuracy": [1.5, -0.1, "0.5", None, True, [0.5]],
+    "val_accuracy": [2, "x", {}],
+    "val_loss": [0.0, "1", None],
+    "best_epoch": [0, 16, 1.5, "1", True],
+    "epochs": [0, 14, 10**9, "15"],
+    "seconds": [-1.0, "1"],
+    "history": [[], {}, {"val_loss": [1.0] * 15}, None],
+}
+SPOIL_RESUME |= {
+    f"{name} = {value!r}": (
+        lambda run, name=name, value=value: change_record(run, **{name: value}),
+        "a record for each seed",
+    )
+    for name, values in IMPOSSIBLE.items()
+    for value in values
 }
 
 
@@ -323,16 +430,36 @@ def test_a_run_that_cannot_go_on_is_refused(
     case: str, finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(finished, "run")
-    file, content, words = SPOIL_RESUME[case]
-    if file == "partial.pt":
-        torch.save(content, "run/partial.pt")
-        metrics = json.loads(Path("run/metrics.json").read_text())
-        file, content = "metrics.json", {**metrics, "runs": metrics["runs"][:1]}
-    Path("run", file).write_text(json.dumps(content))
+    spoil, words = SPOIL_RESUME[case]
+    spoil(Path("run"))
     assert main(["train", "--resume", "--out", "run"]) == 2
     said = capsys.readouterr()
     assert words in said.err
     assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_damage_and_edits_of_a_run_are_noticed(
+    seed: int, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draw = random.Random(seed)
+    shutil.copytree(finished, "run")
+    under_way(Path("run"))
+    name = ("config.json", "metrics.json", "partial.pt", "checkpoint.pt")[seed % 4]
+    path = Path("run", name)
+    content = path.read_bytes()
+    if name.endswith("json"):  # a digit, so that it is JSON still
+        places = [i for i, byte in enumerate(content) if chr(byte) in "123456789"]
+        place = draw.choice(places)
+        changed = content[:place] + bytes([content[place] - 1]) + content[place + 1 :]
+    else:
+        place = draw.randrange(len(content))
+        changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+    path.write_bytes(draw.choice([changed, content[:place], changed]))
+    assert main(["train", "--resume", "--out", "run"]) == 2
+    said = capsys.readouterr().err
+    assert f"run/{name} must be as outerconv wrote it" in said
+    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize(("name", "value"), [("device", "zz"), ("split", "x")])
@@ -347,22 +474,231 @@ def test_a_run_of_settings_that_are_not_here_is_refused(
     assert said.count("\n") == 1
 
 
-def test_a_picture_that_cannot_be_written_is_refused(
-    finished: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copytree(finished, "run")
-    Path("run/curves.png").unlink()
-    Path("run/curves.png").mkdir()
-    assert main(["train", "--resume", "--out", "run"]) == 2
-    assert "the run folder must be writable" in capsys.readouterr().err
-
-
 def test_a_file_that_torch_warns_of_is_refused_in_one_line(finished: Path) -> None:
     shutil.copytree(finished, "run")
-    Path("run/checkpoint.pt").write_bytes(pickle.dumps({"a": Path}))
+    files.save_tensors(Path("run/checkpoint.pt"), {"a": Path})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert main(["predict", "run"]) == 2
+
+
+# Beginning, stopping and going on -----------------------------------------------------------------
+
+
+@pytest.fixture
+def _no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes longer than these runs."""
+    monkeypatch.setattr(experiment, "can_draw", lambda: False)
+
+
+def numbers_of(run: str | Path) -> list[dict[str, object]]:
+    """The records of a run, but for the time it took."""
+    runs = files.load_json(Path(run, "metrics.json"))["runs"]
+    return [{key: value for key, value in run.items() if key != "seconds"} for run in runs]
+
+
+@pytest.mark.usefixtures("_no_picture")
+def test_a_folder_with_a_configuration_alone_goes_on(finished: Path) -> None:
+    Path("run").mkdir()
+    shutil.copy(finished / "config.json", "run")
+    assert main(["train", "--resume", "--out", "run"]) == 0
+    assert numbers_of("run") == numbers_of(finished)
+
+
+@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.parametrize("name", ["config.json", "partial.pt"])
+@pytest.mark.parametrize("suffix", ["", ".0123abcd"])
+def test_what_a_killed_process_left_is_swept(name: str, suffix: str, finished: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    Path("run").mkdir()
+    gone = Path(f"run/.{name}.{ended.pid}{suffix}")
+    living = Path(f"run/.{name}.{os.getppid()}{suffix}")
+    for path in (gone, living):
+        path.write_text("half")
+    assert main(["train", "KarateClub", "--out", "run", *QUICK]) == 0  # begins anew
+    assert not gone.exists()
+    assert living.exists()
+    gone.write_text("half")
+    assert main(["train", "--resume", "--out", "run"]) == 0
+    assert not gone.exists()
+    assert numbers_of("run") == numbers_of(finished)
+
+
+@pytest.mark.usefixtures("_no_picture")
+def test_a_seed_that_was_finished_is_not_under_way(finished: Path) -> None:
+    """Killed between the metrics and the removal."""
+    shutil.copytree(finished, "run")
+    under_way(Path("run"))
+    shutil.copy(finished / "metrics.json", "run")
+    assert main(["train", "--resume", "--out", "run"]) == 0
+    assert not Path("run/partial.pt").exists()
+
+
+@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("epoch", [0, 7, 14, 20])
+def test_a_signal_saves_and_stops(
+    number: int,
+    code: int,
+    epoch: int,
+    finished: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    step, done = SeedRun.step, 0
+
+    def stopped(self: SeedRun) -> None:
+        nonlocal done
+        if done == epoch:
+            os.kill(os.getpid(), number)
+        done += 1
+        step(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SeedRun, "step", stopped)
+        assert main(["train", "KarateClub", "--out", "run", *QUICK]) == code
+    assert "go on by: outerconv train --resume --out run" in capsys.readouterr().err
+    assert signal.getsignal(number) is not None
+    assert main(["train", "--resume", "--out", "run"]) == 0
+    assert numbers_of("run") == numbers_of(finished)
+
+
+@pytest.mark.parametrize("nth", range(6))
+def test_a_full_disk_is_said_and_loses_nothing(
+    nth: int, finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sync, written = os.fsync, 0
+
+    def full(descriptor: int) -> None:
+        nonlocal written
+        if written == nth:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written += 1
+        sync(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        code = main(["train", "KarateClub", "--out", "run", *QUICK])
+    said = capsys.readouterr().err
+    assert code == (2 if "No space left" in said else 0)
+    assert said.count("\n") == (code == 2)
+    assert not [path for path in Path("run").iterdir() if path.name.startswith(".")]
+    begun = ["--resume"] if Path("run/config.json").exists() else ["KarateClub", *QUICK]
+    assert main(["train", *begun, "--out", "run"]) == 0
+    assert numbers_of("run") == numbers_of(finished)
+
+
+def test_a_full_disk_keeps_older_predictions(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    Path("classes.csv").write_text("older")
+    monkeypatch.setattr(os, "fsync", full)
+    assert main(["predict", str(finished), "--out", "classes.csv"]) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert Path("classes.csv").read_text() == "older"
+
+
+@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1", "utf-8"])
+def test_any_encoding_of_the_output_will_do(
+    encoding: str, finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(finished, "Lauf-Ωμ")
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    err = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    for words in (["train", "--resume", "--out", "Lauf-Ωμ"], ["families"], ["predict", "Lauf-Ωμ"]):
+        assert main(words) == 0
+    assert main(["predict", "Läufe-Ω"]) == 2
+    said = out.buffer.getvalue() + err.buffer.getvalue()
+    assert ("±" in said.decode(encoding)) == (encoding != "ascii")
+    assert said.decode(encoding).count("?") > 0 or encoding == "utf-8"
+
+
+@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.parametrize("lines", [0, 1, 2])
+def test_training_goes_on_when_nobody_reads(
+    lines: int, finished: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    read, write = os.pipe()
+    out = open(write, "w")  # noqa: SIM115
+    monkeypatch.setattr(sys, "stdout", out)
+    said, report = [], Progress.report
+
+    def until(self: Progress, result: dict[str, object]) -> None:
+        if len(said) == lines:
+            os.close(read)
+        said.append(result["seed"])
+        report(self, result)
+
+    if not lines:
+        os.close(read)
+        said.append("before")
+    monkeypatch.setattr(Progress, "report", until)
+    assert main(["train", "KarateClub", "--out", "run", *QUICK]) == 0
+    assert numbers_of("run") == numbers_of(finished)
+    if lines < 2:
+        assert "training goes on" in capfd.readouterr().err
+    out.close()
+    if lines == 2:
+        os.close(read)
+
+
+def test_other_commands_say_that_nobody_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        assert main(["families"]) == 141
+
+
+@pytest.mark.parametrize("name", ["checkpoint.pt", "config.json", "metrics.json", "partial.pt"])
+@pytest.mark.parametrize("how", ["itself", "another way", "a link", "a hard link", "another run"])
+def test_predict_spares_the_files_of_runs(
+    name: str, how: str, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(finished, "run")
+    shutil.copytree(finished, "other")
+    out = {
+        "itself": f"run/{name}",
+        "another way": str(Path("other/../run", name)),
+        "a link": "link",
+        "a hard link": "hard",
+        "another run": f"other/{name}",
+    }[how]
+    if how == "a link":
+        Path("link").symlink_to(Path("run", name))
+    if how == "a hard link":
+        if name == "partial.pt":
+            return
+        Path("hard").hardlink_to(Path("run", name))
+    before = {path: path.read_bytes() for path in sorted(Path().glob("*/*"))}
+    assert main(["predict", "run", "--out", out]) == 2
+    assert "must not be a file of a run" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in sorted(Path().glob("*/*"))} == before
+
+
+def test_predict_writes_to_what_is_no_file(finished: Path) -> None:
+    assert main(["predict", str(finished), "--out", os.devnull]) == 0
+
+
+@pytest.mark.usefixtures("_no_picture")
+def test_memory_that_is_not_enough_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def greedy(self: SeedRun) -> None:
+        torch.empty(2**60)
+
+    monkeypatch.setattr(SeedRun, "step", greedy)
+    assert main(["train", "KarateClub", "--out", "run", *QUICK]) == 1
+    said = capsys.readouterr().err
+    assert "memory is not enough" in said
+    assert said.count("\n") == 1
 
 
 def test_resume_refuses_other_settings(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

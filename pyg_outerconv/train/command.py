@@ -6,23 +6,26 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from .. import data
-from ..errors import RefusedValue
+from ..errors import RefusedValue, refusal
+from ..files import as_path, replace, silence
 from ..kernels import get_backend
 from . import family_options
 from .contender import check_device
 from .experiment import Experiment, Interrupted
 from .predict import predict
 from .results import table
-from .run_folder import RunFolder, next_folder
+from .run_folder import CONFIG, NAMES, RunFolder, next_folder
 from .settings import DECAYS, FEATURES, NORMS, SKIPS, Settings, resolve
 from .splits import check_protocol
 
-INTERRUPTED = 130
+STOPPED = 128  # and the number of the signal: 130 after Ctrl-C, 143 after SIGTERM
 
 
 class Train:
@@ -93,20 +96,41 @@ class Train:
             advice = _choose_dataset(arguments)
             settings = _settings(arguments)
             stem = f"{settings.dataset}-{settings.family.split('(')[0]}".lower()
-            out = Path(arguments.out) if arguments.out else next_folder(Path("runs"), stem)
-        experiment = Experiment(settings, out, root, resume=arguments.resume)
+            out = as_path(arguments.out, "--out") if arguments.out else _next_folder(stem)
+        experiment = Experiment(settings, out, root, resume=arguments.resume, log=_say)
         _announce(experiment)
         try:
             summary = experiment.run()
         except Interrupted as interrupted:
             command = ["outerconv", "train", "--resume", "--out", str(out)]
-            print(
-                f"outerconv train: {interrupted}; go on by: {shlex.join(command)}", file=sys.stderr
-            )
-            return INTERRUPTED
-        print(f"\n{table(summary)}\n\nrun folder: {out}")
-        print(f"predicted classes: outerconv predict {shlex.quote(str(out))}{advice}")
+            _complain(f"{interrupted}; go on by: {shlex.join(command)}")
+            return STOPPED + interrupted.number
+        _say(f"\n{table(summary)}\n\nrun folder: {out}")
+        _say(f"predicted classes: outerconv predict {shlex.quote(str(out))}{advice}")
         return 0
+
+
+def _say(line: str) -> None:
+    """Print; training goes on when nobody reads what it says, as after ``| head -1``."""
+    try:
+        print(line)
+    except BrokenPipeError:
+        silence(sys.stdout)
+        _complain("nobody reads the output any more; training goes on")
+
+
+def _complain(line: str) -> None:
+    with suppress(BrokenPipeError):
+        print(f"outerconv train: {line}", file=sys.stderr)
+
+
+def _next_folder(stem: str) -> Path:
+    try:
+        return next_folder(Path("runs"), stem)
+    except OSError as error:
+        raise RefusedValue(
+            refusal("the folder runs must be readable", "a folder, or --out", error.strerror)
+        ) from error
 
 
 def _add_setting(group: Any, name: str, kind: Callable[[str], Any], text: str) -> None:
@@ -132,10 +156,10 @@ def _choose_dataset(arguments: argparse.Namespace) -> str:
     root = data.data_root(arguments.root)
     if data.is_here("Cora", root):
         arguments.dataset = "Cora"
-        print(f"no dataset named: Cora, whose files are below {root}")
+        _say(f"no dataset named: Cora, whose files are below {root}")
         return ""
     arguments.dataset = data.EMBEDDED
-    print(
+    _say(
         f"no dataset named, and Cora is not below {root}: {data.EMBEDDED}, the real graph that "
         "comes inside torch-geometric"
     )
@@ -207,13 +231,13 @@ def _check_backend(asked: dict[str, Any]) -> None:
 
 def _announce(experiment: Experiment) -> None:
     settings, graph = experiment.settings, experiment.dataset.data
-    print(
+    _say(
         f"{settings.dataset}: {graph.num_nodes} nodes, {graph.num_edges} edges, "
         f"{experiment.dataset.num_classes} classes, split {settings.split}"
     )
     if experiment.features is not None:
-        print(experiment.features)
-    print(
+        _say(str(experiment.features))
+    _say(
         f"{settings.family}: {settings.depth} layers, {settings.hidden} hidden, theta "
         f"{settings.theta}, on {settings.device} by {', '.join(experiment.backends) or 'torch'}"
     )
@@ -235,6 +259,7 @@ class Predict:
     @staticmethod
     def run(arguments: argparse.Namespace) -> int:
         """Predict and write."""
+        path = _where_to_write(arguments)
         predictions = predict(arguments.run_dir, arguments.root, arguments.device)
         said = (
             f"test accuracy {100 * predictions.test_accuracy:.2f} % on the split of seed "
@@ -244,13 +269,36 @@ class Predict:
             predictions.write(sys.stdout)
             print(said, file=sys.stderr)
             return 0
-        path = Path(arguments.out or Path(arguments.run_dir) / "predictions.csv")
+        text = StringIO()
+        predictions.write(text)
         try:
-            with path.open("w", encoding="utf-8", newline="") as file:
-                predictions.write(file)
+            _write(path, text.getvalue())
         except OSError as error:
             raise RefusedValue(
                 f"--out must be writable: expected a file, got {path} ({error.strerror})"
             ) from error
         print(f"{said}\nclasses of {predictions.classes.numel()} nodes: {path}")
         return 0
+
+
+def _where_to_write(arguments: argparse.Namespace) -> Path:
+    """The file that predictions go to, which is none of those that a run consists of."""
+    folder = as_path(arguments.run_dir, "a run folder")
+    if not arguments.out or arguments.out == "-":
+        return folder / "predictions.csv"
+    path = as_path(arguments.out, "--out").resolve()  # through links, to the file itself
+    own = [folder / name for name in NAMES]
+    linked = path.exists() and any(file.exists() and path.samefile(file) for file in own)
+    if linked or (path.name in NAMES and (path.parent / CONFIG).exists()):
+        raise RefusedValue(
+            refusal("--out must not be a file of a run", "another file", arguments.out)
+        )
+    return path
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file as a whole; what is none, such as ``/dev/stdout``, is written to."""
+    if path.is_file() or not path.exists():
+        replace(path, text.encode())
+    else:
+        path.write_text(text, encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
-from pathlib import Path
+from io import BytesIO
 from typing import Any
 
 from .contender import OURS
@@ -24,8 +24,8 @@ def can_draw() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def draw(runs: Sequence[dict[str, Any]], title: str, path: Path) -> None:
-    """Draw the loss and the accuracy of every seed of our model, a dot at each best epoch."""
+def draw(runs: Sequence[dict[str, Any]], title: str) -> bytes:
+    """The loss and the accuracy of every seed of our model, a dot at each best epoch, as PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -52,4 +52,6 @@ def draw(runs: Sequence[dict[str, Any]], title: str, path: Path) -> None:
         axes.set_ylabel(label)
         axes.grid(alpha=0.3)
         axes.legend()
-    figure.savefig(path, format="png", dpi=120)
+    picture = BytesIO()
+    figure.savefig(picture, format="png", dpi=120)
+    return picture.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,8 +17,9 @@ from .features import choose_features, settle_features
 from .loop import SeedRun, train
 from .peer import peer
 from .progress import Progress, StopOnInterrupt
+from .records import is_history
 from .results import summarise
-from .run_folder import FORMAT, RunFolder
+from .run_folder import RunFolder
 from .settings import Settings
 from .splits import check_protocol, make_split
 
@@ -25,7 +27,16 @@ SNAPSHOT_SECONDS = 20.0
 
 
 class Interrupted(Exception):  # noqa: N818 - no error, a wish
-    """A run was stopped by Ctrl-C; what it had is in its folder."""
+    """A run was stopped by a signal; what it had is in its folder.
+
+    Args:
+        message: where it was stopped.
+        number: of the signal.
+    """
+
+    def __init__(self, message: str, number: int = signal.SIGINT) -> None:
+        super().__init__(message)
+        self.number = number
 
 
 class Experiment:
@@ -64,7 +75,7 @@ class Experiment:
         self.features = choose_features(self.dataset, settings)
         self.settings = settings = settle_features(self.dataset, settings)
         if resume:
-            self.folder.check_resumes(settings, self.dataset)
+            self.folder.take_up(settings, self.dataset)
         self.contenders = contenders(self.dataset, settings)
         for contender in self.contenders:  # a seed draws before any is trained
             contender.model(self.dataset.num_classes, settings)
@@ -74,15 +85,20 @@ class Experiment:
         if not resume:
             self.folder.create(settings, self.dataset)
         self.runs = self.folder.read_runs()
+        if any(run["model"] == OURS for run in self.runs):
+            self.folder.load_checkpoint()  # of the best of them, which later ones are held against
 
     def run(self) -> dict[str, Any]:
         """Train every seed that is not finished yet, and return the summary.
 
         Raises:
-            Interrupted: by Ctrl-C. Finished seeds and the epochs of the current one are kept.
+            Interrupted: by Ctrl-C or SIGTERM. Finished seeds are kept, and the epochs done.
             ValueError: training diverged, or the folder can no longer be written.
         """
         done = {(run["model"], run["seed"]) for run in self.runs}
+        state = self.folder.load_state()
+        if state is not None and (state["model"], state["seed"]) in done:
+            self.folder.drop_state()  # the process was killed between the two
         with StopOnInterrupt() as stop, on_backend(self.settings):
             for seed in range(self.settings.seeds):
                 for contender in self.contenders:
@@ -109,7 +125,7 @@ class Experiment:
             nonlocal saved
             self.progress.epoch(run)
             if time.monotonic() - saved > SNAPSHOT_SECONDS:  # for those who cannot say goodbye
-                self.folder.save(self.folder.partial, run.state())
+                self.folder.save_state(run.state())
                 saved = time.monotonic()
 
         try:
@@ -117,23 +133,25 @@ class Experiment:
         finally:
             self.progress.end()
         if not finished:
-            self.folder.save(self.folder.partial, run.state())
+            self.folder.save_state(run.state())
             raise Interrupted(
                 f"stopped in epoch {run.epoch} of {contender.key} seed {seed}; "
-                f"{len(self.runs)} finished seeds are kept"
+                f"{len(self.runs)} finished seeds are kept",
+                stop.number,
             )
         self._keep(run)
 
     def _take_up(self, run: SeedRun) -> None:
-        if self.folder.partial.exists():
-            state = self.folder.load(self.folder.partial)
-            if (state.get("model"), state.get("seed")) == (run.contender.key, run.seed):
-                self._load(run, state)
-                self.log(f"{run.contender.key} seed {run.seed}: goes on after epoch {run.epoch}")
+        state = self.folder.load_state()
+        if state is not None and (state["model"], state["seed"]) == (run.contender.key, run.seed):
+            self._load(run, state)
+            self.log(f"{run.contender.key} seed {run.seed}: goes on after epoch {run.epoch}")
 
     def _load(self, run: SeedRun, state: dict[str, Any]) -> None:
         try:
             run.load_state(state)
+            if run.epoch > self.settings.epochs or not is_history(run.history, run.epoch):
+                raise ValueError("other learning curves")
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise RefusedValue(
                 refusal(
@@ -148,10 +166,8 @@ class Experiment:
         result = run.result()
         losses = [r["val_loss"] for r in self.runs if r["model"] == OURS]
         if run.contender.key == OURS and all(result["val_loss"] < loss for loss in losses):
-            self.folder.save(
-                self.folder.checkpoint,
+            self.folder.save_checkpoint(
                 {
-                    "format": FORMAT,
                     "settings": self.settings.as_dict(),
                     "seed": run.seed,
                     "parameters": run.best.parameters,
@@ -160,11 +176,11 @@ class Experiment:
                     "fingerprint": self.dataset.fingerprint,
                     "test_accuracy": result["test_accuracy"],
                     "best_epoch": result["best_epoch"],
-                },
+                }
             )
         self.runs.append(result)
         self.folder.write_metrics(self.runs, self.summary())
-        self.folder.drop_partial()
+        self.folder.drop_state()
         self.progress.report(result)
 
     def _draw(self) -> None:
@@ -175,7 +191,7 @@ class Experiment:
             )
             return
         title = f"{self.contenders[0].name} on {self.settings.dataset}, {self.settings.seeds} seeds"
-        self.folder.draw(lambda path: draw(self.runs, title, path))
+        self.folder.draw(draw(self.runs, title))
 
 
 def contenders(dataset: Dataset, settings: Settings) -> list[Contender]:

@@ -15,21 +15,9 @@ from ..errors import RefusedValue, refusal
 from .contender import check_device, on_backend, ours
 from .loop import accuracy
 from .model import NodeClassifier
-from .run_folder import FORMAT, RunFolder
-from .settings import Settings, settings_from
+from .run_folder import RunFolder
+from .settings import Settings
 from .splits import check_protocol, make_split
-
-_PARTS = {
-    "format": int,
-    "settings": dict,
-    "seed": int,
-    "parameters": dict,
-    "in_channels": int,
-    "num_classes": int,
-    "fingerprint": str,
-    "test_accuracy": float,
-    "best_epoch": int,
-}
 
 
 @dataclass(frozen=True)
@@ -71,13 +59,12 @@ def predict(
 
     Raises:
         ValueError: the folder holds no run, or its checkpoint is of another configuration or
-            another graph.
+            another graph, or has NaN in it.
         DataUnavailable: the dataset cannot be read.
     """
     home = RunFolder(folder)
     settings = home.settings()
-    checkpoint = home.load(home.checkpoint)
-    _check(home, settings, checkpoint)
+    checkpoint = home.load_checkpoint()
     settings = Settings(
         **{**settings.as_dict(), "peer": False, "device": check_device(device or settings.device)}
     )
@@ -86,6 +73,7 @@ def predict(
     model, contender = _model(home, settings, dataset, checkpoint)
     with torch.no_grad(), on_backend(settings):
         shares = model.eval()(contender.x, contender.structure).softmax(-1).cpu()
+    _require_finite(home, "what the model says", {"probabilities": shares})
     probability, classes = shares.max(-1)
     test = make_split(dataset.data, settings.split, checkpoint["seed"]).test
     return Predictions(
@@ -96,30 +84,6 @@ def predict(
         accuracy(classes[test], dataset.data.y[test]),
         checkpoint["test_accuracy"],
     )
-
-
-def _check(home: RunFolder, settings: Settings, checkpoint: dict[str, Any]) -> None:
-    whole = set(checkpoint) == set(_PARTS) and all(
-        isinstance(checkpoint[part], kind) for part, kind in _PARTS.items()
-    )
-    fits = whole and checkpoint["format"] == FORMAT and checkpoint["seed"] in range(settings.seeds)
-    if not fits:
-        raise RefusedValue(
-            refusal(
-                f"{home.checkpoint} must be written by outerconv train",
-                f"format {FORMAT}",
-                f"another, with {sorted(checkpoint)}",
-            )
-        )
-    other = settings_from(checkpoint["settings"], str(home.checkpoint))
-    if differing := settings.differing(other):
-        raise RefusedValue(
-            refusal(
-                f"the checkpoint must be of the configuration in {home.config}",
-                settings.tell(differing),
-                other.tell(differing),
-            )
-        )
 
 
 def _model(
@@ -148,8 +112,8 @@ def _model(
     model = contender.model(dataset.num_classes, settings)
     try:
         model.load_state_dict(checkpoint["parameters"])
-    except RuntimeError as error:  # torch lists every parameter, on many lines
-        first = " ".join(str(error).splitlines()[1].split())
+    except (RuntimeError, TypeError, AttributeError) as error:  # torch lists all, on many lines
+        first = " ".join((str(error).splitlines()[1:] or [str(error)])[0].split())
         raise RefusedValue(
             refusal(
                 f"the parameters in {home.checkpoint} must fit the model of {home.config}",
@@ -157,4 +121,14 @@ def _model(
                 first,
             )
         ) from error
+    _require_finite(home, "the parameters", model.state_dict())
     return model, contender
+
+
+def _require_finite(home: RunFolder, what: str, tensors: dict[str, Tensor]) -> None:
+    for name, tensor in tensors.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise RefusedValue(
+                refusal(f"{what} must be finite", "numbers", f"NaN or infinity in {name}")
+                + f", by {home.checkpoint}"
+            )

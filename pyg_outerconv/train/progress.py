@@ -1,4 +1,4 @@
-"""What a terminal sees of a run, and how Ctrl-C reaches it."""
+"""What a terminal sees of a run, and how Ctrl-C and SIGTERM reach it."""
 
 from __future__ import annotations
 
@@ -64,20 +64,24 @@ class Progress:
 
 
 class StopOnInterrupt:
-    """Within the block the first Ctrl-C asks to stop after the epoch; a second one stops at once.
+    """Within the block Ctrl-C or SIGTERM asks to stop after the epoch; a second one stops at once.
 
     So the state that is kept is that of a whole epoch. Outside the main thread, where signals do
     not arrive, it does nothing.
+
+    Attributes:
+        number: of the signal that asked, 0 for none.
     """
 
     def __init__(self) -> None:
-        self.asked = False
-        self._before: Any = None
+        self.number = 0
+        self._before: dict[int, Any] = {}
         self._active = threading.current_thread() is threading.main_thread()
 
     def __enter__(self) -> StopOnInterrupt:
         if self._active:
-            self._before = signal.signal(signal.SIGINT, self._on_signal)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(
@@ -86,14 +90,16 @@ class StopOnInterrupt:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._active:
-            signal.signal(signal.SIGINT, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if self.number and number == signal.SIGTERM:
+            raise SystemExit(128 + number)
+        if self.number:
             raise KeyboardInterrupt
-        self.asked = True
+        self.number = number
 
     def __call__(self) -> bool:
         """Whether to stop."""
-        return self.asked
+        return bool(self.number)

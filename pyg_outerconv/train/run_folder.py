@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-import pickle
 import platform
-import re
-import warnings
 from collections.abc import Callable
-from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,55 +14,58 @@ import torch_geometric
 from .. import __version__
 from ..data import Dataset
 from ..errors import RefusedValue, refusal
+from ..files import (
+    as_path,
+    checksum,
+    leftovers,
+    load_json,
+    load_tensors,
+    replace,
+    save_json,
+    save_tensors,
+    sweep,
+)
+from .records import CHECKPOINT, STATE, check_records, has_parts
 from .settings import Settings, settings_from
 
-FORMAT = 1
-# What the record of a seed has at least.
-RECORD = frozenset(
-    {
-        "model",
-        "seed",
-        "test_accuracy",
-        "val_accuracy",
-        "val_loss",
-        "best_epoch",
-        "epochs",
-        "seconds",
-        "history",
-    }
-)
-
-_LIST_OF_NUMBERS = re.compile(r"\[[^\[\]{}\"]+\]")  # on one line, to be read by people
+FORMAT = 2
+CONFIG, METRICS, CURVES = "config.json", "metrics.json", "curves.png"
+FINAL, PARTIAL = "checkpoint.pt", "partial.pt"
+NAMES = (CONFIG, METRICS, CURVES, FINAL, PARTIAL)
 
 
 class RunFolder:
     """Reads and writes one run. Every file is replaced as a whole, never half written.
 
-    - ``config.json``: settings, data, versions
-    - ``metrics.json``: a record for each model and seed, then a summary
+    - ``config.json``: settings, data, versions. A folder that has it is a run, and can go on.
+    - ``metrics.json``: a record for each model and seed, then a summary; from the first seed on
     - ``curves.png``: learning curves
     - ``checkpoint.pt``: the model of the seed with the lowest validation loss
     - ``partial.pt``: the seed under way, gone when it is finished
+
+    Metrics, checkpoint and the seed under way say which configuration they are of, and each file
+    but the picture has a checksum.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path).expanduser()
-        self.config, self.metrics = self.path / "config.json", self.path / "metrics.json"
-        self.curves = self.path / "curves.png"
-        self.checkpoint, self.partial = self.path / "checkpoint.pt", self.path / "partial.pt"
+        self.path = as_path(path, "a run folder")
+        self.config, self.metrics = self.path / CONFIG, self.path / METRICS
+        self.curves = self.path / CURVES
+        self.checkpoint, self.partial = self.path / FINAL, self.path / PARTIAL
 
     # Beginning ----------------------------------------------------------------------------------
 
     def create(self, settings: Settings, dataset: Dataset) -> None:
-        """Begin a run in a new or empty folder.
+        """Begin a run in a new or empty folder; what a killed process left there does not count.
 
         Raises:
             ValueError: the folder has something in it, or cannot be written.
         """
         try:
-            occupied = self.path.is_dir() and any(self.path.iterdir())
+            self.path.mkdir(parents=True, exist_ok=True)
+            occupied = set(self.path.iterdir()) - set(leftovers(self.path, NAMES))
             if not occupied:
-                self.path.mkdir(parents=True, exist_ok=True)
+                sweep(self.path, NAMES)
         except OSError as error:
             raise self._unwritable(error) from error
         if occupied:
@@ -78,16 +76,34 @@ class RunFolder:
                     f"{self.path}, which has files",
                 )
             )
-        self._write_json(
-            self.config,
-            {
-                "format": FORMAT,
-                "settings": settings.as_dict(),
-                "data": _data_facts(dataset),
-                "versions": versions(),
-            },
-        )
-        self.write_metrics([], {})
+        content = {
+            "format": FORMAT,
+            "settings": settings.as_dict(),
+            "data": _data_facts(dataset),
+            "versions": versions(),
+        }
+        self._write(save_json, self.config, content)
+
+    def take_up(self, settings: Settings, dataset: Dataset) -> None:
+        """Go on with a run; what a killed process left is removed.
+
+        Raises:
+            ValueError: the settings or the data are not those that the run began with, naming what
+                differs; or a file is damaged, or gone.
+        """
+        self.check_settings(settings)
+        if self._read_config()["data"]["fingerprint"] != dataset.fingerprint:
+            raise RefusedValue(
+                refusal(
+                    f"--resume goes on with the data of {self.path}",
+                    f"the {settings.dataset} that it began with",
+                    f"another graph of that name in {dataset.root}",
+                )
+            )
+        try:
+            sweep(self.path, NAMES)
+        except OSError as error:
+            raise self._unwritable(error) from error
 
     def check_settings(self, settings: Settings) -> None:
         """Refuse to go on with other settings than the run began with.
@@ -105,22 +121,6 @@ class RunFolder:
                 )
             )
 
-    def check_resumes(self, settings: Settings, dataset: Dataset) -> None:
-        """Refuse to go on with other settings or other data than the run began with.
-
-        Raises:
-            ValueError: naming what differs.
-        """
-        self.check_settings(settings)
-        if self._read_config()["data"]["fingerprint"] != dataset.fingerprint:
-            raise RefusedValue(
-                refusal(
-                    f"--resume goes on with the data of {self.path}",
-                    f"the {settings.dataset} that it began with",
-                    f"another graph of that name in {dataset.root}",
-                )
-            )
-
     def settings(self) -> Settings:
         """The settings that the run began with.
 
@@ -134,8 +134,13 @@ class RunFolder:
         root: str | None = self._read_config()["data"]["root"]
         return root
 
+    @cached_property
+    def identity(self) -> str:
+        """Of the configuration: what the other files say which run they are of."""
+        return checksum(self._read_config())
+
     def _read_config(self) -> dict[str, Any]:
-        config = self._read_json(self.config)
+        config = self._read(load_json, self.config)
         data = config.get("data")
         known = (
             isinstance(data, dict)
@@ -156,124 +161,121 @@ class RunFolder:
 
     def write_metrics(self, runs: list[dict[str, Any]], summary: dict[str, Any]) -> None:
         """Replace the metrics."""
-        self._write_json(self.metrics, {"format": FORMAT, "runs": runs, "summary": summary})
+        content = {"format": FORMAT, "config": self.identity, "runs": runs, "summary": summary}
+        self._write(save_json, self.metrics, content)
 
     def read_runs(self) -> list[dict[str, Any]]:
-        """The record of every finished seed.
+        """The record of every finished seed; none where no seed is finished yet.
 
         Raises:
-            ValueError: the file holds something else.
+            ValueError: the file holds something else, or is of another run.
         """
-        metrics = self._read_json(self.metrics)
-        runs = metrics.get("runs")
-        whole = metrics.get("format") == FORMAT and isinstance(runs, list)
-        if not whole or not all(isinstance(run, dict) and set(run) >= RECORD for run in runs or ()):
+        if not self.metrics.exists():
+            return []
+        metrics = self._read(load_json, self.metrics)
+        self._require_identity(self.metrics, metrics)
+        return check_records(metrics.get("runs"), self.settings(), str(self.metrics))
+
+    def _require_identity(self, path: Path, content: dict[str, Any]) -> None:
+        if content.get("config") != self.identity:
             raise RefusedValue(
-                refusal(
-                    f"{self.metrics} must be written by outerconv train",
-                    f"format {FORMAT} with a record for each seed",
-                    "something else",
-                )
+                refusal(f"{path} must be of the run of {self.config}", "that run", "another one")
             )
-        return list(runs or ())
 
     # Tensors ------------------------------------------------------------------------------------
 
-    def save(self, path: Path, content: dict[str, Any]) -> None:
-        """Write tensors and plain Python, so that ``torch.load(weights_only=True)`` reads them."""
-        self._replace(path, lambda temporary: torch.save(content, temporary))
+    def save_state(self, state: dict[str, Any]) -> None:
+        """Keep the seed under way."""
+        self._write(save_tensors, self.partial, {"config": self.identity, **state})
 
-    def load(self, path: Path, device: str = "cpu") -> dict[str, Any]:
-        """Read what :meth:`save` wrote.
+    def load_state(self) -> dict[str, Any] | None:
+        """What :meth:`save_state` kept, if there is something.
 
         Raises:
-            ValueError: the file is missing or is something else.
+            ValueError: the file is something else, or is of another run.
         """
-        try:
-            with warnings.catch_warnings():  # torch warns of foreign files that it then refuses
-                warnings.simplefilter("ignore")
-                content = torch.load(path, map_location=device, weights_only=True)
-        except FileNotFoundError as error:
-            raise self._no_run(path) from error
-        except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
+        if not self.partial.exists():
+            return None
+        state = self._read(load_tensors, self.partial)
+        self._require_identity(self.partial, state)
+        if not has_parts(state, STATE):
             raise RefusedValue(
                 refusal(
-                    f"{path} must be written by outerconv train",
-                    "a checkpoint",
-                    f"a file that torch cannot read ({type(error).__name__})",
-                )
-            ) from error
-        if not isinstance(content, dict):
-            raise RefusedValue(
-                refusal(
-                    f"{path} must be written by outerconv train",
-                    "a checkpoint",
-                    f"a {type(content).__name__}",
+                    f"{self.partial} must be of the seed under way (without it, the seed begins "
+                    "anew)",
+                    ", ".join(STATE),
+                    ", ".join(sorted(state)),
                 )
             )
-        return content
+        return state
 
-    def draw(self, paint: Callable[[Path], object]) -> None:
-        """Replace the picture by what ``paint`` writes to the path it is given."""
-        self._replace(self.curves, paint)
-
-    def drop_partial(self) -> None:
+    def drop_state(self) -> None:
         """Forget the seed under way: it is finished."""
-        self.partial.unlink(missing_ok=True)
+        try:
+            self.partial.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def save_checkpoint(self, content: dict[str, Any]) -> None:
+        """Keep the best model so far."""
+        self._write(save_tensors, self.checkpoint, {"format": FORMAT, **content})
+
+    def load_checkpoint(self) -> dict[str, Any]:
+        """The best model so far.
+
+        Raises:
+            ValueError: the file is missing, is something else, or is of another configuration.
+        """
+        checkpoint, settings = self._read(load_tensors, self.checkpoint), self.settings()
+        whole = has_parts(checkpoint, CHECKPOINT) and checkpoint["seed"] in range(settings.seeds)
+        if not whole or checkpoint["format"] != FORMAT:
+            raise RefusedValue(
+                refusal(
+                    f"{self.checkpoint} must be written by outerconv train",
+                    f"format {FORMAT}",
+                    f"another, with {sorted(checkpoint)}",
+                )
+            )
+        other = settings_from(checkpoint["settings"], str(self.checkpoint))
+        if differing := settings.differing(other):
+            raise RefusedValue(
+                refusal(
+                    f"the checkpoint must be of the configuration in {self.config}",
+                    settings.tell(differing),
+                    other.tell(differing),
+                )
+            )
+        return checkpoint
+
+    def draw(self, picture: bytes) -> None:
+        """Replace the picture."""
+        self._write(replace, self.curves, picture)
 
     # Files --------------------------------------------------------------------------------------
 
-    def _write_json(self, path: Path, content: dict[str, Any]) -> None:
-        text = json.dumps(content, indent=1, allow_nan=False) + "\n"
-        text = _LIST_OF_NUMBERS.sub(lambda found: " ".join(found[0].split()), text)
-        self._replace(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-
-    def _read_json(self, path: Path) -> dict[str, Any]:
+    def _write(self, write: Callable[[Path, Any], None], path: Path, content: Any) -> None:
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise self._no_run(path) from error
-        except (ValueError, RecursionError) as error:
-            raise RefusedValue(
-                refusal(
-                    f"{path} must be written by outerconv train",
-                    "JSON",
-                    " ".join(str(error).split()),
-                )
-            ) from error
-        if not isinstance(content, dict):
-            raise RefusedValue(
-                refusal(
-                    f"{path} must be written by outerconv train",
-                    "an object",
-                    type(content).__name__,
-                )
-            )
-        return content
-
-    def _replace(self, path: Path, write: Callable[[Path], object]) -> None:
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            write(temporary)
-            os.replace(temporary, path)
+            write(path, content)
         except OSError as error:
             raise self._unwritable(error) from error
-        except RuntimeError as error:  # torch.save reports a full or missing disk so
-            if isinstance(error.__cause__, OSError) or not self.path.is_dir():
-                raise self._unwritable(error) from error
-            raise
-        finally:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
 
-    def _unwritable(self, error: Exception) -> RefusedValue:
-        reason = getattr(error, "strerror", None) or str(error)
+    def _read(self, read: Callable[[Path], dict[str, Any]], path: Path) -> dict[str, Any]:
+        try:
+            return read(path)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise RefusedValue(
+                refusal(f"{self.path} is not a run folder", path.name, "no such file")
+            ) from error
+        except OSError as error:
+            raise RefusedValue(
+                refusal(f"{path} must be readable", "a file", error.strerror)
+            ) from error
+
+    def _unwritable(self, error: OSError) -> RefusedValue:
+        reason = error.strerror or str(error)
         return RefusedValue(
             refusal("the run folder must be writable", f"a folder at {self.path}", reason)
         )
-
-    def _no_run(self, path: Path) -> RefusedValue:
-        return RefusedValue(refusal(f"{self.path} is not a run folder", path.name, "no such file"))
 
 
 def next_folder(base: Path, stem: str) -> Path:

@@ -14,6 +14,18 @@ SKIPS = ("none", "residual", "concat")
 DECAYS = ("all", "first")
 FEATURES = ("auto", "sparse", "dense")
 
+# What no run needs more of; within these nothing hangs, and numbers stay within float32.
+MOST = {
+    "depth": 256,
+    "hidden": 16_384,
+    "epochs": 1_000_000,
+    "patience": 1_000_000,
+    "seeds": 10_000,
+    "lr": 1e30,
+    "weight_decay": 1e30,
+}
+MOST_PARAMETERS = 2**30  # between hidden layers
+
 # What runs did before there was a setting for it.
 BEFORE = {"features": "dense"}
 
@@ -44,6 +56,8 @@ class Settings:
         device: as torch names it.
         backend: a kernel backend, or ``'auto'``.
         peer: whether PyG's own layer is trained beside, on the same seeds and splits.
+
+    Numbers have the maxima of ``MOST``, and depth × hidden² that of ``MOST_PARAMETERS``.
 
     Raises:
         ValueError: a value is out of range or unknown.
@@ -81,6 +95,17 @@ class Settings:
         for name in ("depth", "hidden", "epochs", "seeds"):
             if getattr(self, name) < 1:
                 raise RefusedValue(refusal(f"{name} must be positive", ">= 1", getattr(self, name)))
+        for name, most in MOST.items():
+            if getattr(self, name) > most:
+                raise RefusedValue(refusal(f"{name} has a maximum", f"<= {most}", "more"))
+        if self.depth * self.hidden**2 > MOST_PARAMETERS:
+            raise RefusedValue(
+                refusal(
+                    "depth and hidden make a model that can be trained",
+                    f"depth × hidden² <= {MOST_PARAMETERS}",
+                    f"{self.depth} × {self.hidden}²",
+                )
+            )
         for name in ("dropout", "input_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise RefusedValue(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from pyg_outerconv import data
+from pyg_outerconv import data, files
 from pyg_outerconv.train import Experiment, Interrupted, RunFolder, Settings, make_split, predict
 from pyg_outerconv.train import experiment as module
 from pyg_outerconv.train.contender import ours
@@ -38,6 +38,8 @@ def run(folder: Path, settings: Settings = SETTINGS, resume: bool = False) -> li
 
 def records(folder: Path) -> list[dict[str, Any]]:
     """What seeds got, but for the time it took."""
+    if not (folder / "metrics.json").exists():  # no seed is finished yet
+        return []
     return [
         {key: value for key, value in record.items() if key != "seconds"}
         for record in json.loads((folder / "metrics.json").read_text())["runs"]
@@ -147,9 +149,9 @@ def test_resuming_something_else_is_refused(whole: Path, tmp_path: Path) -> None
         run(whole, replace(SETTINGS, peer=True, hidden=9, lr=0.5), resume=True)
     with pytest.raises(ValueError, match="not a run folder"):
         run(tmp_path, resume=True)
-    config = json.loads((whole / "config.json").read_text())
+    config = files.load_json(whole / "config.json")
     config["data"]["fingerprint"] = "0" * 64
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    files.save_json(tmp_path / "config.json", config)
     with pytest.raises(ValueError, match="another graph of that name"):
         run(tmp_path, replace(SETTINGS, peer=True), resume=True)
 

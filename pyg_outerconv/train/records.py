@@ -1,0 +1,115 @@
+"""What a run's files must hold: types, ranges, and that they are of this run."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..errors import RefusedValue, refusal
+from .contender import OURS, PEER
+from .loop import CURVES
+from .settings import Settings
+
+CHECKPOINT = {
+    "format": int,
+    "settings": dict,
+    "seed": int,
+    "parameters": dict,
+    "in_channels": int,
+    "num_classes": int,
+    "fingerprint": str,
+    "test_accuracy": float,
+    "best_epoch": int,
+}
+STATE = {
+    "config": str,
+    "model": str,
+    "seed": int,
+    "seconds": float,
+    "parameters": dict,
+    "optimizer": dict,
+    "history": dict,
+    "best": dict,
+    "random": dict,
+}
+_RECORD = {
+    "model": str,
+    "seed": int,
+    "test_accuracy": float,
+    "val_accuracy": float,
+    "val_loss": float,
+    "best_epoch": int,
+    "epochs": int,
+    "seconds": float,
+    "history": dict,
+}
+
+
+def has_parts(content: Any, parts: dict[str, type]) -> bool:
+    """Whether a dictionary has exactly these parts, each of its type."""
+    return (
+        isinstance(content, dict)
+        and set(content) == set(parts)
+        and all(_is(content[part], kind) for part, kind in parts.items())
+    )
+
+
+def check_records(runs: Any, settings: Settings, origin: str) -> list[dict[str, Any]]:
+    """The records of finished seeds, if they can be of a run with these settings.
+
+    Raises:
+        ValueError: naming the seed that is not as training writes it.
+    """
+    if not isinstance(runs, list):
+        raise RefusedValue(refusal(f"{origin} must hold runs", "a list", type(runs).__name__))
+    seen = set()
+    for number, run in enumerate(runs):
+        if not (has_parts(run, _RECORD) and _is_possible(run, settings)):
+            raise RefusedValue(
+                refusal(
+                    f"{origin} must have a record for each seed, as training writes it",
+                    f"{', '.join(_RECORD)} within their ranges",
+                    f"something else as number {number}",
+                )
+            )
+        if (run["model"], run["seed"]) in seen:
+            raise RefusedValue(
+                refusal(f"{origin} has a seed once", "one record", f"two of seed {run['seed']}")
+            )
+        seen.add((run["model"], run["seed"]))
+    return runs
+
+
+def is_history(history: Any, epochs: int) -> bool:
+    """Whether these are the learning curves of so many epochs."""
+    return (
+        isinstance(history, dict)
+        and set(history) == set(CURVES)
+        and all(
+            isinstance(values, list)
+            and len(values) == epochs
+            and all(_is(value, float) and math.isfinite(value) for value in values)
+            for values in history.values()
+        )
+    )
+
+
+def _is_possible(run: dict[str, Any], settings: Settings) -> bool:
+    shares = (run["test_accuracy"], run["val_accuracy"])
+    return (
+        run["model"] in ((OURS, PEER) if settings.peer else (OURS,))
+        and run["seed"] in range(settings.seeds)
+        and all(0 <= share <= 1 for share in shares)
+        and 1 <= run["best_epoch"] <= run["epochs"] <= settings.epochs
+        and run["seconds"] >= 0
+        and math.isfinite(run["seconds"])
+        and is_history(run["history"], run["epochs"])
+        and run["val_loss"] == run["history"]["val_loss"][run["best_epoch"] - 1]
+        and run["test_accuracy"] == run["history"]["test_accuracy"][run["best_epoch"] - 1]
+    )
+
+
+def _is(value: Any, kind: type) -> bool:
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
