@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from ..errors import RefusedType
+from ..errors import RefusedType, RefusedValue, refusal
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,8 +19,13 @@ if TYPE_CHECKING:
     from .edges import EdgeBasis
     from .reorder import Reordered
     from .restricted import Nodes
+    from .selected import Labels
 
 TensorMap = Callable[[Tensor], Tensor]
+
+DEEPEST = 50
+"""How deep bases may be made of others. Each level is a call within the one before, and Python
+has room for about 1000."""
 
 
 class Basis(ABC):
@@ -36,9 +41,11 @@ class Basis(ABC):
     Attributes:
         hides_edges: whether which edges there are is known only once they are made, at a cost that
             nobody asked for (powers, products). What it is made of may hide edges all the same.
+        nesting: how many levels of bases it is made of; 0 for what is made of none.
     """
 
     hides_edges: ClassVar[bool] = False
+    nesting: int = 0
 
     @property
     @abstractmethod
@@ -115,8 +122,16 @@ class Basis(ABC):
 
         return Scaled.of(self, factor)
 
-    def select(self, labels: int | slice | Sequence[int]) -> Selected:
-        """The matrices of the given labels, in the given order; a label may come twice."""
+    def select(self, labels: Labels) -> Selected:
+        """The matrices of the given labels, in the given order; a label may come twice.
+
+        Args:
+            labels: one label, or a slice, list, tuple, range or vector of them, where negative ones
+                count from the end; or a mask, a list or vector of K booleans.
+
+        Raises:
+            TypeError, ValueError, IndexError: they are no labels of the basis.
+        """
         from .algebra import Selected
 
         return Selected.of(self, labels)
@@ -143,9 +158,9 @@ class Basis(ABC):
         Raises:
             TypeError, ValueError: sizes or types do not fit.
         """
-        from .algebra import Composed
+        from .composed import composed
 
-        return Composed(self, other)
+        return composed(self, other)
 
     def kron(self, other: Basis) -> Kronecker:
         """A_i ⊗ B_j under label i·K₂ + j, the nodes of ``other`` running fastest.
@@ -280,3 +295,22 @@ class Basis(ABC):
 
     def _head(self) -> str:
         return f"bases={self.num_bases}, size={self.size}"
+
+
+def nest(basis: Basis, *parts: Basis, levels: int = 1) -> None:
+    """Note in a new basis how deep it is, made of ``parts`` by so many levels.
+
+    Raises:
+        ValueError: it is deeper than ``DEEPEST``.
+    """
+    nesting = levels + max(part.nesting for part in parts)
+    if nesting > DEEPEST:
+        raise RefusedValue(
+            refusal(
+                "bases are made of others, and these of others, to some depth; "
+                "basis.edges() is made of none",
+                f"at most {DEEPEST} levels",
+                nesting,
+            )
+        )
+    object.__setattr__(basis, "nesting", nesting)

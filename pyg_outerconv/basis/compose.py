@@ -11,7 +11,7 @@ import torch
 from ..errors import RefusedValue, refusal
 from .any_structure import AnyStructure, common_kind
 from .base import Basis
-from .composed import Composed
+from .composed import composed
 from .edges import EdgeBasis
 from .family import Family
 from .gcn import GCN
@@ -120,14 +120,14 @@ class Compose(Family):
         first = self.first.basis_on(structure, dtype)
         made_alike = self.first == self.second and not any(p.learns for p in nested(self.first))
         same = between is structure and made_alike
-        return Composed(first, first if same else self.second.basis_on(between, dtype))
+        return composed(first, first if same else self.second.basis_on(between, dtype))
 
     def assemble(
         self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
     ) -> Basis:
         """The bases of both, composed."""
         split = self.first.num_operators
-        return Composed(
+        return composed(
             self.first.assemble(operators[:split], size, device),
             self.second.assemble(operators[split:], size, device),
         )

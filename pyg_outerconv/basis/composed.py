@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .base import Basis, TensorMap
+from .base import Basis, TensorMap, nest
 from .edges import EdgeBasis
 from .product import check_product, compose_edges
 
@@ -28,6 +28,7 @@ class Pair(Basis):
     """
 
     hides_edges: ClassVar[bool] = True
+    levels: ClassVar[int] = 1  # of nesting
 
     first: Basis
     second: Basis
@@ -40,6 +41,7 @@ class Pair(Basis):
         dtypes = (self.first.dtype, self.second.dtype)
         if None not in dtypes and dtypes[0] != dtypes[1]:
             raise RefusedType(refusal("bases in a product must have one type", *dtypes))
+        nest(self, self.first, self.second, levels=self.levels)
 
     @property
     def num_bases(self) -> int:
@@ -136,3 +138,34 @@ class Composed(Pair):
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Composed:
         """See :meth:`Basis.map`."""
         return Composed(self.first.map(index_map, value_map), self.second.map(index_map, value_map))
+
+
+LONG = 10  # levels, from which on a chain of products is held as a balanced tree
+
+
+def composed(first: Basis, second: Basis) -> Composed:
+    """``first``, then ``second``; products are associative, and so are their labels.
+
+    Raises:
+        TypeError, ValueError: see :class:`Composed`.
+    """
+    made = isinstance(first, Basis) and isinstance(second, Basis)
+    if not made or max(first.nesting, second.nesting) < LONG:
+        return Composed(first, second)
+    check_product(first.size, second.size)
+    return _balanced([*_factors(first), *_factors(second)])
+
+
+def _factors(basis: Basis) -> list[Basis]:
+    if isinstance(basis, Composed):
+        return [*_factors(basis.first), *_factors(basis.second)]
+    return [basis]
+
+
+def _balanced(factors: list[Basis]) -> Composed:
+    half = len(factors) // 2
+    first, second = factors[:half], factors[half:]
+    return Composed(
+        first[0] if len(first) == 1 else _balanced(first),
+        second[0] if len(second) == 1 else _balanced(second),
+    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .base import Basis
+from .base import Basis, nest
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -14,6 +14,9 @@ class Derived(Basis):
     """A basis made of one other, which it resembles in all that it does not say itself."""
 
     base: Basis
+
+    def __post_init__(self) -> None:
+        nest(self, self.base)
 
     @property
     def num_bases(self) -> int:

@@ -25,6 +25,8 @@ from .structure import Structure
 from .unstructured import Unstructured
 
 FAMILIES: dict[str, type[Family]] = {}
+DEEPEST = 16
+"""How deep families may be made of others; labels of some double with each level."""
 
 
 class Family(BaseTransform):
@@ -51,6 +53,7 @@ class Family(BaseTransform):
         reads_beside: which of ``edge_attr`` and ``pos`` its values are made of.
         symmetries: what its layers do not depend on, by the names of the laws that say so in
             :mod:`pyg_outerconv.testing`.
+        nesting: how many levels of families it is made of; 0 for what is made of none.
     """
 
     equation: ClassVar[str]
@@ -59,6 +62,7 @@ class Family(BaseTransform):
     add_self_loops: bool = False
     max_parameters: int | None = None
     learns: bool = False
+    nesting: int = 0
     takes_nodes_alone: bool = False
     reads_beside: tuple[str, ...] = ()
     symmetries: tuple[str, ...] = ("permutation-equivariant",)
@@ -70,6 +74,20 @@ class Family(BaseTransform):
 
     def __post_init__(self) -> None:
         check_options(self)
+        self._nest()
+
+    def _nest(self) -> None:
+        """Note how deep the family is. Raises ValueError beyond ``DEEPEST``."""
+        nesting = 1 + max((part.nesting for part in self.parts), default=-1)
+        if nesting > DEEPEST:
+            raise RefusedValue(
+                refusal(
+                    "families are made of families, and these of others, to some depth",
+                    f"at most {DEEPEST} levels",
+                    nesting,
+                )
+            )
+        object.__setattr__(self, "nesting", nesting)
 
     @property
     @abstractmethod

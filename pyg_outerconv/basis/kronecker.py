@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -29,6 +30,8 @@ class Kronecker(Pair):
     Raises:
         TypeError: they are not bases of one type.
     """
+
+    levels: ClassVar[int] = 2  # those of the chain
 
     @property
     def size(self) -> tuple[int, int]:

@@ -34,6 +34,7 @@ class OfFamilies(Family):
                     refusal(f"a {name} is of families", "Family", type(family).__name__)
                 )
         object.__setattr__(self, "families", families)
+        self._nest()
         common_kind(families)
 
     def __repr__(self) -> str:

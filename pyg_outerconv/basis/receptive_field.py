@@ -27,7 +27,7 @@ def receptive_field(basis: Basis, targets: int | Nodes, reach: int = 1) -> Tenso
         TypeError, ValueError, IndexError: ``targets`` are no targets; or ``reach`` is not 1, and
             M ≠ N.
     """
-    nodes = [targets] if isinstance(targets, int) else targets
+    nodes = [targets] if isinstance(targets, int) and targets is not True else targets
     chosen = check_nodes("targets", nodes, basis.size[1], basis.device)
     if reach < 0 or (reach != 1 and basis.size[0] != basis.size[1]):
         raise RefusedValue(

@@ -9,9 +9,10 @@ from typing import Union
 import torch
 from torch import Tensor
 
-from ..errors import RefusedIndex, RefusedType, RefusedValue, refusal
-from .base import Basis, TensorMap
+from ..errors import RefusedIndex, RefusedValue, refusal
+from .base import Basis, TensorMap, nest
 from .cache import cached_property
+from .choice import chosen
 from .composed import Composed
 from .derived import Derived
 from .edges import EdgeBasis
@@ -24,7 +25,7 @@ from .selected import Selected
 from .stacked import Stacked
 from .transposed import Transposed
 
-Nodes = Union[Tensor, Sequence[int], None]  # noqa: UP007
+Nodes = Union[Tensor, Sequence[int], Sequence[bool], None]  # noqa: UP007
 """Which nodes, in which order: distinct indices, or a mask; None means all."""
 
 
@@ -40,6 +41,9 @@ class Restricted(Derived):
 
     sources: Tensor | None
     targets: Tensor | None
+
+    def __post_init__(self) -> None:
+        nest(self, self.base, levels=2)  # those of the product
 
     @property
     def size(self) -> tuple[int, int]:
@@ -182,26 +186,12 @@ def check_nodes(name: str, nodes: Nodes, count: int, device: torch.device) -> Te
     """(n,) distinct indices below ``count``, of indices or a mask.
 
     Raises:
-        TypeError: they are neither integers nor booleans.
-        ValueError: a mask of another length, more than one dimension, or an index that comes twice.
+        TypeError, ValueError: see :func:`.choice.chosen`; or an index comes twice.
         IndexError: an index is out of range.
     """
     if nodes is None:
         return None
-    if not isinstance(nodes, Tensor):
-        nodes = torch.tensor(nodes, dtype=None if len(nodes) else torch.long)
-    if nodes.is_floating_point() or nodes.is_complex():
-        raise RefusedType(refusal(f"{name} are indices or a mask", "integers", nodes.dtype))
-    if nodes.dim() != 1:
-        raise RefusedValue(refusal(f"{name} are a list", "one dimension", tuple(nodes.shape)))
-    nodes = nodes.to(device)
-    if nodes.dtype == torch.bool:
-        if nodes.numel() != count:
-            raise RefusedValue(
-                refusal(f"a mask of {name} has an entry for each", count, nodes.numel())
-            )
-        return nodes.nonzero().view(-1)
-    nodes = nodes.long()
+    nodes = chosen(name, nodes, count).to(device)
     if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < count:
         raise RefusedIndex(
             refusal(

@@ -16,9 +16,14 @@ from .edges import EdgeBasis
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scaled(Derived):
-    """c_k·A_k, ``factor`` (K,) the c_k, which may carry gradients."""
+    """c_k·A_k, ``factor`` (K,) the c_k, which may carry gradients.
+
+    ``number`` is what all c_k are where a number was given, no tensor: two of these are multiplied,
+    where tensors, which may learn, are left as they are.
+    """
 
     factor: Tensor
+    number: float | None = None
 
     @staticmethod
     def of(base: Basis, factor: float | Tensor) -> Scaled:
@@ -30,8 +35,12 @@ class Scaled(Derived):
         """
         if not isinstance(factor, Tensor | Real) or isinstance(factor, bool):
             raise RefusedType(refusal("a scale is a number", "a float or a tensor", repr(factor)))
+        number = None
         if not isinstance(factor, Tensor):
-            factor = torch.tensor(float(factor), dtype=base.dtype, device=base.device)
+            number = float(factor)
+            if isinstance(base, Scaled) and base.number is not None:
+                base, number = base.base, base.number * number
+            factor = torch.tensor(number, dtype=base.dtype, device=base.device)
         if factor.shape not in ((), (base.num_bases,)):
             raise RefusedValue(
                 refusal(
@@ -40,7 +49,7 @@ class Scaled(Derived):
                     tuple(factor.shape),
                 )
             )
-        return Scaled(base, factor.expand(base.num_bases))
+        return Scaled(base, factor.expand(base.num_bases), number)
 
     @property
     def dtype(self) -> torch.dtype | None:

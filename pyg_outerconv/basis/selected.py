@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Union
 
 import torch
 from torch import Tensor
@@ -11,9 +13,13 @@ from torch import Tensor
 from ..errors import RefusedIndex, refusal
 from .base import Basis, TensorMap
 from .cache import cached_property
+from .choice import chosen
 from .derived import Derived
 from .edges import EdgeBasis
 from .pattern import Pattern
+
+Labels = Union[int, slice, Sequence[int], Sequence[bool], Tensor]  # noqa: UP007
+"""Which labels, in which order: one, a slice, a list or a vector of them, or a mask."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -23,21 +29,26 @@ class Selected(Derived):
     labels: tuple[int, ...]
 
     @staticmethod
-    def of(base: Basis, labels: int | slice | Sequence[int]) -> Selected:
-        """Select from ``base``; negative labels count from the end.
+    def of(base: Basis, labels: Labels) -> Selected:
+        """Select from ``base``; see :meth:`Basis.select`. Of a selection its base is taken.
 
         Raises:
+            TypeError, ValueError: see :func:`.choice.chosen`.
             IndexError: a label is out of range.
         """
+        count = base.num_bases
         if isinstance(labels, slice):
-            labels = range(base.num_bases)[labels]
-        chosen = (labels,) if isinstance(labels, int) else tuple(labels)
-        for label in chosen:
-            if not -base.num_bases <= label < base.num_bases:
-                raise RefusedIndex(
-                    refusal("a selected label must exist", f"[0, {base.num_bases})", label)
-                )
-        return Selected(base, tuple(label % base.num_bases for label in chosen))
+            labels = range(count)[labels]
+        elif isinstance(labels, Integral) and not isinstance(labels, bool):
+            labels = (int(labels),)
+        found = chosen("selected labels", labels, count).tolist()
+        for label in found:
+            if not -count <= label < count:
+                raise RefusedIndex(refusal("a selected label must exist", f"[0, {count})", label))
+        found = [label % count for label in found]
+        if isinstance(base, Selected):
+            base, found = base.base, [base.labels[label] for label in found]
+        return Selected(base, tuple(found))
 
     @property
     def num_bases(self) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .base import Basis, TensorMap
+from .base import Basis, TensorMap, nest
 from .cache import cached_property
 from .edges import EdgeBasis
 from .pattern import Pattern, lasting
@@ -17,6 +18,8 @@ from .pattern import Pattern, lasting
 @dataclass(frozen=True, eq=False, repr=False)
 class Stacked(Basis):
     """The matrices of several bases, one after another: K = K₁ + K₂ + …
+
+    A stack in a stack is taken apart.
 
     Raises:
         ValueError: no part is given, or the parts differ in size or type.
@@ -46,6 +49,9 @@ class Stacked(Basis):
                     sorted(map(str, dtypes)),
                 )
             )
+        parts = [part.parts if isinstance(part, Stacked) else (part,) for part in self.parts]
+        object.__setattr__(self, "parts", tuple(chain.from_iterable(parts)))
+        nest(self, *self.parts)
 
     @property
     def num_bases(self) -> int:
@@ -65,7 +71,8 @@ class Stacked(Basis):
     @property
     def dtype(self) -> torch.dtype | None:
         """The type of the values, None if all parts hold ones."""
-        return next((part.dtype for part in self.parts if part.dtype is not None), None)
+        dtypes = (part.dtype for part in self.parts)
+        return next((dtype for dtype in dtypes if dtype is not None), None)
 
     @cached_property
     def _pattern(self) -> Pattern:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .base import Basis, TensorMap
+from .base import Basis, TensorMap, nest
 from .derived import Derived
 from .edges import EdgeBasis
 
@@ -15,6 +15,9 @@ from .edges import EdgeBasis
 @dataclass(frozen=True, eq=False, repr=False)
 class Transposed(Derived):
     """A_kᵀ for every k: the edges turned round, size (N, M)."""
+
+    def __post_init__(self) -> None:
+        nest(self, self.base, levels=0)  # two of them are none
 
     @property
     def size(self) -> tuple[int, int]:

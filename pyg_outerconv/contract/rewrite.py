@@ -26,6 +26,7 @@ from ..basis.eye import Eye
 from ..basis.factored import Factored
 from ..basis.heads import Heads
 from ..basis.on_demand import OnDemand
+from ..basis.pattern import Pattern
 from ..basis.polynomial import Polynomial
 from .mixture import Mixture, ThetaValue, gathered, labels_of, mixed, numbers_of, scaled
 
@@ -42,9 +43,10 @@ def leaves(
     - a stack splits Θ by label;
     - a scale multiplies Θ_k by c_k, which costs less than scaling edges, but for max and min, which
       a negative c_k turns into each other: there it multiplies the values of edges;
-    - a mixing of labels mixes Θ: Θ'_k = Σ_j C[j, k] Θ_j; for max and min it becomes edges;
+    - a mixing of labels mixes Θ: Θ'_k = Σ_j C[j, k] Θ_j; where edges are counted or compared, it
+      becomes edges, for it joins all ends that any label of its base joins;
     - a selection adds Θ_k to the label it chose (zero for labels not chosen, and of a polynomial
-      only the powers up to the highest chosen one);
+      only the powers up to the highest chosen one); one of no labels has no edges;
     - a transposition moves inward until it meets edges;
     - a Kronecker product is a product along its two axes, and a restriction one with matrices that
       pick nodes; products themselves are leaves.
@@ -54,7 +56,10 @@ def leaves(
         theta: (K, G, P/G, Q/G), or a mixture.
         reduce: over the inputs of each label.
     """
-    if isinstance(basis, Stacked):
+    if isinstance(basis, Selected | Mixed) and not basis.num_bases:
+        empty = torch.empty((2, 0), dtype=torch.long, device=basis.device)
+        yield EdgeBasis(Pattern.build(empty, size=basis.size, num_labels=0)), theta
+    elif isinstance(basis, Stacked):
         start = 0
         for part in basis.parts:
             end = start + part.num_bases
@@ -64,7 +69,7 @@ def leaves(
         yield from leaves(basis.base, scaled(theta, basis.factor.to(_rows(theta).dtype)), reduce)
     elif isinstance(basis, Scaled) and isinstance(basis.base, Stacked):
         yield from leaves(_split(basis.base, basis.factor), theta, reduce)
-    elif isinstance(basis, Mixed) and not (reduce in ("max", "min") and _has_edges(basis.base)):
+    elif isinstance(basis, Mixed) and not (reduce != "sum" and _has_edges(basis.base)):
         yield from leaves(basis.base, mixed(theta, basis.matrix.to(_rows(theta).dtype)), reduce)
     elif isinstance(basis, Selected) and not isinstance(basis.base, EdgeBasis):
         base = basis.base
@@ -96,13 +101,22 @@ def _rows(theta: ThetaValue) -> Tensor:
 def _has_edges(basis: Basis) -> bool:
     """Whether it becomes explicit edges alone: then a scale may go into their values.
 
-    The identity has one entry a row, which no scale reorders; what hides edges refuses max and min.
+    The identity has one entry a row, which no scale reorders; what hides edges anywhere is refused
+    where they are counted or compared.
     """
-    if isinstance(basis, Stacked):
-        return any(_has_edges(part) for part in basis.parts)
+    inside = list(_leaves_of(basis))
+    hides = any(leaf.hides_edges for leaf in inside)
+    return not hides and any(not isinstance(leaf, Eye) for leaf in inside)
+
+
+def _leaves_of(basis: Basis) -> Iterator[Basis]:
+    """What a basis is made of by stacks, scales, and the like."""
+    for part in basis.parts if isinstance(basis, Stacked) else ():
+        yield from _leaves_of(part)
     if isinstance(basis, Derived):
-        return _has_edges(basis.base)
-    return not (basis.hides_edges or isinstance(basis, Eye))
+        yield from _leaves_of(basis.base)
+    elif not isinstance(basis, Stacked):
+        yield basis
 
 
 def _split(stack: Stacked, factor: Tensor) -> Stacked:

@@ -1,0 +1,60 @@
+"""What users choose labels and nodes by: indices, in any of their usual forms, or a mask."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedType, RefusedValue, refusal
+
+
+def chosen(name: str, given: Any, count: int) -> Tensor:
+    """(n,) int64 indices, as given; of a mask, the places where it is true.
+
+    Args:
+        name: what is chosen, for messages.
+        given: a list, tuple or range of integers, or a vector of them; or a mask, a list or a
+            vector of ``count`` booleans.
+        count: how many there are to choose from. Whether indices are below is not looked at.
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: it has more than one dimension, or a mask has another length.
+    """
+    if not isinstance(given, Tensor) and hasattr(given, "__array__"):
+        given = torch.as_tensor(given)
+    if not isinstance(given, Tensor):
+        given = _listed(name, given)
+    if given.is_floating_point() or given.is_complex():
+        raise RefusedType(_of_another_kind(name, given.dtype))
+    if given.dim() != 1:
+        raise RefusedValue(refusal(f"{name} are a list", "one dimension", tuple(given.shape)))
+    if given.dtype != torch.bool:
+        return given.long()
+    if given.numel() != count:
+        raise RefusedValue(refusal(f"a mask of {name} has an entry for each", count, given.numel()))
+    return given.nonzero().view(-1)
+
+
+def _listed(name: str, given: Any) -> Tensor:
+    if not isinstance(given, list | tuple | range):
+        raise RefusedType(_of_another_kind(name, type(given).__name__))
+    switches = [isinstance(item, bool) for item in given]
+    if any(switches) and all(switches):
+        return torch.tensor(given)
+    if any(switches) or not all(isinstance(item, Integral) or _is_index(item) for item in given):
+        raise RefusedType(_of_another_kind(name, repr(given)))
+    return torch.tensor([int(item) for item in given], dtype=torch.long)
+
+
+def _is_index(item: Any) -> bool:
+    """Whether an item of a list is a tensor that holds one integer."""
+    whole = isinstance(item, Tensor) and item.dim() == 0 and item.dtype != torch.bool
+    return whole and not (item.is_floating_point() or item.is_complex())
+
+
+def _of_another_kind(name: str, got: Any) -> str:
+    return refusal(f"{name} are indices or a mask", "integers, or a boolean for each", got)
