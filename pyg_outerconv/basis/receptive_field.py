@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,7 +28,9 @@ def receptive_field(basis: Basis, targets: int | Nodes, reach: int = 1) -> Tenso
         TypeError, ValueError, IndexError: ``targets`` are no targets; or ``reach`` is not 1, and
             M ≠ N.
     """
-    nodes = [targets] if isinstance(targets, int) and targets is not True else targets
+    nodes: Any = targets
+    if isinstance(targets, int) and not isinstance(targets, bool):
+        nodes = [targets]
     chosen = check_nodes("targets", nodes, basis.size[1], basis.device)
     if reach < 0 or (reach != 1 and basis.size[0] != basis.size[1]):
         raise RefusedValue(

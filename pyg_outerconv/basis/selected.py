@@ -47,7 +47,7 @@ class Selected(Derived):
                 raise RefusedIndex(refusal("a selected label must exist", f"[0, {count})", label))
         found = [label % count for label in found]
         if isinstance(base, Selected):
-            base, found = base.base, [base.labels[label] for label in found]
+            return Selected(base.base, tuple(base.labels[label] for label in found))
         return Selected(base, tuple(found))
 
     @property
