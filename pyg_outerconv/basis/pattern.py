@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .edges import EdgeBasis
 
 _INT32_LIMIT = 2**31 - 1
+_INT64_LIMIT = 2**63 - 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,7 +84,7 @@ class Pattern:
             origin: (E,) the edge of the user's list that each edge stems from.
 
         Raises:
-            ValueError: an index or a label is out of range.
+            ValueError: an index or a label is out of range, or there are too many of both.
         """
         if label is None:
             label = edge_index.new_zeros(edge_index.size(1))
@@ -351,8 +352,20 @@ def lasting(made_of: Tensor) -> Iterator[None]:
 
 
 def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.dtype:
-    """The integers of a pattern: int32 where every product of sizes fits."""
+    """The integers of a pattern: int32 where every product of sizes fits.
+
+    Raises:
+        ValueError: a number for each node and label does not even fit into int64.
+    """
     longest = max(size[0] * num_labels, size[1] * num_labels, num_edges)
+    if longest > _INT64_LIMIT:
+        raise RefusedValue(
+            refusal(
+                "nodes and labels are numbered together, in int64",
+                "max(M, N) * K < 2**63",
+                f"size {size}, K = {num_labels}",
+            )
+        )
     return torch.int32 if longest < _INT32_LIMIT else torch.int64
 
 

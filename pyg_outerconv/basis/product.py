@@ -9,6 +9,7 @@ from ..errors import RefusedValue, refusal
 from .edges import EdgeBasis
 from .pattern import Pattern
 
+_INT64_LIMIT = 2**63 - 1
 REDUCTIONS = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin"}
 
 
@@ -69,15 +70,22 @@ def merge_parallel(
             refusal("parallel edges are merged by a reduction", sorted(REDUCTIONS), repr(reduce))
         )
     rows, kinds = max(size[0], 1), max(num_labels, 1)
-    key = index[1].long() * kinds
-    key = (key if label is None else key + label) * rows + index[0]
-    unique, group = key.unique(return_inverse=True)
+    source, end = index[0].long(), index[1].long() * kinds
+    end = end if label is None else end + label
+    sources = ends = None
+    if rows * kinds * size[1] > _INT64_LIMIT:  # no number for each: number those that occur
+        sources, source = source.unique(return_inverse=True)
+        ends, end = end.unique(return_inverse=True)
+        rows = max(sources.numel(), 1)
+    unique, group = (end * rows + source).unique(return_inverse=True)
     merged = value.new_zeros(unique.numel()).scatter_reduce(
         0, group, value, REDUCTIONS[reduce], include_self=False
     )
-    end = unique // rows
+    source, end = unique % rows, unique // rows
+    if sources is not None and ends is not None:
+        source, end = sources[source], ends[end]
     pattern = Pattern.build(
-        torch.stack([unique % rows, end // kinds]), end % kinds, size=size, num_labels=num_labels
+        torch.stack([source, end // kinds]), end % kinds, size=size, num_labels=num_labels
     )
     return EdgeBasis(pattern, pattern.sort_values(merged))
 

@@ -106,3 +106,48 @@ def test_weighted_sums_of_edge_sets_merge_what_they_share():
     turned = relation.transpose().edges()
     found = combine([(2.0, relation), (-1.0, turned)])
     assert_near(found.to_dense(), 2 * relation.to_dense() - turned.to_dense())
+
+
+@pytest.mark.parametrize("reduce", sorted(REDUCTIONS))
+@pytest.mark.parametrize("seed", range(3))
+def test_merging_tells_edges_apart_where_all_nodes_and_labels_exceed_int64(seed, reduce):
+    generator = torch.Generator().manual_seed(seed)
+    size, num_labels = (2**21, 2**20), 2**24  # 2**65 places
+    # Few values of each, high and low, so that some edges are parallel and keys would collide.
+    source, target, label = (
+        (torch.randint(3, (60,), generator=generator) * (count // 2)).clamp(max=count - 1)
+        for count in (*size, num_labels)
+    )
+    value = torch.randn(60, dtype=torch.float64, generator=generator, requires_grad=True)
+    found = merge_parallel(torch.stack([source, target]), value, size, reduce, label, num_labels)
+    groups = {}
+    for edge, key in enumerate(zip(*(t.tolist() for t in (target, label, source)), strict=True)):
+        groups.setdefault(key, []).append(edge)
+    ends = (found.index[1], found.label, found.index[0])
+    assert list(zip(*(end.tolist() for end in ends), strict=True)) == sorted(groups)
+    expected = torch.stack(
+        [getattr(value[groups[key]], REDUCTIONS[reduce])(0) for key in sorted(groups)]
+    )
+    assert_near(found.value, expected)
+    assert_same_gradients(found.value, expected, [value])
+
+
+def test_products_of_many_labels_keep_their_labels_apart():
+    size = (2**20, 2**20)
+    ends, labels = torch.tensor([[0, size[0] - 1, 5], [7, 0, 7]]), [3, 2**15, 2**16 - 1]
+    first = Pattern.build(ends, torch.tensor(labels), size=size, num_labels=2**16)
+    second = Pattern.build(ends.flip(0), torch.tensor(labels), size=size, num_labels=2**16)
+    found = compose_edges(first.with_values(torch.ones(3)), second.with_values(torch.ones(3)))
+    expected = {
+        (m, n, i * 2**16 + j)
+        for m, middle, i in zip(*ends.tolist(), labels, strict=True)
+        for n, other, j in zip(*ends.tolist(), labels, strict=True)
+        if middle == other
+    }
+    assert set(zip(*found.index.tolist(), found.label.tolist(), strict=True)) == expected
+
+
+def test_more_nodes_and_labels_than_numbers_are_refused():
+    many = Pattern.build(torch.tensor([[0], [3]]), size=(4, 4), num_labels=2**31)
+    with pytest.raises(ValueError, match=r"numbered together, in int64.*K = 4611686018427387904"):
+        compose_edges(many.with_values(torch.ones(1)), many.transposed.with_values(torch.ones(1)))
