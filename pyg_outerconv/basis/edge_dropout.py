@@ -9,7 +9,8 @@ import torch
 
 from ..errors import RefusedType, RefusedValue, refusal
 from .base import Basis
-from .composed import Composed
+from .composed import Pair
+from .derived import Derived
 from .edges import EdgeBasis
 from .eye import Eye
 from .pattern import Pattern
@@ -28,10 +29,20 @@ def drop_edges(
 ) -> Basis:
     """The basis with each edge's value zero with probability ``p``, and divided by 1 − p if not.
 
-    The pattern stays the very same object, so that nothing is sorted again, and every sum over
-    edges keeps its mean. An edge that was dropped is still there: under a maximum its value is
-    zero. From the `"DropEdge" <https://arxiv.org/abs/1907.10903>`_ paper, with the values that are
-    left scaled as in dropout, and after any norm.
+    The pattern stays the very same object, so that nothing is sorted again. An edge that was
+    dropped is still there: under a maximum its value is zero. From the `"DropEdge"
+    <https://arxiv.org/abs/1907.10903>`_ paper, with the values that are left scaled as in dropout,
+    and after any norm.
+
+    A sum over edges keeps its mean: what is drawn is on average the matrices themselves, where
+    these are explicit, or explicit ones transposed, scaled, selected, mixed, stacked, repeated or
+    restricted, or products of two such, whose edges are drawn apart.
+
+    Of a polynomial (walks, diffusion, Chebyshev) the edges of its operator are dropped, once for
+    all powers, as if the graph lacked them; no power is multiplied out. **Powers do not keep their
+    mean**: a walk that takes an edge of weight w several times, j of them, has the factor
+    (w / (1 − p))ʲ if the edge is left, wʲ (1 − p)^(1−j) on average. ``drop_edges(basis.edges())``
+    keeps every mean, by dropping the edges of each power, which can be many, apart.
 
     In a training step::
 
@@ -40,9 +51,8 @@ def drop_edges(
 
     Edge weights that learn come in the same way, ``edges.with_values(pattern.sort_values(w))``.
 
-    Of a polynomial the edges of its operator are dropped, the same for every power; of a stack
-    those of each part, of a product those of each factor; identities drop nothing; other rules
-    become edges first.
+    Of what is made of other bases, those drop their edges, each part and each factor of its own;
+    identities drop nothing; other rules become edges first.
 
     Args:
         basis: any basis; ``conv.basis(x, edge_index)`` is that of a layer, which takes the result
@@ -66,19 +76,17 @@ def drop_edges(
         raise RefusedValue(refusal("edges are dropped with a probability", "0 <= p <= 1", p))
     if not training or p == 0:
         return basis
+
+    def dropped(part: Basis) -> Basis:
+        known = basis.dtype or dtype or torch.get_default_dtype()
+        return drop_edges(part, p, whole=whole, generator=generator, dtype=known)
+
     if isinstance(basis, Stacked):
-        dtype = basis.dtype or dtype or torch.get_default_dtype()
-        parts = [
-            drop_edges(part, p, whole=whole, generator=generator, dtype=dtype)
-            for part in basis.parts
-        ]
-        return Stacked(tuple(parts))
-    if isinstance(basis, Composed):
-        factors = [
-            drop_edges(factor, p, whole=whole, generator=generator, dtype=basis.dtype or dtype)
-            for factor in (basis.first, basis.second)
-        ]
-        return Composed(*factors)
+        return Stacked(tuple(dropped(part) for part in basis.parts))
+    if isinstance(basis, Pair):
+        return replace(basis, first=dropped(basis.first), second=dropped(basis.second), plans={})
+    if isinstance(basis, Derived):
+        return replace(basis, base=dropped(basis.base))
     if isinstance(basis, Polynomial):
         return replace(basis, operator=_drop(basis.operator, p, whole, generator, dtype))
     if isinstance(basis, Eye):
