@@ -15,6 +15,7 @@ from .edges import EdgeBasis
 from .explicit import edge_basis
 from .family import Family
 from .norm import check_norm, degree, divisor
+from .options import check_powers
 from .polynomial import CHEBYSHEV, Polynomial
 from .spectrum import largest_eigenvalues
 from .structure import Structure
@@ -47,7 +48,7 @@ class Chebyshev(Family):
     ``'bound'`` L̂ = (0); where L = 0 any λ gives L̂ = −I, and 2 is taken.
 
     Args:
-        num_terms (int): K, which counts T₀. (default: ``3``)
+        num_terms (int): K, which counts T₀; at most 10,000. (default: ``3``)
         lambda_max (str or float or tuple, optional): ``'bound'``, ``'exact'``, or the number
             itself, one for all graphs or one for each graph of a batch. (default: ``'bound'``)
         normalization (str, optional): ``'sym'``, ``'rw'`` or ``None``. (default: ``'sym'``)
@@ -68,6 +69,7 @@ class Chebyshev(Family):
         super().__post_init__()
         if self.num_terms < 1:
             raise RefusedValue(refusal("Chebyshev needs a term", "num_terms >= 1", self.num_terms))
+        check_powers(self, "num_terms")
         check_norm(self.normalization, ("sym", "rw", None))
         given = self.lambda_max
         if isinstance(given, str):

@@ -14,6 +14,7 @@ from .edges import EdgeBasis
 from .explicit import edge_basis
 from .family import Family
 from .norm import check_norm, normalise, with_self_loops
+from .options import check_powers
 from .polynomial import MONOMIAL, Polynomial
 from .structure import Structure
 
@@ -48,7 +49,7 @@ class Diffusion(Family):
             (default: ``'ppr'``)
         alpha (float, optional): α, the probability to return. (default: ``0.15``)
         t (float, optional): the time of diffusion. (default: ``5.0``)
-        length (int, optional): L. (default: ``10``)
+        length (int, optional): L, at most 10,000. (default: ``10``)
         norm (str, optional): ``'sym'``, ``'source'``, ``'target'`` or ``None``; see :class:`Walk`.
             (default: ``'sym'``)
         add_self_loops (bool, optional): add them before the norm. (default: ``True``)
@@ -87,6 +88,7 @@ class Diffusion(Family):
             raise RefusedValue(refusal("a diffusion takes time", "0 <= t < infinity", self.t))
         if self.length < 0:
             raise RefusedValue(refusal("a diffusion needs a length", "length >= 0", self.length))
+        check_powers(self, "length")
         check_norm(self.norm, ("source", "target", "sym", None))
         if self.remainder not in REMAINDERS:
             raise RefusedValue(unknown("remainder", self.remainder, REMAINDERS))

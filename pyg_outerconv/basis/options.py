@@ -6,7 +6,9 @@ import types
 from numbers import Integral, Real
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from ..errors import RefusedType, refusal
+from ..errors import RefusedType, RefusedValue, refusal
+
+MOST_POWERS = 10_000  # of an operator, each a sparse product at every call
 
 
 def check_options(family: Any) -> None:
@@ -26,6 +28,22 @@ def check_options(family: Any) -> None:
 def _hints(family: type[Any]) -> dict[str, Any]:
     known = get_type_hints(family)
     return {name: known[name] for name in getattr(family, "__dataclass_fields__", ())}
+
+
+def check_powers(family: Any, name: str) -> None:
+    """Refuse more powers than anything could compute.
+
+    Raises:
+        ValueError: naming the option.
+    """
+    if getattr(family, name) > MOST_POWERS:
+        raise RefusedValue(
+            refusal(
+                f"{name} of {type(family).__name__} is bounded",
+                f"<= {MOST_POWERS}",
+                getattr(family, name),
+            )
+        )
 
 
 def fits(value: Any, hint: Any) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue, refusal
 from .algebra import Composed, Kronecker, Mixed, Repeated, Restricted, Scaled, Selected, Stacked
 from .base import Basis
 from .edges import EdgeBasis
@@ -18,16 +19,22 @@ from .polynomial import Polynomial
 from .restricted import Nodes, check_nodes
 from .transposed import Transposed
 
+MOST_LAYERS = 100_000
+
 
 def receptive_field(basis: Basis, targets: int | Nodes, reach: int = 1) -> Tensor:
     """The sources from which an edge of any label runs to ``targets``; a weight of 0 counts.
 
-    Sets of nodes go back through products and powers, factor by factor.
+    Sets of nodes go back through products and powers, factor by factor. Layers beyond those after
+    which the set settles, or repeats itself, cost nothing; where it does neither within 100,000, a
+    greater reach is refused.
 
     Raises:
         TypeError, ValueError, IndexError: ``targets`` are no targets; or ``reach`` is not 1, and
-            M ≠ N.
+            M ≠ N, or too many layers; see above.
     """
+    if not isinstance(reach, Integral) or isinstance(reach, bool):
+        raise RefusedType(refusal("reach is a number of layers", "an integer", repr(reach)))
     nodes: Any = targets
     if isinstance(targets, int) and not isinstance(targets, bool):
         nodes = [targets]
@@ -42,9 +49,32 @@ def receptive_field(basis: Basis, targets: int | Nodes, reach: int = 1) -> Tenso
         )
     seen = torch.zeros(basis.size[1], dtype=torch.bool, device=basis.device)
     seen[slice(None) if chosen is None else chosen] = True
-    for _ in range(reach):
-        seen = _back(basis, seen, range(basis.num_bases))
-    return seen.nonzero().view(-1)
+    return _layers_back(basis, seen, reach).nonzero().view(-1)
+
+
+def _layers_back(basis: Basis, seen: Tensor, reach: int) -> Tensor:
+    """``seen`` (N,) as many layers back, by no more steps than it takes until the set repeats.
+
+    A set that was there before comes back with the same period ever after (1 where it settles).
+    It is compared with one earlier set, ever later ones (Brent, *An improved Monte Carlo
+    factorization algorithm*, 1980).
+    """
+    step, mark, marked, repeats = 0, seen, 0, False
+    while step < reach:
+        if step == MOST_LAYERS and not repeats:
+            raise RefusedValue(
+                refusal(
+                    f"the sources seen neither settle nor repeat within {MOST_LAYERS} layers",
+                    f"reach <= {MOST_LAYERS}",
+                    reach,
+                )
+            )
+        seen, step = _back(basis, seen, range(basis.num_bases)), step + 1
+        if not repeats and torch.equal(seen, mark):
+            repeats, reach = True, step + (reach - step) % (step - marked)
+        elif step >= 2 * marked:
+            mark, marked = seen, step
+    return seen
 
 
 def _back(basis: Basis, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:

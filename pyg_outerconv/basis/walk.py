@@ -14,6 +14,7 @@ from .edges import EdgeBasis
 from .explicit import edge_basis
 from .family import Family
 from .norm import check_norm, normalise, with_self_loops
+from .options import check_powers
 from .polynomial import MONOMIAL, Polynomial
 from .product import REDUCTIONS, compose_edges, identity_edges, merge_parallel
 from .structure import Structure
@@ -44,7 +45,8 @@ class Walk(Family):
     Recurrent Neural Network" <https://arxiv.org/abs/1707.01926>`_ paper, equation 2.
 
     Args:
-        length (int): L. K = L + 1 in one direction, unless ``powers`` selects fewer.
+        length (int): L, at most 10,000. K = L + 1 in one direction, unless ``powers`` selects
+            fewer.
         norm (str, optional): see above. (default: ``'source'``)
         direction (str, optional): ``'forward'``, ``'backward'`` or ``'both'``.
             (default: ``'forward'``)
@@ -73,6 +75,7 @@ class Walk(Family):
         super().__post_init__()
         if self.length < 0:
             raise RefusedValue(refusal("a walk needs a length", "length >= 0", self.length))
+        check_powers(self, "length")
         check_norm(self.norm, ("source", "target", "sym", None))
         if self.direction not in DIRECTIONS:
             raise RefusedValue(unknown("direction", self.direction, DIRECTIONS))

@@ -8,7 +8,7 @@ from itertools import product
 from ...errors import RefusedValue, refusal, unknown
 from ..cache import cached_property
 from .axis import PADDING_MODES
-from .per_axis import check_least, count_axes, settle, spread
+from .per_axis import check_least, check_places, count_axes, settle, spread
 from .window import Window
 from .windows import Windows
 
@@ -35,8 +35,8 @@ class Grid(Windows):
     grid; here an axis goes round, or is mirrored, as often as it takes.
 
     Args:
-        kernel_size (int or tuple, optional): The number of shifts along each axis. It is either
-            this or ``offsets``.
+        kernel_size (int or tuple, optional): The number of shifts along each axis, at most
+            100,000 in all. It is either this or ``offsets``.
         stride (int or tuple, optional): s. (default: ``1``)
         padding (int or tuple or str, optional): Cells added at both ends of each axis;
             ``'valid'`` is none, ``'same'`` as many as keep the size (an odd one is behind),
@@ -97,7 +97,7 @@ class Grid(Windows):
             raise RefusedValue(unknown("padding", self.padding, _PADDINGS))
         self._check_numbers()
         self._check_offsets()
-        count_axes(self, _PER_AXIS)
+        check_places(self, count_axes(self, _PER_AXIS))
         self._check_steps()
 
     def _check_numbers(self) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from numbers import Integral
 from typing import Any
 
 from ...errors import RefusedValue, refusal
+
+MOST_AXES = 64  # as many as a tensor can have
+MOST_PLACES = 100_000  # of a kernel, each a label with a matrix of parameters
 
 
 def settle(family: Any, names: Sequence[str]) -> None:
@@ -51,12 +55,31 @@ def count_axes(family: Any, names: Sequence[str]) -> int:
     (num_axes,) = set(counts.values())
     if num_axes < 1:
         raise RefusedValue(refusal(f"{who} needs an axis", "dim >= 1", num_axes))
+    if num_axes > MOST_AXES:
+        raise RefusedValue(refusal(f"axes of {who} are bounded", f"dim <= {MOST_AXES}", num_axes))
     return num_axes
 
 
 def spread(value: Any, num_axes: int) -> tuple[Any, ...]:
     """The value of an option for each axis."""
     return value if isinstance(value, tuple) else (value,) * num_axes
+
+
+def check_places(family: Any, num_axes: int) -> None:
+    """Refuse kernels of more places than parameters could be held for.
+
+    Raises:
+        ValueError: naming the kernel.
+    """
+    places = prod(spread(family.kernel_size or 1, num_axes))
+    if places > MOST_PLACES:
+        raise RefusedValue(
+            refusal(
+                f"kernel_size of {type(family).__name__} is bounded",
+                f"at most {MOST_PLACES} places in all",
+                f"{places} of {family.kernel_size}",
+            )
+        )
 
 
 def check_least(family: Any, name: str, least: int) -> None:

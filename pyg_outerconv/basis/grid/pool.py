@@ -7,7 +7,7 @@ from itertools import product
 
 from ...errors import RefusedValue, refusal
 from ..cache import cached_property
-from .per_axis import check_least, count_axes, settle, spread
+from .per_axis import check_least, check_places, count_axes, settle, spread
 from .window import Window
 from .windows import Windows
 
@@ -30,7 +30,8 @@ class Pool(Windows):
     cluster that has one is an output, by grid and then by coordinates.
 
     Args:
-        kernel_size (int or tuple): The number of cells of a cluster along each axis.
+        kernel_size (int or tuple): The number of cells of a cluster along each axis, at most
+            100,000 in all.
         stride (int or tuple, optional): s, from one cluster to the next. (default:
             ``kernel_size``)
         padding (int or tuple, optional): Empty cells at both ends of each axis, at most half of
@@ -63,7 +64,7 @@ class Pool(Windows):
         check_least(self, "dilation", 1)
         if self.stride is not None:
             check_least(self, "stride", 1)
-        count_axes(self, _PER_AXIS)
+        check_places(self, count_axes(self, _PER_AXIS))
         for window in self.windows:
             if 2 * window.front > window.reach + 1:
                 raise RefusedValue(
