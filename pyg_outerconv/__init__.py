@@ -1,5 +1,8 @@
 """Every convolution is Y = Σ_k A_kᵀ X Θ_k: a basis A from the data, a parameter Θ of fixed size."""
 
+from importlib import import_module
+from typing import Any
+
 from .basis import (
     Basis,
     Cells,
@@ -37,3 +40,17 @@ __all__ = [
     "unflatten_grid",
     "use_backend",
 ]
+
+# Folders for users that nothing above has imported.
+_LAZY = ("convert", "data", "plot", "position", "score", "testing")
+
+
+def __getattr__(name: str) -> Any:
+    """``pyg_outerconv.convert`` and its like, without an import of their own."""
+    if name in _LAZY:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

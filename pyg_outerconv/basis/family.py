@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -20,7 +19,7 @@ from .edges import EdgeBasis
 from .graph import require_data
 from .grid.cells import Cells
 from .options import check_options
-from .pattern import Pattern
+from .stored import store, stored
 from .structure import Structure
 from .unstructured import Unstructured
 
@@ -36,8 +35,8 @@ class Family(BaseTransform):
     a few explicit edge sets (all that depends on data), :meth:`assemble` turns these into the
     basis (all that is a rule).
     Called as a transform, it stores the first step's result on a ``Data`` object as plain
-    tensors that collate, batch and move as PyG's own do; :meth:`basis_of` reads them back.
-    Transforms that drop or reorder nodes or edges come before it.
+    tensors that collate, batch and move as PyG's own do; :meth:`basis_of` reads them back, unless
+    nodes or edges are others since: what drops or reorders them had better come before.
 
     Attributes:
         equation: the matrices A_k, in one line of text; a class without one is no recipe itself.
@@ -276,14 +275,15 @@ class Family(BaseTransform):
                     f"{self}; basis_of(data) makes its basis",
                 )
             )
-        for number, operator in enumerate(self.operators(self.structure_in(data), None)):
-            data[self._key(number, "edge_index")] = operator.index.long()
-            data[self._key(number, "label")] = operator.label.long()
-            data[self._key(number, "value")] = operator.values()
+        store(self, data, self.structure_in(data))
         return data
 
     def basis_of(self, data: Data) -> Basis:
         """The basis of a ``Data`` or ``Batch`` object: of what the transform stored, else afresh.
+
+        What was stored serves as long as the graph holds the very edges, weights, types and nodes
+        that it was made of, in whatever order edges are. After a split, a sampler, a subgraph or
+        other edges, which it notices, the basis is made of what the graph holds now.
 
         Raises:
             TypeError: ``data`` is not a homogeneous graph.
@@ -291,20 +291,10 @@ class Family(BaseTransform):
         """
         require_data(data)
         structure = self.structure_in(data)
-        if self.num_operators and self._key(0, "edge_index") not in data:
+        operators = stored(self, data, structure) if self.num_operators else []
+        if operators is None:
             return self.basis_on(structure)
-        size = (int(data.num_nodes), int(data.num_nodes))
-        operators, kinds = [], self.operator_labels()
-        for number in range(self.num_operators):
-            pattern = Pattern.build(
-                data[self._key(number, "edge_index")],
-                data[self._key(number, "label")],
-                size=size,
-                num_labels=kinds[number],
-            )
-            value = pattern.sort_values(data[self._key(number, "value")])
-            operators.append(pattern.with_values(value))
-        return self.assemble(operators, size, structure.device)
+        return self.assemble(operators, (int(data.num_nodes),) * 2, structure.device)
 
     def structure_in(self, data: Data) -> AnyStructure:
         """What the family reads of a ``Data`` or ``Batch`` object.
@@ -315,12 +305,6 @@ class Family(BaseTransform):
         if self.takes_nodes_alone and not (Structure.is_in(data) or Cells.is_in(data)):
             return Unstructured.of_data(data)
         return self.reads.of_data(data)
-
-    def _key(self, number: int, what: str) -> str:
-        # "index" in the name makes PyG shift it by the number of nodes when it collates.
-        return (
-            f"{type(self).__name__.lower()}_{zlib.crc32(repr(self).encode()):08x}_{number}_{what}"
-        )
 
 
 def _as_list(option: Any) -> Sequence[Any]:

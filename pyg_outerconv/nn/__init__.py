@@ -22,6 +22,7 @@ from .compose import compose
 from .composed_conv import ComposedConv
 from .dropout import dropout_features
 from .edge_functions import BSpline, EdgeNetwork, GaussianMixture
+from .fixed_basis import FixedBasis
 from .fuse import FusionReport, fuse
 from .grid_conv import GridConv
 from .grid_pool import GridPool
@@ -43,6 +44,7 @@ __all__ = [
     "EdgeNetwork",
     "EncoderBlock",
     "FeedForward",
+    "FixedBasis",
     "FusionReport",
     "GaussianMixture",
     "GridConv",

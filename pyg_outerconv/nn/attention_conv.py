@@ -28,6 +28,7 @@ from ..score import (
     require_edge_features,
 )
 from .checks import check_channels
+from .devices import check_devices
 from .fold_output import FoldOutput
 from .given_support import basis_on_support, check_beside, is_support, require_edges
 from .head_forms import check_values, form_of, value_channels_of
@@ -237,6 +238,7 @@ class AttentionConv(FoldOutput, OuterConv):
         if isinstance(edge_index, Basis):
             check_beside(edge_index, content, size, batch, edge_type)
         if is_support(edge_index):
+            check_devices(self, edge_index, inputs.source, inputs.target)
             basis = basis_on_support(self.family, edge_index, content, edge_attr, pos)
             return basis.mean(basis.dtype) if self.folds_mean else basis
         require_edges(self.family, edge_index)

@@ -13,6 +13,7 @@ from ..basis import Basis, Grid
 from ..basis.grid.shift import GridShift
 from ..contract import ContractionPath, contract
 from ..errors import RefusedType, RefusedValue, refusal
+from .devices import check_devices
 from .grid_rules import GridRules, as_cells, as_images, shape_of
 from .outer_conv import OuterConv
 from .theta_forms import Grouped
@@ -170,6 +171,7 @@ class GridConv(OuterConv):
                 is too small for the kernel.
         """
         shape = shape_of(images, len(self.family.windows), self.theta.in_channels)
+        check_devices(self, None, images)
         return self._rules.get(self.family, shape, images.device)
 
     def contraction_path(self, x: Any, edge_index: Any = None, *args: Any) -> ContractionPath:

@@ -21,6 +21,7 @@ from ..contract import (
 )
 from ..errors import RefusedType, refusal
 from .checks import aggregation
+from .devices import check_given
 from .grid_rules import GridRules, as_cells, as_images, shape_of
 from .reductions import COMPARISONS
 
@@ -99,19 +100,20 @@ class GridPool(torch.nn.Module):
                 a mask of them, or the shape of the grid; or the basis of their clusters.
         """
         if cells is not None:
-            return self._reduce(self._basis(cells), x)
+            return self._reduce(self._basis(cells, x), x)
         rule = self.rule(x)
         return as_images(self._reduce(rule, as_cells(x, len(rule.axes))), rule.output_shape)
 
     def contraction_path(self, x: Tensor, cells: Any = None) -> ContractionPath:
         """What each contraction order would cost for these arguments, and which one is taken."""
-        basis = self.rule(x) if cells is None else self._basis(cells)
+        basis = self.rule(x) if cells is None else self._basis(cells, x)
         nodes = as_cells(x, len(self.family.windows)) if cells is None else x
         theta, options = self._parameter(basis, nodes, self._divisor(basis))
         return contraction_path(basis, nodes.movedim(-2, 0), theta, self.order, **options)
 
-    def _basis(self, cells: Any) -> Basis:
-        return cells if isinstance(cells, Basis) else self.family.basis(cells)
+    def _basis(self, cells: Any, x: Tensor) -> Basis:
+        check_given(cells, x.device)
+        return cells if isinstance(cells, Basis) else self.family.basis(cells, device=x.device)
 
     def rule(self, images: Tensor) -> GridShift:
         """The clusters of the grid that images (*, C, *shape) are on.

@@ -19,6 +19,7 @@ from ..contract import (
     contraction_path,
 )
 from ..errors import RefusedValue, refusal
+from .devices import check_given
 from .grid_pool import Sizes
 from .grid_rules import GridRules, as_cells, as_images, shape_of
 
@@ -82,7 +83,7 @@ class GridUnpool(torch.nn.Module):
                 refusal("an output has the size of its cells", "cells or output_size", "both")
             )
         if cells is not None:
-            return self._spread(self._basis(cells), x)
+            return self._spread(self._basis(cells, x), x)
         rule = self.rule(x, output_size)
         return as_images(self._spread(rule, as_cells(x, len(rule.axes))), rule.output_shape)
 
@@ -90,14 +91,15 @@ class GridUnpool(torch.nn.Module):
         self, x: Tensor, cells: Any = None, output_size: tuple[int, ...] | None = None
     ) -> ContractionPath:
         """What each contraction order would cost for these arguments, and which one is taken."""
-        basis = self.rule(x, output_size) if cells is None else self._basis(cells)
+        basis = self.rule(x, output_size) if cells is None else self._basis(cells, x)
         nodes = as_cells(x, len(self.family.windows)) if cells is None else x
         theta = Mixture.identity(basis.num_bases, nodes.size(-1), nodes)
         rows, most = nodes.movedim(-2, 0), self.max_memory
         return contraction_path(basis, rows, theta, self.order, max_memory=most)
 
-    def _basis(self, cells: Any) -> Basis:
-        basis = cells if isinstance(cells, Basis) else self.family.basis(cells)
+    def _basis(self, cells: Any, x: Tensor) -> Basis:
+        check_given(cells, x.device)
+        basis = cells if isinstance(cells, Basis) else self.family.basis(cells, device=x.device)
         return basis.transpose()
 
     def rule(self, images: Tensor, output_size: tuple[int, ...] | None = None) -> GridShift:

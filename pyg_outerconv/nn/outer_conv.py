@@ -25,6 +25,7 @@ from ..errors import RefusedType, RefusedValue, refusal
 from .bias import add_bias
 from .checks import aggregation, check_ends, check_known
 from .dense import DenseForms
+from .devices import check_devices
 from .prepare import Inputs, nodes_first, prepare_basis, split_input
 from .readable import convolve_by_messages
 from .reductions import Reductions, message_aggregation
@@ -260,6 +261,7 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
     ) -> Basis:
         """The basis that :meth:`forward` uses for these arguments, means folded into its values."""
         inputs = x if isinstance(x, Inputs) else split_input(x, self.flow)
+        check_devices(self, edge_index, inputs.source, inputs.target)
         if content is None and self._reads_content:
             content = self._content(inputs)
         return prepare_basis(

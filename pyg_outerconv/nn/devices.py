@@ -1,0 +1,93 @@
+"""Where the arguments of a call and a layer's parameters are: all in one place."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from ..basis import Cells
+from ..errors import RefusedValue, refusal
+
+RULE = "what a layer is called with is where its parameters are"
+
+
+def check_devices(layer: Module, given: Any, *features: Any) -> None:
+    """Refuse a call whose parts are on several devices, before any of it runs.
+
+    Between a CPU and ``meta`` kernels would not notice, and return memory that was never written.
+
+    Args:
+        layer: every parameter and buffer of which counts.
+        given: what stands in the place of ``edge_index``.
+        *features: of sources and targets, or None.
+
+    Raises:
+        ValueError: two parts are on two devices; or all are on ``meta``, where nothing has values.
+    """
+    if torch.compiler.is_compiling():
+        return  # a tracer looks for itself
+    known = [part.device for part in features if part is not None]
+    device = known[0] if known else _device_of(layer)
+    if device is None:
+        return
+    for other in known[1:]:
+        if other != device:
+            raise RefusedValue(refusal("sources and targets are in one place", device, other))
+    if _is_elsewhere(layer, device):
+        tensors = chain(layer.named_parameters(), layer.named_buffers())
+        name, part = next((name, part) for name, part in tensors if part.device != device)
+        raise RefusedValue(refusal(RULE, f"{name} on {device}{_hint(part)}", part.device))
+    check_given(given, device)
+
+
+def check_given(given: Any, device: torch.device) -> None:
+    """Refuse edges or a basis (anything that has a device) that are elsewhere; and ``meta``.
+
+    Raises:
+        ValueError: they are.
+    """
+    is_shape = isinstance(given, Cells) and given.index is None  # which is nowhere
+    where = device if is_shape else getattr(given, "device", device)
+    if where != device:
+        raise RefusedValue(
+            refusal(
+                "edges, or the basis in their place, are where the features are",
+                f"{device}: .to(x.device), which a FixedBasis in a module follows",
+                where,
+            )
+        )
+    if device.type == "meta":
+        raise RefusedValue(
+            refusal(
+                "a layer runs on values, and meta has none",
+                "for shapes alone a real basis within FakeTensorMode(allow_non_fake_inputs=True)",
+                device,
+            )
+        )
+
+
+def _device_of(layer: Module) -> torch.device | None:
+    """Where a layer is, by the first of its parameters."""
+    return next((parameter.device for parameter in layer.parameters()), None)
+
+
+def _is_elsewhere(module: Module, device: torch.device) -> bool:
+    """Whether any tensor of a module is not on a device; quicker than its iterators are."""
+    for held in (module._parameters, module._buffers):
+        for part in held.values():
+            if part is not None and part.device != device:
+                return True
+    for child in module._modules.values():
+        if child is not None and _is_elsewhere(child, device):
+            return True
+    return False
+
+
+def _hint(part: Tensor) -> str:
+    """What gives parameters memory that have none."""
+    lost = part.device.type == "meta"
+    return " (layer.to_empty(device=...), and load_state_dict)" if lost else ""
