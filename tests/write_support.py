@@ -24,7 +24,7 @@ HEAD = """# What is supported
 Written by `python tests/write_support.py`, which runs every combination on a small graph and
 compares it with plain torch in float64; `tests/test_support.py` runs them again and compares with
 this file. A cell says for which types a derivative is right: *yes* for float16, bfloat16, float32
-and float64. *raises* means that it raises `NotImplementedError`, and returns nothing wrong.
+and float64.
 
 - *forward* is the value, *first* and *second* are gradients of reverse mode in every input
   (features, Θ or what it is made of, edge values), *vmap* is over each input alone and over all,

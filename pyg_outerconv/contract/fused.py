@@ -11,6 +11,7 @@ from ..basis.edges import EdgeBasis
 from ..basis.on_demand import OnDemand
 from ..kernels import Request
 from ..kernels.call import item_by_item, views
+from ..kernels.differentiable import apply, differentiable
 from ..kernels.dispatch import BACKENDS, choose, forced
 from ..kernels.fused import PRIMITIVE, fused_request, spmm_theta
 from ..kernels.grouped import grouped_outer
@@ -98,16 +99,17 @@ def fused_product(edges: EdgeBasis, x: Tensor, theta: Tensor) -> Tensor:
     value = None if edges.value is None else edges.value.to(x.dtype)
     pattern = edges.pattern
     backend = choose(fused_request(pattern.target_ptr, pattern.source, x.size(0), theta)).name
-    out: Tensor = _Fused.apply(edges, value, x, theta, backend)
+    out: Tensor = apply(_Fused, value, x, theta, edges, backend)
     return out
 
 
+@differentiable
 class _Fused(torch.autograd.Function):
     """Linear in values, x and Θ."""
 
     @staticmethod
     def forward(
-        edges: EdgeBasis, value: Tensor | None, x: Tensor, theta: Tensor, backend: str
+        value: Tensor | None, x: Tensor, theta: Tensor, edges: EdgeBasis, backend: str
     ) -> Tensor:
         pattern = edges.pattern
         return spmm_theta(
@@ -116,7 +118,7 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.edges, value, x, theta, ctx.backend = inputs
+        value, x, theta, ctx.edges, ctx.backend = inputs
         ctx.save_for_backward(value, x, theta)
 
     @staticmethod
@@ -124,23 +126,34 @@ class _Fused(torch.autograd.Function):
         value, x, theta = ctx.saved_tensors
         pattern, backend = ctx.edges.pattern, ctx.backend
         of_value = of_x = of_theta = None
-        if ctx.needs_input_grad[2]:
+        if ctx.needs_input_grad[1]:
             turned = pattern.transposed
             value_t = None if value is None else value.index_select(0, pattern.by_source)
-            of_x = _Fused.apply(EdgeBasis(turned), value_t, grad, theta.transpose(1, 2), backend)
-        if ctx.needs_input_grad[3]:
+            turned_theta = theta.transpose(1, 2)
+            of_x = apply(_Fused, value_t, grad, turned_theta, EdgeBasis(turned), backend)
+        if ctx.needs_input_grad[2]:
             pairs = pattern.target_pairs
             ordered = None if value is None else value.index_select(0, pairs.order).unsqueeze(1)
             near, far = views(pairs.sparsity)
             h = product(near, far, ordered, x.unsqueeze(1), backend).squeeze(1)
             of_theta = grouped_outer(h, pairs.ptr, grad, scatter=pairs.node)
-        if ctx.needs_input_grad[1]:
+        if ctx.needs_input_grad[0]:
             pairs = pattern.source_pairs
             z = grouped(x, pairs.ptr, theta.unsqueeze(1), gather=pairs.node)
             near, far = views(pairs.sparsity)
             of_value = sample(near, far, grad.unsqueeze(1), z.unsqueeze(1), backend).squeeze(1)
-        return None, of_value, of_x, of_theta, None
+        return of_value, of_x, of_theta, None, None
+
+    @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        value, x, theta = primals
+        of_value, of_x, of_theta = tangents
+        out: Tensor = apply(_Fused, value, of_x, theta, ctx.edges, ctx.backend)
+        out = out + apply(_Fused, value, x, of_theta, ctx.edges, ctx.backend)
+        if value is not None:
+            out = out + apply(_Fused, of_value, x, theta, ctx.edges, ctx.backend)
+        return out
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
-        return item_by_item(_Fused.apply, info, in_dims, args)
+        return item_by_item(_Fused, info, in_dims, args)

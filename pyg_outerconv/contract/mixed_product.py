@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from ..basis.edges import EdgeBasis
 from ..kernels.call import View, pick, views
+from ..kernels.differentiable import apply, differentiable
 from ..kernels.products import product, sample
 from ..kernels.softmax import sum_of_rows
 
@@ -23,7 +25,8 @@ def mixed_product(edges: EdgeBasis, coefficient: Tensor, x: Tensor) -> Tensor:
     wide = x.flatten(1).unsqueeze(1)
     value = None if edges.value is None else edges.value.to(x.dtype)
     backend = pick("spmm", near, pattern.size[0], wide)
-    out: Tensor = _MixedProduct.apply(
+    out: Tensor = apply(
+        _MixedProduct,
         *near,
         *far,
         pattern.label,
@@ -42,14 +45,29 @@ def _mixed(value: Tensor | None, coefficient: Tensor, label: Tensor) -> Tensor:
     return (factor if value is None else value * factor).unsqueeze(1)
 
 
+@differentiable
 class _MixedProduct(torch.autograd.Function):
     """Linear in values, coefficients and x; its backward makes the mixed values again."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(*arguments: Any) -> Tensor:
-        near, far, (label, _, _), (value, coefficient, x), backend = _take_apart(arguments)
+    def forward(
+        ptr: Tensor,
+        index: Tensor,
+        perm: Tensor | None,
+        ptr_t: Tensor,
+        index_t: Tensor,
+        perm_t: Tensor | None,
+        label: Tensor,
+        label_ptr: Tensor,
+        by_label: Tensor,
+        value: Tensor | None,
+        coefficient: Tensor,
+        x: Tensor,
+        backend: str,
+    ) -> Tensor:
+        near, far = (ptr, index, perm), (ptr_t, index_t, perm_t)
         return product(near, far, _mixed(value, coefficient, label), x, backend)
 
     @staticmethod
@@ -59,9 +77,8 @@ class _MixedProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        near, far, (label, ptr, order), (value, coefficient, x), backend = _take_apart(
-            (*ctx.saved_tensors, ctx.backend)
-        )
+        near, far, (label, ptr, order), (value, coefficient, x) = _take_apart(ctx.saved_tensors)
+        backend = ctx.backend
         of_value = of_coefficient = of_x = None
         if ctx.needs_input_grad[11]:
             of_x = product(far, near, _mixed(value, coefficient, label), grad, backend)
@@ -74,10 +91,18 @@ class _MixedProduct(torch.autograd.Function):
                 of_coefficient = sum_of_rows(ptr, pulled.index_select(0, order), backend).squeeze(1)
         return *(None,) * 9, of_value, of_coefficient, of_x, None
 
+    @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        near, far, (label, _, _), (value, coefficient, x) = _take_apart(primals)
+        of_value, of_coefficient, of_x = tangents[9:]
+        mixed = _mixed(value, of_coefficient, label)
+        if value is not None:
+            mixed = mixed + _mixed(of_value, coefficient, label)
+        out = product(near, far, _mixed(value, coefficient, label), of_x, ctx.backend)
+        return out + product(near, far, mixed, x, ctx.backend)
 
-def _take_apart(
-    arguments: tuple[Any, ...],
-) -> tuple[View, View, tuple[Tensor, ...], tuple[Any, ...], str]:
-    """Both views; label and its order; value, coefficient and x; the backend."""
-    near, far = arguments[:3], arguments[3:6]
-    return near, far, arguments[6:9], arguments[9:12], arguments[12]
+
+def _take_apart(tensors: Sequence[Any]) -> tuple[View, View, Sequence[Tensor], Sequence[Any]]:
+    """Both views; label, its pointer and its order; value, coefficient and x."""
+    near, far = tuple(tensors[:3]), tuple(tensors[3:6])
+    return near, far, tensors[6:9], tensors[9:12]

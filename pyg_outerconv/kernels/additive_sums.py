@@ -20,7 +20,8 @@ from torch import Tensor
 
 from .activation import Activation
 from .additive_operators import rows_here, rows_operator, score_here, score_operator
-from .call import View, apart, is_plain, signed
+from .call import View, apart, is_plain
+from .differentiable import apply, differentiable
 
 
 def score(
@@ -40,7 +41,7 @@ def score(
     if phi.vanishes:
         return a.new_zeros((near[1].numel(), a.size(1)))
     tensors = apart(*near[:2], far[0], far[1], far[2], a, b, left, right)
-    return _Score.apply(*tensors, *phi, backend)  # type: ignore[no-any-return]
+    return apply(_Score, *tensors, *phi, backend)  # type: ignore[no-any-return]
 
 
 def rows(
@@ -63,7 +64,7 @@ def rows(
     if right is not None and right.size(0) == 1:
         return _scaled(right, rows(near, far, a, b, None, value, phi, count, backend))
     tensors = apart(*near, *far, a, b, right, value)
-    return _Rows.apply(*tensors, *phi, count, backend)  # type: ignore[no-any-return]
+    return apply(_Rows, *tensors, *phi, count, backend)  # type: ignore[no-any-return]
 
 
 def _scaled(factor: Tensor, x: Tensor) -> Tensor:
@@ -81,7 +82,7 @@ def _as_heads(info: Any, x: Tensor | None, dim: int | None) -> Tensor | None:
     return x.expand(*x.shape[:2], info.batch_size, *x.shape[3:]).flatten(1, 2)
 
 
-@signed
+@differentiable
 class _Score(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -117,17 +118,30 @@ class _Score(torch.autograd.Function):
         return None, None, None, None, None, *grads, None, None, None, None
 
     @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        ptr, index, *far, a, b, left, right = primals
+        ends, phi, backend = ((ptr, index, None), tuple(far), a, b), ctx.phi, ctx.backend
+        of_a, of_b, of_left, of_right = tangents[5:]
+        out = score(*ends, _times(left, of_a), right, phi.after(1), backend)
+        out = out + score(*ends, left, _times(right, of_b), phi.after(1), backend)
+        if left is not None:
+            out = out + score(*ends, of_left, right, phi, backend)
+        if right is not None:
+            out = out + score(*ends, left, of_right, phi, backend)
+        return out
+
+    @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
         *both, a, b, left, right, activation, slope, order, backend = args
         operands = [
             _as_heads(info, x, dim)
             for x, dim in zip((a, b, left, right), in_dims[5:9], strict=True)
         ]
-        out: Tensor = _Score.apply(*both, *operands, activation, slope, order, backend)
+        out: Tensor = apply(_Score, *both, *operands, activation, slope, order, backend)
         return out.unflatten(1, (-1, info.batch_size)), 2
 
 
-@signed
+@differentiable
 class _Rows(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -190,14 +204,29 @@ class _Rows(torch.autograd.Function):
         return None, None, None, None, None, None, *total, None, None, None, None, None
 
     @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        *both, a, b, right, value = primals
+        ends, rest = (tuple(both[:3]), tuple(both[3:]), a, b), (ctx.count, ctx.backend)
+        of_a, of_b, of_right, of_value = tangents[6:]
+        phi, next_phi = ctx.phi, ctx.phi.after(1)
+        out = of_a * rows(*ends, right, value, next_phi, *rest)
+        out = out + rows(*ends, _times(right, of_b), value, next_phi, *rest)
+        out = out + rows(*ends, right, of_value, phi, *rest)
+        return out if right is None else out + rows(*ends, of_right, value, phi, *rest)
+
+    @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
         *both, a, b, right, value, activation, slope, order, count, backend = args
         operands = [
             _as_heads(info, x, dim)
             for x, dim in zip((a, b, right, value), in_dims[6:10], strict=True)
         ]
-        out: Tensor = _Rows.apply(*both, *operands, activation, slope, order, count, backend)
+        out: Tensor = apply(_Rows, *both, *operands, activation, slope, order, count, backend)
         return out.unflatten(2, (-1, info.batch_size)), 3
+
+
+def _times(factor: Tensor | None, x: Tensor) -> Tensor:
+    return x if factor is None else factor * x
 
 
 def _of_score(

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
-from .call import View, apart, one_type, one_value_an_entry, pick, request, signed, views
+from .call import View, apart, one_type, one_value_an_entry, pick, request, views
+from .differentiable import apply, differentiable, is_differentiated
 from .dispatch import BACKENDS, note
 from .products import product, sample
-from .softmax import softmax_of_rows, spread_over_rows, sum_of_rows
+from .softmax import of_shares, softmax_of_rows
 from .sparsity import Sparsity
 
 
@@ -74,7 +75,7 @@ def attend(
     backend = pick("attend", near, cols, query).name
     scale = 1.0 / math.sqrt(max(query.size(2), 1)) if scale is None else float(scale)
     tensors = apart(*near[:2], *far, query, key, value, bias)
-    out, _ = _Attend.apply(*tensors, scale, backend)
+    out, _ = apply(_Attend, *tensors, scale, backend)
     return out  # type: ignore[no-any-return]
 
 
@@ -172,7 +173,7 @@ def _(
 # The derivative --------------------------------------------------------------------------------
 
 
-@signed
+@differentiable
 class _Attend(torch.autograd.Function):
     """The fused forward; backward is fused too, unless it is to be differentiated itself."""
 
@@ -201,7 +202,7 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         ptr, index, *far, query, key, value, bias, out, logsumexp = ctx.saved_tensors
-        if torch.is_grad_enabled():
+        if is_differentiated():
             near, far_view = (ptr, index, None), tuple(far)
             found = _unfused(near, far_view, query, key, value, bias, ctx.scale, grad, ctx.backend)
         else:
@@ -223,6 +224,15 @@ class _Attend(torch.autograd.Function):
         return None, None, None, None, None, *found[:3], of_bias, None, None
 
     @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> tuple[Tensor, None]:
+        ptr, index, *far, query, key, value, bias = primals
+        near, far_view = (ptr, index, None), tuple(far)
+        out = _tangent(
+            near, far_view, query, key, value, bias, ctx.scale, tangents[5:], ctx.backend
+        )
+        return out, None
+
+    @staticmethod
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], *args: Any
     ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
@@ -238,7 +248,7 @@ class _Attend(torch.autograd.Function):
         operands = [
             fold(x, dim) for x, dim in zip((query, key, value, bias), in_dims[5:9], strict=True)
         ]
-        out, logsumexp = _Attend.apply(*both, *operands, scale, backend)
+        out, logsumexp = apply(_Attend, *both, *operands, scale, backend)
         shape = (-1, info.batch_size)
         return (out.unflatten(1, shape), logsumexp.unflatten(1, shape)), (2, 2)
 
@@ -256,14 +266,42 @@ def _unfused(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients by primitives that are differentiable themselves; holds (E, H) a few times."""
     query = query * scale
-    score = sample(near, far, query, key, backend)
-    share = softmax_of_rows(near[0], score if bias is None else score + bias, backend)
-    pulled = share * sample(near, far, grad, value, backend)
-    mean = sum_of_rows(near[0], pulled, backend)
-    of_score = pulled - share * spread_over_rows(near[0], mean, share.size(0), backend)
+    share = _shares(near, far, query, key, bias, backend)
+    pulled = sample(near, far, grad, value, backend)
+    of_score = of_shares(near[0], share, pulled, backend)
     return (
         product(near, far, of_score, key, backend) * scale,
         product(far, near, of_score, query, backend),
         product(far, near, share, grad, backend),
         of_score,
     )
+
+
+def _tangent(
+    near: View,
+    far: View,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    tangents: tuple[Any, ...],
+    backend: str,
+) -> Tensor:
+    """The derivative along tangents of the four, by the same primitives."""
+    of_query, of_key, of_value, of_bias = tangents
+    query = query * scale
+    share = _shares(near, far, query, key, bias, backend)
+    of_score = sample(near, far, of_query * scale, key, backend)
+    of_score = of_score + sample(near, far, query, of_key, backend)
+    of_share = of_shares(near[0], share, of_score if bias is None else of_score + of_bias, backend)
+    out = product(near, far, of_share, value, backend)
+    return out + product(near, far, share, of_value, backend)
+
+
+def _shares(
+    near: View, far: View, query: Tensor, key: Tensor, bias: Tensor | None, backend: str
+) -> Tensor:
+    """(E, H) the softmax of scores; queries are scaled."""
+    score = sample(near, far, query, key, backend)
+    return softmax_of_rows(near[0], score if bias is None else score + bias, backend)

@@ -100,6 +100,45 @@ def backward(
     return totals[0], totals[1], totals[2]
 
 
+def tangent(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    seen: Tensor | None,
+    band: Band,
+    options: Options,
+    of_query: Tensor,
+    of_key: Tensor,
+    of_value: Tensor,
+) -> Tensor:
+    """The derivative (R, H, V) along tangents of query, key and value; differentiable itself."""
+    given, along = (query, key, value), (of_query, of_key, of_value)
+    begin = sum((x[:0].sum() for x in (*given, *along)), query.new_zeros(()))  # as in backward
+    out = query.new_zeros((*query.shape[:2], value.size(2))) + begin
+    dropout = _Dropout(options, query.device)
+    for job, moved in zip(
+        _jobs(*given, seen, band, options), _jobs(*along, seen, band, options), strict=True
+    ):
+        slabs, found = job.slabs, []
+        for chunk in slabs.chunks():
+            blocks = slice(chunk.start, chunk.stop)
+            keys, values, of_keys, of_values = (
+                slabs.of_columns(x, chunk) for x in (job.key, job.value, moved.key, moved.value)
+            )
+            share = _shares(job, chunk)
+            keep = dropout.factor(share)
+            of_score = torch.bmm(moved.query[blocks], keys.mT)
+            of_score = of_score + torch.bmm(job.query[blocks], of_keys.mT)
+            pulled = share * of_score
+            of_share = pulled - share * pulled.sum(-1, keepdim=True)
+            if keep is not None:
+                share, of_share = share * keep, of_share * keep
+            found.append(torch.bmm(of_share, values) + torch.bmm(share, of_values))
+        rows = torch.cat(found).flatten(0, 1)[: slabs.num_rows]
+        out[job.strip.rows, job.head] = rows.to(out.dtype)
+    return out
+
+
 def _jobs(
     query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, band: Band, options: Options
 ) -> Iterator[_Job]:

@@ -10,7 +10,8 @@ from torch import Tensor
 from . import band_attention
 from .band import Band
 from .band_attention import Options
-from .call import apart, signed
+from .call import apart
+from .differentiable import apply, differentiable, is_differentiated
 
 
 def banded(
@@ -18,7 +19,7 @@ def banded(
 ) -> Tensor:
     """Row n attends to the columns of the band that ``seen`` (C, H), booleans or None, leaves."""
     tensors = apart(query, key, value, seen)
-    return _Banded.apply(*tensors, *band, *options)  # type: ignore[no-any-return]
+    return apply(_Banded, *tensors, *band, *options)  # type: ignore[no-any-return]
 
 
 @torch.library.custom_op("pyg_outerconv::band_attention", mutates_args=())
@@ -95,7 +96,7 @@ def _(
     return query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape)
 
 
-@signed
+@differentiable
 class _Banded(torch.autograd.Function):
     """Backward is one operator, unless it is to be differentiated itself."""
 
@@ -126,12 +127,19 @@ class _Banded(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, seen = ctx.saved_tensors
         numbers = ctx.numbers
-        if torch.is_grad_enabled():
+        if is_differentiated():
             band, options = Band(*numbers[:4]), Options(*numbers[4:])
             grads = band_attention.backward(query, key, value, seen, band, options, grad)
         else:
             grads = _backward(query, key, value, seen, *numbers, grad)
         return *grads, *(None,) * 8
+
+    @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        band, options = Band(*ctx.numbers[:4]), Options(*ctx.numbers[4:])
+        query, key, value, seen = primals
+        along = tangents[:3]
+        return band_attention.tangent(query, key, value, seen, band, options, *along)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
@@ -142,5 +150,5 @@ class _Banded(torch.autograd.Function):
                 x = x.unsqueeze(2) if dim is None else x.movedim(dim, 2)
                 x = x.expand(*x.shape[:2], info.batch_size, *x.shape[3:]).flatten(1, 2)
             operands.append(x)
-        out: Tensor = _Banded.apply(*operands, *args[4:])
+        out: Tensor = apply(_Banded, *operands, *args[4:])
         return out.unflatten(1, (-1, info.batch_size)), 2

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +12,7 @@ from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from ..errors import RefusedType, RefusedValue, refusal
 from .backend import Request
+from .differentiable import apply
 from .dispatch import Backend, choose
 from .sparsity import Sparsity
 
@@ -75,17 +74,8 @@ def is_plain(*tensors: Tensor | None) -> bool:
     )
 
 
-_Kind = TypeVar("_Kind", bound=type)
-
-
-def signed(function: _Kind) -> _Kind:
-    """Remember the signature of an ``autograd.Function``, which torch reads at every call."""
-    function.forward.__signature__ = inspect.signature(function.forward)  # type: ignore[attr-defined]
-    return function
-
-
 def item_by_item(
-    apply: Callable[..., Tensor], info: Any, in_dims: tuple[int | None, ...], args: tuple[Any, ...]
+    function: Any, info: Any, in_dims: tuple[int | None, ...], args: tuple[Any, ...]
 ) -> tuple[Tensor, int]:
     """The rule for vmap of a function whose batch is neither heads nor channels: a call an item."""
     outs = []
@@ -94,7 +84,7 @@ def item_by_item(
             arg if dim is None else arg.select(dim, item)
             for arg, dim in zip(args, in_dims, strict=True)
         ]
-        outs.append(apply(*one))
+        outs.append(apply(function, *one))
     return torch.stack(outs), 0
 
 

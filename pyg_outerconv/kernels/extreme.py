@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .call import View, request, signed
+from .call import View, request
+from .differentiable import apply, differentiable
 from .dispatch import BACKENDS, note
 from .products import in_order
 
@@ -31,7 +32,7 @@ def _(
     return x.new_empty((ptr.numel() - 1, heads, x.size(2)), dtype=torch.int64)
 
 
-@signed
+@differentiable
 class _Arguments(torch.autograd.Function):
     """Which entry wins: no derivative of its own, but a rule for vmap.
 
@@ -53,6 +54,10 @@ class _Arguments(torch.autograd.Function):
         return None, None, None, None, None, None
 
     @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> tuple[None]:
+        return (None,)
+
+    @staticmethod
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], *args: Any
     ) -> tuple[tuple[Tensor], tuple[int]]:
@@ -62,7 +67,7 @@ class _Arguments(torch.autograd.Function):
         for item in range(info.batch_size):
             one_value = value if value_dim is None else value.select(value_dim, item)
             one_x = x if x_dim is None else x.select(x_dim, item)
-            outs.extend(_Arguments.apply(ptr, index, one_value, one_x, largest, backend))
+            outs.extend(apply(_Arguments, ptr, index, one_value, one_x, largest, backend))
         return (torch.stack(outs),), (0,)
 
 
@@ -75,7 +80,7 @@ def extreme(near: View, value: Tensor | None, x: Tensor, backend: str, *, larges
     value = in_order(value, perm) if perm is not None else value
     if value is not None and value.size(1) == 1 and x.size(1) > 1:
         value = value.expand(-1, x.size(1))
-    (arg,) = _Arguments.apply(ptr, index, value, x, largest, backend)
+    (arg,) = apply(_Arguments, ptr, index, value, x, largest, backend)
     if index.numel() == 0:
         nothing = x[:0].sum() if value is None else x[:0].sum() + value.sum()
         return x.new_zeros(arg.shape) + nothing  # no entry to look up, and still a gradient

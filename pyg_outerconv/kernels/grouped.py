@@ -9,7 +9,8 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal
 from .backend import Request
-from .call import apart, item_by_item, one_type, signed
+from .call import apart, item_by_item, one_type
+from .differentiable import apply, differentiable
 from .dispatch import BACKENDS, choose, note
 from .sparsity import check_indices, check_integers, check_pointers, has_numbers
 
@@ -81,7 +82,7 @@ def known_groups(
     x, theta = one_type("grouped_matmul", x, theta)  # type: ignore[assignment]
     backend = choose(_request(x, ptr, theta))
     tensors = apart(x, ptr, theta, gather, scatter)
-    return _Grouped.apply(*tensors, num_rows, backend.name)  # type: ignore[no-any-return]
+    return apply(_Grouped, *tensors, num_rows, backend.name)  # type: ignore[no-any-return]
 
 
 def _check_shapes(
@@ -129,7 +130,7 @@ def grouped_outer(
     """
     x, y = one_type("grouped_outer", x, y)  # type: ignore[assignment]
     backend = choose(_request(x, ptr, y.unsqueeze(0)))
-    return _Outer.apply(x, ptr, y, gather, scatter, backend.name)  # type: ignore[no-any-return]
+    return apply(_Outer, x, ptr, y, gather, scatter, backend.name)  # type: ignore[no-any-return]
 
 
 def _request(x: Tensor, ptr: Tensor, theta: Tensor) -> Request:
@@ -208,7 +209,7 @@ def _flat(index: Tensor | None) -> Tensor | None:
 # Their derivatives ---------------------------------------------------------------------------
 
 
-@signed
+@differentiable
 class _Grouped(torch.autograd.Function):
     """Σ over i of x[gather i] Θ_g, scattered: linear in each of the two."""
 
@@ -226,7 +227,7 @@ class _Grouped(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *tensors, _, ctx.backend = inputs
+        *tensors, ctx.num_rows, ctx.backend = inputs
         ctx.save_for_backward(*tensors)
 
     @staticmethod
@@ -235,19 +236,26 @@ class _Grouped(torch.autograd.Function):
         of_x = of_theta = None
         if ctx.needs_input_grad[0]:
             turned = theta.transpose(1, 2)
-            of_x = _Grouped.apply(
-                *apart(grad, ptr, turned, scatter, gather), x.size(0), ctx.backend
+            of_x = apply(
+                _Grouped, *apart(grad, ptr, turned, scatter, gather), x.size(0), ctx.backend
             )
         if ctx.needs_input_grad[2]:
-            of_theta = _Outer.apply(*apart(x, ptr, grad, gather, scatter), ctx.backend)
+            of_theta = apply(_Outer, *apart(x, ptr, grad, gather, scatter), ctx.backend)
         return of_x, None, of_theta, None, None, None, None
 
     @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        x, ptr, theta, gather, scatter = primals
+        rest = (gather, scatter, ctx.num_rows, ctx.backend)
+        out: Tensor = apply(_Grouped, tangents[0], ptr, theta, *rest)
+        return out + apply(_Grouped, x, ptr, tangents[2], *rest)
+
+    @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
-        return item_by_item(_Grouped.apply, info, in_dims, args)
+        return item_by_item(_Grouped, info, in_dims, args)
 
 
-@signed
+@differentiable
 class _Outer(torch.autograd.Function):
     """Σ over i of group g of x[gather i]ᵀ y[scatter i]: bilinear."""
 
@@ -273,11 +281,18 @@ class _Outer(torch.autograd.Function):
         of_x = of_y = None
         if ctx.needs_input_grad[0]:
             turned = grad.transpose(1, 2)
-            of_x = _Grouped.apply(*apart(y, ptr, turned, scatter, gather), x.size(0), ctx.backend)
+            of_x = apply(_Grouped, *apart(y, ptr, turned, scatter, gather), x.size(0), ctx.backend)
         if ctx.needs_input_grad[2]:
-            of_y = _Grouped.apply(*apart(x, ptr, grad, gather, scatter), y.size(0), ctx.backend)
+            of_y = apply(_Grouped, *apart(x, ptr, grad, gather, scatter), y.size(0), ctx.backend)
         return of_x, None, of_y, None, None, None
 
     @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        x, ptr, y, gather, scatter = primals
+        rest = (gather, scatter, ctx.backend)
+        out: Tensor = apply(_Outer, tangents[0], ptr, y, *rest)
+        return out + apply(_Outer, x, ptr, tangents[2], *rest)
+
+    @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
-        return item_by_item(_Outer.apply, info, in_dims, args)
+        return item_by_item(_Outer, info, in_dims, args)

@@ -2,7 +2,7 @@
 
 Each is a custom operator without autograd, so that a compiler sees one node, inside an
 ``autograd.Function`` whose backward uses the same primitives: second derivatives and
-``torch.func`` follow. Forward-mode differentiation is not defined, and raises.
+``torch.func`` follow. The tangent of a product is that of each operand times the other, added up.
 
 All operands have heads: values (E, H), dense ones (rows, H or 1, channels); see
 :class:`~pyg_outerconv.kernels.backend.Backend`. What users call is in ``spmm.py``, ``sddmm.py``.
@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .call import View, apart, is_plain, request, signed
+from .call import View, apart, is_plain, request
+from .differentiable import apply, differentiable
 from .dispatch import BACKENDS, note
 
 # The operators -------------------------------------------------------------------------------
@@ -75,14 +76,14 @@ def product(near: View, far: View, value: Tensor | None, x: Tensor, backend: str
     """
     if value is not None and value.size(1) == 1 and x.size(1) > 1:
         # One matrix for all heads: they are channels.
-        out = _SpMM.apply(*apart(*near, *far, value, x.flatten(1).unsqueeze(1)), backend)
+        out = apply(_SpMM, *apart(*near, *far, value, x.flatten(1).unsqueeze(1)), backend)
         return out.squeeze(1).unflatten(1, x.shape[1:])  # type: ignore[no-any-return]
-    return _SpMM.apply(*apart(*near, *far, value, x), backend)  # type: ignore[no-any-return]
+    return apply(_SpMM, *apart(*near, *far, value, x), backend)  # type: ignore[no-any-return]
 
 
 def sample(near: View, far: View, a: Tensor, b: Tensor, backend: str) -> Tensor:
     """out[e, h] = <a[row e, h], b[col e, h]> in row order, (E, H); ``near`` is the view by row."""
-    return _SDDMM.apply(*apart(*near, *far, a, b), backend)  # type: ignore[no-any-return]
+    return apply(_SDDMM, *apart(*near, *far, a, b), backend)  # type: ignore[no-any-return]
 
 
 def _like(grad: Tensor, heads: int) -> Tensor:
@@ -90,7 +91,7 @@ def _like(grad: Tensor, heads: int) -> Tensor:
     return grad if grad.size(1) == heads else grad.sum(1, keepdim=True)
 
 
-@signed
+@differentiable
 class _SpMM(torch.autograd.Function):
     """out = S x. The first view is the one that is multiplied, the second its transpose."""
 
@@ -132,6 +133,14 @@ class _SpMM(torch.autograd.Function):
         return None, None, None, None, None, None, grad_value, grad_x, None
 
     @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        *both, value, x = primals
+        near, far = tuple(both[:3]), tuple(both[3:])
+        of_value, of_x = tangents[6:]
+        moved = product(near, far, value, of_x, ctx.backend)
+        return moved if value is None else moved + product(near, far, of_value, x, ctx.backend)
+
+    @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
         *both, value, x, backend = args
         near, far = tuple(both[:3]), tuple(both[3:])
@@ -153,7 +162,7 @@ class _SpMM(torch.autograd.Function):
         return out.unflatten(1, value.shape[1:]), 2
 
 
-@signed
+@differentiable
 class _SDDMM(torch.autograd.Function):
     """out[e] = <a[row e], b[col e]>; its derivatives are products with S = out's gradient."""
 
@@ -187,6 +196,14 @@ class _SDDMM(torch.autograd.Function):
         if ctx.needs_input_grad[7]:
             grad_b = _like(product(far, near, grad, a, ctx.backend), b.size(1))
         return None, None, None, None, None, None, grad_a, grad_b, None
+
+    @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        *both, a, b = primals
+        near, far = tuple(both[:3]), tuple(both[3:])
+        of_a, of_b = tangents[6:]
+        of_rows = sample(near, far, of_a, b, ctx.backend)
+        return of_rows + sample(near, far, a, of_b, ctx.backend)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal, unknown
-from .call import View, apart, one_type, pick, signed, views
+from .call import View, apart, one_type, pick, views
+from .differentiable import apply, differentiable
 from .products import sample
 from .softmax import sum_of_rows
 from .sparsity import Sparsity
@@ -70,11 +71,11 @@ def sddmm(sparsity: Sparsity, a: Tensor, b: Tensor, *, op: str = "dot") -> Tenso
 
 
 def _add(near: View, far: View, a: Tensor, b: Tensor, backend: str) -> Tensor:
-    out: Tensor = _Add.apply(*apart(*near[:2], far[0], far[2], a, b), backend)
+    out: Tensor = apply(_Add, *apart(*near[:2], far[0], far[2], a, b), backend)
     return out
 
 
-@signed
+@differentiable
 class _Add(torch.autograd.Function):
     """out[e, h] = a[row e, h] + b[col e, h]: both gathers run on torch for every backend."""
 
@@ -107,6 +108,11 @@ class _Add(torch.autograd.Function):
         return None, None, None, None, grad_a, grad_b, None
 
     @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        out: Tensor = apply(_Add, *primals[:4], *tangents[4:], ctx.backend)
+        return out
+
+    @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
         ptr, index, ptr_t, perm_t, a, b, backend = args
         a, b = (
@@ -115,5 +121,5 @@ class _Add(torch.autograd.Function):
             .flatten(1)
             for x, dim in ((a, in_dims[4]), (b, in_dims[5]))
         )
-        out: Tensor = _Add.apply(ptr, index, ptr_t, perm_t, a, b, backend)
+        out: Tensor = apply(_Add, ptr, index, ptr_t, perm_t, a, b, backend)
         return out.unflatten(1, (-1, info.batch_size)), 2

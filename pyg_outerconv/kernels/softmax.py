@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .call import one_value_an_entry, pick, request, signed, views
+from .call import one_value_an_entry, pick, request, views
+from .differentiable import apply, differentiable
 from .dispatch import BACKENDS, note
 from .sparsity import Sparsity
 
@@ -36,17 +37,24 @@ def segment_softmax(sparsity: Sparsity, score: Tensor) -> Tensor:
 
 def sum_of_rows(ptr: Tensor, value: Tensor, backend: str) -> Tensor:
     """out[r, h] = sum over the entries e of row r of value[e, h]; (E, H) to (R, H)."""
-    return _Sum.apply(ptr, value, backend)  # type: ignore[no-any-return]
+    return apply(_Sum, ptr, value, backend)  # type: ignore[no-any-return]
 
 
 def spread_over_rows(ptr: Tensor, x: Tensor, num_entries: int, backend: str) -> Tensor:
     """out[e, h] = x[row of e, h], the adjoint of :func:`sum_of_rows`; (R, H) to (E, H)."""
-    return _Spread.apply(ptr, x, num_entries, backend)  # type: ignore[no-any-return]
+    return apply(_Spread, ptr, x, num_entries, backend)  # type: ignore[no-any-return]
 
 
 def softmax_of_rows(ptr: Tensor, score: Tensor, backend: str) -> Tensor:
     """:func:`segment_softmax` of scores (E, H)."""
-    return _Softmax.apply(ptr, score, backend)  # type: ignore[no-any-return]
+    return apply(_Softmax, ptr, score, backend)  # type: ignore[no-any-return]
+
+
+def of_shares(ptr: Tensor, share: Tensor, along: Tensor, backend: str) -> Tensor:
+    """What the derivative of softmax, which is its own transpose, makes of numbers (E, H)."""
+    pulled = share * along
+    mean = sum_of_rows(ptr, pulled, backend)
+    return pulled - share * spread_over_rows(ptr, mean, share.size(0), backend)
 
 
 # The operators -------------------------------------------------------------------------------
@@ -88,7 +96,7 @@ def _as_heads(info: Any, x: Tensor, dim: int | None) -> tuple[Tensor, int]:
     return x.flatten(1), info.batch_size
 
 
-@signed
+@differentiable
 class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ptr: Tensor, value: Tensor, backend: str) -> Tensor:
@@ -106,13 +114,17 @@ class _Sum(torch.autograd.Function):
         return None, spread_over_rows(ptr, grad, ctx.num_entries, ctx.backend), None
 
     @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        return sum_of_rows(primals[0], tangents[1], ctx.backend)
+
+    @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
         ptr, value, backend = args
         value, batch = _as_heads(info, value, in_dims[1])
         return sum_of_rows(ptr, value, backend).unflatten(1, (-1, batch)), 2
 
 
-@signed
+@differentiable
 class _Spread(torch.autograd.Function):
     @staticmethod
     def forward(ptr: Tensor, x: Tensor, num_entries: int, backend: str) -> Tensor:
@@ -120,7 +132,7 @@ class _Spread(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ptr, _, _, ctx.backend = inputs
+        ptr, _, ctx.num_entries, ctx.backend = inputs
         ctx.save_for_backward(ptr)
 
     @staticmethod
@@ -129,13 +141,17 @@ class _Spread(torch.autograd.Function):
         return None, sum_of_rows(ptr, grad, ctx.backend), None, None
 
     @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        return spread_over_rows(primals[0], tangents[1], ctx.num_entries, ctx.backend)
+
+    @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
         ptr, x, num_entries, backend = args
         x, batch = _as_heads(info, x, in_dims[1])
         return spread_over_rows(ptr, x, num_entries, backend).unflatten(1, (-1, batch)), 2
 
 
-@signed
+@differentiable
 class _Softmax(torch.autograd.Function):
     @staticmethod
     def forward(ptr: Tensor, score: Tensor, backend: str) -> Tensor:
@@ -149,13 +165,12 @@ class _Softmax(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         ptr, share = ctx.saved_tensors
-        pulled = share * grad
-        mean = sum_of_rows(ptr, pulled, ctx.backend)
-        return (
-            None,
-            pulled - share * spread_over_rows(ptr, mean, share.size(0), ctx.backend),
-            None,
-        )
+        return None, of_shares(ptr, share, grad, ctx.backend), None
+
+    @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        ptr, score = primals
+        return of_shares(ptr, softmax_of_rows(ptr, score, ctx.backend), tangents[1], ctx.backend)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:

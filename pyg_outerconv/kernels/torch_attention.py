@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.autograd import forward_ad
 
-from .call import signed
+from .differentiable import apply, differentiable, is_differentiated
 
 _FLASH = 1  # what torch calls its fused kernel
 
@@ -25,10 +26,10 @@ def torch_attention(
 ) -> Tensor:
     """``F.scaled_dot_product_attention`` of (B, H, N, D), (B, H, M, D) and (B, H, M, V).
 
-    torch's fused kernels cannot be differentiated twice: a gradient that is to be differentiated
-    itself is computed with the N × M shares here. On other devices than a CPU, whose kernel can be
-    called by name, the backward pass runs the forward kernel once more. Where shares are dropped on
-    such a device, a second derivative raises.
+    torch's fused kernels cannot be differentiated twice, nor forwards: a gradient that is to be
+    differentiated itself, and a tangent, are computed with the N × M shares here. On other devices
+    than a CPU, whose kernel can be called by name, the backward pass runs the forward kernel once
+    more. Where shares are dropped on such a device, these derivatives raise.
     """
     if scale <= 0.0:
         # torch scales what it has masked: -inf times such a scale is no mask, but inf or NaN.
@@ -36,14 +37,15 @@ def torch_attention(
     operands = [query, key, value] if mask is None else [query, key, value, mask]
     spelled = dropout_p > 0 or (mask is not None and mask.requires_grad)
     if not (spelled or torch.compiler.is_compiling()) and (
-        any(map(is_functorch_wrapped_tensor, operands))
+        forward_ad._current_level >= 0
+        or any(map(is_functorch_wrapped_tensor, operands))
         or (torch.is_grad_enabled() and any(x.requires_grad for x in operands))
     ):
-        return _Fused.apply(query, key, value, mask, causal, scale)[0]  # type: ignore[no-any-return]
+        return apply(_Fused, query, key, value, mask, causal, scale)[0]  # type: ignore[no-any-return]
     return F.scaled_dot_product_attention(query, key, value, mask, dropout_p, causal, scale=scale)
 
 
-@signed
+@differentiable
 class _Fused(torch.autograd.Function):
     """Backward is fused, too, unless it is to be differentiated itself."""
 
@@ -70,7 +72,7 @@ class _Fused(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, mask, out, logsumexp = ctx.saved_tensors
         found: tuple[Tensor, ...]
-        if torch.is_grad_enabled():
+        if is_differentiated():
             found = _gradients(query, key, value, mask, ctx.causal, ctx.scale, grad)
         elif not logsumexp.numel():
             found = _again(query, key, value, mask, ctx.causal, ctx.scale, grad)
@@ -90,6 +92,15 @@ class _Fused(torch.autograd.Function):
         return *found, None, None, None
 
     @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> tuple[Tensor, None]:
+        query, key, value, mask = primals
+        of_query, of_key, of_value, of_mask = tangents
+        share = _shares(query * ctx.scale, key, mask, ctx.causal)
+        of_score = (of_query @ key.mT + query @ of_key.mT) * ctx.scale
+        of_score = of_score if mask is None else of_score + of_mask
+        return _of_shares(share, of_score) @ value + share @ of_value, None
+
+    @staticmethod
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], *args: Any
     ) -> tuple[tuple[Tensor, Tensor], tuple[int, None]]:
@@ -100,7 +111,7 @@ class _Fused(torch.autograd.Function):
                 x = x.unsqueeze(0) if dim is None else x.movedim(dim, 0)
                 x = x.expand(info.batch_size, *x.shape[1:]).flatten(0, 1)
             folded.append(x)
-        found = _Fused.apply(*folded, causal, scale)
+        found = apply(_Fused, *folded, causal, scale)
         return (found[0].unflatten(0, (info.batch_size, -1)), found[1]), (0, None)
 
 
@@ -131,17 +142,23 @@ def _gradients(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients by products that have derivatives themselves; holds (B, H, N, M)."""
     query = query * scale
-    score = query @ key.transpose(-1, -2)
+    share = _shares(query, key, mask, causal)
+    of_score = _of_shares(share, grad @ value.mT)
+    return of_score @ key * scale, of_score.mT @ query, share.mT @ grad
+
+
+def _shares(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """(B, H, N, M) the softmax of scores; queries are scaled."""
+    score = query @ key.mT
     if mask is not None:
         score = score + mask
     if causal:
         ahead = torch.ones(score.shape[-2:], dtype=torch.bool, device=score.device).triu(1)
         score = score.masked_fill(ahead, -torch.inf)
-    share = score.softmax(-1)
-    pulled = share * (grad @ value.transpose(-1, -2))
-    of_score = pulled - share * pulled.sum(-1, keepdim=True)
-    return (
-        of_score @ key * scale,
-        of_score.transpose(-1, -2) @ query,
-        share.transpose(-1, -2) @ grad,
-    )
+    return score.softmax(-1)
+
+
+def _of_shares(share: Tensor, along: Tensor) -> Tensor:
+    """What the derivative of softmax, which is its own transpose, makes of ``along``."""
+    pulled = share * along
+    return pulled - share * pulled.sum(-1, keepdim=True)

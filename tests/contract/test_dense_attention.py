@@ -266,8 +266,9 @@ def test_functions_of_functions(name):
         torch.vmap(torch.func.grad(run(order)), (0, None, None))(many, key, x) for order in names
     ]
     assert_near(found[0], found[1], 1e-9)
-    with pytest.raises(NotImplementedError):
-        torch.func.jvp(lambda q: run(names[0])(q, key, x), (query,), (query,))
+    along = tuple(map(torch.randn_like, (query, key, x)))
+    found = [torch.func.jvp(run(order), (query, key, x), along)[1] for order in names]
+    assert_near(found[0], found[1], 1e-9)
 
 
 # What is chosen -----------------------------------------------------------------------------------

@@ -270,18 +270,18 @@ def test_vmap_and_func(reduce, label_reduce):
         assert_near(found, wanted, at_least=0.1)
 
 
-def test_forward_mode_raises():
+def test_forward_mode_is_a_column_of_the_jacobian():
     edges, x, theta = edges_of("multi-edge"), normal(5, 4, grad=False), parameter(3, 1, 4, 2)
     for which in (theta.detach(), identity(3, 4)):
         for reduce in ("sum", "max"):
-            with pytest.raises(NotImplementedError):
-                torch.func.jvp(
-                    lambda x, t=which, r=reduce: contract(
-                        edges.with_values(None), x, t, reduce=r, label_reduce="max"
-                    ),
-                    (x,),
-                    (x,),
-                )
+
+            def run(x, which=which, reduce=reduce):
+                plain = edges.with_values(None)
+                return contract(plain, x, which, reduce=reduce, label_reduce="max")
+
+            along = torch.randn_like(x)
+            expected = torch.tensordot(torch.func.jacrev(run)(x), along, 2)
+            assert_near(torch.func.jvp(run, (x,), (along,))[1], expected, at_least=0.1)
 
 
 def test_what_was_made_in_inference_mode_serves_training():

@@ -1,10 +1,11 @@
-"""vmap, func.grad, jacrev and batched gradients equal a loop; forward mode raises."""
+"""vmap, func.grad, jacrev, jvp and batched gradients equal a loop, and one another."""
 
 from itertools import product
 
 import pytest
 import torch
 from sparsities import HERE, calls_of, random_inputs, sparsity_of
+from torch.autograd import forward_ad
 
 from pyg_outerconv.kernels import BACKENDS, use_backend
 from pyg_outerconv.testing import assert_near
@@ -91,27 +92,97 @@ def test_vmap_within_vmap(backend):
         assert_near(actual, expected.unflatten(0, (2, 3)))
 
 
+def by_dual_numbers(function, inputs, tangents):
+    """The derivative along tangents by torch's own forward mode, without torch.func."""
+    with forward_ad.dual_level():
+        out = function(*map(forward_ad.make_dual, inputs, tangents))
+        primal, tangent = forward_ad.unpack_dual(out)
+    return torch.zeros_like(primal) if tangent is None else tangent
+
+
 @HEADS
 @pytest.mark.parametrize("backend", HERE)
-def test_forward_mode_raises_and_is_never_zero(backend, heads):
-    sparsity = sparsity_of("square")
-    with use_backend(backend):
-        for _, function, shapes in calls_of(backend, sparsity, 3, heads):
-            inputs = [x.detach() for x in random_inputs(shapes)]
-            for position in range(len(inputs)):
+@pytest.mark.parametrize("name", ["tall", "no entries", "no rows"])
+def test_forward_mode_is_the_adjoint_of_reverse_mode(backend, heads, name):
+    sparsity = sparsity_of(name)
+    for _, function, shapes in calls_of(backend, sparsity, 3, heads):
+        inputs = random_inputs(shapes)
+        points = tuple(x.detach() for x in inputs)
+        every = tuple(map(torch.randn_like, points))
+        alone = [
+            tuple(v if i == j else torch.zeros_like(v) for j, v in enumerate(every))
+            for i in range(len(every))
+        ]
+        with use_backend(backend):
+            out = function(*inputs)
+            direction = torch.randn_like(out)
+            gradients = torch.autograd.grad(out, inputs, direction)
+            for tangents in (every, *alone) if name == "tall" else (every,):
+                expected = sum((g * v).sum() for g, v in zip(gradients, tangents, strict=True))
+                primal, found = torch.func.jvp(function, points, tangents)
+                assert_near(primal, out.detach())
+                assert_near((direction * found).sum(), expected, at_least=1.0)
+            assert_near(by_dual_numbers(function, points, tangents), found)
 
-                def of_one(x, function=function, inputs=inputs, position=position):
-                    return function(*inputs[:position], x, *inputs[position + 1 :])
 
-                point = inputs[position]
-                with pytest.raises(NotImplementedError, match="jvp"):
-                    torch.func.jvp(of_one, (point,), (torch.ones_like(point),))
-                with pytest.raises(NotImplementedError, match="jvp"):
-                    torch.func.jacfwd(of_one)(point)
-                with torch.autograd.forward_ad.dual_level():
-                    dual = torch.autograd.forward_ad.make_dual(point, torch.ones_like(point))
-                    with pytest.raises((NotImplementedError, RuntimeError), match="jvp"):
-                        of_one(dual)
+def one_of_each_kind(backend, sparsity, channels):
+    """The calls with two heads, of which one stands for others that are differentiated alike."""
+    alike = ("mean", "min", "transposed", "ones", "one", "of", "gathered")
+    for name, function, shapes in calls_of(backend, sparsity, channels, 2):
+        if not any(word in name.split() for word in alike):
+            yield name, function, shapes
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_a_batch_of_tangents_or_of_points_equals_a_loop(backend):
+    sparsity = sparsity_of("tall")
+    for _, function, shapes in one_of_each_kind(backend, sparsity, 3):
+        points, tangents = (
+            tuple(torch.randn((2, *shape), dtype=torch.float64) for shape in shapes.values())
+            for _ in range(2)
+        )
+
+        def along(points, tangents, function=function):
+            return torch.func.jvp(function, points, tangents)[1]
+
+        first, second = (tuple(x[item] for x in points) for item in range(2))
+        ways = [tuple(x[item] for x in tangents) for item in range(2)]
+        with use_backend(backend):
+            of_first = along(first, ways[0])
+            found = torch.vmap(along, in_dims=(None, 0))(first, tangents)
+            assert_near(found, torch.stack([of_first, along(first, ways[1])]))
+            found = torch.vmap(along)(points, tangents)
+            assert_near(found, torch.stack([of_first, along(second, ways[1])]))
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_second_derivatives_by_any_two_modes_are_equal(backend):
+    sparsity = sparsity_of("repeated entries")
+    grad, jvp = torch.func.grad, torch.func.jvp
+    for _, function, shapes in one_of_each_kind(backend, sparsity, 2):
+        points = [x.detach() for x in random_inputs(shapes)]
+        sizes = [x.numel() for x in points]
+
+        def loss(flat, function=function, sizes=sizes, points=points):
+            parts = zip(flat.split(sizes), points, strict=True)
+            return function(*(part.view_as(x) for part, x in parts)).sin().sum()
+
+        flat = torch.cat([x.flatten() for x in points])
+        one, other = torch.randn_like(flat), torch.randn_like(flat)
+        with use_backend(backend):
+            expected = torch.autograd.functional.hvp(loss, flat, one)[1]
+            found = [
+                jvp(grad(loss), (flat,), (one,))[1],
+                grad(lambda x: jvp(loss, (x,), (one,))[1])(flat),  # noqa: B023
+            ]
+            with forward_ad.dual_level():  # over a backward pass that keeps no graph
+                dual = forward_ad.make_dual(flat.clone().requires_grad_(), one)
+                (gradient,) = torch.autograd.grad(loss(dual), dual)
+                found.append(forward_ad.unpack_dual(gradient).tangent)
+            for hessian_times_one in found:
+                assert_near(hessian_times_one, expected, at_least=1.0)
+            _, twice = jvp(lambda x: jvp(loss, (x,), (one,))[1], (flat,), (other,))  # noqa: B023
+            assert_near(twice, expected @ other, at_least=1.0)
 
 
 def test_every_primitive_is_called_above():

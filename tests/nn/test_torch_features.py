@@ -4,8 +4,7 @@ import copy
 
 import pytest
 import torch
-from torch.autograd import forward_ad
-from torch.func import functional_call, grad, jacrev, jvp, vmap
+from torch.func import functional_call, grad, jacrev, vmap
 from torch.utils.checkpoint import checkpoint
 
 from pyg_outerconv import OuterConv
@@ -168,21 +167,6 @@ def test_the_hessian_in_the_weights_is_autograds(family):
     expected = torch.autograd.functional.hessian(loss, case.weight)
     assert_near(jacrev(jacrev(loss))(case.weight), expected)
     assert_near(vmap(grad(loss))(case.weight.repeat(2, 1))[1], grad(loss)(case.weight))
-
-
-@pytest.mark.parametrize("in_weight", [False, True])
-@of_each_family
-def test_forward_mode_raises_and_never_gives_zero(family, in_weight):
-    case = Case(family)
-    primal = case.weight if in_weight else case.x
-    run = (lambda value: case(case.x, value)) if in_weight else case
-    with pytest.raises(NotImplementedError, match="jvp"):
-        jvp(run, (primal,), (torch.ones_like(primal),))
-    with (
-        forward_ad.dual_level(),
-        pytest.raises(NotImplementedError, match="jvp"),
-    ):
-        run(forward_ad.make_dual(primal, torch.ones_like(primal)))
 
 
 # Compile, checkpoint, distributed ----------------------------------------------------------------

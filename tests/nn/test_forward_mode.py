@@ -1,0 +1,165 @@
+"""Forward-mode derivatives of layers: right, in inputs and parameters, or refused by name."""
+
+import pytest
+import torch
+from cases import ALL_PAIRS, over, structure_for
+from scores import TRIED
+from torch.autograd import forward_ad
+from torch.func import functional_call, grad, hessian, jacrev, jvp
+from torch.nn import Module
+
+from pyg_outerconv import OuterConv
+from pyg_outerconv.basis import GCN, Causal, Complete, Relation, SlidingWindow, Stack, Walk
+from pyg_outerconv.nn import ConvGRUCell, ConvLSTMCell, GridConv, GridPool
+from pyg_outerconv.nn.attention_conv import AttentionConv
+from pyg_outerconv.score import NORMALISERS, make_score
+from pyg_outerconv.testing import assert_near
+
+EDGES = torch.tensor([[0, 1, 2, 3, 0, 4, 1, 0], [1, 2, 3, 0, 2, 1, 1, 2]])
+KINDS = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+TRIED_ON = ("multi-edge", "zero edges", "rectangular", "shape", "holes", "clusters")
+
+
+def drawn(*shape):
+    return torch.randn(shape, dtype=torch.float64)
+
+
+def pure(module: Module, *fixed, **options):
+    """The module as a function of its parameters and inputs, and its parameters, drawn."""
+    module = module.double().eval()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.7)
+    parameters = {name: p.detach() for name, p in module.named_parameters()}
+    return lambda known, *x: functional_call(module, known, (*x, *fixed), options), parameters
+
+
+def flat(tree):
+    return torch.utils._pytree.tree_leaves(tree)
+
+
+def assert_is_adjoint(run, *points):
+    """<u, J v> = <Jᵀ u, v> at the points, by torch.func and by dual numbers."""
+    out = flat(run(*points))
+    directions = [torch.randn_like(x) for x in out]
+    along = torch.utils._pytree.tree_map(torch.randn_like, points)
+
+    def total(*given):
+        return sum((u * y).sum() for u, y in zip(directions, flat(run(*given)), strict=True))
+
+    gradients = grad(total, argnums=tuple(range(len(points))))(*points)
+    pairs = zip(flat(gradients), flat(along), strict=True)
+    expected = sum((g * v).sum() for g, v in pairs)
+    primal, found = jvp(run, points, along)
+    for mine, wanted in zip(flat(primal), out, strict=True):
+        assert_near(mine, wanted)
+    assert_near(sum((u * t).sum() for u, t in zip(directions, flat(found), strict=True)), expected)
+    with forward_ad.dual_level():
+        dual = run(*torch.utils._pytree.tree_map(forward_ad.make_dual, points, along))
+        for mine, wanted in zip(flat(dual), flat(found), strict=True):
+            tangent = forward_ad.unpack_dual(mine).tangent
+            assert_near(torch.zeros_like(wanted) if tangent is None else tangent, wanted)
+
+
+# Convolutions -------------------------------------------------------------------------------------
+
+
+@over([(family, name) for family, name in ALL_PAIRS if name in TRIED_ON])
+def test_layers_over_every_family(family, name):
+    structure = structure_for(family, name)
+    run, parameters = pure(OuterConv(3, 4, family), structure)
+    assert_is_adjoint(run, parameters, drawn(structure.size[0], 3))
+
+
+REDUCTIONS = [
+    (family, aggr, label_aggr)
+    for family in (GCN(), Relation(3, "sum"))
+    for aggr in ("sum", "mean", "max", "min")
+    for label_aggr in ("sum", "max")
+]
+
+
+@pytest.mark.parametrize(
+    ("family", "aggr", "label_aggr"), [*REDUCTIONS, (Walk(2, norm="source"), "sum", "sum")], ids=str
+)
+def test_every_pair_of_reductions_in_features_parameters_and_weights(family, aggr, label_aggr):
+    conv = OuterConv(3, 4, family, aggr=aggr, label_aggr=label_aggr).double()
+    kinds = KINDS if isinstance(family, Relation) else None
+
+    def run(parameters, x, weight):
+        return functional_call(conv, parameters, (x, EDGES, weight, kinds))
+
+    parameters = {name: p.detach() for name, p in conv.named_parameters()}
+    weight = drawn(8).abs() + 0.1
+    assert_is_adjoint(run, parameters, drawn(5, 3), weight)
+    if aggr == label_aggr == "sum":
+        along = drawn(5, 3)
+        phi = conv.to_dense(EDGES, weight, kinds, (5, 5)).detach()
+        found = jvp(lambda x: run(parameters, x, weight), (drawn(5, 3),), (along,))[1]
+        assert_near(found, torch.einsum("mnpq,mp->nq", phi, along))
+
+
+@pytest.mark.parametrize("family", [GCN(), Stack(Walk(1), Relation(1))], ids=str)
+def test_hessians_are_those_of_reverse_mode(family):
+    run, parameters = pure(OuterConv(2, 2, family), EDGES)
+    x = drawn(5, 2)
+
+    def loss(x):
+        return run(parameters, x).sin().sum()
+
+    assert_near(hessian(loss)(x), jacrev(jacrev(loss))(x), at_least=0.1)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        GridConv(2, 3, (2, 2), padding=1),
+        GridConv(2, 4, (2, 3), stride=2, groups=2, padding_mode="circular", padding=1),
+        GridConv(2, 3, (2, 2), stride=2, transposed=True),
+        GridPool(2, dim=2),
+        GridPool(2, aggr="mean", dim=2),
+        GridPool(3, stride=2, padding=1, dim=2),
+    ],
+    ids=str,
+)
+def test_layers_of_images(layer):
+    run, parameters = pure(layer)
+    assert_is_adjoint(run, parameters, drawn(2, 2, 5, 6))
+
+
+@pytest.mark.parametrize("cell", [ConvGRUCell, ConvLSTMCell])
+def test_recurrent_cells(cell):
+    run, parameters = pure(cell(3, 2, GCN()), edge_index=EDGES)
+    assert_is_adjoint(lambda known, x: run(known, x), parameters, drawn(5, 3))
+
+
+# Attention ----------------------------------------------------------------------------------------
+
+
+def attention(score="key-query", support=None, **options):
+    score = make_score(score, 2, 3, 4) if isinstance(score, str) else score
+    return AttentionConv(4, 6, 2, support, score=score, **options)
+
+
+@pytest.mark.parametrize("score", [text for text in TRIED if "edge" not in text])
+@pytest.mark.parametrize("support", [None, Complete(), Causal(), SlidingWindow(1)], ids=str)
+def test_every_score_on_edges_and_on_sequences(score, support):
+    run, parameters = pure(attention(score, support), EDGES if support is None else None)
+    assert_is_adjoint(run, parameters, drawn(5, 4))
+
+
+@pytest.mark.parametrize("normalise", list(NORMALISERS))
+def test_every_normaliser(normalise):
+    run, parameters = pure(attention(normalise=normalise), EDGES)
+    assert_is_adjoint(run, parameters, drawn(5, 4))
+
+
+@pytest.mark.parametrize("support", [None, Complete(), Causal()], ids=str)
+def test_hessians_of_attention_are_those_of_reverse_mode(support):
+    run, parameters = pure(attention(support=support), EDGES if support is None else None)
+    x = drawn(5, 4)
+
+    def loss(x):
+        return run(parameters, x).sin().sum()
+
+    assert_near(hessian(loss)(x), jacrev(jacrev(loss))(x), at_least=0.1)
