@@ -113,7 +113,8 @@ class IdentityCache:
         """The kept result, or that of ``make()``, which is then kept."""
         if torch.compiler.is_compiling():
             return make()
-        if any(t is not None and t.is_inference() for t in (anchor, *others)):
+        given = [t for t in (anchor, *others) if t is not None]
+        if any(t.is_inference() or is_functorch_wrapped_tensor(t) for t in given):
             return make()
         states = tuple([None if t is None else state_of(t) for t in (anchor, *others)])
         results = self._results(anchor)
@@ -127,7 +128,8 @@ class IdentityCache:
                 results[key] = results.pop(key)  # the last that was used
                 return result
             results.pop(key, None)
-        with torch.inference_mode(False):  # Training may come after inference.
+        # Training may come after inference, and calls after torch.func, which wraps what it makes.
+        with torch.inference_mode(False), torch._C._DisableFuncTorch():
             result = make()
         references = tuple(None if t is None else weakref.ref(t) for t in others)
         recall(results, key, lambda: (references, states, result), self._each)

@@ -7,6 +7,7 @@ from typing import Union
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ..basis.cache import IdentityCache
 from ..errors import RefusedType, RefusedValue, refusal
@@ -71,6 +72,14 @@ class SparseFeatures:
                 itself gets wrong.
             TypeError: it is not floating point, or of a block layout.
         """
+        if torch.compiler.is_compiling() or is_functorch_wrapped_tensor(x):
+            return SparseFeatures._read(x)
+        # torch.func has no place for the parts of compressed matrices.
+        with torch._C._DisableFuncTorch():
+            return SparseFeatures._read(x)
+
+    @staticmethod
+    def _read(x: Tensor) -> SparseFeatures:
         anchor, x = x, settled(x)
         prepared: Prepared = _known.get(anchor, (), "pattern", lambda: prepare(x))
         if x.requires_grad and not prepared.regular:

@@ -10,7 +10,7 @@ from torch.nn import Module
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv.basis import GCN, Causal, Complete, Relation, SlidingWindow, Stack, Walk
-from pyg_outerconv.nn import ConvGRUCell, ConvLSTMCell, GridConv, GridPool
+from pyg_outerconv.nn import ConvGRUCell, ConvLSTMCell, GridConv, GridPool, SparseFeatures
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.score import NORMALISERS, make_score
 from pyg_outerconv.testing import assert_near
@@ -130,7 +130,22 @@ def test_layers_of_images(layer):
 @pytest.mark.parametrize("cell", [ConvGRUCell, ConvLSTMCell])
 def test_recurrent_cells(cell):
     run, parameters = pure(cell(3, 2, GCN()), edge_index=EDGES)
-    assert_is_adjoint(lambda known, x: run(known, x), parameters, drawn(5, 3))
+    assert_is_adjoint(run, parameters, drawn(5, 3))
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc], ids=str)
+def test_parameters_beside_sparse_features(layout):
+    x = drawn(5, 3) * (torch.rand(5, 3) < 0.5)
+    run, parameters = pure(OuterConv(3, 4, GCN()), EDGES)
+    sparse = x.to_sparse(layout=layout)
+    assert_is_adjoint(lambda known: run(known, sparse), parameters)
+    assert_near(run(parameters, sparse), run(parameters, x))
+
+
+def test_values_of_sparse_features():
+    places = SparseFeatures.of((drawn(5, 3) * (torch.rand(5, 3) < 0.5)).to_sparse())
+    run, parameters = pure(OuterConv(3, 4, GCN()), EDGES)
+    assert_is_adjoint(lambda v: run(parameters, places.with_values(v)), drawn(places.num_entries))
 
 
 # Attention ----------------------------------------------------------------------------------------
