@@ -61,6 +61,9 @@ CASES = [
     Walk(2, norm=None, aggregate="mean"),
     Walk(2, norm="source", aggregate="max", direction="both"),
     Walk(3, norm=None, aggregate="min"),
+    Walk(1),
+    Walk(3, norm="sym", powers=(1, 0)),
+    Walk(2, norm="target", aggregate="max", powers=(1,)),
     Relation(3),
     Relation(3, norm="sum"),
     Relation(1, norm="mean"),
@@ -77,6 +80,7 @@ CASES = [
     Explicit(Stack(Relation(3), Identity())),
     Stack(Relation(3), Identity()),
     Stack(GCN(), Chebyshev(2), Directed(Relation(1, "sum"))),
+    Stack(Walk(1, norm=None), GCN(add_self_loops=False), Identity()),
     Complete(loops=False),
     Hops(3, add_self_loops=True),
 ]
@@ -96,7 +100,7 @@ SUPPORTS = [
 ]
 CASES += SUPPORTS
 
-# Families that give meaning to M ≠ N; the others refuse it, which is tested too.
+# Families that give meaning to a pair of sets of nodes; the others refuse it, which is tested too.
 RECTANGULAR = (
     Identity(),
     GCN(add_self_loops=False),
@@ -106,6 +110,10 @@ RECTANGULAR = (
     Stack(Relation(3), Identity()),
     Mean(Relation(3, norm="sum")),
     Explicit(Stack(Relation(3), Identity())),
+    Walk(1),
+    Walk(3, norm="sym", powers=(1, 0)),
+    Walk(2, norm="target", aggregate="max", powers=(1,)),
+    Stack(Walk(1, norm=None), GCN(add_self_loops=False), Identity()),
     *SUPPORTS,
 )
 
@@ -157,7 +165,7 @@ assert {type(case).__name__.lower() for case in ALL_CASES} | ELSEWHERE == (
 
 def fits(family, name):
     """Whether the structure of that name is one that the family takes."""
-    return "rectangular" not in name or family in RECTANGULAR
+    return not STRUCTURES[name].bipartite or family in RECTANGULAR
 
 
 def fits_cells(family, name):
@@ -185,16 +193,17 @@ def structure_for(family, name):
 
 def arguments_of(structure):
     """A structure as the arguments of a layer: what stands for edge_index, and what is beside."""
-    if not isinstance(structure, Structure):
+    if not isinstance(structure, Structure) or structure.bipartite:
         return structure, {}
     names = ("edge_weight", "edge_type", "size")
     return structure.edge_index, {name: getattr(structure, name) for name in names}
 
 
 def edges_for(family, name):
-    """The structure of that name, with edge types only if the family tells three apart."""
+    """The structure of that name, with what the family reads; types if it tells three apart."""
     edges = STRUCTURES[name]
-    return edges if "num_relations=3" in repr(family) else replace(edges, edge_type=None)
+    edges = edges if "num_relations=3" in repr(family) else replace(edges, edge_type=None)
+    return edges if family.makes_use_of("edge_weight") else replace(edges, edge_weight=None)
 
 
 def over(pairs):

@@ -35,12 +35,14 @@ class AnyStructure:
         size: (M, N) for families with a target for each source; M is right for all.
         device: where it is.
         content: what its nodes hold, for families whose values are made of it; None elsewhere.
+        bipartite: whether sources and targets are different nodes, however many there are.
     """
 
     noun: ClassVar[str] = "structure"
     expects: ClassVar[str] = "edges, or the cells of a grid"
     targets_are_sources: ClassVar[bool] = False
     content: Content | None = None
+    bipartite: bool = False
 
     if TYPE_CHECKING:
 
@@ -66,8 +68,8 @@ class AnyStructure:
         Args:
             given: something that :meth:`recognises` accepts; anything else is refused.
             device: where the structure is, if what was given has no tensors.
-            **beside: what came beside it: edge_weight, edge_type, edge_attr, pos, size,
-                batch.
+            **beside: what came beside it: edge_weight, edge_type, edge_attr, pos, size, batch,
+                and bipartite, whether features came as a pair.
         """
         return kind_of(given).read(given, device=device, **beside)
 

@@ -192,9 +192,10 @@ class Basis(ABC):
         Args:
             targets: one, distinct indices (a tuple too, which is no coordinate of a cell), a mask
                 (N,), or None for all.
-            reach: how many layers over this basis lie between; more than one need M = N. No more
-                are walked through than it takes until the sources seen settle or repeat; where
-                that takes more than 100,000 layers, a greater reach is refused.
+            reach: how many layers over this basis lie between; more than one need M = N,
+                and take rows and columns for the same nodes. No more are walked through than it
+                takes until the sources seen settle or repeat; where that takes more than 100,000
+                layers, a greater reach is refused.
 
         Raises:
             TypeError, ValueError, IndexError: they are not targets of the basis.

@@ -54,9 +54,10 @@ class Chebyshev(Family):
         normalization (str, optional): ``'sym'``, ``'rw'`` or ``None``. (default: ``'sym'``)
 
     Raises:
-        ValueError: an option is unknown or out of range; when a basis is made, M ≠ N, edges run
-            between graphs of the batch, weights are negative with ``'bound'``, or leave a degree
-            to divide by that is not positive, or the eigenvalues given do not fit the batch.
+        ValueError: an option is unknown or out of range; when a basis is made, sources and targets
+            are a pair, edges run between graphs of the batch, weights are negative with
+            ``'bound'``, or leave a degree to divide by that is not positive, or the eigenvalues
+            given do not fit the batch.
     """
 
     equation = "A_k = T_k(2 L / lambda_max - I), k = 0..K-1"
@@ -100,7 +101,7 @@ class Chebyshev(Family):
 
     def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
         """L̂."""
-        edges.require_square("a Laplacian")
+        edges.require_one_set("a Laplacian", "Walk(1) or Relation(1)")
         edges.require_separate_graphs("a Laplacian")
         if self.lambda_max == "bound":
             edges.require_nonnegative("lambda_max='bound'", "or lambda_max='exact' or a number")

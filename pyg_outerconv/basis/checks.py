@@ -33,6 +33,24 @@ def check_size(size: Any) -> None:
             raise RefusedValue(refusal("size must hold numbers of nodes", ">= 0 or None", count))
 
 
+def agreed(
+    what: str, known: tuple[int | None, int | None], size: tuple[int | None, int | None] | None
+) -> tuple[int | None, int | None]:
+    """What is known of (M, N), completed by ``size``, which must not contradict it.
+
+    Raises:
+        ValueError: it does.
+    """
+    check_size(size)
+    given = size or (None, None)
+    if any(None not in pair and pair[0] != pair[1] for pair in zip(known, given, strict=True)):
+        raise RefusedValue(refusal(f"size must fit {what}", known, tuple(given)))
+    return (
+        given[0] if known[0] is None else known[0],
+        given[1] if known[1] is None else known[1],
+    )
+
+
 def check_batch(batch: Any, num_nodes: int) -> None:
     """Refuse a batch vector that does not number the graph of every node."""
     if batch is None:
@@ -113,11 +131,19 @@ def check_attributes(edge_attr: Any, index: Tensor) -> None:
         )
 
 
-def check_square(size: tuple[int, int], what: str) -> None:
-    """Refuse M ≠ N for something that only one set of nodes has."""
-    if size[0] != size[1]:
-        got = f"M = {size[0]}, N = {size[1]}"
-        raise RefusedValue(refusal(f"{what} needs as many sources as targets", "M = N", got))
+def check_one_set(bipartite: bool, size: tuple[int, int], what: str, instead: str) -> None:
+    """Refuse a pair of sets of nodes for something that one set alone has.
+
+    Args:
+        bipartite: whether sources and targets are different nodes, however many there are.
+        size: (M, N).
+        what: what needs one set.
+        instead: what does for a pair.
+    """
+    if bipartite:
+        got = f"a pair of M = {size[0]} sources and N = {size[1]} targets"
+        rule = f"{what} needs sources and targets that are the same nodes"
+        raise RefusedValue(refusal(rule, f"one x, not a pair; for a pair {instead}", got))
 
 
 def check_positions(pos: Any, size: tuple[int, int]) -> None:

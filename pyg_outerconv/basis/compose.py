@@ -26,8 +26,8 @@ class Compose(Family):
 
     What two linear convolutions do in a chain, in one (Proposition 2 of *Convolution is outer
     product*). ``Compose(GCN(), GCN())`` sees neighbours of neighbours; nested, it is SGConv. The
-    second family reads the targets of the first: the same edges, where there are as many sources
-    as targets, or the grid that a family of grids makes.
+    second family reads the targets of the first: the same edges, where sources and targets are
+    the same nodes, or the grid that a family of grids makes.
 
     Args:
         first (Family, optional): what is applied to the input. (default: ``GCN()``)
@@ -35,11 +35,12 @@ class Compose(Family):
 
     Raises:
         TypeError: an argument is not a family, or the two read structures of different kinds.
-        ValueError: the first family does not say what its targets are; when a basis is made, M ≠ N
-            of edges, or as the families do.
+        ValueError: the first family does not say what its targets are; when a basis is made,
+            edges run between a pair of sets of nodes, or as the families do.
     """
 
     equation = "A_{i K2 + j} = A_i of the first, times A_j of the second"
+    reads_beside = ()
 
     first: Family = field(default_factory=GCN)
     second: Family = field(default_factory=GCN)

@@ -56,8 +56,8 @@ class Diffusion(Family):
         remainder (str, optional): see above. (default: ``'keep'``)
 
     Raises:
-        ValueError: an option is unknown or out of range; when a basis is made, M ≠ N, or negative
-            weights leave a sum to divide by that is not positive.
+        ValueError: an option is unknown or out of range; when a basis is made, sources and targets
+            are a pair, or negative weights leave a sum to divide by that is not positive.
     """
 
     equation = "A_0 = sum_k theta_k T^k, theta_k = alpha (1 - alpha)^k or exp(-t) t^k / k!"
@@ -128,7 +128,7 @@ class Diffusion(Family):
 
     def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
         """T."""
-        edges.require_square("a diffusion")
+        edges.require_one_set("a diffusion", "Walk(1, powers=(1,))")
         if self.add_self_loops:
             edges = with_self_loops(edges, dtype)
         step = edge_basis(normalise(edges, self.norm, dtype))

@@ -16,6 +16,8 @@ from .gcn import GCN
 from .of_family import OfFamily
 from .structure import Structure
 
+_OF_A_PAIR = "the family itself, and a layer of its own for the reversed edges"
+
 
 @dataclass(frozen=True)
 class Directed(OfFamily):
@@ -31,7 +33,8 @@ class Directed(OfFamily):
 
     Raises:
         TypeError: ``family`` does not read edges.
-        ValueError: when a basis is made, M ≠ N, or as ``family`` does.
+        ValueError: when a basis is made, sources and targets are a pair, between which reversed
+            edges run the other way; or as ``family`` does.
     """
 
     equation = "A_k(W), then A_k(W^T)"
@@ -63,7 +66,7 @@ class Directed(OfFamily):
 
     def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
         """Those of the edges, then those of the reversed edges."""
-        edges.require_square("Directed")
+        edges.require_one_set("Directed", _OF_A_PAIR)
         return [
             *self.family.operators(edges, dtype),
             *self.family.operators(edges.reversed(), dtype),
@@ -71,7 +74,7 @@ class Directed(OfFamily):
 
     def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> Basis:
         """See :meth:`Family.basis_on`: the family's basis of the edges and of the reversed ones."""
-        edges.require_square("Directed")
+        edges.require_one_set("Directed", _OF_A_PAIR)
         turned = edges.reversed()
         if edges.content is not None:
             turned = turned.with_content(edges.content)

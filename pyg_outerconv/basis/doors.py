@@ -17,14 +17,19 @@ from .base import Basis
 from .structure import Structure, structure
 
 
-def from_scipy(matrices: Any) -> Structure:
+def from_scipy(matrices: Any, bipartite: bool | None = None) -> Structure:
     """The structure of a scipy sparse matrix (M × N, entry ``[m, n]`` is the edge m → n).
 
     A sequence of matrices of one size gives edges with types. Stored zeros are edges.
 
+    Args:
+        matrices: a scipy sparse matrix or array, or a sequence of them.
+        bipartite: whether rows and columns are different nodes; by default where M ≠ N.
+
     Raises:
-        TypeError: an argument is no scipy sparse matrix or array.
-        ValueError: sizes differ, or a value is not finite.
+        TypeError: an argument is no scipy sparse matrix or array, or a value is no real number.
+        ValueError: sizes differ, a value is not finite, or an integer is too large for the
+            default type.
     """
     parts = list(matrices) if isinstance(matrices, Sequence) else [matrices]
     for part in parts:
@@ -49,6 +54,7 @@ def from_scipy(matrices: Any) -> Structure:
         torch.from_numpy(weight),
         torch.from_numpy(kinds) if len(coo) > 1 else None,
         size=parts[0].shape,
+        bipartite=bipartite,
     )
 
 
@@ -68,7 +74,9 @@ def from_networkx(
         The structure, and ``nodes`` with ``nodes[i]`` the networkx node of index i.
 
     Raises:
-        ValueError: only some edges have the weight, or one is not finite.
+        TypeError: a weight is no real number.
+        ValueError: only some edges have the weight, or one is not finite, or an integer that the
+            default type does not hold.
     """
     nodes = list(graph.nodes)
     number = {node: i for i, node in enumerate(nodes)}
@@ -91,7 +99,7 @@ def from_networkx(
     edge_index = torch.tensor(ends, dtype=torch.long).reshape(-1, 2).t().contiguous()
     values = None
     if weights and not missing:
-        values = torch.tensor(weights, dtype=torch.get_default_dtype())
+        values = torch.from_numpy(_as_float(np.asarray(weights))).to(torch.get_default_dtype())
     return structure(edge_index, values, size=(len(nodes), len(nodes))), nodes
 
 
@@ -102,7 +110,8 @@ def from_hetero(
 
     Without ``edge_type`` the nodes of all types follow one another in the order of
     ``data.node_types``, and relation number r of ``data.edge_types`` has edge type r. With it,
-    only that relation's edges are taken, from its M sources to its N targets.
+    only that relation's edges are taken, from its M sources to its N targets, which are different
+    nodes unless both are of one type.
 
     Raises:
         ValueError: the relation is unknown, or a node type has no number of nodes.
@@ -123,7 +132,8 @@ def from_hetero(
         store, (source, _, target) = data[edge_type], edge_type
         index = store.edge_index
         size = (counts[source], counts[target])
-        return structure(index, store.get("edge_weight"), size=size), [edge_type]
+        edges = structure(index, store.get("edge_weight"), size=size, bipartite=source != target)
+        return edges, [edge_type]
     shift, total = {}, 0
     for name in data.node_types:
         shift[name], total = total, total + counts[name]
@@ -171,7 +181,9 @@ def to_torch_sparse(basis: Basis) -> list[Tensor]:
 
 def to_scipy(basis: Basis) -> list[sp.csr_array]:
     """K scipy matrices A_k (M × N); parallel edges add up."""
-    edge_index, value, label = (t.detach().cpu().numpy() for t in to_edge_index(basis))
+    index, weight, kind = (part.detach().cpu() for part in to_edge_index(basis))
+    weight = weight.to(torch.promote_types(weight.dtype, torch.float32))  # scipy has none shorter
+    edge_index, value, label = index.numpy(), weight.numpy(), kind.numpy()
     return [
         sp.csr_array((value[label == k], tuple(edge_index[:, label == k])), shape=basis.size)
         for k in range(basis.num_bases)
@@ -182,7 +194,7 @@ def to_networkx(basis: Basis, nodes: Sequence[Hashable] | None = None) -> nx.Mul
     """A directed multigraph with the attributes ``weight`` and ``label`` on its edges.
 
     Args:
-        basis: square.
+        basis: of one set of nodes, which rows and columns are taken for.
         nodes: the networkx node of each index, as :func:`from_networkx` returned it.
 
     Raises:
@@ -204,7 +216,16 @@ def to_networkx(basis: Basis, nodes: Sequence[Hashable] | None = None) -> nx.Mul
 
 
 def _as_float(values: np.ndarray) -> np.ndarray:
-    # Only integers and booleans change type, and only to one that holds adjacency counts exactly.
-    if np.issubdtype(values.dtype, np.floating):
+    """Real numbers as floats; integers change type, to one that must hold them exactly."""
+    if values.dtype in (np.float16, np.float32, np.float64):
         return values
-    return values.astype(np.float32 if torch.get_default_dtype() == torch.float32 else np.float64)
+    if values.dtype.kind not in "biu":
+        raise RefusedType(
+            refusal("weights of edges are real numbers", "float64, or integers", values.dtype)
+        )
+    short = values.astype(np.float32 if torch.get_default_dtype() == torch.float32 else np.float64)
+    if not np.array_equal(short.astype(values.dtype), values):
+        raise RefusedValue(
+            refusal("integers are weights that the default type holds", short.dtype, values.max())
+        )
+    return short

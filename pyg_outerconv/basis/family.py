@@ -15,6 +15,7 @@ from torch_geometric.transforms import BaseTransform
 from ..errors import RefusedValue, refusal
 from .any_structure import AnyStructure, require_kind
 from .base import Basis
+from .checks import check_one_set
 from .edges import EdgeBasis
 from .graph import require_data
 from .grid.cells import Cells
@@ -26,6 +27,13 @@ from .unstructured import Unstructured
 FAMILIES: dict[str, type[Family]] = {}
 DEEPEST = 16
 """How deep families may be made of others; labels of some double with each level."""
+
+_READERS = {
+    "edge_weight": "a family that reads it, such as GCN or Relation",
+    "edge_type": "a family that reads it, such as Relation",
+    "edge_attr": "Kernel, or a score that reads it; weights of edges go by edge_weight",
+    "pos": "Kernel(on='pos'), Nearest, or a score with terms or rotary positions",
+}
 
 
 class Family(BaseTransform):
@@ -42,14 +50,18 @@ class Family(BaseTransform):
         equation: the matrices A_k, in one line of text; a class without one is no recipe itself.
         reads: the kind of structure, edges by default; ``AnyStructure`` reads every kind.
         keeps_nodes: whether targets are the nodes that the structure has, in their order.
-        add_self_loops: whether the recipe adds self-loops, which needs M = N (PyG asks this).
+        add_self_loops: whether the recipe adds self-loops, which needs sources and targets that are
+            the same nodes (PyG asks this).
         learns: whether values follow parameters of the recipe's own, so that a basis must not be
             kept.
         max_parameters: how many parameters a layer may have at most, for families whose K grows
             with the data.
         takes_nodes_alone: whether a ``Data`` object may have neither edges nor cells; others are
             taken to have lost them.
-        reads_beside: which of ``edge_attr`` and ``pos`` its values are made of.
+        reads_beside: which of ``edge_weight``, ``edge_type``, ``edge_attr`` and ``pos`` its basis
+            is made of, beside what families among its options read; others are refused as
+            arguments. What a graph, a structure or a sparse matrix holds beside its edges is read
+            where it is needed, and else left alone.
         symmetries: what its layers do not depend on, by the names of the laws that say so in
             :mod:`pyg_outerconv.testing`.
         nesting: how many levels of families it is made of; 0 for what is made of none.
@@ -63,7 +75,7 @@ class Family(BaseTransform):
     learns: bool = False
     nesting: int = 0
     takes_nodes_alone: bool = False
-    reads_beside: tuple[str, ...] = ()
+    reads_beside: tuple[str, ...] = ("edge_weight",)
     symmetries: tuple[str, ...] = ("permutation-equivariant",)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -148,15 +160,9 @@ class Family(BaseTransform):
             ValueError: targets are not the nodes that the structure has.
         """
         found = self.read(structure)
-        if self.keeps_nodes and found.size[0] == found.size[1]:
-            return found
-        raise RefusedValue(
-            refusal(
-                f"a family after {self} needs as many sources as targets, in their order",
-                "M = N",
-                f"M = {found.size[0]}, N = {found.size[1]}",
-            )
-        )
+        what, instead = f"a family after {self}", "one layer after another"
+        check_one_set(found.bipartite or not self.keeps_nodes, found.size, what, instead)
+        return found
 
     def read(self, given: Any, **beside: Any) -> AnyStructure:
         """What a user gives, as the structure that this family reads.
@@ -168,21 +174,18 @@ class Family(BaseTransform):
         Raises:
             TypeError: it is a structure of another kind.
             TypeError, ValueError: it breaks a rule of its kind.
-            ValueError: attributes or positions came that nothing is made of.
+            ValueError: something came that no part of the family reads; ``batch`` is true of nodes
+                whatever a family makes of them.
         """
-        for name in ("edge_attr", "pos"):
+        for name, reader in _READERS.items():
             if beside.get(name) is not None and not self.makes_use_of(name):
                 raise RefusedValue(
-                    refusal(
-                        f"{self} makes nothing of {name}; weights of edges go by edge_weight",
-                        f"no {name}, or a family such as Kernel",
-                        beside[name],
-                    )
+                    refusal(f"{self} makes nothing of {name}", f"none, or {reader}", beside[name])
                 )
         return require_kind(self, given).read(given, **beside)
 
     def makes_use_of(self, name: str) -> bool:
-        """Whether values are made of what comes beside the edges under this name."""
+        """Whether the basis depends on what comes beside the edges under this name."""
         return name in self.reads_beside or any(part.makes_use_of(name) for part in self.parts)
 
     def basis(
@@ -197,6 +200,7 @@ class Family(BaseTransform):
         device: torch.device | str | None = None,
         edge_attr: Tensor | None = None,
         pos: Tensor | tuple[Tensor, Tensor] | None = None,
+        bipartite: bool | None = None,
     ) -> Basis:
         """Make the basis of an edge list, or of another structure that the family reads.
 
@@ -207,12 +211,14 @@ class Family(BaseTransform):
             edge_weight: (E,) floating point, may carry gradients.
             edge_type: (E,) integers.
             size: (M, N).
-            batch: (N,) the graph of each node, for families that treat graphs one by one; without
-                edges a pair of (M,) and (N,), too.
+            batch: (N,) the graph of each node, for families that treat graphs one by one; a pair
+                of (M,) and (N,) where sources and targets are different nodes.
             dtype: type of the values where no weights are given; torch's default if None.
             device: where the basis is, if the structure has no tensors, as a shape has none.
             edge_attr: (E, *) for families that make values of it.
             pos: (N, D) positions of nodes, or a pair (M, D) and (N, D), for such families too.
+            bipartite: whether sources and targets are different nodes, as they are where a layer
+                gets a pair; by default where M ≠ N.
 
         Raises:
             TypeError, ValueError: see :func:`structure`, and the family's own rules.
@@ -225,6 +231,7 @@ class Family(BaseTransform):
             pos=pos,
             size=size,
             batch=batch,
+            bipartite=bipartite,
             device=None if device is None else torch.device(device),
         )
         return self.basis_on(structure, dtype)

@@ -41,6 +41,7 @@ class Full(Family):
 
     equation = "A_k = e_m e_n^T for k = m N + n"
     reads = AnyStructure
+    reads_beside = ()
     keeps_nodes = False
     symmetries = ()
 

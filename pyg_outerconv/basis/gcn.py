@@ -21,19 +21,21 @@ class GCN(Family):
 
     with D̂ the in-degrees of W + I, as PyG's ``gcn_norm`` has it: an existing self-loop keeps its
     weight. Unlike there, all of several self-loops at a node are kept, and ``improved`` counts
-    where no weights are given too. From the `"Semi-supervised Classification with Graph
-    Convolutional Networks" <https://arxiv.org/abs/1609.02907>`_ paper, equation 2.
+    where no weights are given too. Of a pair of sets of nodes, which have no self-loops, D̂ holds
+    the out-degrees of the sources and the in-degrees of the targets. From the `"Semi-supervised
+    Classification with Graph Convolutional Networks" <https://arxiv.org/abs/1609.02907>`_ paper,
+    equation 2.
 
     Args:
         norm (str, optional): ``'sym'``, or ``'rw'``, which divides by the degree of the receiving
             node. (default: ``'sym'``)
-        add_self_loops (bool, optional): Whether nodes see themselves. Needs M = N.
-            (default: ``True``)
+        add_self_loops (bool, optional): Whether nodes see themselves. Needs sources and targets
+            that are the same nodes. (default: ``True``)
         improved (bool, optional): Added self-loops weigh 2. (default: ``False``)
 
     Raises:
         ValueError: ``norm`` is unknown; when a basis is made, negative weights leave a degree that
-            is not positive, or M ≠ N with self-loops.
+            is not positive, or sources and targets are a pair, with self-loops.
     """
 
     equation = "A_0 = D^-1/2 (W + I) D^-1/2, D the in-degrees of W + I"

@@ -20,13 +20,14 @@ class Identity(Family):
 
     .. math:: A_0 = I
 
-    Where M ≠ N, target n sees source n for n < min(M, N): the targets come first among the
-    sources, as in PyG's sampled bipartite blocks. Source: section 3.1 of *Convolution is outer
+    Of a pair, target n sees source n for n < min(M, N): the targets come first among the sources,
+    as in PyG's sampled bipartite blocks. Source: section 3.1 of *Convolution is outer
     product*.
     """
 
     equation = "A_0 = I"
     reads = AnyStructure
+    reads_beside = ()
 
     @property
     def num_bases(self) -> int:

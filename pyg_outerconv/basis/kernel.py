@@ -98,8 +98,8 @@ class Kernel(Family):
 
     @property
     def reads_beside(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What its functions are of."""
-        return (self.on,)
+        """What its functions are of, and what their values are multiplied by."""
+        return ("edge_weight", self.on)
 
     @property
     def num_bases(self) -> int:

@@ -13,7 +13,7 @@ from torch_geometric.utils import is_torch_sparse_tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
 from .any_structure import AnyStructure, refuse_beside
-from .checks import check_size, holds
+from .checks import agreed, check_batch, check_size, holds
 from .graph import require_data
 
 _SELECTED = ("node_index", "num_nodes", "cluster_index", "num_clusters", "weight")
@@ -48,12 +48,15 @@ class Memberships(AnyStructure):
     Attributes:
         criteria: one or more.
         size: (M, N).
+        bipartite: True; clusters are no nodes.
     """
 
     noun: ClassVar[str] = "memberships"
     expects: ClassVar[str] = (
         "a cluster for each source (M,), a SelectOutput, an assignment matrix (M, N), or a list"
     )
+
+    bipartite = True
 
     criteria: tuple[Criterion, ...]
     size: tuple[int, int]
@@ -74,15 +77,20 @@ class Memberships(AnyStructure):
     def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> Memberships:
         """The criteria, checked; ``size`` (M, N) where they do not say it.
 
+        ``batch``, the graph of each source (M,), or a pair for sources and clusters, says no more
+        than the criteria do.
+
         Raises:
             TypeError: what was given is no criterion.
             ValueError: they disagree in M or N, or hold a number that is out of range.
         """
-        if isinstance(given, Memberships):
-            return given
-        size = beside.pop("size", None)
+        size, batch = beside.pop("size", None), beside.pop("batch", None)
+        beside.pop("bipartite", None)  # which memberships are, whatever x is
         check_size(size)
         refuse_beside(cls.noun, beside)
+        if isinstance(given, Memberships):
+            agreed("the memberships", given.size, size)
+            return given._checked(batch)
         if not cls.recognises(given):
             raise RefusedType(refusal("memberships have a form", cls.expects, repr(given)))
         several = given if isinstance(given, list | tuple) else (given,)
@@ -97,7 +105,14 @@ class Memberships(AnyStructure):
         for one in criteria:
             _check_range("member", one.source, sources)
             _check_range("cluster", one.target, targets)
-        return Memberships(criteria, (sources, targets))
+        return Memberships(criteria, (sources, targets))._checked(batch)
+
+    def _checked(self, batch: Any) -> Memberships:
+        """Itself, if there is a graph for each source (and cluster)."""
+        ends = batch if isinstance(batch, tuple | list) else (batch,)
+        for end, count in zip(ends, self.size, strict=False):
+            check_batch(end, count)
+        return self
 
     @classmethod
     def is_in(cls, data: Data) -> bool:

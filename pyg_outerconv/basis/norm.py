@@ -66,7 +66,7 @@ def with_self_loops(edges: Structure, dtype: torch.dtype | None, fill: float = 1
     Raises:
         ValueError: sources and targets are not the same nodes.
     """
-    edges.require_square("adding self-loops")
+    edges.require_one_set("adding self-loops", "add_self_loops=False")
     bare = torch.ones(edges.size[0], dtype=torch.bool, device=edges.device)
     bare[edges.source[edges.source == edges.target].long()] = False
     nodes = bare.nonzero().view(-1).to(edges.edge_index.dtype)
@@ -77,8 +77,8 @@ def with_self_loops(edges: Structure, dtype: torch.dtype | None, fill: float = 1
 def normalise(edges: Structure, norm: str | None, dtype: torch.dtype | None) -> Structure:
     """Divide edge weights by degrees.
 
-    - 'sym': w / √(d(m) d(n)), d the in-degree at both ends as in PyG; where M ≠ N, the out-degree
-      of the source and the in-degree of the target.
+    - 'sym': w / √(d(m) d(n)), d the in-degree at both ends as in PyG; of a pair of sets of nodes
+      the out-degree of the source and the in-degree of the target.
     - 'source': w / d_out(m), so that the weights that leave a node sum to one.
     - 'target': w / d_in(n), so that the weights that reach a node sum to one.
     - None: w.
@@ -99,7 +99,7 @@ def normalise(edges: Structure, norm: str | None, dtype: torch.dtype | None) -> 
             weight = weight / received[target]
         else:
             sent = received
-            if num_sources != num_targets:
+            if edges.bipartite:
                 sent = divisor(weight, source, num_sources, what)
             weight = weight / sent.sqrt()[source] / received.sqrt()[target]
     return replace(edges, edge_weight=weight.to(narrow))

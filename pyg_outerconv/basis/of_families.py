@@ -22,6 +22,8 @@ class OfFamilies(Family):
         ValueError: no family is given.
     """
 
+    reads_beside = ()
+
     families: tuple[Family, ...]
 
     def __init__(self, *families: Family) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 class OfFamily(Family):
     """A family that resembles its option ``family`` in all that it does not say itself."""
 
+    reads_beside = ()
+
     if TYPE_CHECKING:
 
         @property

@@ -105,7 +105,7 @@ class Polynomial(Basis):
         """p_0(A), …, p_{K−1}(A) as explicit edges, by sparse products."""
         dtype = self.dtype or torch.get_default_dtype()
         operator = self.operator.with_values(self.operator.values(dtype))
-        terms = [identity_edges(self.size[0], dtype, self.device)]
+        terms = [identity_edges(self.size, dtype, self.device)]
         rule = self.recurrence
         for k in range(1, self.num_terms):
             product = compose_edges(terms[-1], operator)

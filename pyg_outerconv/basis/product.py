@@ -90,11 +90,13 @@ def merge_parallel(
     return EdgeBasis(pattern, pattern.sort_values(merged))
 
 
-def identity_edges(size: int, dtype: torch.dtype | None, device: torch.device) -> EdgeBasis:
-    """The identity matrix as edges n → n."""
-    nodes = torch.arange(size, device=device)
-    pattern = Pattern.build(nodes.expand(2, -1), size=(size, size))
-    return EdgeBasis(pattern, torch.ones(size, dtype=dtype, device=device))
+def identity_edges(
+    size: tuple[int, int], dtype: torch.dtype | None, device: torch.device
+) -> EdgeBasis:
+    """The identity matrix (M, N) as edges n → n for n < min(M, N)."""
+    nodes = torch.arange(min(size), device=device)
+    pattern = Pattern.build(nodes.expand(2, -1), size=size)
+    return EdgeBasis(pattern, torch.ones(nodes.numel(), dtype=dtype, device=device))
 
 
 def combine(terms: list[tuple[float, EdgeBasis]]) -> EdgeBasis:

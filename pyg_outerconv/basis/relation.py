@@ -36,6 +36,7 @@ class Relation(Family):
     """
 
     equation = "A_r = W_r / (number of edges of type r that reach n)"
+    reads_beside = ("edge_weight", "edge_type")
 
     num_relations: int = 1
     norm: str = "mean"

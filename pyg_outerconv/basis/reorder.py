@@ -39,7 +39,7 @@ class Reordered(NamedTuple):
 
 
 def reorder(basis: Basis) -> Reordered:
-    """Renumber the nodes of a square basis by the reverse Cuthill–McKee algorithm.
+    """Renumber the nodes of a basis of one set of nodes by the reverse Cuthill–McKee algorithm.
 
     It keeps the numbers of neighbours close (George & Liu, *Computer Solution of Large Sparse
     Positive Definite Systems*, section 4.3), so that products read X from a cache. It looks at all

@@ -12,14 +12,15 @@ from torch_geometric.data import Data
 from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .any_structure import AnyStructure
+from .any_structure import AnyStructure, refuse_beside
 from .checks import (
+    agreed,
     check_attributes,
     check_batch,
     check_edge_vector,
     check_index,
+    check_one_set,
     check_size,
-    check_square,
     holds,
 )
 
@@ -38,6 +39,9 @@ class Structure(AnyStructure):
             a family added; None while the list is still the user's own.
         edge_attr: (E, *) what else is known of each edge, or None.
         pos: positions (M, D) of sources and (N, D) of targets, or None; unchecked.
+        bipartite: whether sources and targets are different nodes, as those of a pair of features
+            are; M ≠ N says so, M = N says nothing.
+        source_batch: (M,) the graphs of sources that are other nodes than targets, or None.
     """
 
     noun: ClassVar[str] = "edges"
@@ -52,6 +56,12 @@ class Structure(AnyStructure):
     origin: Tensor | None = None
     edge_attr: Tensor | None = None
     pos: tuple[Tensor, Tensor] | None = None
+    bipartite: bool = False
+    source_batch: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.size[0] != self.size[1]:
+            object.__setattr__(self, "bipartite", True)
 
     @classmethod
     def recognises(cls, given: Any) -> bool:
@@ -106,7 +116,10 @@ class Structure(AnyStructure):
     def reversed(self) -> Structure:
         """Every edge turned round: from N sources to M targets."""
         pos = None if self.pos is None else self.pos[::-1]
-        return replace(self, edge_index=self.edge_index.flip(0), size=self.size[::-1], pos=pos)
+        turned = replace(self, edge_index=self.edge_index.flip(0), size=self.size[::-1], pos=pos)
+        if not self.bipartite:
+            return turned
+        return replace(turned, batch=self.source_batch, source_batch=self.batch)
 
     def select(self, mask: Tensor) -> Structure:
         """The edges where ``mask`` (E,) is true."""
@@ -138,13 +151,17 @@ class Structure(AnyStructure):
             return self.origin
         return torch.arange(self.num_edges, device=self.device)
 
-    def require_square(self, what: str) -> None:
-        """Refuse M ≠ N for something that only one set of nodes has.
+    def require_one_set(self, what: str, instead: str) -> None:
+        """Refuse two sets of nodes for something that one set alone has.
+
+        Args:
+            what: what needs one set.
+            instead: what does for a pair.
 
         Raises:
-            ValueError: M ≠ N.
+            ValueError: sources and targets are different nodes.
         """
-        check_square(self.size, what)
+        check_one_set(self.bipartite, self.size, what, instead)
 
     def require_separate_graphs(self, what: str) -> None:
         """Refuse edges from one graph of the batch to another, where each is treated by itself.
@@ -195,23 +212,27 @@ def structure(
     edge_type: Tensor | None = None,
     *,
     size: tuple[int | None, int | None] | None = None,
-    batch: Tensor | None = None,
+    batch: Tensor | tuple[Tensor, Tensor] | None = None,
     edge_attr: Tensor | None = None,
     pos: Tensor | tuple[Tensor, Tensor] | None = None,
+    bipartite: bool | None = None,
 ) -> Structure:
     """Check an edge list and say how many sources and targets it runs between.
 
     Args:
         edge_index: (2, E) integers, an ``EdgeIndex``, or a ``torch.sparse`` matrix of size N × M
             (rows are targets, as in PyG, whose layers take adjacency matrices transposed); the
-            values of the matrix are the weights where ``edge_weight`` is None.
+            values of the matrix are the weights where ``edge_weight`` is None. Or a structure,
+            which has its own weights and attributes.
         edge_weight: (E,) floating point.
         edge_type: (E,) integers, not negative.
         size: (M, N); an entry that is None is the largest index plus one (of both rows, where
-            both entries are None).
-        batch: (N,) integers, the graph of each node.
+            both entries are None and nodes are one set).
+        batch: (N,) integers, the graph of each node; of two sets of nodes that of the targets, or
+            a pair, of sources (M,) and of targets (N,).
         edge_attr: (E, *) of any type, for families that make values of it.
         pos: (N, D) positions of nodes, or a pair for sources and targets, for such families too.
+        bipartite: whether sources and targets are different nodes; by default where M ≠ N.
 
     Returns:
         The structure, its tensors shared with the arguments, unless integers are too short to
@@ -219,11 +240,13 @@ def structure(
 
     Raises:
         TypeError: an argument has the wrong type.
-        ValueError: shapes do not fit, sizes disagree, an index is out of range, or a weight is NaN
-            or infinite.
+        ValueError: shapes do not fit, sizes disagree, an index is out of range, a weight is NaN
+            or infinite; or something comes beside a structure that has it already.
     """
     if isinstance(edge_index, Structure):
-        return edge_index
+        beside = {"edge_weight": edge_weight, "edge_type": edge_type, "edge_attr": edge_attr}
+        refuse_beside("edges that were read", beside | {"pos": pos})
+        return _completed(edge_index, size, batch, bipartite)
     if not isinstance(edge_index, Tensor):
         raise RefusedType(
             refusal(
@@ -237,7 +260,7 @@ def structure(
         edge_index, edge_weight, size = _from_sparse(edge_index, edge_weight, size)
     elif isinstance(edge_index, EdgeIndex):
         known = edge_index.sparse_size()
-        size = _agreed("the EdgeIndex", known, size)
+        size = agreed("the EdgeIndex", known, size)
         edge_index = edge_index.as_tensor()
     check_index(edge_index)
     if edge_index.dtype not in (torch.int64, torch.int32):
@@ -245,19 +268,47 @@ def structure(
     check_edge_vector("edge_weight", edge_weight, edge_index, floating=True)
     check_edge_vector("edge_type", edge_type, edge_index, floating=False)
     check_attributes(edge_attr, edge_index)
-    full_size = _infer_size(edge_index, size)
-    check_batch(batch, full_size[1])
+    full_size = _infer_size(edge_index, size, bool(bipartite))
     ends = (pos, pos) if isinstance(pos, Tensor) else pos
-    return Structure(
-        edge_index, full_size, edge_weight, edge_type, batch, edge_attr=edge_attr, pos=ends
-    )
+    known = Structure(edge_index, full_size, edge_weight, edge_type, edge_attr=edge_attr, pos=ends)
+    return _completed(known, None, batch, bipartite)
+
+
+def _completed(
+    known: Structure,
+    size: tuple[int | None, int | None] | None,
+    batch: Tensor | tuple[Tensor, Tensor] | None,
+    bipartite: bool | None,
+) -> Structure:
+    """Edges that were read, with what else is said of their nodes."""
+    agreed("the edges that were read", known.size, size)
+    if bipartite is False and known.bipartite:
+        raise RefusedValue(
+            refusal("one set of nodes has as many sources as targets", "M = N", known.size)
+        )
+    if bipartite and not known.bipartite:
+        known = replace(known, bipartite=True)
+    if batch is None or batch is known.batch:
+        return known
+    if known.batch is not None or known.source_batch is not None:
+        raise RefusedValue(refusal("edges that were read have their batch", "no other", "batch"))
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        check_batch(batch, known.size[1])
+        return replace(known, batch=batch)
+    if not known.bipartite:
+        raise RefusedValue(
+            refusal("sources and targets that are the same nodes have one batch", "one", "a pair")
+        )
+    for end, count in zip(batch, known.size, strict=True):
+        check_batch(end, count)
+    return replace(known, source_batch=batch[0], batch=batch[1])
 
 
 def _from_sparse(
     matrix: Tensor, edge_weight: Tensor | None, size: tuple[int | None, int | None] | None
 ) -> tuple[Tensor, Tensor, tuple[int | None, int | None]]:
     known = (matrix.size(1), matrix.size(0))
-    _agreed("the sparse matrix, which has a row for each target", known, size)
+    agreed("the sparse matrix, which has a row for each target", known, size)
     if matrix.layout == torch.sparse_coo and not matrix.is_coalesced():
         # Parallel edges are kept apart, as everywhere else.
         if matrix.requires_grad:
@@ -280,20 +331,9 @@ def _from_sparse(
     )
 
 
-def _agreed(
-    what: str, known: tuple[int | None, int | None], size: tuple[int | None, int | None] | None
-) -> tuple[int | None, int | None]:
-    """What the edges know of (M, N), completed by ``size``, which must not contradict it."""
-    given = size or (None, None)
-    if any(None not in pair and pair[0] != pair[1] for pair in zip(known, given, strict=True)):
-        raise RefusedValue(refusal(f"size must fit {what}", known, tuple(given)))
-    return (
-        given[0] if known[0] is None else known[0],
-        given[1] if known[1] is None else known[1],
-    )
-
-
-def _infer_size(edge_index: Tensor, size: tuple[int | None, int | None] | None) -> tuple[int, int]:
+def _infer_size(
+    edge_index: Tensor, size: tuple[int | None, int | None] | None, bipartite: bool
+) -> tuple[int, int]:
     if edge_index.numel():
         highest = [int(end) for end in edge_index.max(dim=1).values]
         lowest = int(edge_index.min())
@@ -301,7 +341,8 @@ def _infer_size(edge_index: Tensor, size: tuple[int | None, int | None] | None) 
         highest, lowest = [-1, -1], 0
     if lowest < 0:
         raise RefusedValue(refusal("edge_index must not be negative", ">= 0", lowest))
-    if size is None or (size[0] is None and size[1] is None):
+    size = size or (None, None)
+    if size == (None, None) and not bipartite:
         return max(highest) + 1, max(highest) + 1
     full = (
         highest[0] + 1 if size[0] is None else size[0],

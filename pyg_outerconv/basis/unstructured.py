@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from ..errors import RefusedType, RefusedValue, refusal
 from .any_structure import AnyStructure, refuse_beside
-from .checks import check_batch, check_size
+from .checks import agreed, check_batch, check_size
 from .graph import require_data
 
 Ends = tuple[Tensor, Tensor]
@@ -26,6 +26,7 @@ class Unstructured(AnyStructure):
         device: where a basis will be.
         batch: the graph of each source (M,) and of each target (N,), or None.
         pos: positions (M, D) of sources and (N, D) of targets, or None; unchecked but for M and N.
+        bipartite: whether sources and targets are different nodes; M ≠ N says so.
     """
 
     noun: ClassVar[str] = "nodes without structure"
@@ -35,6 +36,11 @@ class Unstructured(AnyStructure):
     device: torch.device
     batch: Ends | None = None
     pos: Ends | None = None
+    bipartite: bool = False
+
+    def __post_init__(self) -> None:
+        if None not in self.known and self.known[0] != self.known[1]:
+            object.__setattr__(self, "bipartite", True)
 
     @classmethod
     def recognises(cls, given: Any) -> bool:
@@ -53,7 +59,10 @@ class Unstructured(AnyStructure):
                 disagree.
         """
         if isinstance(given, Unstructured):
-            return given
+            if all(value is None for value in beside.values()):
+                return given
+            device = given._join(beside)
+        bipartite = bool(beside.pop("bipartite", None))
         size = beside.pop("size", None)
         check_size(size)
         batch, pos = (_both_ends(name, beside.pop(name, None)) for name in ("batch", "pos"))
@@ -65,7 +74,17 @@ class Unstructured(AnyStructure):
             check_batch(end, end.size(0))
         ends = batch or pos
         where = device or torch.get_default_device() if ends is None else ends[0].device
-        return Unstructured(known, where, batch, pos)
+        return Unstructured(known, where, batch, pos, bipartite)
+
+    def _join(self, beside: dict[str, Any]) -> torch.device:
+        """Put what is known into what came beside it, which must not say it again."""
+        for name in ("batch", "pos"):
+            if (own := getattr(self, name)) is not None:
+                refuse_beside(f"nodes that have {name}", {name: beside.get(name)})
+                beside[name] = own
+        beside["size"] = agreed("the nodes that were read", self.known, beside.get("size"))
+        beside["bipartite"] = self.bipartite or beside.get("bipartite")
+        return self.device
 
     @classmethod
     def is_in(cls, data: Data) -> bool:

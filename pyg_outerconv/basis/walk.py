@@ -12,6 +12,7 @@ from .algebra import Selected, Stacked
 from .base import Basis
 from .edges import EdgeBasis
 from .explicit import edge_basis
+from .eye import Eye
 from .family import Family
 from .norm import check_norm, normalise, with_self_loops
 from .options import check_powers
@@ -20,6 +21,8 @@ from .product import REDUCTIONS, compose_edges, identity_edges, merge_parallel
 from .structure import Structure
 
 DIRECTIONS = ("forward", "backward", "both")
+
+_OF_A_PAIR = "powers=(0, 1) or one of these, direction='forward'"
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,9 @@ class Walk(Family):
     - ``norm=None``: T = W, the sum of path weights.
 
     ``direction='backward'`` walks against the edges; ``'both'`` has forward labels, then backward
-    ones. ``Walk(L, norm='target', direction='both')`` is DCRNN's diffusion convolution
+    ones. Of a pair of sets of nodes there are walks of length 0, on which target n sees source n
+    for n < min(M, N) as in :class:`Identity`, and of length 1, along edges; ``powers`` leaves out
+    longer ones. ``Walk(L, norm='target', direction='both')`` is DCRNN's diffusion convolution
     Σ_ℓ (D_out⁻¹W)^ℓ X Θ_{ℓ,1} + (D_in⁻¹Wᵀ)^ℓ X Θ_{ℓ,2}: in it a node collects from where its
     out-edges point, so that its first sum is our backward labels, its second our forward ones.
 
@@ -57,9 +62,9 @@ class Walk(Family):
         add_self_loops (bool, optional): add them before the norm. (default: ``False``)
 
     Raises:
-        ValueError: an option is unknown or out of range; when a basis is made, M ≠ N, or negative
-            weights leave a sum to divide by that is not positive,
-            or are given to max or min.
+        ValueError: an option is unknown or out of range; when a basis is made, sources and targets
+            are a pair and walks are longer than one step, backward, or with self-loops; or negative
+            weights leave a sum to divide by that is not positive, or are given to max or min.
     """
 
     equation = "A_l = (D_out^-1 W)^l, l = 0..L"
@@ -120,7 +125,8 @@ class Walk(Family):
 
     def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
         """The transition matrix of each direction, or its explicit walks."""
-        edges.require_square("a walk")
+        if max(self.kept) > 1 or self.direction != "forward":
+            edges.require_one_set("a walk of more than one step, or backward,", _OF_A_PAIR)
         ways = {
             "forward": [edges],
             "backward": [edges.reversed()],
@@ -136,7 +142,8 @@ class Walk(Family):
         step = edge_basis(normalise(edges, self.norm, dtype))
         if self.aggregate == "sum":
             return step
-        return explicit_walks(step.with_values(step.values(dtype)), self.length, self.aggregate)
+        length = min(self.length, 1) if edges.bipartite else self.length
+        return explicit_walks(step.with_values(step.values(dtype)), length, self.aggregate)
 
     def assemble(
         self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
@@ -146,9 +153,17 @@ class Walk(Family):
         for operator in operators:
             walks: Basis = operator
             if self.aggregate == "sum":
-                walks = Polynomial(operator, MONOMIAL, self.length + 1)
+                walks = _powers(operator, self.length + 1)
             parts.append(walks if self.powers is None else Selected.of(walks, self.powers))
         return parts[0] if len(parts) == 1 else Stacked(tuple(parts))
+
+
+def _powers(step: EdgeBasis, count: int) -> Basis:
+    """The first powers of a matrix as a rule; of one that is not square there are two at most."""
+    if step.size[0] == step.size[1]:
+        return Polynomial(step, MONOMIAL, count)
+    own = Eye(step.size, step.device)
+    return own if count == 1 else Stacked((own, step))
 
 
 def explicit_walks(step: EdgeBasis, length: int, aggregate: str) -> EdgeBasis:
@@ -161,7 +176,7 @@ def explicit_walks(step: EdgeBasis, length: int, aggregate: str) -> EdgeBasis:
         ones = step.with_values(torch.ones_like(step.values()))
         total, number = explicit_walks(step, length, "sum"), explicit_walks(ones, length, "sum")
         return total.with_values(total.values() / number.values())
-    walks = [identity_edges(step.size[0], step.dtype, step.device)]
+    walks = [identity_edges(step.size, step.dtype, step.device)]
     if length:
         walks.append(merge_parallel(step.index, step.values(), step.size, aggregate))
     while len(walks) <= length:

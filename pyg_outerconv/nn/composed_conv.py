@@ -14,6 +14,7 @@ from ..contract.propagated import propagated
 from ..errors import RefusedValue, refusal
 from .bias import add_product
 from .outer_conv import OuterConv
+from .prepare import split_input
 
 _kept: WeakKeyDictionary[Basis, dict[Any, Tensor]] = WeakKeyDictionary()
 """What tails of bases pass on of a one at each node."""
@@ -65,7 +66,7 @@ class ComposedConv(OuterConv):
 
     def forward(self, x: Any, edge_index: Any = None, *args: Any, **kwargs: Any) -> Tensor:
         r"""Runs the layer; see :class:`OuterConv`."""
-        if isinstance(x, tuple | list):
+        if not split_input(x, self.flow).is_single:
             raise RefusedValue(
                 refusal("a composition reads nodes that are sources and targets", "one x", "a pair")
             )

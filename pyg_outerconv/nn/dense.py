@@ -31,7 +31,7 @@ def quadri_tensor(conv: OuterConv, edge_index: Any, *args: Any, **kwargs: Any) -
 
     Raises:
         ValueError: the layer compares inputs or labels, which no tensor does; or it has a root
-            weight and M ≠ N: targets then have features of their own, which Φ does not multiply.
+            weight and a pair: targets then have features of their own, which Φ does not multiply.
     """
     for name in ("aggr", "label_aggr"):
         if getattr(conv, name) in COMPARISONS:
@@ -53,12 +53,13 @@ def quadri_tensor(conv: OuterConv, edge_index: Any, *args: Any, **kwargs: Any) -
     phi = torch.einsum("kmn,kpq->mnpq", basis.to_dense(theta.dtype).to(theta.dtype), theta)
     if conv.root is None:
         return phi
-    if basis.size[0] != basis.size[1] or isinstance(conv.in_channels, tuple):
+    is_pair = getattr(edge_index, "bipartite", False) or basis.size[0] != basis.size[1]
+    if is_pair or isinstance(conv.in_channels, tuple):
         raise RefusedValue(
             refusal(
                 "a root weight is part of the quadri-tensor only where targets are the sources",
-                "M = N and one in_channels",
-                basis.size,
+                "one set of nodes and one in_channels",
+                f"M = {basis.size[0]}, N = {basis.size[1]}, in_channels={conv.in_channels}",
             )
         )
     eye = torch.eye(basis.size[0], dtype=phi.dtype, device=phi.device)

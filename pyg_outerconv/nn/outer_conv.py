@@ -89,11 +89,11 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
 
     Shapes:
         - **input:**
-          node features :math:`(M, P)`, or :math:`((M, P), (N, P_t))` if bipartite (the second may
-          be :obj:`None`), with any number of leading batch dimensions; each of them dense, or
-          without batch dimensions a :obj:`torch.sparse` matrix (CSR, COO or CSC), or
-          :class:`~pyg_outerconv.nn.SparseFeatures`; node indices :math:`(M)`;
-          or :obj:`None`,
+          node features :math:`(M, P)`, or :math:`((M, P), (N, P_t))` if sources and targets are
+          different nodes, however many (the second may be :obj:`None`), with any number of leading
+          batch dimensions; each of them dense, or without batch dimensions a :obj:`torch.sparse`
+          matrix (CSR, COO or CSC), or :class:`~pyg_outerconv.nn.SparseFeatures`; node indices
+          :math:`(M)`; or :obj:`None`,
           edge indices :math:`(2, E)`, a transposed sparse matrix, or a
           :class:`~pyg_outerconv.Basis`,
           edge weights :math:`(E)` *(optional)*, edge types :math:`(E)` *(optional)*
@@ -217,11 +217,12 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
             edge_index (torch.Tensor or EdgeIndex or Basis, optional): The edges, a transposed
                 sparse matrix of them, or a basis, which the family is not asked about; nothing for
                 families that ask for no more than numbers of nodes.
-            edge_weight (torch.Tensor, optional): The edge weights.
+            edge_weight (torch.Tensor, optional): The edge weights. Like what follows, they are
+                refused if no part of the family reads them, but for :obj:`size` and :obj:`batch`.
             edge_type (torch.Tensor, optional): The edge types.
             size (tuple, optional): :math:`(M, N)`.
             batch (torch.Tensor or tuple, optional): The graph of each node, for families that treat
-                graphs one by one (:obj:`Chebyshev`); without edges those of sources and targets.
+                graphs one by one (:obj:`Chebyshev`); of a pair those of sources and targets.
             edge_attr (torch.Tensor, optional): The edge attributes :math:`(E, D)`, for families
                 that make values of them (:obj:`Kernel`).
             pos (torch.Tensor or tuple, optional): The node positions :math:`(N, D)`, or those of

@@ -31,6 +31,9 @@ class Inputs:
         num_sources, num_targets: M and N as far as x tells.
         featureless: whether sources have neither, so that Θ has a row for each source.
         targets_featureless: whether x was None, so that a root weight has a row for each target.
+        is_single: whether one x is given for both ends, or a pair of the very same tensor, as
+            ``to_hetero`` gives where both ends are of one type; then sources and targets are the
+            same nodes, and else different ones, however many there are.
     """
 
     source: Features
@@ -39,11 +42,7 @@ class Inputs:
     num_targets: int | None
     featureless: bool = False
     targets_featureless: bool = False
-
-    @property
-    def is_single(self) -> bool:
-        """Whether one x is given for both ends."""
-        return self.target is self.source
+    is_single: bool = True
 
     @staticmethod
     def channels(x: Features) -> int:
@@ -78,6 +77,7 @@ def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
     if pair and flow == "target_to_source":
         source, target = target, source
     same = target is source
+    is_single = not pair or (same and source is not None)
     source = _features(source)
     target = source if same else _features(target)
     return Inputs(
@@ -87,6 +87,7 @@ def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
         _count(target),
         source is None,
         x is None,
+        is_single,
     )
 
 
@@ -150,6 +151,7 @@ def prepare_basis(
         _check_given(conv, inputs, edge_index, others, size)
         return edge_index.mean(_dtype(conv, inputs)) if conv.folds_mean else edge_index
     kind = require_kind(conv.family, edge_index)
+    is_pair = not inputs.is_single
     full_size = _size(conv, inputs, edge_index, size, kind)
     reverse = conv.flow == "target_to_source"
     if reverse and is_torch_sparse_tensor(edge_index):
@@ -171,6 +173,7 @@ def prepare_basis(
             pos=pos,
             batch=batch,
             size=full_size[::-1] if reverse else full_size,
+            bipartite=is_pair or None,
             device=device,
         )
         found = found.reversed() if reverse else found
@@ -179,11 +182,12 @@ def prepare_basis(
         return basis.mean(dtype) if conv.folds_mean else basis
 
     beside = (edge_weight, edge_type, *_ends(batch), edge_attr, *_ends(pos))
-    key = (conv.family, full_size, dtype, conv.folds_mean, reverse)
+    key = (conv.family, full_size, is_pair, dtype, conv.folds_mean, reverse)
     keeps = conv.cached and not conv._learns
     basis = kept_basis(kind, edge_index, beside, (*key, device), make) if keeps else make()
     if not kind.targets_are_sources:
-        _check_ends(conv, inputs, basis, full_size)
+        _check_ends(basis, full_size)
+    _check_root(conv, inputs, basis, getattr(edge_index, "bipartite", kind.bipartite))
     return basis
 
 
@@ -217,7 +221,8 @@ def _size(
                     refusal(f"size must agree with x in the number of {name}", known[end], given)
                 )
             known[end] = given
-    if known[1] is None and kind.targets_are_sources and not is_torch_sparse_tensor(edge_index):
+    knows_size = isinstance(edge_index, AnyStructure) or is_torch_sparse_tensor(edge_index)
+    if known[1] is None and kind.targets_are_sources and not knows_size:
         known[1] = known[0]
     return known[0], known[1]
 
@@ -260,25 +265,29 @@ def _check_given(
             )
         )
     own_targets = inputs.is_single and not conv.family.reads.targets_are_sources
-    _check_ends(
-        conv, inputs, basis, (inputs.num_sources, None if own_targets else inputs.num_targets)
-    )
-    _check_ends(conv, inputs, basis, size or (None, None))
+    _check_ends(basis, (inputs.num_sources, None if own_targets else inputs.num_targets))
+    _check_ends(basis, size or (None, None))
+    _check_root(conv, inputs, basis)
 
 
-def _check_ends(
-    conv: OuterConv, inputs: Inputs, basis: Basis, expected: tuple[int | None, int | None]
-) -> None:
+def _check_ends(basis: Basis, expected: tuple[int | None, int | None]) -> None:
+    """Refuse a basis with other numbers of nodes than expected."""
     for name, given, actual in zip(("sources", "targets"), expected, basis.size, strict=True):
         if given is not None and given != actual:
             raise RefusedValue(
                 refusal(f"the basis must have the {name} of x and size", given, actual)
             )
-    if conv.root is not None and inputs.is_single and basis.size[0] != basis.size[1]:
+
+
+def _check_root(conv: OuterConv, inputs: Inputs, basis: Basis, bipartite: bool = False) -> None:
+    """Refuse one x where targets, whose features a root weight multiplies, are no sources."""
+    sources, targets = basis.size
+    has_one_x = inputs.is_single and inputs.source is not None
+    if conv.root is not None and has_one_x and (bipartite or sources != targets):
         raise RefusedValue(
             refusal(
                 "a root weight multiplies features of the targets",
-                "a pair (x_source, x_target) where M and N differ",
-                f"one x, M = {basis.size[0]}, N = {basis.size[1]}",
+                "a pair (x_source, x_target) where targets are other nodes than sources",
+                f"one x, M = {sources}, N = {targets}",
             )
         )

@@ -37,7 +37,7 @@ class Edges:
 
     @property
     def is_square(self) -> bool:
-        """Whether sources and targets are the same nodes."""
+        """Whether sources and targets are drawn as the same nodes: where there are as many."""
         return self.size[0] == self.size[1]
 
     @property

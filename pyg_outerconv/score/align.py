@@ -11,6 +11,7 @@ from torch import Tensor
 from ..basis.any_structure import AnyStructure, require_kind
 from ..basis.content import Content
 from ..basis.family import Family
+from ..basis.structure import Structure
 from ..basis.support.support import graphs_of
 from ..basis.unstructured import Ends, Unstructured
 from ..contract import Mixture, SparseFeatures, contract
@@ -92,7 +93,9 @@ def structure_of_queries(
 
 
 def with_graph(content: Content, structure: AnyStructure) -> Content:
-    """The content, told which graph each source is of."""
+    """The content, told which graph each source is of, if anybody said."""
+    if isinstance(structure, Structure) and structure.bipartite and structure.source_batch is None:
+        return content  # batch is that of the targets
     graphs = graphs_of(structure)
     return content if graphs is None else replace(content, graph=graphs[0])
 

@@ -162,11 +162,7 @@ class Attention(ContentFamily):
     def reads_beside(self) -> tuple[str, ...]:  # type: ignore[override]
         """The content; and what scores, terms, the support or the alignment are made of."""
         read = {"x", *self.score.reads_beside, *(("pos",) if self.terms else ())}
-        families = [part for part in (self.support, self.align) if isinstance(part, Family)]
-        for name in ("edge_attr", "pos"):
-            if any(part.makes_use_of(name) for part in families):
-                read.add(name)
-        return tuple(sorted(read))
+        return tuple(sorted(read.union(self._read_by(self.support, self.align))))
 
     @property
     def keeps_nodes(self) -> bool:  # type: ignore[override]

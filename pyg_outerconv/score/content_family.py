@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..basis.any_structure import AnyStructure
 from ..basis.base import Basis
 from ..basis.content import Content
 from ..basis.edges import EdgeBasis
@@ -16,11 +15,6 @@ from ..basis.family import Family
 from ..errors import RefusedValue, refusal
 from .align import queries, with_graph
 from .projection import Queries
-
-_READERS = {
-    "edge_attr": "a score that reads it, by edge_dim",
-    "pos": "terms, rotary positions, or a support that reads it",
-}
 
 
 class ContentFamily(Family):
@@ -39,13 +33,12 @@ class ContentFamily(Family):
         """None: what support and alignment are made of stays their own."""
         return ()
 
-    def read(self, given: Any, **beside: Any) -> AnyStructure:
-        """See :meth:`Family.read`."""
-        for name, reader in _READERS.items():
-            if beside.get(name) is not None and not self.makes_use_of(name):
-                what = f"{type(self).__name__} makes nothing of {name}"
-                raise RefusedValue(refusal(what, f"none, or {reader}", beside[name]))
-        return super().read(given, **beside)
+    @staticmethod
+    def _read_by(*parts: Any) -> list[str]:
+        """What comes beside edges and is read by those of some parts that are families."""
+        names = ("edge_weight", "edge_type", "edge_attr", "pos")
+        families = [part for part in parts if isinstance(part, Family)]
+        return [name for name in names if any(part.makes_use_of(name) for part in families)]
 
     def operator_labels(self) -> list[int]:
         """No edge set that a graph could store: values are of the content of today."""

@@ -75,11 +75,13 @@ def _known_by(
     if isinstance(structure, Structure):
         if structure.origin is not None:
             return None
-        own = (structure.edge_index, structure.edge_weight, structure.edge_type, structure.batch)
-        return (*own, *known), structure.size
+        own = (structure.edge_index, structure.edge_weight, structure.edge_type)
+        ends = (structure.source_batch, structure.batch)
+        return (*own, *ends, *known), (structure.size, structure.bipartite)
     if isinstance(structure, Unstructured):
         ends = structure.batch or (None, None)
-        return (*ends, *known), (structure.known, structure.device)
+        key = structure.known, structure.bipartite, structure.device
+        return (*ends, *known), key
     if isinstance(structure, Cells):
         return (structure.index, structure.batch), (structure.shape, structure.on)
     return None

@@ -64,7 +64,6 @@ class LinearAttention(ContentFamily):
 
     equation = "A_h[m, n] = <phi(X_m W_k), phi(Q_n W_q)> / its sum over m"
     reads = AnyStructure
-    reads_beside = ("x",)
 
     heads: int
     channels: int
@@ -105,6 +104,11 @@ class LinearAttention(ContentFamily):
     def keeps_nodes(self) -> bool:  # type: ignore[override]
         """Whether targets are the nodes of the structure."""
         return self.align is None
+
+    @property
+    def reads_beside(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The content, and what the alignment is made of."""
+        return ("x", *self._read_by(self.align))
 
     @property
     def symmetries(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -29,12 +29,12 @@ def assert_self_attention_equivariant(
 
     Raises:
         AssertionError: it does not hold.
-        ValueError: M ≠ N.
+        ValueError: sources and targets are a pair.
     """
     nodes = torch.randperm(x.size(-2))
     place = torch.argsort(nodes)
     if edges is not None:
-        edges.require_square("self-attention")
+        edges.require_one_set("self-attention", "none")
     expected = _run(conv, x, edges, None, None)
     actual = _run(conv, x[..., nodes, :], edges, place, place)
     assert_near(actual, expected[..., nodes, :], 100 * TOLERANCE[x.dtype])
@@ -97,7 +97,7 @@ def _run(
     beside: dict[str, Any] = {
         name: getattr(edges, name)[order]
         for name in ("edge_attr", "edge_type")
-        if getattr(edges, name) is not None
+        if getattr(edges, name) is not None and conv.family.makes_use_of(name)
     }
-    ends = x if edges.size[0] == edges.size[1] else (x, None)
+    ends = (x, None) if edges.bipartite else x
     return conv(ends, index[:, order], size=edges.size, **beside)

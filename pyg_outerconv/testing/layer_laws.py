@@ -22,13 +22,14 @@ def assert_layer_equals_dense(conv: OuterConv, x: Tensor, structure: AnyStructur
     Where a layer compares inputs or labels, :func:`dense_contraction` stands in the place of Φ.
     Gradients are those of x, of all parameters, and of the edge weights where they ask for them.
     """
-    given, arguments = _given(structure)
-    ends = x if structure.size[0] == structure.size[1] else (x, None)
+    given, arguments = _given(conv.family, structure)
+    ends = (x, None) if structure.bipartite and conv.family.keeps_nodes else x
     actual = conv(ends, given, **arguments)
     expected, scale = _dense(conv, x, ends, given, arguments)
     expected = expected if conv.bias is None else expected + conv.bias
-    weight = arguments.get("edge_weight")
-    wanted = [x, *conv.parameters(), *([] if weight is None else [weight])]
+    weight = getattr(structure, "edge_weight", None)
+    weighs = weight is not None and conv.family.makes_use_of("edge_weight")
+    wanted = [x, *conv.parameters(), *([weight] if weighs else [])]
     by_messages = _by_messages(conv, ends, given, arguments)
     # Values of a layer may come out zero where the reference cancels; compare with what was added.
     tolerance = TOLERANCE[x.dtype] * max(1.0, _ratio(scale, expected))
@@ -37,12 +38,13 @@ def assert_layer_equals_dense(conv: OuterConv, x: Tensor, structure: AnyStructur
         assert_same_gradients(found, expected, wanted, 5 * tolerance)
 
 
-def _given(structure: AnyStructure) -> tuple[Any, dict[str, Any]]:
-    """A structure as the arguments of a layer: edges are taken apart."""
-    if not isinstance(structure, Structure):
+def _given(family: Family, structure: AnyStructure) -> tuple[Any, dict[str, Any]]:
+    """A structure as the arguments of a layer: edges of one set of nodes are taken apart."""
+    if not isinstance(structure, Structure) or structure.bipartite:
         return structure, {}
-    names = ("edge_weight", "edge_type", "size", "batch")
-    return structure.edge_index, {name: getattr(structure, name) for name in names}
+    names = [name for name in ("edge_weight", "edge_type") if family.makes_use_of(name)]
+    given = {name: getattr(structure, name) for name in (*names, "size", "batch")}
+    return structure.edge_index, given
 
 
 def _dense(
@@ -80,33 +82,34 @@ def _by_messages(conv: OuterConv, x: Any, edge_index: Any, arguments: dict[str, 
 
 def assert_permutation_equivariant(conv: OuterConv, x: Tensor, edges: Structure) -> None:
     """Renumbering nodes and reordering edges renumbers the output and changes nothing else."""
-    edges.require_square("renumbering nodes")
+    edges.require_one_set("renumbering nodes", "none")
     nodes, order = torch.randperm(edges.size[0]), torch.randperm(edges.num_edges)
     place = torch.empty_like(nodes)
     place[nodes] = torch.arange(edges.size[0])
-    attributes = {} if edges.edge_attr is None else {"edge_attr": edges.edge_attr}
+    beside = {name: getattr(edges, name) for name in ("edge_weight", "edge_type", "edge_attr")}
+    beside = {
+        name: part
+        for name, part in beside.items()
+        if part is not None and conv.family.makes_use_of(name)
+    }
     near, far = edges.pos or (None, None)
     moved = [None if end is None else end[nodes] for end in (near, far)]
     same = far is near  # one set of nodes is given as one tensor
     expected = conv(
         x,
         edges.edge_index,
-        edges.edge_weight,
-        edges.edge_type,
-        edges.size,
-        edges.batch,
+        size=edges.size,
+        batch=edges.batch,
         pos=near if same else edges.pos,
-        **attributes,
+        **beside,
     )
     actual = conv(
         x[nodes],
         place[edges.edge_index[:, order].long()],
-        None if edges.edge_weight is None else edges.edge_weight[order],
-        None if edges.edge_type is None else edges.edge_type[order],
-        edges.size,
-        None if edges.batch is None else edges.batch[nodes],
+        size=edges.size,
+        batch=None if edges.batch is None else edges.batch[nodes],
         pos=moved[0] if same else tuple(moved),
-        **{name: attribute[order] for name, attribute in attributes.items()},
+        **{name: part[order] for name, part in beside.items()},
     )
     assert_near(actual, expected[nodes], 100 * TOLERANCE[x.dtype])
 

@@ -10,11 +10,17 @@ from ..basis import Cells, Structure, structure
 def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, Structure]:
     """Small graphs that break careless code, by name; weights carry gradients.
 
-    All have edge types below 3. Weights are positive. 'rectangular' and its kin have M ≠ N.
+    All have edge types below 3. Weights are positive. 'rectangular' and its kin have M ≠ N, and
+    a pair of as many has sources and targets that are different nodes, too.
     """
     generator = torch.Generator().manual_seed(7)
 
-    def make(pairs: list[tuple[int, int]], size: tuple[int, int], weighted: bool) -> Structure:
+    def make(
+        pairs: list[tuple[int, int]],
+        size: tuple[int, int],
+        weighted: bool,
+        bipartite: bool | None = None,
+    ) -> Structure:
         edge_index = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).t().contiguous()
         count = edge_index.size(1)
         weight = None
@@ -22,7 +28,7 @@ def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, Structur
             weight = torch.rand(count, dtype=dtype, generator=generator).add_(0.1)
             weight.requires_grad_()
         kinds = torch.randint(3, (count,), generator=generator)
-        return structure(edge_index, weight, kinds, size=size)
+        return structure(edge_index, weight, kinds, size=size, bipartite=bipartite)
 
     ring = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (4, 1)]
     both_ways = ring + [(target, source) for source, target in ring]
@@ -40,6 +46,7 @@ def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, Structur
         "no nodes": make([], (0, 0), False),
         "rectangular": make([(0, 1), (5, 0), (3, 1), (3, 1), (2, 2)], (6, 4), True),
         "wide rectangular": make([(0, 6), (2, 5), (1, 1)], (3, 7), False),
+        "pair of as many": make([(0, 1), (3, 0), (3, 1), (3, 1), (2, 2)], (4, 4), True, True),
     }
 
 

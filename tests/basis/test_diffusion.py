@@ -168,5 +168,5 @@ def test_bad_options_are_refused(options, rule):
 
 
 def test_a_bipartite_graph_has_no_diffusion():
-    with pytest.raises(ValueError, match="a diffusion needs as many sources as targets"):
+    with pytest.raises(ValueError, match="a diffusion needs sources and targets that are the same"):
         Diffusion().basis(torch.tensor([[0], [1]]), size=(2, 3))

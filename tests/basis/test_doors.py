@@ -207,3 +207,42 @@ def test_partial_weights_are_refused():
         from_networkx(graph)
     with pytest.raises(TypeError, match="got ndarray"):
         from_scipy(DENSE.numpy())
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128, np.longdouble])
+@pytest.mark.parametrize("several", [False, True])
+def test_values_of_a_matrix_that_are_no_real_numbers_are_refused(dtype, several):
+    matrix = sp.csr_array(np.eye(3)).astype(dtype)
+    with pytest.raises(TypeError, match="weights of edges are real numbers: expected float64"):
+        from_scipy([matrix.real.astype(float), matrix] if several else matrix)
+
+
+@pytest.mark.parametrize("weight", [1 + 2j, np.complex64(1), "heavy", torch.tensor(2j)], ids=str)
+def test_weights_of_a_graph_that_are_no_real_numbers_are_refused(weight):
+    graph = nx.DiGraph([(0, 1, {"weight": 1.0}), (1, 2, {"weight": weight})])
+    with pytest.raises(TypeError, match="weights of edges are real numbers: expected float64"):
+        from_networkx(graph)
+
+
+@pytest.mark.parametrize("count", [3, 2**24, 2**40, True])
+def test_integers_are_weights_as_they_are(count):
+    for edges in (
+        from_scipy(sp.coo_array(np.array([[0, count], [0, 0]]))),
+        from_networkx(nx.DiGraph([(0, 1, {"weight": count})]))[0],
+    ):
+        assert float(edges.edge_weight) == float(count)
+
+
+def test_integers_that_a_float_rounds_are_refused():
+    count = 2**24 + 1
+    with pytest.raises(ValueError, match=f"that the default type holds: .*float32, got {count}"):
+        from_scipy(sp.coo_array(np.array([[0, count], [0, 0]])))
+    with pytest.raises(ValueError, match="that the default type holds"):
+        from_networkx(nx.DiGraph([(0, 1, {"weight": count})]))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_short_values_leave_as_floats(dtype):
+    weight = torch.tensor([0.5, 0.25], dtype=dtype)
+    basis = Relation(1, "sum").basis(torch.tensor([[0, 1], [1, 0]]), weight)
+    assert to_scipy(basis)[0].todense().tolist() == [[0.0, 0.5], [0.25, 0.0]]

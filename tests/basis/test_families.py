@@ -363,7 +363,7 @@ def test_degrees_of_short_types_count_past_what_these_hold(family):
 def test_values_have_the_type_of_the_weights_and_no_weight_makes_them_nan(family):
     edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 0, 3]])
     weight = torch.zeros(4, dtype=torch.bfloat16, requires_grad=True)
-    basis = family.basis(edge_index, weight, torch.zeros(4).long(), size=(5, 5))
+    basis = family.basis(structure(edge_index, weight, torch.zeros(4).long(), size=(5, 5)))
     assert basis.dtype in (None, torch.bfloat16)
     dense = basis.to_dense(torch.bfloat16)
     assert dense.isfinite().all()

@@ -143,7 +143,7 @@ def test_numbers_of_nodes_are_those_of_the_family():
         OuterConv(2, 2, family)(torch.randn(4, 2), None)
     with pytest.raises(ValueError, match="is of a number of targets: expected 2, got 3"):
         OuterConv(2, 2, family)(torch.randn(3, 2), torch.tensor([[0], [1]]))
-    with pytest.raises(ValueError, match="nothing beside them, got edge_weight"):
+    with pytest.raises(ValueError, match="makes nothing of edge_weight"):
         family.basis(None, torch.ones(2))
     for options in ({"num_sources": 0}, {"num_targets": -1}, {"max_parameters": 0}):
         with pytest.raises(ValueError, match=f"needs its {next(iter(options))}"):

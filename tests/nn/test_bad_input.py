@@ -93,12 +93,12 @@ CALLS = {
         (TypeError, "x must have the type of theta", "torch.float32", "torch.float64"),
     ),
     "sparse targets with other channels": (
-        {"root_weight": True},
+        {"family": Relation(1), "root_weight": True},
         ((X, torch.ones(5, 3).to_sparse()), EDGES),
         (ValueError, "targets must have a column for each of their channels", "4", "3"),
     ),
     "sparse targets of another type": (
-        {"root_weight": True},
+        {"family": Relation(1), "root_weight": True},
         ((X, X.double().to_sparse()), EDGES),
         (TypeError, "targets must have the type of the root", "torch.float32", "torch.float64"),
     ),
@@ -118,17 +118,17 @@ CALLS = {
         (ValueError, "every source in edge_index must be one of", "an index below 4", "4"),
     ),
     "targets with other channels": (
-        {"root_weight": True},
+        {"family": Relation(1), "root_weight": True},
         ((X, torch.ones(5, 3)), EDGES),
         (ValueError, "targets must have a column for each of their channels", "4", "3"),
     ),
     "targets of another type": (
-        {"root_weight": True},
+        {"family": Relation(1), "root_weight": True},
         ((X, X.double()), EDGES),
         (TypeError, "targets must have the type of the root", "torch.float32", "torch.float64"),
     ),
     "target indices out of range": (
-        {"root_weight": True},
+        {"family": Relation(1), "root_weight": True},
         ((X, torch.tensor([0, 0, 0, 0, 9])), EDGES),
         (ValueError, "indices of targets must be rows of the root weight", "[0, 4)", "[0, 9]"),
     ),
@@ -275,7 +275,22 @@ CALLS = {
     "two sets of nodes with self-loops": (
         {},
         ((X, None), EDGES, None, None, (5, 4)),
-        (ValueError, "adding self-loops needs as many sources as targets", "M = N", "M = 5, N = 4"),
+        (
+            ValueError,
+            "adding self-loops needs sources and targets that are the same nodes",
+            "one x, not a pair; for a pair add_self_loops=False",
+            "a pair of M = 5 sources and N = 4 targets",
+        ),
+    ),
+    "two sets of as many nodes with self-loops": (
+        {},
+        ((X, X.clone()), EDGES),
+        (
+            ValueError,
+            "adding self-loops needs sources and targets that are the same nodes",
+            "one x, not a pair; for a pair add_self_loops=False",
+            "a pair of M = 5 sources and N = 5 targets",
+        ),
     ),
     "a mean over a polynomial": (
         {"family": Walk(2), "aggr": "mean"},
@@ -555,8 +570,8 @@ def test_the_quadri_tensor_of_a_bipartite_root_is_refused():
     assert_refused(
         ValueError,
         "a root weight is part of the quadri-tensor only where targets are the sources",
-        "M = N",
-        "(5, 5)",
+        "one set of nodes and one in_channels",
+        "M = 5, N = 5, in_channels=(4, 3)",
         lambda: conv.to_dense(EDGES, size=(5, 5)),
     )
 

@@ -30,7 +30,7 @@ def synthetic():
     """Graphs of every awkward kind, with features, weights and types."""
     graphs = []
     for edges in awkward_structures(torch.float32).values():
-        if edges.size[0] != edges.size[1] or edges.size[0] == 0:
+        if edges.bipartite or edges.size[0] == 0:
             continue
         graphs.append(
             Data(

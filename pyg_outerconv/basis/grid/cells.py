@@ -108,13 +108,17 @@ class Cells(AnyStructure):
         *,
         device: torch.device | None = None,
         size: tuple[int | None, int | None] | None = None,
+        batch: Tensor | None = None,
+        bipartite: bool | None = None,
         **beside: Any,
     ) -> Cells:
         """The cells of a shape, of a mask, or those that are given.
 
+        ``batch`` (n,) is the grid of each cell; cells are one set of nodes, whatever x is.
+
         Raises:
-            TypeError, ValueError: it is none of these, something came beside it, or ``size`` has
-                another number of sources.
+            TypeError, ValueError: it is none of these, something else came beside it, or ``size``
+                or ``batch`` is not of these cells.
         """
         refuse_beside("cells", beside)
         if isinstance(given, Cells):
@@ -130,7 +134,18 @@ class Cells(AnyStructure):
             raise RefusedValue(
                 refusal("x and size must have a source for each cell", cells.num_cells, size[0])
             )
-        return cells
+        return cells if batch is None else cells._in_graphs(batch)
+
+    def _in_graphs(self, batch: Any) -> Cells:
+        """The cells, each in the grid that ``batch`` (n,) says."""
+        check_batch(batch, self.num_cells)
+        if self.batch is not None:
+            if self.batch is not batch and not torch.equal(self.batch, batch.to(self.batch)):
+                raise RefusedValue(refusal("cells have a batch of their own", "no other", "batch"))
+            return self
+        if self.is_full and bool((batch == batch[:1]).all()):
+            return self
+        return replace(self.listed(), batch=batch)
 
     @classmethod
     def is_in(cls, data: Data) -> bool:

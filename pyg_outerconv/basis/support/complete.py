@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..any_structure import AnyStructure
 from ..base import Basis
-from ..checks import check_square
+from ..checks import check_one_set
 from ..edges import EdgeBasis
 from .band import Band
 from .cliques import Cliques
@@ -24,13 +24,13 @@ class Complete(Support):
     `"Attention Is All You Need" <https://arxiv.org/abs/1706.03762>`_ paper, section 3.2.
 
     Args:
-        loops (bool, optional): whether a node sees itself; without needs M = N.
-            (default: ``True``)
+        loops (bool, optional): whether a node sees itself; without, sources and targets must be
+            the same nodes. (default: ``True``)
 
     Raises:
         TypeError: the option has another type.
-        ValueError: when a basis is made, nobody said how many nodes there are, or M ≠ N without
-            loops.
+        ValueError: when a basis is made, nobody said how many nodes there are, or sources and
+            targets are a pair, without loops.
     """
 
     equation = "A_0[m, n] = 1"
@@ -50,7 +50,7 @@ class Complete(Support):
         pairs = all_pairs if graphs is None else Cliques.of_graphs(*graphs)
         if self.loops:
             return pairs
-        check_square(size, "leaving out loops")
+        check_one_set(structure.bipartite, size, "leaving out loops", "Complete()")
         pattern = pairs.edges().pattern
         ends = pattern.source, pattern.target
         return EdgeBasis(pattern.subset(ends[0] != ends[1], *ends, size))

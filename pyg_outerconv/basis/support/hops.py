@@ -29,16 +29,17 @@ class Hops(Support):
     Networks" <https://arxiv.org/abs/1710.10903>`_ paper, section 2.1.
 
     Args:
-        length (int, optional): L; more than one needs M = N. (default: ``1``)
+        length (int, optional): L; more than one needs sources and targets that are the same nodes.
+            (default: ``1``)
         add_self_loops (bool, optional): whether every node sees itself, once, whatever loops there
-            are; if ``False``, none does; if ``None``, loops stay as they are. Where M ≠ N the
+            are; if ``False``, none does; if ``None``, loops stay as they are. Of a pair the
             first min(M, N) sources and targets are the same nodes, as in PyG.
             (default: ``None``)
 
     Raises:
         TypeError: an option has another type.
-        ValueError: the length is not positive; when a basis is made, M ≠ N and the length is more
-            than one.
+        ValueError: the length is not positive; when a basis is made, sources and targets are a
+            pair and the length is more than one.
     """
 
     equation = "A_0[m, n] = 1 where at most L edges lead from m to n"
@@ -68,7 +69,7 @@ class Hops(Support):
                 structure.edge_index, structure.origins(), structure.size
             )
             return EdgeBasis(Pattern.build(index, size=structure.size, origin=origin))
-        structure.require_square("more than one hop")
+        structure.require_one_set("more than one hop", "Hops(1)")
         reached = self._reached(structure)
         index, _ = self._settle_loops(reached, reached[0], structure.size)
         return sorted_pairs(index, structure.size)

@@ -63,7 +63,7 @@ class Nearest(Support):
     def rule(self, structure: Any) -> EdgeBasis:
         """The pairs, explicitly."""
         near, far = _positions(structure)
-        without = near is far and not self.loop
+        without = near is far and not (self.loop or structure.bipartite)
         (source_graph, by_source), (target_graph, by_target) = [
             graph.long().sort(stable=True) for graph in graph_numbers(structure)
         ]

@@ -27,6 +27,7 @@ class Support(Family):
     """
 
     reads: type[AnyStructure] = AnyStructure
+    reads_beside: tuple[str, ...] = ()
     symmetries: tuple[str, ...] = ()
 
     @property
@@ -62,15 +63,18 @@ def graphs_of(structure: AnyStructure) -> tuple[Tensor, Tensor] | None:
     """The graph of each source (M,) and of each target (N,), or None where all are of one.
 
     Raises:
-        ValueError: M ≠ N, and only one end has its graphs told.
+        ValueError: sources and targets are a pair, and only one end has its graphs told.
     """
     batch = getattr(structure, "batch", None)
     if batch is None:
         return None
     if isinstance(batch, tuple):
         return batch
+    if isinstance(structure, Structure) and structure.source_batch is not None:
+        return structure.source_batch, batch
     if isinstance(structure, Structure):
-        structure.require_square("one batch vector for both ends")
+        instead = "batch=(of sources, of targets)"
+        structure.require_one_set("one batch vector for both ends", instead)
     return batch, batch
 
 

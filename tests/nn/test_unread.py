@@ -1,0 +1,218 @@
+"""What no part of a family reads is refused as an argument; the batch is true of every family."""
+
+from itertools import product
+
+import pytest
+import torch
+from torch_geometric.nn import HeteroConv, Sequential
+
+from pyg_outerconv import AttentionConv, Cells, OuterConv
+from pyg_outerconv.basis import (
+    GCN,
+    Causal,
+    Chebyshev,
+    Cluster,
+    Complete,
+    Compose,
+    Diffusion,
+    Directed,
+    Explicit,
+    Grid,
+    Hops,
+    Identity,
+    Kernel,
+    Mean,
+    Nearest,
+    Relation,
+    SlidingWindow,
+    Stack,
+    Union,
+    Unstructured,
+    Walk,
+    structure,
+)
+from pyg_outerconv.position import ALiBi
+from pyg_outerconv.score import Attention, GATv2, KeyQuery, LinearAttention, Softmax
+from pyg_outerconv.testing import assert_near
+
+EDGES = torch.tensor([[0, 1, 2, 3, 0, 4], [1, 2, 3, 0, 2, 1]])
+BESIDE = {
+    "edge_weight": torch.rand(6) + 0.1,
+    "edge_type": torch.tensor([0, 1, 1, 0, 1, 0]),
+    "edge_attr": torch.rand(6, 2),
+    "pos": torch.rand(5, 2),
+}
+W, T, A, S = BESIDE
+BATCH = torch.tensor([0, 0, 0, 0, 0])
+
+
+def attention(support, score=None, terms=()):
+    return Attention(score or KeyQuery(2, 3), support, Softmax(), None, terms)
+
+
+READS = [
+    (Identity(), ()),
+    (GCN(), (W,)),
+    (Walk(2), (W,)),
+    (Chebyshev(2), (W,)),
+    (Diffusion(length=2), (W,)),
+    (Relation(2), (W, T)),
+    (Relation(1), (W,)),
+    (Directed(GCN()), (W,)),
+    (Directed(Relation(2)), (W, T)),
+    (Mean(Relation(2, "sum")), (W, T)),
+    (Explicit(Identity()), ()),
+    (Stack(Identity(), Complete()), ()),
+    (Stack(GCN(), Relation(2)), (W, T)),
+    (Stack(Identity(), Nearest(2)), (S,)),
+    (Compose(Identity(), GCN()), (W,)),
+    (Compose(Hops(), Nearest(1)), (S,)),
+    (Kernel(torch.nn.Linear(2, 2), 2), (W, A)),
+    (Kernel(torch.nn.Linear(2, 2), 2, on="pos"), (W, S)),
+    (Hops(), ()),
+    (Causal(), ()),
+    (SlidingWindow(1), ()),
+    (Union(Hops(), Nearest(1)), (S,)),
+    (attention(Hops()), ()),
+    (attention(Complete(), terms=(ALiBi(2),)), (S,)),
+    (attention(Hops(), GATv2(2, 4, edge_dim=2)), (A,)),
+    (attention(Union(Relation(2), Hops())), (W, T)),
+    (LinearAttention(2, 3), ()),
+    (Stack(LinearAttention(2, 3), GCN()), (W,)),
+]
+of_each = pytest.mark.parametrize(("family", "reads"), READS, ids=[str(f) for f, _ in READS])
+
+
+def needed(family, reads):
+    """What the family does not do without."""
+    kept = {name: BESIDE[name] for name in reads if name in (A, S)}
+    if T in reads:
+        kept[T] = BESIDE[T]
+    return kept
+
+
+@of_each
+def test_exactly_what_some_part_reads_is_taken(family, reads):
+    conv, x = OuterConv(4, 4, family), torch.randn(5, 4)
+    conv(x, EDGES, **needed(family, reads))
+    for name, fuse in product(BESIDE, (True, False)):
+        conv.fuse = fuse and not family.makes_use_of("x")
+        beside = {**dict.fromkeys(BESIDE), **needed(family, reads), name: BESIDE[name]}
+        if name in reads:
+            assert conv(x, EDGES, **beside).isfinite().all()
+        elif name == T and isinstance(family, Relation):
+            with pytest.raises(ValueError, match="below num_relations"):
+                conv(x, EDGES, **beside)
+        else:
+            with pytest.raises(ValueError, match=f"makes nothing of {name}: expected none, or "):
+                conv(x, EDGES, **beside)
+            with pytest.raises(ValueError, match=f"makes nothing of {name}"):
+                family.basis(EDGES, size=(5, 5), **beside)
+
+
+@of_each
+def test_a_batch_of_one_graph_is_true_of_every_family(family, reads):
+    conv, x = OuterConv(4, 4, family), torch.randn(5, 4)
+    beside = needed(family, reads)
+    expected = conv(x, EDGES, **beside)
+    assert_near(conv(x, EDGES, batch=BATCH, **beside), expected)
+    with pytest.raises((ValueError, TypeError), match="batch"):
+        conv(x, EDGES, batch=BATCH[:4], **beside)
+
+
+def test_the_batch_of_cells_is_their_grids():
+    x, mask = torch.randn(4, 3), torch.tensor([[True, True], [True, True]])
+    conv, batch = OuterConv(3, 2, Grid((3, 3), padding=1, growth="submanifold")), [0, 0, 1, 1]
+    batch = torch.tensor(batch)
+    expected = conv(x, Cells(mask.nonzero(), (2, 2), batch))
+    for given in (mask, Cells(mask.nonzero(), (2, 2)), Cells(mask.nonzero(), (2, 2), batch)):
+        assert_near(conv(x, given, batch=batch), expected)
+    whole = OuterConv(3, 2, Grid((3, 3), padding=1))
+    assert_near(whole(x, (2, 2), batch=torch.zeros(4).long()), whole(x, (2, 2)))
+    with pytest.raises(ValueError, match="cells have a batch of their own"):
+        conv(x, Cells(mask.nonzero(), (2, 2), batch), batch=batch.flip(0))
+
+
+def test_memberships_say_more_than_a_batch():
+    conv, x, of = OuterConv(3, 2, Cluster()), torch.randn(4, 3), torch.tensor([0, 2, 1, 2])
+    for batch in (torch.zeros(4).long(), (torch.zeros(4).long(), torch.zeros(3).long())):
+        assert_near(conv(x, of, batch=batch), conv(x, of))
+    with pytest.raises(ValueError, match="batch needs one graph for each node"):
+        conv(x, of, batch=torch.zeros(3).long())
+
+
+@pytest.mark.parametrize("size", [(5, 5), (5, 3)], ids=str)
+def test_the_batches_of_a_pair_are_a_pair_or_those_of_targets(size):
+    index = torch.tensor([[0, 4, 2], [1, 0, 2]])
+    x, far = torch.randn(size[0], 3), torch.randn(size[1], 3)
+    near, there = torch.zeros(size[0]).long(), torch.zeros(size[1]).long()
+    for family in (GCN(add_self_loops=False), Identity(), Hops(), attention(Hops())):
+        conv = OuterConv(3, 4, family)
+        expected = conv((x, far), index)
+        for batch in (there, (near, there)):
+            assert_near(conv((x, far), index, batch=batch), expected)
+    seen = OuterConv(3, 2, Complete()).basis((x, far), index, batch=(near, there + 1))
+    assert not seen.to_dense().any()
+    with pytest.raises(ValueError, match="one batch vector for both ends"):
+        OuterConv(3, 2, Complete())((x, far), index, batch=there)
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
+@pytest.mark.parametrize("family", [Identity(), Hops(), Stack(Identity(), Causal())], ids=str)
+def test_values_of_a_matrix_are_left_alone_by_families_without_weights(family, layout):
+    conv, x = OuterConv(3, 2, family), torch.randn(5, 3)
+    for values in (torch.ones(6), torch.rand(6)):
+        matrix = torch.sparse_coo_tensor(EDGES.flip(0), values, (5, 5)).coalesce()
+        matrix = matrix if layout == "coo" else getattr(matrix, f"to_sparse_{layout}")()
+        assert_near(conv(x, matrix), conv(x, EDGES))
+
+
+def test_a_structure_holds_what_it_holds():
+    edges = structure(EDGES, size=(5, 5), **BESIDE)
+    x = torch.randn(5, 3)
+    for family, reads in ((Identity(), ()), (GCN(), (W,)), (Relation(2), (W, T))):
+        conv = OuterConv(3, 2, family)
+        assert_near(conv(x, edges), conv(x, EDGES, **{name: BESIDE[name] for name in reads}))
+        for name in reads:
+            with pytest.raises(ValueError, match=f"nothing beside them, got {name}"):
+                conv(x, edges, **{name: BESIDE[name]})
+        with pytest.raises(ValueError, match="size must fit the edges that were read"):
+            conv(torch.randn(6, 3), edges)
+        assert_near(conv(x, edges, batch=BATCH), conv(x, edges))
+    with pytest.raises(ValueError, match="edges that were read have their batch"):
+        GCN().basis(structure(EDGES, batch=BATCH), batch=BATCH.clone())
+
+
+def test_counted_nodes_take_what_they_do_not_know():
+    family, here = Causal(), torch.device("cpu")
+    nodes, halves = Unstructured((4, None), here), torch.tensor([0, 0, 1, 1])
+    expected = family.basis(None, size=(4, 4), batch=halves).to_dense()
+    assert_near(family.basis(nodes, batch=halves).to_dense(), expected)
+    known = family.read(None, size=(4, 4), batch=halves)
+    assert_near(family.basis(known, size=(4, None)).to_dense(), expected)
+    with pytest.raises(ValueError, match="nodes that have batch"):
+        family.basis(known, batch=halves.flip(0))
+    with pytest.raises(ValueError, match="size must fit the nodes that were read"):
+        family.basis(known, size=(5, 5))
+
+
+def test_wrappers_pass_none_for_what_there_is_not():
+    x = torch.randn(5, 3)
+    for family in (Identity(), GCN(), Hops()):
+        conv = OuterConv(3, 3, family)
+        kind = ("a", "to", "a")
+        out = HeteroConv({kind: conv})(
+            {"a": x}, {kind: EDGES}, edge_weight_dict={kind: None}, edge_type_dict={kind: None}
+        )
+        assert_near(out["a"], conv(x, EDGES))
+        model = Sequential("x, edge_index, w", [(conv, "x, edge_index, w -> x")])
+        assert_near(model(x, EDGES, None), conv(x, EDGES))
+
+
+def test_attention_refuses_types_that_its_support_does_not_read():
+    conv, x = AttentionConv(3, 4, 2), torch.randn(5, 3)
+    with pytest.raises(ValueError, match="makes nothing of edge_type"):
+        conv(x, EDGES, edge_type=BESIDE[T])
+    with pytest.raises(ValueError, match="makes nothing of edge_attr"):
+        conv(x, EDGES, BESIDE[A])
+    assert conv(x, EDGES, batch=BATCH).shape == (5, 4)
