@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity, sddmm
+from ..kernels.tiles import exact
 from .base import Basis, TensorMap
 from .edges import EdgeBasis
 from .heads import Heads, by_label
@@ -168,19 +169,29 @@ class Attended(Basis):
         return bias.expand(self.num_edges, *self.batch, heads).flatten(1)
 
     def scores(self) -> Tensor:
-        """(E, B·H/L) before f; holds no tensor of edges × channels."""
-        query, key = (by_label(x, self.num_labels) for x in (self.query, self.key))
+        """(E, B·H/L) before f, in float32 at least; holds no tensor of edges × channels."""
+        query, key = (by_label(exact(x), self.num_labels) for x in (self.query, self.key))
         score = sddmm(self.pattern.by_both, query * self.factor, key)
         bias = self.edge_bias()
         return score if bias is None else score + bias.to(score.dtype)
 
-    def heads(self) -> Heads:
-        """The values, computed at the first call; dropout, too, is drawn once."""
-        if "heads" not in self.kept:
+    def exact_heads(self) -> Heads:
+        """The values, in float32 at least, computed at the first call; dropout is drawn once."""
+        if "exact" not in self.kept:
             pattern = self.pattern
             value = self.normalise(pattern.by_both, self.scores())
             shape = (self.num_edges, *self.batch, self.num_bases // self.num_labels)
-            self.kept["heads"] = Heads(pattern, value.view(shape))
+            self.kept["exact"] = Heads(pattern, value.view(shape))
+        return self.kept["exact"]
+
+    def heads(self) -> Heads:
+        """:meth:`exact_heads`, of the type of the basis."""
+        if "heads" not in self.kept:
+            found = self.exact_heads()
+            same = found.dtype == self.dtype
+            self.kept["heads"] = (
+                found if same else Heads(found.pattern, found.value.to(self.query.dtype))
+            )
         return self.kept["heads"]
 
     def item(self, *index: int) -> Heads:

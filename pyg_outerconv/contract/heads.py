@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ..basis.heads import Heads
@@ -17,9 +18,9 @@ PASSES = 8.0
 
 
 def spelled_out(problem: Problem) -> Heads:
-    """The basis with a value for each edge and head; E·H numbers."""
+    """The basis with a value for each edge and head; E·H numbers, in float32 at least if made."""
     basis = heads_of(problem)
-    return basis if isinstance(basis, Heads) else basis.heads()
+    return basis if isinstance(basis, Heads) else basis.exact_heads()
 
 
 def product_of_heads(basis: Heads, x: Tensor, batch: tuple[int, ...]) -> Tensor:
@@ -69,7 +70,11 @@ class SpelledOut(HeadOrder):
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
         """See :class:`HeadOrder`."""
-        return product_of_heads(spelled_out(problem), x, problem.batch)
+        basis = heads_of(problem)
+        out = product_of_heads(spelled_out(problem), x, problem.batch)
+        if isinstance(basis, Heads):
+            return out
+        return out.to(torch.promote_types(basis.query.dtype, x.dtype))
 
 
 class HeadsTransformFirst(SpelledOut, TransformHeadsFirst):

@@ -15,6 +15,7 @@ from .dispatch import BACKENDS, note
 from .products import product, sample
 from .softmax import of_shares, softmax_of_rows
 from .sparsity import Sparsity
+from .tiles import exact
 
 
 def attend(
@@ -265,15 +266,17 @@ def _unfused(
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients by primitives that are differentiable themselves; holds (E, H) a few times."""
+    given = query.dtype
+    query, key, value, grad = (exact(x) for x in (query, key, value, grad))
     query = query * scale
     share = _shares(near, far, query, key, bias, backend)
     pulled = sample(near, far, grad, value, backend)
     of_score = of_shares(near[0], share, pulled, backend)
     return (
-        product(near, far, of_score, key, backend) * scale,
-        product(far, near, of_score, query, backend),
-        product(far, near, share, grad, backend),
-        of_score,
+        (product(near, far, of_score, key, backend) * scale).to(given),
+        product(far, near, of_score, query, backend).to(given),
+        product(far, near, share, grad, backend).to(given),
+        of_score.to(given),
     )
 
 
@@ -289,14 +292,17 @@ def _tangent(
     backend: str,
 ) -> Tensor:
     """The derivative along tangents of the four, by the same primitives."""
-    of_query, of_key, of_value, of_bias = tangents
+    given = value.dtype
+    query, key, value = (exact(x) for x in (query, key, value))
+    of_query, of_key, of_value = (exact(x) for x in tangents[:3])
+    of_bias = tangents[3]
     query = query * scale
     share = _shares(near, far, query, key, bias, backend)
     of_score = sample(near, far, of_query * scale, key, backend)
     of_score = of_score + sample(near, far, query, of_key, backend)
     of_share = of_shares(near[0], share, of_score if bias is None else of_score + of_bias, backend)
     out = product(near, far, of_share, value, backend)
-    return out + product(near, far, share, of_value, backend)
+    return (out + product(near, far, share, of_value, backend)).to(given)
 
 
 def _shares(
@@ -304,4 +310,5 @@ def _shares(
 ) -> Tensor:
     """(E, H) the softmax of scores; queries are scaled."""
     score = sample(near, far, query, key, backend)
-    return softmax_of_rows(near[0], score if bias is None else score + bias, backend)
+    score = score if bias is None else score + bias.to(score.dtype)
+    return softmax_of_rows(near[0], score, backend)

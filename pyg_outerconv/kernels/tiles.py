@@ -56,3 +56,8 @@ def rows_of(ptr: Tensor) -> Tensor:
 def accumulator(dtype: torch.dtype) -> torch.dtype:
     """The type in which sums of ``dtype`` are accumulated."""
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def exact(x: Tensor) -> Tensor:
+    """``x`` in the type in which its sums are accumulated."""
+    return x.to(accumulator(x.dtype))

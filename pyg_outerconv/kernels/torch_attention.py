@@ -11,6 +11,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
 
 from .differentiable import apply, differentiable, is_differentiated
+from .tiles import exact
 
 _FLASH = 1  # what torch calls its fused kernel
 
@@ -93,12 +94,14 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> tuple[Tensor, None]:
-        query, key, value, mask = primals
-        of_query, of_key, of_value, of_mask = tangents
+        *operands, mask = primals
+        query, key, value = (exact(x) for x in operands)
+        of_query, of_key, of_value = (exact(x) for x in tangents[:3])
         share = _shares(query * ctx.scale, key, mask, ctx.causal)
         of_score = (of_query @ key.mT + query @ of_key.mT) * ctx.scale
-        of_score = of_score if mask is None else of_score + of_mask
-        return _of_shares(share, of_score) @ value + share @ of_value, None
+        of_score = of_score if mask is None else of_score + tangents[3]
+        out = _of_shares(share, of_score) @ value + share @ of_value
+        return out.to(primals[2].dtype), None
 
     @staticmethod
     def vmap(
@@ -141,10 +144,13 @@ def _gradients(
     grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients by products that have derivatives themselves; holds (B, H, N, M)."""
+    given = query.dtype
+    query, key, value, grad = (exact(x) for x in (query, key, value, grad))
     query = query * scale
     share = _shares(query, key, mask, causal)
     of_score = _of_shares(share, grad @ value.mT)
-    return of_score @ key * scale, of_score.mT @ query, share.mT @ grad
+    found = of_score @ key * scale, of_score.mT @ query, share.mT @ grad
+    return found[0].to(given), found[1].to(given), found[2].to(given)
 
 
 def _shares(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> Tensor:

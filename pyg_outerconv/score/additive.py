@@ -8,6 +8,7 @@ from torch.nn import Parameter
 
 from ..contract import Features
 from ..kernels import sddmm
+from ..kernels.tiles import exact
 from .edge_features import EdgeScores
 from .ends import Ends, over_batch, same_batch
 from .projection import Queries
@@ -82,6 +83,7 @@ class Additive(Score):
 
     def _bent(self, near: Tensor, far: Tensor, support: Support) -> Tensor:
         """The numbers of both ends, (M, *batch, H) and (N, *batch, H), added and bent."""
+        near, far = exact(near), exact(far)
         batch = same_batch(near, far)
         far, near = (support.fold(x.unsqueeze(-1)).squeeze(-1) for x in (far, near))
         found = support.unfold(sddmm(support.sparsity, far, near, op="add"), self.heads, batch)

@@ -21,7 +21,7 @@ from ..contract import Features
 from ..errors import RefusedType, RefusedValue, refusal
 from ..position import IndexTerm, relative_positions
 from .align import queries, structure_of_queries, with_graph
-from .content_family import ContentFamily, check_heads, of_batch
+from .content_family import ContentFamily, check_heads, kept_symmetries, of_batch
 from .ends import over_batch
 from .factors import as_factors
 from .kept import kept_support
@@ -147,11 +147,9 @@ class Attention(ContentFamily):
 
     @property
     def symmetries(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Those of its support and alignment, unless positions are added to scores."""
-        families = [self.support] if self.align is None else [self.support, self.align]
-        known = [part.symmetries if isinstance(part, Family) else () for part in families]
-        alike = set(known[0]).intersection(*known[1:]) if not self.terms else set()
-        return tuple([name for name in ("permutation-equivariant",) if name in alike])
+        """Those of its support and alignment; none where positions, maybe numbers, are read."""
+        reads_places = bool(self.terms) or "pos" in self.score.reads_beside
+        return () if reads_places else kept_symmetries(self.support, self.align)
 
     @property
     def reads(self) -> type[AnyStructure]:  # type: ignore[override]
@@ -234,7 +232,19 @@ class Attention(ContentFamily):
             scores = self.score.of_sources(content.source, support)
         else:
             scores = self.score(content.source, asked, support)
-        return self._basis(support, self._with_terms(support, scores), content.present)
+        scores = self._with_terms(support, scores)
+        return self._basis(support, scores, content.present, self._type_of_values(content))
+
+    def _type_of_values(self, content: Content) -> torch.dtype | None:
+        """Half types, where features or autocast are of one; scores themselves are in float32."""
+        x = content.source
+        like = x if x is not None and x.is_floating_point() else next(self.score.parameters(), None)
+        if like is None:
+            return None
+        dtype, device = like.dtype, like.device.type
+        if dtype == torch.float32 and torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
+        return dtype if dtype in (torch.float16, torch.bfloat16) else None
 
     def _sees_sources_alone(self, content: Content) -> bool:
         """Whether targets have no features, and the score needs none."""
@@ -252,7 +262,13 @@ class Attention(ContentFamily):
         term = over_batch(support.own_heads(added), batch).to(like.dtype)
         return scores.plus(term) if isinstance(scores, Dot) else scores + term
 
-    def _basis(self, support: Support, scores: Dot | Tensor, present: Tensor | None) -> Basis:
+    def _basis(
+        self,
+        support: Support,
+        scores: Dot | Tensor,
+        present: Tensor | None,
+        dtype: torch.dtype | None,
+    ) -> Basis:
         factor = 1.0 / self.normalise.temperature
         if isinstance(scores, Dot):
             scores = scores.times(factor)
@@ -267,7 +283,7 @@ class Attention(ContentFamily):
             there = there.index_select(0, support.pattern.source).unsqueeze(-1)
             scores = scores.masked_fill(~there, -torch.inf)
         value = self.normalise(support.sparsity, scores.flatten(1)).view(scores.shape)
-        return Heads(support.pattern, value)
+        return Heads(support.pattern, value if dtype is None else value.to(dtype))
 
 
 def _exact(x: Features) -> torch.dtype:

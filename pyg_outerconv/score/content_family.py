@@ -75,6 +75,13 @@ class ContentFamily(Family):
         )
 
 
+def kept_symmetries(support: Family, align: Family | torch.nn.Module | None) -> tuple[str, ...]:
+    """Whether numbers of nodes mean nothing to a support, nor to an alignment beside it."""
+    name, parts = "permutation-equivariant", [support] if align is None else [support, align]
+    declared = all(isinstance(part, Family) and name in part.laws for part in parts)
+    return (name,) if declared else ()
+
+
 def of_batch(present: Tensor | None, batch: tuple[int, ...]) -> Tensor | None:
     """(M, *batch) sources that there are, which may be the same for all of a batch.
 

@@ -10,6 +10,7 @@ from ..basis.heads import Heads, by_head
 from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity, sddmm, spmm
 from ..kernels.sparsity import known_sparsity
+from ..kernels.tiles import exact
 from .projection import Projection
 from .score import Score, glorot
 from .support import Support, check_attr, of_given
@@ -67,6 +68,7 @@ class EdgeFeatures(Projection):
         """
         attr = support.edge_attr
         self.settle(attr)
+        query = exact(query)
         turned = torch.einsum("n...hd,hed->n...he", query, self.weight.to(query.dtype))
         edges = incidence(support.sparsity.rowptr, attr.size(0))
         found = sddmm(edges, support.fold(turned), attr.to(turned.dtype).unsqueeze(1))

@@ -11,6 +11,7 @@ from torch.nn import Parameter
 from ..contract import Features
 from ..errors import RefusedValue, refusal
 from ..kernels import sddmm
+from ..kernels.tiles import exact
 from .ends import projections, same_batch
 from .projection import Queries, spread
 from .score import Dot, Score
@@ -76,17 +77,16 @@ class GaussianDistance(Score):
         else:
             near, far = self.ends(source, query, support)
         same_batch(near, far)
-        short = near.dtype if near.dtype in (torch.float16, torch.bfloat16) else None
-        if short is not None:
-            near, far = near.float(), far.float()
+        short = near.dtype in (torch.float16, torch.bfloat16)
+        near, far = exact(near), exact(far)
         middle = near.detach().mean(0) if near.size(0) else near.new_zeros(near.shape[1:])
         near, far = self._narrow(near - middle), self._narrow(far - middle)
         far = torch.cat([far, -_half_square(far), torch.ones_like(far[..., :1])], -1)
         near = torch.cat([near, torch.ones_like(near[..., :1]), -_half_square(near)], -1)
-        if short is None:
+        if not short:
             return Dot(far, near)
         score = sddmm(support.sparsity, support.fold(far), support.fold(near))
-        return support.unfold(score, self.heads, near.shape[1:-2]).to(short)
+        return support.unfold(score, self.heads, near.shape[1:-2])
 
     def _narrow(self, x: Tensor) -> Tensor:
         """X / σ of each head."""

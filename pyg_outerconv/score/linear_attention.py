@@ -15,7 +15,7 @@ from ..basis.support.complete import Complete
 from ..basis.support.support import graphs_of
 from ..errors import RefusedValue, refusal
 from .align import structure_of_queries
-from .content_family import ContentFamily, check_heads, of_batch
+from .content_family import ContentFamily, check_heads, kept_symmetries, of_batch
 from .feature_mapped import FeatureMapped
 from .score import positive
 
@@ -112,8 +112,8 @@ class LinearAttention(ContentFamily):
 
     @property
     def symmetries(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Numbers of nodes mean nothing, unless they are an order of time."""
-        return () if self.causal else ("permutation-equivariant",)
+        """Numbers of nodes mean nothing, unless they are an order of time, or to the alignment."""
+        return () if self.causal else kept_symmetries(_ALL_PAIRS, self.align)
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
         """The matrices that the content of a structure makes.

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ..kernels import Sparsity, additive
-from ..kernels.tiles import TILE_ELEMENTS, rows_of
+from ..kernels.tiles import TILE_ELEMENTS, exact, rows_of
 from .ends import same_batch
 from .projection import Projection
 from .support import Support
@@ -28,8 +28,8 @@ def neuron_scores(
 ) -> Tensor:
     """⟨a_h, φ(near[m, h] + far[n, h] + E_e W_h)⟩ on the edges: (E, *batch, H/L).
 
-    Without edge features it is a primitive. With them they are summed in tiles of edges, which the
-    backward pass computes again.
+    In float32 at least. Without edge features it is a primitive. With them they are summed in
+    tiles of edges, which the backward pass computes again.
 
     Args:
         near: (M, *batch, H, D).
@@ -44,7 +44,7 @@ def neuron_scores(
         ValueError: the ends have different batches, or there are no edge features.
     """
     batch = same_batch(near[..., 0], far[..., 0])
-    near, far = support.fold(near), support.fold(far)
+    near, far = support.fold(exact(near)), support.fold(exact(far))
     attr = None if edge is None else support.edge_attr
     found, heads = [], weight.size(0) // support.num_labels
     for label, (part, places) in enumerate(support.label_parts()):

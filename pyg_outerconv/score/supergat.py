@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..contract import Features
 from ..kernels import sddmm
+from ..kernels.tiles import exact
 from .ends import Ends, same_batch
 from .projection import Queries
 from .score import Dot, Score, positive
@@ -61,6 +62,7 @@ class SuperGAT(Score):
         if self.negative_slope == 1.0:
             return Dot(far, near, self.scale)
         batch = same_batch(near[..., 0], far[..., 0])
+        near, far = exact(near), exact(far)
         found = sddmm(support.sparsity, support.fold(far * self.scale), support.fold(near))
         found = torch.nn.functional.leaky_relu(found, self.negative_slope)
         return support.unfold(found, self.heads, batch)

@@ -7,12 +7,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scores import TRIED
 
-from pyg_outerconv.basis import Causal, Complete, Hops, Relation, SlidingWindow, structure
+from pyg_outerconv.basis import (
+    GCN,
+    Blocks,
+    Causal,
+    Complete,
+    GlobalTokens,
+    Hops,
+    Identity,
+    Mean,
+    Part,
+    RandomLinks,
+    Relation,
+    SlidingWindow,
+    Stack,
+    Strided,
+    structure,
+)
+from pyg_outerconv.basis import Union as UnionOf
 from pyg_outerconv.nn.attention_conv import AttentionConv
+from pyg_outerconv.position import ALiBi, Rotary
 from pyg_outerconv.score import (
     NORMALISERS,
     Attention,
+    KeyQuery,
     LearnedQueries,
+    LinearAttention,
     Softmax,
     make_score,
 )
@@ -105,11 +125,48 @@ def test_laws_fail_where_they_do_not_hold():
         assert_stochastic(conv.basis(x))
 
 
-@pytest.mark.parametrize("support", [Hops(1), Complete(), Causal()], ids=str)
+UNORDERED = [Hops(1), Hops(2), Complete(), Complete(loops=False), UnionOf(Hops(), Complete())]
+UNORDERED += [Stack(Hops(), Complete())]
+ORDERED = [Causal(), SlidingWindow(1), UnionOf(Hops(), Causal()), Stack(Causal(), Complete())]
+ORDERED += [RandomLinks(2), GlobalTokens(1), Blocks(2), Strided(2)]
+
+
+@pytest.mark.parametrize("support", [*UNORDERED, *ORDERED], ids=str)
 @given(seed=seeds)
 @few
 def test_a_family_of_content_keeps_the_laws_that_it_declares(support, seed):
     torch.manual_seed(seed)
     family = Attention(make_score("key-query", 2, 3, 3).double(), support, Softmax())
-    assert ("permutation-equivariant" in family.laws) == (support != Causal())
+    assert ("permutation-equivariant" in family.laws) == (support in UNORDERED)
     assert_declared_laws(family, seed)
+
+
+@pytest.mark.parametrize(
+    "align", [None, Identity(), GCN(), Mean(GCN()), Part(), LearnedQueries(2, 3)]
+)
+@given(seed=seeds)
+@few
+def test_so_it_does_with_an_alignment(align, seed):
+    torch.manual_seed(seed)
+    linear = LinearAttention(2, 3, in_channels=3, align=align)
+    linear.score.double()
+    score = make_score("key-query", 2, 3, 3).double()
+    of_nodes = align is None or isinstance(align, Identity | GCN | Mean)
+    for family in (linear, Attention(score, Complete(), Softmax(), align)):
+        assert ("permutation-equivariant" in family.laws) == of_nodes
+        if of_nodes:
+            assert_declared_laws(family, seed)
+
+
+@pytest.mark.parametrize("score", TRIED)
+def test_scores_that_read_places_declare_no_symmetry(score):
+    """Where nobody says positions, they are the numbers of nodes."""
+    made = make_score(score, 2, 4, P)
+    for terms in ((), (ALiBi(2),)):
+        family = Attention(made, Complete(), Softmax(), terms=terms)
+        assert ("permutation-equivariant" in family.laws) == (not terms)
+    turned = Attention(KeyQuery(2, 4, P, rotary=Rotary(4)), Complete(), Softmax())
+    assert "permutation-equivariant" not in turned.laws
+    x = normal(6, P, grad=False)
+    with pytest.raises(AssertionError, match="largest difference"):
+        assert_self_attention_equivariant(layer(turned.score, support=Complete()), x)

@@ -1,11 +1,16 @@
 """Scores that subtract what is nearly equal, or that could leave the range of numbers."""
 
+import copy
+import random
+
 import pytest
 import torch
+from seen import PLAIN, SEEN, P, edges_of, layer, legal_orders, truth
 
 from pyg_outerconv.basis.content import Content
 from pyg_outerconv.basis.support.complete import Complete
 from pyg_outerconv.score import Attention, make_normaliser, make_score
+from pyg_outerconv.testing import assert_near
 
 
 def scores(text, x, query, normalise="identity"):
@@ -72,3 +77,58 @@ def test_scores_of_ten_thousands_do_not_overflow(text):
     assert found.isfinite().all()
     found.square().sum().backward()
     assert x.grad.isfinite().all()
+
+
+SHORT = {torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
+
+@pytest.mark.parametrize("dtype", SHORT)
+@pytest.mark.parametrize("score", PLAIN)
+def test_scores_and_shares_of_short_types_are_made_in_float32(score, dtype):
+    """Products of large features leave the range of float16, and orders all do alike."""
+    draw = random.Random(f"{score}{dtype}")
+    for _ in range(3):
+        normalise = draw.choice(["softmax", "softmax-plus-one", "sigmoid"])
+        support = draw.choice([None, "complete", "causal", "slidingwindow(size=2)"])
+        nodes, size = 9, draw.choice([1.0, 30.0, 30.0 if normalise == "sigmoid" else 400.0])
+        seen = SEEN[support or "complete"](nodes)
+        conv = layer(score, normalise, support).to(dtype)
+        x = (size * torch.randn(nodes, P)).to(dtype).requires_grad_()
+        edges = edges_of(seen) if support is None else None
+        with torch.no_grad():
+            wanted = truth(copy.deepcopy(conv).double(), x.double(), x.double(), seen)
+        for order in legal_orders(conv, x, edges):
+            conv.order = order
+            found = conv(x, edges)
+            (gradient,) = torch.autograd.grad(found.float().sin().sum(), x)
+            assert found.dtype == gradient.dtype == dtype
+            assert found.isfinite().all()
+            assert gradient.isfinite().all()
+            if size == 1.0:
+                assert_near(found.double(), wanted, 10 * SHORT[dtype])
+
+
+@pytest.mark.parametrize("support", ["complete", "causal", None])
+@pytest.mark.parametrize("dtype", SHORT)
+def test_second_derivatives_of_short_types_are_finite(support, dtype):
+    conv = layer("dot-product(scale=None)", support=support).to(dtype)
+    x = (300 * torch.randn(7, P)).to(dtype).requires_grad_()
+    edges = edges_of(SEEN["causal"](7)) if support is None else None
+    for order in legal_orders(conv, x, edges):
+        conv.order = order
+        out = conv(x, edges).float().square().mean()
+        (first,) = torch.autograd.grad(out, x, create_graph=True)
+        (second,) = torch.autograd.grad(first.float().square().mean(), x)
+        assert first.isfinite().all()
+        assert second.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", SHORT)
+def test_orders_of_short_types_agree_where_scores_are_large(dtype):
+    """Scores of thousands, which differ by less than the short type tells apart."""
+    conv = layer("dot-product", support="complete").to(dtype)
+    x = (torch.randn(8, P) + 40).to(dtype)
+    wanted = truth(copy.deepcopy(conv).double(), x.double(), x.double(), SEEN["complete"](8))
+    for order in legal_orders(conv, x):
+        conv.order = order
+        assert_near(conv(x).double(), wanted, 2 * SHORT[dtype])
