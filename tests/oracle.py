@@ -36,9 +36,12 @@ def attend(rows, cols, shape, query, key, value, bias=None):
 
 
 def additive(rows, cols, a, b, weight, form):
-    """(E, H), of a leaky ReLU with slope 0.2 or of tanh."""
+    """(E, H), of a leaky ReLU with slope 0.2, of tanh or of exp."""
     z = a[rows] + b[cols]
-    return (weight * (z.tanh() if form == "tanh" else torch.where(z > 0, z, 0.2 * z))).sum(-1)
+    bent = {"tanh": torch.tanh, "exp": torch.exp}.get(
+        form, lambda z: torch.where(z > 0, z, 0.2 * z)
+    )
+    return (weight * bent(z)).sum(-1)
 
 
 def primitive(name, sparsity):

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..errors import RefusedType, RefusedValue, refusal, unknown
 from ..kernels import sddmm, spmm
 from ..kernels.chunks import Chunks
+from ..kernels.exponentials import of_all, on_edges
 from ..kernels.latent import collect, spread
 from .base import Basis, TensorMap
 from .edges import EdgeBasis
@@ -46,9 +47,11 @@ class Factored(Basis):
             that begin together, those of a block from its first node on.
         source_block: (M,) numbers >= 0, the block of each source, or None for a single one.
         target_block: (N,) that of each target.
+        exponents: whether key and query are the logarithms of the factors, of a causal basis that
+            is normalised; others become factors, see :meth:`of_exponents`.
 
     Raises:
-        ValueError: the shapes do not fit, or an option is unknown.
+        ValueError: the shapes do not fit, or an option is unknown, or does not go with another.
         TypeError: features are not floating point, or blocks no integers.
     """
 
@@ -60,6 +63,7 @@ class Factored(Basis):
     causal: str | None = None
     source_block: Tensor | None = None
     target_block: Tensor | None = None
+    exponents: bool = False
     kept: dict[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -78,6 +82,10 @@ class Factored(Basis):
             )
         if self.causal not in (None, *ORDERS_OF_TIME):
             raise RefusedValue(unknown("order of time", self.causal, ORDERS_OF_TIME))
+        if self.exponents and not (self.normalised and self.causal):
+            raise RefusedValue(
+                refusal("exponents are of prefixes that are normalised", "both", self.causal)
+            )
         blocks = (self.source_block, self.target_block)
         for what, block, count in zip(("source", "target"), blocks, self.size, strict=True):
             given = blocks[0] is not None or blocks[1] is not None
@@ -86,6 +94,31 @@ class Factored(Basis):
                 raise RefusedValue(refusal(f"blocks number every {what}", (count,), got))
             if block is not None and (block.is_floating_point() or block.dtype == torch.bool):
                 raise RefusedType(refusal("blocks have numbers", "integers", block.dtype))
+
+    @classmethod
+    def of_exponents(
+        cls,
+        key: Tensor,
+        query: Tensor,
+        normalised: bool = True,
+        causal: str | None = None,
+        source_block: Tensor | None = None,
+        target_block: Tensor | None = None,
+    ) -> Factored:
+        """The normalised basis of e^key and e^query, numbers that need not be in range.
+
+        A key of -inf is a source that is not there. Where targets see all sources of their block,
+        factors are divided by the largest, in each dimension; see ``kernels/exponentials.py``.
+        """
+        blocks = (source_block, target_block)
+        if causal is not None:
+            return cls(key, query, normalised, causal, *blocks, exponents=True)
+        if source_block is None or target_block is None:
+            query, key = of_all(query, key)
+            return cls(key, query, normalised)
+        count = cls(key, query, True, None, *blocks).num_blocks
+        query, key = of_all(query, key, (source_block, target_block), count)
+        return cls(key, query, normalised, None, *blocks, kept={"blocks": count})
 
     @property
     def num_bases(self) -> int:
@@ -145,6 +178,7 @@ class Factored(Basis):
         most = -(-max(self.size) // self.num_blocks)
         wanted = isqrt(self.num_channels * max(width, 1))
         size = max(1, min(max(_SMALLEST, min(wanted, _LARGEST)), most))
+        size = 1 << (size - 1).bit_length() if self.exponents else size  # halves of halves
         if size not in self.kept:
             self.kept[size] = self._chunks(size)
         return self.kept[size]  # type: ignore[no-any-return]
@@ -176,7 +210,8 @@ class Factored(Basis):
         """A value for each pair: E·H numbers."""
         pattern = self.over().edges().pattern
         query, key = (by_label(part, 1) for part in (self.query, self.key))
-        value = sddmm(pattern.by_both, query, key)
+        of_edges = on_edges if self.exponents else sddmm
+        value = of_edges(pattern.by_both, query, key)
         if self.normalised:
             total = spmm(pattern.by_both, value, value.new_ones(self.size[0], 1)).squeeze(-1)
             value = divided(value, total.index_select(0, pattern.target))
@@ -259,23 +294,28 @@ class Factored(Basis):
 
 
 def factored_on(
-    over: EdgeBasis | OnDemand, key: Tensor, query: Tensor, normalised: bool
+    over: EdgeBasis | OnDemand,
+    key: Tensor,
+    query: Tensor,
+    normalised: bool,
+    exponents: bool = False,
 ) -> Factored | None:
     """The factored basis on a support that is all pairs, within blocks or up to each place.
 
     None for any other support. Arguments are those of :class:`Factored`.
     """
+    make = Factored.of_exponents if exponents else Factored
     if isinstance(over, Cliques):
         ends = over.source_block, over.target_block
         if any(end.numel() and int(end.min()) < 0 for end in ends):
             return None  # some nodes have no block
-        return Factored(key, query, normalised, None, *ends)
+        return make(key, query, normalised, None, *ends)
     if not isinstance(over, Band) or over.left is not None or over.dilation != 1:
         return None
     if over.right is None:
-        return Factored(key, query, normalised)
+        return make(key, query, normalised)
     causal = {0: "inclusive", -1: "strict"}.get(over.right + over.offset)
-    return None if causal is None else Factored(key, query, normalised, causal)
+    return None if causal is None else make(key, query, normalised, causal)
 
 
 def divided(x: Tensor, total: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..basis.factored import Factored, divided
 from ..kernels.latent import collect, spread
-from ..kernels.scan import scan
+from ..kernels.scan import scan, scan_exponentials
 from .cost import Work, moving
 from .problem import Problem
 
@@ -75,7 +75,8 @@ def received_by_values(problem: Problem, value: Tensor) -> Tensor:
         chunks = basis.chunks(value.size(-1))
         if basis.causal is not None:
             assert chunks is not None  # a sequence has them
-            out = scan(query, key, value, chunks, basis.causal == "strict")
+            run = scan_exponentials if basis.exponents else scan
+            out = run(query, key, value, chunks, basis.causal == "strict")
         else:
             out = spread(query, collect(key, value, chunks), chunks)
         if basis.normalised:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-ACTIVATIONS = ("leaky_relu", "tanh")
+ACTIVATIONS = ("leaky_relu", "tanh", "exp")
 
 
 class Activation(NamedTuple):
@@ -38,6 +38,8 @@ class Activation(NamedTuple):
         """The value at every number of ``z``, written to ``out``, which may be ``z``."""
         if self.vanishes:
             return out.zero_()
+        if self.name == "exp":
+            return torch.exp(z, out=out)
         if self.name == "tanh":
             torch.tanh(z, out=out)
             return out if self.order == 0 else _horner(out, _of_tanh(self.order))

@@ -25,15 +25,16 @@ def additive(
     ``out[e, h] = sum_p weight[h, p] phi(a[row of e, h, p] + b[column of e, h, p])``; with a leaky
     ReLU these are the scores of GATv2 (Brody et al., *How Attentive are Graph Attention
     Networks?*, equation 7), with tanh those of Bahdanau et al., *Neural Machine Translation by
-    Jointly Learning to Align and Translate*, appendix A.1.2. Nothing of the size entries ×
-    channels is held, in derivatives of any order either.
+    Jointly Learning to Align and Translate*, appendix A.1.2; with exp they are products of e^a and
+    e^b that need not be in range themselves. Nothing of the size entries × channels is held, in
+    derivatives of any order either.
 
     Args:
         sparsity: where the E entries are.
         a: (R, H, P).
         b: (C, H, P).
         weight: (H, P).
-        activation: phi, 'leaky_relu' or 'tanh'.
+        activation: phi, 'leaky_relu', 'tanh' or 'exp'.
         negative_slope: what 'leaky_relu' multiplies numbers below zero with.
 
     Returns:

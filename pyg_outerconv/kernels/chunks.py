@@ -28,13 +28,13 @@ class Chunks:
     source: Tensor | None = None
     target: Tensor | None = None
 
-    def split(self, x: Tensor, place: Tensor | None) -> Tensor:
-        """(nodes, R, F) as (chunks, R, C, F), with zeros where no node has its place."""
+    def split(self, x: Tensor, place: Tensor | None, fill: float = 0.0) -> Tensor:
+        """(nodes, R, F) as (chunks, R, C, F), with ``fill`` where no node has its place."""
         places = self.count * self.size
         if place is None:
-            x = F.pad(x, (0, 0, 0, 0, 0, places - x.size(0)))
+            x = F.pad(x, (0, 0, 0, 0, 0, places - x.size(0)), value=fill)
         else:
-            x = x.new_zeros(places, *x.shape[1:]).index_copy(0, place, x)
+            x = x.new_full((places, *x.shape[1:]), fill).index_copy(0, place, x)
         return x.unflatten(0, (self.count, self.size)).transpose(1, 2).contiguous()
 
     def join(self, x: Tensor, place: Tensor | None, num_nodes: int) -> Tensor:

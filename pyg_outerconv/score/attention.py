@@ -19,6 +19,7 @@ from ..basis.heads import Heads
 from ..basis.on_demand import OnDemand
 from ..contract import Features
 from ..errors import RefusedType, RefusedValue, refusal
+from ..kernels.exponentials import on_edges
 from ..position import IndexTerm, relative_positions
 from .align import queries, structure_of_queries, with_graph
 from .content_family import ContentFamily, check_heads, kept_symmetries, of_batch
@@ -275,6 +276,8 @@ class Attention(ContentFamily):
             there = of_batch(present, scores.key.shape[1:-2])
             if (found := as_factors(support.basis, scores, self.normalise, there)) is not None:
                 return found
+            if scores.exponents:
+                return self._of_exponents(support, scores, there, dtype)
             options = self.normalise, scores.scale, scores.bias, there
             return Attended(support.basis, scores.query, scores.key, *options)
         scores = scores * factor if factor != 1.0 else scores
@@ -284,6 +287,17 @@ class Attention(ContentFamily):
             scores = scores.masked_fill(~there, -torch.inf)
         value = self.normalise(support.sparsity, scores.flatten(1)).view(scores.shape)
         return Heads(support.pattern, value if dtype is None else value.to(dtype))
+
+    def _of_exponents(
+        self, support: Support, scores: Dot, there: Tensor | None, dtype: torch.dtype | None
+    ) -> Heads:
+        """The basis of products of exponentials on edges."""
+        key = scores.key
+        if there is not None:
+            key = key.masked_fill(~there[..., None, None], -torch.inf)
+        found = on_edges(support.sparsity, support.fold(scores.query), support.fold(key))
+        found = support.unfold(found, self.num_bases, tuple(key.shape[1:-2]))
+        return self._basis(support, found, there, dtype)  # type: ignore[return-value]
 
 
 def _exact(x: Features) -> torch.dtype:

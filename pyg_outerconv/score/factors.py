@@ -36,5 +36,6 @@ def as_factors(
     if scores.scale != 1.0 and not normalised:
         query = query * scores.scale
     if present is not None:
-        key = key.masked_fill(~present[..., None, None], 0.0)
-    return factored_on(over, key, query, normalised)
+        nothing = -torch.inf if scores.exponents else 0.0
+        key = key.masked_fill(~present[..., None, None], nothing)
+    return factored_on(over, key, query, normalised, scores.exponents)

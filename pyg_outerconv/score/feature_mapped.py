@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..basis.support.cliques import Cliques
 from ..contract import Features
 from ..errors import RefusedType, refusal
-from .content_family import of_batch
+from ..kernels.tiles import exact
 from .feature_maps import Exponential, FeatureMap, make_feature_map
 from .projection import Projection, Queries, check_queries
 from .score import Dot, Score, positive
@@ -29,9 +28,8 @@ class FeatureMapped(Score):
         in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
         feature_map: φ, by its name or as a module.
         bias: whether keys and queries have one.
-        bounded: whether exponentials are divided by the largest of a query, and of all keys of a
-            head (of those that are present, and of each clique), so that they never leave the range
-            of numbers: factors that ``l1`` cancels. Keys far below the largest become zeros.
+        bounded: whether weights with exponentials are divided by the largest that a target sees, so
+            that they never leave the range of numbers: a factor that ``l1`` cancels.
 
     Raises:
         TypeError, ValueError: an option is not what it should be.
@@ -69,37 +67,23 @@ class FeatureMapped(Score):
 
     def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
         """See :class:`Score`."""
-        block, present = _seen_together(support), support.present
-        key, asked = self.features(source, query, block, present)
+        key, asked = self.features(source, query)
         is_positive = isinstance(self.phi, FeatureMap) and self.phi.is_positive
-        return Dot(asked, key, is_positive=is_positive)
+        return Dot(asked, key, is_positive=is_positive, exponents=self.up_to_factor)
 
-    def features(
-        self,
-        source: Features,
-        query: Queries,
-        block: Tensor | None = None,
-        present: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    def features(self, source: Features, query: Queries) -> tuple[Tensor, Tensor]:
         """φ of keys (M, *batch, H, D') and of queries (N, *batch, H, D').
 
-        Args:
-            source: X.
-            query: Tᵀ X.
-            block: (M,) numbers >= 0; no target sees sources of two blocks. None for a single one.
-            present: (M,) or (M, *batch) booleans, the sources that there are, or None for all.
+        Their exponents, in float32 at least, where weights are known up to a factor.
 
         Raises:
             TypeError: the feature map gives something else.
-            ValueError: ``present`` is of another batch.
         """
         check_queries(self.query, query, source)
         key, asked = self.key(source), self.query(query)
         if self.up_to_factor:
             assert isinstance(self.phi, Exponential)
-            # A factor of all keys that a target sees cancels, and so does one of each query.
-            present = of_batch(present, tuple(key.shape[1:-2]))
-            return self.phi.bounded_in(key, block, present), self.phi.bounded(asked)
+            return self.phi.exponent(exact(key)), self.phi.exponent(exact(asked))
         return self._of(key), self._of(asked)
 
     def _of(self, x: Tensor) -> Tensor:
@@ -110,11 +94,3 @@ class FeatureMapped(Score):
                 refusal("a feature map keeps nodes and heads", f"{tuple(x.shape[:-1])} + (D,)", got)
             )
         return out
-
-
-def _seen_together(support: Support) -> Tensor | None:
-    """(M,) blocks of which no target sees two, or None for a single one."""
-    if not isinstance(support.basis, Cliques) or not support.size[0]:
-        return None
-    block = support.basis.source_block
-    return block - block.min()

@@ -69,7 +69,7 @@ class Unchanged(FeatureMap):
 
 
 class Exponential(FeatureMap):
-    """φ(x) = e^g(x), whose exponents may be lowered where a common factor does not matter."""
+    """φ(x) = e^g(x); exponents do where weights of a target are known up to a factor."""
 
     @abstractmethod
     def exponent(self, x: Tensor) -> Tensor:
@@ -78,40 +78,6 @@ class Exponential(FeatureMap):
     def forward(self, x: Tensor) -> Tensor:
         """The features."""
         return self.exponent(x).exp()
-
-    def bounded(self, x: Tensor) -> Tensor:
-        """The features of each node divided by their largest, so that they are at most 1."""
-        exponent = self.exponent(x)
-        if exponent.numel() == 0:
-            return exponent.exp()
-        return (exponent - exponent.detach().amax(-1, keepdim=True)).exp()
-
-    def bounded_in(
-        self, x: Tensor, block: Tensor | None = None, present: Tensor | None = None
-    ) -> Tensor:
-        """The features divided by the largest of all nodes of a block, which are then at most 1.
-
-        Args:
-            x: (nodes, *batch, H, D).
-            block: (nodes,) numbers >= 0, or None for a single one.
-            present: (nodes, *batch) booleans, the nodes that count; features of others are zeros.
-        """
-        exponent = self.exponent(x)
-        if exponent.numel() == 0:
-            return exponent.exp()
-        if present is not None:
-            exponent = exponent.masked_fill(~present[..., None, None], -torch.inf)
-        largest = exponent.detach().amax(-1)
-        if block is None:
-            largest = largest.amax(0, keepdim=True)
-        else:
-            block = block.long()
-            of_block = largest.new_full((int(block.max()) + 1, *largest.shape[1:]), -torch.inf)
-            place = block.view(-1, *(1,) * (largest.dim() - 1)).expand_as(largest)
-            of_block = of_block.scatter_reduce(0, place, largest, "amax")
-            largest = of_block.index_select(0, block)
-        largest = largest.masked_fill(largest == -torch.inf, 0.0)  # of nobody
-        return (exponent - largest.unsqueeze(-1)).exp()
 
 
 class Exp(Exponential):

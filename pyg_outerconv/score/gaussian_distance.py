@@ -17,6 +17,8 @@ from .projection import Queries, spread
 from .score import Dot, Score
 from .support import Support
 
+_SAMPLED = 64  # sources that tell where the middle is
+
 
 class GaussianDistance(Score):
     r"""score[m, n] = −|Q_n − X_m|² / 2σ², of the features or of projections of them.
@@ -79,7 +81,7 @@ class GaussianDistance(Score):
         same_batch(near, far)
         short = near.dtype in (torch.float16, torch.bfloat16)
         near, far = exact(near), exact(far)
-        middle = near.detach().mean(0) if near.size(0) else near.new_zeros(near.shape[1:])
+        middle = _middle(near.detach())
         near, far = self._narrow(near - middle), self._narrow(far - middle)
         far = torch.cat([far, -_half_square(far), torch.ones_like(far[..., :1])], -1)
         near = torch.cat([near, torch.ones_like(near[..., :1]), -_half_square(near)], -1)
@@ -93,6 +95,14 @@ class GaussianDistance(Score):
         if self.log_sigma is None:
             return x / self.sigma
         return x * (-self.log_sigma).exp().to(x.dtype).unsqueeze(-1)
+
+
+def _middle(x: Tensor) -> Tensor:
+    """About the middle of nodes, the median of some, which no single one moves far: (n, ...)."""
+    if not x.size(0):
+        return x.new_zeros(x.shape[1:])
+    some = x[:: -(-x.size(0) // _SAMPLED)]
+    return some.sort(0).values[some.size(0) // 2]
 
 
 def _half_square(x: Tensor) -> Tensor:

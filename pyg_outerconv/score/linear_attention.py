@@ -43,8 +43,8 @@ class LinearAttention(ContentFamily):
         channels (int): D of the keys and queries of each head.
         feature_map (str or Module, optional): φ: ``'elu+1'``, ``'relu'``, ``'exp'``,
             ``'identity'``, or a module such as :class:`~.feature_maps.PositiveRandom`, which may
-            change D. Exponentials are divided by their largest where weights are normalised, so
-            that they never leave the range of numbers. (default: ``'elu+1'``)
+            change D. Exponentials of any size are in range where weights are normalised.
+            (default: ``'elu+1'``)
         causal (bool, optional): whether n sees sources m ≤ n alone, in the order of their numbers,
             those of a graph from its first node on. (default: ``False``)
         strict (bool, optional): whether causal means m < n. (default: ``False``)
@@ -123,11 +123,12 @@ class LinearAttention(ContentFamily):
         """
         content, asked = self.content_of(structure)
         structure = structure_of_queries(structure, _ALL_PAIRS, self.align, content, asked)
-        seen = content.graph, content.present
-        key, query = self.score.features(content.source, asked, *seen)
+        key, query = self.score.features(content.source, asked)
+        exponents = self.score.up_to_factor
         there = of_batch(content.present, key.shape[1:-2])
         if there is not None:
-            key = key.masked_fill(~there[..., None, None], 0.0)
+            nothing = -torch.inf if exponents else 0.0
+            key = key.masked_fill(~there[..., None, None], nothing)
         if (key.size(0), query.size(0)) != structure.size:
             raise RefusedValue(
                 refusal(
@@ -138,4 +139,5 @@ class LinearAttention(ContentFamily):
             )
         causal = ("strict" if self.strict else "inclusive") if self.causal else None
         graphs = graphs_of(structure) or (None, None)
-        return Factored(key, query, self.normalised, causal, *graphs)
+        make = Factored.of_exponents if exponents else Factored
+        return make(key, query, self.normalised, causal, *graphs)

@@ -30,6 +30,8 @@ class Dot:
         scale: of the products.
         bias: (E, *batch, H/L) or with sizes of 1, in the order of the support's pattern, or None.
         is_positive: whether no product is ever negative.
+        exponents: whether query and key are exponents of what is multiplied, and scores known up to
+            a factor of each target: ``Σ_d exp(query[n, h, d] + key[m, h, d])``.
     """
 
     query: Tensor
@@ -37,6 +39,7 @@ class Dot:
     scale: float = 1.0
     bias: Tensor | None = None
     is_positive: bool = False
+    exponents: bool = False
 
     def plus(self, bias: Tensor | None) -> Dot:
         """With something added to the scores."""

@@ -6,7 +6,7 @@ from probes import Kept, Largest
 
 from pyg_outerconv.kernels.chunks import Chunks
 from pyg_outerconv.kernels.latent import collect, spread
-from pyg_outerconv.kernels.scan import running, scan
+from pyg_outerconv.kernels.scan import running, scan, scan_exponentials
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.testing.closeness import derivatives
 
@@ -59,6 +59,39 @@ def test_blocks_see_themselves_alone():
     assert_same(through, dense(*inputs, same), inputs)
 
 
+@pytest.mark.parametrize("strict", [False, True], ids=["inclusive", "strict"])
+@pytest.mark.parametrize("size", [1, 4, 32])
+@pytest.mark.parametrize("ends", [(37, 37), (20, 37), (37, 20), (1, 1), (0, 3), (3, 0)], ids=str)
+def test_a_scan_of_exponentials_is_a_softmax_over_what_comes_before(ends, size, strict):
+    """Divided by what a value of ones gets; keys grow, so that each makes those before vanish."""
+    query, key, value = operands(*ends)
+    with torch.no_grad():
+        key *= 3.0 * torch.arange(ends[0]).view(-1, 1, 1)
+        key[5:6] = -torch.inf
+    order = torch.arange(ends[0])[:, None] - torch.arange(ends[1])
+    seen = (order < 0) if strict else (order <= 0)
+    both = (key[:, None] + query).masked_fill(~seen[..., None, None], -torch.inf)  # (M, N, R, D)
+    high = both.detach().amax((0, 3), keepdim=True) if ends[0] else 0.0
+    weight = (both - torch.as_tensor(high).nan_to_num(neginf=0.0)).exp().sum(-1)
+    wanted = torch.einsum("mnr,mrv->nrv", weight, value)
+    inputs = [query, key, value]
+    assert_same(scan_exponentials(*inputs, places_of(*ends, size), strict), wanted, inputs)
+
+
+def test_a_scan_of_exponentials_sees_nothing_ahead_and_no_other_block():
+    place, block = torch.tensor([0, 1, 4, 5, 6, 7, 8]), torch.tensor([0, 1, 1])
+    chunks = Chunks(4, 3, block, 2, place, place)
+    query, key, value = operands(7, 7)
+    before = scan_exponentials(query, key, value, chunks)
+    for number in range(7):
+        moved = key.detach().clone()
+        moved[number] += 1e3
+        after = scan_exponentials(query, moved, value, chunks)
+        earlier = (torch.arange(7) < number) | ((torch.arange(7) < 2) != (number < 2))
+        assert torch.equal(after[earlier], before[earlier])
+        assert not torch.equal(after[number], before[number])
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 9, 100])
 def test_running_states_are_sums_of_all_before(count):
     state = torch.randn(count, 2, dtype=torch.float64)
@@ -82,6 +115,17 @@ def test_a_scan_holds_neither_pairs_nor_a_state_for_each_node():
     assert kept.beside(*inputs)[1] < 40 * nodes * 32 * row < nodes * nodes * row
 
 
+def test_a_scan_of_exponentials_holds_no_pairs_and_no_state_for_each_node():
+    nodes, heads, channels = 8192, 2, 16
+    inputs = [torch.randn(nodes, heads, channels, requires_grad=True) for _ in range(3)]
+    with Largest() as largest, Kept() as kept:
+        out = scan_exponentials(*inputs, places_of(nodes, nodes, 32))
+        torch.autograd.grad(out.sin().sum(), inputs)
+    line = nodes * heads * 4
+    assert largest.nbytes <= line * 32
+    assert kept.beside(*inputs)[1] < 25 * line * 32
+
+
 def test_a_scan_and_latent_nodes_map_over_a_batch_of_functions():
     inputs = operands(9, 9)
     batched = [torch.stack([part.detach(), 2 * part.detach()]) for part in inputs]
@@ -89,7 +133,7 @@ def test_a_scan_and_latent_nodes_map_over_a_batch_of_functions():
 
     def total(query, key, value):
         both = scan(query, key, value, chunks) + spread(query, collect(key, value))
-        return both.sin().sum()
+        return (both + scan_exponentials(query, key, value, chunks)).sin().sum()
 
     found = torch.func.vmap(torch.func.grad(total, argnums=(0, 1, 2)))(*batched)
     for number in range(2):

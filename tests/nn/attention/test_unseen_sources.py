@@ -1,0 +1,166 @@
+"""What a target does not see changes nothing of its row, however large it is."""
+
+import random
+
+import pytest
+import torch
+from seen import HEADS, PLAIN, SEEN, P, Q, edges_of, layer, legal_orders
+
+from pyg_outerconv import OuterConv
+from pyg_outerconv.basis import Causal
+from pyg_outerconv.basis.factored import Factored
+from pyg_outerconv.nn import AttentionConv, linear_attention
+from pyg_outerconv.score import NORMALISERS, FeatureMapped, LinearAttention
+from pyg_outerconv.score.feature_maps import FEATURE_MAPS, PositiveRandom
+from pyg_outerconv.testing import assert_near
+from pyg_outerconv.testing.closeness import derivatives
+
+D, NODES = 3, 11
+MAPS = [*FEATURE_MAPS, "random"]
+EXPONENTIAL = ("exp", "random")
+
+
+def map_of(name):
+    return PositiveRandom(D, 5) if name == "random" else name
+
+
+def features(nodes=NODES, size=1.0):
+    return (size * torch.randn(nodes, P, dtype=torch.float64)).requires_grad_()
+
+
+def assert_unmoved(run, x, unseen, place, factor):
+    """Rows that do not see ``place`` are the same after what is there has grown."""
+    before = run(x)[unseen]
+    moved = x.detach().clone()
+    moved[place] *= factor
+    after = run(moved)[unseen]
+    bound = 1e-12 * before.abs().amax(-1, keepdim=True).clamp(min=1.0)
+    assert ((after - before).abs() <= bound).all()
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["inclusive", "strict"])
+@pytest.mark.parametrize("name", MAPS)
+def test_causal_linear_attention_does_not_see_what_comes_later(name, strict):
+    draw = random.Random(name)
+    for nodes, normalised in ((7, True), (70, True), (150, False)):
+        options = {"feature_map": map_of(name), "causal": True, "strict": strict}
+        family = LinearAttention(HEADS, D, normalised=normalised, **options)
+        conv = OuterConv(P, Q, family, theta="columns").double()
+        place = draw.randrange(1, nodes)
+        for factor in (-1.0, 200.0, -2e3):
+            if normalised or name not in EXPONENTIAL or abs(factor) < 2:
+                assert_unmoved(
+                    lambda x, conv=conv: conv(x, None),
+                    features(nodes),
+                    slice(0, place),
+                    place,
+                    factor,
+                )
+
+
+def test_the_recipe_does_not_either():
+    conv, x = linear_attention(4, 4, causal=True, feature_map="exp").double(), features(6)
+    assert_unmoved(lambda x: conv(x, None), x, slice(0, 5), 5, 200.0)
+
+
+@pytest.mark.parametrize("score", [*PLAIN, *(f"feature map {name}" for name in MAPS)])
+def test_a_row_depends_on_what_its_target_sees_alone(score):
+    """Supports, normalisers and orders are drawn."""
+    draw = random.Random(score)
+    for _ in range(8):
+        support, normalise = draw.choice([None, *SEEN]), draw.choice([*NORMALISERS])
+        made = score
+        if score.startswith("feature map"):
+            made = FeatureMapped(HEADS, D, P, map_of(score.split()[-1]))
+            normalise = "l1" if made.up_to_factor else normalise
+        conv = layer(made, normalise, support)
+        seen = torch.rand(NODES, NODES) < 0.3 if support is None else SEEN[support](NODES)
+        place, edges = draw.randrange(NODES), edges_of(seen) if support is None else None
+        unseen = ~seen[place]
+        unseen[place] = False  # its query is another
+        x = features()
+        conv.order = draw.choice(legal_orders(conv, x, edges))
+        assert_unmoved(
+            lambda x, conv=conv, edges=edges: conv(x, edges),
+            x,
+            unseen,
+            place,
+            draw.choice([-3, 50]),
+        )
+
+
+# Values and derivatives of exponentials of any size ----------------------------------------------
+
+
+def dense(conv, phi, of_key, of_query, x, targets, seen):
+    """By logarithms: the softmax over sources and dimensions, for each target."""
+    key, query = (
+        phi.exponent(torch.einsum("np,hpd->nhd", *part))
+        for part in ((x, of_key), (targets, of_query))
+    )
+    value = torch.einsum("mp,hpv->mhv", x, conv.theta().squeeze(1))
+    rows = []
+    for n in range(len(targets)):
+        table = seen[:, n]
+        if not table.any():
+            rows.append(torch.zeros_like(value[0]).sum(0) if len(value) else value.sum((0, 1)))
+            continue
+        both = (key[table] + query[n]).movedim(1, 0)  # (H, seen, D)
+        share = both.flatten(1).softmax(1).view_as(both).sum(2)
+        rows.append(torch.einsum("hm,mhv->v", share, value[table]))
+    return torch.stack(rows) + conv.bias
+
+
+def assert_is_dense(conv, score, seen, size, depth, **beside):
+    x, targets = features(seen.size(0), size), features(seen.size(1), size)
+    given = [x, targets, *conv.parameters()]
+    found = conv((x, targets), **beside)
+    wanted = dense(conv, score.phi, score.key.weight, score.query.weight, x, targets, seen)
+    for number, (actual, reference) in enumerate(
+        zip(derivatives(found, given, depth), derivatives(wanted, given, depth), strict=True)
+    ):
+        assert actual.isfinite().all()
+        # Features are products of x, weights are exponentials of those.
+        assert_near(actual, reference, 1e-9, at_least=size**2 if number else size)
+
+
+@pytest.mark.parametrize("size", [1.0, 20.0, 200.0])
+@pytest.mark.parametrize("causal", [None, "inclusive", "strict"])
+@pytest.mark.parametrize("name", EXPONENTIAL)
+def test_linear_attention_of_exponentials_of_any_size_is_the_formula(name, causal, size):
+    options = {"causal": causal is not None, "strict": causal == "strict"}
+    family = LinearAttention(HEADS, D, map_of(name), **options)
+    conv = OuterConv(P, Q, family, theta="full").double()
+    ends = torch.arange(37)[:, None], torch.arange(40)
+    seen = torch.ones(37, 40, dtype=torch.bool)
+    seen = seen if causal is None else ends[0] < ends[1] + (causal == "inclusive")
+    assert_is_dense(conv, family.score, seen, size, 1, edge_index=None)
+    graphs = torch.arange(37) % 3, torch.arange(40) % 4
+    place = [end // count for end, count in zip(ends, (3, 4), strict=True)]
+    seen = graphs[0][:, None] == graphs[1]
+    if causal is not None:
+        seen = seen & (place[0] < place[1] + (causal == "inclusive"))
+    assert_is_dense(conv, family.score, seen, size, 1, edge_index=None, batch=graphs)
+
+
+@pytest.mark.parametrize("size", [1.0, 200.0])
+@pytest.mark.parametrize("support", [None, *SEEN])
+@pytest.mark.parametrize("name", EXPONENTIAL)
+def test_so_is_attention_over_any_support(name, support, size):
+    score = FeatureMapped(HEADS, D, P, map_of(name))
+    conv = AttentionConv(P, Q, HEADS, support, score=score, normalise="l1", combine="sum").double()
+    seen = torch.rand(9, 9) < 0.5 if support is None else SEEN[support](9)
+    edges = edges_of(seen) if support is None else None
+    assert_is_dense(conv, score, seen, size, 2 if size == 1.0 else 1, edge_index=edges)
+
+
+def test_edges_of_a_causal_basis_are_in_range_too():
+    score = FeatureMapped(HEADS, D, P, "exp").double()
+    conv = AttentionConv(P, Q, HEADS, Causal(), score=score, normalise="l1").double()
+    x = features(9, 200.0)
+    basis = conv.basis(x, None)
+    assert isinstance(basis, Factored)
+    theta = conv.theta_value()
+    edges = basis.edges()
+    wanted = torch.einsum("hmn,mp,hpq->nq", edges.to_dense(), x, theta.full().squeeze(1))
+    assert_near(conv(x) - conv.bias, wanted)
