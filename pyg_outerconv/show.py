@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from pathlib import Path
 from typing import Any
 
 from . import data
 from .basis import FAMILIES, Basis, Cells, Family, Structure, structure_of
 from .basis.grid_shapes import frames
 from .errors import RefusedValue, refusal
+from .files import as_path
 from .train import family_options
 
 KINDS = ("matrices", "shift", "flattenings", "receptive-field", "graph")
@@ -70,7 +70,7 @@ class Show:
         family, basis, place = subject(arguments)
         kind = arguments.kind or ("graph" if arguments.shape is None else "matrices")
         name = type(family).__name__.lower()
-        out = Path(arguments.out or f"{name}-{kind}.svg")
+        out = as_path(arguments.out or f"{name}-{kind}.svg", "--out")
         basis.plot(kind, out, **options(arguments, kind, family, basis))
         m, n = basis.size
         print(

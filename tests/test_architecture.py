@@ -27,6 +27,7 @@ ALLOWED = {
     "train": {"errors", "files", "basis", "nn", "kernels", "data"},
     "bench": {
         "errors",
+        "files",
         "kernels",
         "basis",
         "contract",
@@ -36,7 +37,7 @@ ALLOWED = {
         "data",
         "train",
     },
-    "show": {"errors", "basis", "data", "train"},
+    "show": {"errors", "files", "basis", "data", "train"},
     "cli": {
         "errors",
         "files",

@@ -189,6 +189,26 @@ def test_datasets_lists_what_is_here(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert said.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "command", ["show", "bench", "bench --compare", "predict", "predict --out"]
+)
+@pytest.mark.parametrize(("name", "words"), [("a\0b.svg", "no NUL"), ("~nobody-at-all/x", "home")])
+def test_names_that_no_file_has_are_refused(
+    command: str, name: str, words: str, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = {
+        "show": ["--out", name],
+        "bench": ["--quick", "--out", name],
+        "bench --compare": ["--quick", "--compare", name],
+        "predict": [name],
+        "predict --out": [str(finished), "--out", name],
+    }[command]
+    assert main([command.split()[0], *flags]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
 def test_families_lists_equations_and_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["families"]) == 0
     said = capsys.readouterr().out

@@ -14,6 +14,7 @@ import torch
 from tqdm import tqdm
 
 from ..errors import RefusedValue, refusal
+from ..files import as_path
 from ..train.contender import check_device
 from ..train.run_folder import next_folder, versions
 from .case import Case
@@ -46,7 +47,8 @@ class Campaign:
 
     def __init__(self, arguments: argparse.Namespace, cases: Sequence[Case]) -> None:
         self.cases = cases
-        self.old = None if arguments.compare is None else read_json(Path(arguments.compare))
+        earlier = arguments.compare
+        self.old = None if earlier is None else read_json(as_path(earlier, "--compare"))
         quick = arguments.quick
         context = Context(
             arguments.scale,
@@ -140,7 +142,7 @@ def new_folder(out: str | None) -> Path:
     Raises:
         ValueError: it has something in it, or cannot be made.
     """
-    path = Path(out).expanduser() if out else next_folder(Path("runs"), "bench")
+    path = as_path(out, "--out") if out else next_folder(Path("runs"), "bench")
     try:
         occupied = path.is_dir() and any(path.iterdir())
         if not occupied:

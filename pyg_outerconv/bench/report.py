@@ -11,12 +11,12 @@ contender is ``absent`` or in ``errors``, ``notes``, and the ``seconds`` that al
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import RefusedValue, refusal
+from ..files import read_bytes, replace
 from .case import Case
 from .crossover import find_crossovers
 from .names import OURS
@@ -82,10 +82,8 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         ValueError: it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
+        replace(path, text.encode())
     except OSError as error:
         raise RefusedValue(
             refusal("the folder must be writable", f"a file at {path}", error.strerror)
@@ -100,7 +98,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     rule = f"{path} must be written by outerconv bench"
     try:
-        report = json.loads(path.read_text(encoding="utf-8"))
+        report = json.loads(read_bytes(path).decode())
     except OSError as error:
         raise RefusedValue(refusal(rule, "a file", error.strerror)) from error
     except (ValueError, RecursionError) as error:

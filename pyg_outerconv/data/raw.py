@@ -16,11 +16,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..errors import Refused, RefusedValue, refusal
-from ..files import UNPACKED_LIMIT, open_archive, read_bytes
+from ..files import open_archive, read_bytes
 from ..places import data_root
 from .registry import DataUnavailable, Entry, entry
 
-LIMIT = 2**30  # bytes of one raw file
+LIMIT = 2**30  # bytes of one raw file, packed or unpacked
 _PLAIN = (".npz", ".txt")  # formats whose readers run nothing that is in them
 
 
@@ -68,7 +68,7 @@ def _look_into(path: Path, content: bytes) -> None:
         if not content.endswith(b"\n"):
             raise RefusedValue(refusal("a text must be whole", "a line break at its end", "none"))
         return
-    with open_archive(content) as archive:
+    with open_archive(content, LIMIT) as archive:
         for member in archive.infolist():
             with archive.open(member) as file:
                 _check_header(member.filename, member.file_size, file)
@@ -102,9 +102,8 @@ def _check_header(name: str, size: int, file: IO[bytes]) -> None:
 def _check_sparse(arrays: np.lib.npyio.NpzFile, name: str) -> None:
     parts = (arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
     shape = tuple(int(extent) for extent in arrays[f"{name}_shape"])
-    if math.prod(shape) * 8 > UNPACKED_LIMIT and name == "attr":  # which readers make dense
-        rule = f"{name} must fit in memory"
-        raise RefusedValue(refusal(rule, f"<= {UNPACKED_LIMIT} bytes", f"shape {shape}"))
+    if math.prod(shape) * 8 > LIMIT and name == "attr":  # which readers make dense
+        raise RefusedValue(refusal(f"{name} has a bound", f"<= {LIMIT} bytes", f"shape {shape}"))
     matrix = sp.csr_matrix(tuple(parts), shape)
     matrix.check_format(full_check=True)
 

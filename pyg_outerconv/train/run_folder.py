@@ -263,13 +263,17 @@ class RunFolder:
         try:
             return read(path)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise RefusedValue(
-                refusal(f"{self.path} is not a run folder", path.name, "no such file")
-            ) from error
+            raise RefusedValue(self._absent(path)) from error
         except OSError as error:
             raise RefusedValue(
                 refusal(f"{path} must be readable", "a file", error.strerror)
             ) from error
+
+    def _absent(self, path: Path) -> str:
+        if path == self.config:
+            return refusal(f"{self.path} is not a run folder", path.name, "no such file")
+        rule = f"the run in {self.path} must have its {path.name}"
+        return refusal(rule, "a finished seed, and its files", "no such file")
 
     def _unwritable(self, error: OSError) -> RefusedValue:
         reason = error.strerror or str(error)
