@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -111,6 +111,11 @@ class Unstructured(AnyStructure):
                 refusal("a basis without structure needs its nodes counted", "size=(M, N)", "None")
             )
         return sources, sources if targets is None else targets
+
+    def reversed(self) -> Unstructured:
+        """With targets for sources; nothing else is between them that could be turned."""
+        batch, pos = (None if ends is None else ends[::-1] for ends in (self.batch, self.pos))
+        return replace(self, known=self.known[::-1], batch=batch, pos=pos)
 
 
 def _both_ends(name: str, given: Any) -> Ends | None:

@@ -210,6 +210,7 @@ class GridConv(OuterConv):
             and self.root is None
             and not self._is_asked_for_messages()
             and not self._is_watched()
+            and type(self).message_and_aggregate is OuterConv.message_and_aggregate
         )
 
 

@@ -34,7 +34,8 @@ def convolve_by_messages(conv: OuterConv, basis: Basis, x: Features, theta: Thet
     which the edges were given; messages are reduced within each label, then over labels. Where they
     are compared within a label, Θ_k follows: they are x_m times the value; of equal ones PyG's
     aggregation shares out the gradient, where the contraction gives it to the first. A polynomial
-    sends messages along its operator's edges, once for each power.
+    sends messages along its operator's edges, once for each power but the zeroth. Identities send
+    none, unless the class of the layer has steps of its own.
 
     Raises:
         ValueError: what is sent by a rule that hides its edges is to be compared.
@@ -55,8 +56,8 @@ def _from_leaf(conv: OuterConv, problem: Problem) -> Tensor:
     check_inputs(problem)
     if isinstance(leaf, Polynomial):
         return _from_polynomial(conv, leaf, problem)
-    if isinstance(leaf, Eye):
-        return PerNode().run(problem)
+    if isinstance(leaf, Eye) and not conv.sends_own_messages:
+        return PerNode().run(problem)  # of which nothing but the values would be seen
     if isinstance(leaf, Heads | Attended | Factored):
         return _from_heads(conv, leaf, problem)
     return _over_labels(_from_edges(conv, leaf.edges(), problem), problem)
@@ -134,6 +135,8 @@ def _send(
     given = torch.argsort(edges.pattern.order)  # explainers number messages as edges were given
     index = rows.long()[:, given]
     value = None if edges.value is None else edges.value.to(x.dtype)[given]
+    if value is None and conv.sends_own_messages:
+        value = x.new_ones(index.size(1))  # users' messages need not know of a basis of ones
     extra = {"edge_origin": _origin(edges)[given].long()} if conv.explain else {}
     size, x = (x.size(0), edges.size[1] * num_labels), x.movedim(0, -2)
     # The edges run from source to target. A layer with the other flow reads its edges, as those of
@@ -141,8 +144,9 @@ def _send(
     if conv.flow == "target_to_source":
         index, size = index.flip(0), size[::-1]
     # PyG writes a `propagate` for each class, which the heirs of the class take for the general
-    # one; but that alone knows what explainers add.
-    propagate = MessagePassing.propagate.__get__(conv) if conv.explain else conv.propagate
+    # one; but that alone knows what explainers add, and what steps of heirs ask for.
+    general = conv.explain or conv.sends_own_messages
+    propagate = MessagePassing.propagate.__get__(conv) if general else conv.propagate
     out = propagate(index, x=x, edge_value=value, size=size, **extra)
     return out.movedim(-2, 0)
 

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.typing import OptTensor
 
 from ..basis import Basis
 from ..contract import Features, ThetaValue
-from ..errors import RefusedValue
+from ..errors import RefusedType, RefusedValue, refusal
+
+# What the steps of messages may ask for: what is sent, and where from and to.
+OF_MESSAGES = {"x_j", "edge_value", "index", "ptr", "dim_size", "size", "size_i", "size_j"}
+OF_MESSAGES |= {"edge_index", "edge_index_i", "edge_index_j"}
 
 
 class Watched:
-    """The hooks of a ``MessagePassing`` layer whose fused step is a contraction."""
+    """The hooks of a ``MessagePassing`` layer whose fused step is a contraction.
+
+    A subclass with a ``message``, ``aggregate`` or ``update`` of its own always runs by messages,
+    which call it (:mod:`pyg_outerconv.nn.readable` says how often); one with a
+    ``message_and_aggregate`` of its own has that called with the basis, x and Θ.
+
+    Attributes:
+        sends_own_messages: whether the class has such a step.
+    """
+
+    sends_own_messages: ClassVar[bool] = False
 
     explain: bool | None
     fuse: bool
@@ -30,6 +46,20 @@ class Watched:
     _propagate_forward_hooks: dict[int, Any]
     _message_and_aggregate_forward_pre_hooks: dict[int, Any]
     _message_and_aggregate_forward_hooks: dict[int, Any]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        steps = {
+            "message": Watched.message,
+            "aggregate": MessagePassing.aggregate,
+            "update": MessagePassing.update,
+        }
+        own = [name for name, step in steps.items() if getattr(cls, name) is not step]
+        cls.sends_own_messages = bool(own)
+        for name in own:
+            _check_step(cls, name, skip=1 if name == "message" else 2)
+        if "message_and_aggregate" in vars(cls):
+            _check_fused(cls)
 
     def message(self, x_j: Tensor, edge_value: OptTensor) -> Tensor:
         """The definition, edge by edge: the value of the edge times what its source sends."""
@@ -66,7 +96,7 @@ class Watched:
             or self._propagate_forward_pre_hooks
             or self._propagate_forward_hooks
         )
-        return bool(self.explain or hooks or not self.fuse)
+        return bool(self.explain or hooks or not self.fuse or self.sends_own_messages)
 
     def _is_watched(self) -> bool:
         return bool(
@@ -85,3 +115,33 @@ class Watched:
             changed = hook(self, (basis, arguments), out)
             out = out if changed is None else changed
         return out
+
+
+def _check_step(cls: type, name: str, skip: int) -> None:
+    """Refuse a step that asks for what messages do not have. Raises TypeError."""
+    parameters = list(inspect.signature(getattr(cls, name)).parameters.values())[skip:]
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    for one in parameters:
+        needed = one.kind in named and one.default is inspect.Parameter.empty
+        if needed and one.name not in OF_MESSAGES:
+            raise RefusedType(
+                refusal(
+                    f"{cls.__name__}.{name} is called with what is sent along edges",
+                    f"some of {', '.join(sorted(OF_MESSAGES))}",
+                    one.name,
+                )
+            )
+
+
+def _check_fused(cls: Any) -> None:
+    """Refuse a fused step that takes other arguments than the layer gives. Raises TypeError."""
+    try:
+        inspect.signature(cls.message_and_aggregate).bind(None, None, x=None, theta=None)
+    except TypeError as error:
+        raise RefusedType(
+            refusal(
+                f"{cls.__name__}.message_and_aggregate is called with the basis, x and theta",
+                "message_and_aggregate(self, edge_index, x, theta)",
+                str(error),
+            )
+        ) from error

@@ -1,0 +1,94 @@
+"""Layers in DistributedDataParallel: gradients are means over ranks, and no rank waits for ever."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.skipif(
+    not torch.distributed.is_available(), reason="torch without distributed"
+)
+
+RANK = """
+import sys
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from pyg_outerconv import OuterConv
+from pyg_outerconv.basis import GCN, Walk
+from pyg_outerconv.testing import assert_near
+
+rank, file = int(sys.argv[1]), sys.argv[2]
+torch.set_num_threads(1)
+dist.init_process_group(
+    "gloo", init_method=f"file://{file}", rank=rank, world_size=2, timeout=timedelta(seconds=200)
+)
+
+
+class Net(torch.nn.Module):
+    def __init__(self, family, **options):
+        super().__init__()
+        self.first = OuterConv(4, 6, family, **options)
+        self.second = OuterConv(6, 3, family, **options)
+
+    def forward(self, x, edge_index):
+        return self.second(self.first(x, edge_index).relu(), edge_index)
+
+
+def graph(rank, step):
+    draw = torch.Generator().manual_seed(10 * step + rank)
+    nodes, edges = 9 + 4 * rank, 0 if rank and step == 1 else 30 + step
+    return (
+        torch.randn(nodes, 4, generator=draw),
+        torch.randint(0, nodes, (2, edges), generator=draw),
+    )
+
+
+families = [Walk(2), Walk(3, direction="both"), Walk(2, powers=(2,)), GCN()]
+layers = [{}, {"cached": True}, {"root_weight": True}, {"theta": "low-rank(rank=2)"}, {}]
+ways = [{}, {"static_graph": True}, {"bucket_cap_mb": 1e-4}]
+for number in range(7):
+    family, layer, way = (kind[number % len(kind)] for kind in (families, layers, ways))
+    torch.manual_seed(number)
+    alone = Net(family, **layer)
+    parallel = DistributedDataParallel(Net(family, **layer), **way)
+    parallel.module.load_state_dict(alone.state_dict())
+    for step in range(2):
+        parallel.zero_grad()
+        parallel(*graph(rank, step)).square().mean().backward()
+        losses = [alone(*graph(other, step)).square().mean() for other in range(2)]
+        expected = torch.autograd.grad(sum(losses) / 2, list(alone.parameters()))
+        for parameter, gradient in zip(parallel.parameters(), expected, strict=True):
+            assert_near(parameter.grad, gradient, 5e-5, at_least=1e-3)
+dist.barrier()
+dist.destroy_process_group()
+print("done")
+"""
+
+
+def test_ranks_agree_and_none_hangs(tmp_path):
+    # More threads than cores would spin at each other: torchrun gives each rank one, too.
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", RANK, str(rank), str(tmp_path / "store")],
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        said = [rank.communicate(timeout=400)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    for rank, text in zip(ranks, said, strict=True):
+        assert rank.returncode == 0, text
+        assert text.endswith("done\n")
