@@ -60,7 +60,7 @@ class Structure(AnyStructure):
     source_batch: Tensor | None = None
 
     def __post_init__(self) -> None:
-        if self.size[0] != self.size[1]:
+        if not self.bipartite and self.size[0] != self.size[1]:
             object.__setattr__(self, "bipartite", True)
 
     @classmethod
@@ -246,7 +246,7 @@ def structure(
     if isinstance(edge_index, Structure):
         beside = {"edge_weight": edge_weight, "edge_type": edge_type, "edge_attr": edge_attr}
         refuse_beside("edges that were read", beside | {"pos": pos})
-        return _completed(edge_index, size, batch, bipartite)
+        return completed(edge_index, size, batch, bipartite)
     if not isinstance(edge_index, Tensor):
         raise RefusedType(
             refusal(
@@ -270,11 +270,19 @@ def structure(
     check_attributes(edge_attr, edge_index)
     full_size = _infer_size(edge_index, size, bool(bipartite))
     ends = (pos, pos) if isinstance(pos, Tensor) else pos
-    known = Structure(edge_index, full_size, edge_weight, edge_type, edge_attr=edge_attr, pos=ends)
-    return _completed(known, None, batch, bipartite)
+    known = Structure(
+        edge_index,
+        full_size,
+        edge_weight,
+        edge_type,
+        edge_attr=edge_attr,
+        pos=ends,
+        bipartite=bool(bipartite),
+    )
+    return completed(known, None, batch, bipartite)
 
 
-def _completed(
+def completed(
     known: Structure,
     size: tuple[int | None, int | None] | None,
     batch: Tensor | tuple[Tensor, Tensor] | None,

@@ -39,7 +39,8 @@ class Unstructured(AnyStructure):
     bipartite: bool = False
 
     def __post_init__(self) -> None:
-        if None not in self.known and self.known[0] != self.known[1]:
+        counted = not self.bipartite and None not in self.known
+        if counted and self.known[0] != self.known[1]:
             object.__setattr__(self, "bipartite", True)
 
     @classmethod

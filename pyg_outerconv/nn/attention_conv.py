@@ -236,10 +236,10 @@ class AttentionConv(FoldOutput, OuterConv):
         inputs = x if isinstance(x, Inputs) else split_input(x, self.flow)
         content = self._content(inputs) if content is None else content
         if isinstance(edge_index, Basis):
-            check_beside(edge_index, content, size, batch, edge_type)
+            check_beside(edge_index, content, size, edge_type)
         if is_support(edge_index):
             check_devices(self, edge_index, inputs.source, inputs.target)
-            basis = basis_on_support(self.family, edge_index, content, edge_attr, pos)
+            basis = basis_on_support(self.family, edge_index, content, edge_attr, pos, batch)
             return basis.mean(basis.dtype) if self.folds_mean else basis
         require_edges(self.family, edge_index)
         return super().basis(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from ..basis.checks import holds
 from ..basis.content import Content
 from ..basis.edges import EdgeBasis
 from ..basis.on_demand import OnDemand
+from ..basis.structure import completed
 from ..errors import RefusedType, RefusedValue, refusal
 from ..score import Attention
 
@@ -40,15 +42,15 @@ def check_beside(given: Basis, content: Content, *beside: Any) -> None:
     Args:
         given: a support, or matrices with values.
         content: what the nodes hold.
-        *beside: ``size``, ``batch`` and ``edge_type``.
+        *beside: ``size`` and ``edge_type``.
 
     Raises:
         ValueError: one of these says something else, or values are there and a mask comes too.
     """
-    size, batch, edge_type = beside
+    size, edge_type = beside
     if any(count not in (None, end) for count, end in zip(size or (), given.size, strict=False)):
         raise RefusedValue(refusal("a basis has a size of its own", given.size, size))
-    known = {"batch": batch, "edge_type": edge_type}
+    known = {"edge_type": edge_type}
     if not is_support(given):
         known |= {"source_mask": content.present, "alignment": content.alignment}
     for name, part in known.items():
@@ -59,7 +61,12 @@ def check_beside(given: Basis, content: Content, *beside: Any) -> None:
 
 
 def basis_on_support(
-    family: Attention, given: Basis, content: Content, edge_attr: Tensor | None, pos: Any
+    family: Attention,
+    given: Basis,
+    content: Content,
+    edge_attr: Tensor | None,
+    pos: Any,
+    batch: Any = None,
 ) -> Basis:
     """The matrices that content makes on a given support.
 
@@ -69,6 +76,8 @@ def basis_on_support(
         content: what the nodes hold.
         edge_attr: (E, D_e) of the edges that the support was made of.
         pos: positions of the nodes, or of sources and targets.
+        batch: the graph of each node, or of sources and of targets, of which places and learned
+            queries are; edges are where the support has them.
 
     Raises:
         ValueError: the support does not fit the heads or the nodes.
@@ -78,13 +87,16 @@ def basis_on_support(
         if part is not None and not family.makes_use_of(name):
             raise RefusedValue(refusal(f"the score makes nothing of {name}", "none", name))
     ends = (pos, pos) if isinstance(pos, Tensor) else pos
+    is_pair = not content.is_single
     structure: AnyStructure
     if isinstance(over, OnDemand):
-        structure = Unstructured(over.size, over.device, pos=ends)
+        known = Unstructured.read(None, size=over.size, device=over.device, batch=batch)
+        structure = replace(known, pos=ends, bipartite=is_pair)
     else:
         _check_origin(over, edge_attr)
         index = over.pattern.index
-        structure = Structure(index, over.size, edge_attr=edge_attr, pos=ends)
+        edges = Structure(index, over.size, edge_attr=edge_attr, pos=ends, bipartite=is_pair)
+        structure = completed(edges, None, batch, None)
     return family.basis_over(over, structure, content)
 
 

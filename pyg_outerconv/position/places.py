@@ -33,7 +33,7 @@ def positions_of(
     Raises:
         TypeError: ``pos`` is no tensor of numbers.
         ValueError: it has no row for each node, the two ends have different numbers of axes, or
-            M ≠ N and there is one batch vector for both.
+            there is one batch vector for a pair.
 
     >>> from pyg_outerconv import Cells
     >>> positions_of(Cells.of_shape((2, 2)))[0].tolist()

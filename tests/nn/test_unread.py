@@ -216,3 +216,14 @@ def test_attention_refuses_types_that_its_support_does_not_read():
     with pytest.raises(ValueError, match="makes nothing of edge_attr"):
         conv(x, EDGES, BESIDE[A])
     assert conv(x, EDGES, batch=BATCH).shape == (5, 4)
+
+
+@pytest.mark.parametrize("support", [Hops(), Complete(), Causal()], ids=str)
+def test_a_given_support_takes_the_batch_that_it_was_made_of(support):
+    terms = (ALiBi(2),)
+    conv, x = AttentionConv(3, 4, 2, support=support, terms=terms), torch.randn(5, 3)
+    edges, batch = torch.tensor([[0, 1, 4, 4], [1, 0, 3, 2]]), torch.tensor([0, 0, 1, 1, 1])
+    given = support.basis(edges, size=(5, 5), batch=batch)
+    expected, learned = conv(x, edges, batch=batch, return_attention_weights=True)
+    assert_near(conv(x, given, batch=batch), expected)
+    assert_near(conv(x, learned, batch=batch), expected)

@@ -161,9 +161,10 @@ def test_a_support_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="heads share the labels of a support"):
         conv(x, kinds)
     support = Hops().basis(EDGES, size=(NODES, NODES))
-    for name in ("batch", "edge_type"):
-        with pytest.raises(ValueError, match=f"was made before {name}"):
-            conv(x, support, **{name: torch.zeros(NODES).long()})
+    with pytest.raises(ValueError, match="was made before edge_type"):
+        conv(x, support, edge_type=torch.zeros(NODES).long())
+    with pytest.raises(ValueError, match="batch needs one graph for each node"):
+        conv(x, support, batch=torch.zeros(NODES - 1).long())
     with pytest.raises(ValueError, match="a basis has a size of its own"):
         conv(x, support, size=(NODES, NODES + 1))
     with pytest.raises(ValueError, match="the score makes nothing of pos"):
