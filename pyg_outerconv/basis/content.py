@@ -21,6 +21,7 @@ class Content:
         alignment: the structure that alignments read, or None for that of the edges.
         theta: the parameters of the values, for scores of transformed features; called at need.
         graph: (M,) the graph of each source, where there is a batch vector, for learned queries.
+        target_is_used: whether the layer reads features of targets itself, for a root weight.
     """
 
     source: Any
@@ -29,6 +30,7 @@ class Content:
     alignment: Any = None
     theta: Callable[[], Any] | None = None
     graph: Tensor | None = None
+    target_is_used: bool = False
 
     @property
     def is_single(self) -> bool:

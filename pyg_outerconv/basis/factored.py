@@ -47,6 +47,8 @@ class Factored(Basis):
             that begin together, those of a block from its first node on.
         source_block: (M,) numbers >= 0, the block of each source, or None for a single one.
         target_block: (N,) that of each target.
+        target_place: (N,) the place of each target in its sequence, each another; those of a block
+            follow each other from 0 on if None.
         exponents: whether key and query are the logarithms of the factors, of a causal basis that
             is normalised; others become factors, see :meth:`of_exponents`.
 
@@ -63,6 +65,7 @@ class Factored(Basis):
     causal: str | None = None
     source_block: Tensor | None = None
     target_block: Tensor | None = None
+    target_place: Tensor | None = None
     exponents: bool = False
     kept: dict[Any, Any] = field(default_factory=dict)
 
@@ -104,6 +107,7 @@ class Factored(Basis):
         causal: str | None = None,
         source_block: Tensor | None = None,
         target_block: Tensor | None = None,
+        target_place: Tensor | None = None,
     ) -> Factored:
         """The normalised basis of e^key and e^query, numbers that need not be in range.
 
@@ -112,7 +116,7 @@ class Factored(Basis):
         """
         blocks = (source_block, target_block)
         if causal is not None:
-            return cls(key, query, normalised, causal, *blocks, exponents=True)
+            return cls(key, query, normalised, causal, *blocks, target_place, exponents=True)
         if source_block is None or target_block is None:
             query, key = of_all(query, key)
             return cls(key, query, normalised)
@@ -185,12 +189,14 @@ class Factored(Basis):
 
     def _chunks(self, size: int) -> Chunks:
         if self.source_block is None or self.target_block is None:
-            return Chunks(size, max(1, -(-max(self.size) // size)))
+            return Chunks(size, max(1, -(-max(self.size) // size)), target=self.target_place)
         blocks, count = (self.source_block.long(), self.target_block.long()), self.num_blocks
         longest = torch.stack([end.bincount(minlength=count) for end in blocks]).amax(0)
         several = (longest + size - 1) // size
         begin = (several.cumsum(0) - several) * size
-        place = [begin.index_select(0, end) + places(end) for end in blocks]
+        own = self.target_place
+        within = places(blocks[0]), places(blocks[1]) if own is None else own
+        place = [begin.index_select(0, end) + at for end, at in zip(blocks, within, strict=True)]
         block = torch.arange(count, device=self.device).repeat_interleave(several)
         return Chunks(size, block.numel(), block, count, *place)
 
@@ -201,10 +207,13 @@ class Factored(Basis):
         right = {None: None, "inclusive": 0, "strict": -1}[self.causal]
         band = Band(*self.size, None, right, on=self.device)
         if self.source_block is None or self.target_block is None:
-            return band
+            if self.target_place is None or self.causal is None:
+                return band
+            one = [self.target_place.new_zeros(count) for count in self.size]
+            return band_within(band, one[0], one[1], self.target_place)
         if self.causal is None:
             return Cliques(self.source_block, self.target_block)
-        return band_within(band, self.source_block, self.target_block)
+        return band_within(band, self.source_block, self.target_block, self.target_place)
 
     def heads(self) -> Heads:
         """A value for each pair: E·H numbers."""
@@ -273,14 +282,15 @@ class Factored(Basis):
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Factored:
         """See :meth:`Basis.map`."""
-        ends = (self.source_block, self.target_block)
-        source, target = (None if end is None else index_map(end) for end in ends)
+        ends = (self.source_block, self.target_block, self.target_place)
+        source, target, place = (None if end is None else index_map(end) for end in ends)
         return replace(
             self,
             key=value_map(self.key),
             query=value_map(self.query),
             source_block=source,
             target_block=target,
+            target_place=place,
             kept={},
         )
 

@@ -307,7 +307,8 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
 
         source = nodes_first(inputs.source)
         target = source if inputs.is_single else nodes_first(inputs.target)
-        return Content(source, target, theta=theta)
+        used = self.root is not None and self._root_weight
+        return Content(source, target, theta=theta, target_is_used=used)
 
     def _materialize(self, waiting: list[tuple[Theta, int]]) -> None:
         for lazy, channels in waiting:

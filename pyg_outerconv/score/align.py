@@ -17,8 +17,9 @@ from ..basis.unstructured import Ends, Unstructured
 from ..contract import Mixture, SparseFeatures, contract
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels import spmm
-from .learned_queries import QueryModule
+from .learned_queries import LearnedQueries, QueryModule
 from .projection import PerHead, Queries, channels_of
+from .query_places import Places, placed, places_of, with_positions
 
 Align = Family | torch.nn.Module | None
 
@@ -27,11 +28,13 @@ def queries(align: Align, structure: AnyStructure, content: Content) -> Queries:
     """Tᵀ X (N, *batch, P_q), of each head if T is; the features of targets if T is the identity.
 
     Raises:
-        ValueError: there are no features to be aligned, or sparse ones.
+        ValueError: there are no features to be aligned, or sparse ones; or targets have features,
+            which nothing would read.
         TypeError: the alignment does not read the structure.
     """
     if align is None:
         return content.source if content.target is None else content.target  # type: ignore[no-any-return]
+    _refuse_targets(align, content)
     if isinstance(align, torch.nn.Module):
         return align(content)  # type: ignore[no-any-return]
     x = content.source
@@ -52,16 +55,72 @@ def queries(align: Align, structure: AnyStructure, content: Content) -> Queries:
 
 
 def structure_of_queries(
-    structure: AnyStructure, support: Family, align: Align, content: Content, asked: Queries
+    structure: AnyStructure,
+    support: Family,
+    align: Align,
+    content: Content,
+    asked: Queries,
+    ordered: bool,
+    positions: bool = False,
 ) -> AnyStructure:
-    """The structure between sources and queries, where an alignment changes their number.
+    """The structure between sources and queries, where an alignment changes their number or order.
+
+    Args:
+        structure: of the sources.
+        support: who sees whom.
+        align: T.
+        content: what the nodes hold.
+        asked: the queries.
+        ordered: whether who sees whom depends on the numbers of nodes.
+        positions: whether scores read positions.
 
     Raises:
-        ValueError: the support is made of edges, or the like, that reach another number of targets.
+        ValueError: the support is made of edges, or the like, that reach another number of targets;
+            or order or positions are asked for, and nobody said where queries are.
     """
+    if align is None:
+        return structure
+    positions = positions and getattr(structure, "pos", None) is None
+    place = place_of_queries(structure, align, content, asked) if ordered or positions else None
+    found = _between(structure, support, align, content, asked)
+    if ordered and place is None:
+        raise RefusedValue(
+            refusal(
+                f"{support} goes by the numbers of nodes, and queries of {align} have none",
+                "an alignment that takes each query from one source, such as Part(...); or edges, "
+                "or a support that knows no order, such as Complete()",
+                support,
+            )
+        )
+    if ordered and place is not None and place != range(structure.size[0]):
+        found = placed(structure, place)
+    return with_positions(found, structure, place, align) if positions else found
+
+
+def place_of_queries(
+    structure: AnyStructure, align: Align, content: Content, asked: Queries
+) -> Places | None:
+    """The source that each query is; None where the alignment does not take it from one.
+
+    Queries of a family of the nodes themselves stand where these do, whatever they are made of.
+    """
+    sources, count = structure.size[0], 0 if asked is None else asked.shape[0]
+    if isinstance(align, Family):
+        if align.keeps_nodes and content.alignment is None and count == sources:
+            return range(sources)
+        x = content.source
+        return places_of(align.basis_on(_read_for(align, structure, content), x.dtype))
+    own = isinstance(align, torch.nn.Module) and not isinstance(align, LearnedQueries)
+    return range(sources) if own and count == sources == structure.size[1] else None
+
+
+def _between(
+    structure: AnyStructure, support: Family, align: Align, content: Content, asked: Queries
+) -> AnyStructure:
+    """The structure of as many targets as there are queries."""
     count = 0 if asked is None else asked.shape[0]
     graph = align.graph(content) if isinstance(align, QueryModule) else None
-    if align is None or (graph is None and count == structure.size[1]):
+    if graph is None and count == structure.size[1]:
         return structure
     if not support.takes_nodes_alone:
         if count == structure.size[1]:
@@ -98,6 +157,19 @@ def with_graph(content: Content, structure: AnyStructure) -> Content:
         return content  # batch is that of the targets
     graphs = graphs_of(structure)
     return content if graphs is None else replace(content, graph=graphs[0])
+
+
+def _refuse_targets(align: Align, content: Content) -> None:
+    """Refuse features of targets that neither queries nor a root weight would read."""
+    read = content.is_single or content.target is None or content.target_is_used
+    if not read and isinstance(align, Family | LearnedQueries):
+        raise RefusedValue(
+            refusal(
+                f"queries are made by align={align}, and not of the targets",
+                "x alone, or a pair (x, None); or no align",
+                "a pair, with features of targets",
+            )
+        )
 
 
 def _read_for(align: Family, structure: AnyStructure, content: Content) -> Any:

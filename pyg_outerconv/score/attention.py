@@ -21,13 +21,14 @@ from ..contract import Features
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels.exponentials import on_edges
 from ..position import IndexTerm, relative_positions
-from .align import queries, structure_of_queries, with_graph
+from .align import place_of_queries, queries, structure_of_queries, with_graph
 from .content_family import ContentFamily, check_heads, kept_symmetries, of_batch
 from .ends import over_batch
 from .factors import as_factors
 from .kept import kept_support
 from .normalise import L1, Normaliser
 from .projection import PerHead, Queries
+from .query_places import with_positions
 from .score import Dot, Score
 from .support import Support
 
@@ -149,8 +150,11 @@ class Attention(ContentFamily):
     @property
     def symmetries(self) -> tuple[str, ...]:  # type: ignore[override]
         """Those of its support and alignment; none where positions, maybe numbers, are read."""
-        reads_places = bool(self.terms) or "pos" in self.score.reads_beside
-        return () if reads_places else kept_symmetries(self.support, self.align)
+        return () if self._reads_positions else kept_symmetries(self.support, self.align)
+
+    @property
+    def _reads_positions(self) -> bool:
+        return bool(self.terms) or "pos" in self.score.reads_beside
 
     @property
     def reads(self) -> type[AnyStructure]:  # type: ignore[override]
@@ -184,7 +188,10 @@ class Attention(ContentFamily):
             ValueError: the nodes hold nothing, or what they hold does not fit.
         """
         content, asked = self.content_of(structure)
-        structure = structure_of_queries(structure, self.support, self.align, content, asked)
+        support = self.support
+        ordered = support.takes_nodes_alone and "permutation-equivariant" not in support.laws
+        options = ordered, self._reads_positions
+        structure = structure_of_queries(structure, support, self.align, content, asked, *options)
         over = kept_support(self.support, structure, self.held)
         return self._of_content(over, structure, content, asked)
 
@@ -211,6 +218,9 @@ class Attention(ContentFamily):
             raise RefusedValue(
                 refusal("a support has the sources and the queries", known, over.size)
             )
+        if self.align is not None and self._reads_positions and structure.pos is None:
+            place = place_of_queries(structure, self.align, content, asked)
+            structure = with_positions(structure, structure, place, self.align)
         return self._of_content(over, structure, content, asked)
 
     def _of_content(

@@ -18,6 +18,7 @@ from ..basis.on_demand import OnDemand
 from ..basis.pattern import lasting
 from ..basis.structure import Structure
 from ..basis.unstructured import Unstructured
+from .query_places import Placed, narrowed
 
 Edges = EdgeBasis | OnDemand
 
@@ -36,6 +37,8 @@ def kept_support(family: Family, structure: AnyStructure, held: ValueCache) -> E
         structure: what it is made of.
         held: the few bases of numbers that a layer holds.
     """
+    if isinstance(structure, Placed):
+        return narrowed(kept_support(family, structure.whole, held), structure.place)
 
     def make() -> Edges:
         basis = family.basis_on(structure)

@@ -6,17 +6,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..basis.any_structure import AnyStructure
 from ..basis.base import Basis
 from ..basis.factored import Factored
 from ..basis.family import Family
 from ..basis.support.complete import Complete
+from ..basis.support.ragged import places
 from ..basis.support.support import graphs_of
 from ..errors import RefusedValue, refusal
 from .align import structure_of_queries
 from .content_family import ContentFamily, check_heads, kept_symmetries, of_batch
 from .feature_mapped import FeatureMapped
+from .query_places import Placed, as_tensor
 from .score import positive
 
 _ALL_PAIRS = Complete()
@@ -122,7 +125,8 @@ class LinearAttention(ContentFamily):
             ValueError: the nodes hold nothing, or what they hold does not fit.
         """
         content, asked = self.content_of(structure)
-        structure = structure_of_queries(structure, _ALL_PAIRS, self.align, content, asked)
+        options = self.align, content, asked, self.causal
+        structure = structure_of_queries(structure, _ALL_PAIRS, *options)
         key, query = self.score.features(content.source, asked)
         exponents = self.score.up_to_factor
         there = of_batch(content.present, key.shape[1:-2])
@@ -138,6 +142,26 @@ class LinearAttention(ContentFamily):
                 )
             )
         causal = ("strict" if self.strict else "inclusive") if self.causal else None
-        graphs = graphs_of(structure) or (None, None)
+        graphs, place = self._graphs_and_places(structure)
         make = Factored.of_exponents if exponents else Factored
-        return make(key, query, self.normalised, causal, *graphs)
+        return make(key, query, self.normalised, causal, *graphs, target_place=place)
+
+    def _graphs_and_places(
+        self, structure: AnyStructure
+    ) -> tuple[tuple[Tensor | None, Tensor | None], Tensor | None]:
+        """The graphs of both ends, and the place of each query, if it is not its number."""
+        if not isinstance(structure, Placed):
+            return graphs_of(structure) or (None, None), None
+        if not isinstance(structure.place, range):
+            raise RefusedValue(
+                refusal(
+                    "causal linear attention takes queries in the order of the sources",
+                    "a part of these, such as Part(...)",
+                    self.align,
+                )
+            )
+        place, graphs = as_tensor(structure.place, structure.device), graphs_of(structure.whole)
+        if graphs is None:
+            return (None, None), place
+        within = places(graphs[0]).index_select(0, place)
+        return (graphs[0], graphs[0].index_select(0, place)), within

@@ -32,19 +32,23 @@ def sequence(
     return band if graphs is None else band_within(band, *graphs)
 
 
-def band_within(band: Band, source_graph: Tensor, target_graph: Tensor) -> EdgeBasis:
+def band_within(
+    band: Band, source_graph: Tensor, target_graph: Tensor, target_place: Tensor | None = None
+) -> EdgeBasis:
     """The edges of a band within each graph, where both ends are counted from its first nodes.
 
     Args:
         band: over all nodes.
         source_graph: (M,) the graph of each source.
         target_graph: (N,) the graph of each target.
+        target_place: (N,) where it is among the nodes of its graph; in their order if None.
     """
     graph, order = source_graph.long().sort(stable=True)
     wanted = target_graph.long()
     begin = torch.searchsorted(graph, wanted)
     there = torch.searchsorted(graph, wanted, right=True) - begin
-    first, count = band.seen_from(places(wanted), there)
+    place = places(wanted) if target_place is None else target_place
+    first, count = band.seen_from(place, there)
     target, within = spread_runs(count)
     place = (begin + first)[target] + band.dilation * within
     return unlabelled_edges(order[place], target, band.size)
