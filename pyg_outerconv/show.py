@@ -136,6 +136,12 @@ def options(
     """The options of a picture that flags name."""
     if arguments.cell is not None and arguments.node is not None:
         raise RefusedValue(refusal("a picture is of one cell", "--cell or --node", "both"))
+    for label in arguments.label or ():
+        if not -basis.num_bases <= label < basis.num_bases:
+            expected = f"0 to {basis.num_bases - 1}"
+            raise RefusedValue(refusal("--label is that of a matrix", expected, label))
+    if arguments.seed is not None and not 0 <= arguments.seed < 2**32:
+        raise RefusedValue(refusal("--seed must be a seed", "[0, 2^32)", arguments.seed))
     found: dict[str, Any] = {
         "labels": arguments.label,
         "cell": arguments.node,

@@ -209,6 +209,18 @@ def test_names_that_no_file_has_are_refused(
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("flag", "words"), [("--label", "0 to 0"), ("--seed", "[0, 2^32)"), ("--seed=-1", "[0, 2^32)")]
+)
+def test_numbers_beyond_all_bounds_are_refused(
+    flag: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", flag, *([] if "=" in flag else ["9" * 25])]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
 def test_families_lists_equations_and_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["families"]) == 0
     said = capsys.readouterr().out
@@ -261,6 +273,7 @@ BAD = {
     "nobody's folder": (["KarateClub", "--out", "~nobody-at-all/run"], "home folder"),
     "nobody's root": (["Cornell", "--root", "~nobody-at-all/run"], "home folder"),
     "a name too long": (["KarateClub", "--out", "a" * 300], "writable"),
+    "shares of many digits": (["KarateClub", "--split", "random-" + "9" * 5000 + "-1-1"], "split"),
     "unknown flag": (["KarateClub", "--bogus"], "--bogus"),
     "abbreviated flag": (["KarateClub", "--epo", "3"], "--epo"),
 }

@@ -15,7 +15,7 @@ from ..errors import RefusedValue, refusal, unknown
 TRAIN_PER_CLASS, NUM_VALIDATION, NUM_TEST = 20, 500, 1000
 VALIDATION_SHARE = 0.2
 
-_SHARES = re.compile(r"random-(\d+)-(\d+)-(\d+)")
+_SHARES = re.compile(r"random-(\d{1,3})-(\d{1,3})-(\d{1,3})")
 
 
 @dataclass(frozen=True)

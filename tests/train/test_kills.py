@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,11 @@ for number, line in enumerate(sys.stdin):
 """
 
 
+def kill(process: int, number: int) -> None:
+    with suppress(ProcessLookupError):  # it has just ended by itself
+        os.kill(process, number)
+
+
 class Runner:
     """Runs command lines in processes of their own."""
 
@@ -66,7 +72,7 @@ class Runner:
         self.process.stdin.write(json.dumps(line) + "\n")
         self.process.stdin.flush()
         child = int(self.process.stdout.readline())
-        killer = threading.Timer(after, os.kill, (child, number)) if number else None
+        killer = threading.Timer(after, kill, (child, number)) if number else None
         if killer is not None:
             killer.start()
         code = int(self.process.stdout.readline())
