@@ -41,10 +41,11 @@ SHARE = 0.75
 
 
 class Convolution(Order):
-    """Σ_k A_kᵀ X Θ_k as ``F.convNd``: Θ_k is the weight at place j of a kernel, zeros elsewhere.
+    """Σ_k A_kᵀ X Θ_k as ``F.convNd``: Θ_k is the weight at place j of a kernel.
 
-    The kernel is the smallest box of evenly spaced places that has all offsets o = −d. Nodes become
-    images and back by views alone, so images that were flattened are read where they are.
+    The kernel is the box of evenly spaced places that offsets o = −d fill: zeros at places without
+    a label would bring what is not a number to outputs that do not see it. Nodes become images and
+    back by views alone, so images that were flattened are read where they are.
     """
 
     name = "convolution"
@@ -61,7 +62,10 @@ class Convolution(Order):
             reasons.append(f"adds up, and several inputs share a label under {problem.reduce}")
         if not problem.in_channels or not problem.out_channels:
             reasons.append("needs channels, and there are none")
-        return reasons + why_no_spans(basis)
+        why = why_no_spans(basis)
+        if not why and not spans_of(basis).is_full:
+            why.append("needs a label at every place of a box, for zero times NaN is NaN")
+        return reasons + why
 
     def cost(self, problem: Problem) -> Cost:
         """2·N·P·Q/G flops for each place of the kernel, and what is padded."""
@@ -112,7 +116,9 @@ def kernel_of(theta: Tensor, spans: Spans, is_turned: bool) -> Tensor:
     if not spans.is_in_order:
         place = torch.tensor(spans.places, device=theta.device)
         weight = weight.new_zeros(*ends, prod(spans.kernel)).index_add(-1, place, weight)
-    return weight.unflatten(-1, spans.kernel)
+    # In torch's own layout, which its gradient in float64 needs: with few channels strides may look
+    # as if channels came last.
+    return weight.flatten().view(*ends, *spans.kernel)
 
 
 def _forward(x: Tensor, weight: Tensor, spans: Spans, problem: Problem) -> Tensor:

@@ -32,8 +32,8 @@ class Pooling(Order):
     """c Σ_k A_kᵀ X by ``F.avg_poolNd``, and the largest or smallest by ``F.max_poolNd``.
 
     Turned, the sum over windows that lie side by side repeats each cell: unpooling. Of equal cells
-    the first of a window takes the gradient, as torch has it; by other orders that of the lowest
-    label, which counts from the end.
+    that of the lowest label takes the gradient. torch gives it to the first of a window: where
+    labels count from the end, it gets the grid turned round.
     """
 
     name = "pooling"
@@ -79,10 +79,10 @@ class Pooling(Order):
             out = _repeat(images, spans.kernel, problem.mixture.constant)
         elif problem.label_reduce == "sum":
             out = _add(images, spans, problem.mixture.constant)
-        elif problem.label_reduce == "max":
-            out = _largest(images, spans)
         else:
-            out = -_largest(-images, spans)
+            least = problem.label_reduce == "min"
+            out = _largest(-images if least else images, spans)
+            out = -out if least else out
         return as_nodes(out, problem.batch)
 
 
@@ -90,6 +90,10 @@ def _why_not(problem: Problem, spans: Spans, is_turned: bool) -> list[str]:
     reasons = []
     if not spans.is_box:
         reasons.append("needs one label at every place of a window")
+    elif problem.label_reduce != "sum" and not (spans.is_in_order or spans.is_backwards):
+        reasons.append(
+            "of equal cells the lowest label takes the gradient, and labels are in no such order"
+        )
     axes = spans.axes
     if problem.label_reduce == "sum" and any(span.spacing > 1 for span in axes):
         reasons.append("torch adds up windows without dilation alone")
@@ -127,9 +131,14 @@ def _has_empty(span: Span) -> bool:
 
 
 def _fits(spans: Spans) -> bool:
-    """Whether torch pads by itself: alike at both ends, and by half a window at most."""
+    """Whether torch pads by itself: alike at both ends, and by half a window's cells at most.
+
+    Along 3 axes its averages want cells for a whole window, padding not counted.
+    """
     return all(
-        span.is_padded_alike and 2 * span.before <= span.spacing * (span.extent - 1) + 1
+        span.is_padded_alike
+        and 2 * span.before <= span.extent
+        and (len(spans.axes) < 3 or span.spacing * (span.extent - 1) < span.axis.num_inputs)
         for span in spans.axes
     )
 
@@ -153,15 +162,19 @@ def _add(x: Tensor, spans: Spans, factor: float) -> Tensor:
 
 
 def _largest(x: Tensor, spans: Spans) -> Tensor:
-    fits = _fits(spans)
     axes = spans.axes
-    return _LARGEST[len(axes)](
-        x if fits else pad(x, spans, value=float("-inf")),
+    everywhere = tuple(range(-len(axes), 0))
+    turns = not spans.is_in_order and torch.is_grad_enabled()  # values are the same both ways
+    fits = _fits(spans) and not turns
+    x = x if fits else pad(x, spans, value=float("-inf"))
+    out = _LARGEST[len(axes)](
+        x.flip(everywhere) if turns else x,
         [span.extent for span in axes],
         [span.axis.stride for span in axes],
         [span.before if fits else 0 for span in axes],
         [span.spacing for span in axes],
     )
+    return out.flip(everywhere) if turns else out
 
 
 def _repeat(x: Tensor, sizes: tuple[int, ...], factor: float) -> Tensor:

@@ -99,11 +99,21 @@ def whole(basis: Basis, label_reduce: str) -> Basis:
 
 
 def check_inputs(problem: Problem) -> None:
-    """Refuse a reduction over the inputs of a label of a leaf that hides which inputs these are.
+    """Refuse inputs of a label that cannot be compared or counted.
 
     Raises:
-        ValueError: the leaf is a power or a product, and its inputs are not added.
+        ValueError: the leaf is a power or a product, which hides its inputs, and they are not
+            added; or features are to be compared that are not dense.
     """
+    if problem.reduce in ("max", "min") and not problem.has_features:
+        raise RefusedValue(
+            refusal(
+                f"{problem.reduce} over the inputs of a label needs dense node features, "
+                "whose zeros are compared too",
+                "a dense x",
+                "none" if problem.x is None else type(problem.x).__name__,
+            )
+        )
     if problem.reduce != "sum" and problem.basis.hides_edges:
         what = f"{problem.reduce} over the inputs of a label counts or compares edges"
         raise hidden_edges(what, problem.basis)

@@ -90,9 +90,19 @@ class Spans:
         return self.places == tuple(range(prod(self.kernel)))
 
     @property
+    def is_backwards(self) -> bool:
+        """Whether label k is place k, counted from the last one."""
+        return self.places == tuple(reversed(range(prod(self.kernel))))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every place is a label's."""
+        return len(set(self.places)) == prod(self.kernel)
+
+    @property
     def is_box(self) -> bool:
         """Whether every place is one label's."""
-        return sorted(self.places) == list(range(prod(self.kernel)))
+        return self.is_full and len(self.places) == prod(self.kernel)
 
 
 _kept: WeakKeyDictionary[GridShift, Spans] = WeakKeyDictionary()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -39,8 +40,9 @@ class GridPool(torch.nn.Module):
     runs by their kernels where these are faster; but for any number of axes, and cells that are
     only partly there.
 
-    Of equal largest cells one takes the gradient: the first of a cluster where torch's kernels run,
-    as theirs does, and by other orders the last, which is the lowest label.
+    Of equal largest cells the first of a cluster takes the gradient, as torch has it: labels are
+    taken from the first cell on here, whereas those of the family count from the last. Of a basis
+    that is given the lowest label does.
 
     Args:
         kernel_size, stride, padding, dilation, ceil_mode, dim: See
@@ -113,7 +115,14 @@ class GridPool(torch.nn.Module):
 
     def _basis(self, cells: Any, x: Tensor) -> Basis:
         check_given(cells, x.device)
-        return cells if isinstance(cells, Basis) else self.family.basis(cells, device=x.device)
+        if isinstance(cells, Basis):
+            return cells
+        basis = self.family.basis(cells, device=x.device)
+        if self.aggr not in COMPARISONS:
+            return basis
+        if isinstance(basis, GridShift):
+            return _from_the_first(basis)
+        return basis.select(slice(None, None, -1))
 
     def rule(self, images: Tensor) -> GridShift:
         """The clusters of the grid that images (*, C, *shape) are on.
@@ -123,7 +132,7 @@ class GridPool(torch.nn.Module):
             ValueError: they have too few dimensions, or the grid is too small for a cluster.
         """
         shape = shape_of(images, len(self.family.windows))
-        return self._rules.get(self.family, shape, images.device)
+        return self._rules.get(self.family, shape, images.device, change=_from_the_first)
 
     def _reduce(self, basis: Basis, x: Tensor) -> Tensor:
         """(*, N, C) of nodes (*, M, C)."""
@@ -168,3 +177,8 @@ class GridPool(torch.nn.Module):
     def extra_repr(self) -> str:
         """The family and the reduction."""
         return f"{self.family}, aggr={self.aggr!r}"
+
+
+def _from_the_first(rule: GridShift) -> GridShift:
+    """Clusters whose label 0 is the first cell: the family counts from the last."""
+    return replace(rule, taps=rule.taps[::-1], plans={}, kept={})

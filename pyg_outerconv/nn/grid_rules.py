@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -25,7 +26,12 @@ class GridRules:
         self.kept: dict[Any, GridShift] = {}
 
     def get(
-        self, family: Windows, shape: tuple[int, ...], device: torch.device, turned: bool = False
+        self,
+        family: Windows,
+        shape: tuple[int, ...],
+        device: torch.device,
+        turned: bool = False,
+        change: Callable[[GridShift], GridShift] | None = None,
     ) -> GridShift:
         """The rule of a family for a grid, made where it is new; beyond ``MOST`` the oldest goes.
 
@@ -34,6 +40,7 @@ class GridRules:
             shape: of the grid that the family reads.
             device: where the grid is.
             turned: whether to return the transpose.
+            change: what a layer does to the rule of its family, always the same.
 
         Raises:
             ValueError: the grid is too small for the kernel.
@@ -42,6 +49,7 @@ class GridRules:
         found = self.kept.get(key)
         if found is None:
             rule = family.rule(Cells.of_shape(shape, device))
+            rule = rule if change is None else change(rule)
             found = rule.transpose() if turned else rule
             for oldest in list(self.kept)[: max(0, len(self.kept) + 1 - MOST)]:
                 self.kept.pop(oldest, None)  # another thread may have been here

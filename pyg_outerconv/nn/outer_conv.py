@@ -26,9 +26,10 @@ from .bias import add_bias
 from .checks import aggregation, check_ends, check_known
 from .dense import DenseForms
 from .devices import check_devices
+from .first_of_equal import FirstOfEqual
 from .prepare import Inputs, nodes_first, prepare_basis, split_input
 from .readable import convolve_by_messages
-from .reductions import Reductions, message_aggregation
+from .reductions import COMPARISONS, Reductions, message_aggregation
 from .root import add_root
 from .theta import Theta
 from .theta_forms import make_theta
@@ -62,12 +63,15 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
             :obj:`"identity"`, which has no parameters. (default: :obj:`"full"`)
         aggr (str, optional): The reduction over the inputs of one label: :obj:`"sum"`;
             :obj:`"mean"`, which divides by the number of edges of that label that reach the
-            output; :obj:`"max"` or :obj:`"min"`, which :math:`\mathbf{\Theta}_k` follows, the
-            first of equal inputs taking the gradient. (default: :obj:`"sum"`)
+            output; :obj:`"max"` or :obj:`"min"`, which :math:`\mathbf{\Theta}_k` follows and
+            which need dense features. Of equal inputs the one of the first edge, as
+            :obj:`basis.edges()` lists them (those of a label and output as they were given),
+            takes all of the gradient; PyG's aggregations and :func:`torch.amax` share it out.
+            (default: :obj:`"sum"`)
         label_aggr (str, optional): The reduction over labels: :obj:`"sum"`; :obj:`"mean"`,
             which divides by :math:`K`, a label without edges counting as zero; :obj:`"max"` or
-            :obj:`"min"`, which leave out labels without edges, the first of equal labels taking
-            the gradient. An output without any edge is zero. (default: :obj:`"sum"`)
+            :obj:`"min"`, which leave out labels without edges. Of equal labels the lowest takes
+            all of the gradient. An output without any edge is zero. (default: :obj:`"sum"`)
         cached (bool, optional): If set to :obj:`True`, the basis is kept as long as the same
             unmodified :obj:`edge_index` (with the same weights and types) comes back, and is
             shared by all layers with an equal family. Other tensors get a basis of their own, so
@@ -123,7 +127,8 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         aggr, label_aggr = aggregation("aggr", aggr), aggregation("label_aggr", label_aggr)
         check_order(order)
         check_memory(max_memory)
-        super().__init__(aggr=message_aggregation(aggr, label_aggr), **kwargs)
+        reduce = message_aggregation(aggr, label_aggr)
+        super().__init__(FirstOfEqual(reduce) if reduce in COMPARISONS else reduce, **kwargs)
         self.aggr, self.label_aggr = aggr, label_aggr
         family = parse_family(family) if isinstance(family, str) else family
         if not isinstance(family, Family):

@@ -22,6 +22,7 @@ from ..contract.recurrence import sum_clenshaw, sum_forward
 from ..contract.semiring import check_inputs, problems
 from ..errors import RefusedValue, refusal
 from .prepare import nodes_first
+from .reductions import COMPARISONS
 
 if TYPE_CHECKING:
     from .outer_conv import OuterConv
@@ -32,10 +33,9 @@ def convolve_by_messages(conv: OuterConv, basis: Basis, x: Features, theta: Thet
 
     Explicit edges send one message each, x_m Θ_k times the value of the edge, in the order in
     which the edges were given; messages are reduced within each label, then over labels. Where they
-    are compared within a label, Θ_k follows: they are x_m times the value; of equal ones PyG's
-    aggregation shares out the gradient, where the contraction gives it to the first. A polynomial
-    sends messages along its operator's edges, once for each power but the zeroth. Identities send
-    none, unless the class of the layer has steps of its own.
+    are compared within a label, Θ_k follows: they are x_m times the value, and the first of equal
+    ones takes the gradient. A polynomial sends messages along its operator's edges, once for each
+    power but the zeroth. Identities send none, unless the class of the layer has steps of its own.
 
     Raises:
         ValueError: what is sent by a rule that hides its edges is to be compared.
@@ -133,6 +133,8 @@ def _send(
     Returns (N·K, *batch, C).
     """
     given = torch.argsort(edges.pattern.order)  # explainers number messages as edges were given
+    if conv.reduce in COMPARISONS and not conv.explain and not _lists_as_given(edges):
+        given = torch.arange(edges.num_edges, device=edges.device)  # which is first, the basis says
     index = rows.long()[:, given]
     value = None if edges.value is None else edges.value.to(x.dtype)[given]
     if value is None and conv.sends_own_messages:
@@ -149,6 +151,16 @@ def _send(
     propagate = MessagePassing.propagate.__get__(conv) if general else conv.propagate
     out = propagate(index, x=x, edge_value=value, size=size, **extra)
     return out.movedim(-2, 0)
+
+
+def _lists_as_given(edges: EdgeBasis) -> bool:
+    """Whether edges of one target and label are in the order in which they were given.
+
+    Those of a transpose are in the order of their other ends.
+    """
+    pattern = edges.pattern
+    same = (pattern.target.diff() == 0) & (pattern.label.diff() == 0)
+    return not bool((same & (pattern.order.diff() < 0)).any())
 
 
 def _origin(edges: EdgeBasis) -> Tensor:

@@ -187,11 +187,11 @@ def test_no_order_is_chosen_that_the_backend_has_no_kernel_for(backend):
 
 
 def test_all_reasons_are_given_where_no_order_is_legal():
-    basis = Relation(3).basis(EDGES)
+    problem = Problem(Relation(3).basis(EDGES), None, parameter(3, 1, 5, 2), "max")
     with pytest.raises(ValueError, match="no contraction order solves") as refused:
-        contract(basis, None, parameter(3, 1, 5, 2), reduce="max")
+        choose_order(problem)
     for name, order in ORDERS.items():
-        reasons = order.why_not(Problem(basis, None, parameter(3, 1, 5, 2), "max"))
+        reasons = order.why_not(problem)
         assert f"{name}: {'; '.join(reasons)}" in str(refused.value)
 
 

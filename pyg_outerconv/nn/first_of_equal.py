@@ -1,0 +1,50 @@
+"""Max and min of messages, as the kernels have them: the first of equal ones takes the gradient."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.nn.aggr import Aggregation
+
+
+class FirstOfEqual(Aggregation):
+    """The largest, or the least, message of each row and channel; 0 without any.
+
+    Of equal messages the first takes the gradient, where PyG's own aggregations share it out.
+    What is not a number wins.
+
+    Args:
+        reduce: 'max' or 'min'.
+    """
+
+    def __init__(self, reduce: str) -> None:
+        super().__init__()
+        self.reduce = reduce
+
+    def forward(
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+    ) -> Tensor:
+        """(*, N, C) of messages ``x`` (*, E, C) to the rows ``index`` (E,)."""
+        self.assert_index_present(index)
+        assert index is not None
+        x = x.movedim(dim, 0)
+        rows = dim_size if dim_size is not None else int(index.max()) + 1 if index.numel() else 0
+        if not x.size(0):
+            return (x.new_zeros(rows, *x.shape[1:]) + x.sum(0)).movedim(0, dim)
+        to = index.view(-1, *(1,) * (x.dim() - 1)).expand_as(x)
+        with torch.no_grad():
+            zeros = x.new_zeros(rows, *x.shape[1:])
+            best = zeros.scatter_reduce(0, to, x, f"a{self.reduce}", include_self=False)
+            wins = (x == best.gather(0, to)) | x.isnan()
+            place = torch.arange(len(x), device=x.device).view(-1, *(1,) * (x.dim() - 1))
+            place = torch.where(wins, place, len(x))
+            none = torch.full_like(best, len(x), dtype=place.dtype)
+            first = none.scatter_reduce(0, to, place, "amin")
+            found = first < len(x)
+        out = torch.where(found, x.gather(0, first.clamp(max=len(x) - 1)), 0.0)
+        return out.movedim(0, dim)
