@@ -58,7 +58,8 @@ class AttentionConv(FoldOutput, OuterConv):
             :obj:`"slidingwindow(size=64)"`, ... With as many labels as heads, each head has its
             own. (default: the edges that are given)
         align (Family or Module, optional): :math:`\mathbf{T}`, whose :math:`\mathbf{T}^{\top}
-            \mathbf{X}` are the queries, or a module that makes queries. (default: the identity)
+            \mathbf{X}` are the queries, or a module that makes queries. A query that is taken from
+            one source stands where that is. (default: the identity)
         score (Score or str, optional): How content becomes scores: a name in
             :obj:`pyg_outerconv.score.SCORES`, with options as in :obj:`"cosine(beta=2.0)"`.
             (default: :obj:`"key-query"`)

@@ -24,8 +24,9 @@ class Part(Family):
     .. math:: A_0[m, n] = 1 \iff m = s + n
 
     As an alignment T it takes the queries TᵀX from a part of the sources: where X joins the nodes
-    of two sequences, those of the second ask and all are seen, as in a decoder. With s = 0 and as
-    many targets as sources it is :class:`~pyg_outerconv.basis.Identity`. Source: section 4 of
+    of two sequences, those of the second ask and all are seen, as in a decoder; they stand where
+    they stand among the sources, for supports that know an order and for positions. With s = 0 and
+    as many targets as sources it is :class:`~pyg_outerconv.basis.Identity`. Source: section 4 of
     `"Convolution is outer product" <https://arxiv.org/abs/1905.01289>`_.
 
     Args:
