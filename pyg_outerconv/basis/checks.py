@@ -99,20 +99,41 @@ def check_edge_vector(name: str, vector: Tensor | None, index: Tensor, *, floati
             refusal(f"{name} must be where edge_index is", index.device, vector.device)
         )
     if floating:
-        if not vector.is_floating_point():
-            raise RefusedType(
-                refusal(
-                    f"{name} must be floating point",
-                    "torch.float32",
-                    f"{vector.dtype}; edge types go by edge_type=",
-                )
-            )
         if not holds(torch.isfinite(vector.detach()).all()):
             raise RefusedValue(refusal(f"{name} must be finite", "numbers", "NaN or infinity"))
     elif vector.is_floating_point() or vector.dtype == torch.bool:
         raise RefusedType(refusal(f"{name} must hold integers", "torch.int64", vector.dtype))
     elif vector.numel() and int(vector.min()) < 0:
         raise RefusedValue(refusal(f"{name} must not be negative", ">= 0", int(vector.min())))
+
+
+def numbers(name: str, given: Any, index: Tensor, dtype: torch.dtype | None) -> Any:
+    """Numbers for edges, given as (E,) or (E, 1) of any real type, as (E,) floating point.
+
+    Args:
+        name: what they are.
+        given: the numbers; what is no tensor stays for :func:`check_edge_vector` to refuse.
+        index: (2, E).
+        dtype: the type to take them in; if None, theirs, or torch's default for integers.
+
+    Raises:
+        TypeError: they are booleans, or complex.
+    """
+    if not isinstance(given, Tensor):
+        return given
+    if given.dtype == torch.bool or given.is_complex():
+        raise RefusedType(
+            refusal(
+                f"{name} must be numbers",
+                "floating point or integers; of a mask, edge_index[:, mask]",
+                given.dtype,
+            )
+        )
+    if given.shape == (index.size(1), 1):
+        given = given.squeeze(1)
+    if dtype is None and not given.is_floating_point():
+        dtype = torch.get_default_dtype()
+    return given if dtype is None else given.to(dtype)
 
 
 def check_attributes(edge_attr: Any, index: Tensor) -> None:

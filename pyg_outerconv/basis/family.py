@@ -205,10 +205,11 @@ class Family(BaseTransform):
         """Make the basis of an edge list, or of another structure that the family reads.
 
         Args:
-            edge_index: (2, E), an ``EdgeIndex``, a transposed ``torch.sparse`` matrix (N × M), or
-                a :class:`Structure`; for families of grids the shape of one, a mask, or
-                :class:`~pyg_outerconv.basis.Cells`.
-            edge_weight: (E,) floating point, may carry gradients.
+            edge_index: (2, E), an ``EdgeIndex``, a transposed sparse matrix (N × M, torch's or
+                torch_sparse's), or a :class:`Structure`; for families of grids the shape of one, a
+                mask, or :class:`~pyg_outerconv.basis.Cells`.
+            edge_weight: (E,) or (E, 1) numbers, may carry gradients; integers become torch's
+                default type.
             edge_type: (E,) integers.
             size: (M, N).
             batch: (N,) the graph of each node, for families that treat graphs one by one; a pair

@@ -82,7 +82,7 @@ class Relation(Family):
                 raise RefusedValue(
                     refusal(
                         f"Relation({self.num_relations}) needs the type of every edge",
-                        "edge_type of shape (E,)",
+                        "edge_type of shape (E,), by its name: edge_type=",
                         "None",
                     )
                 )

@@ -22,6 +22,7 @@ from .checks import (
     check_one_set,
     check_size,
     holds,
+    numbers,
 )
 
 
@@ -66,8 +67,10 @@ class Structure(AnyStructure):
     @classmethod
     def recognises(cls, given: Any) -> bool:
         """See :meth:`AnyStructure.recognises`: whatever tensor holds no switches."""
-        return isinstance(given, Structure) or (
-            isinstance(given, Tensor) and given.dtype != torch.bool
+        return (
+            isinstance(given, Structure)
+            or is_matrix(given)
+            or (isinstance(given, Tensor) and given.dtype != torch.bool)
         )
 
     @classmethod
@@ -216,15 +219,16 @@ def structure(
     edge_attr: Tensor | None = None,
     pos: Tensor | tuple[Tensor, Tensor] | None = None,
     bipartite: bool | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Structure:
     """Check an edge list and say how many sources and targets it runs between.
 
     Args:
-        edge_index: (2, E) integers, an ``EdgeIndex``, or a ``torch.sparse`` matrix of size N × M
-            (rows are targets, as in PyG, whose layers take adjacency matrices transposed); the
-            values of the matrix are the weights where ``edge_weight`` is None. Or a structure,
-            which has its own weights and attributes.
-        edge_weight: (E,) floating point.
+        edge_index: (2, E) integers, an ``EdgeIndex``, or a sparse matrix of size N × M, torch's or
+            the ``SparseTensor`` of torch_sparse (rows are targets, as in PyG, whose layers take
+            adjacency matrices transposed); the values of the matrix are the weights where
+            ``edge_weight`` is None. Or a structure, which has its own weights and attributes.
+        edge_weight: (E,) or (E, 1) floating point or integers.
         edge_type: (E,) integers, not negative.
         size: (M, N); an entry that is None is the largest index plus one (of both rows, where
             both entries are None and nodes are one set).
@@ -233,10 +237,12 @@ def structure(
         edge_attr: (E, *) of any type, for families that make values of it.
         pos: (N, D) positions of nodes, or a pair for sources and targets, for such families too.
         bipartite: whether sources and targets are different nodes; by default where M ≠ N.
+        dtype: the type in which weights are taken, which layers take in that of x; if None, theirs,
+            or torch's default for integers.
 
     Returns:
-        The structure, its tensors shared with the arguments, unless integers are too short to
-        index with: those become int64.
+        The structure, its tensors shared with the arguments, unless weights are of another type,
+        or integers too short to index with: those become int64.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -246,7 +252,13 @@ def structure(
     if isinstance(edge_index, Structure):
         beside = {"edge_weight": edge_weight, "edge_type": edge_type, "edge_attr": edge_attr}
         refuse_beside("edges that were read", beside | {"pos": pos})
+        weight = edge_index.edge_weight
+        if weight is not None and dtype not in (None, weight.dtype):
+            edge_index = replace(edge_index, edge_weight=weight.to(dtype))
         return completed(edge_index, size, batch, bipartite)
+    check_size(size)
+    if is_matrix(edge_index):
+        edge_index, edge_weight, size = _from_sparse(edge_index, edge_weight, size)
     if not isinstance(edge_index, Tensor):
         raise RefusedType(
             refusal(
@@ -255,16 +267,14 @@ def structure(
                 type(edge_index).__name__,
             )
         )
-    check_size(size)
-    if is_torch_sparse_tensor(edge_index):
-        edge_index, edge_weight, size = _from_sparse(edge_index, edge_weight, size)
-    elif isinstance(edge_index, EdgeIndex):
+    if isinstance(edge_index, EdgeIndex):
         known = edge_index.sparse_size()
         size = agreed("the EdgeIndex", known, size)
         edge_index = edge_index.as_tensor()
     check_index(edge_index)
     if edge_index.dtype not in (torch.int64, torch.int32):
         edge_index = edge_index.long()
+    edge_weight = numbers("edge_weight", edge_weight, edge_index, dtype)
     check_edge_vector("edge_weight", edge_weight, edge_index, floating=True)
     check_edge_vector("edge_type", edge_type, edge_index, floating=False)
     check_attributes(edge_attr, edge_index)
@@ -312,12 +322,27 @@ def completed(
     return replace(known, source_batch=batch[0], batch=batch[1])
 
 
+def is_matrix(given: Any) -> bool:
+    """Whether edges are given as a sparse matrix: torch's, or torch_sparse's ``SparseTensor``.
+
+    The latter is known by its methods: PyG runs without the package.
+    """
+    return is_torch_sparse_tensor(given) or (
+        hasattr(given, "coo") and hasattr(given, "sparse_sizes")
+    )
+
+
 def _from_sparse(
-    matrix: Tensor, edge_weight: Tensor | None, size: tuple[int | None, int | None] | None
-) -> tuple[Tensor, Tensor, tuple[int | None, int | None]]:
-    known = (matrix.size(1), matrix.size(0))
+    matrix: Any, edge_weight: Tensor | None, size: tuple[int | None, int | None] | None
+) -> tuple[Tensor, Tensor | None, tuple[int | None, int | None]]:
+    is_torchs = isinstance(matrix, Tensor)
+    rows, columns = matrix.shape if is_torchs else matrix.sparse_sizes()
+    known = (columns, rows)
     agreed("the sparse matrix, which has a row for each target", known, size)
-    if matrix.layout == torch.sparse_coo and not matrix.is_coalesced():
+    if not is_torchs:
+        row, column, value = matrix.coo()
+        row_col = torch.stack([row, column])
+    elif matrix.layout == torch.sparse_coo and not matrix.is_coalesced():
         # Parallel edges are kept apart, as everywhere else.
         if matrix.requires_grad:
             raise RefusedValue(

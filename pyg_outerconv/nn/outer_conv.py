@@ -222,8 +222,10 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
             edge_index (torch.Tensor or EdgeIndex or Basis, optional): The edges, a transposed
                 sparse matrix of them, or a basis, which the family is not asked about; nothing for
                 families that ask for no more than numbers of nodes.
-            edge_weight (torch.Tensor, optional): The edge weights. Like what follows, they are
-                refused if no part of the family reads them, but for :obj:`size` and :obj:`batch`.
+            edge_weight (torch.Tensor, optional): The edge weights, :math:`(E)` or :math:`(E, 1)`
+                numbers of any type, which are taken in the type of the features. Like what
+                follows, they are refused if no part of the family reads them, but for
+                :obj:`size` and :obj:`batch`.
             edge_type (torch.Tensor, optional): The edge types.
             size (tuple, optional): :math:`(M, N)`.
             batch (torch.Tensor or tuple, optional): The graph of each node, for families that treat

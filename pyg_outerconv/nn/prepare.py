@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import is_torch_sparse_tensor
 
 from ..basis import Basis
 from ..basis.any_structure import AnyStructure, require_kind
 from ..basis.checks import check_size
 from ..basis.content import Content
+from ..basis.structure import Structure, is_matrix
 from ..contract.features import Features, SparseFeatures
 from ..errors import RefusedType, RefusedValue, refusal
 from .kept import kept_basis
@@ -154,7 +154,7 @@ def prepare_basis(
     is_pair = not inputs.is_single
     full_size = _size(conv, inputs, edge_index, size, kind)
     reverse = conv.flow == "target_to_source"
-    if reverse and is_torch_sparse_tensor(edge_index):
+    if reverse and is_matrix(edge_index):
         raise RefusedValue(
             refusal(
                 "flow='target_to_source' takes edges as indices",
@@ -175,6 +175,7 @@ def prepare_basis(
             size=full_size[::-1] if reverse else full_size,
             bipartite=is_pair or None,
             device=device,
+            **({"dtype": dtype} if issubclass(kind, Structure) else {}),
         )
         found = found.reversed() if reverse else found
         found = found if content is None else found.with_content(content)
@@ -221,7 +222,7 @@ def _size(
                     refusal(f"size must agree with x in the number of {name}", known[end], given)
                 )
             known[end] = given
-    knows_size = isinstance(edge_index, AnyStructure) or is_torch_sparse_tensor(edge_index)
+    knows_size = isinstance(edge_index, AnyStructure) or is_matrix(edge_index)
     if known[1] is None and kind.targets_are_sources and not knows_size:
         known[1] = known[0]
     return known[0], known[1]

@@ -334,7 +334,11 @@ def test_families_without_a_norm_take_negative_weights(family):
     ("family", "types", "rule"),
     [
         (Relation(2), [0, 2], r"\[0, 2\), got 2"),
-        (Relation(2), None, r"type of every edge.*edge_type of shape \(E,\), got None"),
+        (
+            Relation(2),
+            None,
+            r"type of every edge.*edge_type of shape \(E,\), by its name: edge_type=, got None",
+        ),
         (Relation(2, "given"), [0, 1], "edge_weight of shape"),
     ],
 )

@@ -207,15 +207,35 @@ CALLS = {
         (X, EDGES, MINUS),
         (ValueError, "lambda_max='bound' needs edge", "edge_weight >= 0, or lambda", "a weight of"),
     ),
-    "integer weights": (
+    "boolean weights": (
         {},
-        (X, EDGES, torch.ones(4, dtype=torch.long)),
-        (TypeError, "edge_weight must be floating point", "torch.float32", "torch.int64"),
+        (X, EDGES, torch.ones(4, dtype=torch.bool)),
+        (
+            TypeError,
+            "edge_weight must be numbers",
+            "floating point or integers; of a mask",
+            "torch",
+        ),
     ),
-    "weights of shape (E, 1)": (
+    "complex weights": (
         {},
-        (X, EDGES, torch.ones(4, 1)),
-        (ValueError, "edge_weight needs one entry for each edge", "shape (4,)", "(4, 1)"),
+        (X, EDGES, torch.ones(4, dtype=torch.complex64)),
+        (TypeError, "edge_weight must be numbers", "floating point or integers", "torch.complex64"),
+    ),
+    "weights of shape (E, 2)": (
+        {},
+        (X, EDGES, torch.ones(4, 2)),
+        (ValueError, "edge_weight needs one entry for each edge", "shape (4,)", "(4, 2)"),
+    ),
+    "edge types in the place of weights": (
+        {"family": Relation(3)},
+        (X, EDGES, KINDS),
+        (
+            ValueError,
+            "Relation(3) needs the type of every",
+            "edge_type of shape (E,), by its",
+            "None",
+        ),
     ),
     "too few weights": (
         {},
@@ -226,11 +246,6 @@ CALLS = {
         {},
         (X, EDGES, [1.0] * 4),
         (TypeError, "edge_weight must be a tensor", "Tensor", "list"),
-    ),
-    "weights of another type than x": (
-        {},
-        (X, EDGES, torch.ones(4).double()),
-        (TypeError, "the basis must have the type of x", "torch.float32", "torch.float64"),
     ),
     "an edge type too large": (
         {"family": Relation(2)},

@@ -1,0 +1,201 @@
+"""Edge weights of any type and shape, and adjacency matrices, as PyG's layers take them."""
+
+import pytest
+import torch
+from peers import PEERS, P, Q
+from torch.func import functional_call
+from torch_geometric.data import Data
+from torch_geometric.transforms import ToSparseTensor
+from torch_geometric.typing import SparseTensor
+
+from pyg_outerconv import OuterConv
+from pyg_outerconv.basis import GCN, Chebyshev, Identity, Relation, Stack, Walk, structure
+from pyg_outerconv.testing import assert_near
+
+FAMILIES = [
+    GCN(),
+    GCN("rw", add_self_loops=False),
+    Chebyshev(3),
+    Chebyshev(2, normalization=None),
+    Walk(2),
+    Walk(2, None),
+    Walk(2, "sym", aggregate="max"),
+    Relation(1, "sum"),
+    Relation(1),
+    Stack(GCN(), Identity(), Relation(1, "sum")),
+]
+TYPES = [torch.int64, torch.int32, torch.uint8, torch.float64, torch.float32, torch.float16]
+of_each_family = pytest.mark.parametrize("family", FAMILIES, ids=str)
+
+
+def drawn(seed, nodes=7, edges=20):
+    generator = torch.Generator().manual_seed(seed)
+    index = torch.randint(nodes, (2, edges), generator=generator)
+    weight = torch.randint(1, 5, (edges,), generator=generator)
+    return torch.randn(nodes, P, generator=generator), index, weight
+
+
+def results(conv, x, *edges, learns):
+    out = conv(x, *edges)
+    direction = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
+    return out, torch.autograd.grad(out, [x, *conv.parameters(), *learns], direction)
+
+
+@pytest.mark.parametrize("column", [False, True], ids=["(E,)", "(E, 1)"])
+@pytest.mark.parametrize("x_dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@of_each_family
+def test_weights_of_any_type_are_numbers_in_the_type_of_x(family, dtype, x_dtype, column):
+    x, index, weight = drawn(len(str(family)) + TYPES.index(dtype))
+    x = x.to(x_dtype).requires_grad_()
+    weight = weight.to(dtype) if not dtype.is_floating_point else (weight / 4).to(dtype)
+    expected_weight = weight.to(x_dtype)
+    learns = [], []
+    if dtype.is_floating_point:
+        learns = [weight.requires_grad_()], [expected_weight.requires_grad_()]
+    given = weight.unsqueeze(1) if column else weight
+    conv = OuterConv(P, Q, family).to(x_dtype)
+    found, gradients = results(conv, x, index, given, learns=learns[0])
+    expected, references = results(conv, x, index, expected_weight, learns=learns[1])
+    assert found.dtype == x_dtype
+    assert_near(found, expected)
+    for gradient, reference in zip(gradients, references, strict=True):
+        tolerance = 1e-3 if gradient.dtype == torch.float16 else 1e-6
+        assert_near(gradient, reference.to(gradient.dtype), tolerance)
+
+
+def both(name, *arguments, our_arguments=None):
+    """PyG's layer, and ours on its parameters."""
+    peer = PEERS[name]
+    theirs = peer.make()
+    parameters = peer.mapping(theirs)
+    found = functional_call(peer.ours(), parameters, our_arguments or arguments)
+    return found, theirs(*arguments)
+
+
+# What PyG's other layers refuse, a Laplacian of integers or in a column, ours take.
+@pytest.mark.parametrize(
+    ("name", "dtype", "column"),
+    [
+        ("GraphConv(add)", torch.int64, False),
+        ("GraphConv(add)", torch.int64, True),
+        ("GraphConv(add)", torch.float32, True),
+        ("GCNConv", torch.float32, True),
+        ("GCNConv(no self-loops)", torch.float16, False),
+        ("TAGConv(no norm)", torch.int32, False),
+    ],
+)
+def test_integers_and_columns_are_what_pyg_makes_of_them(name, dtype, column):
+    x, index, weight = drawn(5)
+    index, weight = index[:, index[0] != index[1]], weight[index[0] != index[1]].to(dtype)
+    found, expected = both(name, x, index, weight.unsqueeze(1) if column else weight)
+    assert_near(found, expected, 1e-3 if dtype == torch.float16 else None)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_negative_weights_of_gcn_are_pygs_where_degrees_stay_positive(seed):
+    x, index, weight = drawn(seed)
+    ring = torch.arange(7)
+    index = torch.cat([index, torch.stack([ring, ring.roll(1)])], 1)
+    weight = torch.cat([0.2 * weight, torch.full((7,), -0.1)])
+    keep = index[0] != index[1]
+    index, weight = index[:, keep], weight[keep].requires_grad_()
+    assert bool((weight < 0).any())
+    found, expected = both("GCNConv", x, index, weight)
+    assert_near(found, expected)
+    direction = torch.randn_like(expected)
+    gradients = [torch.autograd.grad(out, weight, direction)[0] for out in (found, expected)]
+    assert_near(*gradients)
+
+
+class StandIn:
+    """What is used of torch_sparse's ``SparseTensor``: entries by row, and the two sizes."""
+
+    def __init__(self, row, column, value, sizes):
+        self._coo, self._sizes = (row, column, value), sizes
+
+    def coo(self):
+        return self._coo
+
+    def sparse_sizes(self):
+        return self._sizes
+
+
+def adjacency(kind, index, weight, nodes):
+    """A transposed matrix with an entry for each edge, that passes gradients on to ``weight``."""
+    row, column = index.flip(0)
+    if kind == "torch_sparse":
+        order = torch.argsort(row, stable=True)
+        value = None if weight is None else weight[order]
+        return StandIn(row[order], column[order], value, (nodes, nodes))
+    layout = {"ToSparseTensor()": None, "coo": torch.sparse_coo, "csr": torch.sparse_csr}
+    data = Data(edge_index=index, edge_weight=weight, num_nodes=nodes)
+    return ToSparseTensor(layout=layout[kind])(data).adj_t
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("kind", ["ToSparseTensor()", "coo", "csr", "torch_sparse"])
+@of_each_family
+def test_adjacency_matrices_are_edges_and_weights(family, kind, weighted):
+    x, index, weight = drawn(3)
+    index = torch.unique(index, dim=1)
+    x.requires_grad_()
+    weight = weight[: index.size(1)].float().requires_grad_() if weighted else None
+    learns = [weight] if weighted else []
+    conv = OuterConv(P, Q, family)
+    matrix = adjacency(kind, index, weight, 7)
+    found, gradients = results(conv, x, matrix, learns=learns)
+    expected, references = results(conv, x, index, weight, learns=learns)
+    assert_near(found, expected)
+    for gradient, reference in zip(gradients, references, strict=True):
+        assert_near(gradient, reference, 5e-5)
+    basis = family.basis(matrix)
+    assert_near(basis.to_dense(), family.basis(index, weight, size=(7, 7)).to_dense())
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("name", ["GCNConv", "GraphConv(add)", "TAGConv"])
+def test_what_the_transform_gives_is_taken_as_pygs_layers_take_it(name, weighted):
+    x, index, weight = drawn(2)
+    index = torch.unique(index[:, index[0] != index[1]], dim=1)
+    given = Data(x=x, edge_index=index)
+    if weighted:
+        given.edge_weight = weight[: index.size(1)].float()
+    data = ToSparseTensor()(given)
+    found, expected = both(name, data.x, data.adj_t)
+    assert_near(found, expected)
+    basis = PEERS[name].ours().family.basis_of(data)
+    torch.manual_seed(1)
+    again, _ = both(name, data.x, data.adj_t, our_arguments=(data.x, basis))
+    torch.manual_seed(1)
+    assert_near(again, both(name, data.x, data.adj_t)[0])
+
+
+def test_a_matrix_says_its_size_and_fits_x():
+    matrix = StandIn(torch.tensor([0, 2]), torch.tensor([1, 4]), torch.tensor([1.0, 2.0]), (3, 5))
+    assert structure(matrix).size == (5, 3)
+    assert structure(matrix).edge_weight.tolist() == [1.0, 2.0]
+    conv = OuterConv(P, Q, Relation(1, "sum"))
+    assert conv((torch.ones(5, P), None), matrix).shape == (3, Q)
+    with pytest.raises(ValueError, match="size must fit the sparse matrix"):
+        conv(torch.ones(4, P), matrix)
+    with pytest.raises(ValueError, match="takes edges as indices"):
+        OuterConv(P, Q, Relation(1), flow="target_to_source")(torch.ones(5, P), matrix)
+
+
+def test_integers_without_x_are_numbers_of_torchs_default_type():
+    index, weight = torch.tensor([[0, 1], [1, 0]]), torch.tensor([2, -3])
+    value = Relation(1, "sum").basis(index, weight).value
+    assert value.dtype == torch.float32
+    assert sorted(value.tolist()) == [-3.0, 2.0]
+
+
+def test_the_stand_in_has_the_methods_of_the_type():
+    """Where torch_sparse is there, the matrix itself is read."""
+    try:
+        matrix = SparseTensor(
+            row=torch.tensor([0, 2]), col=torch.tensor([1, 4]), sparse_sizes=(3, 5)
+        )
+    except (ImportError, TypeError):  # PyG's own stand-in, which cannot be made
+        pytest.skip("torch_sparse is not installed")
+    assert structure(matrix).size == (5, 3)
