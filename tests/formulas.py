@@ -128,6 +128,14 @@ def walk(graph, length=2, norm="source", direction="forward", powers=None, add_s
     """T^l for the lengths that are kept, forward or backward or both."""
     kept = range(length + 1) if powers is None else powers
     ways = {"forward": [graph], "backward": [graph.turned()], "both": [graph, graph.turned()]}
+    if max(kept) < 2:  # no products: edges are known
+        found = []
+        for way in ways[direction]:
+            looped = _looped(way) if add_self_loops else way
+            value = _normalised(looped, norm)
+            step = _of_edges(looped.source, looped.target, value, graph.size)
+            found += [[identity(graph), step][power] for power in kept]
+        return stack(*found)
     found = []
     for way in ways[direction]:
         step = _step(way, norm, add_self_loops)
@@ -135,8 +143,8 @@ def walk(graph, length=2, norm="source", direction="forward", powers=None, add_s
     return Matrices(len(found), graph.size, product=torch.stack(found))
 
 
-def chebyshev(graph, num_terms=3, lambda_max=2.0, normalization="sym"):
-    """T_k(2 L / λ − I)."""
+def chebyshev(graph, num_terms=3, lambda_max="bound", normalization="sym"):
+    """T_k(2 L / λ − I); the bound is 2, or twice the largest degree of D − W."""
     stay = graph.source != graph.target
     source, target, w = graph.source[stay], graph.target[stay], graph.ones[stay]
     sent = _sums(w, source, graph.size[0])
@@ -144,6 +152,8 @@ def chebyshev(graph, num_terms=3, lambda_max=2.0, normalization="sym"):
         w = _inverse(sent, 0.5)[source] * w * _inverse(sent, 0.5)[target]
     elif normalization == "rw":
         w = _inverse(sent)[source] * w
+    if lambda_max == "bound":
+        lambda_max = 2.0 if normalization or not sent.any() else 2 * float(sent.detach().max())
     eye = torch.eye(graph.size[0], dtype=torch.float64)
     adjacency = _of_edges(source, target, w, graph.size).dense[0]
     laplacian = (torch.diag(sent) if normalization is None else eye) - adjacency

@@ -153,14 +153,14 @@ class Walk(Family):
         for operator in operators:
             walks: Basis = operator
             if self.aggregate == "sum":
-                walks = _powers(operator, self.length + 1)
+                walks = _powers(operator, max(self.kept) + 1)
             parts.append(walks if self.powers is None else Selected.of(walks, self.powers))
         return parts[0] if len(parts) == 1 else Stacked(tuple(parts))
 
 
 def _powers(step: EdgeBasis, count: int) -> Basis:
-    """The first powers of a matrix as a rule; of one that is not square there are two at most."""
-    if step.size[0] == step.size[1]:
+    """The first powers of a matrix: a rule, unless the identity and the matrix are all of them."""
+    if count > 2:
         return Polynomial(step, MONOMIAL, count)
     own = Eye(step.size, step.device)
     return own if count == 1 else Stacked((own, step))

@@ -51,7 +51,7 @@ def draw_leaf(rng, is_pair):
 
     norm = rng.choice(["source", "target", "sym", None])
     kind = rng.choice(["identity", "gcn", "relation", "walk", "chebyshev", "diffusion"])
-    if is_pair and kind in ("chebyshev", "diffusion", "walk"):
+    if is_pair and kind in ("chebyshev", "diffusion"):
         kind = "gcn"
     if kind == "identity":
         return Drawn(Identity(), formulas.identity)
@@ -68,18 +68,20 @@ def draw_leaf(rng, is_pair):
     if kind == "walk":
         length = rng.randrange(4)
         kept = [p for p in range(length + 1) if rng.random() < 0.7] or [length]
+        if is_pair:  # walks of no step and of one
+            length, kept = rng.choice([(0, [0]), (1, [0, 1]), (1, [1]), (2, [1, 0])])
         options = {
             "length": length,
             "norm": norm,
-            "direction": rng.choice(["forward", "backward", "both"]),
-            "powers": tuple(kept) if rng.random() < 0.5 else None,
+            "direction": "forward" if is_pair else rng.choice(["forward", "backward", "both"]),
+            "powers": tuple(kept) if is_pair or rng.random() < 0.5 else None,
             "add_self_loops": loops(),
         }
         return Drawn(Walk(**options), lambda g: formulas.walk(g, **options))
     if kind == "chebyshev":
         options = {
             "num_terms": rng.randrange(1, 5),
-            "lambda_max": rng.choice([2.0, 1.7, 5.0]),
+            "lambda_max": rng.choice(["bound", 1.7, 5.0]),
             "normalization": rng.choice(["sym", "rw", None]),
         }
         return Drawn(Chebyshev(**options), lambda g: formulas.chebyshev(g, **options))
@@ -101,7 +103,9 @@ def draw_family(rng, is_pair, depth=2):
     kind = rng.choice(["stack", "mean", "explicit"] + ([] if is_pair else ["directed", "compose"]))
     first = draw_family(rng, is_pair, depth - 1)
     if kind == "mean":
-        shows = draw_leaf(random.Random(rng.randrange(100)), True)  # no powers, which hide edges
+        shows = draw_leaf(rng, True)
+        while isinstance(shows.family, Walk):  # powers hide their edges
+            shows = draw_leaf(rng, True)
         return Drawn(Mean(shows.family), lambda g: formulas.mean(shows.formula(g)))
     if kind == "explicit":
         return Drawn(Explicit(first.family), lambda g: first.formula(g))
