@@ -241,6 +241,9 @@ def _announce(experiment: Experiment) -> None:
         f"{settings.family}: {settings.depth} layers, {settings.hidden} hidden, theta "
         f"{settings.theta}, on {settings.device} by {', '.join(experiment.backends) or 'torch'}"
     )
+    for contender in experiment.contenders:
+        if contender.note:
+            print(f"{contender.name}: {contender.note}")
 
 
 class Predict:

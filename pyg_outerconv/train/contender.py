@@ -35,6 +35,7 @@ class Contender:
         structure: what the layers are called with, beside features.
         x: (N, P) features, dense or CSR; None where the graph has none.
         in_channels: P, or N where the graph has no features.
+        note: what a reader of the comparison should know; empty if there is nothing.
     """
 
     key: str
@@ -43,6 +44,7 @@ class Contender:
     structure: Any
     x: Tensor | None
     in_channels: int
+    note: str = ""
 
     def model(self, num_classes: int, settings: Settings) -> NodeClassifier:
         """A fresh model, initialised from torch's random state.

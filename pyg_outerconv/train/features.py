@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import NormalizeFeatures
 
+from ..basis import GCN, Directed, parse_family
 from ..data import Dataset
 from ..errors import RefusedValue, refusal
 from ..nn import predicted_share, sparse_pays
@@ -23,17 +24,20 @@ class FeatureChoice:
         kept: ``'sparse'`` or ``'dense'``.
         shape: (N, P).
         num_entries: how many of them are not zero.
+        because: why they are not kept as the density alone would have it; empty if they are.
     """
 
     kept: str
     shape: tuple[int, int]
     num_entries: int
+    because: str = ""
 
     def __str__(self) -> str:
         count = max(1, self.shape[0] * self.shape[1])
         share = predicted_share(self.num_entries, self.shape)
         return (
-            f"features: {100 * self.num_entries / count:.2g} % non-zero, kept {self.kept} "
+            f"features: {100 * self.num_entries / count:.2g} % non-zero, kept {self.kept}"
+            f"{self.because} "
             f"(sparse, X·Θ is predicted to take {100 * share:.2g} % of the time of a dense product)"
         )
 
@@ -62,11 +66,12 @@ def kept_features(dataset: Dataset, settings: Settings) -> Tensor | None:
 def choose_features(dataset: Dataset, settings: Settings) -> FeatureChoice | None:
     """What is asked for; of ``'auto'`` what the density makes of it. None without features.
 
-    Where torch has no sparse kernels that is dense. The choice is by counting, never by a clock, so
-    that equal settings give equal numbers.
+    Where torch has no sparse kernels that is dense, and so it is beside a peer that takes no sparse
+    features: both models get the same. The choice is by counting, never by a clock, so that equal
+    settings give equal numbers.
 
     Raises:
-        ValueError: sparse features are asked for, and there are none.
+        ValueError: sparse features are asked for, and there are none, or the peer takes none.
     """
     if not _has_features(dataset):
         if settings.features == "sparse":
@@ -80,11 +85,27 @@ def choose_features(dataset: Dataset, settings: Settings) -> FeatureChoice | Non
         return None
     x: Tensor = dataset.data.x
     shape, num_entries = (x.size(0), x.size(1)), int(torch.count_nonzero(x))
-    kept = settings.features
+    kept, because = settings.features, ""
+    alone = not settings.peer or peer_takes_sparse(settings)
+    if kept == "sparse" and not alone:
+        raise RefusedValue(
+            refusal(
+                "both models get the same features, and PyG's layer takes no sparse ones",
+                "features='auto' or 'dense', or no --peer",
+                f"features='sparse' and {settings.family}",
+            )
+        )
     if kept == "auto":
         kernels = settings.device.split(":")[0] in ("cpu", "cuda")
         kept = "sparse" if kernels and sparse_pays(num_entries, shape) else "dense"
-    return FeatureChoice(kept, shape, num_entries)
+        if kept == "sparse" and not alone:
+            kept, because = "dense", " for PyG's layer, which takes no sparse ones"
+    return FeatureChoice(kept, shape, num_entries, because)
+
+
+def peer_takes_sparse(settings: Settings) -> bool:
+    """Whether PyG's layer for the family multiplies X with its weights before anything else."""
+    return isinstance(parse_family(settings.family), GCN | Directed)
 
 
 def settle_features(dataset: Dataset, settings: Settings) -> Settings:

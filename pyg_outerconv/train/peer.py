@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,44 +13,57 @@ from torch.nn import Module
 from torch_geometric.data import Data
 from torch_geometric.nn import ChebConv, DirGNNConv, FastRGCNConv, GCNConv, RGCNConv, TAGConv
 from torch_geometric.transforms import LaplacianLambdaMax
-from torch_geometric.utils import is_undirected
+from torch_geometric.utils import add_remaining_self_loops, is_undirected
 
 from ..basis import GCN, Chebyshev, Directed, Family, Relation, Walk, parse_family, structure_of
 from ..data import Dataset
 from ..errors import RefusedValue, refusal
+from ..nn import OuterConv
 from .contender import PEER, Contender
-from .features import features
+from .features import kept_features
 from .settings import Settings
 
 
 @dataclass(frozen=True)
 class _Recipe:
-    """How PyG makes the layer, and what it calls it with beside x."""
+    """How PyG makes the layer, how it begins as ours, and what it is called with beside x."""
 
     name: str
     make: Callable[[int, int], Module]
+    begin: Callable[[Any, OuterConv], None]
     arguments: dict[str, Any]
     reads_no_features: bool = False
+    note: str = ""
 
 
 class PeerLayer(Module):
-    """A PyG layer called as ours is: features, then a structure shared by all layers."""
+    """A PyG layer called as ours is: features, then a structure shared by all layers.
 
-    def __init__(self, conv: Module) -> None:
+    Args:
+        conv: the layer.
+        instead: (N, N) what stands for features that the graph has not; None for layers that can do
+            without.
+    """
+
+    def __init__(self, conv: Module, instead: Tensor | None = None) -> None:
         super().__init__()
         self.conv = conv
+        self.register_buffer("instead", instead, persistent=False)
 
     def forward(self, x: Tensor | None, structure: dict[str, Any]) -> Tensor:
-        """(N, Q) of features (N, P); None goes to layers that can do without."""
-        out: Tensor = self.conv(x, **structure)
+        """(N, Q) of features (N, P), or of None."""
+        out: Tensor = self.conv(self.instead if x is None else x, **structure)
         return out
 
 
 def peer(dataset: Dataset, settings: Settings) -> Contender:
     """The contender that PyG has for the family of these settings.
 
+    It gets the features that ours gets, sparse ones too, and from the same seed it begins as the
+    same function, with the same random numbers left for dropout.
+
     Raises:
-        ValueError: PyG has no layer for them.
+        ValueError: PyG has no layer for them, or takes no sparse features, which are asked for.
     """
     family = parse_family(settings.family)
     make = _RECIPES.get(type(family))
@@ -69,19 +82,48 @@ def peer(dataset: Dataset, settings: Settings) -> Contender:
     if settings.root_weight and not isinstance(family, Relation | Directed):
         raise _no_peer(settings, "no root weight", "one")
     recipe = make(family, dataset.data, settings)
-    x = features(dataset, settings)
+    x = kept_features(dataset, replace(settings, peer=True))
     num_nodes = int(dataset.data.num_nodes or 0)
+    instead = None
     if x is None and not recipe.reads_no_features:
-        x = torch.eye(num_nodes, device=settings.device)  # an embedding of each node
+        instead = torch.eye(num_nodes)  # an embedding of each node
+
+    def make_layer(p: int, q: int) -> Module:
+        with torch.random.fork_rng(devices=[]):  # PyG's layer draws other numbers
+            conv = recipe.make(p, q)
+        mine = OuterConv(p, q, family, theta=settings.theta, root_weight=settings.root_weight)
+        with torch.no_grad():
+            recipe.begin(conv, mine)
+        return PeerLayer(conv, instead)
+
     structure = {key: _moved(value, settings) for key, value in recipe.arguments.items()}
-    return Contender(
-        PEER,
-        f"PyG {recipe.name}",
-        lambda p, q: PeerLayer(recipe.make(p, q)),
-        structure,
-        x,
-        num_nodes if x is None else x.size(1),
-    )
+    in_channels = num_nodes if x is None else x.size(1)
+    name = f"PyG {recipe.name}"
+    return Contender(PEER, name, make_layer, structure, x, in_channels, recipe.note)
+
+
+def _begin_linear(conv: Any, mine: OuterConv) -> None:
+    """One matrix, or one for each label."""
+    for lin, matrix in zip(
+        getattr(conv, "lins", None) or [conv.lin], mine.theta.weight, strict=True
+    ):
+        lin.weight.copy_(matrix.t())
+
+
+def _begin_relational(conv: Any, mine: OuterConv) -> None:
+    for name, parameter in mine.theta.named_parameters():
+        getattr(conv, name).copy_(parameter)
+    if mine.root is not None:
+        conv.root.copy_(mine.root.weight[0])
+
+
+def _begin_directed(conv: Any, mine: OuterConv) -> None:
+    """Its result is a half of each direction."""
+    for one, matrix in zip((conv.conv_in, conv.conv_out), mine.theta.weight, strict=True):
+        one.lin.weight.copy_(2 * matrix.t())
+    if mine.root is not None:
+        conv.lin.weight.copy_(mine.root.weight[0].t())
+        conv.lin.bias.zero_()
 
 
 def _moved(value: Any, settings: Settings) -> Any:
@@ -109,10 +151,11 @@ def _gcn(family: GCN, data: Data, settings: Settings) -> _Recipe:
         edges = _edges(data)
         if edges["edge_weight"] is None:  # without weights PyG ignores `improved`
             edges["edge_weight"] = torch.ones(data.num_edges)
-        return _Recipe("GCNConv", make, edges)
+        return _Recipe("GCNConv", make, _begin_linear, edges)
     return _Recipe(
         "GCNConv(normalize=False)",
         lambda p, q: GCNConv(p, q, normalize=False),
+        _begin_linear,
         _operator(family, data),
     )
 
@@ -130,7 +173,7 @@ def _walk(family: Walk, data: Data, settings: Settings) -> _Recipe:
     def make(p: int, q: int) -> Module:
         return TAGConv(p, q, K=family.length, normalize=False)
 
-    return _Recipe(f"TAGConv(K={family.length})", make, _operator(family, data))
+    return _Recipe(f"TAGConv(K={family.length})", make, _begin_linear, _operator(family, data))
 
 
 def _chebyshev(family: Chebyshev, data: Data, settings: Settings) -> _Recipe:
@@ -153,9 +196,8 @@ def _chebyshev(family: Chebyshev, data: Data, settings: Settings) -> _Recipe:
         return ChebConv(p, q, K=family.num_terms, normalization=norm)
 
     lambda_max = None if largest is None else torch.tensor(largest)
-    return _Recipe(
-        f"ChebConv(K={family.num_terms})", make, {**_edges(data), "lambda_max": lambda_max}
-    )
+    arguments = {**_edges(data), "lambda_max": lambda_max}
+    return _Recipe(f"ChebConv(K={family.num_terms})", make, _begin_linear, arguments)
 
 
 def _relation(family: Relation, data: Data, settings: Settings) -> _Recipe:
@@ -190,6 +232,7 @@ def _relation(family: Relation, data: Data, settings: Settings) -> _Recipe:
     return _Recipe(
         layer.__name__,
         make,
+        _begin_relational,
         {"edge_index": data.edge_index, "edge_type": types},
         reads_no_features=True,
     )
@@ -199,13 +242,21 @@ def _directed(family: Directed, data: Data, settings: Settings) -> _Recipe:
     inner = family.family
     if not isinstance(inner, GCN) or inner.norm != "sym":
         raise _no_peer(settings, "directed(gcn)", repr(family))
+    if inner.improved or data.get("edge_weight") is not None:
+        raise _no_peer(settings, "edges of weight 1, self-loops too", "other weights")
 
     def make(p: int, q: int) -> Module:
         return DirGNNConv(GCNConv(p, q), root_weight=settings.root_weight)
 
-    # PyG's layer never adds self-loops, ours as the family says: the name tells the difference.
-    name = "DirGNNConv(GCNConv)" + (", without self-loops" if inner.add_self_loops else "")
-    return _Recipe(name, make, {"edge_index": data.edge_index})
+    edge_index = data.edge_index
+    if inner.add_self_loops:  # which PyG's layer never does
+        edge_index, _ = add_remaining_self_loops(edge_index, num_nodes=data.num_nodes)
+    note = (
+        "it adds up a half of each direction; its weights begin twice as large as ours, so that "
+        "both begin as the same function, but a step of training moves it half as far"
+    )
+    name, arguments = "DirGNNConv(GCNConv)", {"edge_index": edge_index}
+    return _Recipe(name, make, _begin_directed, arguments, note=note)
 
 
 _RECIPES: dict[type[Family], Callable[[Any, Data, Settings], _Recipe]] = {

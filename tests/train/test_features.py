@@ -53,15 +53,16 @@ def test_sparse_and_dense_runs_agree_where_no_input_is_dropped() -> None:
         assert values == pytest.approx(runs[1][name], abs=1e-5), name
 
 
-def test_a_small_graph_is_kept_dense_and_peers_always_are() -> None:
+def test_a_small_graph_is_kept_dense_and_a_peer_has_what_we_have() -> None:
     club = data.load("KarateClub")
     choice = choose_features(club, SETTINGS)
     assert choice is not None
     assert (choice.kept, choice.shape, choice.num_entries) == ("dense", (34, 34), 34)
     assert settle_features(club, SETTINGS).features == "dense"
-    x = peer(club, replace(SETTINGS, features="sparse")).x
-    assert x is not None
-    assert x.layout == torch.strided
+    for kept, layout in (("sparse", torch.sparse_csr), ("auto", torch.strided)):
+        x = peer(club, replace(SETTINGS, features=kept)).x
+        assert x is not None
+        assert x.layout == layout
 
 
 def test_the_choice_is_told() -> None:

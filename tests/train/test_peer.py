@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,10 @@ from torch_geometric.data import Data
 from pyg_outerconv import OuterConv
 from pyg_outerconv.basis import parse_family
 from pyg_outerconv.data import Dataset, entry
+from pyg_outerconv.testing import assert_near
 from pyg_outerconv.train import Settings
+from pyg_outerconv.train.contender import ours
+from pyg_outerconv.train.features import choose_features
 from pyg_outerconv.train.peer import PeerLayer, peer
 
 
@@ -57,6 +61,7 @@ def weights(layer: PeerLayer) -> Tensor:
         "relation(3)",
         "relation(3, norm='sum')",
         "directed(gcn(add_self_loops=False))",
+        "directed(gcn)",
     ],
 )
 def test_a_peer_is_the_same_convolution(family: str) -> None:
@@ -80,6 +85,79 @@ def test_a_peer_is_the_same_convolution(family: str) -> None:
         wanted = layer(dataset.data.x, contender.structure)
         got = ours(dataset.data.x, parse_family(family).basis_of(dataset.data)) + bias
     assert torch.allclose(got, wanted, atol=1e-5)
+
+
+SAME = [
+    ("gcn", {}),
+    ("gcn(norm='rw')", {}),
+    ("walk(2, norm='sym')", {}),
+    ("chebyshev(3)", {}),
+    ("relation(3)", {"root_weight": True}),
+    ("relation(3, norm='sum')", {"theta": "basis-decomposed:2", "root_weight": True}),
+    ("relation(3)", {"theta": "block-diagonal(num_blocks=1)"}),
+    ("directed(gcn)", {}),
+    ("directed(gcn(add_self_loops=False))", {"root_weight": True}),
+]
+
+
+@pytest.mark.parametrize("featureless", [False, True])
+@pytest.mark.parametrize(("family", "options"), SAME, ids=str)
+def test_from_a_seed_both_begin_as_the_same_function(
+    family: str, options: dict[str, Any], featureless: bool
+) -> None:
+    dataset = graph()
+    if featureless:
+        del dataset.data.x
+        dataset.data.num_nodes = 12
+        if "block" in options.get("theta", ""):
+            return  # which is refused
+    settings = Settings("KarateClub", family, "public", input_dropout=0.5, **options)
+    models, left = [], []
+    for contender in (ours(dataset, settings), peer(dataset, settings)):
+        torch.manual_seed(7)
+        models.append(contender.model(2, settings).train())
+        out = models[-1](contender.x, contender.structure)
+        left.append((out, torch.rand(3)))
+    assert_near(left[1][0], left[0][0], 1e-5)  # with the same numbers dropped
+    assert torch.equal(left[0][1], left[1][1])
+
+
+@pytest.mark.parametrize("family", ["gcn", "gcn(norm='rw')", "directed(gcn)"])
+def test_both_get_the_same_sparse_features(family: str) -> None:
+    dataset = graph()
+    dataset.data.x = (dataset.data.x > 0.7).float()
+    settings = Settings("KarateClub", family, "public", features="sparse", peer=True)
+    outs = []
+    for contender in (ours(dataset, settings), peer(dataset, settings)):
+        assert contender.x is not None
+        assert contender.x.layout == torch.sparse_csr
+        torch.manual_seed(7)
+        model = contender.model(2, settings).eval()
+        out = model(contender.x, contender.structure)
+        out.square().sum().backward()
+        assert_near(out, model(contender.x.to_dense(), contender.structure), 1e-5)
+        outs.append(out)
+    assert_near(outs[1], outs[0], 1e-5)
+
+
+@pytest.mark.parametrize("family", ["walk(2)", "chebyshev(3)", "relation(3)"])
+def test_both_are_dense_where_pyg_takes_no_sparse_features(family: str) -> None:
+    dataset = graph()
+    dataset.data.x = torch.zeros(3000, 1500)
+    settings = Settings("KarateClub", family, "public")
+    alone, beside = (
+        choose_features(dataset, replace(settings, peer=peered)) for peered in (False, True)
+    )
+    assert alone is not None
+    assert beside is not None
+    assert (alone.kept, beside.kept) == ("sparse", "dense")
+    assert "dense for PyG's layer, which takes no sparse ones" in str(beside)
+    with pytest.raises(ValueError, match="both models get the same features"):
+        choose_features(dataset, replace(settings, peer=True, features="sparse"))
+
+
+def test_what_the_halves_of_directions_mean_is_told() -> None:
+    assert "half as far" in peer(graph(), Settings("KarateClub", "directed(gcn)", "public")).note
 
 
 @pytest.mark.parametrize("norm", ["mean", "sum"])
