@@ -30,7 +30,7 @@ class _Recipe:
 
     name: str
     make: Callable[[int, int], Module]
-    begin: Callable[[Any, OuterConv], None]
+    begin: Callable[[Any, Any], None]
     arguments: dict[str, Any]
     reads_no_features: bool = False
     note: str = ""
@@ -102,7 +102,7 @@ def peer(dataset: Dataset, settings: Settings) -> Contender:
     return Contender(PEER, name, make_layer, structure, x, in_channels, recipe.note)
 
 
-def _begin_linear(conv: Any, mine: OuterConv) -> None:
+def _begin_linear(conv: Any, mine: Any) -> None:
     """One matrix, or one for each label."""
     for lin, matrix in zip(
         getattr(conv, "lins", None) or [conv.lin], mine.theta.weight, strict=True
@@ -110,14 +110,14 @@ def _begin_linear(conv: Any, mine: OuterConv) -> None:
         lin.weight.copy_(matrix.t())
 
 
-def _begin_relational(conv: Any, mine: OuterConv) -> None:
+def _begin_relational(conv: Any, mine: Any) -> None:
     for name, parameter in mine.theta.named_parameters():
         getattr(conv, name).copy_(parameter)
     if mine.root is not None:
         conv.root.copy_(mine.root.weight[0])
 
 
-def _begin_directed(conv: Any, mine: OuterConv) -> None:
+def _begin_directed(conv: Any, mine: Any) -> None:
     """Its result is a half of each direction."""
     for one, matrix in zip((conv.conv_in, conv.conv_out), mine.theta.weight, strict=True):
         one.lin.weight.copy_(2 * matrix.t())

@@ -118,9 +118,10 @@ class TwoLayers(Module):
 
 def _begin_as(model: TwoLayers, first: TwoLayers) -> None:
     """The weights of ``first``, ours: Θ (1, P, Q), which PyG's layer holds as (Q, P)."""
-    for layer, known in zip(model.layers, first.layers, strict=True):
+    pairs: list[tuple[Any, Any]] = list(zip(model.layers, first.layers, strict=True))
+    for layer, known in pairs:
         matrix = known.theta.weight[0]
-        weight = layer.theta.weight[0] if isinstance(layer, OuterConv) else layer.lin.weight.t()
+        weight = layer.theta.weight[0] if hasattr(layer, "theta") else layer.lin.weight.t()
         set_parameter(weight, matrix)
 
 
@@ -212,11 +213,11 @@ def training(context: Context, graph_name: str) -> Setup:
         (PYG_SPARSE_WHOLE, matrix, _no_dropout),
     ):
         mine = name in (OURS, OURS_DENSE, OURS_WHOLE)
-        layers = [
+        below, above = (
             OuterConv(p, q, GCN()) if mine else GCNConv(p, q, cached=True)
             for p, q in ((width, HIDDEN), (HIDDEN, classes))
-        ]
-        model = TwoLayers(*layers, drop).to(context.device, context.dtype)
+        )
+        model = TwoLayers(below, above, drop).to(context.device, context.dtype)
         first = model if first is None else first
         _begin_as(model, first)
         structure, weight = (basis, "theta") if mine else (graph.edge_index, "lin")
