@@ -29,7 +29,8 @@ def check_size(size: Any) -> None:
             refusal("size must be the numbers of sources and targets", "(M, N)", size)
         )
     for count in size:
-        if count is not None and (not hasattr(count, "__index__") or count < 0):
+        is_count = isinstance(count, int) or hasattr(count, "__index__")  # a compiler sees ints
+        if count is not None and (not is_count or count < 0):
             raise RefusedValue(refusal("size must hold numbers of nodes", ">= 0 or None", count))
 
 
