@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
+from .pytree import register
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,7 +34,8 @@ class Basis(ABC):
 
     An explicit basis (:class:`EdgeBasis`) holds edges and values. A lazy one holds a rule, and
     becomes edges only when asked by :meth:`edges`. All are immutable, and what the algebra
-    returns is again a basis.
+    returns is again a basis. A basis is a tree of its tensors for torch's ``pytree``, so that it
+    can be the input of a graph that is exported; see :mod:`pyg_outerconv.basis.pytree`.
 
     A new kind of basis states :attr:`num_bases`, :attr:`size`, :attr:`device`, :attr:`dtype`,
     :meth:`edges` and :meth:`map`; the rest follows from these.
@@ -46,6 +48,10 @@ class Basis(ABC):
 
     hides_edges: ClassVar[bool] = False
     nesting: int = 0
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        register(cls)
 
     @property
     @abstractmethod

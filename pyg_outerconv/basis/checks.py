@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
+from ..kernels.sparsity import has_numbers
 
 
 def check_positive(what: str, **counts: int) -> None:
@@ -63,7 +64,7 @@ def check_batch(batch: Any, num_nodes: int) -> None:
         raise RefusedValue(
             refusal("batch needs one graph for each node", (num_nodes,), tuple(batch.shape))
         )
-    if batch.numel() and int(batch.min()) < 0:
+    if has_numbers(batch) and batch.numel() and int(batch.min()) < 0:
         raise RefusedValue(refusal("batch must not be negative", ">= 0", int(batch.min())))
 
 
@@ -104,7 +105,7 @@ def check_edge_vector(name: str, vector: Tensor | None, index: Tensor, *, floati
             raise RefusedValue(refusal(f"{name} must be finite", "numbers", "NaN or infinity"))
     elif vector.is_floating_point() or vector.dtype == torch.bool:
         raise RefusedType(refusal(f"{name} must hold integers", "torch.int64", vector.dtype))
-    elif vector.numel() and int(vector.min()) < 0:
+    elif has_numbers(vector) and vector.numel() and int(vector.min()) < 0:
         raise RefusedValue(refusal(f"{name} must not be negative", ">= 0", int(vector.min())))
 
 
@@ -186,11 +187,15 @@ def check_positions(pos: Any, size: tuple[int, int]) -> None:
 
 
 def holds(condition: Tensor) -> bool:
-    """Whether a check of values succeeds; under ``vmap`` values differ, and none is made."""
+    """Whether a check of values succeeds.
+
+    None is made where values differ, under ``vmap``, nor where there are none yet, under
+    torch.compile and torch.export: a graph of one piece cannot depend on them.
+    """
+    if torch.compiler.is_compiling():
+        return True
     inner = condition
-    while not torch.compiler.is_compiling() and torch._C._functorch.is_functorch_wrapped_tensor(
-        inner
-    ):
+    while torch._C._functorch.is_functorch_wrapped_tensor(inner):
         if torch._C._functorch.is_batchedtensor(inner):
             return True
         inner = torch._C._functorch.get_unwrapped(inner)

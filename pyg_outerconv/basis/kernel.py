@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal, unknown
 from .cache import IdentityCache
-from .checks import check_positions, holds
+from .checks import check_positions
 from .edges import EdgeBasis
 from .family import Family
 from .pattern import Pattern
@@ -161,8 +161,8 @@ class Kernel(Family):
             return found
         longest: Any = self.normalised
         if longest is True:
-            longest = found.detach().abs().max() if found.numel() else 1.0
-            longest = longest if holds(torch.as_tensor(longest > 0)) else 1.0
+            longest = found.detach().abs().max() if found.numel() else torch.tensor(1.0)
+            longest = torch.where(longest > 0, longest, 1.0)
         return found / (2 * longest) + 0.5
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from .edges import EdgeBasis
 from .family import Family
 from .gcn import GCN
 from .of_family import OfFamily
+from .structure import Structure
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Mean(OfFamily):
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
         """See :meth:`Family.basis_on`."""
+        if isinstance(structure, Structure):
+            structure = replace(structure, only_sums=False)  # edges are counted
         return self.family.basis_on(structure, dtype).mean(dtype)
 
     def assemble(

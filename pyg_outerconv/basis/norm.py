@@ -67,10 +67,21 @@ def with_self_loops(edges: Structure, dtype: torch.dtype | None, fill: float = 1
         ValueError: sources and targets are not the same nodes.
     """
     edges.require_one_set("adding self-loops", "add_self_loops=False")
+    if edges.only_sums:
+        return _with_loops_everywhere(edges, dtype, fill)
     bare = torch.ones(edges.size[0], dtype=torch.bool, device=edges.device)
     bare[edges.source[edges.source == edges.target].long()] = False
     nodes = bare.nonzero().view(-1).to(edges.edge_index.dtype)
     value = torch.full(nodes.shape, fill, dtype=edges.weight(dtype).dtype, device=edges.device)
+    return edges.with_diagonal(value, nodes)
+
+
+def _with_loops_everywhere(edges: Structure, dtype: torch.dtype | None, fill: float) -> Structure:
+    """The same with N loops more, of weight 0 at nodes that have one: so many for any edges."""
+    is_loop, num_nodes = edges.source == edges.target, edges.size[0]
+    loops = degree(is_loop.float(), edges.target, num_nodes)
+    value = torch.where(loops > 0, 0.0, fill).to(edges.weight(dtype).dtype)
+    nodes = torch.arange(num_nodes, device=edges.device, dtype=edges.edge_index.dtype)
     return edges.with_diagonal(value, nodes)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ..errors import RefusedValue, refusal
-from ..kernels.sparsity import Sparsity, known_sparsity
+from ..kernels.sparsity import Sparsity, has_numbers, known_sparsity
 from .cache import cached_property
 from .compact import (
     LabelBlock,
@@ -25,6 +25,7 @@ from .compact import (
     source_pairs,
     target_pairs,
 )
+from .pytree import register
 
 if TYPE_CHECKING:
     from .edges import EdgeBasis
@@ -158,8 +159,8 @@ class Pattern:
     def count(self) -> Tensor:
         """(E,) how many edges share the target and the label of each edge."""
         key = self.target * self.num_labels + self.label
-        _, inverse, counts = torch.unique_consecutive(key, return_inverse=True, return_counts=True)
-        return counts.index_select(0, inverse)
+        run = key.diff(prepend=key[:1]).ne(0).cumsum(0)  # one number for each target and label
+        return torch.zeros_like(run).index_add(0, run, torch.ones_like(run)).index_select(0, run)
 
     # Matrices to multiply with ------------------------------------------------------------------
     # What is kept must serve training too, and outlive ``torch.func``; see lasting.
@@ -338,6 +339,9 @@ class Pattern:
         )
 
 
+register(Pattern)
+
+
 @contextmanager
 def lasting(made_of: Tensor) -> Iterator[None]:
     """In the block, tensors are made that serve training, and outlive a ``torch.func`` transform.
@@ -345,6 +349,9 @@ def lasting(made_of: Tensor) -> Iterator[None]:
     What is made in inference mode cannot be differentiated through, and what is made within
     ``torch.func.grad`` is wrapped for ever, even if ``made_of`` is not.
     """
+    if torch.compiler.is_compiling():  # which decides by itself what it keeps
+        yield
+        return
     with torch.inference_mode(False), ExitStack() as stack:
         if not is_functorch_wrapped_tensor(made_of):
             stack.enter_context(torch._C._DisableFuncTorch())
@@ -354,11 +361,16 @@ def lasting(made_of: Tensor) -> Iterator[None]:
 def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.dtype:
     """The integers of a pattern: int32 where every product of sizes fits.
 
+    What is exported has int64, for it takes any sizes.
+
     Raises:
         ValueError: a number for each node and label does not even fit into int64.
     """
-    longest = max(size[0] * num_labels, size[1] * num_labels, num_edges)
-    if longest > _INT64_LIMIT:
+    if is_exporting():
+        return torch.int64
+    # One by one: which is the largest would be one more thing that a compiler fixes.
+    products = (size[0] * num_labels, size[1] * num_labels)
+    if products[0] > _INT64_LIMIT or products[1] > _INT64_LIMIT:
         raise RefusedValue(
             refusal(
                 "nodes and labels are numbered together, in int64",
@@ -366,7 +378,13 @@ def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.
                 f"size {size}, K = {num_labels}",
             )
         )
-    return torch.int32 if longest < _INT32_LIMIT else torch.int64
+    fits = products[0] < _INT32_LIMIT and products[1] < _INT32_LIMIT
+    return torch.int32 if fits and num_edges < _INT32_LIMIT else torch.int64
+
+
+def is_exporting() -> bool:
+    """Whether torch.export traces; torch has a name for it from 2.7 on."""
+    return getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)()
 
 
 def _sort(key: Tensor) -> Tensor:
@@ -376,13 +394,16 @@ def _sort(key: Tensor) -> Tensor:
 
 def _pointers(row: Tensor, num_rows: int) -> Tensor:
     """(num_rows + 1,) where the entries of each row begin, for the row of each entry."""
+    if torch.compiler.is_compiling():  # which does not know how many rows bincount finds
+        count = row.new_zeros(num_rows).index_add(0, row, torch.ones_like(row))
+        return torch.cat([row.new_zeros(1), count.cumsum(0).to(row.dtype)])
     ptr = row.new_zeros(num_rows + 1)
     torch.cumsum(torch.bincount(row, minlength=num_rows), 0, out=ptr[1:])
     return ptr
 
 
 def _check_range(name: str, index: Tensor, count: int) -> None:
-    if index.numel() == 0:
+    if not has_numbers(index) or index.numel() == 0:
         return
     lowest, highest = int(index.min()), int(index.max())
     if lowest < 0 or highest >= count:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from ..errors import RefusedValue, refusal
+from ..kernels.sparsity import has_numbers
 from .edges import EdgeBasis
 from .explicit import edge_basis
 from .family import Family
@@ -86,7 +87,7 @@ class Relation(Family):
                         "None",
                     )
                 )
-        elif types.numel() and int(types.max()) >= self.num_relations:
+        elif has_numbers(types) and types.numel() and int(types.max()) >= self.num_relations:
             raise RefusedValue(
                 refusal(
                     "edge types must be below num_relations",

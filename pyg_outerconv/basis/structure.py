@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
 
 from ..errors import RefusedType, RefusedValue, refusal
+from ..kernels.sparsity import has_numbers
 from .any_structure import AnyStructure, refuse_beside
 from .checks import (
     agreed,
@@ -43,6 +44,8 @@ class Structure(AnyStructure):
         bipartite: whether sources and targets are different nodes, as those of a pair of features
             are; M ≠ N says so, M = N says nothing.
         source_batch: (M,) the graphs of sources that are other nodes than targets, or None.
+        only_sums: whether values are only added up, so that an edge of weight 0 is as good as none.
+            A compiler needs to know how many edges there are before it sees them.
     """
 
     noun: ClassVar[str] = "edges"
@@ -59,6 +62,7 @@ class Structure(AnyStructure):
     pos: tuple[Tensor, Tensor] | None = None
     bipartite: bool = False
     source_batch: Tensor | None = None
+    only_sums: bool = False
 
     def __post_init__(self) -> None:
         if not self.bipartite and self.size[0] != self.size[1]:
@@ -367,6 +371,10 @@ def _from_sparse(
 def _infer_size(
     edge_index: Tensor, size: tuple[int | None, int | None] | None, bipartite: bool
 ) -> tuple[int, int]:
+    if size is not None and not has_numbers(edge_index):  # nothing to look at, and no need to
+        num_sources, num_targets = size
+        if num_sources is not None and num_targets is not None:
+            return num_sources, num_targets
     if edge_index.numel():
         highest = [int(end) for end in edge_index.max(dim=1).values]
         lowest = int(edge_index.min())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -136,6 +136,7 @@ class Walk(Family):
 
     def _operator(self, edges: Structure, dtype: torch.dtype | None) -> EdgeBasis:
         if self.add_self_loops:
+            edges = replace(edges, only_sums=edges.only_sums and self.aggregate == "sum")
             edges = with_self_loops(edges, dtype)
         if self.aggregate in ("max", "min"):
             edges.require_nonnegative(f"the {self.aggregate} over walks")

@@ -134,10 +134,7 @@ def choose_order(
             raise RefusedValue(f"order {wanted!r} {why}")
         return ORDERS[wanted]
     if torch.compiler.is_compiling():
-        ready = _ready(problem)
-        if len(ready) == 1 and max_memory is None:  # a cost may be none that a compiler reads
-            return ready[0]
-        return _cheapest(_readable(problem, max_memory), problem)
+        return _choose_to_compile(problem, max_memory)
     plans = _plans(problem)
     if plans is None:
         legal = _legal(problem)
@@ -189,6 +186,39 @@ def _legal(problem: Problem) -> list[Order]:
 
 def _ready(problem: Problem) -> list[Order]:
     return [order for order in _legal(problem) if order.is_prepared(problem)]
+
+
+def _choose_to_compile(problem: Problem, max_memory: int | None) -> Order:
+    """What a compiler can go through: orders whose matrices are there, or are made in the graph.
+
+    Where none but the latter would do, channels decide alone: costs would tie the graph to the
+    numbers of nodes and edges that it is traced with.
+    """
+    ready = _ready(problem)
+    if max_memory is None:
+        plain = _of_known_shapes(problem)
+        others = [order for order in ready if order not in plain and order.name != "dense"]
+        if plain and not others:
+            return plain[0]
+        if len(ready) == 1:  # a cost may be none that a compiler reads
+            return ready[0]
+    return _cheapest(_readable(problem, max_memory), problem)
+
+
+def _of_known_shapes(problem: Problem) -> list[Order]:
+    """The orders whose matrices are of known shapes whatever edges there are, the best one first.
+
+    Compact forms are as large as there are pairs of a node and a label.
+    """
+    names = ["transform_first", "propagate_first"]
+    if isinstance(problem.basis, Polynomial):
+        names = ["recurrence_clenshaw", "recurrence_forward"]
+    elif not isinstance(problem.basis, EdgeBasis):
+        return []
+    if problem.mixture is not None:
+        return []
+    names = names if problem.narrows else names[::-1]
+    return [ORDERS[name] for name in names if not ORDERS[name].why_not(problem)]
 
 
 def _readable(problem: Problem, max_memory: int | None) -> list[Candidate]:

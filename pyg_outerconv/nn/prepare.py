@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -178,6 +178,8 @@ def prepare_basis(
             **({"dtype": dtype} if issubclass(kind, Structure) else {}),
         )
         found = found.reversed() if reverse else found
+        if isinstance(found, Structure) and torch.compiler.is_compiling():
+            found = replace(found, only_sums=conv.aggr == "sum" and content is None)
         found = found if content is None else found.with_content(content)
         basis = conv.family.basis_on(found, dtype)
         return basis.mean(dtype) if conv.folds_mean else basis

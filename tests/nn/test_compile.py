@@ -1,0 +1,133 @@
+"""Layers in one graph: torch.compile and torch.export, from edges, kept, and from a basis."""
+
+import pytest
+import torch
+from torch.export import Dim, export
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+from pyg_outerconv import OuterConv
+from pyg_outerconv.basis import GCN, Chebyshev, Directed, Mean, Pool, Relation, Stack, Walk
+from pyg_outerconv.testing import assert_near
+
+FAMILIES = [GCN(), Relation(3), Walk(2)]
+SIZES = [(7, 20), (9, 31), (12, 17), (5, 40)]
+
+
+def graph(family, nodes, edges):
+    """x, and random edges with loops and parallel ones, their weights and types."""
+    index, weight = torch.randint(nodes, (2, edges)), torch.rand(edges).double() + 0.1
+    index[:, 0] = index[:, 1] = 0
+    kinds = torch.randint(3, (edges,)) if isinstance(family, Relation) else None
+    return torch.randn(nodes, 4).double(), (index, weight, kinds)
+
+
+def results(call, conv, x, edges):
+    """The output, and the gradients of x and of every parameter."""
+    conv.zero_grad()
+    x = x.clone().requires_grad_()
+    out = call(x, *edges)
+    out.square().sum().backward()
+    return [out.detach(), x.grad, *(parameter.grad.clone() for parameter in conv.parameters())]
+
+
+def compiled(conv):
+    """The layer in one graph, and a list with an entry for each compilation."""
+    torch._dynamo.reset()
+    times = []
+
+    def backend(module, inputs):
+        times.append(1)
+        return torch._dynamo.lookup_backend("aot_eager")(module, inputs)
+
+    return torch.compile(conv, backend=backend, fullgraph=True), times
+
+
+@pytest.mark.parametrize("given", ["edges", "kept edges", "a fresh basis"])
+@pytest.mark.parametrize("family", FAMILIES, ids=str)
+def test_compile_is_one_graph_for_all_sizes_and_what_is_eager(family, given):
+    conv = OuterConv(4, 3, family, cached=given == "kept edges").double()
+    call, times = compiled(conv)
+    for nodes, edges in SIZES:
+        x, inputs = graph(family, nodes, edges)
+        expected = results(conv, conv, x, inputs)
+        if given == "a fresh basis":
+            inputs = (family.basis(*inputs, size=(nodes, nodes)),)
+        for found, reference in zip(results(call, conv, x, inputs), expected, strict=True):
+            assert_near(found, reference)
+    assert len(times) == 2, "one for the first size, one for all others"
+
+
+@pytest.mark.parametrize("aggr", ["mean", "max"])
+def test_what_counts_or_compares_edges_gets_no_edge_of_weight_zero(aggr):
+    conv = OuterConv(4, 3, GCN(), aggr=aggr).double()
+    x, (index, weight, _) = graph(GCN(), 6, 15)
+    expected = conv(x, index, weight)
+    torch._dynamo.reset()
+    call = torch.compile(conv, backend="eager")  # the number of loops to add breaks the graph
+    assert_near(call(x, index, weight), expected)
+
+
+def test_a_mean_within_a_family_counts_no_edge_of_weight_zero():
+    family = Stack(GCN(), Mean(GCN()))
+    conv = OuterConv(4, 3, family).double()
+    x, (index, weight, _) = graph(family, 6, 15)
+    expected = conv(x, index, weight)
+    torch._dynamo.reset()
+    assert_near(torch.compile(conv, backend="eager")(x, index, weight), expected)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=str)
+def test_export_takes_graphs_of_any_size(family):
+    conv = OuterConv(4, 3, family).double()
+    x, inputs = graph(family, *SIZES[0])
+    edges, shapes = Dim("E"), [{0: Dim("N")}]
+    shapes += [None if part is None else {part.dim() - 1: edges} for part in inputs]
+    traced = export(conv, (x, *inputs), dynamic_shapes=tuple(shapes)).module()
+    for nodes, count in SIZES[1:]:
+        x, inputs = graph(family, nodes, count)
+        assert_near(traced(x, *inputs), conv(x, *inputs))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=str)
+def test_a_basis_is_an_input_of_what_is_exported(family):
+    conv = OuterConv(4, 3, family).double()
+    x, inputs = graph(family, 7, 20)
+    basis = family.basis(*inputs, size=(7, 7))
+    traced = export(conv, (x, basis)).module()
+    assert_near(traced(x, basis), conv(x, basis))
+    assert_near(traced(2 * x, basis), conv(2 * x, basis))
+
+
+BASES = {
+    "edges": lambda i, w: GCN().basis(i, w, size=(5, 5)),
+    "edges of ones": lambda i, w: Relation(1, "sum").basis(i, size=(5, 5)),
+    "a polynomial": lambda i, w: Chebyshev(3).basis(i, w, size=(5, 5)),
+    "a stack": lambda i, w: Directed(GCN(add_self_loops=False)).basis(i, w, size=(5, 5)),
+    "a selection": lambda i, w: Walk(3, powers=(1, 3)).basis(i, w, size=(5, 5)),
+    "a mixture": lambda i, w: Walk(2).basis(i, w, size=(5, 5)).mix(torch.rand(2, 3).double()),
+    "a scale": lambda i, w: Walk(2).basis(i, w, size=(5, 5)).scale(torch.rand(3).double()),
+    "a product": lambda i, w: (
+        Walk(1).basis(i, w, size=(5, 5)).compose(GCN().basis(i, w, size=(5, 5)))
+    ),
+    "a Kronecker product": lambda i, w: (
+        GCN().basis(i, w, size=(5, 5)).kron(Walk(1).basis(i, w, size=(5, 5)))
+    ),
+    "a restriction": lambda i, w: GCN().basis(i, w, size=(5, 5)).restrict([0, 2], [1]),
+    "shifts of a grid": lambda i, w: Pool((2,)).basis((6,)),
+}
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_a_basis_is_a_tree_of_its_tensors(name):
+    _, (index, weight, _) = graph(GCN(), 5, 12)
+    basis = BASES[name](index, weight)
+    leaves, tree = tree_flatten(basis)
+    assert all(isinstance(leaf, torch.Tensor) for leaf in leaves)
+    again = tree_unflatten(leaves, tree)
+    assert type(again) is type(basis)
+    assert again.size == basis.size
+    assert_near(again.to_dense(torch.float64), basis.to_dense(torch.float64))
+    doubled = tree_map(lambda leaf: 2 * leaf if leaf.is_floating_point() else leaf, basis)
+    assert doubled.num_bases == basis.num_bases
+    if name in ("edges", "a stack"):
+        assert_near(doubled.to_dense(), 2 * basis.to_dense())
