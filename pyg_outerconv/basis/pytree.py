@@ -51,6 +51,8 @@ def _flatten(node: Any) -> Leaves:
             parts[field.name] = value
         elif field.default_factory is MISSING and not (field.name == "size" and _has_ends(node)):
             rest.append((field.name, value))
+    if "nesting" in vars(node):
+        rest.append(("nesting", node.nesting))
     return list(parts.values()), (tuple(parts), tuple(rest))
 
 

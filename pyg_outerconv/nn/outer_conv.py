@@ -80,8 +80,10 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
             numbers that are looked at in larger tensors on a CPU:
             :func:`~pyg_outerconv.clear_caches` forgets everything. The last 16 bases of an
             :obj:`edge_index` are kept, and those of the last 1024. Under
-            :meth:`torch.compile` the basis is made at every call, in the graph; one that is made
-            beforehand and passed in is not. (default: :obj:`False`)
+            :meth:`torch.compile` and :meth:`torch.export` the basis is made at every call, in the
+            graph, and numbers (ranges of indices, signs and NaN of weights) are not checked; a
+            basis that is made beforehand and passed in is made and checked once.
+            (default: :obj:`False`)
         root_weight (bool, optional): If set to :obj:`True`, the layer adds transformed features
             of the target itself. (default: :obj:`False`)
         order (str, optional): The contraction order for every part of the basis that it may
