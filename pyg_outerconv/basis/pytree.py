@@ -59,7 +59,7 @@ def _flatten(node: Any) -> Leaves:
 def _flatten_with_keys(node: Any) -> Leaves:
     children, context = _flatten(node)
     # Not as attributes: torch.export takes "target" for the beginning of "target_ptr".
-    keys = [MappingKey(name) for name in context[0]]
+    keys: list[Any] = [MappingKey(name) for name in context[0]]
     return list(zip(keys, children, strict=True)), context
 
 

@@ -81,7 +81,7 @@ def item_by_item(
     outs = []
     for item in range(info.batch_size):
         one = [
-            arg if dim is None else arg.select(dim, item)
+            arg.select(dim, item) if isinstance(dim, int) else arg  # a basis has a tree of them
             for arg, dim in zip(args, in_dims, strict=True)
         ]
         outs.append(apply(function, *one))
