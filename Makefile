@@ -17,7 +17,10 @@ demo: $(READY)
 	$(BIN)/outerconv train --family gcn --seeds 3
 
 # Two processes of one thread each: two of two threads wait for each other on two cores.
+# Triton's interpreter is for all of a process, and nothing else is to run in it.
 test: check
+	OMP_NUM_THREADS=1 TRITON_INTERPRET=1 $(BIN)/python -m pytest -n 2 --dist worksteal \
+		tests/kernels/test_triton.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(READY)

@@ -1,6 +1,5 @@
 """What all tests share: repeatable randomness, poisoned memory, the data sets beside the clone."""
 
-import os
 import random
 from pathlib import Path
 
@@ -8,10 +7,6 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import settings
-
-# Triton reads this when it is imported, which torch_geometric does: so before all of these.
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 from pyg_outerconv.contract import machine
 

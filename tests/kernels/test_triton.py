@@ -1,4 +1,8 @@
-"""The Triton backend against the reference: interpreted on a CPU, compiled where a GPU is."""
+"""The Triton backend against the reference: interpreted on a CPU, compiled where a GPU is.
+
+On a CPU they run with ``TRITON_INTERPRET=1`` alone, in a process of their own (``make test`` starts
+it): Triton reads it when it is imported, and no layer compiles in one graph where it is set.
+"""
 
 import importlib.util
 import os
@@ -25,6 +29,8 @@ from pyg_outerconv.kernels.triton_kernels import addressing, balance, launch
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
 FOLDER = Path(__file__).resolve().parent
+if not (CUDA or INTERPRETED):
+    pytest.skip("on a CPU: run with TRITON_INTERPRET=1", allow_module_level=True)
 needs_cuda = pytest.mark.skipif(not CUDA, reason="there is no CUDA device here")
 needs_interpreter = pytest.mark.skipif(not INTERPRETED, reason="the kernels are compiled here")
 # numpy, of which the interpreter is made, warns of what masks throw away.
