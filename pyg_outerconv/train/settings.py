@@ -26,9 +26,6 @@ MOST = {
 }
 MOST_PARAMETERS = 2**30  # between hidden layers
 
-# What runs did before there was a setting for it.
-BEFORE = {"features": "dense"}
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -162,14 +159,12 @@ def _check_type(name: str, value: Any, kind: str) -> None:
 
 
 def settings_from(values: dict[str, Any], origin: str) -> Settings:
-    """Settings that were written by :meth:`Settings.as_dict`, by this version or an earlier one.
+    """Settings that were written by :meth:`Settings.as_dict`.
 
     Raises:
         ValueError: they are not those of this version.
     """
     known = {setting.name for setting in fields(Settings)}
-    if isinstance(values, dict):
-        values = BEFORE | values
     if not isinstance(values, dict) or set(values) != known:
         odd = sorted(known ^ set(values)) if isinstance(values, dict) else type(values).__name__
         raise RefusedValue(

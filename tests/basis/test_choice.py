@@ -77,7 +77,6 @@ def test_indices_in_all_their_forms_are_the_same_choice(seed):
         (torch.ones(7, dtype=torch.bool), RefusedValue),
         ([9], RefusedIndex),
     ],
-    ids=repr,
 )
 def test_what_is_no_choice_is_refused_with_the_rule(bad, error):
     for basis in bases():

@@ -26,16 +26,6 @@ def experiment(folder: Path, settings: Settings, resume: bool = False) -> Experi
     return Experiment(settings, folder, resume=resume, log=lambda line: None, show_bar=False)
 
 
-def strip(folder: Path) -> None:
-    """Make the run folder one of a version that had no setting for features."""
-    config = json.loads((folder / "config.json").read_text())
-    del config["settings"]["features"]
-    (folder / "config.json").write_text(json.dumps(config))
-    checkpoint = torch.load(folder / "checkpoint.pt", weights_only=True)
-    del checkpoint["settings"]["features"]
-    torch.save(checkpoint, folder / "checkpoint.pt")
-
-
 def test_sparse_and_dense_runs_agree_where_no_input_is_dropped() -> None:
     club = data.load("KarateClub")
     runs = []
@@ -103,16 +93,6 @@ def test_the_other_way_is_no_resumption(tmp_path: Path) -> None:
     experiment(tmp_path / "run", replace(SETTINGS, features="sparse"))
     with pytest.raises(ValueError, match="features='sparse', got features='dense'"):
         experiment(tmp_path / "run", replace(SETTINGS, features="dense"), resume=True)
-
-
-def test_runs_from_before_were_dense(tmp_path: Path) -> None:
-    experiment(tmp_path / "run", replace(SETTINGS, features="dense")).run()
-    strip(tmp_path / "run")
-    resumed = experiment(tmp_path / "run", SETTINGS, resume=True)
-    assert resumed.settings.features == "dense"
-    assert resumed.run()["outerconv"]["test_accuracy"]
-    said = predict(tmp_path / "run")
-    assert (said.settings.features, said.test_accuracy) == ("dense", said.recorded)
 
 
 def test_the_command_tells_its_choice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
