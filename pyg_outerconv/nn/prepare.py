@@ -149,7 +149,8 @@ def prepare_basis(
     if isinstance(edge_index, Basis):
         others = (edge_weight, edge_type, edge_attr, *_ends(pos))
         _check_given(conv, inputs, edge_index, others, size)
-        return edge_index.mean(_dtype(conv, inputs)) if conv.folds_mean else edge_index
+        dtype = _dtype(conv, inputs) or torch.get_default_dtype()
+        return edge_index.mean(dtype) if conv.folds_mean else edge_index
     kind = require_kind(conv.family, edge_index)
     is_pair = not inputs.is_single
     full_size = _size(conv, inputs, edge_index, size, kind)
@@ -162,7 +163,8 @@ def prepare_basis(
                 "a sparse matrix; pass its transpose",
             )
         )
-    dtype, device = _dtype(conv, inputs), _device(conv, inputs)
+    known, device = _dtype(conv, inputs), _device(conv, inputs)
+    dtype = known or torch.get_default_dtype()
 
     def make() -> Basis:
         found = conv.family.read(
@@ -175,7 +177,7 @@ def prepare_basis(
             size=full_size[::-1] if reverse else full_size,
             bipartite=is_pair or None,
             device=device,
-            **({"dtype": dtype} if issubclass(kind, Structure) else {}),
+            **({"dtype": known} if issubclass(kind, Structure) else {}),
         )
         found = found.reversed() if reverse else found
         if isinstance(found, Structure) and torch.compiler.is_compiling():
@@ -230,11 +232,11 @@ def _size(
     return known[0], known[1]
 
 
-def _dtype(conv: OuterConv, inputs: Inputs) -> torch.dtype:
-    """The type of values where no edge weights are given: that of the features."""
+def _dtype(conv: OuterConv, inputs: Inputs) -> torch.dtype | None:
+    """The type of values: that of the features, else of parameters; None if there are neither."""
     if inputs.source is not None and inputs.source.is_floating_point():
         return inputs.source.dtype
-    return next((p.dtype for p in conv.parameters()), torch.get_default_dtype())
+    return next((p.dtype for p in conv.parameters()), None)
 
 
 def _device(conv: OuterConv, inputs: Inputs) -> torch.device:

@@ -156,8 +156,10 @@ def _send(
 def _lists_as_given(edges: EdgeBasis) -> bool:
     """Whether edges of one target and label are in the order in which they were given.
 
-    Those of a transpose are in the order of their other ends.
+    Those of a transpose are in the order of their other ends. A compiler is told no.
     """
+    if torch.compiler.is_compiling():  # which looks at no numbers
+        return False
     pattern = edges.pattern
     same = (pattern.target.diff() == 0) & (pattern.label.diff() == 0)
     return not bool((same & (pattern.order.diff() < 0)).any())
