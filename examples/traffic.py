@@ -77,6 +77,7 @@ class Forecaster(torch.nn.Module):
 
     def __init__(self, family, hidden):
         super().__init__()
+        self.sees_roads = family.makes_use_of("edge_weight")
         self.encoder = ConvGRUCell(3, hidden, family, cached=True)
         self.decoder = ConvGRUCell(3, hidden, family, cached=True)
         self.readout = torch.nn.Linear(hidden, 1)
@@ -86,6 +87,7 @@ class Forecaster(torch.nn.Module):
     def forward(self, past, clock, edges, weights):
         """Speeds (AHEAD, B, N) of speeds (PAST, B, N) and the clock (PAST + AHEAD, B, 1, 2)."""
         clock = clock.expand(-1, -1, past.size(-1), -1)
+        weights = weights if self.sees_roads else None
         seen = torch.cat([past.unsqueeze(-1), clock[:PAST]], dim=-1)
         _, state = unroll(self.encoder, seen, edges, edge_weight=weights)
         here, written = past[-1].unsqueeze(-1), []

@@ -36,6 +36,7 @@ from .outer_conv import OuterConv
 from .prepare import Inputs, split_input
 from .shares import shares_of_edges
 from .source_mask import checked_mask, without_absent
+from .theta import view_of
 
 
 class AttentionConv(FoldOutput, OuterConv):
@@ -309,4 +310,4 @@ class AttentionConv(FoldOutput, OuterConv):
         if self.value_bias is None:
             return theta
         assert isinstance(theta, ValueOutput)  # as the constructor checked
-        return replace(theta, bias=self.value_bias)
+        return replace(theta, bias=view_of(self.value_bias))

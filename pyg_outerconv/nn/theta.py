@@ -17,6 +17,15 @@ from ..errors import RefusedValue, refusal
 FORMS: dict[str, type[Theta]] = {}
 
 
+def view_of(parameter: Tensor) -> Tensor:
+    """A parameter as a view of it, which threads that share a layer may index.
+
+    torch can wait for ever where one thread indexes a leaf, which holds Python's lock, while
+    another begins a graph from it.
+    """
+    return parameter.view_as(parameter)
+
+
 class Theta(torch.nn.Module):
     """K matrices Θ_k of size P × Q; called, it returns them as a (K, G, P/G, Q/G) tensor.
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..contract import Mixture, ThetaValue, full
 from ..errors import RefusedValue, refusal, unknown
-from .theta import FORMS, Theta
+from .theta import FORMS, Theta, view_of
 from .theta_values import Columns, ValueProjection  # noqa: F401 - they register themselves
 
 
@@ -53,7 +53,7 @@ class Shared(Theta):
         """One matrix, with coefficient 1 for every label."""
         self.require_shape()
         ones = self.weight.new_ones((self.num_labels, 1))
-        return Mixture(ones, self.weight[None, None])
+        return Mixture(ones, self.weight.unsqueeze(0).unsqueeze(0))
 
     def build(self) -> Tensor:
         """The weight, once for each label."""
@@ -82,7 +82,7 @@ class BasisDecomposed(Theta):
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """The mixture of the matrices V_b."""
         self.require_shape()
-        return Mixture(self.comp, self.weight.unsqueeze(1))
+        return Mixture(view_of(self.comp), self.weight.unsqueeze(1))
 
     def build(self) -> Tensor:
         """The combinations."""
@@ -141,7 +141,7 @@ class Grouped(Theta):
 
     def build(self) -> Tensor:
         """The weight."""
-        return self.weight
+        return view_of(self.weight)
 
 
 class BlockDiagonal(Grouped):
@@ -177,7 +177,7 @@ class Depthwise(Theta):
 
     def build(self) -> Tensor:
         """The weight."""
-        return self.weight
+        return view_of(self.weight)
 
 
 class Identity(Theta):

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..contract import ThetaValue, ValueOutput
 from ..errors import RefusedValue, refusal
-from .theta import Theta
+from .theta import Theta, view_of
 
 
 class Columns(Theta):
@@ -39,7 +39,7 @@ class Columns(Theta):
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """Values whose heads are put side by side."""
         self.require_shape()
-        return ValueOutput(self.weight)
+        return ValueOutput(view_of(self.weight))
 
     def build(self) -> Tensor:
         """The weight, each label in its place."""
@@ -75,7 +75,7 @@ class ValueProjection(Theta):
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """Values and outputs, not multiplied."""
         self.require_shape()
-        return ValueOutput(self.value, self.output)
+        return ValueOutput(view_of(self.value), view_of(self.output))
 
     def build(self) -> Tensor:
         """The products."""

@@ -48,8 +48,8 @@ def neuron_scores(
     attr = None if edge is None else support.edge_attr
     found, heads = [], weight.size(0) // support.num_labels
     for label, (part, places) in enumerate(support.label_parts()):
-        own = slice(label * heads, (label + 1) * heads)
-        wide = weight[own].expand(prod(batch), heads, -1).flatten(0, 1).to(near.dtype)
+        own = (label * heads, heads)
+        wide = weight.narrow(0, *own).expand(prod(batch), heads, -1).flatten(0, 1).to(near.dtype)
         if edge is None or attr is None:
             options = {"activation": activation, "negative_slope": slope}
             found.append(additive(part, far, near, wide, **options))  # type: ignore[arg-type]
@@ -67,13 +67,14 @@ def _in_tiles(
     weight: Tensor,
     attr: Tensor,
     edge: Projection,
-    own: slice,
+    own: tuple[int, int],
     bent: tuple[str, float],
 ) -> Tensor:
     """(E, B·H) with edge features (E, D_e), tile by tile."""
     edge.settle(attr)
     phi, slope = _BENT[bent[0]], bent[1]
-    heads = weight.size(0) // edge.weight[own].size(0)  # the items of a batch
+    of_edge = edge.weight.narrow(0, *own)
+    heads = weight.size(0) // of_edge.size(0)  # the items of a batch
 
     def tile(near: Tensor, far: Tensor, weight: Tensor, of_edge: Tensor, at: slice) -> Tensor:
         sent = torch.einsum("ed,hdc->ehc", attr[at].to(near.dtype), of_edge.to(near.dtype))
@@ -84,7 +85,7 @@ def _in_tiles(
     row = rows_of(part.rowptr)
     step = max(1, TILE_ELEMENTS // max(1, weight.numel()))
     starts = range(0, max(part.num_entries, 1), step)
-    given = (near, far, weight, edge.weight[own])
+    given = (near, far, weight, of_edge)
     if not torch.is_grad_enabled():
         return torch.cat([tile(*given, slice(s, s + step)) for s in starts])
     again = {"use_reentrant": False, "preserve_rng_state": False}

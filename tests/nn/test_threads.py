@@ -1,5 +1,6 @@
 """A call writes nothing onto a layer, so that several threads may call one layer."""
 
+import faulthandler
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -88,8 +89,10 @@ def assert_threads_agree(layer, inputs, call):
     """Results of threads are those of calls one after the other, and nothing is left behind."""
     expected = [call(layer, given) for given in inputs]
     before = state_of(layer)
+    faulthandler.dump_traceback_later(300, exit=True)  # threads that wait for each other
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda given: call(layer, given), inputs * 3))
+    faulthandler.cancel_dump_traceback_later()
     assert_alike(before, state_of(layer))
     for number, out in enumerate(found):
         for one, other in zip(out, expected[number % len(expected)], strict=True):
