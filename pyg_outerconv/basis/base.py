@@ -28,6 +28,9 @@ DEEPEST = 50
 """How deep bases may be made of others. Each level is a call within the one before, and Python
 has room for about 1000."""
 
+MOST_PIECES = 2**14
+"""Of how many bases one may be made. One that is its own other half doubles at every step."""
+
 
 class Basis(ABC):
     """K sparse matrices A_k of size M × N; entry ``[k, m, n]`` weighs edge m → n under label k.
@@ -44,10 +47,12 @@ class Basis(ABC):
         hides_edges: whether which edges there are is known only once they are made, at a cost that
             nobody asked for (powers, products). What it is made of may hide edges all the same.
         nesting: how many levels of bases it is made of; 0 for what is made of none.
+        pieces: how many bases that are made of none it is made of, each use counted.
     """
 
     hides_edges: ClassVar[bool] = False
     nesting: int = 0
+    pieces: int = 1
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -307,10 +312,10 @@ class Basis(ABC):
 
 
 def nest(basis: Basis, *parts: Basis, levels: int = 1) -> None:
-    """Note in a new basis how deep it is, made of ``parts`` by so many levels.
+    """Note in a new basis how deep and how large it is, made of ``parts`` by so many levels.
 
     Raises:
-        ValueError: it is deeper than ``DEEPEST``.
+        ValueError: it is deeper than ``DEEPEST``, or made of more than ``MOST_PIECES``.
     """
     nesting = levels + max(part.nesting for part in parts)
     if nesting > DEEPEST:
@@ -322,4 +327,14 @@ def nest(basis: Basis, *parts: Basis, levels: int = 1) -> None:
                 nesting,
             )
         )
+    pieces = sum(part.pieces for part in parts)
+    if pieces > MOST_PIECES:
+        raise RefusedValue(
+            refusal(
+                "a basis is made of some others, a part that is used twice counting twice",
+                f"at most {MOST_PIECES}; basis.edges() is one",
+                pieces,
+            )
+        )
     object.__setattr__(basis, "nesting", nesting)
+    object.__setattr__(basis, "pieces", pieces)

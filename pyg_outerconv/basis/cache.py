@@ -56,11 +56,12 @@ def recall(entries: dict[Any, Any], key: Hashable, make: Callable[[], Any], limi
     """``entries[key]``, or what ``make()`` gives, which is then kept.
 
     Of more than ``limit`` entries the one goes that was used longest ago: the first of the dict.
+    Other threads may be here too: each step finds the dict as it is.
     """
     known = entries.pop(key, _NOTHING)
     entries[key] = result = make() if known is _NOTHING else known
-    while len(entries) > limit:
-        entries.pop(next(iter(entries)), None)
+    for oldest in list(entries)[: max(0, len(entries) - limit)]:
+        entries.pop(oldest, None)
     return result
 
 
@@ -118,16 +119,16 @@ class IdentityCache:
             return make()
         states = tuple([None if t is None else state_of(t) for t in (anchor, *others)])
         results = self._results(anchor)
-        if key in results:
-            references, known_states, result = results[key]
+        known = results.pop(key, None)
+        if known is not None:
+            references, known_states, result = known
             same = all(
                 other is None if reference is None else reference() is other
                 for reference, other in zip(references, others, strict=True)
             )
             if same and known_states == states:
-                results[key] = results.pop(key)  # the last that was used
+                recall(results, key, lambda: known, self._each)  # the last that was used
                 return result
-            results.pop(key, None)
         # Training may come after inference, and calls after torch.func, which wraps what it makes.
         with torch.inference_mode(False), torch._C._DisableFuncTorch():
             result = make()
@@ -140,7 +141,7 @@ class IdentityCache:
         number, anchors = id(anchor), self._anchors
         known = anchors.get(number)
         if known is not None and known[0]() is not anchor:
-            del anchors[number]
+            anchors.pop(number, None)
 
         def new() -> Any:
             return weakref.ref(anchor, lambda _: anchors.pop(number, None)), {}
@@ -153,7 +154,7 @@ class IdentityCache:
         self._anchors.clear()
 
     def __len__(self) -> int:
-        return sum(len(results) for _, results in self._anchors.values())
+        return sum(len(results) for _, results in list(self._anchors.values()))
 
 
 def state_of(tensor: Tensor) -> Hashable:

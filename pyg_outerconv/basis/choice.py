@@ -5,6 +5,7 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,7 +25,9 @@ def chosen(name: str, given: Any, count: int) -> Tensor:
         TypeError: it is none of these.
         ValueError: it has more than one dimension, or a mask has another length.
     """
-    if not isinstance(given, Tensor) and hasattr(given, "__array__"):
+    if isinstance(given, np.ndarray | np.generic):
+        if given.dtype.kind not in "biufc":
+            raise RefusedType(_of_another_kind(name, given.dtype))
         given = torch.as_tensor(given)
     if not isinstance(given, Tensor):
         given = _listed(name, given)
@@ -47,7 +50,10 @@ def _listed(name: str, given: Any) -> Tensor:
         return torch.tensor(given)
     if any(switches) or not all(isinstance(item, Integral) or _is_index(item) for item in given):
         raise RefusedType(_of_another_kind(name, repr(given)))
-    return torch.tensor([int(item) for item in given], dtype=torch.long)
+    numbers = [int(item) for item in given]
+    if any(not -(2**63) <= number < 2**63 for number in numbers):
+        raise RefusedValue(refusal(f"{name} are indices", "whole numbers that int64 has", numbers))
+    return torch.tensor(numbers, dtype=torch.long)
 
 
 def _is_index(item: Any) -> bool:

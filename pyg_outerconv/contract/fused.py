@@ -71,7 +71,8 @@ def _no_backend(problem: Problem) -> list[str]:
     # No exception, which a compiler could not read.
     asked = forced()
     able = [b for b in BACKENDS.values() if (b.priority > 0 if asked is None else b.name == asked)]
-    able = [backend for backend in able if PRIMITIVE in backend.primitives]
+    place = problem.theta.device.type  # first, for what else is asked may look at numbers
+    able = [one for one in able if PRIMITIVE in one.primitives and place in one.devices]
     request = _request(problem) if able else None
     if any(not backend.why_not(request) for backend in able if request is not None):
         return []

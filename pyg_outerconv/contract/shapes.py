@@ -70,6 +70,11 @@ def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
             )
         )
     rows = numbers_of(theta)
+    places = {str(part.device) for part in (basis, x, rows) if part is not None}
+    if len(places) > 1:  # kernels of a CPU would not notice meta, which has no memory
+        raise RefusedValue(
+            refusal("a basis, x and theta are in one place", "one device", sorted(places))
+        )
     of_x = x if x is not None and x.is_floating_point() else rows
     if torch.is_autocast_enabled(of_x.device.type):
         return

@@ -14,6 +14,23 @@ from .attentions import from_attention, to_attention
 BLOCKS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 
 
+_PARTS: dict[str, type[nn.Module]] = {
+    "self_attn": nn.MultiheadAttention,
+    "linear1": nn.Linear,
+    "linear2": nn.Linear,
+    "norm1": nn.LayerNorm,
+    "norm2": nn.LayerNorm,
+    "dropout": nn.Dropout,
+    "dropout1": nn.Dropout,
+    "dropout2": nn.Dropout,
+}
+_PARTS_OF_A_DECODER: dict[str, type[nn.Module]] = {
+    "multihead_attn": nn.MultiheadAttention,
+    "norm3": nn.LayerNorm,
+    "dropout3": nn.Dropout,
+}
+
+
 def from_block(module: Any, **supports: Any) -> EncoderBlock | DecoderBlock:
     """The block that equals torch's, whose masks the supports are.
 
@@ -22,10 +39,16 @@ def from_block(module: Any, **supports: Any) -> EncoderBlock | DecoderBlock:
         **supports: ``support``, and for a decoder ``memory_support``; complete if not given.
 
     Raises:
+        TypeError: a part of the block was replaced by one of another class.
         ValueError: the block has less.
     """
     decodes = isinstance(module, nn.TransformerDecoderLayer)
     kind: Any = DecoderBlock if decodes else EncoderBlock
+    parts = _PARTS | (_PARTS_OF_A_DECODER if decodes else {})
+    for name, of in parts.items():
+        if type(getattr(module, name)) is not of:
+            got = f"{name} = {getattr(module, name)}"
+            raise RefusedType(refusal("parts of a block are of their class", of.__name__, got))
     norm = module.norm1
     block = kind(
         norm.normalized_shape[0],
@@ -38,11 +61,6 @@ def from_block(module: Any, **supports: Any) -> EncoderBlock | DecoderBlock:
         bias=module.linear1.bias is not None,
         **{"support": "complete", **supports},
     ).to(module.linear1.weight.device, module.linear1.weight.dtype)
-    for part in (module.self_attn, *([module.multihead_attn] if decodes else [])):
-        if type(part) is not nn.MultiheadAttention:
-            raise RefusedType(
-                refusal("a block attends as torch's does", "MultiheadAttention", part)
-            )
     block.attention = from_attention(module.self_attn, block.attention.family.support)
     if decodes:
         over = block.memory_attention.family.support

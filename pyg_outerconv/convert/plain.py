@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import isfunction
 from typing import Any
 
 from torch import nn
@@ -17,12 +18,12 @@ def require_plain(module: nn.Module) -> None:
     """Refuse a layer of which any part computes something else than its class does.
 
     A conversion reads options and weights. Parametrizations (``weight_norm``, ``spectral_norm`` and
-    the like), pruning, hooks, and a ``forward`` of the object's own would be lost without a word.
+    the like), pruning, hooks, and methods of the object's own would be lost without a word.
     An activation, which is passed on as it is, may be anything.
 
     Raises:
         TypeError: a part within that holds weights is of a class that neither library has.
-        ValueError: a part is parametrised, is hooked, or has a ``forward`` of its own.
+        ValueError: a part is parametrised, is hooked, or has methods of its own.
     """
     for name, part in module.named_modules():
         if "activation" in name.split("."):
@@ -39,8 +40,8 @@ def require_plain(module: nn.Module) -> None:
             )
         waiting = any(is_lazy(parameter) for parameter in part.parameters(recurse=False))
         hooks = [] if waiting else _hooks(part)  # lazy parts wait for an input by a hook
-        if "forward" in vars(part):
-            hooks.append("a forward of its own")
+        methods = [key for key in vars(part) if isfunction(getattr(type(part), key, None))]
+        hooks += [f"a {key} of its own" for key in methods]
         if hooks:
             raise RefusedValue(
                 refusal(

@@ -15,7 +15,7 @@ from ..errors import RefusedValue, refusal
 RULE = "what a layer is called with is where its parameters are"
 
 
-def check_devices(layer: Module, given: Any, *features: Any) -> None:
+def check_devices(layer: Module, given: Any, *features: Any, **beside: Any) -> None:
     """Refuse a call whose parts are on several devices, before any of it runs.
 
     Between a CPU and ``meta`` kernels would not notice, and return memory that was never written.
@@ -24,6 +24,7 @@ def check_devices(layer: Module, given: Any, *features: Any) -> None:
         layer: every parameter and buffer of which counts.
         given: what stands in the place of ``edge_index``.
         *features: of sources and targets, or None.
+        **beside: what else comes, by its name: a tensor, a pair of them, or None.
 
     Raises:
         ValueError: two parts are on two devices; or all are on ``meta``, where nothing has values.
@@ -41,6 +42,12 @@ def check_devices(layer: Module, given: Any, *features: Any) -> None:
         tensors = chain(layer.named_parameters(), layer.named_buffers())
         name, part = next((name, part) for name, part in tensors if part.device != device)
         raise RefusedValue(refusal(RULE, f"{name} on {device}{_hint(part)}", part.device))
+    for name, parts in beside.items():
+        for part in parts if isinstance(parts, tuple | list) else (parts,):
+            if isinstance(part, Tensor) and part.device != device:
+                raise RefusedValue(
+                    refusal(f"{name} is where the features are", device, part.device)
+                )
     check_given(given, device)
 
 

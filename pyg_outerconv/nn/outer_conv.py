@@ -131,6 +131,7 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         check_memory(max_memory)
         reduce = message_aggregation(aggr, label_aggr)
         super().__init__(FirstOfEqual(reduce) if reduce in COMPARISONS else reduce, **kwargs)
+        self.fuse = True  # PyG fuses reductions by name alone; ours is the contraction's
         self.aggr, self.label_aggr = aggr, label_aggr
         family = parse_family(family) if isinstance(family, str) else family
         if not isinstance(family, Family):
@@ -271,7 +272,9 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
     ) -> Basis:
         """The basis that :meth:`forward` uses for these arguments, means folded into its values."""
         inputs = x if isinstance(x, Inputs) else split_input(x, self.flow)
-        check_devices(self, edge_index, inputs.source, inputs.target)
+        beside = {"edge_weight": edge_weight, "edge_type": edge_type, "batch": batch}
+        beside |= {"edge_attr": edge_attr, "pos": pos}
+        check_devices(self, edge_index, inputs.source, inputs.target, **beside)
         if content is None and self._reads_content:
             content = self._content(inputs)
         return prepare_basis(

@@ -1,6 +1,8 @@
 """What is kept for tensors: how a change of them is seen, how much is kept, and how to forget."""
 
 import gc
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.shared_memory import SharedMemory
 
 import numpy as np
@@ -225,3 +227,24 @@ def test_everything_kept_is_forgotten_when_asked():
     assert again is not basis
     assert conv.basis(x, index) is again
     assert clear_caches is pyg_outerconv.clear_caches
+
+
+def test_threads_share_a_cache_that_is_full():
+    caches = IdentityCache(each=4, tensors=2), ValueCache(4)
+    anchors = [torch.zeros(2) for _ in range(3)]
+
+    def use(number):
+        for step in range(400):
+            key = (number * 7 + step) % 11
+            assert caches[0].get(anchors[step % 3], (), key, lambda key=key: key) == key
+            assert caches[1].get(key, lambda key=key: key) == key
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(use, range(8)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(caches[0]) <= 8
+    assert len(caches[1]) <= 4

@@ -91,3 +91,17 @@ def test_a_label_that_comes_twice_is_two_and_no_label_is_none():
     assert basis.select([-1, 0]).labels == (2, 0)
     for nothing in ([], (), slice(0, 0), torch.tensor([], dtype=torch.long), [False] * 3):
         assert basis.select(nothing).num_bases == 0
+
+
+@pytest.mark.parametrize("far", [[2**70], [-(2**70)], [0, 2**63]])
+def test_indices_beyond_all_integers_are_refused(far):
+    basis = GCN().basis(torch.tensor([[0, 1], [1, 0]]))
+    for choose in (basis.select, basis.restrict, basis.receptive_field):
+        with pytest.raises(ValueError, match="are indices: expected whole numbers that int64 has"):
+            choose(far)
+
+
+@pytest.mark.parametrize("array", [np.array(["a"]), np.array([None])])
+def test_arrays_of_no_numbers_are_refused(array):
+    with pytest.raises(RefusedType, match="integers, or a boolean for each"):
+        GCN().basis(torch.tensor([[0, 1], [1, 0]])).select(array)

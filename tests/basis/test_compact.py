@@ -158,11 +158,11 @@ def test_indices_have_the_type_of_the_pattern(name, limit, monkeypatch):
     made = PATTERNS[name]()
     assert made.source.dtype == (torch.int32 if limit is None else torch.int64)
     for pairs in (made.source_pairs, made.target_pairs):
-        tensors = [pairs.node, pairs.ptr, *pairs.sparsity]
+        tensors = [pairs.node, pairs.ptr, *pairs.sparsity.tensors]
         tensors += [] if pairs.order is None else [pairs.order]
         assert {tensor.dtype for tensor in tensors} == {made.source.dtype}
     for block in made.label_blocks:
-        tensors = [block.source, block.target, block.order, *block.sparsity]
+        tensors = [block.source, block.target, block.order, *block.sparsity.tensors]
         assert {tensor.dtype for tensor in tensors} == {made.source.dtype}
 
 
@@ -239,7 +239,8 @@ def test_made_within_any_mode_they_serve_training_and_can_be_pickled(form, withi
     made = build(20, (5, 5), 3)
     found = within(lambda: getattr(made, form))
     assert getattr(made, form) is found, "made once"
-    tensors = [x for x in tree_leaves(dict(vars(made))) if isinstance(x, torch.Tensor)]
+    held = [getattr(x, "tensors", x) for x in tree_leaves(dict(vars(made)))]
+    tensors = [x for x in tree_leaves(held) if isinstance(x, torch.Tensor)]
     assert len(tensors) > 7
     assert not any(is_functorch_wrapped_tensor(tensor) for tensor in tensors)
     again = getattr(pickle.loads(pickle.dumps(made)), form)

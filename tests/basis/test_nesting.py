@@ -11,20 +11,20 @@ from pyg_outerconv.basis import (
     Directed,
     Family,
     Pattern,
+    Polynomial,
     Scaled,
     Selected,
     Stack,
     Stacked,
-    Walk,
     parse_family,
 )
-from pyg_outerconv.basis.base import DEEPEST
+from pyg_outerconv.basis.base import DEEPEST, MOST_PIECES
 from pyg_outerconv.contract import contract
 from pyg_outerconv.testing import assert_near
 
 INDEX = torch.tensor([[0, 1, 2, 2], [1, 2, 0, 1]])
 ONE = GCN().basis(INDEX, dtype=torch.float64)
-WALK = Walk(1).basis(INDEX, dtype=torch.float64)
+WALK = Polynomial(ONE, "monomial", 2)
 CELL = Pattern.build(torch.zeros(2, 1, dtype=torch.long), size=(1, 1)).with_values(None)
 
 
@@ -154,3 +154,14 @@ def test_nested_families_make_bases_in_linear_time():
     assert_usable(basis)
     with pytest.raises(ValueError, match="expected at most 16 levels, got 17"):
         Directed(family)
+
+
+@pytest.mark.parametrize(
+    "double", [lambda b: b.stack(b).select([1]), lambda b: b.compose(b), lambda b: b.stack(b)]
+)
+def test_a_basis_that_doubles_at_every_step_is_refused_before_it_takes_for_ever(double):
+    basis = ONE
+    with pytest.raises(ValueError, match=f"made of some others.*at most {MOST_PIECES}.*, got "):
+        for _ in range(40):
+            basis = double(basis)
+    assert basis.pieces <= MOST_PIECES

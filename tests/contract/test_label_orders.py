@@ -67,7 +67,7 @@ def test_the_algebra_commutes_with_reductions(reduce, label_reduce):
 
 
 def test_the_edges_of_a_lazy_basis_are_sorted_once(monkeypatch):
-    stack = Stack(Relation(3), Walk(1), Identity()).basis(STRUCTURES["weighted"])
+    stack = Stack(Relation(3), Walk(2), Identity()).basis(STRUCTURES["weighted"])
     relation = Relation(3).basis(STRUCTURES["weighted"])
     lazy = relation.stack(Eye((5, 5), torch.device("cpu"))).scale(-1.0).select([0, 3])
     x = normal(5, 4)

@@ -82,6 +82,16 @@ def test_hooks_of_messages_are_refused_too():
     from_pyg(layer)
 
 
+def test_methods_of_an_object_are_refused():
+    conv, block, gat = nn.Conv1d(2, 2, 3), nn.TransformerEncoderLayer(4, 2, 8), GATConv(4, 3)
+    conv._conv_forward = lambda x, weight, bias: x
+    block._ff_block = lambda x: x
+    gat.message = lambda x_j, alpha: x_j
+    for layer, convert in ((conv, from_torch), (block, from_torch), (gat, from_pyg)):
+        with pytest.raises(ValueError, match=r"a (_conv_forward|_ff_block|message) of its own"):
+            convert(layer)
+
+
 def test_what_was_made_permanent_is_converted():
     conv = prune.l1_unstructured(nn.Conv1d(2, 3, 3), "weight", amount=0.5)
     prune.remove(conv, "weight")
@@ -119,8 +129,14 @@ def test_replaced_parts_are_refused():
         from_torch(block)
     block = nn.TransformerEncoderLayer(8, 2, 16)
     block.norm1 = nn.RMSNorm(8)
-    with pytest.raises(TypeError, match="LayerNorm, got RMSNorm"):
+    with pytest.raises(TypeError, match="LayerNorm, got norm1 = RMSNorm"):
         from_torch(block)
+    for name, other in (("norm1", nn.Identity()), ("linear2", nn.Sequential(nn.Linear(16, 8)))):
+        block = nn.TransformerEncoderLayer(8, 2, 16)
+        setattr(block, name, other)
+        with pytest.raises(TypeError, match=f"of their class.*got {name} = {type(other).__name__}"):
+            from_torch(block)
+    block = nn.TransformerEncoderLayer(8, 2, 16)
     block.self_attn = type("Own", (nn.MultiheadAttention,), {})(8, 2)
     with pytest.raises(TypeError, match="Own"):
         from_torch(block)

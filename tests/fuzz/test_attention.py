@@ -177,6 +177,8 @@ def draw_layer(rng, channels, support, heads):
         options["channels"] = rng.choice([1, 2, 3])
     if "'exp'" in text:  # scores up to a factor, which shares alone cancel
         options["normalise"] = "l1"
+    if text.startswith("gaussian") and options["normalise"] == "l1":
+        options["normalise"] = "identity"  # l1 of a node's distance to itself is 0 / 0
     conv = AttentionConv(channels, 2 * heads, **options).double()
     for name, parameter in conv.named_parameters():
         torch.nn.init.normal_(parameter, std=0.3 if "sigma" in name else 0.7)

@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pyg_outerconv import AttentionConv, OuterConv, compose
 from pyg_outerconv.basis import GCN, Chebyshev, Grid, Hops, Identity, Relation, Stack, Walk
+from pyg_outerconv.contract import contract
 from pyg_outerconv.nn import (
     ConvGRUCell,
     ConvLSTMCell,
@@ -184,3 +185,29 @@ def test_folders_of_the_package_need_no_import_of_their_own():
         "else: raise SystemExit('p.other is there')"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", ["edge_weight", "edge_type", "batch", "edge_attr", "pos"])
+@pytest.mark.parametrize("kind", [OuterConv, AttentionConv])
+def test_what_comes_beside_the_edges_is_in_their_place(kind, name):
+    conv = OuterConv(3, 4, "gcn") if kind is OuterConv else AttentionConv(3, 4, 2)
+    x, index = torch.randn(5, 3), torch.randint(5, (2, 9))
+    if kind is AttentionConv and name == "edge_weight":
+        return  # which it does not have
+    sizes = {"batch": (5,), "pos": (5, 2), "edge_attr": (9, 2)}
+    far = torch.zeros(sizes.get(name, (9,)), device="meta")
+    far = far if name in ("pos", "edge_attr", "edge_weight") else far.long()
+    with pytest.raises(ValueError, match=f"{name} is where the features are.*cpu.*meta"):
+        conv(x, index, **{name: far})
+
+
+@pytest.mark.parametrize("part", ["basis", "x", "theta"])
+def test_a_contraction_is_in_one_place(part):
+    parts = {
+        "basis": GCN().basis(torch.randint(5, (2, 9)), size=(5, 5)),
+        "x": torch.randn(5, 3),
+        "theta": torch.randn(1, 1, 3, 4),
+    }
+    parts[part] = parts[part].to("meta")
+    with pytest.raises(ValueError, match=r"a basis, x and theta are in one place.*cpu.*meta"):
+        contract(**parts)

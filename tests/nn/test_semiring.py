@@ -9,7 +9,7 @@ from semirings import REDUCTIONS, has_edges
 from torch_geometric.nn import GraphConv, MaxAggregation, SAGEConv, SimpleConv
 from torch_geometric.nn.aggr import MeanAggregation, MinAggregation, SumAggregation
 
-from pyg_outerconv import OuterConv, testing
+from pyg_outerconv import AttentionConv, OuterConv, testing
 from pyg_outerconv.basis import GCN, Chebyshev, Explicit, Eye, Identity, Relation, Stack, Walk
 from pyg_outerconv.nn import FORMS
 from pyg_outerconv.testing import assert_near, dense_contraction
@@ -399,3 +399,18 @@ def test_compiles_into_one_graph_once_something_ran(aggr, label_aggr, theta):
     gradients = torch.autograd.grad(found.sin().sum(), [x, *conv.parameters()])
     for actual, reference in zip(gradients, wanted, strict=True):
         assert_near(actual, reference)
+
+
+@pytest.mark.parametrize("aggr", ["sum", "mean", "max", "min"])
+@pytest.mark.parametrize("kind", [OuterConv, AttentionConv])
+def test_every_reduction_is_the_engines_unless_messages_are_asked_for(kind, aggr):
+    class Doubled(kind):
+        def message_and_aggregate(self, edge_index, x, theta):
+            return 2 * super().message_and_aggregate(edge_index, x, theta)
+
+    options = {"family": GCN()} if kind is OuterConv else {}
+    conv = Doubled(3, 4, bias=False, aggr=aggr, **options)
+    x, index = torch.randn(5, 3), torch.randint(5, (2, 12))
+    assert conv.fuse
+    doubled, conv.fuse = conv(x, index), False
+    testing.assert_near(doubled, 2 * conv(x, index))
