@@ -261,6 +261,8 @@ def test_the_type_of_a_result_under_autocast_is_no_matter_of_the_order(family, k
     basis = FAMILIES[family].basis(edges, dtype=torch.float32)
     x = features(kind, basis.size[0], basis.size[0], torch.float32)
     for matrices, reduce in ((None, "sum"), (2, "sum"), (None, "max")):
+        if reduce == "max" and kind not in ("dense", "batch"):
+            continue  # which is refused
         theta = parameter(basis.num_bases, 1, basis.size[0], 3, matrices, torch.float32)
         with use_backend("reference"), torch.autocast("cpu", torch.bfloat16):
             types = {

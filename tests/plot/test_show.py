@@ -177,7 +177,7 @@ GRID = ["--shape", "8x10", "--offset", "2,4"]
         ([*GRID, "--kind", "receptive-field", "--cell", "a"], "--cell is integers"),
         ([*GRID, "--kind", "shift", "--cell", "1,1", "--node", "3"], "--cell or --node, got both"),
         ([*GRID, "--kind", "flattenings", "--channels", "0x2"], "(P, Q) >= 1"),
-        ([*GRID, "--label", "1"], "[0, 1)"),
+        ([*GRID, "--label", "1"], "expected 0 to 0, got 1"),
         ([*GRID, "--label", "one"], "invalid int value"),
         ([*GRID, "--layout", "circle"], "unknown option of a picture of matrices 'layout'"),
         ([*GRID, "--out", "absent/a.svg"], "No such file or directory"),
