@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from ..basis.edges import EdgeBasis
 from ..basis.on_demand import OnDemand
+from ..basis.pattern import Pattern
 from ..kernels import Request
 from ..kernels.call import item_by_item, views
 from ..kernels.differentiable import apply, differentiable
@@ -100,8 +102,15 @@ def fused_product(edges: EdgeBasis, x: Tensor, theta: Tensor) -> Tensor:
     value = None if edges.value is None else edges.value.to(x.dtype)
     pattern = edges.pattern
     backend = choose(fused_request(pattern.target_ptr, pattern.source, x.size(0), theta)).name
-    out: Tensor = apply(_Fused, value, x, theta, edges, backend)
+    out: Tensor = apply(_Fused, value, x, theta, _Edges(pattern), backend)
     return out
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """A pattern as one argument: itself it is a tree of tensors, which vmap would take apart."""
+
+    pattern: Pattern
 
 
 @differentiable
@@ -110,7 +119,7 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        value: Tensor | None, x: Tensor, theta: Tensor, edges: EdgeBasis, backend: str
+        value: Tensor | None, x: Tensor, theta: Tensor, edges: _Edges, backend: str
     ) -> Tensor:
         pattern = edges.pattern
         return spmm_theta(
@@ -131,7 +140,7 @@ class _Fused(torch.autograd.Function):
             turned = pattern.transposed
             value_t = None if value is None else value.index_select(0, pattern.by_source)
             turned_theta = theta.transpose(1, 2)
-            of_x = apply(_Fused, value_t, grad, turned_theta, EdgeBasis(turned), backend)
+            of_x = apply(_Fused, value_t, grad, turned_theta, _Edges(turned), backend)
         if ctx.needs_input_grad[2]:
             pairs = pattern.target_pairs
             ordered = None if value is None else value.index_select(0, pairs.order).unsqueeze(1)
