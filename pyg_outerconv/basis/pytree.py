@@ -3,7 +3,8 @@
 The leaves of a basis are its tensors, those of the patterns and bases that it is made of included.
 All that is no tensor goes with the structure of the tree, but for the size of a pattern, which its
 pointers say: so a graph that is traced with one pattern fits others. Choices and what was computed
-once stay behind.
+once stay behind. A tree of something else than tensors, such as the dimensions that ``vmap`` maps
+over, is flattened again as it was made.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from torch import Tensor
 from torch.utils._pytree import MappingKey, register_pytree_node
 
 Leaves = tuple[list[Any], Any]
+
+_NOTED = ("nesting", "pieces")  # by :func:`.base.nest`
+_PARTS = "_parts_of_tree"  # the fields that are leaves, where leaves do not show it
 
 
 def register(kind: type[Any]) -> None:
@@ -30,6 +34,8 @@ def register(kind: type[Any]) -> None:
         for field in fields(kind):
             if field.name not in known and field.default_factory is not MISSING:
                 known[field.name] = field.default_factory()  # nothing chosen, nothing kept
+        if not all(map(_holds_tensors, children)):
+            known[_PARTS] = names
         for name, value in known.items():
             object.__setattr__(made, name, value)
         return made
@@ -44,15 +50,16 @@ def register(kind: type[Any]) -> None:
 
 
 def _flatten(node: Any) -> Leaves:
-    parts, rest = {}, []
+    parts, rest, told = {}, [], vars(node).get(_PARTS)
     for field in fields(node):
+        if field.name == "size" and _has_ends(node):
+            continue
         value = getattr(node, field.name)
-        if _holds_tensors(value):
+        if _holds_tensors(value) if told is None else field.name in told:
             parts[field.name] = value
-        elif field.default_factory is MISSING and not (field.name == "size" and _has_ends(node)):
+        elif field.default_factory is MISSING:
             rest.append((field.name, value))
-    if "nesting" in vars(node):
-        rest.append(("nesting", node.nesting))
+    rest += [(name, vars(node)[name]) for name in _NOTED if name in vars(node)]
     return list(parts.values()), (tuple(parts), tuple(rest))
 
 

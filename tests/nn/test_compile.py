@@ -1,5 +1,7 @@
 """Layers in one graph: torch.compile and torch.export, from edges, kept, and from a basis."""
 
+import operator
+
 import pytest
 import torch
 from torch.export import Dim, export
@@ -131,3 +133,17 @@ def test_a_basis_is_a_tree_of_its_tensors(name):
     assert doubled.num_bases == basis.num_bases
     if name in ("edges", "a stack"):
         assert_near(doubled.to_dense(), 2 * basis.to_dense())
+    assert (again.nesting, again.pieces) == (basis.nesting, basis.pieces)
+    assert (doubled.nesting, doubled.pieces) == (basis.nesting, basis.pieces)
+
+
+@pytest.mark.parametrize("leaf", [0, None], ids=str)
+@pytest.mark.parametrize("name", BASES)
+def test_a_tree_of_anything_else_is_flattened_again_as_it_was(name, leaf):
+    _, (index, weight, _) = graph(GCN(), 5, 12)
+    basis = BASES[name](index, weight)
+    leaves, tree = tree_flatten(basis)
+    others, same = tree_flatten(tree_map(lambda _: leaf, basis))
+    assert others == [leaf] * len(leaves)
+    assert same == tree
+    assert all(map(operator.is_, tree_flatten(tree_unflatten(leaves, same))[0], leaves))
