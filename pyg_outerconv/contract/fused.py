@@ -108,7 +108,11 @@ def fused_product(edges: EdgeBasis, x: Tensor, theta: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Edges:
-    """A pattern as one argument: itself it is a tree of tensors, which vmap would take apart."""
+    """A pattern as one argument, which is no tree of tensors.
+
+    ``torch.func`` takes trees apart at every call, and what a pattern keeps stays behind: its edges
+    would be turned and sorted again each time.
+    """
 
     pattern: Pattern
 

@@ -21,6 +21,7 @@ from pyg_outerconv.basis import (
     Chebyshev,
     EdgeBasis,
     Identity,
+    Pattern,
     Polynomial,
     Relation,
     Stack,
@@ -130,6 +131,20 @@ def test_transforms_of_a_choice_equal_a_loop(family):
             isinstance(tensor, torch.Tensor)
             and torch._C._functorch.is_functorch_wrapped_tensor(tensor)
         ), "what is kept outlives the transform"
+
+
+def test_transforms_of_the_fused_order_use_the_edges_that_are_kept(monkeypatch):
+    basis = FAMILIES["one label"].basis(awkward_structures()["multi-edge"], dtype=torch.float64)
+    theta, many = parameter(basis.num_bases, 1, 4, 3, grad=False), normal(3, 5, 4).detach()
+
+    def loss(x):
+        return contract(basis, x, theta, "fused").sin().sum()
+
+    with use_backend("reference"):
+        loss(many[0].clone().requires_grad_()).backward()
+        monkeypatch.setattr(Pattern, "_turn", lambda _: pytest.fail("edges are turned again"))
+        torch.func.grad(loss)(many[0])
+        torch.vmap(torch.func.grad(loss))(many)
 
 
 def _edges_in(basis):
