@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels import Sparsity, sddmm, segment_softmax, spmm
+from ..kernels.tiles import exact
 
 NORMALISERS: dict[str, type[Normaliser]] = {}
 
@@ -126,10 +127,10 @@ class L1(Normaliser):
 
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
         """See :class:`Normaliser`."""
-        exact = _without_absent(_exact(score))
-        total = _of_row(sparsity, _row_sums(sparsity, exact.abs()))
+        wide = _without_absent(exact(score))
+        total = _of_row(sparsity, _row_sums(sparsity, wide.abs()))
         empty = total == 0
-        share = exact * total.masked_fill(empty, 1.0).reciprocal().masked_fill(empty, 0.0)
+        share = wide * total.masked_fill(empty, 1.0).reciprocal().masked_fill(empty, 0.0)
         return share.to(score.dtype)
 
 
@@ -144,18 +145,13 @@ class SoftmaxPlusOne(Normaliser):
 
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
         """See :class:`Normaliser`."""
-        exact = _exact(score)
-        ones = exact.new_ones(sparsity.shape[1], 1, 1)
+        wide = exact(score)
+        ones = wide.new_ones(sparsity.shape[1], 1, 1)
         # The highest of all scores and 0, which changes nothing but the range of the numbers.
-        highest = spmm(sparsity, exact.detach(), ones, reduce="max").squeeze(-1).clamp(min=0)
-        raised = (exact - _of_row(sparsity, highest)).exp()
+        highest = spmm(sparsity, wide.detach(), ones, reduce="max").squeeze(-1).clamp(min=0)
+        raised = (wide - _of_row(sparsity, highest)).exp()
         total = _row_sums(sparsity, raised) + (-highest).exp()
         return (raised * _of_row(sparsity, total.reciprocal())).to(score.dtype)
-
-
-def _exact(score: Tensor) -> Tensor:
-    """Scores in a type that sums of a row fit."""
-    return score.to(torch.promote_types(score.dtype, torch.float32))
 
 
 def _without_absent(score: Tensor) -> Tensor:
