@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .edges import EdgeBasis
 
 _INT32_LIMIT = 2**31 - 1
-_INT64_LIMIT = 2**63 - 1
+INT64_LIMIT = 2**63 - 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -370,7 +370,7 @@ def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.
         return torch.int64
     # One by one: which is the largest would be one more thing that a compiler fixes.
     products = (size[0] * num_labels, size[1] * num_labels)
-    if products[0] > _INT64_LIMIT or products[1] > _INT64_LIMIT:
+    if products[0] > INT64_LIMIT or products[1] > INT64_LIMIT:
         raise RefusedValue(
             refusal(
                 "nodes and labels are numbered together, in int64",

@@ -7,9 +7,8 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal
 from .edges import EdgeBasis
-from .pattern import Pattern
+from .pattern import INT64_LIMIT, Pattern
 
-_INT64_LIMIT = 2**63 - 1
 REDUCTIONS = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin"}
 
 
@@ -73,7 +72,7 @@ def merge_parallel(
     source, end = index[0].long(), index[1].long() * kinds
     end = end if label is None else end + label
     sources = ends = None
-    if rows * kinds * size[1] > _INT64_LIMIT:  # no number for each: number those that occur
+    if rows * kinds * size[1] > INT64_LIMIT:  # no number for each: number those that occur
         sources, source = source.unique(return_inverse=True)
         ends, end = end.unique(return_inverse=True)
         rows = max(sources.numel(), 1)
