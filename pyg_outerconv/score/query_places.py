@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..basis.any_structure import AnyStructure
 from ..basis.base import Basis
+from ..basis.cache import EACH, recall
 from ..basis.checks import holds
 from ..basis.edges import EdgeBasis
 from ..basis.eye import Eye
@@ -142,9 +143,8 @@ def narrowed(over: Edges, place: Places) -> Edges:
     if not isinstance(place, range) or torch.compiler.is_compiling():
         return _narrowed_to(over, place)
     known = _narrowed.setdefault(over, {})
-    if place not in known:
-        known[place] = _narrowed_to(over, place)
-    return known[place]
+    edges: Edges = recall(known, place, lambda: _narrowed_to(over, place), EACH)
+    return edges
 
 
 def _narrowed_to(over: Edges, place: Places) -> Edges:

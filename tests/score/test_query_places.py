@@ -23,9 +23,11 @@ from pyg_outerconv.basis import (
     Stack,
     Union,
 )
+from pyg_outerconv.basis.cache import EACH
 from pyg_outerconv.nn import AttentionConv
 from pyg_outerconv.position import ALiBi, RelativeBias, Rotary
 from pyg_outerconv.score import FeatureMapped, KeyQuery, LearnedQueries, LinearAttention
+from pyg_outerconv.score.query_places import _narrowed, narrowed
 from pyg_outerconv.testing import assert_near, assert_same_gradients
 
 NODES, D = 9, 4
@@ -86,6 +88,18 @@ def test_a_decoders_last_token_sees_all_before():
     assert last.basis(x).over is last.basis(x).over  # made once
     assert_near(last(x), conv(x)[-1:])
     assert_near(aligned(conv, Part(1, -1))(x, size=(6, 1)), conv(x)[-1:])
+
+
+def test_places_of_queries_that_are_kept_have_a_bound():
+    over = SlidingWindow(1).basis((NODES,))
+    first = narrowed(over, range(NODES))
+    assert narrowed(over, range(NODES)) is first
+    for stop in range(2 * EACH):
+        narrowed(over, range(stop))
+    assert len(_narrowed[over]) == EACH
+    again = narrowed(over, range(NODES))
+    assert again is not first
+    assert_near(again.to_dense(torch.float64), first.to_dense(torch.float64))
 
 
 @pytest.mark.parametrize("normalise", ["l1", "identity"])
