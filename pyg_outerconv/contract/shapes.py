@@ -70,8 +70,9 @@ def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
             )
         )
     rows = numbers_of(theta)
-    places = {str(part.device) for part in (basis, x, rows) if part is not None}
-    if len(places) > 1:  # kernels of a CPU would not notice meta, which has no memory
+    place = rows.device  # kernels of a CPU would not notice meta, which has no memory
+    if basis.device != place or (x is not None and x.device != place):
+        places = {str(part.device) for part in (basis, x, rows) if part is not None}
         raise RefusedValue(
             refusal("a basis, x and theta are in one place", "one device", sorted(places))
         )
