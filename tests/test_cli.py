@@ -682,6 +682,33 @@ def test_training_goes_on_when_nobody_reads(
         os.close(read)
 
 
+@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.parametrize("last", ["KarateClub: ", "features: ", "Directed(", "PyG DirGNNConv"])
+def test_a_reader_may_leave_while_a_run_is_announced(
+    last: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    read, write = os.pipe()
+    left = []
+
+    class Out(io.TextIOWrapper):
+        """Its reader leaves before a line that begins like ``last``."""
+
+        def write(self, text: str) -> int:
+            if text.startswith(last) and not left:
+                os.close(read)
+                left.append(text)
+            return super().write(text)
+
+    out = Out(open(write, "wb"))  # noqa: SIM115
+    monkeypatch.setattr(sys, "stdout", out)
+    options = ["--directed", "--peer", *QUICK, "--epochs", "2"]
+    assert main(["train", "KarateClub", "--out", "run", *options]) == 0
+    assert left
+    assert len(numbers_of("run")) == 4  # two seeds of each contender
+    assert "training goes on" in capfd.readouterr().err
+    out.close()
+
+
 def test_other_commands_say_that_nobody_read(monkeypatch: pytest.MonkeyPatch) -> None:
     read, write = os.pipe()
     os.close(read)

@@ -243,7 +243,7 @@ def _announce(experiment: Experiment) -> None:
     )
     for contender in experiment.contenders:
         if contender.note:
-            print(f"{contender.name}: {contender.note}")
+            _say(f"{contender.name}: {contender.note}")
 
 
 class Predict:
