@@ -153,7 +153,6 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         self.out_channels = out_channels = self.theta.out_channels
         check_known(out_channels, bias=bias, root_weight=root_weight)
         self.root = make_theta("full", 1, targets, out_channels) if root_weight else None
-        self._root_weight = root_weight
         self.bias = Parameter(torch.empty(out_channels)) if bias else None
         self.functions = ModuleList()
         self.reset_parameters()
@@ -196,13 +195,12 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
     @property
     def root_weight(self) -> bool:
         """Whether features of the target itself are added; can be switched off."""
-        return self._root_weight
+        return self.root is not None
 
     @root_weight.setter
     def root_weight(self, add: bool) -> None:
         if add and self.root is None:
             raise RefusedValue("a root weight has no parameters unless the layer was made with one")
-        self._root_weight = add
         self.root = self.root if add else None
 
     # The convolution ----------------------------------------------------------------------------
@@ -319,8 +317,7 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
 
         source = nodes_first(inputs.source)
         target = source if inputs.is_single else nodes_first(inputs.target)
-        used = self.root is not None and self._root_weight
-        return Content(source, target, theta=theta, target_is_used=used)
+        return Content(source, target, theta=theta, target_is_used=self.root is not None)
 
     def _materialize(self, waiting: list[tuple[Theta, int]]) -> None:
         for lazy, channels in waiting:
