@@ -18,8 +18,9 @@ settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser):
-    """How many configurations each fuzz test of ``tests/fuzz`` draws."""
+    """How many configurations each fuzz test draws, and how often training is killed."""
     parser.addoption("--draws", type=int, default=300, help="configurations of each fuzz test")
+    parser.addoption("--kills", type=int, default=6, help="kills of training at random moments")
 
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -1,6 +1,6 @@
 """Training that is killed at random moments leaves what can be read, and goes on to the same end.
 
-``OUTERCONV_KILLS=40 python -m pytest tests/train/test_kills.py`` kills more often.
+``python -m pytest tests/train/test_kills.py --kills 40`` kills more often.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import torch
 from pyg_outerconv import files
 from pyg_outerconv.train.run_folder import NAMES
 
-KILLS = int(os.environ.get("OUTERCONV_KILLS", "6"))
 RUN = ["--epochs", "20", "--patience", "0", "--seeds", "2", "--hidden", "8", "--dropout", "0.5"]
 
 # Imports once, then forks for each command line: a kill hits training, not the imports. The seed
@@ -120,15 +119,18 @@ def read_all(folder: Path) -> None:
             assert path.name.startswith("."), f"{path} is no file of a run"
 
 
-def test_killed_at_random_moments(runner: Runner, tmp_path: Path) -> None:
+def test_killed_at_random_moments(
+    runner: Runner, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    kills = pytestconfig.getoption("--kills")
     assert runner(["train", "KarateClub", *RUN, "--out", "whole"]) == 0
     began = time.monotonic()
     assert runner(["train", "KarateClub", *RUN, "--out", "again"]) == 0
     assert results(tmp_path / "again") == results(tmp_path / "whole")
     seconds = time.monotonic() - began
-    draw, codes = random.Random(KILLS), []
+    draw, codes = random.Random(kills), []
     number = 0
-    while len(codes) < KILLS:
+    while len(codes) < kills:
         folder, number = tmp_path / f"run{number}", number + 1
         for _ in range(4):  # some runs are killed again when they go on
             begun = (folder / "config.json").exists()
