@@ -59,7 +59,7 @@ def grouped_matmul(
         for name, index, rows in (("gather", gather, x.size(0)), ("scatter", scatter, num_rows)):
             if index is not None and rows is not None:
                 check_indices(name, index, rows)
-    return known_groups(x, ptr.contiguous(), theta, gather, scatter, num_rows)
+    return _multiply(x, ptr.contiguous(), theta, gather, scatter, num_rows)
 
 
 def known_groups(
@@ -77,6 +77,17 @@ def known_groups(
         TypeError: ``x`` and ``theta`` are of different types.
     """
     _check_shapes(x, ptr, theta, gather, scatter, num_rows)
+    return _multiply(x, ptr, theta, gather, scatter, num_rows)
+
+
+def _multiply(
+    x: Tensor,
+    ptr: Tensor,
+    theta: Tensor,
+    gather: Tensor | None,
+    scatter: Tensor | None,
+    num_rows: int | None,
+) -> Tensor:
     if scatter is None or num_rows is None:
         num_rows = x.size(0) if gather is None else gather.numel()
     x, theta = one_type("grouped_matmul", x, theta)  # type: ignore[assignment]
