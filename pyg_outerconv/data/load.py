@@ -145,7 +145,11 @@ def _unusable_cache(home: Path, error: OSError) -> DataUnavailable:
 
 def _key(known: Entry, root: Path, contents: dict[str, bytes]) -> str:
     """A name that changes with the root, its raw files and the version of PyG that reads them."""
-    files = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    compared = {} if known.copies_differ else known.files  # when they were read
+    files = {
+        name: compared.get(name) or hashlib.sha256(content).hexdigest()
+        for name, content in contents.items()
+    }
     state = repr([torch_geometric.__version__, sorted(files.items())])
     parts = (str(known.home(root)), state)
     return "-".join(hashlib.sha256(part.encode()).hexdigest()[:16] for part in parts)
