@@ -95,7 +95,7 @@ def section(device: str) -> str:
     derivatives = (*DERIVATIVES, "refused because")
     orders = [_line(("order", "basis", "reduction", *derivatives))]
     orders.append(_line(("---",) * len(orders[0].split(" | "))))
-    for order in ORDERS:
+    for order in sorted(ORDERS):
         orders += order_rows(order, device)
     primitives = [_line(("backend", "primitive", "form", *derivatives)), orders[1]]
     for backend in backends_to_try(device):

@@ -1,16 +1,18 @@
 """The contraction Σ_k A_kᵀ X Θ_k: orders, their cost, and the choice.
 
-To add an order: one file with an :class:`Order` subclass, one entry in ``choose.ORDERS``; the tests
-under ``tests/contract`` run over every entry.
+To add an order: one file in ``orders/`` with an :class:`Order` subclass; the tests under
+``tests/contract`` run over every one.
 """
 
-from .choose import ORDERS, candidates, check_memory, check_order, choose_order
+from ..found import import_files
+from . import orders
+from .choose import candidates, check_memory, check_order, choose_order
 from .cost import Cost, Work
 from .density import predicted_share, sparse_pays
 from .features import Features, SparseFeatures
 from .machine import Constants, constants
 from .mixture import Mixture, ThetaValue, full, scaled
-from .order import Order
+from .order import ORDERS, Order, orders_of
 from .path import ContractionPath, contract, contraction_path
 from .problem import Problem
 from .shapes import check_shapes
@@ -38,8 +40,11 @@ __all__ = [
     "contract",
     "contraction_path",
     "full",
+    "orders_of",
     "predicted_share",
     "project",
     "scaled",
     "sparse_pays",
 ]
+
+import_files(orders.__name__, orders.__path__)

@@ -17,73 +17,14 @@ from ..basis.on_demand import OnDemand
 from ..basis.polynomial import Polynomial
 from ..errors import RefusedValue, refusal, unknown
 from ..kernels.dispatch import forced
-from .all_edges import AllEdges
-from .attend import AttendPropagateFirst, AttendTransformFirst
-from .chain import ChainPropagate, ChainTransform
-from .compare_labels import CompareLabels
-from .convolution import Convolution
 from .cost import Cost
-from .dense import Dense
-from .dense_attention import DenseAttentionPropagateFirst, DenseAttentionTransformFirst
 from .features import SparseFeatures
-from .fully_connected import FullyConnected
-from .fused import Fused
-from .heads import HeadsPropagateFirst, HeadsTransformFirst
-from .label_by_label import LabelByLabel
-from .label_mixing import LabelMixing
-from .latent import Latent, LatentTransformFirst
 from .machine import constants
-from .order import Order
-from .per_copy import PerCopy
-from .per_node import PerNode
-from .pooling import Pooling
+from .order import ORDERS, Order, orders_of
 from .problem import Problem
-from .propagate_first import PropagateFirst
-from .propagate_first_compact import PropagateFirstCompact
-from .recurrence import Clenshaw, Forward
-from .recurrence_mixed import ClenshawMixed, ForwardMixed
-from .scan import Scan
-from .transform_first import TransformFirst
-from .transform_first_compact import TransformFirstCompact
 from .value_output import ValueOutput
 
 PLANS = 64  # choices that are kept for one pattern or rule
-
-ORDERS: dict[str, Order] = {
-    order.name: order
-    for order in (
-        PropagateFirst(),  # before its mirror image, so that it is taken where they cost the same
-        TransformFirst(),
-        TransformFirstCompact(),
-        PropagateFirstCompact(),
-        LabelMixing(),
-        LabelByLabel(),
-        AllEdges(),
-        CompareLabels(),
-        Fused(),
-        Forward(),
-        Clenshaw(),
-        ForwardMixed(),
-        ClenshawMixed(),
-        Dense(),
-        PerNode(),
-        FullyConnected(),
-        PerCopy(),
-        ChainTransform(),
-        ChainPropagate(),
-        Convolution(),
-        Pooling(),
-        DenseAttentionTransformFirst(),
-        DenseAttentionPropagateFirst(),
-        AttendTransformFirst(),
-        AttendPropagateFirst(),
-        HeadsTransformFirst(),
-        HeadsPropagateFirst(),
-        LatentTransformFirst(),
-        Latent(),
-        Scan(),
-    )
-}
 
 
 @dataclass(frozen=True)
@@ -106,10 +47,13 @@ class Candidate:
 def candidates(
     problem: Problem, max_memory: int | None = None, orders: Sequence[Order] | None = None
 ) -> list[Candidate]:
-    """Every order, or those given, with reasons or a cost. Illegal ones are never costed."""
+    """Every order of the basis's kind, or those given, with reasons or a cost.
+
+    Illegal ones are never costed.
+    """
     speeds = constants(problem.device.type, problem.dtype)
     found = []
-    for order in orders or ORDERS.values():
+    for order in orders or orders_of(type(problem.basis)):
         reasons = order.why_not(problem)
         cost = None if reasons else order.cost(problem)
         if cost is not None and (why := _too_much(cost, max_memory)):
@@ -181,7 +125,7 @@ def _cheapest(found: list[Candidate], problem: Problem) -> Order:
 
 
 def _legal(problem: Problem) -> list[Order]:
-    return [order for order in ORDERS.values() if not order.why_not(problem)]
+    return [order for order in orders_of(type(problem.basis)) if not order.why_not(problem)]
 
 
 def _ready(problem: Problem) -> list[Order]:

@@ -29,12 +29,8 @@ class HeadOrder(Order):
     before and after is :class:`TransformHeadsFirst` or :class:`PropagateHeadsFirst`.
     """
 
-    @abstractmethod
-    def kind(self, problem: Problem) -> list[str]:
-        """Reasons why the basis is not of a kind that it knows."""
-
     def needs(self, problem: Problem) -> list[str]:
-        """Reasons why a basis of the right kind does not fit."""
+        """Reasons why a basis of its kind does not fit."""
         return []
 
     @abstractmethod
@@ -49,10 +45,9 @@ class HeadOrder(Order):
 class TransformHeadsFirst(HeadOrder):
     """X Θ_h first, or the values of each head."""
 
-    def why_not(self, problem: Problem) -> list[str]:
+    def lacks(self, problem: Problem) -> list[str]:
         """It needs what the way of propagating does."""
-        reasons = super().why_not(problem) + self.kind(problem)
-        return reasons or why_no_batch(problem) + self.needs(problem)
+        return why_no_batch(problem) + self.needs(problem)
 
     def cost(self, problem: Problem) -> Cost:
         """Making values, and propagating them."""
@@ -68,10 +63,10 @@ class TransformHeadsFirst(HeadOrder):
 class PropagateHeadsFirst(HeadOrder):
     """A_hᵀ X first, at width P for each head, then Θ_h."""
 
-    def why_not(self, problem: Problem) -> list[str]:
+    def lacks(self, problem: Problem) -> list[str]:
         """It needs what the way of propagating does, features, and values without a bias."""
-        reasons = super().why_not(problem) + self.kind(problem) + needs_features(problem)
-        return reasons or why_no_batch(problem) + self.needs(problem) + needs_no_bias(problem)
+        reasons = needs_features(problem) + why_no_batch(problem)
+        return reasons or self.needs(problem) + needs_no_bias(problem)
 
     def cost(self, problem: Problem) -> Cost:
         """Propagating X, and N·H·P·Q dense."""

@@ -14,16 +14,9 @@ from .problem import Problem
 from .work import transform
 
 
-def needs_heads(problem: Problem, *kinds: type) -> list[str]:
-    """A reason where the basis is not one of heads on shared edges."""
-    if isinstance(problem.basis, kinds or (Heads, Attended)):
-        return []
-    return [f"needs heads on shared edges, not a {type(problem.basis).__name__}"]
-
-
 def heads_of(problem: Problem) -> Heads | Attended:
-    """The basis, which :func:`needs_heads` has looked at."""
-    assert isinstance(problem.basis, Heads | Attended)
+    """The basis."""
+    assert isinstance(problem.basis, Heads | Attended)  # what these orders solve
     return problem.basis
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..basis.base import Basis
+from .choose import choose_order
 from .cost import Cost
 from .features import Features
 from .mixture import Mixture, ThetaValue, full
@@ -18,8 +19,6 @@ from .rewrite import leaves
 
 def solve(basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
     """Σ_k A_kᵀ X Θ_k, each leaf by its cheapest order; perhaps in memory of Θ."""
-    from .choose import choose_order
-
     out: Tensor | None = None
     for leaf, part in leaves(basis, theta):
         problem = Problem(leaf, x, part)
@@ -35,8 +34,6 @@ def solving(basis: Basis, x: Features, theta: ThetaValue) -> Cost:
 
 
 def _cheapest(problem: Problem) -> Cost:
-    from .choose import choose_order
-
     return choose_order(problem).cost(problem)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.on_demand import OnDemand
 from ..kernels import Sparsity, spmm
@@ -18,12 +19,22 @@ from .cost import Cost
 from .features import autocast_pair
 from .problem import Problem
 
+EXPLICIT = (EdgeBasis, OnDemand)
+"""The kinds of basis that have explicit edges, or make them when asked."""
+
+ORDERS: dict[str, Order] = {}
+"""Every order that there is, by name."""
+
 
 class Order(ABC):
     """A way to contract a leaf: which product comes first, and in what compact form.
 
+    A class below it that has a name is an order from then on: :data:`ORDERS` holds one of it.
+
     Attributes:
         name: what users call it.
+        solves: the kinds of basis that it knows; it is asked for no other.
+        rank: of orders that cost the same, the one of the lowest rank is taken.
         reductions: over the inputs of a label, for which it is right. Θ follows a reduction that is
             not linear, so transforming first is wrong for max and min.
         label_reductions: over the labels of a target, for which it is right.
@@ -31,12 +42,29 @@ class Order(ABC):
     """
 
     name: ClassVar[str]
+    solves: ClassVar[tuple[type[Basis], ...]]
+    rank: ClassVar[int] = 1
     reductions: ClassVar[frozenset[str]] = frozenset({"sum"})
     label_reductions: ClassVar[frozenset[str]] = frozenset({"sum"})
     adds_bias: ClassVar[bool] = False
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in vars(cls):
+            ORDERS[cls.name] = cls()
+
     def why_not(self, problem: Problem) -> list[str]:
         """Every reason why this order may not solve ``problem``; empty means that it may."""
+        if not isinstance(problem.basis, self.solves):
+            kinds = " and ".join(kind.__name__ for kind in self.solves)
+            return [f"solves {kinds}, not a {type(problem.basis).__name__}"]
+        return self._other_reductions(problem) + self.lacks(problem)
+
+    def lacks(self, problem: Problem) -> list[str]:
+        """What a problem of its kind lacks that it needs, a reason each."""
+        return []
+
+    def _other_reductions(self, problem: Problem) -> list[str]:
         reasons = []
         if problem.reduce not in self.reductions:
             why = (
@@ -67,11 +95,10 @@ class Order(ABC):
         """Y (N, *batch, Q)."""
 
 
-def needs_edges(problem: Problem) -> list[str]:
-    """A reason where the basis is not made of explicit edges."""
-    if isinstance(problem.basis, EdgeBasis | OnDemand):
-        return []
-    return [f"needs explicit edges, not a {type(problem.basis).__name__}"]
+def orders_of(kind: type[Basis]) -> list[Order]:
+    """The orders that know a kind of basis, by rank, then by name."""
+    found = [order for order in ORDERS.values() if issubclass(kind, order.solves)]
+    return sorted(found, key=lambda order: (order.rank, order.name))
 
 
 def needs_features(problem: Problem) -> list[str]:
@@ -79,6 +106,14 @@ def needs_features(problem: Problem) -> list[str]:
     if problem.has_features:
         return []
     return ["needs dense node features, and there are none to propagate"]
+
+
+def needs_mixture(problem: Problem) -> list[str]:
+    """A reason where Θ is not a mixture of some matrices."""
+    mixture = problem.mixture
+    if mixture is None:
+        return ["needs a mixture of matrices, and Θ has one of its own for each label"]
+    return [] if mixture.num_matrices else ["needs a mixture of at least one matrix"]
 
 
 def needs_grouped_products() -> list[str]:

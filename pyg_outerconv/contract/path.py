@@ -9,7 +9,6 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..errors import RefusedValue
 from .choose import (
-    ORDERS,
     Candidate,
     candidates,
     check_memory,
@@ -19,7 +18,7 @@ from .choose import (
 from .features import Features
 from .machine import constants
 from .mixture import ThetaValue
-from .order import Order
+from .order import ORDERS, Order
 from .problem import Problem
 from .semiring import check_inputs, problems
 from .shapes import check_shapes
@@ -82,7 +81,10 @@ def contract(
 
 @dataclass(frozen=True)
 class Step:
-    """How one leaf is contracted: the orders there are, and the one that is taken."""
+    """How one leaf is contracted: the orders that may, cheapest first, and the one that is taken.
+
+    Where more was asked for, the others follow with their reasons.
+    """
 
     leaf: str
     candidates: list[Candidate]
@@ -91,10 +93,10 @@ class Step:
 
 @dataclass(frozen=True)
 class ContractionPath:
-    """The orders of every leaf of a basis with their predicted cost, and the choice.
+    """The orders that may solve each leaf of a basis, cheapest first, and the choice.
 
-    Times are of a forward pass, and of the backward pass where gradients are wanted. Printed, it is
-    a table.
+    Times are predicted, of a forward pass, and of the backward pass where gradients are wanted.
+    Printed, it is a table.
 
     Attributes:
         steps: one a leaf.
@@ -149,8 +151,12 @@ def contraction_path(
     reduce: str = "sum",
     label_reduce: str = "sum",
     max_memory: int | None = None,
+    verbose: bool = False,
 ) -> ContractionPath:
     """What :func:`contract` would do with these arguments, and what each order would cost.
+
+    Args:
+        verbose: add the orders that may not solve a leaf, with every reason.
 
     Raises:
         ValueError, TypeError: see :func:`contract`.
@@ -161,7 +167,10 @@ def contraction_path(
     parts = problems(basis, x, theta, reduce, label_reduce)
     steps = []
     for problem, taken in zip(parts, _choose(parts, order, max_memory), strict=True):
-        steps.append(Step(repr(problem.basis), candidates(problem, max_memory), taken.name))
+        asked = list(ORDERS.values()) if verbose else None
+        found = sorted(candidates(problem, max_memory, asked), key=lambda one: one.seconds)
+        shown = [one for one in found if verbose or not one.reasons]
+        steps.append(Step(repr(problem.basis), shown, taken.name))
         device, dtype = problem.device.type, problem.dtype
     return ContractionPath(steps, constants(device, dtype).source)
 

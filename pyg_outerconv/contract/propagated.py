@@ -23,14 +23,14 @@ from ..basis.eye import Eye
 from ..basis.heads import Heads
 from ..basis.polynomial import Polynomial
 from ..errors import RefusedValue
-from .attend import AttendPropagateFirst
 from .cost import Cost
-from .heads import HeadsPropagateFirst
 from .nested import stand_in, together
 from .order import Order, multiply
+from .orders.attend import AttendPropagateFirst
+from .orders.heads import HeadsPropagateFirst
+from .orders.propagate_first import PropagateFirst
+from .orders.recurrence import Forward, powers, step_of
 from .problem import Problem
-from .propagate_first import PropagateFirst
-from .recurrence import Forward, powers, step_of
 from .rewrite import leaves, turn
 
 

@@ -14,11 +14,9 @@ from .cost import Work, moving
 from .problem import Problem
 
 
-def needs_factors(problem: Problem, causal: bool) -> list[str]:
-    """Reasons where the basis is not factored, or not of this kind, or of another batch."""
-    basis = problem.basis
-    if not isinstance(basis, Factored):
-        return [f"needs factors, not a {type(basis).__name__}"]
+def needs_time(problem: Problem, causal: bool) -> list[str]:
+    """Reasons where the factors have an order of time or none, or are of another batch."""
+    basis = factored_of(problem)
     if (basis.causal is not None) != causal:
         return [
             "needs an order of time: all pairs take two products"
@@ -31,8 +29,8 @@ def needs_factors(problem: Problem, causal: bool) -> list[str]:
 
 
 def factored_of(problem: Problem) -> Factored:
-    """The basis, which :func:`needs_factors` has looked at."""
-    assert isinstance(problem.basis, Factored)
+    """The basis."""
+    assert isinstance(problem.basis, Factored)  # what these orders solve
     return problem.basis
 
 

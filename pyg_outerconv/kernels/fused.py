@@ -37,7 +37,7 @@ def spmm_theta(
 ) -> Tensor:
     """``out[r] = sum_{e of row r} value[e] x[index[e]] theta[label[e]]``, without derivatives.
 
-    See :meth:`Backend.spmm_theta`; :mod:`pyg_outerconv.contract.fused` differentiates it.
+    See :meth:`Backend.spmm_theta`; :mod:`pyg_outerconv.contract.orders.fused` differentiates it.
     """
     implementation = BACKENDS[backend]
     note(implementation, fused_request(ptr, index, x.size(0), theta))

@@ -174,12 +174,14 @@ class GridConv(OuterConv):
         check_devices(self, None, images)
         return self._rules.get(self.family, shape, images.device)
 
-    def contraction_path(self, x: Any, edge_index: Any = None, *args: Any) -> ContractionPath:
+    def contraction_path(
+        self, x: Any, edge_index: Any = None, *args: Any, verbose: bool = False
+    ) -> ContractionPath:
         """What each contraction order would cost for images or nodes, and which one is taken."""
         if edge_index is not None:
-            return super().contraction_path(x, edge_index, *args)
+            return super().contraction_path(x, edge_index, *args, verbose=verbose)
         rule = self.rule(x)
-        return super().contraction_path(as_cells(x, len(rule.axes)), rule)
+        return super().contraction_path(as_cells(x, len(rule.axes)), rule, verbose=verbose)
 
     def basis(self, x: Any, edge_index: Any = None, *args: Any) -> Basis:
         """The basis that :meth:`forward` uses."""

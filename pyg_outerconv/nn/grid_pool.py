@@ -106,12 +106,15 @@ class GridPool(torch.nn.Module):
         rule = self.rule(x)
         return as_images(self._reduce(rule, as_cells(x, len(rule.axes))), rule.output_shape)
 
-    def contraction_path(self, x: Tensor, cells: Any = None) -> ContractionPath:
+    def contraction_path(
+        self, x: Tensor, cells: Any = None, *, verbose: bool = False
+    ) -> ContractionPath:
         """What each contraction order would cost for these arguments, and which one is taken."""
         basis = self.rule(x) if cells is None else self._basis(cells, x)
         nodes = as_cells(x, len(self.family.windows)) if cells is None else x
         theta, options = self._parameter(basis, nodes, self._divisor(basis))
-        return contraction_path(basis, nodes.movedim(-2, 0), theta, self.order, **options)
+        rows = nodes.movedim(-2, 0)
+        return contraction_path(basis, rows, theta, self.order, verbose=verbose, **options)
 
     def _basis(self, cells: Any, x: Tensor) -> Basis:
         check_given(cells, x.device)

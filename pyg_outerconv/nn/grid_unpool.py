@@ -88,14 +88,19 @@ class GridUnpool(torch.nn.Module):
         return as_images(self._spread(rule, as_cells(x, len(rule.axes))), rule.output_shape)
 
     def contraction_path(
-        self, x: Tensor, cells: Any = None, output_size: tuple[int, ...] | None = None
+        self,
+        x: Tensor,
+        cells: Any = None,
+        output_size: tuple[int, ...] | None = None,
+        *,
+        verbose: bool = False,
     ) -> ContractionPath:
         """What each contraction order would cost for these arguments, and which one is taken."""
         basis = self.rule(x, output_size) if cells is None else self._basis(cells, x)
         nodes = as_cells(x, len(self.family.windows)) if cells is None else x
         theta = Mixture.identity(basis.num_bases, nodes.size(-1), nodes)
         rows, most = nodes.movedim(-2, 0), self.max_memory
-        return contraction_path(basis, rows, theta, self.order, max_memory=most)
+        return contraction_path(basis, rows, theta, self.order, max_memory=most, verbose=verbose)
 
     def _basis(self, cells: Any, x: Tensor) -> Basis:
         check_given(cells, x.device)

@@ -289,12 +289,18 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         batch: Union[Tensor, OptPairTensor, None] = None,
         edge_attr: OptTensor = None,
         pos: Union[Tensor, OptPairTensor, None] = None,
+        *,
+        verbose: bool = False,
     ) -> ContractionPath:
-        """What each contraction order would cost for these arguments, and which one is taken."""
+        """What each contraction order would cost for these arguments, and which one is taken.
+
+        Printed, it is a table of those that may, cheapest first; ``verbose`` adds the others with
+        the reasons why not.
+        """
         inputs = split_input(x, self.flow)
         basis = self.basis(inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
         x, theta = nodes_first(inputs.source), self._parameter(inputs)
-        return contraction_path(basis, x, theta, self.order, **self._options())
+        return contraction_path(basis, x, theta, self.order, verbose=verbose, **self._options())
 
     def message_and_aggregate(self, edge_index: Basis, x: Features, theta: ThetaValue) -> Tensor:
         """Y, by the contraction engine; no tensor of edges × channels is held."""

@@ -16,9 +16,9 @@ from ..basis.factored import Factored
 from ..basis.heads import Heads
 from ..contract import Features, Problem, ThetaValue, check_shapes
 from ..contract.order import needs_features
-from ..contract.per_node import PerNode
+from ..contract.orders.per_node import PerNode
+from ..contract.orders.recurrence import sum_clenshaw, sum_forward
 from ..contract.problem import LINEAR
-from ..contract.recurrence import sum_clenshaw, sum_forward
 from ..contract.semiring import check_inputs, problems
 from ..errors import RefusedValue, refusal
 from .prepare import nodes_first

@@ -101,7 +101,7 @@ def test_reductions_over_the_one_input_of_a_label_are_the_same(reduce):
 def test_other_bases_and_features_are_refused_by_name():
     theta = torch.randn(6, 1, 4, 2)
     basis = Units((3, 2), on=CPU)
-    with pytest.raises(ValueError, match="needs all unit matrices, not a EdgeBasis"):
+    with pytest.raises(ValueError, match="solves Units, not a EdgeBasis"):
         contract(basis.edges(), torch.randn(3, 4), theta, "fully_connected")
     indices = torch.tensor([3, 0, 3])
     with pytest.raises(ValueError, match="there are none to propagate"):

@@ -206,4 +206,4 @@ def test_other_bases_and_other_batches_are_refused_by_name():
     with pytest.raises(ValueError, match="order of time"):
         contract(factored((4, 4)), normal(4, P), theta, "scan")
     edges = factored((4, 4)).edges()
-    assert "needs factors" in ORDERS["latent"].why_not(Problem(edges, normal(4, P), theta))[0]
+    assert "solves Factored" in ORDERS["latent"].why_not(Problem(edges, normal(4, P), theta))[0]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from cases import STRUCTURES
-from contractions import GENERAL, normal, parameter, random_edges, tensors_of
+from contractions import OF_EDGES, normal, parameter, random_edges, tensors_of
 from probes import Kept, Largest
 from semirings import PAIRS_OF_REDUCTIONS, REDUCTIONS, both, edges_of, has_edges, identity
 
@@ -110,7 +110,7 @@ def test_a_reduction_within_labels_says_how_to_make_powers_explicit():
 
 def test_orders_for_sums_over_labels_are_refused_by_name():
     edges, x, theta = edges_of("multi-edge"), normal(5, 4), parameter(3, 1, 4, 2, 2)
-    for order in set(GENERAL):
+    for order in OF_EDGES:
         with pytest.raises(
             ValueError, match=f"order '{order}' may not solve this: .*reduces labels with sum, not"
         ):

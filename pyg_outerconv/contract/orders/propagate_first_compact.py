@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..kernels import REDUCTIONS
-from .cost import Cost, moving, picking_in_turn
-from .order import (
+from ...kernels import REDUCTIONS
+from ..cost import Cost, moving, picking_in_turn
+from ..order import (
+    EXPLICIT,
     Order,
     each_of_batch,
     grouped,
     has_made,
     multiply,
-    needs_edges,
     needs_features,
     needs_grouped_products,
 )
-from .problem import Problem
-from .work import dense_product, sparse_product
+from ..problem import Problem
+from ..work import dense_product, sparse_product
 
 
 class PropagateFirstCompact(Order):
     """Σ_k (A_kᵀ X) Θ_k over the distinct (target, label): cheap where labels are many."""
 
     name = "propagate_first_compact"
+    solves = EXPLICIT
     reductions = frozenset(REDUCTIONS)
 
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs explicit edges, and features to propagate."""
-        reasons = super().why_not(problem) + needs_edges(problem) + needs_features(problem)
-        return reasons + needs_grouped_products()
+    def lacks(self, problem: Problem) -> list[str]:
+        """It needs features to propagate, and products by groups."""
+        return needs_features(problem) + needs_grouped_products()
 
     def is_prepared(self, problem: Problem) -> bool:
         """See :class:`Order`."""

@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..basis.grid.shift import GridShift
-from ..kernels import REDUCTIONS
-from .cost import Cost, Work, moving
-from .order import Order, needs_features
-from .problem import Problem
-from .span import (
+from ...basis.grid.shift import GridShift
+from ...kernels import REDUCTIONS
+from ..cost import Cost, Work, moving
+from ..order import Order, needs_features
+from ..problem import Problem
+from ..span import (
     Spans,
     as_images,
     as_nodes,
@@ -49,15 +49,14 @@ class Convolution(Order):
     """
 
     name = "convolution"
+    solves = (GridShift,)
     reductions = frozenset(REDUCTIONS)  # of one input a label all are the same
     adds_bias = True
 
-    def why_not(self, problem: Problem) -> list[str]:
+    def lacks(self, problem: Problem) -> list[str]:
         """It needs a full grid of 1 to 3 axes, whose padding torch knows, and features."""
-        reasons = super().why_not(problem) + needs_features(problem)
-        basis = problem.basis
-        if not isinstance(basis, GridShift):
-            return [*reasons, f"needs shifts of a full grid, not a {type(basis).__name__}"]
+        reasons, basis = needs_features(problem), problem.basis
+        assert isinstance(basis, GridShift)  # solves
         if problem.reduce != "sum" and not sees_one(basis):
             reasons.append(f"adds up, and several inputs share a label under {problem.reduce}")
         if not problem.in_channels or not problem.out_channels:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .cost import Cost, moving
-from .order import Order, has_made, multiply, needs_edges
-from .problem import Problem
-from .work import sparse_product, transform
+from ..cost import Cost, moving
+from ..order import EXPLICIT, Order, has_made, multiply
+from ..problem import Problem
+from ..work import sparse_product, transform
 
 
 class TransformFirst(Order):
     """Σ_k A_kᵀ (X Θ_k): cheap where outputs are narrower than inputs, or labels few."""
 
     name = "transform_first"
-
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs explicit edges."""
-        return super().why_not(problem) + needs_edges(problem)
+    solves = EXPLICIT
 
     def is_prepared(self, problem: Problem) -> bool:
         """See :class:`Order`."""

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .cost import Cost, Work, moving
-from .order import Order, has_made, needs_edges
-from .problem import Problem
-from .work import dense_product, transform
+from ..cost import Cost, Work, moving
+from ..order import EXPLICIT, Order, has_made
+from ..problem import Problem
+from ..work import dense_product, transform
 
 
 class Dense(Order):
     """A as one dense matrix, and two dense products: the form that sparse orders compete with.
 
     A lowering is an order like any other: one that knows a faster library routine for bases of its
-    kind, and refuses all others in ``why_not``.
+    kind.
     """
 
     name = "dense"
-
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs explicit edges."""
-        return super().why_not(problem) + needs_edges(problem)
+    solves = EXPLICIT
 
     def is_prepared(self, problem: Problem) -> bool:
         """See :class:`Order`."""

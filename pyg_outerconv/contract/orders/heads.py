@@ -5,13 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..basis.heads import Heads
-from ..kernels import spmm
-from .cost import Work
-from .head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
-from .head_products import folded, has_edges, heads_of, needs_heads, one_type, unfolded
-from .problem import Problem
-from .work import sparse_product
+from ...basis.attended import Attended
+from ...basis.heads import Heads
+from ...kernels import spmm
+from ..cost import Work
+from ..head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
+from ..head_products import folded, has_edges, heads_of, one_type, unfolded
+from ..problem import Problem
+from ..work import sparse_product
 
 # Over the values of all edges and heads: scores, maxima, exponentials, sums, a copy of each head.
 PASSES = 8.0
@@ -53,9 +54,7 @@ def making_shares(problem: Problem) -> tuple[Work, Work, float]:
 class SpelledOut(HeadOrder):
     """By the values of all edges, then a sparse product for each head."""
 
-    def kind(self, problem: Problem) -> list[str]:
-        """See :class:`HeadOrder`."""
-        return needs_heads(problem)
+    solves = (Heads, Attended)
 
     def is_prepared(self, problem: Problem) -> bool:
         """Whether the edges are made."""

@@ -8,21 +8,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..basis.edges import EdgeBasis
-from ..basis.on_demand import OnDemand
-from ..basis.pattern import Pattern
-from ..kernels import Request
-from ..kernels.call import item_by_item, views
-from ..kernels.differentiable import apply, differentiable
-from ..kernels.dispatch import BACKENDS, choose, forced
-from ..kernels.fused import PRIMITIVE, fused_request, spmm_theta
-from ..kernels.grouped import grouped_outer
-from ..kernels.products import product, sample
-from .cost import Cost
-from .features import autocast_pair
-from .order import Order, each_of_batch, grouped, has_made, needs_edges, needs_features
-from .problem import Problem
-from .work import dense_product, sparse_product
+from ...basis.edges import EdgeBasis
+from ...basis.on_demand import OnDemand
+from ...basis.pattern import Pattern
+from ...kernels import Request
+from ...kernels.call import item_by_item, views
+from ...kernels.differentiable import apply, differentiable
+from ...kernels.dispatch import BACKENDS, choose, forced
+from ...kernels.fused import PRIMITIVE, fused_request, spmm_theta
+from ...kernels.grouped import grouped_outer
+from ...kernels.products import product, sample
+from ..cost import Cost
+from ..features import autocast_pair
+from ..order import EXPLICIT, Order, each_of_batch, grouped, has_made, needs_features
+from ..problem import Problem
+from ..work import dense_product, sparse_product
 
 
 class Fused(Order):
@@ -33,10 +33,11 @@ class Fused(Order):
     """
 
     name = "fused"
+    solves = EXPLICIT
 
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs explicit edges, features, full matrices, and a backend that has the kernel."""
-        reasons = super().why_not(problem) + needs_edges(problem) + needs_features(problem)
+    def lacks(self, problem: Problem) -> list[str]:
+        """It needs features, full matrices, and a backend that has the kernel."""
+        reasons = needs_features(problem)
         if problem.num_blocks > 1:
             reasons.append("needs full matrices (G = 1)")
         return reasons or _no_backend(problem)

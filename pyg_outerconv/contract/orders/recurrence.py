@@ -7,18 +7,11 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from ..basis.polynomial import Polynomial
-from .cost import Cost, Work, moving
-from .order import Order, multiply, needs_features
-from .problem import Problem
-from .work import dense_product, sparse_product, transform
-
-
-def needs_polynomial(problem: Problem) -> list[str]:
-    """A reason where the basis is not a polynomial."""
-    if isinstance(problem.basis, Polynomial):
-        return []
-    return [f"needs a polynomial, not a {type(problem.basis).__name__}"]
+from ...basis.polynomial import Polynomial
+from ..cost import Cost, Work, moving
+from ..order import Order, multiply, needs_features
+from ..problem import Problem
+from ..work import dense_product, sparse_product, transform
 
 
 def recurrence_cost(
@@ -120,10 +113,11 @@ class Forward(Order):
     """p_k(A)ᵀ X in turn at width P, each times Θ_k as soon as it is there."""
 
     name = "recurrence_forward"
+    solves = (Polynomial,)
 
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs a polynomial, and features."""
-        return super().why_not(problem) + needs_polynomial(problem) + needs_features(problem)
+    def lacks(self, problem: Problem) -> list[str]:
+        """It needs features."""
+        return needs_features(problem)
 
     def cost(self, problem: Problem) -> Cost:
         """(K − 1)·E·P sparse, N·K·P·Q dense."""
@@ -147,10 +141,7 @@ class Clenshaw(Order):
     """
 
     name = "recurrence_clenshaw"
-
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs a polynomial."""
-        return super().why_not(problem) + needs_polynomial(problem)
+    solves = (Polynomial,)
 
     def cost(self, problem: Problem) -> Cost:
         """(K − 1)·E·Q sparse, N·K·P·Q dense."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..kernels import REDUCTIONS
-from .cost import Cost, moving
+from ...kernels import REDUCTIONS
+from ..cost import Cost, moving
+from ..order import EXPLICIT, Order, has_made, needs_features
+from ..problem import LINEAR, Problem
 from .label_by_label import LabelByLabel, no_edges, one_label
-from .order import Order, has_made, needs_edges, needs_features
-from .problem import LINEAR, Problem
 
 
 class CompareLabels(Order):
@@ -21,13 +21,13 @@ class CompareLabels(Order):
     """
 
     name = "compare_labels"
+    solves = EXPLICIT
     reductions = frozenset(REDUCTIONS)
     label_reductions = frozenset({"max", "min"})
 
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs explicit edges, and features where Θ follows the inner reduction."""
-        reasons = super().why_not(problem) + needs_edges(problem)
-        return reasons + ([] if problem.reduce in LINEAR else needs_features(problem))
+    def lacks(self, problem: Problem) -> list[str]:
+        """It needs features where Θ follows the inner reduction."""
+        return [] if problem.reduce in LINEAR else needs_features(problem)
 
     def is_prepared(self, problem: Problem) -> bool:
         """See :class:`Order`."""

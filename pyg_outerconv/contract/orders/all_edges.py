@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..kernels import REDUCTIONS
-from .cost import Cost, Work
-from .order import Order, has_made, multiply, needs_edges, needs_features
-from .problem import Problem
-from .work import sparse_product
+from ...kernels import REDUCTIONS
+from ..cost import Cost, Work
+from ..order import EXPLICIT, Order, has_made, multiply, needs_features
+from ..problem import Problem
+from ..work import sparse_product
 
 
 class AllEdges(Order):
@@ -20,12 +20,13 @@ class AllEdges(Order):
     """
 
     name = "all_edges"
+    solves = EXPLICIT
     reductions = frozenset(REDUCTIONS)
     label_reductions = frozenset({"sum", "max", "min"})
 
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs explicit edges, features, Θ_k = I, and one reduction."""
-        reasons = super().why_not(problem) + needs_edges(problem) + needs_features(problem)
+    def lacks(self, problem: Problem) -> list[str]:
+        """It needs features, Θ_k = I, and one reduction."""
+        reasons = needs_features(problem)
         if problem.unit is None or problem.unit.constant is None:
             reasons.append("needs theta to be the identity, and the same for every label")
         elif problem.label_reduce != "sum" and not problem.is_identity:

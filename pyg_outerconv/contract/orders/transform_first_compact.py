@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .cost import Cost, moving, picking_in_turn
-from .features import SparseFeatures
-from .order import (
+from ..cost import Cost, moving, picking_in_turn
+from ..features import SparseFeatures
+from ..order import (
+    EXPLICIT,
     Order,
     each_of_batch,
     grouped,
     has_made,
     multiply,
-    needs_edges,
     needs_grouped_products,
 )
-from .problem import Problem
-from .work import sparse_product, transform
+from ..problem import Problem
+from ..work import sparse_product, transform
 
 
 class TransformFirstCompact(Order):
@@ -26,10 +26,11 @@ class TransformFirstCompact(Order):
     """
 
     name = "transform_first_compact"
+    solves = EXPLICIT
 
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs explicit edges, and rows of X to take."""
-        reasons = super().why_not(problem) + needs_edges(problem)
+    def lacks(self, problem: Problem) -> list[str]:
+        """It needs rows of X to take, and products by groups."""
+        reasons = []
         if isinstance(problem.x, SparseFeatures):
             reasons.append("takes rows of X, which sparse features are not stored by")
         return reasons + (needs_grouped_products() if problem.has_features else [])

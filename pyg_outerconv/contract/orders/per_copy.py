@@ -5,27 +5,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..basis.algebra import Repeated
-from .cost import Cost
-from .nested import solve, solve_transformed, solving, solving_transformed, stand_in, together
-from .order import Order
-from .problem import Problem
-from .work import transform
+from ...basis.algebra import Repeated
+from ..cost import Cost
+from ..nested import solve, solve_transformed, solving, solving_transformed, stand_in, together
+from ..order import Order
+from ..problem import Problem
+from ..work import transform
 
 
 class PerCopy(Order):
     """I ⊗ A_k ⊗ I: the contraction over A of a batch with an item for each copy."""
 
     name = "per_copy"
-
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs copies of a basis."""
-        reasons = (
-            []
-            if isinstance(problem.basis, Repeated)
-            else [f"needs copies of a basis, not a {type(problem.basis).__name__}"]
-        )
-        return super().why_not(problem) + reasons
+    solves = (Repeated,)
 
     def cost(self, problem: Problem) -> Cost:
         """That of the contraction of the batch; without features Θ comes first for all copies."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .cost import Cost, Work
-from .head_products import collect_values, making_values, value_width, values
-from .order import Order
-from .problem import Problem
-from .rank import factored_of, needs_factors, rank_work, received_by_values
+from ...basis.factored import Factored
+from ..cost import Cost, Work
+from ..head_products import collect_values, making_values, value_width, values
+from ..order import Order
+from ..problem import Problem
+from ..rank import factored_of, needs_time, rank_work, received_by_values
 
 
 class Scan(Order):
@@ -19,10 +20,11 @@ class Scan(Order):
     """
 
     name = "scan"
+    solves = (Factored,)
 
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs factors with an order of time."""
-        return super().why_not(problem) + needs_factors(problem, causal=True)
+    def lacks(self, problem: Problem) -> list[str]:
+        """It needs an order of time."""
+        return needs_time(problem, causal=True)
 
     def cost(self, problem: Problem) -> Cost:
         """(M + N)·H·D·V for states, and N·H·C·(D + V) within chunks of C."""

@@ -6,9 +6,9 @@ from math import prod
 
 from torch import Tensor
 
-from ..basis.algebra import Composed
-from .cost import Cost, moving
-from .nested import (
+from ...basis.algebra import Composed
+from ..cost import Cost, moving
+from ..nested import (
     solve,
     solve_transformed,
     solving,
@@ -16,15 +16,9 @@ from .nested import (
     stand_in,
     together,
 )
-from .order import Order, needs_features
-from .problem import Problem
-from .propagated import propagated, propagating
-
-
-def _needs_product(problem: Problem) -> list[str]:
-    if isinstance(problem.basis, Composed):
-        return []
-    return [f"needs a product of bases, not a {type(problem.basis).__name__}"]
+from ..order import Order, needs_features
+from ..problem import Problem
+from ..propagated import propagated, propagating
 
 
 def _factors(problem: Problem) -> Composed:
@@ -55,10 +49,7 @@ class ChainTransform(Order):
     """z_j = Σ_i A_iᵀ X Θ_ij at width K₂·Q by one contraction over A, then Σ_j B_jᵀ z_j."""
 
     name = "chain_transform"
-
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs a product of bases."""
-        return super().why_not(problem) + _needs_product(problem)
+    solves = (Composed,)
 
     def is_prepared(self, problem: Problem) -> bool:
         """Where it is the narrower way: a compiler goes it without asking what either costs."""
@@ -93,10 +84,11 @@ class ChainPropagate(Order):
     """H_i = A_iᵀ X for all i, then one contraction over B of K₁·P channels with Θ."""
 
     name = "chain_propagate"
+    solves = (Composed,)
 
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs a product of bases, and features to propagate."""
-        return super().why_not(problem) + _needs_product(problem) + needs_features(problem)
+    def lacks(self, problem: Problem) -> list[str]:
+        """It needs features to propagate."""
+        return needs_features(problem)
 
     def is_prepared(self, problem: Problem) -> bool:
         """Where it is the narrower way."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .cost import Cost, moving
-from .mixed_product import mixed_product
-from .order import Order, has_made, needs_edges
-from .problem import Problem
-from .work import dense_product, sparse_product, transform
+from ..cost import Cost, moving
+from ..mixed_product import mixed_product
+from ..order import EXPLICIT, Order, has_made, needs_mixture
+from ..problem import Problem
+from ..work import dense_product, sparse_product, transform
 
 
 class LabelMixing(Order):
@@ -18,15 +18,11 @@ class LabelMixing(Order):
     """
 
     name = "label_mixing"
+    solves = EXPLICIT
 
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs explicit edges, and a mixture of matrices."""
-        reasons = super().why_not(problem) + needs_edges(problem)
-        if problem.mixture is None:
-            reasons.append("needs a mixture of matrices, and Θ has one of its own for each label")
-        elif problem.mixture.num_matrices == 0:
-            reasons.append("needs a mixture of at least one matrix")
-        return reasons
+    def lacks(self, problem: Problem) -> list[str]:
+        """It needs a mixture of matrices."""
+        return needs_mixture(problem)
 
     def is_prepared(self, problem: Problem) -> bool:
         """See :class:`Order`."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..basis.factored import divided
-from ..kernels.latent import collect, spread
-from .cost import Cost, Work, moving
-from .features import autocast_pair
-from .head_products import collect_values, making_values, value_width, values
-from .order import Order, needs_features
-from .problem import Problem
-from .rank import (
+from ...basis.factored import Factored, divided
+from ...kernels.latent import collect, spread
+from ..cost import Cost, Work, moving
+from ..features import autocast_pair
+from ..head_products import collect_values, making_values, value_width, values
+from ..order import Order, needs_features
+from ..problem import Problem
+from ..rank import (
     at_full_precision,
     factored_of,
     folds,
     in_full,
-    needs_factors,
+    needs_time,
     rank_work,
     received_by_values,
 )
@@ -27,10 +27,11 @@ class LatentTransformFirst(Order):
     """X Θ_h first, or the values of each head, then φ(K)ᵀ and φ(Q)."""
 
     name = "latent_transform_first"
+    solves = (Factored,)
 
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs factors, and no order of time."""
-        return super().why_not(problem) + needs_factors(problem, causal=False)
+    def lacks(self, problem: Problem) -> list[str]:
+        """It needs all pairs, without an order of time."""
+        return needs_time(problem, causal=False)
 
     def cost(self, problem: Problem) -> Cost:
         """M·H·P·V, then (M + N)·H·D·V, all dense."""
@@ -49,11 +50,11 @@ class Latent(Order):
     """φ(K)ᵀ X, at all heads in one product; Θ_h at the latent nodes; then φ(Q)."""
 
     name = "latent"
+    solves = (Factored,)
 
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs factors, no order of time, and features."""
-        reasons = super().why_not(problem) + needs_factors(problem, causal=False)
-        return reasons + needs_features(problem)
+    def lacks(self, problem: Problem) -> list[str]:
+        """It needs all pairs, without an order of time, and features."""
+        return needs_time(problem, causal=False) + needs_features(problem)
 
     def cost(self, problem: Problem) -> Cost:
         """M·H·D·P, G·H·D·P·V, and N·H·D·V, all dense."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..basis.compact import LabelBlock
-from ..kernels import REDUCTIONS
-from .cost import Cost, Work
-from .features import SparseFeatures, autocast_pair
-from .order import Order, has_made, multiply, needs_edges, needs_features
-from .problem import LINEAR, Problem
-from .work import dense_product, sparse_product
+from ...basis.compact import LabelBlock
+from ...kernels import REDUCTIONS
+from ..cost import Cost, Work
+from ..features import SparseFeatures, autocast_pair
+from ..order import EXPLICIT, Order, has_made, multiply, needs_features
+from ..problem import LINEAR, Problem
+from ..work import dense_product, sparse_product
 
 
 class LabelByLabel(Order):
@@ -20,11 +20,12 @@ class LabelByLabel(Order):
     """
 
     name = "label_by_label"
+    solves = EXPLICIT
     reductions = frozenset(REDUCTIONS)
 
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs explicit edges, and features to take rows of."""
-        return super().why_not(problem) + needs_edges(problem) + needs_features(problem)
+    def lacks(self, problem: Problem) -> list[str]:
+        """It needs features to take rows of."""
+        return needs_features(problem)
 
     def is_prepared(self, problem: Problem) -> bool:
         """See :class:`Order`."""

@@ -5,28 +5,20 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..basis.eye import Eye
-from ..kernels import REDUCTIONS
-from .cost import Cost
-from .order import Order
-from .problem import Problem
-from .work import transform
+from ...basis.eye import Eye
+from ...kernels import REDUCTIONS
+from ..cost import Cost
+from ..order import Order
+from ..problem import Problem
+from ..work import transform
 
 
 class PerNode(Order):
     """X Θ for the identity; rows of targets without a source of their own are zero."""
 
     name = "per_node"
+    solves = (Eye,)
     reductions = frozenset(REDUCTIONS)
-
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs the identity."""
-        reasons = (
-            []
-            if isinstance(problem.basis, Eye)
-            else [f"needs the identity, not a {type(problem.basis).__name__}"]
-        )
-        return super().why_not(problem) + reasons
 
     def cost(self, problem: Problem) -> Cost:
         """min(M, N)·P·Q dense."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..basis.units import Units
-from ..kernels import REDUCTIONS
-from .cost import Cost, moving
-from .order import Order, needs_features
-from .problem import Problem
-from .work import dense_product
+from ...basis.units import Units
+from ...kernels import REDUCTIONS
+from ..cost import Cost, moving
+from ..order import Order, needs_features
+from ..problem import Problem
+from ..work import dense_product
 
 
 class FullyConnected(Order):
@@ -21,16 +21,12 @@ class FullyConnected(Order):
     """
 
     name = "fully_connected"
+    solves = (Units,)
     reductions = frozenset(REDUCTIONS)
 
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs all unit matrices, and features."""
-        reasons = (
-            []
-            if isinstance(problem.basis, Units)
-            else [f"needs all unit matrices, not a {type(problem.basis).__name__}"]
-        )
-        return super().why_not(problem) + reasons + needs_features(problem)
+    def lacks(self, problem: Problem) -> list[str]:
+        """It needs features."""
+        return needs_features(problem)
 
     def cost(self, problem: Problem) -> Cost:
         """M·N·P·Q dense, and Θ once more, with its rows side by side."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..basis.attended import Attended
-from ..kernels import attend
-from .cost import Work
-from .head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
-from .head_products import folded, has_edges, heads_of, needs_heads, one_type, unfolded
-from .problem import Problem
+from ...basis.attended import Attended
+from ...kernels import attend
+from ..cost import Work
+from ..head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
+from ..head_products import folded, has_edges, heads_of, one_type, unfolded
+from ..problem import Problem
 
 
 def needs_softmax(problem: Problem) -> list[str]:
@@ -24,9 +24,7 @@ def needs_softmax(problem: Problem) -> list[str]:
 class Attend(HeadOrder):
     """By ``attend``; the backward pass computes shares again."""
 
-    def kind(self, problem: Problem) -> list[str]:
-        """See :class:`HeadOrder`."""
-        return needs_heads(problem, Attended)
+    solves = (Attended,)
 
     def needs(self, problem: Problem) -> list[str]:
         """A softmax of scaled products, and nothing that drops shares."""

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..kernels import REDUCTIONS
-from .cost import Cost, moving
-from .order import Order, has_made, multiply, needs_edges, needs_features
-from .problem import Problem
-from .work import dense_product, sparse_product
+from ...kernels import REDUCTIONS
+from ..cost import Cost, moving
+from ..order import EXPLICIT, Order, has_made, multiply, needs_features
+from ..problem import Problem
+from ..work import dense_product, sparse_product
 
 
 class PropagateFirst(Order):
     """Σ_k (A_kᵀ X) Θ_k: cheap where inputs are narrower than outputs."""
 
     name = "propagate_first"
+    solves = EXPLICIT
+    rank = 0  # before its mirror image, so that it is taken where they cost the same
     reductions = frozenset(REDUCTIONS)
 
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs explicit edges, and features to propagate."""
-        return super().why_not(problem) + needs_edges(problem) + needs_features(problem)
+    def lacks(self, problem: Problem) -> list[str]:
+        """It needs features to propagate."""
+        return needs_features(problem)
 
     def is_prepared(self, problem: Problem) -> bool:
         """See :class:`Order`."""

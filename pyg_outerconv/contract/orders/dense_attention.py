@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..basis.attended import Attended
-from ..basis.support.band import Band
-from ..basis.support.cliques import Cliques
-from ..kernels import attend_all, attend_band, attend_cliques
-from ..kernels.band import rows_of_block
-from ..kernels.dense_attention import is_small
+from ...basis.attended import Attended
+from ...basis.support.band import Band
+from ...basis.support.cliques import Cliques
+from ...kernels import attend_all, attend_band, attend_cliques
+from ...kernels.band import rows_of_block
+from ...kernels.dense_attention import is_small
+from ..cost import Work
+from ..head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
+from ..head_products import folded, heads_of, one_type, unfolded
+from ..problem import Problem
 from .attend import needs_softmax, with_batch
-from .cost import Work
-from .head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
-from .head_products import folded, heads_of, needs_heads, one_type, unfolded
-from .problem import Problem
 
 # Of the time of a tall product with as many flops: torch's kernel works in caches, and products of
 # the blocks of a window are small ones.
@@ -36,9 +36,7 @@ class DenseAttention(HeadOrder):
     cut into blocks; cliques of one size go to torch together.
     """
 
-    def kind(self, problem: Problem) -> list[str]:
-        """See :class:`HeadOrder`."""
-        return needs_heads(problem, Attended)
+    solves = (Attended,)
 
     def needs(self, problem: Problem) -> list[str]:
         """A softmax of scaled products over a band or over cliques."""

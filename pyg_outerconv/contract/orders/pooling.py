@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..basis.grid.shift import GridShift
-from ..kernels import REDUCTIONS
-from .cost import Cost, Work, moving
-from .order import Order, needs_features
-from .problem import Problem
-from .span import (
+from ...basis.grid.shift import GridShift
+from ...kernels import REDUCTIONS
+from ..cost import Cost, Work, moving
+from ..order import Order, needs_features
+from ..problem import Problem
+from ..span import (
     Span,
     Spans,
     as_images,
@@ -37,25 +37,25 @@ class Pooling(Order):
     """
 
     name = "pooling"
+    solves = (GridShift,)
     reductions = frozenset(REDUCTIONS)  # of one input a label all are the same
     label_reductions = frozenset({"sum", "max", "min"})
 
-    def why_not(self, problem: Problem) -> list[str]:
+    def lacks(self, problem: Problem) -> list[str]:
         """It needs Θ_k = c I, a full grid of 1 to 3 axes, and a label at each place of a span."""
-        reasons = super().why_not(problem) + needs_features(problem)
+        reasons = needs_features(problem)
         basis, mixture = problem.basis, problem.mixture
+        assert isinstance(basis, GridShift)  # solves
         if mixture is None or not mixture.is_unit or mixture.constant is None:
             reasons.append("needs Θ_k = c I with one number c for all labels")
         elif problem.label_reduce != "sum" and mixture.constant != 1.0:
             reasons.append(f"finds the {problem.label_reduce} where Θ_k = I alone")
-        if not isinstance(basis, GridShift):
-            return [*reasons, f"needs shifts of a full grid, not a {type(basis).__name__}"]
         if problem.reduce != "sum" and not sees_one(basis):
             reasons.append(f"adds up, and several inputs share a label under {problem.reduce}")
         if not problem.in_channels:
             reasons.append("needs channels, and there are none")
         why = why_no_spans(basis)
-        return reasons + (why or _why_not(problem, spans_of(basis), basis.is_turned))
+        return reasons + (why or _lacks(problem, spans_of(basis), basis.is_turned))
 
     def cost(self, problem: Problem) -> Cost:
         """Each window is read from a cache, again for the gradient; and what is padded."""
@@ -86,7 +86,7 @@ class Pooling(Order):
         return as_nodes(out, problem.batch)
 
 
-def _why_not(problem: Problem, spans: Spans, is_turned: bool) -> list[str]:
+def _lacks(problem: Problem, spans: Spans, is_turned: bool) -> list[str]:
     reasons = []
     if not spans.is_box:
         reasons.append("needs one label at every place of a window")

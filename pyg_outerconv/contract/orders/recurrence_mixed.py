@@ -5,19 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .cost import Cost, Work, moving
-from .mixture import Mixture
-from .order import Order, needs_features
-from .problem import Problem
-from .recurrence import needs_polynomial, powers, recurrence_cost, step_of, sum_clenshaw
-from .work import dense_product, transform
-
-
-def _needs_mixture(problem: Problem) -> list[str]:
-    mixture = problem.mixture
-    if mixture is None:
-        return ["needs a mixture of matrices, and Θ has one of its own for each label"]
-    return [] if mixture.num_matrices else ["needs a mixture of at least one matrix"]
+from ...basis.polynomial import Polynomial
+from ..cost import Cost, Work, moving
+from ..mixture import Mixture
+from ..order import Order, needs_features, needs_mixture
+from ..problem import Problem
+from ..work import dense_product, transform
+from .recurrence import powers, recurrence_cost, step_of, sum_clenshaw
 
 
 def _mixture(problem: Problem) -> Mixture:
@@ -53,11 +47,11 @@ class ForwardMixed(Order):
     """
 
     name = "recurrence_forward_mixed"
+    solves = (Polynomial,)
 
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs a polynomial, a mixture of matrices, and features."""
-        reasons = needs_polynomial(problem) + _needs_mixture(problem)
-        return super().why_not(problem) + reasons + needs_features(problem)
+    def lacks(self, problem: Problem) -> list[str]:
+        """It needs a mixture of matrices, and features."""
+        return needs_mixture(problem) + needs_features(problem)
 
     def cost(self, problem: Problem) -> Cost:
         """(K − 1)·E·P sparse, N·B·P·Q dense, K·B·N·P sums."""
@@ -92,10 +86,11 @@ class ClenshawMixed(Order):
     """
 
     name = "recurrence_clenshaw_mixed"
+    solves = (Polynomial,)
 
-    def why_not(self, problem: Problem) -> list[str]:
-        """It needs a polynomial, and a mixture of matrices."""
-        return super().why_not(problem) + needs_polynomial(problem) + _needs_mixture(problem)
+    def lacks(self, problem: Problem) -> list[str]:
+        """It needs a mixture of matrices."""
+        return needs_mixture(problem)
 
     def cost(self, problem: Problem) -> Cost:
         """(K − 1)·E·Q sparse, M·B·P·Q dense, K·B·N·Q sums."""
