@@ -39,12 +39,14 @@ class Contender:
             does only a part of the work and is there to show a bound.
         own: whether it is ours too, so that its breaking off is an error; that of a peer is the
             reason why it is absent.
+        ready: told before each sample how many steps it has, for what is not timed.
     """
 
     name: str
     steps: dict[str, Callable[[], Any]]
     check: Callable[[], Sequence[Tensor]] | None = None
     own: bool = False
+    ready: Callable[[int], Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch_geometric.datasets import KarateClub
 
 
 def random_graph(nodes: int, edges: int, generator: torch.Generator) -> Tensor:
@@ -58,3 +59,47 @@ def zipf_types(edges: int, kinds: int, generator: torch.Generator) -> Tensor:
     """(E,) a type for each edge, in random order, with counts as :func:`zipf_counts` has them."""
     types = torch.repeat_interleave(torch.arange(kinds), zipf_counts(edges, kinds))
     return types[torch.randperm(edges, generator=generator)]
+
+
+def karate(generator: torch.Generator) -> Tensor:
+    """(2, 156) Zachary's karate club with its 34 nodes renamed at random, sorted by source."""
+    (club,) = KarateClub()
+    names = torch.randperm(34, generator=generator)
+    return sorted_by_source(names[club.edge_index], 34)
+
+
+def small_graphs(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """(2, E) and (N,): undirected graphs side by side, as a loader collates molecules or proteins.
+
+    Each is a path of 20 to 58 nodes with as many bonds between nodes two to five apart;
+    edges are sorted by source. The second tensor says to which graph a node belongs.
+    """
+    sizes = torch.randint(20, 59, (count,), generator=generator)
+    parts, first = [], 0
+    for size in sizes.tolist():
+        path = torch.arange(size - 1)
+        begin = torch.randint(size - 5, (size,), generator=generator)
+        end = begin + torch.randint(2, 6, (size,), generator=generator)
+        bonds = torch.stack([torch.cat([path, begin]), torch.cat([path + 1, end])]) + first
+        parts.append(torch.cat([bonds, bonds.flip(0)], dim=1))
+        first += size
+    edges = sorted_by_source(torch.cat(parts, dim=1), first)
+    return edges, torch.arange(count).repeat_interleave(sizes)
+
+
+def sampled_block(nodes: int, fan_out: int, generator: torch.Generator) -> Tensor:
+    """(2, E) as a neighbour sampler delivers it: the first 60 % of nodes see ``fan_out`` others.
+
+    Sorted by target; sources at random, distinct and never the target, in no order.
+    """
+    targets = torch.arange(max(1, 3 * nodes // 5)).view(-1, 1)
+    width = (nodes - 1) // fan_out  # each source from a stretch of its own, so that none is twice
+    order = torch.rand(targets.size(0), fan_out, generator=generator).argsort(dim=1)
+    steps = 1 + order * width + torch.randint(width, order.shape, generator=generator)
+    return torch.stack([(targets + steps) % nodes, targets.expand_as(steps)]).flatten(1)
+
+
+def sorted_by_source(edge_index: Tensor, nodes: int) -> Tensor:
+    """The distinct edges, sorted by source and then by target, as PyG's data sets hold them."""
+    keys = (edge_index[0] * nodes + edge_index[1]).unique()
+    return torch.stack([keys // nodes, keys % nodes])

@@ -54,6 +54,7 @@ def measure(
     synchronize: Step = lambda: None,
     inner: int | None = None,
     clock: Callable[[], float] = time.perf_counter,
+    ready: Mapping[str, Callable[[int], Any] | None] | None = None,
 ) -> dict[str, Timing]:
     """Time some steps, one sample of each in turn, again and again.
 
@@ -65,10 +66,18 @@ def measure(
         synchronize: waits for the device.
         inner: steps in a sample; chosen for each contender from one warm-up step if None.
         clock: tells seconds.
+        ready: what is told, by name, how many steps come next, before the clock runs.
     """
+    ready = ready or {}
+
+    def sample(name: str, count: int) -> float:
+        if (prepare := ready.get(name)) is not None:
+            prepare(count)
+        return _sample(steps[name], count, synchronize, clock)
+
     counts = {}
-    for name, step in steps.items():
-        once = _sample(step, 1, synchronize, clock)
+    for name in steps:
+        once = sample(name, 1)
         counts[name] = inner or max(1, min(MOST_INNER, int(SHORTEST_SAMPLE / max(once, 1e-9))))
     samples: dict[str, list[float]] = {name: [] for name in steps}
     names = list(steps)
@@ -79,7 +88,7 @@ def measure(
         for turn in range(repeats):
             first = turn % len(names)
             for name in names[first:] + names[:first]:
-                samples[name].append(_sample(steps[name], counts[name], synchronize, clock))
+                samples[name].append(sample(name, counts[name]))
     finally:
         if collecting:
             gc.enable()

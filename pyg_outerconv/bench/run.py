@@ -169,8 +169,9 @@ def _time(running: Sequence[Contender], setup: Setup, plan: Plan, record: Record
     synchronize = synchronizer(plan.context.device)
     for mode in modes:
         steps = {c.name: c.steps[mode] for c in running if mode in c.steps}
+        ready = {c.name: c.ready for c in running}
         try:
-            timings = measure(steps, plan.repeats, synchronize, setup.inner)
+            timings = measure(steps, plan.repeats, synchronize, setup.inner, ready=ready)
         except Exception as error:  # of any kind: the other modes are timed all the same
             record["errors"][mode] = _tell(error)
             continue

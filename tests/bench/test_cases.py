@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 import torch
+from torch_geometric.io import read_tu_data
+from torch_geometric.utils import coalesce, is_undirected
 
 from pyg_outerconv.bench import CASES, Context, register_all
 from pyg_outerconv.bench.agreement import difference
 from pyg_outerconv.bench.cases.orders import SHAPES
 from pyg_outerconv.bench.cases.scaling import edges_in_order
 from pyg_outerconv.bench.cases.sequence import MASKED
+from pyg_outerconv.bench.fresh import Fresh
 from pyg_outerconv.bench.graphs import (
     grid_graph,
+    karate,
     random_graph,
+    sampled_block,
     shuffled,
+    small_graphs,
     zipf_counts,
     zipf_types,
 )
-from pyg_outerconv.bench.names import DGL, OURS, PYG, PYG_COMPILED, PYG_CSR, SCATTER, TORCH
+from pyg_outerconv.bench.names import (
+    DGL,
+    FORWARD,
+    OURS,
+    PYG,
+    PYG_CACHED,
+    PYG_COMPILED,
+    PYG_CSR,
+    SCATTER,
+    TORCH,
+)
 from pyg_outerconv.bench.targets import AheadUpTo, Faster, Smaller
 
 register_all()
@@ -44,8 +62,19 @@ ASKED = {
     ("gat-100k", PYG): 5,
     ("gatv2-100k", PYG): 5,
     ("transformer-100k", PYG): 5,
+    ("new-karate-gcn", PYG): 0.8,
+    ("new-molecules-sage", PYG): 1.3,
+    ("new-molecules-gat", PYG): 1.0,
+    ("new-block-gcn", PYG): 2.5,
+    ("new-block-sage", PYG): 1.5,
+    ("new-block-chebyshev", PYG): 2.5,
+    ("new-block-rgcn", PYG): 1.5,
+    ("again-karate-gcn", PYG_CACHED): 1.0,
+    ("again-molecules-gat", PYG): 1.5,
+    ("epoch-gat-32", PYG): 1.3,
 }
 PEERS = {PYG, PYG_CSR, PYG_COMPILED, SCATTER, DGL}
+COMPARED_WITH_FEW = ("density", "scaling", "orders", "grid", "sequence", "complexity", "small")
 
 
 def points(name):
@@ -76,8 +105,7 @@ def compared_with_peers():
     return [
         name
         for name, case in CASES.items()
-        if case.group not in ("density", "scaling", "orders", "grid", "sequence", "complexity")
-        and name not in ("reorder", "prepare-relation")
+        if case.group not in COMPARED_WITH_FEW and name not in ("reorder", "prepare-relation")
     ]
 
 
@@ -200,6 +228,71 @@ def test_growing_graphs_are_sorted_by_target(local):
     assert int(index[0].max()) < 1000
     apart = (index[0] - index[1] + 500) % 1000 - 500
     assert bool((apart.abs() <= 32).all()) == local
+
+
+def test_a_karate_club_is_renamed_and_sorted_as_data_sets_are():
+    one, other = (karate(torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    assert one.shape == other.shape == (2, 156)
+    assert not torch.equal(one, other)
+    assert torch.equal(one, coalesce(one))
+    degrees = [torch.bincount(found[1]).sort().values for found in (one, other)]
+    assert torch.equal(*degrees)
+
+
+def test_small_graphs_are_undirected_and_apart():
+    index, graph = small_graphs(64, torch.Generator().manual_seed(0))
+    assert 2_300 < graph.numel() < 2_700
+    assert 8_500 < index.size(1) < 10_500
+    assert torch.equal(graph[index[0]], graph[index[1]])
+    assert torch.equal(index, coalesce(index))
+    assert is_undirected(index)
+    assert int(graph.bincount().min()) >= 20
+
+
+def test_a_sampled_block_is_sorted_by_target():
+    index = sampled_block(100, 10, torch.Generator().manual_seed(0))
+    assert torch.equal(index[1], torch.arange(60).repeat_interleave(10))
+    assert 60 <= int(index[0].max()) < 100
+    assert index.unique(dim=1).size(1) == 600
+    assert not bool((index[0] == index[1]).any())
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("new-")])
+def test_a_new_graph_at_each_call_is_one(name, monkeypatch):
+    taken = []
+    take = Fresh.take
+
+    def watched(self):
+        taken.append(take(self))
+        return taken[-1]
+
+    monkeypatch.setattr(Fresh, "take", watched)
+    for contender in CASES[name].make(TINY, None).contenders:
+        taken.clear()
+        contender.ready(3)
+        for _ in range(3):
+            contender.steps[FORWARD]()
+        places = {tensor.data_ptr() for graph in taken for tensor in graph}
+        assert len(places) == 3 * len(taken[0])
+        edges = [graph[1] for graph in taken]
+        assert not any(torch.equal(one, other) for one, other in combinations(edges, 2))
+
+
+def test_proteins_are_real_where_they_are(shared_data):
+    from pyg_outerconv.bench.cases import epochs
+
+    graphs, origin = epochs.proteins(Context(root=str(shared_data)))
+    assert (len(graphs), origin) == (1113, "real")
+    raw = shared_data / "TUDataset" / "PROTEINS" / "raw"
+    data, slices, _ = read_tu_data(str(raw), "PROTEINS")
+    assert torch.equal(torch.cat([graph.x for graph in graphs]), data.x[:, -3:])
+    assert torch.equal(torch.cat([graph.edge_index for graph in graphs], dim=1), data.edge_index)
+    assert torch.equal(torch.cat([graph.y for graph in graphs]), data.y)
+    counts = torch.tensor([graph.num_edges for graph in graphs])
+    assert torch.equal(counts, slices["edge_index"].diff())
+    made, origin = epochs.proteins(Context(root="nowhere"))
+    assert (len(made), made[0].x.size(1)) == (1113, 3)
+    assert origin.startswith("random")
 
 
 def test_triples_are_numbered_over_all_files(tmp_path, monkeypatch):

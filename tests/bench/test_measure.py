@@ -10,6 +10,7 @@ from pyg_outerconv.bench.agreement import difference
 from pyg_outerconv.bench.bounds import attention, convolution
 from pyg_outerconv.bench.case import Work
 from pyg_outerconv.bench.context import Context
+from pyg_outerconv.bench.fresh import Fresh
 from pyg_outerconv.bench.measure import measure, summarise
 from pyg_outerconv.bench.names import FORWARD, TRAINING
 from pyg_outerconv.bench.roofline import measure_roofline
@@ -58,6 +59,33 @@ def test_a_given_number_of_steps_is_kept():
     clock = Clock()
     found = measure({"a": clock.step("a", 1.0)}, 2, inner=3, clock=lambda: clock.now)["a"]
     assert (found.inner, len(clock.log)) == (3, 1 + 2 * 3)
+
+
+def test_what_is_told_before_a_sample_is_not_timed():
+    clock, told = Clock(), []
+
+    def ready(count):
+        told.append(count)
+        clock.now += 100.0
+
+    steps = {name: clock.step(name, 1.0) for name in "ab"}
+    found = measure(steps, 2, inner=3, clock=lambda: clock.now, ready={"a": ready, "b": None})
+    assert told == [1, 3, 3]
+    assert found["a"].median == found["b"].median == 1.0
+
+
+def test_new_graphs_are_copies_of_each_in_turn():
+    x = torch.ones(2, requires_grad=True)
+    numbers = [torch.tensor(number) for number in range(3)]
+    supply = Fresh([(x, number) for number in numbers])
+    supply.ready(2)
+    first = [supply.take() for _ in range(2)]
+    supply.ready(2)
+    second = [supply.take() for _ in range(3)]
+    assert [int(number) for _, number in first + second] == [0, 1, 2, 0, 1]
+    copies = [copy for copy, _ in first + second]
+    assert len({id(copy) for copy in [x, *copies]}) == 6
+    assert all(copy.is_leaf and copy.requires_grad and torch.equal(copy, x) for copy in copies)
 
 
 def test_the_collector_of_garbage_is_left_as_it_was():

@@ -19,6 +19,8 @@ GROUPS = (
     "orders",
     "grid",
     "composition",
+    "small",
+    "epochs",
 )
 
 

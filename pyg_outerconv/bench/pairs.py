@@ -1,0 +1,95 @@
+"""Layers of PyG and ours that are one convolution, with the same weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch_geometric.nn import ChebConv, GATConv, GCNConv, RGCNConv, SAGEConv
+
+from ..basis import GCN, Chebyshev, Relation
+from ..convert import from_pyg
+from ..nn import OuterConv
+from ..nn.attention import gat_conv
+from .peers import set_parameter
+
+HEADS, RELATIONS, TERMS = 4, 3, 3
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A layer of ours and PyG's.
+
+    Attributes:
+        ours, theirs: called with x, ``edge_index``, and edge types if they are ``typed``.
+        typed: whether edges have types, of which there are ``RELATIONS``.
+        kept: PyG's with ``cached=True``, where it has that.
+    """
+
+    ours: Module
+    theirs: Module
+    typed: bool = False
+    kept: Module | None = None
+
+
+def _gcn(p: int, q: int, cached: bool) -> Pair:
+    ours = OuterConv(p, q, GCN(), cached=cached)
+    peers = GCNConv(p, q), GCNConv(p, q, cached=True)
+    for peer in peers:
+        set_parameter(peer.lin.weight, ours.theta()[0, 0].t())
+    return Pair(ours, peers[0], kept=peers[1])
+
+
+def _sage(p: int, q: int, cached: bool) -> Pair:
+    ours = OuterConv(p, q, Relation(), root_weight=True, cached=cached)
+    theirs = SAGEConv(p, q)
+    _take(ours, theta=_column(theirs.lin_l), root=_column(theirs.lin_r), bias=theirs.lin_l.bias)
+    return Pair(ours, theirs)
+
+
+def _chebyshev(p: int, q: int, cached: bool) -> Pair:
+    ours = OuterConv(p, q, Chebyshev(TERMS), cached=cached)
+    theirs = ChebConv(p, q, K=TERMS)
+    _take(ours, theta=torch.cat([_column(lin) for lin in theirs.lins]), bias=theirs.bias)
+    return Pair(ours, theirs)
+
+
+def _rgcn(p: int, q: int, cached: bool) -> Pair:
+    ours = OuterConv(p, q, Relation(RELATIONS), root_weight=True, cached=cached)
+    theirs = RGCNConv(p, q, RELATIONS)
+    _take(ours, theta=theirs.weight, root=theirs.root[None], bias=theirs.bias)
+    return Pair(ours, theirs, typed=True)
+
+
+def _gat(p: int, q: int, cached: bool) -> Pair:
+    theirs = GATConv(p, q // HEADS, heads=HEADS)
+    ours = gat_conv(p, q // HEADS, heads=HEADS, cached=cached)
+    ours.load_state_dict(from_pyg(theirs).state_dict())
+    return Pair(ours, theirs)
+
+
+def _column(lin: Any) -> Tensor:
+    """Θ (1, P, Q) of a ``Linear``, whose weight is (Q, P)."""
+    weight: Tensor = lin.weight
+    return weight.t()[None]
+
+
+def _take(ours: OuterConv, **values: Tensor) -> None:
+    parameters = dict(ours.named_parameters())
+    for name, value in values.items():
+        set_parameter(parameters[name if name == "bias" else f"{name}.weight"], value)
+
+
+PAIRS: dict[str, Callable[[int, int, bool], Pair]] = {
+    "gcn": _gcn,
+    "sage": _sage,
+    "chebyshev": _chebyshev,
+    "rgcn": _rgcn,
+    "gat": _gat,
+}
+"""What makes a pair of P, Q and whether ours has ``cached=True``: GCN, GraphSAGE with means,
+Chebyshev of 3 terms, R-GCN of 3 relations with means, GAT of 4 heads side by side."""
