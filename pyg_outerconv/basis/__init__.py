@@ -1,5 +1,10 @@
-"""Bases: patterns, values, the algebra, and the families that make bases out of structure."""
+"""Bases: patterns, values, the algebra, and the families that make bases out of structure.
 
+To add a family: one file here, in ``grid/`` or in ``support/``; by its name it is known at once.
+"""
+
+from ..found import import_files
+from . import grid, support
 from .algebra import (
     Composed,
     Kronecker,
@@ -143,3 +148,7 @@ __all__ = [
     "unflatten_grid",
     "unfold",
 ]
+
+import_files(__name__, __path__, but=("picture",))  # which needs matplotlib, where one is drawn
+import_files(grid.__name__, grid.__path__)
+import_files(support.__name__, support.__path__)

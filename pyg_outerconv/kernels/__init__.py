@@ -1,15 +1,16 @@
 """The primitives and their backends. Nothing here knows what a basis is.
 
-To add a backend: one file with a :class:`Backend` subclass, one entry in ``dispatch.BACKENDS``;
-the tests under ``tests/kernels`` run over every entry.
+To add a backend: one file here with a :class:`Backend` subclass; the tests under ``tests/kernels``
+run over every one.
 """
 
+from ..found import import_files
 from .additive import additive
 from .attend import attend
-from .backend import REDUCTIONS, Backend, Request
+from .backend import BACKENDS, REDUCTIONS, Backend, Request
 from .clique_attention import Blocks, attend_cliques, blocks_of
 from .dense_attention import attend_all, attend_band
-from .dispatch import BACKENDS, Call, get_backend, record, use_backend
+from .dispatch import Call, get_backend, record, use_backend
 from .grouped import grouped_matmul
 from .samples import primitive_calls
 from .sddmm import sddmm
@@ -42,3 +43,5 @@ __all__ = [
     "spmm",
     "use_backend",
 ]
+
+import_files(__name__, __path__)

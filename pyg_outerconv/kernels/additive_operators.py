@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from .activation import Activation
+from .backend import BACKENDS
 from .call import request
-from .dispatch import BACKENDS, note
+from .dispatch import note
 
 
 def score_here(

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
+from .backend import BACKENDS
 from .call import View, apart, one_type, one_value_an_entry, pick, request, views
 from .differentiable import apply, differentiable, is_differentiated
-from .dispatch import BACKENDS, note
+from .dispatch import note
 from .products import product, sample
 from .softmax import of_shares, softmax_of_rows
 from .sparsity import Sparsity

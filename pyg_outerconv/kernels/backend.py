@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -40,8 +40,14 @@ class Request:
         )
 
 
+BACKENDS: dict[str, Backend] = {}
+"""Every backend that there is, by name."""
+
+
 class Backend:
     """An implementation of the primitives.
+
+    A class below it that has a name is a backend from then on: :data:`BACKENDS` holds one of it.
 
     A backend states its facts as class attributes; :meth:`why_not` turns them into reasons.
     Implementations are plain functions of contiguous tensors: no autograd, no knowledge of a
@@ -71,6 +77,11 @@ class Backend:
     reductions: ClassVar[frozenset[str]] = frozenset(REDUCTIONS)
     deterministic: ClassVar[bool]
     tolerance: ClassVar[float]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in vars(cls):
+            BACKENDS[cls.name] = cls()
 
     def missing(self) -> list[str]:
         """What has to be installed or built in before this backend can run at all."""

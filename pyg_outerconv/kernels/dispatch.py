@@ -9,17 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..errors import RefusedValue, unknown
-from .backend import Backend, Request
-from .native import Native
-from .reference import Reference
-from .scatter import Scatter
-from .triton_backend import Triton
+from .backend import BACKENDS, Backend, Request
 
 ENVIRONMENT_VARIABLE = "PYG_OUTERCONV_BACKEND"
-
-BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (Triton(), Native(), Scatter(), Reference())
-}
 
 # The innermost ``use_backend`` of each thread. Autograd's own threads need not see it: a backward
 # pass uses the backend of its forward pass.
@@ -91,6 +83,11 @@ def forced() -> str | None:
     return getattr(_forced, "name", None) or os.environ.get(ENVIRONMENT_VARIABLE) or None
 
 
+def by_priority() -> list[Backend]:
+    """The backends, those that are tried first at the front."""
+    return sorted(BACKENDS.values(), key=lambda backend: (-backend.priority, backend.name))
+
+
 def choose(request: Request) -> Backend:
     """The backend that serves ``request``: the forced one, else the first by priority that can.
 
@@ -103,9 +100,8 @@ def choose(request: Request) -> Backend:
         if reasons := backend.why_not(request):
             raise RefusedValue(f"backend {wanted!r} cannot serve {request}: {'; '.join(reasons)}")
         return backend
-    candidates = sorted(BACKENDS.values(), key=lambda backend: -backend.priority)
     refusals = []
-    for backend in candidates:
+    for backend in by_priority():
         reasons = backend.why_not(request)
         if backend.priority <= 0:
             reasons.append("runs only when asked for by name")

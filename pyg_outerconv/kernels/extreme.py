@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .backend import BACKENDS
 from .call import View, request
 from .differentiable import apply, differentiable
-from .dispatch import BACKENDS, note
+from .dispatch import note
 from .products import in_order
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .backend import Request
-from .dispatch import BACKENDS, note
+from .backend import BACKENDS, Request
+from .dispatch import note
 
 PRIMITIVE = "spmm_theta"
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
-from .backend import Request
+from .backend import BACKENDS, Request
 from .call import apart, item_by_item, one_type
 from .differentiable import apply, differentiable
-from .dispatch import BACKENDS, choose, note
+from .dispatch import choose, note
 from .sparsity import check_indices, check_integers, check_pointers, has_numbers
 
 

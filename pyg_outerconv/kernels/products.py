@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .backend import BACKENDS
 from .call import View, apart, is_plain, request
 from .differentiable import apply, differentiable
-from .dispatch import BACKENDS, note
+from .dispatch import note
 
 # The operators -------------------------------------------------------------------------------
 

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .backend import BACKENDS
 from .call import one_value_an_entry, pick, request, views
 from .differentiable import apply, differentiable
-from .dispatch import BACKENDS, note
+from .dispatch import note
 from .sparsity import Sparsity
 
 

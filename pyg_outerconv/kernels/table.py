@@ -7,7 +7,7 @@ from itertools import zip_longest
 import torch
 
 from .backend import Backend
-from .dispatch import BACKENDS
+from .dispatch import by_priority
 
 _HEAD = (
     "backend",
@@ -30,7 +30,7 @@ def backends() -> str:
     """
     rows: list[tuple[list[str], ...]] = [tuple([word] for word in _HEAD)]
     notes = []
-    for backend in sorted(BACKENDS.values(), key=lambda backend: -backend.priority):
+    for backend in by_priority():
         state, reasons = _state(backend)
         notes += [f"{backend.name}: {note}" for note in (*reasons, *backend.remarks())]
         rows.append(

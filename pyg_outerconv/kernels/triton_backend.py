@@ -9,12 +9,7 @@ import torch
 from torch import Tensor
 
 from .backend import PRIMITIVES, Backend, Request
-
-# As the kernels' decorator will read it: they are imported when a primitive first runs.
-INTERPRETED = os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "yes", "on", "y")
-
-# Set to 1, the number of warps is tuned by the clock: see ``triton_kernels/launch.py``.
-TUNE = "PYG_OUTERCONV_TRITON_TUNE"
+from .triton_settings import INTERPRETED, TUNE
 
 
 class Triton(Backend):

@@ -1,8 +1,10 @@
 """Content-based values: scores, one a file, their normalisers, and the family that they make.
 
-To add a score: one file with a :class:`Score`; the tests under ``tests/score`` run over every one.
+To add a score, a normaliser or a feature map: one file here with a :class:`Score`,
+:class:`Normaliser` or :class:`FeatureMap`; the tests under ``tests/score`` run over every one.
 """
 
+from ..found import import_files
 from .additive import Additive
 from .attention import Attention
 from .bahdanau import Bahdanau
@@ -71,3 +73,5 @@ __all__ = [
     "make_score",
     "require_edge_features",
 ]
+
+import_files(__name__, __path__)

@@ -12,8 +12,9 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from pyg_outerconv.kernels.triton_backend import INTERPRETED, Triton
+from pyg_outerconv.kernels.triton_backend import Triton
 from pyg_outerconv.kernels.triton_kernels import balance
+from pyg_outerconv.kernels.triton_settings import INTERPRETED
 
 FILES = (
     "sums", "spmm", "extreme", "sddmm", "softmax", "attend", "attend_backward", "grouped", "fused",

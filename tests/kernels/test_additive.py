@@ -7,9 +7,8 @@ from probes import Largest
 from sparsities import HERE, backends_on, random_inputs, sparsity_of
 
 from pyg_outerconv.basis import Pattern
-from pyg_outerconv.kernels import Request, additive, record, use_backend
+from pyg_outerconv.kernels import BACKENDS, Request, additive, record, use_backend
 from pyg_outerconv.kernels.activation import ACTIVATIONS, Activation
-from pyg_outerconv.kernels.dispatch import BACKENDS
 from pyg_outerconv.testing import assert_near
 
 EVERY = pytest.mark.parametrize("activation", ACTIVATIONS)

@@ -23,8 +23,9 @@ from pyg_outerconv import testing
 from pyg_outerconv.kernels.backend import Request
 from pyg_outerconv.kernels.reference import Reference
 from pyg_outerconv.kernels.sparsity import Sparsity
-from pyg_outerconv.kernels.triton_backend import INTERPRETED, TUNE, Triton
+from pyg_outerconv.kernels.triton_backend import Triton
 from pyg_outerconv.kernels.triton_kernels import addressing, balance, launch
+from pyg_outerconv.kernels.triton_settings import INTERPRETED, TUNE
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"

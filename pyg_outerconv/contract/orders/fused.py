@@ -11,10 +11,10 @@ from torch import Tensor
 from ...basis.edges import EdgeBasis
 from ...basis.on_demand import OnDemand
 from ...basis.pattern import Pattern
-from ...kernels import Request
+from ...kernels import BACKENDS, Request
 from ...kernels.call import item_by_item, views
 from ...kernels.differentiable import apply, differentiable
-from ...kernels.dispatch import BACKENDS, choose, forced
+from ...kernels.dispatch import choose, forced
 from ...kernels.fused import PRIMITIVE, fused_request, spmm_theta
 from ...kernels.grouped import grouped_outer
 from ...kernels.products import product, sample

@@ -11,7 +11,7 @@ import torch
 import triton
 from torch import Tensor
 
-from ..triton_backend import TUNE
+from ..triton_settings import TUNE
 from .balance import Pieces
 
 WARPS = (1, 2, 4, 8)
