@@ -23,11 +23,14 @@ from .compare import compare_reports, say_comparison
 from .context import Context
 from .crossover import say_crossover
 from .machine import describe_machine
+from .names import OURS
 from .page import make_page
+from .processes import merge, run_processes
 from .report import (
     failures,
     make_report,
     read_json,
+    say_ratios,
     say_record,
     say_targets,
     write_json,
@@ -58,6 +61,7 @@ class Campaign:
             arguments.seed,
             arguments.root,
         )
+        self.arguments = arguments
         self.threads = arguments.threads or torch.get_num_threads()
         repeats = arguments.repeats or (QUICK_REPEATS if quick else REPEATS)
         self.plan = Plan(context, repeats, not (quick or arguments.no_memory), self.threads)
@@ -70,14 +74,24 @@ class Campaign:
         before = torch.get_num_threads()
         torch.set_num_threads(self.threads)
         try:
-            self._run()
+            began, machine = time.perf_counter(), describe_machine(self.plan.context.device)
+            print(_say_machine(machine))
+            if self.arguments.processes > 1:
+                self._run_processes()
+            else:
+                self._run_here(machine, began)
+            self._say_end(self._finish(machine, began))
         finally:
             torch.set_num_threads(before)
 
-    def _run(self) -> None:
-        began = time.perf_counter()
-        machine = describe_machine(self.plan.context.device)
-        print(_say_machine(machine))
+    def _run_processes(self) -> None:
+        """Each process measures all cases; what they found is kept as one."""
+        reports = run_processes(self.arguments, self.folder, print)
+        self.records, self.roofline = merge(reports)
+        for record in self.records:
+            print(f"\n{say_record(record)}")
+
+    def _run_here(self, machine: dict[str, Any], began: float) -> None:
         self.roofline = measure_roofline(self.plan.context)
         print(
             f"copies {self.roofline.bandwidth / 1e9:.1f} GB/s, multiplies matrices at "
@@ -95,10 +109,14 @@ class Campaign:
         try:
             with bar:
                 run_cases(self.cases, self.plan, self.roofline, bar.set_description, done)
-        finally:
-            report = self._write(machine, time.perf_counter() - began)
-            write_text(self.folder / "bench.html", make_page(report))
-        self._say_end(report)
+        except BaseException:  # such as Ctrl-C: the page shows what there is so far
+            self._finish(machine, began)
+            raise
+
+    def _finish(self, machine: dict[str, Any], began: float) -> dict[str, Any]:
+        report = self._write(machine, time.perf_counter() - began)
+        write_text(self.folder / "bench.html", make_page(report))
+        return report
 
     def _write(self, machine: dict[str, Any], seconds: float) -> dict[str, Any]:
         context = self.plan.context
@@ -107,6 +125,7 @@ class Campaign:
             "scale": context.scale,
             "share": context.share,
             "repeats": self.plan.repeats,
+            "processes": self.arguments.processes,
             "threads": self.threads,
             "dtype": str(context.dtype).removeprefix("torch."),
             "seed": context.seed,
@@ -119,6 +138,8 @@ class Campaign:
         return report
 
     def _say_end(self, report: dict[str, Any]) -> None:
+        if said := say_ratios(report):
+            print(f"\nTimes over those of {OURS}, median and range over processes\n{said}\n")
         if said := say_targets(report):
             share = report["settings"]["share"]
             small = f" (asked of full sizes; these are {share:g} of them)" if share < 1 else ""

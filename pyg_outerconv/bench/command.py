@@ -37,6 +37,12 @@ class Bench:
         add("--out", help="a new or empty folder; default runs/bench-<number>")
         add("--compare", metavar="OLD_JSON", help="bench.json of an earlier run")
         add("--repeats", type=int, help=f"samples of each step; {REPEATS}, quick {QUICK_REPEATS}")
+        add(
+            "--processes",
+            type=int,
+            default=1,
+            help="measure in so many processes, one after the other; median and range over them",
+        )
         add("--scale", type=float, default=1.0, help="sizes of graphs times this; default 1")
         add("--threads", type=int, help="of torch; default: what torch takes")
         add("--device", default="cpu", help="auto, cpu, cuda, cuda:1, mps")
@@ -73,7 +79,7 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     Raises:
         ValueError: naming the first one.
     """
-    for name in ("repeats", "threads"):
+    for name in ("repeats", "processes", "threads"):
         value = getattr(arguments, name)
         if value is not None and value < 1:
             raise RefusedValue(refusal(f"--{name} must be positive", ">= 1", value))

@@ -24,9 +24,10 @@ figure { margin: .5rem 0; display: inline-block; } svg { max-width: 100%; height
 """.strip()
 
 _READING = (
-    "Times are medians of samples that contenders take in turn, quartiles beside them. “Forward” "
-    "runs without gradients; “forward + backward” gives the gradients of the features and of all "
-    "parameters. Structure is prepared, or cached, for everyone. The bound is the least time that "
+    "Times are medians of samples that contenders take in turn, their spread beside them: "
+    "quartiles, or the range over several processes. “Forward” runs without gradients; “forward + "
+    "backward” gives the gradients of the features and of all parameters. Structure is prepared, "
+    "or cached, for everyone, unless a case brings new edges. The bound is the least time that "
     "this machine needs: the traffic of operands and results at the bandwidth of a copy, or the "
     "flops at the rate of a matrix product, whichever is more; dashed in the figures. Peak memory "
     "is that of one step beyond what was there before it, in a process of its own."
@@ -84,7 +85,8 @@ def _machine(report: dict[str, Any]) -> str:
         f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads, "
         f"{machine['memory_gib']} GiB{gpu}; {names}. Copies {roofline['bandwidth'] / 1e9:.1f} GB/s,"
         f" multiplies matrices at {roofline['flop_rate'] / 1e9:.0f} Gflop/s. {quick}"
-        f"{settings['dtype']}, {settings['repeats']} samples, sizes × {settings['share']:g}, seed "
+        f"{settings['dtype']}, {settings['repeats']} samples in {settings.get('processes', 1)} "
+        f"process(es), sizes × {settings['share']:g}, seed "
         f"{settings['seed']}; {report['seconds']:.0f} s."
     )
     return f"<p>{escape(text)}</p>"
@@ -190,7 +192,7 @@ def _timings(record: dict[str, Any]) -> str:
             rows.append(("bound", mode, say_seconds(bound["seconds"]), "", "", bound["limit"]))
     if not rows:
         return ""
-    head = ("contender", "mode", "median", "quartiles", "× ours", "of the bound")
+    head = ("contender", "mode", "median", "spread", "× ours", "of the bound")
     return table(head, rows) + _memory(record)
 
 
@@ -217,7 +219,7 @@ def _sweep(points: list[dict[str, Any]]) -> str:
                 fraction = record["fractions"].get(mode, {}).get(name)
                 at = say_size(record["at"])
                 rows.append((at, name, mode, *_cells(timing, ours, fraction)))
-    head = (points[0]["axis"], "contender", "mode", "median", "quartiles", "× ours", "of the bound")
+    head = (points[0]["axis"], "contender", "mode", "median", "spread", "× ours", "of the bound")
     if points[0]["axis"] == "problem":
         head = (*head[:5], "× chosen", head[6])
     summary = f"<summary>{len(rows)} rows</summary>"

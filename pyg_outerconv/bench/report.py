@@ -5,7 +5,9 @@ case), ``targets`` (the verdicts) and ``crossovers``. A record holds ``case``, `
 ``description``, ``axis`` and ``at`` (None for a single point), ``sizes``, ``modes`` (seconds by
 mode and contender), ``bounds`` (the least seconds by mode), ``fractions`` (of the bound that was
 reached), ``agreement`` (max|Δ| by peer), ``memory`` (bytes by contender), by name the reasons why a
-contender is ``absent`` or in ``errors``, ``notes``, and the ``seconds`` that all of it took.
+contender is ``absent`` or in ``errors``, ``notes``, and the ``seconds`` that all of it took. Where
+several processes measured, it holds ``ratios`` too: times over ours by mode and contender, one for
+each process.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from ..errors import RefusedValue, refusal
@@ -146,13 +149,13 @@ def say_seconds(seconds: float) -> str:
 
 
 def say_record(record: dict[str, Any]) -> str:
-    """One point: the medians of its contenders, their quartiles and what the bound leaves."""
+    """One point: the medians of its contenders, their spread and what the bound leaves."""
     lines = [f"{say_place(record)}: {record['description']}"]
     if record["sizes"]:
         lines.append(
             ", ".join(f"{name} {say_size(size)}" for name, size in record["sizes"].items())
         )
-    rows = [("contender", "mode", "median", "quartiles", "× ours", "of the bound", "peak memory")]
+    rows = [("contender", "mode", "median", "spread", "× ours", "of the bound", "peak memory")]
     for mode, timings in record["modes"].items():
         ours = (timings.get(OURS) or next(iter(timings.values())))["median"]
         for name, timing in timings.items():
@@ -176,6 +179,17 @@ def say_record(record: dict[str, Any]) -> str:
     lines += [f"not run: {name}: {reason}" for name, reason in record["absent"].items()]
     lines += [f"ERROR: {name}: {reason}" for name, reason in record["errors"].items()]
     return "\n".join(lines)
+
+
+def say_ratios(report: dict[str, Any]) -> str:
+    """Of a run of several processes: times over ours, median and range; '' for one process."""
+    rows = [("case", "contender", "mode", "median", "range")]
+    for record in report["records"]:
+        for mode, found in record.get("ratios", {}).items():
+            for name, ratios in found.items():
+                spread = f"{min(ratios):.2f} – {max(ratios):.2f}"
+                rows.append((say_place(record), name, mode, f"{median(ratios):.2f}", spread))
+    return text_table(rows) if len(rows) > 1 else ""
 
 
 def say_place(found: dict[str, Any]) -> str:

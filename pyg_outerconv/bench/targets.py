@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ class Faster(Target):
     """Ours takes at most 1/``ratio`` of the time of ``peer``.
 
     ``floor`` names a contender that does only what nobody can leave out; where it forbids the
-    ratio, the note says what it allows.
+    ratio, the note says what it allows. Over several processes it is the median of their ratios.
     """
 
     peer: str
@@ -68,11 +69,15 @@ class Faster(Target):
         if ours is None or theirs is None:
             missing = OURS if ours is None else self.peer
             return verdict(what, asked, None, None, _reason(record, missing))
-        measured, note = theirs / ours, ""
+        ratios = record.get("ratios", {}).get(self.mode, {}).get(self.peer, [theirs / ours])
+        measured, note = statistics.median(ratios), ""
         floor = None if self.floor is None else median(record, self.mode, self.floor)
         if floor is not None:
             note = f"{self.floor} allow {theirs / floor:.2f}×, ours takes {ours / floor:.2f} of it"
-        return verdict(what, asked, f"{measured:.2f}×", measured >= self.ratio, note)
+        said = f"{measured:.2f}×"
+        if len(ratios) > 1:
+            said += f" ({min(ratios):.2f}–{max(ratios):.2f})"
+        return verdict(what, asked, said, measured >= self.ratio, note)
 
 
 @dataclass(frozen=True)

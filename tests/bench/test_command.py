@@ -98,6 +98,7 @@ def test_threads_are_as_before(capsys: pytest.CaptureFixture[str]) -> None:
         (["--only", "gnc"], "unknown benchmark 'gnc' (did you mean 'gcn'?)"),
         (["--repeats", "0"], "--repeats must be positive: expected >= 1, got 0"),
         (["--threads", "-1"], "--threads must be positive"),
+        (["--processes", "0"], "--processes must be positive"),
         (["--scale", "0"], "--scale must be a share: expected (0, 1], got 0.0"),
         (["--scale", "nan"], "--scale must be a share"),
         (["--dtype", "float23"], "unknown dtype 'float23' (did you mean 'float32'?)"),
