@@ -9,7 +9,7 @@ from typing import Any
 
 from . import data
 from .basis import FAMILIES, Basis, Cells, Family, Structure, structure_of
-from .basis.grid_shapes import frames
+from .basis.frames import frames
 from .errors import RefusedValue, refusal
 from .files import as_path
 from .train import family_options

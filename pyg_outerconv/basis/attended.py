@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
-from ..kernels import Sparsity, sddmm
+from ..kernels import Sparsity, attend, sddmm
 from ..kernels.tiles import exact
-from .base import Basis, TensorMap
+from .base import Basis
 from .edges import EdgeBasis
-from .heads import Heads, by_label
+from .heads import Heads, by_head, by_label, for_heads, one_type
+from .kind import Shape, TensorMap
 from .on_demand import OnDemand
 from .pattern import Pattern
+
+if TYPE_CHECKING:
+    from ..theta import Theta
+    from .kind import Leaf
 
 
 class Normalise(Protocol):
@@ -57,6 +62,8 @@ class Attended(Basis):
     Raises:
         ValueError: the shapes do not fit, or the support has values.
     """
+
+    has_heads: ClassVar[bool] = True
 
     over: EdgeBasis | OnDemand
     query: Tensor
@@ -193,6 +200,53 @@ class Attended(Basis):
                 found if same else Heads(found.pattern, found.value.to(self.query.dtype))
             )
         return self.kept["heads"]
+
+    # What heads propagate ----------------------------------------------------------------
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether f is the softmax, and drops nothing: what the primitive computes."""
+        return self.normalise.is_softmax and not self.normalise.dropped
+
+    def attend(self, x: Tensor) -> Tensor:
+        """A_hᵀ X_h for each head, (M, *batch, H, C) to (N, *batch, H, C), in one primitive.
+
+        Of a plain softmax alone, see :attr:`is_plain`. The backward pass computes shares again.
+        """
+        batch = tuple(x.shape[1:-2])
+        query, key = self.with_batch(batch)
+        query, key, x = (by_label(part, self.num_labels) for part in one_type(query, key, x))
+        bias = self.edge_bias()
+        bias = None if bias is None else bias.to(query.dtype)
+        out = attend(self.pattern.by_both, query, key, x, bias, scale=self.factor)
+        return by_head(out, self.num_labels, self.num_bases, batch)
+
+    def with_batch(self, batch: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Queries and keys (nodes, *batch, H, D) for every item of a batch of X."""
+        if self.batch == batch:
+            return self.query, self.key
+        ones = (1,) * len(batch)
+        both = []
+        for part in (self.query, self.key):
+            wide = part.view(part.size(0), *ones, *part.shape[-2:])
+            both.append(wide.expand(part.size(0), *batch, *part.shape[-2:]))
+        return both[0], both[1]
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """See :meth:`.Kind.propagate`: in one primitive where it knows f."""
+        wide = for_heads(x, self.num_bases, self.batch)
+        if self.is_plain:
+            return self.attend(wide).movedim(-2, 1)
+        found = self.exact_heads().times(wide)
+        return found.to(torch.promote_types(self.query.dtype, x.dtype)).movedim(-2, 1)
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """See :meth:`.Kind.products`."""
+        return [(self, shape, learns)]
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """Itself where inputs are added up, its edges where they are counted or compared."""
+        return [(self if reduce == "sum" else self.edges(), theta)]
 
     def item(self, *index: int) -> Heads:
         """See :meth:`Heads.item`."""

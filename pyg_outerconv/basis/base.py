@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .pytree import register
+from .choice import Labels, Nodes, check_nodes
+from .kind import Kind
+from .makers import make
+from .receptive_field import receptive_field
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from .algebra import Composed, Kronecker, Mixed, Scaled, Selected, Stacked, Transposed
-    from .edges import EdgeBasis
     from .reorder import Reordered
-    from .restricted import Nodes
-    from .selected import Labels
-
-TensorMap = Callable[[Tensor], Tensor]
 
 DEEPEST = 50
 """How deep bases may be made of others. Each level is a call within the one before, and Python
@@ -32,7 +28,7 @@ MOST_PIECES = 2**14
 """Of how many bases one may be made. One that is its own other half doubles at every step."""
 
 
-class Basis(ABC):
+class Basis(Kind):
     """K sparse matrices A_k of size M × N; entry ``[k, m, n]`` weighs edge m → n under label k.
 
     An explicit basis (:class:`EdgeBasis`) holds edges and values. A lazy one holds a rule, and
@@ -40,56 +36,8 @@ class Basis(ABC):
     returns is again a basis. A basis is a tree of its tensors for torch's ``pytree``, so that it
     can be the input of a graph that is exported; see :mod:`pyg_outerconv.basis.pytree`.
 
-    A new kind of basis states :attr:`num_bases`, :attr:`size`, :attr:`device`, :attr:`dtype`,
-    :meth:`edges` and :meth:`map`; the rest follows from these.
-
-    Attributes:
-        hides_edges: whether which edges there are is known only once they are made, at a cost that
-            nobody asked for (powers, products). What it is made of may hide edges all the same.
-        nesting: how many levels of bases it is made of; 0 for what is made of none.
-        pieces: how many bases that are made of none it is made of, each use counted.
+    What a new kind of basis states, and what it may do in its own way, is in :class:`.kind.Kind`.
     """
-
-    hides_edges: ClassVar[bool] = False
-    nesting: int = 0
-    pieces: int = 1
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        register(cls)
-
-    @property
-    @abstractmethod
-    def num_bases(self) -> int:
-        """K."""
-
-    @property
-    @abstractmethod
-    def size(self) -> tuple[int, int]:
-        """(M, N)."""
-
-    @property
-    @abstractmethod
-    def device(self) -> torch.device:
-        """Where its tensors are."""
-
-    @property
-    @abstractmethod
-    def dtype(self) -> torch.dtype | None:
-        """The type of its values; None if all of them are ones, which fit any type."""
-
-    @property
-    def learns(self) -> bool:
-        """Whether any of its values requires a gradient."""
-        return False
-
-    @abstractmethod
-    def edges(self) -> EdgeBasis:
-        """The explicit form: edges sorted by target, then label."""
-
-    @abstractmethod
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Basis:
-        """The basis with ``index_map`` applied to index tensors, ``value_map`` to values."""
 
     # Dense form -----------------------------------------------------------------------------
 
@@ -118,9 +66,7 @@ class Basis(ABC):
 
     def transpose(self) -> Transposed | Basis:
         """A_kᵀ for every k: all edges turned round, size (N, M). Costs nothing until used."""
-        from .algebra import Transposed
-
-        return Transposed(self)
+        return make("transpose", self)
 
     @property
     def T(self) -> Basis:  # noqa: N802
@@ -129,9 +75,7 @@ class Basis(ABC):
 
     def scale(self, factor: float | Tensor) -> Scaled:
         """c·A_k, or c_k·A_k for a ``factor`` of shape (K,), which may carry gradients."""
-        from .algebra import Scaled
-
-        return Scaled.of(self, factor)
+        return make("scale", self, factor)
 
     def select(self, labels: Labels) -> Selected:
         """The matrices of the given labels, in the given order; a label may come twice.
@@ -143,15 +87,11 @@ class Basis(ABC):
         Raises:
             TypeError, ValueError, IndexError: they are no labels of the basis.
         """
-        from .algebra import Selected
-
-        return Selected.of(self, labels)
+        return make("select", self, labels)
 
     def stack(self, *others: Basis) -> Stacked:
         """The matrices of the basis, then those of ``others``; all of one size."""
-        from .algebra import Stacked
-
-        return Stacked((self, *others))
+        return make("stack", (self, *others))
 
     def mix(self, matrix: Tensor) -> Mixed:
         """B_j = Σ_k C[j, k] A_k for a ``matrix`` C (J, K), which may carry gradients.
@@ -159,9 +99,7 @@ class Basis(ABC):
         Raises:
             TypeError, ValueError: the matrix does not fit.
         """
-        from .algebra import Mixed
-
-        return Mixed.of(self, matrix)
+        return make("mix", self, matrix)
 
     def compose(self, other: Basis) -> Composed:
         """A_i B_j under label i·K₂ + j: this basis, then ``other``; see :class:`Composed`.
@@ -169,9 +107,7 @@ class Basis(ABC):
         Raises:
             TypeError, ValueError: sizes or types do not fit.
         """
-        from .composed import composed
-
-        return composed(self, other)
+        return make("compose", self, other)
 
     def kron(self, other: Basis) -> Kronecker:
         """A_i ⊗ B_j under label i·K₂ + j, the nodes of ``other`` running fastest.
@@ -179,9 +115,7 @@ class Basis(ABC):
         Raises:
             TypeError: the types do not fit.
         """
-        from .algebra import Kronecker
-
-        return Kronecker(self, other)
+        return make("kron", self, other)
 
     def restrict(self, sources: Nodes = None, targets: Nodes = None) -> Basis:
         """A_k[sources, targets]: some rows and columns, in the given order; no edge moves.
@@ -193,9 +127,9 @@ class Basis(ABC):
         Raises:
             TypeError, ValueError, IndexError: they are not nodes of the basis.
         """
-        from .restricted import restrict
-
-        return restrict(self, sources, targets)
+        rows = check_nodes("sources", sources, self.size[0], self.device)
+        columns = check_nodes("targets", targets, self.size[1], self.device)
+        return self if rows is None and columns is None else self.restricted(rows, columns)
 
     def receptive_field(self, targets: int | Nodes, reach: int = 1) -> Tensor:
         """The sources, ascending, from which edges of any label run to some targets.
@@ -211,8 +145,6 @@ class Basis(ABC):
         Raises:
             TypeError, ValueError, IndexError: they are not targets of the basis.
         """
-        from .receptive_field import receptive_field
-
         return receptive_field(self, targets, reach)
 
     def reorder(self) -> Reordered:

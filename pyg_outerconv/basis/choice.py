@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedIndex, RefusedType, RefusedValue, refusal
+
+Labels = Union[int, slice, Sequence[int], Sequence[bool], Tensor]  # noqa: UP007
+"""Which labels, in which order: one, a slice, a list or a vector of them, or a mask."""
+
+Nodes = Union[Tensor, Sequence[int], Sequence[bool], None]  # noqa: UP007
+"""Which nodes, in which order: distinct indices, or a mask; None means all."""
 
 
 def chosen(name: str, given: Any, count: int) -> Tensor:
@@ -40,6 +47,29 @@ def chosen(name: str, given: Any, count: int) -> Tensor:
     if given.numel() != count:
         raise RefusedValue(refusal(f"a mask of {name} has an entry for each", count, given.numel()))
     return given.nonzero().view(-1)
+
+
+def check_nodes(name: str, nodes: Nodes, count: int, device: torch.device) -> Tensor | None:
+    """(n,) distinct indices below ``count``, of indices or a mask.
+
+    Raises:
+        TypeError, ValueError: see :func:`chosen`; or an index comes twice.
+        IndexError: an index is out of range.
+    """
+    if nodes is None:
+        return None
+    nodes = chosen(name, nodes, count).to(device)
+    if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < count:
+        raise RefusedIndex(
+            refusal(
+                f"{name} must exist", f"[0, {count})", f"[{int(nodes.min())}, {int(nodes.max())}]"
+            )
+        )
+    if nodes.unique().numel() != nodes.numel():
+        raise RefusedValue(
+            refusal(f"{name} are distinct", "each index once", "an index that comes twice")
+        )
+    return nodes
 
 
 def _listed(name: str, given: Any) -> Tensor:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .base import Basis, TensorMap, nest
+from .base import Basis, nest
 from .edges import EdgeBasis
+from .kind import Shape, TensorMap
+from .makers import makes
 from .product import check_product, compose_edges
+
+if TYPE_CHECKING:
+    from ..theta import Theta
+    from .kind import Leaf
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,6 +74,24 @@ class Pair(Basis):
         """For each label (i, j) of this one, (j, i) of a product in which the two change places."""
         ours, theirs = self.first.num_bases, self.second.num_bases
         return tuple(j * ours + i for i in range(ours) for j in range(theirs))
+
+    @property
+    def shares_nodes(self) -> bool:
+        """Whether nodes of the factors are those of the product, at both ends."""
+        return False
+
+    def with_edges(
+        self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
+    ) -> Basis:
+        """See :meth:`.Kind.with_edges`: those of both factors."""
+        if same_nodes and not self.shares_nodes:
+            return change(self.edges())
+        first, second = (part.with_edges(change, same_nodes) for part in (self.first, self.second))
+        return replace(self, first=first, second=second, plans={})
+
+    def turned(self) -> Basis:
+        """The transpose, which is nothing put off."""
+        return self.transpose()
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: no choice of orders, which another machine may make otherwise."""
@@ -135,6 +160,61 @@ class Composed(Pair):
             return turned
         return turned.select(self.swapped())
 
+    @property
+    def shares_nodes(self) -> bool:
+        """Whether matrices are square: nodes in the middle may be named as those at the ends."""
+        return self.first.size[0] == self.first.size[1]
+
+    def grids(self) -> tuple[Shape, Shape] | None:
+        """From the inputs of the first to the outputs of the second."""
+        first, second = self.first.grids(), self.second.grids()
+        return None if first is None or second is None else (first[0], second[1])
+
+    def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Composed:
+        """See :meth:`.Kind.restricted`: rows of the first, columns of the second."""
+        first, second = self.first, self.second
+        return Composed(
+            first if sources is None else first.restricted(sources, None),
+            second if targets is None else second.restricted(None, targets),
+        )
+
+    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+        """See :meth:`.Kind.reached`.
+
+        One way through both for all labels of the first that come with the same of the second.
+        """
+        partners: dict[int, tuple[int, ...]] = {}
+        for label in labels:
+            first, second = divmod(label, self.second.num_bases)
+            partners[first] = (*partners.get(first, ()), second)
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for first, seconds in partners.items():
+            groups.setdefault(seconds, []).append(first)
+        out = seen.new_zeros(self.size[turned])
+        for seconds, firsts in groups.items():
+            if turned:
+                between = self.first.reached(seen, firsts, turned)
+                out = out | self.second.reached(between, seconds, turned)
+            else:
+                between = self.second.reached(seen, seconds, turned)
+                out = out | self.first.reached(between, firsts, turned)
+        return out
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """See :meth:`.Kind.propagate`: along one factor, then along the other."""
+        h = self.second.propagate(self.first.propagate(x))  # (N, K₂, K₁, *batch, P)
+        return h.transpose(1, 2).flatten(1, 2)
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """See :meth:`.Kind.products`: those of both factors."""
+        between = (self.first.size[1], self.first.num_bases, *shape[1:])
+        then = self.second.products(between, learns or self.first.learns)
+        return [*self.first.products(shape, learns), *then]
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """Itself: orders know products."""
+        return [(self, theta)]
+
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Composed:
         """See :meth:`Basis.map`."""
         return Composed(self.first.map(index_map, value_map), self.second.map(index_map, value_map))
@@ -143,6 +223,7 @@ class Composed(Pair):
 LONG = 10  # levels, from which on a chain of products is held as a balanced tree
 
 
+@makes("compose")
 def composed(first: Basis, second: Basis) -> Composed:
     """``first``, then ``second``; products are associative, and so are their labels.
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 
 from .base import Basis, nest
+from .kind import Shape
+
+if TYPE_CHECKING:
+    from .edges import EdgeBasis
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,3 +48,22 @@ class Derived(Basis):
     def learns(self) -> bool:
         """Whether any of its values requires a gradient."""
         return self.base.learns
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the base is made of identities alone."""
+        return self.base.is_identity
+
+    def hidden(self) -> Basis | None:
+        """The part of the base that hides its edges."""
+        return super().hidden() or self.base.hidden()
+
+    def grids(self) -> tuple[Shape, Shape] | None:
+        """Those of the base, where nodes are the same."""
+        return self.base.grids() if self.size == self.base.size else None
+
+    def with_edges(
+        self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
+    ) -> Basis:
+        """See :meth:`.Kind.with_edges`: those of the base."""
+        return replace(self, base=self.base.with_edges(change, same_nodes))

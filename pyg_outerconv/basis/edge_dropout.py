@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from numbers import Real
 
 import torch
 
 from ..errors import RefusedType, RefusedValue, refusal
 from .base import Basis
-from .composed import Pair
-from .derived import Derived
 from .edges import EdgeBasis
-from .eye import Eye
 from .pattern import Pattern
-from .polynomial import Polynomial
-from .stacked import Stacked
 
 
 def drop_edges(
@@ -77,21 +71,8 @@ def drop_edges(
     if not training or p == 0:
         return basis
 
-    def dropped(part: Basis) -> Basis:
-        known = basis.dtype or dtype or torch.get_default_dtype()
-        return drop_edges(part, p, whole=whole, generator=generator, dtype=known)
-
-    if isinstance(basis, Stacked):
-        return Stacked(tuple(dropped(part) for part in basis.parts))
-    if isinstance(basis, Pair):
-        return replace(basis, first=dropped(basis.first), second=dropped(basis.second), plans={})
-    if isinstance(basis, Derived):
-        return replace(basis, base=dropped(basis.base))
-    if isinstance(basis, Polynomial):
-        return replace(basis, operator=_drop(basis.operator, p, whole, generator, dtype))
-    if isinstance(basis, Eye):
-        return basis
-    return _drop(basis.edges(), p, whole, generator, dtype)
+    known = basis.dtype or dtype  # of all that it is made of
+    return basis.with_edges(lambda edges: _drop(edges, p, whole, generator, known))
 
 
 def _drop(

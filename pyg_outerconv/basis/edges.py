@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .base import Basis, TensorMap
+from .base import Basis
+from .between import between
+from .kind import Shape, TensorMap
+from .makers import makes
+from .multiply import multiply
 from .pattern import Pattern
 
+if TYPE_CHECKING:
+    from ..theta import Theta
+    from .kind import Leaf
+    from .selected import Selected
 
+
+@makes("with_values")
 @dataclass(frozen=True, eq=False, repr=False)
 class EdgeBasis(Basis):
     """K sparse matrices as labelled, weighted edges.
@@ -121,6 +133,54 @@ class EdgeBasis(Basis):
             value = value.index_select(0, self.pattern.by_source)
         return EdgeBasis(self.pattern.transposed, value)
 
+    def restricted(self, sources: Tensor | None, targets: Tensor | None) -> EdgeBasis:
+        """The edges between these nodes; sorted only where nodes do not ascend."""
+        pattern, kept = between(self.pattern, sources, targets)
+        return EdgeBasis(pattern, None if self.value is None else self.value.index_select(0, kept))
+
+    def renumbered(self, place: Tensor) -> EdgeBasis:
+        """The edges on nodes that are called ``place[n]``, of one set of nodes."""
+        pattern = self.pattern
+        moved = Pattern.build(
+            place.index_select(0, pattern.index.flatten()).view(2, -1),
+            pattern.label,
+            size=pattern.size,
+            num_labels=pattern.num_labels,
+            origin=pattern.origin,
+        )
+        value = None if self.value is None else moved.sort_values(self.value)
+        # Sorted edges are numbered as the user gave them, not as the old pattern had them.
+        return EdgeBasis(replace(moved, order=pattern.order.index_select(0, moved.order)), value)
+
+    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+        """See :meth:`.Kind.reached`."""
+        pattern = self.pattern
+        starts, ends = pattern.source, pattern.target
+        starts, ends = (ends, starts) if turned else (starts, ends)
+        counts = torch.zeros(pattern.num_labels, dtype=torch.bool, device=pattern.device)
+        counts[list(labels)] = True
+        used = seen.index_select(0, ends) & counts.index_select(0, pattern.label)
+        out = seen.new_zeros(self.size[turned])
+        out[starts[used].long()] = True
+        return out
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """See :meth:`.Kind.propagate`: one sparse product for all labels."""
+        h = multiply(self.pattern.by_target_label, self, x)
+        return h.unflatten(0, (self.size[1], self.num_bases))
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """See :meth:`.Kind.products`."""
+        return [(self, shape, learns)]
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """Itself, with Θ as it is."""
+        return [(self, theta)]
+
+    def absorb_selected(self, selected: Selected, theta: Theta, reduce: str) -> list[Leaf]:
+        """The chosen edges, with Θ as it is: there are no more than before."""
+        return [(selected.edges(), theta)]
+
     def map(self, index_map: TensorMap, value_map: TensorMap) -> EdgeBasis:
         """See :meth:`Basis.map`."""
         value = None if self.value is None else value_map(self.value)
@@ -136,6 +196,12 @@ class EdgeBasis(Basis):
             f"EdgeBasis({self._head()}, edges={self.num_edges}, values={values}, "
             f"device={str(self.device)!r})"
         )
+
+
+def no_edges(size: tuple[int, int], device: torch.device) -> EdgeBasis:
+    """The basis of no labels."""
+    none = torch.empty((2, 0), dtype=torch.long, device=device)
+    return EdgeBasis(Pattern.build(none, size=size, num_labels=0))
 
 
 def check_values(value: Tensor, pattern: Pattern) -> None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
-from .base import Basis, TensorMap
+from .base import Basis
 from .cache import cached_property
 from .edges import EdgeBasis
+from .kind import Shape, TensorMap
 from .pattern import Pattern
+
+if TYPE_CHECKING:
+    from ..theta import Theta
+    from .kind import Leaf
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,6 +62,40 @@ class Eye(Basis):
     def mean(self, dtype: torch.dtype | None = None) -> Eye:
         """Itself: every target has one edge at most."""
         return self
+
+    @property
+    def is_identity(self) -> bool:
+        """True."""
+        return True
+
+    def with_edges(self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False) -> Eye:
+        """Itself: it is made of no edges."""
+        return self
+
+    def turned(self) -> Eye:
+        """The identity of the other size."""
+        return Eye(self.shape[::-1], self.on)
+
+    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+        """See :meth:`.Kind.reached`: what is seen itself."""
+        out = seen.new_zeros(self.size[turned])
+        shared = min(self.size) if labels else 0
+        out[:shared] = seen[:shared]
+        return out
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """See :meth:`.Kind.propagate`: X itself, zeros where a target has no source."""
+        kept = x[: self.size[1]].unsqueeze(1)
+        missing = self.size[1] - kept.size(0)
+        return F.pad(kept, (0, 0) * (kept.dim() - 1) + (0, missing)) if missing else kept
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """None: nothing is multiplied."""
+        return []
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """Itself: an order knows the identity."""
+        return [(self, theta)]
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Eye:
         """See :meth:`Basis.map`."""

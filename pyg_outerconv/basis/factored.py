@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import isqrt
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -14,13 +14,18 @@ from ..kernels import sddmm, spmm
 from ..kernels.chunks import Chunks
 from ..kernels.exponentials import of_all, on_edges
 from ..kernels.latent import collect, spread
-from .base import Basis, TensorMap
+from .base import Basis
 from .edges import EdgeBasis
 from .heads import Heads, by_label
+from .kind import TensorMap
 from .on_demand import OnDemand
 from .support.band import Band
 from .support.cliques import Cliques
 from .support.ragged import band_within, places
+
+if TYPE_CHECKING:
+    from ..theta import Theta
+    from .kind import Leaf
 
 ORDERS_OF_TIME = ("inclusive", "strict")
 _SMALLEST, _LARGEST = 32, 128  # places of a chunk
@@ -58,6 +63,7 @@ class Factored(Basis):
     """
 
     hides_edges: ClassVar[bool] = True
+    has_heads: ClassVar[bool] = True
 
     key: Tensor
     query: Tensor
@@ -272,6 +278,14 @@ class Factored(Basis):
             source_block=self.target_block,
             target_block=self.source_block,
         )
+
+    def turned(self) -> Basis:
+        """The transpose; of a sequence, its edges turned."""
+        return self.transpose() if self.causal is None else super().turned()
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """Itself: orders know factors."""
+        return [(self, theta)]
 
     def _shares(self) -> Tensor:
         """Queries divided by the sums that normalise, (N, *batch, H, D)."""

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
-from ..kernels import Sparsity
-from .base import Basis, TensorMap
+from ..kernels import Sparsity, spmm
+from .base import Basis
 from .cache import cached_property
 from .edges import EdgeBasis, check_values
+from .kind import Shape, TensorMap
 from .pattern import Pattern, lasting
+
+if TYPE_CHECKING:
+    from ..theta import Theta
+    from .kind import Leaf
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,6 +38,8 @@ class Heads(Basis):
         ValueError: ``value`` does not have a row for each edge, or is on another device.
         TypeError: ``value`` is not floating point.
     """
+
+    has_heads: ClassVar[bool] = True
 
     pattern: Pattern
     value: Tensor
@@ -136,6 +144,30 @@ class Heads(Basis):
         made = self._all_heads
         return made.with_values(made.sort_values(self.value.reshape(-1)))
 
+    def times(self, x: Tensor) -> Tensor:
+        """A_hᵀ X_h for each head: (M, *batch, H, C) to (N, *batch, H, C)."""
+        value, batch = self.value, tuple(x.shape[1:-2])
+        if self.batch == () and batch:
+            value = value.view(value.size(0), *(1,) * len(batch), -1)
+            value = value.expand(value.size(0), *batch, -1)
+        value, x = one_type(value, x)
+        shared = x.stride(-2) == 0 and not batch and self.num_labels == 1
+        operand = x[:, :1] if shared else by_label(x, self.num_labels)  # one x is not copied
+        out = spmm(self.sparsity, value.flatten(1), operand)
+        return by_head(out, self.num_labels, self.num_bases, batch)
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """See :meth:`.Kind.propagate`: a sparse product for each head."""
+        return self.times(for_heads(x, self.num_bases, self.batch)).movedim(-2, 1)
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """See :meth:`.Kind.products`."""
+        return [(self, shape, learns)]
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """Itself where inputs are added up, its edges where they are counted or compared."""
+        return [(self if reduce == "sum" else self.edges(), theta)]
+
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Heads:
         """See :meth:`Basis.map`."""
         return Heads(self.pattern.map(index_map), value_map(self.value))
@@ -161,3 +193,23 @@ def by_head(x: Tensor, num_labels: int, heads: int, batch: tuple[int, ...]) -> T
     if num_labels > 1:
         x = x.unflatten(0, (-1, num_labels)).movedim(1, -3).flatten(-3, -2)
     return x
+
+
+def for_heads(x: Tensor, heads: int, own: tuple[int, ...]) -> Tensor:
+    """X (M, *batch, P) for every head of a basis: (M, *batch, H, P), a view.
+
+    Raises:
+        ValueError: the basis is of a batch of its ``own``, and another one than X.
+    """
+    batch = tuple(x.shape[1:-1])
+    if own not in ((), batch):
+        raise RefusedValue(refusal("features are propagated by a basis of their batch", own, batch))
+    return x.unsqueeze(-2).expand(*x.shape[:-1], heads, -1)
+
+
+def one_type(*tensors: Tensor) -> list[Tensor]:
+    """The tensors in the widest of their types: autocast makes products shorter than scores."""
+    wide = tensors[0].dtype
+    for tensor in tensors[1:]:
+        wide = torch.promote_types(wide, tensor.dtype)
+    return [tensor.to(wide) for tensor in tensors]

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
-from .base import TensorMap
+from .base import Basis
 from .composed import Composed, Pair
 from .derived import Derived
 from .edges import EdgeBasis
+from .kind import Shape, TensorMap
+from .makers import makes
 from .pattern import Pattern
 
+if TYPE_CHECKING:
+    from ..theta import Theta
+    from .kind import Leaf
 
+
+@makes("kron")
 @dataclass(frozen=True, eq=False, repr=False)
 class Kronecker(Pair):
     r"""A_i ⊗ B_j: two structures at right angles, as the two axes of a grid are.
@@ -66,6 +74,29 @@ class Kronecker(Pair):
     def transpose(self) -> Kronecker:
         """A_iᵀ ⊗ B_jᵀ, labels as they were."""
         return Kronecker(self.first.transpose(), self.second.transpose())
+
+    def grids(self) -> tuple[Shape, Shape] | None:
+        """The axes of the first, then those of the second."""
+        first, second = self.first.grids(), self.second.grids()
+        if first is None or second is None:
+            return None
+        return first[0] + second[0], first[1] + second[1]
+
+    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+        """See :meth:`.Kind.reached`: axis by axis."""
+        return self.chain().reached(seen, labels, turned)
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """See :meth:`.Kind.propagate`: axis by axis."""
+        return self.chain().propagate(x)
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """See :meth:`.Kind.products`: those of the axes."""
+        return self.chain().products(shape, learns)
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """The product along its two axes, which orders know."""
+        return [(self.chain(), theta)]
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Kronecker:
         """See :meth:`Basis.map`."""
@@ -132,6 +163,40 @@ class Repeated(Derived):
     def transpose(self) -> Repeated:
         """Copies of the transpose."""
         return Repeated(self.base.transpose(), self.before, self.after)
+
+    def with_edges(
+        self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
+    ) -> Basis:
+        """See :meth:`.Kind.with_edges`: those of one copy, which has nodes of its own."""
+        return change(self.edges()) if same_nodes else super().with_edges(change)
+
+    def turned(self) -> Repeated:
+        """The transpose, which is nothing put off."""
+        return self.transpose()
+
+    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+        """See :meth:`.Kind.reached`: copy by copy."""
+        here, there = self.base.size[not turned], self.base.size[turned]
+        copies = seen.view(self.before, here, self.after).transpose(1, 2).flatten(0, 1)
+        out = seen.new_zeros(copies.size(0), there)
+        for copy in copies.any(1).nonzero().view(-1).tolist():
+            out[copy] = self.base.reached(copies[copy], labels, turned)
+        return out.view(self.before, self.after, there).transpose(1, 2).flatten()
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """See :meth:`.Kind.propagate`: copies are items of a batch."""
+        copies = x.unflatten(0, (self.before, self.base.size[0], self.after)).movedim(1, 0)
+        h = self.base.propagate(copies)  # (N, K, before, after, *batch, P)
+        return h.permute(2, 0, 3, 1, *range(4, h.dim())).flatten(0, 2)
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """See :meth:`.Kind.products`: those of a batch with an item for each copy."""
+        copies = (self.base.size[0], self.before, self.after, *shape[1:])
+        return self.base.products(copies, learns)
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """Itself: orders know copies."""
+        return [(self, theta)]
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Repeated:
         """See :meth:`Basis.map`."""

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .base import Basis, TensorMap
+from .base import Basis
 from .cache import cached_property
 from .derived import Derived
-from .edges import EdgeBasis
+from .edges import EdgeBasis, no_edges
+from .kind import Shape, TensorMap
+from .makers import makes
 from .pattern import Pattern, lasting
+
+if TYPE_CHECKING:
+    from ..theta import Theta
+    from .kind import Leaf
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -22,6 +30,7 @@ class Mixed(Derived):
     matrix: Tensor
 
     @staticmethod
+    @makes("mix")
     def of(base: Basis, matrix: Tensor) -> Mixed:
         """Mix the labels of ``base``.
 
@@ -100,6 +109,40 @@ class Mixed(Derived):
         """
         self.base.mean(self.dtype)  # which refuses
         return self.edges().mean(dtype)
+
+    def turned(self) -> Mixed:
+        """The transpose of the base, mixed."""
+        return Mixed(self.base.transpose(), self.matrix)
+
+    def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Mixed:
+        """See :meth:`.Kind.restricted`: rows and columns of the base, mixed."""
+        return Mixed(self.base.restricted(sources, targets), self.matrix)
+
+    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+        """See :meth:`.Kind.reached`: by any label of the base."""
+        return self.base.reached(seen, range(self.base.num_bases if labels else 0), turned)
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """See :meth:`.Kind.propagate`: what the base gives, mixed."""
+        h = self.base.propagate(x)
+        return torch.tensordot(self.matrix.to(x.dtype), h, dims=([1], [1])).movedim(0, 1)
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """See :meth:`.Kind.products`."""
+        return self.base.products(shape, learns)
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """Θ is mixed: Θ'_k = Σ_j C[j, k] Θ_j. Where edges are counted or compared, it is edges.
+
+        For it joins all ends that any label of its base joins. An identity has nothing to count,
+        and what hides its edges is refused later on.
+        """
+        base = self.base
+        if not self.num_bases:
+            return [(no_edges(self.size, self.device), theta)]
+        if reduce != "sum" and not base.is_identity and base.hidden() is None:
+            return [(self.edges(), theta)]
+        return base.absorb(theta.mixed(self.matrix), reduce)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Mixed:
         """See :meth:`Basis.map`."""

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .base import Basis, TensorMap
+from .base import Basis
 from .edges import EdgeBasis
+from .kind import Shape, TensorMap
 from .pattern import lasting
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from ..theta import Theta
+    from .kind import Leaf
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -81,6 +85,22 @@ class OnDemand(Basis):
     def transpose(self) -> Self:
         """The transposed matrices, again a rule."""
         return replace(self, is_turned=not self.is_turned, plans={}, kept={})
+
+    def turned(self) -> Self:
+        """The transpose, which is nothing put off."""
+        return self.transpose()
+
+    def whole(self) -> Self:
+        """Itself: it counts its edges."""
+        return self
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """See :meth:`.Kind.products`: itself, whose edges are counted without making them."""
+        return [(self, shape, learns)]
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """Itself: orders ask for its edges, or know the rule."""
+        return [(self, theta)]
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Self:
         """See :meth:`Basis.map`."""

@@ -25,6 +25,7 @@ from .compact import (
     source_pairs,
     target_pairs,
 )
+from .makers import make
 from .pytree import register
 
 if TYPE_CHECKING:
@@ -140,9 +141,7 @@ class Pattern:
 
     def with_values(self, value: Tensor | None) -> EdgeBasis:
         """The basis that has these edges, with ``value`` (E,) in sorted order; None means ones."""
-        from .edges import EdgeBasis
-
-        return EdgeBasis(self, value)
+        return make("with_values", self, value)
 
     def sort_values(self, value: Tensor) -> Tensor:
         """Bring values (E,) from the order in which edges were given into sorted order."""

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,10 +19,11 @@ from ..plot import grids
 from ..plot import matrices as matrix_plot
 from ..plot.canvas import check_entries, check_format, save
 from ..plot.cells import image_shape
-from .base import Basis
-from .edges import EdgeBasis
-from .grid.shift import GridShift
-from .grid_shapes import Frame, frames, grid_shapes
+from .frames import Frame, frames
+
+if TYPE_CHECKING:
+    from .base import Basis
+    from .edges import EdgeBasis
 
 MAX_PANELS = 16
 PARTS = "labels= for fewer, or a part of the basis (restrict, or a smaller structure)"
@@ -60,7 +61,7 @@ def matrices(
     check_entries("M·N·K", m * n * len(chosen), (m, n), PARTS)
     edges = basis.select(chosen).edges()
     values = np.ma.masked_array(_array(edges.to_dense()), ~edges.support().cpu().numpy())
-    shapes = grid_shapes(basis)
+    shapes = basis.grids()
     blocks = None
     if shapes is not None and len(shapes[0]) > 1:
         blocks = (shapes[0][-1], shapes[1][-1])
@@ -199,10 +200,7 @@ def _chosen(
         raise RefusedValue(refusal("a picture needs a label", "at least one", "none"))
     chosen = list(range(count))[:max_panels] if labels is None else list(labels)
     basis.select(chosen)  # refuses labels that there are not
-    names = [f"k = {k}" for k in range(count)] if titles is None else list(titles)
-    if titles is None and isinstance(basis, GridShift):
-        turned = ", transposed" if basis.is_turned else ""
-        names = [f"shift ({', '.join(map(str, shift))}){turned}" for shift in basis.shifts]
+    names = basis.names if titles is None else list(titles)
     return chosen, [names[k] for k in chosen]
 
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal, unknown
-from .base import Basis, TensorMap
+from .base import Basis
 from .edges import EdgeBasis
+from .kind import Shape, TensorMap
+from .multiply import multiply
 from .product import combine, compose_edges, identity_edges
+from .stacked import Stacked
+
+if TYPE_CHECKING:
+    from ..theta import Theta
+    from .kind import Leaf
+    from .selected import Selected
+
+Step = Callable[[Tensor, float], Tensor]
+"""x (N, ...) and c to c Aᵀ x, for the operator A of a polynomial."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +129,6 @@ class Polynomial(Basis):
 
     def edges(self) -> EdgeBasis:
         """All powers as edges. Their number can grow to K·N²."""
-        from .algebra import Stacked
-
         return Stacked(tuple(self.powers())).edges()
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
@@ -144,9 +154,79 @@ class Polynomial(Basis):
             )
         )
 
+    def with_edges(
+        self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
+    ) -> Polynomial:
+        """See :meth:`.Kind.with_edges`: those of the operator."""
+        return replace(self, operator=change(self.operator))
+
+    def turned(self) -> Polynomial:
+        """The polynomials of the operator's transpose."""
+        return replace(self, operator=self.operator.transposed_edges())
+
+    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+        """See :meth:`.Kind.reached`.
+
+        Step by step; where a term subtracts one before it, it has the edges of that one too.
+        """
+        out, terms = torch.zeros_like(seen), [seen]
+        for k in range(max(labels, default=-1) + 1):
+            if k:
+                ahead = self.operator.reached(terms[-1], [0], turned)
+                lower = k > 1 and bool(self.recurrence.gamma)
+                terms.append(ahead | terms[-2] if lower else ahead)
+            if k in labels:
+                out = out | terms[-1]
+        return out
+
+    def step(self, dtype: torch.dtype) -> Step:
+        """The product with the operator, with values of this type where they are ones."""
+        operator = self.operator
+        scaled = {1.0: operator}
+
+        def step(x: Tensor, factor: float) -> Tensor:
+            if factor not in scaled:  # once for all terms; there are fewer edges than numbers in x
+                scaled[factor] = operator.with_values(factor * operator.values(dtype))
+            return multiply(operator.pattern.by_target, scaled[factor], x)
+
+        return step
+
+    def terms(self, x: Tensor, step: Step) -> Iterator[Tensor]:
+        """h_k = p_k(A)ᵀ X in turn: h_{k+1} = α Aᵀ h_k − γ h_{k−1}, with ``step`` for Aᵀ."""
+        rule, last, here = self.recurrence, None, x
+        yield here
+        for k in range(1, self.num_terms):
+            ahead = step(here, rule.first if k == 1 else rule.alpha)
+            if last is not None and rule.gamma:
+                ahead = torch.sub(ahead, last, alpha=rule.gamma)
+            last, here = here, ahead
+            yield here
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """See :meth:`.Kind.propagate`: by the recurrence."""
+        return torch.stack(list(self.terms(x, self.step(x.dtype))), dim=1)
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """See :meth:`.Kind.products`: itself, for orders know recurrences."""
+        return [(self, shape, learns)]
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """Itself: orders know recurrences."""
+        return [(self, theta)]
+
+    def absorb_selected(self, selected: Selected, theta: Theta, reduce: str) -> list[Leaf]:
+        """The polynomials up to the highest chosen one, whose Θ is mixed of those that were chosen.
+
+        Powers past it are not needed, nor a matrix for each below it.
+        """
+        base = replace(self, num_terms=max(selected.labels) + 1)
+        label = torch.tensor(selected.labels, device=theta.device)
+        chosen = torch.nn.functional.one_hot(label, base.num_bases).to(theta.dtype)
+        return base.absorb(theta.mixed(chosen), reduce)
+
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Polynomial:
         """See :meth:`Basis.map`."""
-        return Polynomial(self.operator.map(index_map, value_map), self.recurrence, self.num_terms)
+        return replace(self, operator=self.operator.map(index_map, value_map))
 
     def __repr__(self) -> str:
         return f"Polynomial({self._head()}, {self.recurrence.name} in {self.operator!r})"

@@ -20,6 +20,8 @@ Leaves = tuple[list[Any], Any]
 _NOTED = ("nesting", "pieces")  # by :func:`.base.nest`
 _PARTS = "_parts_of_tree"  # the fields that are leaves, where leaves do not show it
 
+_kinds: set[type[Any]] = set()  # what was registered
+
 
 def register(kind: type[Any]) -> None:
     """Make a frozen dataclass, whose fields hold tensors and such classes, a tree of these."""
@@ -40,6 +42,7 @@ def register(kind: type[Any]) -> None:
             object.__setattr__(made, name, value)
         return made
 
+    _kinds.add(kind)
     register_pytree_node(
         kind,
         _flatten,
@@ -75,9 +78,6 @@ def _has_ends(node: Any) -> bool:
 
 
 def _holds_tensors(value: Any) -> bool:
-    from .base import Basis
-    from .pattern import Pattern
-
     if isinstance(value, tuple):
-        return bool(value) and all(isinstance(part, Basis) for part in value)
-    return isinstance(value, Tensor | Basis | Pattern)
+        return bool(value) and all(type(part) in _kinds for part in value)
+    return isinstance(value, Tensor) or type(value) in _kinds

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -12,14 +11,10 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
-from .algebra import Composed, Derived, Repeated, Restricted, Stacked
-from .edges import EdgeBasis
-from .eye import Eye
-from .pattern import Pattern
-from .polynomial import Polynomial
 
 if TYPE_CHECKING:
     from .base import Basis
+    from .edges import EdgeBasis
 
 
 class Reordered(NamedTuple):
@@ -56,7 +51,7 @@ def reorder(basis: Basis) -> Reordered:
                 f"M = {basis.size[0]}, N = {basis.size[1]}",
             )
         )
-    source, target = (end.cpu().numpy() for end in _skeleton(basis))
+    source, target = (end.cpu().numpy() for end in _ends(basis))
     ones = np.ones(2 * source.size, dtype=np.int8)
     ends = (np.concatenate([source, target]), np.concatenate([target, source]))
     matrix = coo_matrix((ones, ends), shape=basis.size).tocsr()
@@ -66,56 +61,18 @@ def reorder(basis: Basis) -> Reordered:
     nodes = torch.from_numpy(order.astype(np.int64)).to(basis.device)
     place = torch.empty_like(nodes)
     place[nodes] = torch.arange(nodes.numel(), device=nodes.device)
-    return Reordered(renumber(basis, place), nodes, place)
+    renumbered = basis.with_edges(lambda edges: edges.renumbered(place), same_nodes=True)
+    return Reordered(renumbered, nodes, place)
 
 
-def renumber(basis: Basis, place: Tensor) -> Basis:
-    """The basis in which node n is called ``place[n]``; lazy ones stay lazy."""
-    if isinstance(basis, Stacked):
-        return Stacked(tuple(renumber(part, place) for part in basis.parts))
-    if _is_chain(basis):
-        return Composed(renumber(basis.first, place), renumber(basis.second, place))
-    if isinstance(basis, Derived) and not isinstance(basis, Repeated | Restricted):
-        return replace(basis, base=renumber(basis.base, place))
-    if isinstance(basis, Polynomial):
-        operator = renumber(basis.operator, place)
-        assert isinstance(operator, EdgeBasis)
-        return Polynomial(operator, basis.recurrence, basis.num_terms)
-    if isinstance(basis, Eye):
-        return basis
-    edges = basis.edges()
-    pattern = edges.pattern
-    moved = Pattern.build(
-        place.index_select(0, pattern.index.flatten()).view(2, -1),
-        pattern.label,
-        size=pattern.size,
-        num_labels=pattern.num_labels,
-        origin=pattern.origin,
-    )
-    value = None if edges.value is None else moved.sort_values(edges.value)
-    # Sorted edges are numbered as the user gave them, not as the old pattern had them.
-    return EdgeBasis(replace(moved, order=pattern.order.index_select(0, moved.order)), value)
-
-
-def _skeleton(basis: Basis) -> tuple[Tensor, Tensor]:
+def _ends(basis: Basis) -> tuple[Tensor, Tensor]:
     """Sources and targets of all explicit edges that the basis is made of."""
-    if isinstance(basis, Stacked):
-        ends = [_skeleton(part) for part in basis.parts]
-        return torch.cat([e[0] for e in ends]), torch.cat([e[1] for e in ends])
-    if _is_chain(basis):
-        ends = [_skeleton(part) for part in (basis.first, basis.second)]
-        return torch.cat([e[0] for e in ends]), torch.cat([e[1] for e in ends])
-    if isinstance(basis, Derived) and not isinstance(basis, Repeated | Restricted):
-        return _skeleton(basis.base)
-    if isinstance(basis, Polynomial):
-        return _skeleton(basis.operator)
-    if isinstance(basis, Eye):
-        none = torch.empty(0, dtype=torch.int64, device=basis.device)
-        return none, none
-    pattern = basis.edges().pattern
-    return pattern.source.long(), pattern.target.long()
+    index = [torch.empty((2, 0), dtype=torch.int64, device=basis.device)]
 
+    def note(edges: EdgeBasis) -> EdgeBasis:
+        index.append(edges.index.long())
+        return edges
 
-def _is_chain(basis: Basis) -> TypeGuard[Composed]:
-    """Whether it is a product of square matrices, whose middle can be renumbered as its ends."""
-    return isinstance(basis, Composed) and basis.first.size[0] == basis.first.size[1]
+    basis.with_edges(note, same_nodes=True)
+    source, target = torch.cat(index, dim=1)
+    return source, target

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Union
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from ..errors import RefusedIndex, RefusedValue, refusal
-from .base import Basis, TensorMap, nest
+from .base import Basis, nest
 from .cache import cached_property
-from .choice import chosen
 from .composed import Composed
 from .derived import Derived
 from .edges import EdgeBasis
-from .eye import Eye
-from .mixed import Mixed
-from .on_demand import OnDemand
+from .kind import Shape, TensorMap
+from .makers import makes
 from .pattern import Pattern, lasting
-from .scaled import Scaled
-from .selected import Selected
-from .stacked import Stacked
-from .transposed import Transposed
 
-Nodes = Union[Tensor, Sequence[int], Sequence[bool], None]  # noqa: UP007
-"""Which nodes, in which order: distinct indices, or a mask; None means all."""
+if TYPE_CHECKING:
+    from ..theta import Theta
+    from .kind import Leaf
 
 
+@makes("restrict")
 @dataclass(frozen=True, eq=False, repr=False)
 class Restricted(Derived):
     """A_k[sources, targets] for a rule whose rows and columns cannot be taken away beforehand.
@@ -64,7 +59,7 @@ class Restricted(Derived):
 
     def edges(self) -> EdgeBasis:
         """The edges of the base between the nodes that stay."""
-        return restricted_edges(self.base.edges(), self.sources, self.targets)
+        return self.base.edges().restricted(self.sources, self.targets)
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
         """(K, M', N') of the dense base."""
@@ -85,6 +80,41 @@ class Restricted(Derived):
         """Columns and rows of the transpose."""
         return Restricted(self.base.transpose(), self.targets, self.sources)
 
+    def grids(self) -> tuple[Shape, Shape] | None:
+        """None: nodes are not all cells."""
+        return None
+
+    def with_edges(
+        self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
+    ) -> Basis:
+        """See :meth:`.Kind.with_edges`: those of the base, which has other nodes."""
+        return change(self.edges()) if same_nodes else super().with_edges(change)
+
+    def turned(self) -> Basis:
+        """The transpose, which is nothing put off."""
+        return self.transpose()
+
+    def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Restricted:
+        """See :meth:`.Kind.restricted`: fewer rows and columns of the same base."""
+        ends = _within(self.sources, sources), _within(self.targets, targets)
+        return Restricted(self.base, *ends)
+
+    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+        """See :meth:`.Kind.reached`: by the product."""
+        return self.product.reached(seen, labels, turned)
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """See :meth:`.Kind.propagate`: along the product."""
+        return self.product.propagate(x)
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """See :meth:`.Kind.products`: those of the product."""
+        return self.product.products(shape, learns)
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """What the product is taken apart into."""
+        return self.product.absorb(theta, reduce)
+
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Restricted:
         """See :meth:`Basis.map`."""
         return Restricted(
@@ -97,82 +127,10 @@ class Restricted(Derived):
         return f"Restricted(size={self.size}, {self.base!r})"
 
 
-def restrict(basis: Basis, sources: Nodes = None, targets: Nodes = None) -> Basis:
-    """A_k[sources, targets], as far inside ``basis`` as it goes; see :meth:`Basis.restrict`."""
-    rows = check_nodes("sources", sources, basis.size[0], basis.device)
-    columns = check_nodes("targets", targets, basis.size[1], basis.device)
-    return _restrict(basis, rows, columns)
-
-
-def _restrict(basis: Basis, sources: Tensor | None, targets: Tensor | None) -> Basis:
-    if sources is None and targets is None:
-        return basis
-    if isinstance(basis, Stacked):
-        return Stacked(tuple(_restrict(part, sources, targets) for part in basis.parts))
-    if isinstance(basis, Transposed):
-        return _restrict(basis.base, targets, sources).transpose()
-    if isinstance(basis, Scaled):
-        return Scaled(_restrict(basis.base, sources, targets), basis.factor)
-    if isinstance(basis, Mixed):
-        return Mixed(_restrict(basis.base, sources, targets), basis.matrix)
-    if isinstance(basis, Selected):
-        return Selected(_restrict(basis.base, sources, targets), basis.labels)
-    if isinstance(basis, Composed):
-        first, second = basis.first, basis.second
-        return Composed(_restrict(first, sources, None), _restrict(second, None, targets))
-    if isinstance(basis, Restricted):
-        return Restricted(
-            basis.base, _within(basis.sources, sources), _within(basis.targets, targets)
-        )
-    if isinstance(basis, EdgeBasis | Eye | OnDemand):
-        return restricted_edges(basis.edges(), sources, targets)
-    return Restricted(basis, sources, targets)
-
-
 def _within(outer: Tensor | None, inner: Tensor | None) -> Tensor | None:
     if outer is None or inner is None:
         return inner if outer is None else outer
     return outer.index_select(0, inner)
-
-
-def restricted_edges(
-    basis: EdgeBasis, sources: Tensor | None = None, targets: Tensor | None = None
-) -> EdgeBasis:
-    """The edges between ``sources`` and ``targets``, both renumbered by their places there.
-
-    Where both ascend nothing is sorted.
-    """
-    pattern = basis.pattern
-    source, target = pattern.source.long(), pattern.target.long()
-    size = list(basis.size)
-    keep = torch.ones_like(source, dtype=torch.bool)
-    if sources is not None:
-        source, size[0] = _places(sources, size[0]).index_select(0, source), sources.numel()
-        keep = source >= 0
-    if targets is not None:
-        target, size[1] = _places(targets, size[1]).index_select(0, target), targets.numel()
-        keep = keep & (target >= 0)
-    kept, value = keep.nonzero().view(-1), basis.value
-    if all(nodes is None or bool((nodes.diff() > 0).all()) for nodes in (sources, targets)):
-        made = pattern.subset(keep, source, target, (size[0], size[1]))
-        return EdgeBasis(made, None if value is None else value.index_select(0, kept))
-    made = Pattern.build(
-        torch.stack([source.index_select(0, kept), target.index_select(0, kept)]),
-        pattern.label.index_select(0, kept),
-        size=(size[0], size[1]),
-        num_labels=pattern.num_labels,
-        origin=None if pattern.origin is None else pattern.origin.index_select(0, kept),
-    )
-    if value is not None:
-        value = value.index_select(0, kept.index_select(0, made.order))
-    return EdgeBasis(made, value)
-
-
-def _places(nodes: Tensor, count: int) -> Tensor:
-    """(count,) where each node is among ``nodes``, −1 if it is not."""
-    out = torch.full((count,), -1, device=nodes.device)
-    out[nodes] = torch.arange(nodes.numel(), device=nodes.device)
-    return out
 
 
 def _picking(nodes: Tensor, count: int) -> EdgeBasis:
@@ -180,26 +138,3 @@ def _picking(nodes: Tensor, count: int) -> EdgeBasis:
     places = torch.arange(nodes.numel(), device=nodes.device)
     with lasting(nodes):
         return EdgeBasis(Pattern.build(torch.stack([nodes, places]), size=(count, nodes.numel())))
-
-
-def check_nodes(name: str, nodes: Nodes, count: int, device: torch.device) -> Tensor | None:
-    """(n,) distinct indices below ``count``, of indices or a mask.
-
-    Raises:
-        TypeError, ValueError: see :func:`.choice.chosen`; or an index comes twice.
-        IndexError: an index is out of range.
-    """
-    if nodes is None:
-        return None
-    nodes = chosen(name, nodes, count).to(device)
-    if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < count:
-        raise RefusedIndex(
-            refusal(
-                f"{name} must exist", f"[0, {count})", f"[{int(nodes.min())}, {int(nodes.max())}]"
-            )
-        )
-    if nodes.unique().numel() != nodes.numel():
-        raise RefusedValue(
-            refusal(f"{name} are distinct", "each index once", "an index that comes twice")
-        )
-    return nodes

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .base import Basis, TensorMap
+from .base import Basis
 from .derived import Derived
 from .edges import EdgeBasis
+from .kind import Shape, TensorMap
+from .makers import makes
+
+if TYPE_CHECKING:
+    from ..theta import Theta
+    from .kind import Leaf
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -26,6 +34,7 @@ class Scaled(Derived):
     number: float | None = None
 
     @staticmethod
+    @makes("scale")
     def of(base: Basis, factor: float | Tensor) -> Scaled:
         """Scale ``base`` by one number, or by one for each label.
 
@@ -75,6 +84,37 @@ class Scaled(Derived):
     def mean(self, dtype: torch.dtype | None = None) -> Scaled:
         """The mean within each label, scaled."""
         return Scaled(self.base.mean(self.dtype), self.factor)
+
+    def turned(self) -> Scaled:
+        """The transpose of the base, scaled."""
+        return Scaled(self.base.transpose(), self.factor)
+
+    def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Scaled:
+        """See :meth:`.Kind.restricted`: rows and columns of the base, scaled."""
+        return Scaled(self.base.restricted(sources, targets), self.factor)
+
+    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+        """See :meth:`.Kind.reached`: what the base reaches."""
+        return self.base.reached(seen, labels, turned)
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """See :meth:`.Kind.propagate`: what the base gives, scaled."""
+        return self.base.propagate(x) * self.factor.to(x.dtype).view(-1, *(1,) * (x.dim() - 1))
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """See :meth:`.Kind.products`."""
+        return self.base.products(shape, learns)
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """Θ_k takes c_k, which costs less than scaling edges; values do where inputs are compared.
+
+        A negative c_k turns maxima and minima into each other. An identity compares nothing, and
+        what hides its edges is refused later on.
+        """
+        base = self.base
+        if reduce in ("max", "min") and not base.is_identity and base.hidden() is None:
+            return base.absorb_scaled(self, theta, reduce)
+        return base.absorb(theta.scaled(self.factor), reduce)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Scaled:
         """See :meth:`Basis.map`."""

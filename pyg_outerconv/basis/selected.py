@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Union
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedIndex, refusal
-from .base import Basis, TensorMap
+from .base import Basis
 from .cache import cached_property
-from .choice import chosen
+from .choice import Labels, chosen
 from .derived import Derived
-from .edges import EdgeBasis
+from .edges import EdgeBasis, no_edges
+from .kind import Shape, TensorMap
+from .makers import makes
 from .pattern import Pattern
 
-Labels = Union[int, slice, Sequence[int], Sequence[bool], Tensor]  # noqa: UP007
-"""Which labels, in which order: one, a slice, a list or a vector of them, or a mask."""
+if TYPE_CHECKING:
+    from ..theta import Theta
+    from .kind import Leaf
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,6 +32,7 @@ class Selected(Derived):
     labels: tuple[int, ...]
 
     @staticmethod
+    @makes("select")
     def of(base: Basis, labels: Labels) -> Selected:
         """Select from ``base``; see :meth:`Basis.select`. Of a selection its base is taken.
 
@@ -85,6 +89,32 @@ class Selected(Derived):
     def mean(self, dtype: torch.dtype | None = None) -> Selected:
         """The mean within each chosen label."""
         return Selected(self.base.mean(dtype), self.labels)
+
+    def turned(self) -> Selected:
+        """Labels of the transpose of the base."""
+        return Selected(self.base.transpose(), self.labels)
+
+    def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Selected:
+        """See :meth:`.Kind.restricted`: labels of what is left of the base."""
+        return Selected(self.base.restricted(sources, targets), self.labels)
+
+    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+        """See :meth:`.Kind.reached`: by the labels that were chosen."""
+        return self.base.reached(seen, [self.labels[k] for k in labels], turned)
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """See :meth:`.Kind.propagate`: some of what the base gives."""
+        return self.base.propagate(x)[:, list(self.labels)]
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """See :meth:`.Kind.products`: those of the base."""
+        return self.base.products(shape, learns)
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """As its base says: Θ_k goes to the label that was chosen, zeros to those that were not."""
+        if not self.labels:
+            return [(no_edges(self.size, self.device), theta)]
+        return self.base.absorb_selected(self, theta, reduce)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Selected:
         """See :meth:`Basis.map`."""

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .base import Basis, TensorMap, nest
+from .base import Basis, nest
 from .cache import cached_property
 from .edges import EdgeBasis
+from .kind import Shape, TensorMap
+from .makers import makes
 from .pattern import Pattern, lasting
 
+if TYPE_CHECKING:
+    from ..theta import Theta
+    from .kind import Leaf
+    from .scaled import Scaled
 
+
+@makes("stack")
 @dataclass(frozen=True, eq=False, repr=False)
 class Stacked(Basis):
     """The matrices of several bases, one after another: K = K₁ + K₂ + …
@@ -115,6 +125,70 @@ class Stacked(Basis):
         """The mean within each label, part by part."""
         dtype = self.dtype or dtype
         return Stacked(tuple(part.mean(dtype) for part in self.parts))
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether all parts are made of identities alone."""
+        return all(part.is_identity for part in self.parts)
+
+    def hidden(self) -> Basis | None:
+        """The first part that hides its edges."""
+        return next((found for part in self.parts if (found := part.hidden()) is not None), None)
+
+    def grids(self) -> tuple[Shape, Shape] | None:
+        """Those of the first part."""
+        return self.parts[0].grids()
+
+    def with_edges(
+        self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
+    ) -> Stacked:
+        """See :meth:`.Kind.with_edges`: part by part."""
+        return Stacked(tuple(part.with_edges(change, same_nodes) for part in self.parts))
+
+    def turned(self) -> Stacked:
+        """The transposes of the parts."""
+        return Stacked(tuple(part.transpose() for part in self.parts))
+
+    def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Stacked:
+        """See :meth:`.Kind.restricted`: part by part."""
+        return Stacked(tuple(part.restricted(sources, targets) for part in self.parts))
+
+    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+        """See :meth:`.Kind.reached`: by any part."""
+        out = seen.new_zeros(self.size[turned])
+        for part, start, end in self._ranges():
+            mine = [k - start for k in labels if start <= k < end]
+            out = out | part.reached(seen, mine, turned)
+        return out
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """See :meth:`.Kind.propagate`: part by part."""
+        return torch.cat([part.propagate(x) for part in self.parts], dim=1)
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """See :meth:`.Kind.products`: those of all parts."""
+        return [one for part in self.parts for one in part.products(shape, learns)]
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """The leaves of all parts: Θ is split by label."""
+        return [
+            leaf
+            for part, start, end in self._ranges()
+            for leaf in part.absorb(theta.labels(start, end), reduce)
+        ]
+
+    def absorb_scaled(self, scaled: Scaled, theta: Theta, reduce: str) -> list[Leaf]:
+        """Those of the parts, each scaled by its own factors."""
+        factors = scaled.factor.split([part.num_bases for part in self.parts])
+        parts = zip(self.parts, factors, strict=True)
+        return Stacked(tuple(part.scale(factor) for part, factor in parts)).absorb(theta, reduce)
+
+    def _ranges(self) -> Iterator[tuple[Basis, int, int]]:
+        """Each part, and from where to where its labels are."""
+        start = 0
+        for part in self.parts:
+            yield part, start, start + part.num_bases
+            start += part.num_bases
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Stacked:
         """See :meth:`Basis.map`."""

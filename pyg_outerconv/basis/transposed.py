@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from .base import Basis, TensorMap, nest
+from .base import Basis, nest
 from .derived import Derived
 from .edges import EdgeBasis
+from .kind import Shape, TensorMap
+from .makers import makes
+
+if TYPE_CHECKING:
+    from ..theta import Theta
+    from .kind import Leaf
 
 
+@makes("transpose")
 @dataclass(frozen=True, eq=False, repr=False)
 class Transposed(Derived):
     """A_kᵀ for every k: the edges turned round, size (N, M)."""
@@ -35,6 +44,35 @@ class Transposed(Derived):
     def transpose(self) -> Basis:
         """The base: turning twice changes nothing."""
         return self.base
+
+    def turned(self) -> Basis:
+        """The base."""
+        return self.base
+
+    def grids(self) -> tuple[Shape, Shape] | None:
+        """Those of the base, exchanged."""
+        found = self.base.grids()
+        return None if found is None else (found[1], found[0])
+
+    def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Basis:
+        """See :meth:`.Kind.restricted`: columns and rows of the base, turned."""
+        return self.base.restricted(targets, sources).transpose()
+
+    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+        """See :meth:`.Kind.reached`: by the base the other way."""
+        return self.base.reached(seen, labels, not turned)
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """See :meth:`.Kind.propagate`: by the transpose of the base, one level in."""
+        return self.base.turned().propagate(x)
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """See :meth:`.Kind.products`."""
+        return self.base.turned().products(shape, learns)
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """The transpose moves inward until it meets edges."""
+        return self.base.turned().absorb(theta, reduce)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Transposed:
         """See :meth:`Basis.map`."""

@@ -5,18 +5,18 @@ To add an order: one file in ``orders/`` with an :class:`Order` subclass; the te
 """
 
 from ..found import import_files
+from ..theta import Mixture, Theta, ThetaValue, ValueOutput, full, scaled
 from . import orders
 from .choose import candidates, check_memory, check_order, choose_order
 from .cost import Cost, Work
 from .density import predicted_share, sparse_pays
 from .features import Features, SparseFeatures
 from .machine import Constants, constants
-from .mixture import Mixture, ThetaValue, full, scaled
 from .order import ORDERS, Order, orders_of
 from .path import ContractionPath, contract, contraction_path
 from .problem import Problem
 from .shapes import check_shapes
-from .value_output import ValueOutput, project
+from .values import project
 
 __all__ = [
     "ORDERS",
@@ -28,6 +28,7 @@ __all__ = [
     "Order",
     "Problem",
     "SparseFeatures",
+    "Theta",
     "ThetaValue",
     "ValueOutput",
     "Work",

@@ -17,12 +17,12 @@ from ..basis.on_demand import OnDemand
 from ..basis.polynomial import Polynomial
 from ..errors import RefusedValue, refusal, unknown
 from ..kernels.dispatch import forced
+from ..theta import ValueOutput
 from .cost import Cost
 from .features import SparseFeatures
 from .machine import constants
 from .order import ORDERS, Order, orders_of
 from .problem import Problem
-from .value_output import ValueOutput
 
 PLANS = 64  # choices that are kept for one pattern or rule
 

@@ -13,6 +13,7 @@ from ..basis.cache import IdentityCache
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels import Sparsity, spmm
 from ..kernels.sparsity import known_sparsity
+from ..theta.autocast import autocast_pair
 from .feature_pattern import Prepared, check_sparse, prepare
 
 _INT32_LIMIT = 2**31 - 1
@@ -227,15 +228,6 @@ def replace_values(x: Tensor, value: Tensor) -> Tensor:
     prepared = _known.get(x, (), "pattern", lambda: prepare(x))
     _known.get(out, (), "pattern", lambda: prepared)
     return out
-
-
-def autocast_pair(value: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in autocast's type where it is on and takes them, as a dense product would take them."""
-    kind = value.device.type
-    if torch.is_autocast_enabled(kind) and torch.float64 not in (value.dtype, theta.dtype):
-        dtype = torch.get_autocast_dtype(kind)
-        return value.to(dtype), theta.to(dtype)
-    return value, theta
 
 
 def _index_dtype(*counts: int) -> torch.dtype:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from ..basis.attended import Attended
-from ..basis.heads import Heads, by_head, by_label
+from ..basis.heads import Heads
 from ..basis.on_demand import OnDemand
 from .cost import Work
 from .features import SparseFeatures
 from .problem import Problem
+from .values import values_of
 from .work import transform
 
 
@@ -50,7 +50,7 @@ def values(problem: Problem) -> Tensor:
     """What each head propagates, made by Θ: (M, *batch, H, V)."""
     theta = problem.of_heads
     if theta is not None:
-        return theta.values(problem.x)
+        return values_of(theta, problem.x)
     return problem.transform().movedim(1, -2)
 
 
@@ -69,16 +69,6 @@ def features(problem: Problem) -> Tensor:
 def collect_features(problem: Problem, received: Tensor) -> Tensor:
     """Y (N, *batch, Q) of the features that heads received (N, *batch, H, P)."""
     return problem.collect(received.movedim(-2, 1))
-
-
-def folded(basis: Heads | Attended, x: Tensor) -> Tensor:
-    """(nodes, *batch, H, C) as kernels take it."""
-    return by_label(x, basis.num_labels)
-
-
-def unfolded(basis: Heads | Attended, x: Tensor, batch: tuple[int, ...]) -> Tensor:
-    """What kernels give as (nodes, *batch, H, C)."""
-    return by_head(x, basis.num_labels, basis.num_bases, batch)
 
 
 def why_no_batch(problem: Problem) -> list[str]:
@@ -103,11 +93,3 @@ def has_edges(problem: Problem) -> bool:
         return False
     pattern = basis.pattern
     return ("by_target" if pattern.num_labels == 1 else "by_both") in vars(pattern)
-
-
-def one_type(*tensors: Tensor) -> list[Tensor]:
-    """The tensors in the widest of their types: autocast makes products shorter than scores."""
-    wide = tensors[0].dtype
-    for tensor in tensors[1:]:
-        wide = torch.promote_types(wide, tensor.dtype)
-    return [tensor.to(wide) for tensor in tensors]

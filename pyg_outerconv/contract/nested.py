@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 import torch
 from torch import Tensor
 
 from ..basis.base import Basis
+from ..theta import ThetaValue, as_theta
 from .choose import choose_order
 from .cost import Cost
 from .features import Features
-from .mixture import Mixture, ThetaValue, full
 from .problem import Problem
-from .rewrite import leaves
 
 
 def solve(basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
     """Σ_k A_kᵀ X Θ_k, each leaf by its cheapest order; perhaps in memory of Θ."""
     out: Tensor | None = None
-    for leaf, part in leaves(basis, theta):
+    for leaf, part in basis.absorb(as_theta(theta)):
         problem = Problem(leaf, x, part)
         found = choose_order(problem).run(problem)
         out = found if out is None else out + found
@@ -30,7 +28,8 @@ def solve(basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
 
 def solving(basis: Basis, x: Features, theta: ThetaValue) -> Cost:
     """What :func:`solve` would cost."""
-    return together(*(_cheapest(Problem(leaf, x, part)) for leaf, part in leaves(basis, theta)))
+    parts = basis.absorb(as_theta(theta))
+    return together(*(_cheapest(Problem(leaf, x, part)) for leaf, part in parts))
 
 
 def _cheapest(problem: Problem) -> Cost:
@@ -68,15 +67,10 @@ def solving_transformed(basis: Basis, shape: tuple[int, ...], like: Tensor, lear
     What rewriting computes with Θ it computes with one number for each label here.
     """
     sources, num_labels, *rest = shape
-    total, full_size = Cost(), (-1, 1, sources, prod(rest))
-    for leaf, part in leaves(basis, stand_in((num_labels, 1, 1, 1), like, learns)):
-        wide: ThetaValue
-        if isinstance(part, Mixture):
-            wide = replace(part, matrices=part.matrices.expand(full_size))
-        else:
-            wide = full(part).expand(full_size)
-        total = together(total, _cheapest(Problem(leaf, None, wide)))
-    return total
+    narrow = as_theta(stand_in((num_labels, 1, 1, 1), like, learns))
+    wide = (-1, 1, sources, prod(rest))
+    parts = basis.absorb(narrow)
+    return together(*(_cheapest(Problem(leaf, None, part.expanded(wide))) for leaf, part in parts))
 
 
 def stand_in(shape: tuple[int, ...], like: Tensor, learns: bool) -> Tensor:

@@ -12,11 +12,10 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.on_demand import OnDemand
-from ..kernels import Sparsity, spmm
 from ..kernels.dispatch import forced, get_backend
 from ..kernels.grouped import known_groups
+from ..theta.autocast import autocast_pair
 from .cost import Cost
-from .features import autocast_pair
 from .problem import Problem
 
 EXPLICIT = (EdgeBasis, OnDemand)
@@ -39,6 +38,7 @@ class Order(ABC):
             not linear, so transforming first is wrong for max and min.
         label_reductions: over the labels of a target, for which it is right.
         adds_bias: whether it adds the problem's bias on its way.
+        propagates: whether it makes A_kᵀ X on its way, and nothing else where Q = 0.
     """
 
     name: ClassVar[str]
@@ -47,6 +47,7 @@ class Order(ABC):
     reductions: ClassVar[frozenset[str]] = frozenset({"sum"})
     label_reductions: ClassVar[frozenset[str]] = frozenset({"sum"})
     adds_bias: ClassVar[bool] = False
+    propagates: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -129,24 +130,6 @@ def has_made(problem: Problem, *names: str) -> bool:
     if isinstance(problem.basis, OnDemand) and not problem.basis.has_edges:
         return False
     return all(name in vars(problem.edges.pattern) for name in names)
-
-
-def multiply(
-    sparsity: Sparsity,
-    edges: EdgeBasis,
-    x: Tensor,
-    order: Tensor | None = None,
-    reduce: str = "sum",
-) -> Tensor:
-    """Sparse times dense with anything (C, ...) as x: (R, ...).
-
-    ``order`` (E,) brings the values into the order of the matrix's entries.
-    """
-    value = edges.value
-    if value is not None:
-        value = value.to(x.dtype) if order is None else value.to(x.dtype).index_select(0, order)
-    out = spmm(sparsity, value, x.flatten(1), reduce=reduce)
-    return out.view(out.size(0), *x.shape[1:])
 
 
 def each_of_batch(problem: Problem, run: Callable[[Tensor], Tensor]) -> Tensor:

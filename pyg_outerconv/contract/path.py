@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..errors import RefusedValue
+from ..theta import ThetaValue
 from .choose import (
     Candidate,
     candidates,
@@ -17,7 +18,6 @@ from .choose import (
 )
 from .features import Features
 from .machine import constants
-from .mixture import ThetaValue
 from .order import ORDERS, Order
 from .problem import Problem
 from .semiring import check_inputs, problems

@@ -11,9 +11,8 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.on_demand import OnDemand
+from ..theta import DenseTheta, Mixture, Theta, ValueOutput
 from .features import Features, SparseFeatures
-from .mixture import Mixture, ThetaValue, full, labels_of, numbers_of
-from .value_output import ValueOutput
 
 LINEAR = ("sum", "mean")  # reductions that Θ may come before
 
@@ -28,7 +27,7 @@ class Problem:
         basis: K matrices of size M × N: explicit edges, a polynomial, or the identity.
         x: (M, *batch, P), or (M, P) if sparse; integers (M,), the row of Θ_k that each source
             takes; or None, where source m takes row m, which is X = I.
-        parameter: Θ (K, G, P/G, Q/G), a mixture, or values and outputs of heads: Θ_k is
+        parameter: Θ (K, G, P/G, Q/G), a tensor, a mixture, or values and outputs of heads: Θ_k is
             block-diagonal with G blocks; G = 1 is a full matrix.
         reduce: over the inputs m of each label: 'sum', 'mean', 'max' or 'min'.
         label_reduce: over the labels k that reach a target: 'sum', 'max' or 'min'.
@@ -37,15 +36,19 @@ class Problem:
 
     basis: Basis
     x: Features
-    parameter: ThetaValue
+    parameter: Theta
     reduce: str = "sum"
     label_reduce: str = "sum"
     bias: Tensor | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.parameter, Tensor):
+            object.__setattr__(self, "parameter", DenseTheta(self.parameter))
+
     @property
     def theta(self) -> Tensor:
         """Θ as a tensor (K, G, P/G, Q/G), made anew of a mixture."""
-        return full(self.parameter)
+        return self.parameter.full()
 
     @property
     def mixture(self) -> Mixture | None:
@@ -128,12 +131,12 @@ class Problem:
     @property
     def dtype(self) -> torch.dtype:
         """The type of Θ, which X and the basis have too."""
-        return numbers_of(self.parameter).dtype
+        return self.parameter.dtype
 
     @property
     def device(self) -> torch.device:
         """Where Θ is."""
-        return numbers_of(self.parameter).device
+        return self.parameter.device
 
     @property
     def gradients(self) -> tuple[bool, bool, bool]:
@@ -141,13 +144,8 @@ class Problem:
         if not torch.is_grad_enabled():
             return False, False, False
         x = self.x.value if isinstance(self.x, SparseFeatures) else self.x
-        theta = self.parameter
-        of_theta = (
-            theta.coefficient.requires_grad or theta.matrices.requires_grad
-            if isinstance(theta, Mixture)
-            else theta.requires_grad
-        )
-        return x is not None and x.requires_grad, of_theta, self.basis.learns
+        of_x = x is not None and x.requires_grad
+        return of_x, self.parameter.requires_grad, self.basis.learns
 
     @property
     def has_features(self) -> bool:
@@ -192,7 +190,7 @@ class Problem:
 
     def transform_label(self, label: int) -> Tensor:
         """X Θ_k for one label: (M, *batch, Q)."""
-        one = Problem(self.basis, self.x, labels_of(self.parameter, label, label + 1))
+        one = Problem(self.basis, self.x, self.parameter.labels(label, label + 1))
         return one.transform().squeeze(1)
 
     def collect(self, h: Tensor) -> Tensor:
@@ -211,7 +209,7 @@ class Problem:
 
     def collect_label(self, h: Tensor, label: int) -> Tensor:
         """H_k Θ_k for one label and H_k (N, *batch, P): (N, *batch, Q)."""
-        one = Problem(self.basis, self.x, labels_of(self.parameter, label, label + 1))
+        one = Problem(self.basis, self.x, self.parameter.labels(label, label + 1))
         return one.collect(h.unsqueeze(1))
 
 

@@ -9,19 +9,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..basis.algebra import Derived, Stacked
-from ..basis.attended import Attended
 from ..basis.base import Basis
-from ..basis.factored import Factored
-from ..basis.heads import Heads
-from ..basis.on_demand import OnDemand
 from ..errors import RefusedValue, refusal, unknown
 from ..kernels import REDUCTIONS
+from ..theta import DenseTheta, Theta, ThetaValue, ValueOutput, as_theta
 from .features import Features
-from .mixture import ThetaValue
 from .problem import Problem
-from .rewrite import leaves
-from .value_output import ValueOutput
 
 LABEL_REDUCTIONS = ("sum", "max", "min")
 
@@ -38,11 +31,10 @@ def problems(
         raise RefusedValue(unknown("reduction", reduce, REDUCTIONS))
     if label_reduce not in LABEL_REDUCTIONS:
         raise RefusedValue(unknown("reduction over labels", label_reduce, LABEL_REDUCTIONS))
+    theta = as_theta(theta)
     if label_reduce == "sum":
         found = []
-        for leaf, part in leaves(basis, theta, reduce):
-            if reduce != "sum" and isinstance(leaf, Heads | Attended):
-                leaf = leaf.edges()
+        for leaf, part in basis.absorb(theta, reduce):
             found.append(Problem(leaf, x, part, reduce))
             found += _of_bias(found[-1])
         return found
@@ -50,7 +42,7 @@ def problems(
     return [Problem(whole(basis, label_reduce), x, theta, reduce, label_reduce)]
 
 
-def _with_bias(x: Features, theta: ThetaValue) -> tuple[Features, ThetaValue]:
+def _with_bias(x: Features, theta: Theta) -> tuple[Features, Theta]:
     """A bias of values as one more channel of X, which is 1.
 
     Raises:
@@ -64,7 +56,8 @@ def _with_bias(x: Features, theta: ThetaValue) -> tuple[Features, ThetaValue]:
         raise RefusedValue(
             refusal("a bias of values that are compared is a channel of x", "dense features", x)
         )
-    return torch.cat([x, torch.ones_like(x[..., :1])], -1), torch.cat([theta.full(), of_bias], 2)
+    wider = DenseTheta(torch.cat([theta.full(), of_bias], 2))
+    return torch.cat([x, torch.ones_like(x[..., :1])], -1), wider
 
 
 def _of_bias(problem: Problem) -> list[Problem]:
@@ -73,17 +66,13 @@ def _of_bias(problem: Problem) -> list[Problem]:
     It is a channel of X that is 1, with Θ_h = b_h O_h.
     """
     theta = problem.of_heads
-    if (
-        theta is None
-        or theta.bias is None
-        or isinstance(problem.basis, Heads | Attended | Factored)
-    ):
+    if theta is None or theta.bias is None or problem.basis.has_heads:
         return []
     ones = theta.bias.new_ones((problem.basis.size[0], *(1,) * len(problem.batch), 1))
     x = ones.expand(-1, *problem.batch, 1)
     of_bias = theta.full_bias()
     assert of_bias is not None
-    return [Problem(problem.basis, x, of_bias, problem.reduce)]
+    return [Problem(problem.basis, x, DenseTheta(of_bias), problem.reduce)]
 
 
 def whole(basis: Basis, label_reduce: str) -> Basis:
@@ -92,10 +81,10 @@ def whole(basis: Basis, label_reduce: str) -> Basis:
     Raises:
         ValueError: a part of the basis hides its edges.
     """
-    part = _hidden(basis)
+    part = basis.hidden()
     if part is not None:
         raise hidden_edges(f"{label_reduce} over labels leaves out those without an edge", part)
-    return basis if isinstance(basis, OnDemand) else basis.edges()
+    return basis.whole()
 
 
 def check_inputs(problem: Problem) -> None:
@@ -128,13 +117,3 @@ def hidden_edges(what: str, basis: Basis) -> RefusedValue:
             repr(basis),
         )
     )
-
-
-def _hidden(basis: Basis) -> Basis | None:
-    """The part of a basis that hides its edges, if there is one."""
-    if basis.hides_edges:
-        return basis
-    if isinstance(basis, Derived):
-        return _hidden(basis.base)
-    parts = basis.parts if isinstance(basis, Stacked) else ()
-    return next((found for part in parts if (found := _hidden(part)) is not None), None)

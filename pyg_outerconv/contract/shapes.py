@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..errors import RefusedType, RefusedValue, refusal
+from ..theta import Mixture, ThetaValue, as_theta
 from .features import Features
-from .mixture import Mixture, ThetaValue, numbers_of
 
 
 def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
@@ -69,7 +69,7 @@ def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
                 tuple(x.shape),
             )
         )
-    rows = numbers_of(theta)
+    rows = as_theta(theta).numbers
     place = rows.device  # kernels of a CPU would not notice meta, which has no memory
     if basis.device != place or (x is not None and x.device != place):
         places = {str(part.device) for part in (basis, x, rows) if part is not None}

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..basis import Basis, Compose, Composed, Family
-from ..contract.propagated import propagated
 from ..errors import RefusedValue, refusal
 from .bias import add_product
 from .outer_conv import OuterConv
@@ -96,7 +95,7 @@ class ComposedConv(OuterConv):
             )
         sums = torch.ones(parts[-number].size[0], 1, dtype=dtype, device=basis.device)
         for part in parts[-number:]:
-            sums = propagated(part, sums).transpose(1, 2).flatten(1)  # labels so far run slower
+            sums = part.propagate(sums).transpose(1, 2).flatten(1)  # labels so far run slower
         return sums
 
 

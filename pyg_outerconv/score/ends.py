@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..contract import Features, ValueOutput
+from ..contract.values import values_of
 from ..errors import RefusedValue, refusal
 from .projection import PerHead, Projection, Queries, check_queries, project_dot, project_heads
 from .score import positive
@@ -89,7 +90,7 @@ class Ends(torch.nn.Module):
         _check_channels(theta, x)
         if isinstance(x, PerHead):
             return project_heads(x, theta.value, theta.bias)
-        return theta.values(x)
+        return values_of(theta, x)
 
     def _dot(self, end: Projection | None, x: Queries, support: Support, vector: Tensor) -> Tensor:
         if end is not None:

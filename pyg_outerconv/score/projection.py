@@ -13,9 +13,9 @@ from torch.nn import Parameter
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from ..contract import Features, project
-from ..contract.features import autocast_pair
-from ..contract.value_output import check_type
+from ..contract.values import check_type
 from ..errors import RefusedValue, refusal
+from ..theta.autocast import autocast_pair
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis
-from ..basis.restricted import Nodes
+from ..basis.choice import Nodes
 from ..contract import contract
 from .closeness import TOLERANCE, assert_near, assert_same_gradients
 

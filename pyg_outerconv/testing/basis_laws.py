@@ -16,6 +16,7 @@ from ..contract import (
     ThetaValue,
     ValueOutput,
     contract,
+    full,
 )
 from ..contract.semiring import problems
 from .closeness import TOLERANCE, assert_near, derivatives
@@ -128,7 +129,7 @@ def _tensors_of(theta: ThetaValue) -> list[Tensor | None]:
         return [theta.coefficient, theta.matrices]
     if isinstance(theta, ValueOutput):
         return [theta.value, theta.output, theta.bias]
-    return [theta]
+    return [full(theta)]
 
 
 def _dtype(basis: Basis) -> torch.dtype:

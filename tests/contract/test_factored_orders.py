@@ -16,8 +16,8 @@ from pyg_outerconv.contract import (
     ValueOutput,
     contract,
     contraction_path,
+    full,
 )
-from pyg_outerconv.contract.mixture import full
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.testing.closeness import derivatives
 

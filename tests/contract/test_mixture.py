@@ -8,8 +8,8 @@ from probes import Kept
 from pyg_outerconv import record
 from pyg_outerconv.basis import EdgeBasis, Pattern
 from pyg_outerconv.contract import Mixture, Problem, contract, contraction_path, full, scaled
-from pyg_outerconv.contract.mixture import gathered, labels_of
 from pyg_outerconv.testing import assert_near
+from pyg_outerconv.theta import as_theta
 
 
 def test_a_mixture_is_the_tensor_that_it_adds_up_to():
@@ -29,15 +29,15 @@ def test_slices_scales_and_sums_of_labels_are_those_of_the_tensor():
     theta, factor = mixture.full(), torch.tensor([2.0, -1.0, 0.5]).double()
     label = torch.tensor([1, 1, 3])
     for function in (
-        lambda t: labels_of(t, 1, 3),
+        lambda t: as_theta(t).labels(1, 3),
         lambda t: scaled(t, factor),
         lambda t: scaled(t, 0.5),
-        lambda t: gathered(t, label, 5),
+        lambda t: as_theta(t).gathered(label, 5),
     ):
         made = function(mixture)
         assert isinstance(made, Mixture)
         assert made.matrices is mixture.matrices
-        assert_near(made.full(), function(theta))
+        assert_near(made.full(), full(function(theta)))
 
 
 @pytest.mark.parametrize(("widths", "width"), [((6, 2), 2), ((2, 6), 2), ((3, 3), 3)])

@@ -10,7 +10,7 @@ from pyg_outerconv import OuterConv
 from pyg_outerconv.basis import GCN, Relation, Stack
 from pyg_outerconv.basis.support.causal import Causal
 from pyg_outerconv.basis.support.complete import Complete
-from pyg_outerconv.contract import value_output
+from pyg_outerconv.contract import values
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.score import Additive, Attention, KeyQuery, Softmax, SuperGAT
 from pyg_outerconv.testing import assert_near
@@ -58,10 +58,8 @@ def test_a_copied_model_shares_within_itself():
 
 @pytest.mark.parametrize("score", ["gatv2(shared=True)", "supergat-sd"])
 def test_values_are_projected_once_for_the_score_and_the_sum(score, monkeypatch):
-    calls, project = [], value_output.project
-    monkeypatch.setattr(
-        value_output, "project", lambda *given: calls.append(given) or project(*given)
-    )
+    calls, project = [], values.project
+    monkeypatch.setattr(values, "project", lambda *given: calls.append(given) or project(*given))
     conv = AttentionConv(P, 6, HEADS, score=score, order="heads_transform_first")
     conv(torch.randn(5, P), EDGES)
     assert len(calls) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -134,6 +135,41 @@ class GridShift(OnDemand):
             source = (source * axis.num_inputs).unsqueeze(1) + here
             source = source.masked_fill_(is_none, -1).flatten(0, 1)
         return source
+
+    @property
+    def names(self) -> list[str]:
+        """The shift of each label."""
+        turned = ", transposed" if self.is_turned else ""
+        return [f"shift ({', '.join(map(str, shift))}){turned}" for shift in self.shifts]
+
+    def grids(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Its own."""
+        return self.input_shape, self.output_shape
+
+    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+        """See :meth:`.Kind.reached`.
+
+        Axis by axis, for outputs of the axes that are seen, or that may see what is.
+        """
+        from_outputs = turned == self.is_turned
+        shape = torch.Size(axis.num_outputs for axis in self.axes)
+        outputs = seen if from_outputs else seen.new_ones(shape.numel())
+        cells = outputs.view(shape).nonzero().unbind(1)
+        number = outputs.nonzero().view(-1)
+        tables = [axis.table(seen.device) for axis in self.axes]
+        out = seen.new_zeros(self.size[turned])
+        for label in labels:
+            inputs, inside = torch.zeros_like(number), torch.ones_like(number, dtype=torch.bool)
+            for axis, table, tap, cell in zip(
+                self.axes, tables, self.taps[label], cells, strict=True
+            ):
+                found = table[cell, tap]
+                inputs, inside = inputs * axis.num_inputs + found, inside & (found >= 0)
+            if from_outputs:
+                out[inputs[inside]] = True
+            else:
+                out[number[inside]] |= seen[inputs[inside]]
+        return out
 
     def mean(self, dtype: torch.dtype | None = None) -> GridShift | EdgeBasis:
         """Itself, where every output sees one input under a label at most."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ...basis.multiply import multiply
 from ...kernels import REDUCTIONS
 from ..cost import Cost, Work
-from ..order import EXPLICIT, Order, has_made, multiply, needs_features
+from ..order import EXPLICIT, Order, has_made, needs_features
 from ..problem import Problem
 from ..work import sparse_product
 

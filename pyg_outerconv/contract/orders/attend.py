@@ -5,10 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from ...basis.attended import Attended
-from ...kernels import attend
 from ..cost import Work
 from ..head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
-from ..head_products import folded, has_edges, heads_of, one_type, unfolded
+from ..head_products import has_edges, heads_of
 from ..problem import Problem
 
 
@@ -48,7 +47,9 @@ class Attend(HeadOrder):
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
         """See :class:`HeadOrder`."""
-        return attended(problem, x)
+        basis = heads_of(problem)
+        assert isinstance(basis, Attended)
+        return basis.attend(x)
 
 
 class AttendTransformFirst(Attend, TransformHeadsFirst):
@@ -61,30 +62,7 @@ class AttendPropagateFirst(Attend, PropagateHeadsFirst):
     """``attend`` on X itself, then Θ_h."""
 
     name = "attend_propagate_first"
-
-
-def attended(problem: Problem, value: Tensor) -> Tensor:
-    """Σ_m of the shares times what heads propagate: (M, *batch, H, C) to (N, *batch, H, C)."""
-    basis = heads_of(problem)
-    assert isinstance(basis, Attended)
-    query, key = with_batch(basis, problem.batch)
-    query, key, value = (folded(basis, part) for part in one_type(query, key, value))
-    bias = basis.edge_bias()
-    bias = None if bias is None else bias.to(query.dtype)
-    out = attend(basis.pattern.by_both, query, key, value, bias, scale=basis.factor)
-    return unfolded(basis, out, problem.batch)
-
-
-def with_batch(basis: Attended, batch: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Queries and keys (nodes, *batch, H, D) for every item of a batch of X."""
-    if basis.batch == batch:
-        return basis.query, basis.key
-    ones = (1,) * len(batch)
-    both = []
-    for part in (basis.query, basis.key):
-        wide = part.view(part.size(0), *ones, *part.shape[-2:])
-        both.append(wide.expand(part.size(0), *batch, *part.shape[-2:]))
-    return both[0], both[1]
+    propagates = True
 
 
 def _drops(problem: Problem) -> list[str]:

@@ -18,7 +18,7 @@ from ..nested import (
 )
 from ..order import Order, needs_features
 from ..problem import Problem
-from ..propagated import propagated, propagating
+from ..propagated import propagating
 
 
 def _factors(problem: Problem) -> Composed:
@@ -109,7 +109,7 @@ class ChainPropagate(Order):
         """See :class:`Order`."""
         factors, theta, x = _factors(problem), self._tall(problem), problem.x
         assert isinstance(x, Tensor)  # why_not
-        h = propagated(factors.first, x)  # (L, K₁, *batch, P)
+        h = factors.first.propagate(x)  # (L, K₁, *batch, P)
         blocks = h.movedim(1, -2)
         if problem.num_blocks > 1:  # channels of a block side by side, whatever their label
             blocks = blocks.unflatten(-1, (problem.num_blocks, -1)).transpose(-3, -2).flatten(-2)

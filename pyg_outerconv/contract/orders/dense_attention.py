@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ...basis.attended import Attended
+from ...basis.heads import by_head, by_label, one_type
 from ...basis.support.band import Band
 from ...basis.support.cliques import Cliques
 from ...kernels import attend_all, attend_band, attend_cliques
@@ -14,9 +15,9 @@ from ...kernels.band import rows_of_block
 from ...kernels.dense_attention import is_small
 from ..cost import Work
 from ..head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
-from ..head_products import folded, heads_of, one_type, unfolded
+from ..head_products import heads_of
 from ..problem import Problem
-from .attend import needs_softmax, with_batch
+from .attend import needs_softmax
 
 # Of the time of a tall product with as many flops: torch's kernel works in caches, and products of
 # the blocks of a window are small ones.
@@ -90,8 +91,8 @@ def _basis(problem: Problem) -> Attended:
 def _attended(problem: Problem, value: Tensor) -> Tensor:
     """Σ_m of the shares times what heads propagate: (M, *batch, H, C) to (N, *batch, H, C)."""
     basis = _basis(problem)
-    query, key = with_batch(basis, problem.batch)
-    query, key, value = (folded(basis, part) for part in one_type(query, key, value))
+    query, key = basis.with_batch(problem.batch)
+    query, key, value = (by_label(part, basis.num_labels) for part in one_type(query, key, value))
     over, scale, dropped = basis.over, basis.factor, basis.normalise.dropped
     if isinstance(over, Cliques):
         out = attend_cliques(query, key, value, over.sorted_blocks, scale=scale, dropout_p=dropped)
@@ -116,7 +117,7 @@ def _attended(problem: Problem, value: Tensor) -> Tensor:
                 scale=scale,
                 dropout_p=dropped,
             )
-    return unfolded(basis, out, problem.batch)
+    return by_head(out, basis.num_labels, basis.num_bases, problem.batch)
 
 
 def _bias(basis: Attended, batch: tuple[int, ...], like: Tensor) -> Tensor | None:

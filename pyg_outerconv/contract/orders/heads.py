@@ -7,33 +7,14 @@ from torch import Tensor
 
 from ...basis.attended import Attended
 from ...basis.heads import Heads
-from ...kernels import spmm
 from ..cost import Work
 from ..head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
-from ..head_products import folded, has_edges, heads_of, one_type, unfolded
+from ..head_products import has_edges, heads_of
 from ..problem import Problem
 from ..work import sparse_product
 
 # Over the values of all edges and heads: scores, maxima, exponentials, sums, a copy of each head.
 PASSES = 8.0
-
-
-def spelled_out(problem: Problem) -> Heads:
-    """The basis with a value for each edge and head; E·H numbers, in float32 at least if made."""
-    basis = heads_of(problem)
-    return basis if isinstance(basis, Heads) else basis.exact_heads()
-
-
-def product_of_heads(basis: Heads, x: Tensor, batch: tuple[int, ...]) -> Tensor:
-    """A_hᵀ X_h for each head: (M, *batch, H, C) to (N, *batch, H, C)."""
-    value = basis.value
-    if basis.batch == () and batch:
-        value = value.view(value.size(0), *(1,) * len(batch), -1)
-        value = value.expand(value.size(0), *batch, -1)
-    value, x = one_type(value, x)
-    shared = x.stride(-2) == 0 and not batch and basis.pattern.num_labels == 1
-    operand = x[:, :1] if shared else folded(basis, x)  # one x for all heads is not copied
-    return unfolded(basis, spmm(basis.sparsity, value.flatten(1), operand), batch)
 
 
 def making_shares(problem: Problem) -> tuple[Work, Work, float]:
@@ -70,10 +51,9 @@ class SpelledOut(HeadOrder):
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
         """See :class:`HeadOrder`."""
         basis = heads_of(problem)
-        out = product_of_heads(spelled_out(problem), x, problem.batch)
         if isinstance(basis, Heads):
-            return out
-        return out.to(torch.promote_types(basis.query.dtype, x.dtype))
+            return basis.times(x)
+        return basis.exact_heads().times(x).to(torch.promote_types(basis.query.dtype, x.dtype))
 
 
 class HeadsTransformFirst(SpelledOut, TransformHeadsFirst):
@@ -86,6 +66,7 @@ class HeadsPropagateFirst(SpelledOut, PropagateHeadsFirst):
     """A sparse product of X for each head first, then Θ_h."""
 
     name = "heads_propagate_first"
+    propagates = True
 
 
 def _sending(problem: Problem, width: int) -> tuple[Work, Work]:

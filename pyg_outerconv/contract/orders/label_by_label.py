@@ -5,10 +5,12 @@ from __future__ import annotations
 from torch import Tensor
 
 from ...basis.compact import LabelBlock
+from ...basis.multiply import multiply
 from ...kernels import REDUCTIONS
+from ...theta.autocast import autocast_pair
 from ..cost import Cost, Work
-from ..features import SparseFeatures, autocast_pair
-from ..order import EXPLICIT, Order, has_made, multiply, needs_features
+from ..features import SparseFeatures
+from ..order import EXPLICIT, Order, has_made, needs_features
 from ..problem import LINEAR, Problem
 from ..work import dense_product, sparse_product
 

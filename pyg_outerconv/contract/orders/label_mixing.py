@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ...theta import DenseTheta
 from ..cost import Cost, moving
 from ..mixed_product import mixed_product
 from ..order import EXPLICIT, Order, has_made, needs_mixture
@@ -41,7 +42,7 @@ class LabelMixing(Order):
         wanted = of_x or of_theta
         rows_of_all = float(rows * problem.num_columns)
         if transforms:
-            one = Problem(problem.basis, problem.x, problem.mixture.matrices[:1])
+            one = Problem(problem.basis, problem.x, DenseTheta(problem.mixture.matrices[:1]))
             dense, dense_back = transform(one, rows_of_all)
         else:
             dense, dense_back = dense_product(problem, rows_of_all, wanted or of_basis)
@@ -63,7 +64,8 @@ class LabelMixing(Order):
         out: Tensor | None = None
         for number in range(mixture.num_matrices):
             coefficient = mixture.coefficient[:, number]
-            one = Problem(problem.basis, problem.x, mixture.matrices[number : number + 1])
+            matrix = DenseTheta(mixture.matrices[number : number + 1])
+            one = Problem(problem.basis, problem.x, matrix)
             if problem.narrows:
                 part = mixed_product(edges, coefficient, one.transform().squeeze(1))
             else:

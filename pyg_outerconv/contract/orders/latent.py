@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ...basis.factored import Factored, divided
 from ...kernels.latent import collect, spread
+from ...theta.autocast import autocast_pair
 from ..cost import Cost, Work, moving
-from ..features import autocast_pair
 from ..head_products import collect_values, making_values, value_width, values
 from ..order import Order, needs_features
 from ..problem import Problem

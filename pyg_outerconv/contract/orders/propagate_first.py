@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ...basis.multiply import multiply
 from ...kernels import REDUCTIONS
 from ..cost import Cost, moving
-from ..order import EXPLICIT, Order, has_made, multiply, needs_features
+from ..order import EXPLICIT, Order, has_made, needs_features
 from ..problem import Problem
 from ..work import dense_product, sparse_product
 
@@ -15,6 +16,7 @@ class PropagateFirst(Order):
     """Σ_k (A_kᵀ X) Θ_k: cheap where inputs are narrower than outputs."""
 
     name = "propagate_first"
+    propagates = True
     solves = EXPLICIT
     rank = 0  # before its mirror image, so that it is taken where they cost the same
     reductions = frozenset(REDUCTIONS)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from ...basis.polynomial import Polynomial
+from ...basis.polynomial import Polynomial, Step
 from ..cost import Cost, Work, moving
-from ..order import Order, multiply, needs_features
+from ..order import Order, needs_features
 from ..problem import Problem
 from ..work import dense_product, sparse_product, transform
 
@@ -28,8 +28,7 @@ def recurrence_cost(
     values times each factor. ``wanted`` says whether the first term needs a gradient; all others
     do where the operator's values learn.
     """
-    basis = problem.basis
-    assert isinstance(basis, Polynomial)
+    basis = polynomial_of(problem)
     nodes, steps = basis.size[0], problem.num_labels - 1
     entries = float(basis.operator.num_edges)
     sparse, _ = sparse_product(problem, width, (nodes, nodes), wanted, entries)
@@ -45,42 +44,27 @@ def recurrence_cost(
     return Cost((sparse + between) * steps + dense, back, held)
 
 
-Step = Callable[[Tensor, float], Tensor]
-"""x (N, ...) and c to c Aᵀ x, for the operator A of a polynomial."""
+def polynomial_of(problem: Problem) -> Polynomial:
+    """The basis, which orders that solve polynomials have looked at."""
+    assert isinstance(problem.basis, Polynomial)
+    return problem.basis
 
 
 def step_of(problem: Problem) -> Step:
     """The step of a polynomial, by sparse products."""
-    assert isinstance(problem.basis, Polynomial)
-    operator, dtype = problem.basis.operator, problem.dtype
-    scaled = {1.0: operator}
-
-    def step(x: Tensor, factor: float) -> Tensor:
-        if factor not in scaled:  # once for all terms, and there are fewer edges than numbers in x
-            scaled[factor] = operator.with_values(factor * operator.values(dtype))
-        return multiply(operator.pattern.by_target, scaled[factor], x)
-
-    return step
+    return polynomial_of(problem).step(problem.dtype)
 
 
-def powers(problem: Problem, step: Step) -> Iterator[Tensor]:
-    """h_k = p_k(A)ᵀ X in turn: h_{k+1} = α Aᵀ h_k − γ h_{k−1}, with ``step`` for Aᵀ."""
-    assert isinstance(problem.basis, Polynomial)
+def terms_of(problem: Problem, step: Step) -> Iterator[Tensor]:
+    """p_k(A)ᵀ X in turn."""
     assert isinstance(problem.x, Tensor)  # why_not
-    rule, last, here = problem.basis.recurrence, None, problem.x
-    yield here
-    for k in range(1, problem.num_labels):
-        ahead = step(here, rule.first if k == 1 else rule.alpha)
-        if last is not None and rule.gamma:
-            ahead = torch.sub(ahead, last, alpha=rule.gamma)
-        last, here = here, ahead
-        yield here
+    return polynomial_of(problem).terms(problem.x, step)
 
 
 def sum_forward(problem: Problem, step: Step) -> Tensor:
-    """Σ_k (p_k(A)ᵀ X) Θ_k, each of :func:`powers` times Θ_k."""
+    """Σ_k (p_k(A)ᵀ X) Θ_k, each of :func:`terms_of` times Θ_k."""
     out: Tensor | None = None
-    for k, h in enumerate(powers(problem, step)):
+    for k, h in enumerate(terms_of(problem, step)):
         part = problem.collect_label(h, k)
         out = part if out is None else out + part
     assert out is not None  # a polynomial has a term
@@ -94,8 +78,7 @@ def sum_clenshaw(
 
     ``term`` makes z_k; without it z_k = X Θ_k.
     """
-    assert isinstance(problem.basis, Polynomial)
-    rule, term = problem.basis.recurrence, term or problem.transform_label
+    rule, term = polynomial_of(problem).recurrence, term or problem.transform_label
     last: Tensor | None = None
     here: Tensor | None = None
     for k in reversed(range(problem.num_labels)):
@@ -113,6 +96,7 @@ class Forward(Order):
     """p_k(A)ᵀ X in turn at width P, each times Θ_k as soon as it is there."""
 
     name = "recurrence_forward"
+    propagates = True
     solves = (Polynomial,)
 
     def lacks(self, problem: Problem) -> list[str]:

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from ...basis.polynomial import Polynomial
+from ...theta import DenseTheta, Mixture
 from ..cost import Cost, Work, moving
-from ..mixture import Mixture
 from ..order import Order, needs_features, needs_mixture
 from ..problem import Problem
 from ..work import dense_product, transform
-from .recurrence import powers, recurrence_cost, step_of, sum_clenshaw
+from .recurrence import recurrence_cost, step_of, sum_clenshaw, terms_of
 
 
 def _mixture(problem: Problem) -> Mixture:
@@ -21,7 +21,7 @@ def _mixture(problem: Problem) -> Mixture:
 
 def _of_matrices(problem: Problem) -> Problem:
     """The problem with the matrices V_b in the place of Θ, whose products are what is needed."""
-    return Problem(problem.basis, problem.x, _mixture(problem).matrices)
+    return Problem(problem.basis, problem.x, DenseTheta(_mixture(problem).matrices))
 
 
 def _is_free(problem: Problem) -> bool:
@@ -71,7 +71,7 @@ class ForwardMixed(Order):
         """See :class:`Order`."""
         total: Tensor | None = None  # (N, B, *batch, P)
         coefficient = _mixture(problem).coefficient
-        for k, h in enumerate(powers(problem, step_of(problem))):
+        for k, h in enumerate(terms_of(problem, step_of(problem))):
             weight = coefficient[k].to(h.dtype).view(-1, *[1] * (h.dim() - 1))
             h = h.unsqueeze(1)
             total = h * weight if total is None else torch.addcmul(total, h, weight)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ...basis.multiply import multiply
 from ..cost import Cost, moving
-from ..order import EXPLICIT, Order, has_made, multiply
+from ..order import EXPLICIT, Order, has_made
 from ..problem import Problem
 from ..work import sparse_product, transform
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ...basis.multiply import multiply
 from ..cost import Cost, moving, picking_in_turn
 from ..features import SparseFeatures
 from ..order import (
@@ -12,7 +13,6 @@ from ..order import (
     each_of_batch,
     grouped,
     has_made,
-    multiply,
     needs_grouped_products,
 )
 from ..problem import Problem

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import RefusedType, refusal
-from .features import Features, SparseFeatures, autocast_pair
+from .autocast import autocast_pair
+from .dense_theta import DenseTheta
+from .theta import Theta, add_rows
 
 
 @dataclass(frozen=True)
-class ValueOutput:
+class ValueOutput(Theta):
     """Θ_h = V_h O_h of rank V at most, so that a head is propagated at width V, not Q.
 
     ``(Σ_m A_h[m, n] (X V_h + b_h)) O_h`` is what head h gives; without O the heads are put side by
@@ -33,7 +35,7 @@ class ValueOutput:
     bias: Tensor | None = None
     adds: bool = False
     factor: float = 1.0
-    made: list[tuple[Features, Tensor]] = field(default_factory=list, compare=False, repr=False)
+    made: list[tuple[Any, Tensor]] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def shape(self) -> torch.Size:
@@ -42,6 +44,11 @@ class ValueOutput:
         columns = width if self.adds else heads * width
         columns = columns if self.output is None else self.output.size(2)
         return torch.Size((heads, 1, rows, columns))
+
+    @property
+    def numbers(self) -> Tensor:
+        """See :class:`Theta`: V."""
+        return self.value
 
     @property
     def requires_grad(self) -> bool:
@@ -71,17 +78,6 @@ class ValueOutput:
             return None
         return self._times_factor(self.bias.unsqueeze(1) @ self.outputs()).unsqueeze(1)
 
-    def values(self, x: Features) -> Tensor:
-        """X V_h + b_h: (M, *batch, H, V), computed once for the same X."""
-        for known, value in self.made:
-            if known is x:
-                return value
-        found = project(x, self.value)
-        if self.bias is not None:
-            found = found + self.bias.to(found.dtype)
-        self.made.append((x, found))
-        return found
-
     def collect(self, h: Tensor) -> Tensor:
         """Σ_h H_h O_h, or the heads side by side, for (N, *batch, H, V): (N, *batch, Q)."""
         if self.adds:
@@ -98,16 +94,11 @@ class ValueOutput:
         """c_h Θ_h and c_h b_h, for ``factor`` (H,), or one number, which leaves values alone."""
         if not isinstance(factor, Tensor):
             return replace(self, factor=self.factor * factor)
+        factor = factor.to(self.value.dtype)
         if self.output is not None:
             return replace(self, output=self.output * factor.view(-1, 1, 1))
         bias = None if self.bias is None else self.bias * factor.view(-1, 1)
         return replace(self, value=self.value * factor.view(-1, 1, 1), bias=bias, made=[])
-
-    def recombined(self, combine: Callable[[Tensor], Tensor]) -> ValueOutput:
-        """Linear combinations of Θ_h, and those of b_h O_h, as full matrices."""
-        of_bias = self.full_bias()
-        bias = None if of_bias is None else combine(of_bias[:, 0, 0])
-        return ValueOutput(combine(self.full()[:, 0]), bias=bias, adds=True)
 
     def labels(self, start: int, end: int) -> ValueOutput:
         """Those of heads from ``start`` to ``end``; all of Q stays."""
@@ -116,28 +107,25 @@ class ValueOutput:
         bias = None if self.bias is None else self.bias[start:end]
         return replace(self, value=self.value[start:end], output=output, bias=bias, made=[])
 
+    def mixed(self, matrix: Tensor) -> Theta:
+        """See :class:`Theta`: full matrices from here on."""
+        if self.bias is None:
+            return DenseTheta(self.full()).mixed(matrix)
+        matrix = matrix.to(self.value.dtype)
+        return self._recombined(lambda rows: torch.tensordot(matrix.t(), rows, dims=1))
 
-def project(x: Features, weight: Tensor) -> Tensor:
-    """X W_h for every head: features (M, *batch, P), W (H, P, D): (M, *batch, H, D).
+    def gathered(self, label: Tensor, num_labels: int) -> Theta:
+        """See :class:`Theta`: full matrices from here on."""
+        if self.bias is None:
+            return DenseTheta(self.full()).gathered(label, num_labels)
+        return self._recombined(lambda rows: add_rows(rows, label, num_labels))
 
-    Sparse features take one sparse product; integers (M,) take rows of W, and None all of them.
-    """
-    heads, rows, width = weight.shape
-    if isinstance(x, SparseFeatures):
-        return x.transform(weight.unsqueeze(1))
-    if x is not None:
-        check_type(x, weight)
-    wide = weight.transpose(0, 1)
-    if x is None:
-        return wide
-    if not x.is_floating_point():
-        return wide.index_select(0, x)
-    return (x @ wide.reshape(rows, heads * width)).unflatten(-1, (heads, width))
+    def _recombined(self, combine: Callable[[Tensor], Tensor]) -> ValueOutput:
+        """Linear combinations of Θ_h, and those of b_h O_h, as full matrices."""
+        of_bias = self.full_bias()
+        bias = None if of_bias is None else combine(of_bias[:, 0, 0])
+        return ValueOutput(combine(self.full()[:, 0]), bias=bias, adds=True)
 
-
-def check_type(x: Tensor, weight: Tensor) -> None:
-    """Refuse features of another type than parameters, unless autocast is on. Raises TypeError."""
-    if not x.is_floating_point() or x.dtype == weight.dtype:
-        return
-    if not torch.is_autocast_enabled(x.device.type):
-        raise RefusedType(refusal("x must have the type of theta", weight.dtype, x.dtype))
+    def expanded(self, size: tuple[int, ...]) -> Theta:
+        """See :class:`Theta`: full matrices."""
+        return DenseTheta(self.full().expand(size))

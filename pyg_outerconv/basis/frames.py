@@ -1,48 +1,23 @@
-"""The grids that a basis goes between, where it has any, and which of their cells are its nodes."""
+"""The boxes of the grids that a basis goes between, and which of their cells are its nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import RefusedIndex, RefusedType, RefusedValue, refusal
-from .algebra import Composed, Kronecker, Restricted, Stacked, Transposed
-from .base import Basis
 from .cache import cached_property
-from .derived import Derived
 from .grid.cells import Cells
-from .grid.shift import GridShift
+
+if TYPE_CHECKING:
+    from .base import Basis
 
 Shape = tuple[int, ...]
-
-
-def grid_shapes(basis: Basis) -> tuple[Shape, Shape] | None:
-    """(input shape, output shape) of a basis between full grids, None of any other.
-
-    What the algebra makes of grids keeps them, as long as its nodes are their cells.
-    """
-    if isinstance(basis, Transposed):
-        turned = grid_shapes(basis.base)
-        return None if turned is None else (turned[1], turned[0])
-    if isinstance(basis, GridShift):
-        return basis.input_shape, basis.output_shape
-    if isinstance(basis, Stacked):
-        return grid_shapes(basis.parts[0])
-    if isinstance(basis, Composed | Kronecker):
-        first, second = grid_shapes(basis.first), grid_shapes(basis.second)
-        if first is None or second is None:
-            return None
-        if isinstance(basis, Composed):
-            return first[0], second[1]
-        return first[0] + second[0], first[1] + second[1]
-    if isinstance(basis, Derived) and not isinstance(basis, Restricted):
-        return grid_shapes(basis.base) if basis.size == basis.base.size else None
-    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +100,7 @@ def frames(basis: Basis, inputs: Any, outputs: Any) -> tuple[Frame, Frame] | Non
     if inputs is None:
         if outputs is not None:
             raise RefusedValue(refusal("outputs= comes with the inputs", "inputs= too", "none"))
-        shapes = grid_shapes(basis)
+        shapes = basis.grids()
         return None if shapes is None else (Frame(shapes[0]), Frame(shapes[1]))
     given, made = Cells.read(inputs), Cells.read(inputs if outputs is None else outputs)
     for name, cells, count in (("inputs", given, basis.size[0]), ("outputs", made, basis.size[1])):

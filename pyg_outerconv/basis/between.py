@@ -1,0 +1,47 @@
+"""The part of a pattern between some of its nodes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .pattern import Pattern
+
+
+def between(
+    pattern: Pattern, sources: Tensor | None, targets: Tensor | None
+) -> tuple[Pattern, Tensor]:
+    """The edges between ``sources`` and ``targets``, both renumbered by their places there.
+
+    Where both ascend nothing is sorted.
+
+    Returns:
+        The pattern of these edges, and the position that each had in the old one.
+    """
+    source, target = pattern.source.long(), pattern.target.long()
+    size = list(pattern.size)
+    keep = torch.ones_like(source, dtype=torch.bool)
+    if sources is not None:
+        source, size[0] = _places(sources, size[0]).index_select(0, source), sources.numel()
+        keep = source >= 0
+    if targets is not None:
+        target, size[1] = _places(targets, size[1]).index_select(0, target), targets.numel()
+        keep = keep & (target >= 0)
+    kept = keep.nonzero().view(-1)
+    if all(nodes is None or bool((nodes.diff() > 0).all()) for nodes in (sources, targets)):
+        return pattern.subset(keep, source, target, (size[0], size[1])), kept
+    made = Pattern.build(
+        torch.stack([source.index_select(0, kept), target.index_select(0, kept)]),
+        pattern.label.index_select(0, kept),
+        size=(size[0], size[1]),
+        num_labels=pattern.num_labels,
+        origin=None if pattern.origin is None else pattern.origin.index_select(0, kept),
+    )
+    return made, kept.index_select(0, made.order)
+
+
+def _places(nodes: Tensor, count: int) -> Tensor:
+    """(count,) where each node is among ``nodes``, −1 if it is not."""
+    out = torch.full((count,), -1, device=nodes.device)
+    out[nodes] = torch.arange(nodes.numel(), device=nodes.device)
+    return out

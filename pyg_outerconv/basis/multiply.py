@@ -1,0 +1,30 @@
+"""Products of edges with rows of any shape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from ..kernels import Sparsity, spmm
+
+if TYPE_CHECKING:
+    from .edges import EdgeBasis
+
+
+def multiply(
+    sparsity: Sparsity,
+    edges: EdgeBasis,
+    x: Tensor,
+    order: Tensor | None = None,
+    reduce: str = "sum",
+) -> Tensor:
+    """Sparse times dense with anything (C, ...) as x: (R, ...).
+
+    ``order`` (E,) brings the values into the order of the matrix's entries.
+    """
+    value = edges.value
+    if value is not None:
+        value = value.to(x.dtype) if order is None else value.to(x.dtype).index_select(0, order)
+    out = spmm(sparsity, value, x.flatten(1), reduce=reduce)
+    return out.view(out.size(0), *x.shape[1:])

@@ -1,0 +1,48 @@
+"""Products of features with a matrix for each head."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedType, refusal
+from ..theta import ValueOutput
+from .features import Features, SparseFeatures
+
+
+def values_of(theta: ValueOutput, x: Features) -> Tensor:
+    """X V_h + b_h: (M, *batch, H, V), computed once for the same X."""
+    for known, value in theta.made:
+        if known is x:
+            return value
+    found = project(x, theta.value)
+    if theta.bias is not None:
+        found = found + theta.bias.to(found.dtype)
+    theta.made.append((x, found))
+    return found
+
+
+def project(x: Features, weight: Tensor) -> Tensor:
+    """X W_h for every head: features (M, *batch, P), W (H, P, D): (M, *batch, H, D).
+
+    Sparse features take one sparse product; integers (M,) take rows of W, and None all of them.
+    """
+    heads, rows, width = weight.shape
+    if isinstance(x, SparseFeatures):
+        return x.transform(weight.unsqueeze(1))
+    if x is not None:
+        check_type(x, weight)
+    wide = weight.transpose(0, 1)
+    if x is None:
+        return wide
+    if not x.is_floating_point():
+        return wide.index_select(0, x)
+    return (x @ wide.reshape(rows, heads * width)).unflatten(-1, (heads, width))
+
+
+def check_type(x: Tensor, weight: Tensor) -> None:
+    """Refuse features of another type than parameters, unless autocast is on. Raises TypeError."""
+    if not x.is_floating_point() or x.dtype == weight.dtype:
+        return
+    if not torch.is_autocast_enabled(x.device.type):
+        raise RefusedType(refusal("x must have the type of theta", weight.dtype, x.dtype))

@@ -1,0 +1,66 @@
+"""Θ as one tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .mixture import Mixture
+from .theta import Theta, add_rows
+
+
+@dataclass(frozen=True)
+class DenseTheta(Theta):
+    """Every Θ_k spelled out.
+
+    Attributes:
+        tensor: (K, G, P/G, Q/G).
+    """
+
+    tensor: Tensor
+
+    @property
+    def shape(self) -> torch.Size:
+        """(K, G, P/G, Q/G)."""
+        return self.tensor.shape
+
+    @property
+    def numbers(self) -> Tensor:
+        """See :class:`Theta`."""
+        return self.tensor
+
+    @property
+    def requires_grad(self) -> bool:
+        """See :class:`Theta`."""
+        return self.tensor.requires_grad
+
+    def full(self) -> Tensor:
+        """The tensor itself."""
+        return self.tensor
+
+    def labels(self, start: int, end: int) -> DenseTheta:
+        """See :class:`Theta`."""
+        return DenseTheta(self.tensor[start:end])
+
+    def scaled(self, factor: Tensor | float) -> DenseTheta:
+        """See :class:`Theta`."""
+        if isinstance(factor, Tensor):
+            factor = factor.to(self.tensor.dtype).view(-1, 1, 1, 1)
+        return DenseTheta(self.tensor * factor)
+
+    def mixed(self, matrix: Tensor) -> Theta:
+        """See :class:`Theta`; a mixture of the Θ_j where J < K."""
+        matrix = matrix.to(self.tensor.dtype)
+        if matrix.size(0) < matrix.size(1):
+            return Mixture(matrix.t(), self.tensor)
+        return DenseTheta(torch.tensordot(matrix.t(), self.tensor, dims=1))
+
+    def gathered(self, label: Tensor, num_labels: int) -> DenseTheta:
+        """See :class:`Theta`."""
+        return DenseTheta(add_rows(self.tensor, label, num_labels))
+
+    def expanded(self, size: tuple[int, ...]) -> DenseTheta:
+        """See :class:`Theta`."""
+        return DenseTheta(self.tensor.expand(size))
