@@ -28,6 +28,7 @@ from .doors import (
     from_hetero,
     from_networkx,
     from_scipy,
+    structure_of,
     to_edge_index,
     to_networkx,
     to_scipy,
@@ -40,7 +41,6 @@ from .eye import Eye
 from .family import FAMILIES, Family
 from .full import Full
 from .gcn import GCN
-from .graph import structure_of
 from .grid.cells import Cells
 from .grid.grid import Grid
 from .grid.images import flatten_grid, unflatten_grid

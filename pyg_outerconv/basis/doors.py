@@ -1,4 +1,4 @@
-"""Doors in and out: scipy, networkx, heterogeneous graphs, torch.sparse."""
+"""Doors in and out: PyG's graphs, scipy, networkx, heterogeneous graphs, torch.sparse."""
 
 from __future__ import annotations
 
@@ -10,11 +10,21 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch_geometric.data import HeteroData
+from torch_geometric.data import Data, HeteroData
 
 from ..errors import RefusedType, RefusedValue, refusal, unknown
 from .base import Basis
 from .structure import Structure, structure
+
+
+def structure_of(data: Data) -> Structure:
+    """The structure of a PyG ``Data`` or ``Batch``: edge_index (or adj_t), edge_weight, edge_type.
+
+    Raises:
+        TypeError: ``data`` is not a homogeneous graph.
+        ValueError: it has no edges, or no number of nodes; see :func:`structure`.
+    """
+    return Structure.of_data(data)
 
 
 def from_scipy(matrices: Any, bipartite: bool | None = None) -> Structure:

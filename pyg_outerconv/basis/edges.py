@@ -164,9 +164,9 @@ class EdgeBasis(Basis):
         out[starts[used].long()] = True
         return out
 
-    def propagate(self, x: Tensor) -> Tensor:
-        """See :meth:`.Kind.propagate`: one sparse product for all labels."""
-        h = multiply(self.pattern.by_target_label, self, x)
+    def propagate(self, x: Tensor, reduce: str = "sum") -> Tensor:
+        """See :meth:`.Kind.propagate`: one sparse product for all labels; or another reduction."""
+        h = multiply(self.pattern.by_target_label, self, x, reduce=reduce)
         return h.unflatten(0, (self.size[1], self.num_bases))
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:

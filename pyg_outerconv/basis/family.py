@@ -20,6 +20,7 @@ from .edges import EdgeBasis
 from .graph import require_data
 from .grid.cells import Cells
 from .options import check_options
+from .parts import nested
 from .stored import store, stored
 from .structure import Structure
 from .unstructured import Unstructured
@@ -264,8 +265,6 @@ class Family(BaseTransform):
             ValueError: the family makes targets of its own, which a graph has no place for, or
                 values that learn, which would be those of today.
         """
-        from .parts import nested
-
         require_data(data)
         if any(part.learns for part in nested(self)):
             raise RefusedValue(

@@ -1,4 +1,4 @@
-"""Graphs: the structure that a PyG ``Data`` or ``Batch`` object holds."""
+"""Graphs: what a PyG ``Data`` or ``Batch`` object holds of a structure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import Any
 from torch_geometric.data import Data
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .structure import Structure, structure
 
 
-def structure_of(data: Data) -> Structure:
-    """The structure of a PyG ``Data`` or ``Batch``: edge_index (or adj_t), edge_weight, edge_type.
+def edges_of(data: Data) -> dict[str, Any]:
+    """What it holds of edges, as arguments of :func:`.structure.structure`.
 
     Raises:
         TypeError: ``data`` is not a homogeneous graph.
-        ValueError: it has no edges, or no number of nodes; see :func:`structure`.
+        ValueError: it has no edges.
     """
     require_data(data)
     edge_index = data.get("edge_index")
@@ -29,15 +28,9 @@ def structure_of(data: Data) -> Structure:
                 f"a Data object with {sorted(data.keys())}",
             )
         )
-    return structure(
-        edge_index,
-        data.get("edge_weight"),
-        data.get("edge_type"),
-        size=(data.num_nodes, data.num_nodes),
-        batch=data.get("batch"),
-        edge_attr=data.get("edge_attr"),
-        pos=data.get("pos"),
-    )
+    beside = ("edge_weight", "edge_type", "batch", "edge_attr", "pos")
+    found = {name: data.get(name) for name in beside}
+    return {"edge_index": edge_index, "size": (data.num_nodes, data.num_nodes), **found}
 
 
 def require_data(data: Any) -> None:

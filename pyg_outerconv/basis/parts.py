@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .family import Family
+if TYPE_CHECKING:
+    from .family import Family
 
 
 def nested(family: Family) -> list[Family]:

@@ -25,6 +25,7 @@ from .checks import (
     holds,
     numbers,
 )
+from .graph import edges_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,10 +90,8 @@ class Structure(AnyStructure):
 
     @classmethod
     def of_data(cls, data: Data) -> Structure:
-        """See :func:`structure_of`."""
-        from .graph import structure_of
-
-        return structure_of(data)
+        """See :func:`.doors.structure_of`."""
+        return structure(**edges_of(data))
 
     @property
     def num_edges(self) -> int:

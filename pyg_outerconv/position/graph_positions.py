@@ -14,7 +14,8 @@ from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkP
 from torch_geometric.utils import is_undirected
 
 from ..basis.checks import check_positive
-from ..basis.graph import require_data, structure_of
+from ..basis.doors import structure_of
+from ..basis.graph import require_data
 from ..basis.structure import Structure
 from ..errors import RefusedValue, refusal, unknown
 from .places import places_within

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...basis.multiply import multiply
 from ...kernels import REDUCTIONS
 from ..cost import Cost, moving
 from ..order import EXPLICIT, Order, has_made, needs_features
@@ -44,7 +43,4 @@ class PropagateFirst(Order):
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
         assert isinstance(problem.x, Tensor)  # why_not
-        edges = problem.edges
-        matrix = edges.pattern.by_target_label
-        h = multiply(matrix, edges, problem.x, reduce=problem.reduce)
-        return problem.collect(h.unflatten(0, (edges.size[1], edges.num_bases)))
+        return problem.collect(problem.edges.propagate(problem.x, problem.reduce))
