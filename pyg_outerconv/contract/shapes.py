@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..errors import RefusedType, RefusedValue, refusal
-from ..theta import Mixture, ThetaValue, as_theta
+from ..theta import Mixture, ThetaValue
 from .features import Features
 
 
@@ -69,18 +69,17 @@ def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
                 tuple(x.shape),
             )
         )
-    rows = as_theta(theta).numbers
-    place = rows.device  # kernels of a CPU would not notice meta, which has no memory
+    place = theta.device  # kernels of a CPU would not notice meta, which has no memory
     if basis.device != place or (x is not None and x.device != place):
-        places = {str(part.device) for part in (basis, x, rows) if part is not None}
+        places = {str(part.device) for part in (basis, x, theta) if part is not None}
         raise RefusedValue(
             refusal("a basis, x and theta are in one place", "one device", sorted(places))
         )
-    of_x = x if x is not None and x.is_floating_point() else rows
+    of_x = x if x is not None and x.is_floating_point() else theta
     if torch.is_autocast_enabled(of_x.device.type):
         return
-    if of_x.dtype != rows.dtype:
-        raise RefusedType(refusal("x must have the type of theta", rows.dtype, of_x.dtype))
+    if of_x.dtype != theta.dtype:
+        raise RefusedType(refusal("x must have the type of theta", theta.dtype, of_x.dtype))
     if basis.dtype not in (None, of_x.dtype):
         raise RefusedType(
             refusal(

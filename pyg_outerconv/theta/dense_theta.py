@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -11,7 +9,6 @@ from .mixture import Mixture
 from .theta import Theta, add_rows
 
 
-@dataclass(frozen=True)
 class DenseTheta(Theta):
     """Every Θ_k spelled out.
 
@@ -19,22 +16,15 @@ class DenseTheta(Theta):
         tensor: (K, G, P/G, Q/G).
     """
 
-    tensor: Tensor
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+    requires_grad: bool
 
-    @property
-    def shape(self) -> torch.Size:
-        """(K, G, P/G, Q/G)."""
-        return self.tensor.shape
-
-    @property
-    def numbers(self) -> Tensor:
-        """See :class:`Theta`."""
-        return self.tensor
-
-    @property
-    def requires_grad(self) -> bool:
-        """See :class:`Theta`."""
-        return self.tensor.requires_grad
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.shape, self.dtype, self.device = tensor.shape, tensor.dtype, tensor.device
+        self.requires_grad = tensor.requires_grad
 
     def full(self) -> Tensor:
         """The tensor itself."""

@@ -39,9 +39,14 @@ class Mixture(Theta):
         return torch.Size((self.coefficient.size(0), *self.matrices.shape[1:]))
 
     @property
-    def numbers(self) -> Tensor:
-        """See :class:`Theta`: V."""
-        return self.matrices
+    def dtype(self) -> torch.dtype:
+        """That of V."""
+        return self.matrices.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where V is."""
+        return self.matrices.device
 
     @property
     def requires_grad(self) -> bool:

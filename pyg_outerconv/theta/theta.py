@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,32 +14,27 @@ class Theta(ABC):
 
     What a basis is made of beside its edges moves into Θ by these methods: a scale of labels, a
     mixing or a choice of them.
+
+    Attributes:
+        shape: (K, G, P/G, Q/G).
+        dtype: the type of its numbers.
+        device: where they are.
+        requires_grad: whether a backward pass will want a gradient of any part.
     """
 
-    @property
-    @abstractmethod
-    def shape(self) -> torch.Size:
-        """(K, G, P/G, Q/G)."""
+    if TYPE_CHECKING:  # what each form has, as attributes or properties
 
-    @property
-    @abstractmethod
-    def numbers(self) -> Tensor:
-        """A tensor that it holds, whose type and device are its own."""
+        @property
+        def shape(self) -> torch.Size: ...  # noqa: D102
 
-    @property
-    @abstractmethod
-    def requires_grad(self) -> bool:
-        """Whether a backward pass will want a gradient of any part."""
+        @property
+        def dtype(self) -> torch.dtype: ...  # noqa: D102
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type of its numbers."""
-        return self.numbers.dtype
+        @property
+        def device(self) -> torch.device: ...  # noqa: D102
 
-    @property
-    def device(self) -> torch.device:
-        """Where its numbers are."""
-        return self.numbers.device
+        @property
+        def requires_grad(self) -> bool: ...  # noqa: D102
 
     @abstractmethod
     def full(self) -> Tensor:

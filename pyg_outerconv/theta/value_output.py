@@ -46,9 +46,14 @@ class ValueOutput(Theta):
         return torch.Size((heads, 1, rows, columns))
 
     @property
-    def numbers(self) -> Tensor:
-        """See :class:`Theta`: V."""
-        return self.value
+    def dtype(self) -> torch.dtype:
+        """That of V."""
+        return self.value.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where V is."""
+        return self.value.device
 
     @property
     def requires_grad(self) -> bool:
