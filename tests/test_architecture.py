@@ -1,8 +1,9 @@
-"""The arrows between folders, and what an import needs, are checked by a machine."""
+"""The arrows between folders and files, and what an import needs, are checked by a machine."""
 
 import ast
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -55,23 +56,43 @@ ALLOWED = {
 }
 
 
-def imports(path):
-    """The first names below the package that a file imports, wherever in the file."""
+def name_of(path):
+    """The dotted name of a file, that of a package for its ``__init__``."""
     parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = parts[: len(parts) - node.level]
-            target = (*base, *(node.module or "").split("."))
-            names = [target] if node.module else [(*base, name.name) for name in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [(node.module or "").split(".")]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def statements(node, types):
+    """All below a node, but for what stands there for types alone, unless ``types``."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test) and not types:
+            continue
+        yield child
+        yield from statements(child, types)
+
+
+def imports(path, types=True):
+    """The files of the package that one imports, wherever in it the import stands."""
+    package = path.relative_to(PACKAGE.parent).parent.parts
+    for node in statements(ast.parse(path.read_text()), types):
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) + 1 - node.level] if node.level else ()
+            module = ".".join((*base, *filter(None, [node.module])))
+            names = [f"{module}.{alias.name}" for alias in node.names]
+            names = [name if name in FILES else module for name in names]
         elif isinstance(node, ast.Import):
-            names = [name.name.split(".") for name in node.names]
+            names = [alias.name for alias in node.names]
         else:
             continue
-        for name in names:
-            if name[0] == "pyg_outerconv" and len(name) > 1 and name[1]:
-                yield name[1]
+        yield from (name for name in names if name in FILES)
+
+
+def folder_of(name):
+    """The first name below the package."""
+    return name.split(".")[1]
 
 
 @pytest.mark.parametrize("folder", ALLOWED)
@@ -83,9 +104,17 @@ def test_arrows_point_one_way(folder):
     )
     assert files
     for path in files:
-        own_modules = {"__init__", folder}
-        forbidden = set(imports(path)) - ALLOWED[folder] - own_modules - {"__version__"}
+        found = {folder_of(name) for name in imports(path) if name != PACKAGE.name}
+        forbidden = found - ALLOWED[folder] - {folder}
         assert not forbidden, f"{path.name} imports {sorted(forbidden)}"
+
+
+def test_no_file_imports_one_that_imports_it():
+    graph = {name: set(imports(path, types=False)) - {name} for name, path in FILES.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as circle:
+        pytest.fail(" imported by ".join(circle.args[1]))
 
 
 def test_every_folder_is_in_the_picture():

@@ -18,7 +18,6 @@ from ..files import as_path
 from ..train.contender import check_device
 from ..train.run_folder import next_folder, versions
 from .case import Case
-from .command import QUICK_REPEATS, REPEATS
 from .compare import compare_reports, say_comparison
 from .context import Context
 from .crossover import say_crossover
@@ -63,8 +62,9 @@ class Campaign:
         )
         self.arguments = arguments
         self.threads = arguments.threads or torch.get_num_threads()
-        repeats = arguments.repeats or (QUICK_REPEATS if quick else REPEATS)
-        self.plan = Plan(context, repeats, not (quick or arguments.no_memory), self.threads)
+        self.plan = Plan(
+            context, arguments.repeats, not (quick or arguments.no_memory), self.threads
+        )
         self.folder = new_folder(arguments.out)
         self.records: list[dict[str, Any]] = []
         self.failed: list[str] = []

@@ -68,6 +68,7 @@ class Bench:
             return 0
         from .campaign import Campaign
 
+        arguments.repeats = arguments.repeats or (QUICK_REPEATS if arguments.quick else REPEATS)
         campaign = Campaign(arguments, chosen)
         campaign.run()
         return FAILED if campaign.failed else 0
