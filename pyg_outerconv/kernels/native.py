@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import torch
 from torch import Tensor
 
@@ -11,10 +9,6 @@ from . import native_attend, native_grouped, tiled_additive
 from .backend import PRIMITIVES, Backend, Request
 from .native_csr import csr, row_sums, sampled, spread, times
 from .tiles import accumulator
-
-# torch says once in a process that CSR is in beta; the kernels used here are tested against the
-# reference, so the notice would only alarm the reader.
-warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
 
 
 class Native(Backend):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from functools import cache
+
 import torch
 from torch import Tensor
 
@@ -15,8 +18,21 @@ def csr(ptr: Tensor, index: Tensor, value: Tensor, num_cols: int) -> Tensor:
     """The matrix with these entries; nothing is copied or checked."""
     # Repeated columns in a row break torch's invariants on paper, yet every kernel used here
     # adds them up, which is what parallel edges mean.
+    _take_the_notice()
     size = (ptr.numel() - 1, num_cols)
     return torch.sparse_csr_tensor(ptr, index, value, size, check_invariants=False)
+
+
+@cache
+def _take_the_notice() -> None:
+    """Let torch say, once in a process and to nobody, that CSR is in beta.
+
+    The kernels used here are tested against the reference: the notice would only alarm the reader.
+    """
+    one = torch.zeros(1, dtype=torch.long)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.sparse_csr_tensor(one.expand(2).contiguous(), one[:0], torch.zeros(0), (1, 1))
 
 
 def times(matrix: Tensor, x: Tensor) -> Tensor:
