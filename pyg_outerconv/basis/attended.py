@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -136,10 +137,11 @@ class Attended(Basis):
         """The edges, which a rule makes now."""
         return self.over.edges().pattern
 
-    @property
-    def plans(self) -> dict[Any, str]:
-        """Contraction orders that were chosen on this support."""
-        return self.over.plans if isinstance(self.over, OnDemand) else self.pattern.plans
+    def shape_class(self) -> Hashable:
+        """See :meth:`Basis.shape_class`."""
+        shares = self.normalise.is_softmax, self.normalise.dropped > 0
+        beside = self.bias is not None, self.present is not None
+        return tuple(self.query.shape[1:]), shares, beside, self.over.shape_class()
 
     @property
     def device(self) -> torch.device:

@@ -60,8 +60,9 @@ def recall(entries: dict[Any, Any], key: Hashable, make: Callable[[], Any], limi
     """
     known = entries.pop(key, _NOTHING)
     entries[key] = result = make() if known is _NOTHING else known
-    for oldest in list(entries)[: max(0, len(entries) - limit)]:
-        entries.pop(oldest, None)
+    if len(entries) > limit:
+        for oldest in list(entries)[: max(0, len(entries) - limit)]:
+            entries.pop(oldest, None)
     return result
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -28,7 +28,6 @@ class Pair(Basis):
     Attributes:
         first: K₁ matrices A_i.
         second: K₂ matrices B_j.
-        plans: contraction orders that were chosen, kept by what they depend on.
 
     Raises:
         TypeError: they are not bases of one type.
@@ -39,7 +38,6 @@ class Pair(Basis):
 
     first: Basis
     second: Basis
-    plans: dict[Any, str] = field(default_factory=dict, kw_only=True)
 
     def __post_init__(self) -> None:
         for part in (self.first, self.second):
@@ -87,15 +85,15 @@ class Pair(Basis):
         if same_nodes and not self.shares_nodes:
             return change(self.edges())
         first, second = (part.with_edges(change, same_nodes) for part in (self.first, self.second))
-        return replace(self, first=first, second=second, plans={})
+        return replace(self, first=first, second=second)
 
     def turned(self) -> Basis:
         """The transpose, which is nothing put off."""
         return self.transpose()
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: no choice of orders, which another machine may make otherwise."""
-        return {**vars(self), "plans": {}}
+    def shape_class(self) -> Hashable:
+        """See :meth:`Basis.shape_class`."""
+        return type(self), self.first.shape_class(), self.second.shape_class()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._head()}, {self.first!r}, {self.second!r})"

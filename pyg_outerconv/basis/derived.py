@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,10 @@ class Derived(Basis):
     def size(self) -> tuple[int, int]:
         """(M, N)."""
         return self.base.size
+
+    def shape_class(self) -> Hashable:
+        """See :meth:`Basis.shape_class`."""
+        return type(self), self.num_bases, self.size, self.base.shape_class()
 
     @property
     def device(self) -> torch.device:

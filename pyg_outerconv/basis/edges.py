@@ -64,6 +64,10 @@ class EdgeBasis(Basis):
         """(M, N)."""
         return self.pattern.size
 
+    def shape_class(self) -> tuple[int, ...]:
+        """See :meth:`Basis.shape_class`."""
+        return self.pattern.shape_class()
+
     @property
     def device(self) -> torch.device:
         """Where its tensors are."""

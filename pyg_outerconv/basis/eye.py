@@ -38,6 +38,10 @@ class Eye(Basis):
         """(M, N)."""
         return self.shape
 
+    def shape_class(self) -> tuple[int, int]:
+        """See :meth:`Basis.shape_class`."""
+        return self.shape
+
     @property
     def device(self) -> torch.device:
         """Where its edges will be."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from math import isqrt
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -149,6 +150,11 @@ class Factored(Basis):
     def batch(self) -> tuple[int, ...]:
         """The sizes of the batch that the factors are of."""
         return tuple(self.key.shape[1:-2])
+
+    def shape_class(self) -> Hashable:
+        """See :meth:`Basis.shape_class`."""
+        sources, targets = (size.bit_length() for size in self.size)
+        return tuple(self.key.shape[1:]), sources, targets, self.causal, self.source_block is None
 
     @property
     def device(self) -> torch.device:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -57,6 +58,10 @@ class Heads(Basis):
     def num_bases(self) -> int:
         """H."""
         return self.num_labels * self.value.size(-1)
+
+    def shape_class(self) -> Hashable:
+        """See :meth:`Basis.shape_class`."""
+        return tuple(self.value.shape[1:]), self.pattern.shape_class()
 
     @property
     def num_labels(self) -> int:

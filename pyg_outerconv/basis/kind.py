@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -76,6 +77,13 @@ class Kind(ABC):
     def learns(self) -> bool:
         """Whether any of its values requires a gradient."""
         return False
+
+    def shape_class(self) -> Hashable:
+        """What a choice of order depends on: equal for graphs of one kind and of about one size.
+
+        A rule stands for itself.
+        """
+        return ref(self)
 
     @property
     def is_identity(self) -> bool:

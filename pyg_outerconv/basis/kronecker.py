@@ -52,7 +52,6 @@ class Kronecker(Pair):
         return Composed(
             Repeated(self.first, after=self.second.size[0]),
             Repeated(self.second, before=self.first.size[1]),
-            plans=self.plans,
         )
 
     def edges(self) -> EdgeBasis:

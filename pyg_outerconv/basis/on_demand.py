@@ -33,12 +33,10 @@ class OnDemand(Basis):
     Attributes:
         on: where edges will be.
         is_turned: whether every matrix is transposed.
-        plans: contraction orders that were chosen for this basis, kept by what they depend on.
     """
 
     on: torch.device
     is_turned: bool = False
-    plans: dict[Any, str] = field(default_factory=dict)
     kept: dict[str, EdgeBasis] = field(default_factory=dict)
 
     @property
@@ -84,7 +82,7 @@ class OnDemand(Basis):
 
     def transpose(self) -> Self:
         """The transposed matrices, again a rule."""
-        return replace(self, is_turned=not self.is_turned, plans={}, kept={})
+        return replace(self, is_turned=not self.is_turned, kept={})
 
     def turned(self) -> Self:
         """The transpose, which is nothing put off."""
@@ -105,8 +103,8 @@ class OnDemand(Basis):
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Self:
         """See :meth:`Basis.map`."""
         on = index_map(torch.empty(0, device=self.on)).device  # there is no other tensor to ask
-        return self if on == self.on else replace(self, on=on, plans={}, kept={})
+        return self if on == self.on else replace(self, on=on, kept={})
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: the rule alone."""
-        return {**vars(self), "plans": {}, "kept": {}}
+        return {**vars(self), "kept": {}}

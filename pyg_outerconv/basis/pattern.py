@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -52,7 +52,6 @@ class Pattern:
         target_ptr: (N + 1,) the edges of target n are ``target_ptr[n]:target_ptr[n + 1]``.
         source_ptr: (M + 1,) the same for source m, in the order of ``by_source``.
         by_source: (E,) positions of the edges sorted by source, then label.
-        plans: contraction orders that were chosen for these edges, kept by what they depend on.
     """
 
     size: tuple[int, int]
@@ -65,7 +64,6 @@ class Pattern:
     target_ptr: Tensor
     source_ptr: Tensor
     by_source: Tensor
-    plans: dict[Any, str] = field(default_factory=dict)
 
     @staticmethod
     def build(
@@ -327,9 +325,11 @@ class Pattern:
             return self
         return Pattern(self.size, self.num_labels, *new)  # type: ignore[arg-type]
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: no choice of orders, which another machine may make otherwise."""
-        return {**vars(self), "plans": {}}
+    def shape_class(self) -> tuple[int, ...]:
+        """K, and M, N and E up to a factor of two: see :meth:`.Basis.shape_class`."""
+        sources, targets = self.size
+        edges = self.source.numel()
+        return self.num_labels, sources.bit_length(), targets.bit_length(), edges.bit_length()
 
     def __repr__(self) -> str:
         return (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -97,6 +97,10 @@ class Polynomial(Basis):
     def size(self) -> tuple[int, int]:
         """(N, N)."""
         return self.operator.size
+
+    def shape_class(self) -> Hashable:
+        """See :meth:`Basis.shape_class`."""
+        return self.recurrence, self.operator.shape_class()
 
     @property
     def device(self) -> torch.device:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -72,6 +72,10 @@ class Stacked(Basis):
     def size(self) -> tuple[int, int]:
         """(M, N)."""
         return self.parts[0].size
+
+    def shape_class(self) -> Hashable:
+        """See :meth:`Basis.shape_class`."""
+        return tuple(part.shape_class() for part in self.parts)
 
     @property
     def device(self) -> torch.device:

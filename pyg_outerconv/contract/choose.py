@@ -1,4 +1,4 @@
-"""The orders there are, and which one solves a leaf: the cheapest that may."""
+"""Which order solves a leaf: of those that may the one that suits best, found once for a class."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
-from ..basis.algebra import Composed
-from ..basis.attended import Attended
-from ..basis.base import Basis
-from ..basis.cache import recall
+from ..basis.cache import ValueCache
 from ..basis.edges import EdgeBasis
-from ..basis.heads import Heads
-from ..basis.on_demand import OnDemand
 from ..basis.polynomial import Polynomial
 from ..errors import RefusedValue, refusal, unknown
 from ..kernels.dispatch import forced
-from ..theta import ValueOutput
 from .cost import Cost
-from .features import SparseFeatures
+from .features import Features
 from .machine import constants
-from .order import ORDERS, Order, orders_of
+from .order import EXPLICIT, ORDERS, Order, orders_of
+from .orders.all_edges import is_one_each
 from .problem import Problem
+from .rule import thresholds
 
-PLANS = 64  # choices that are kept for one pattern or rule
+CLASSES = 512  # of which choices are kept
+
+_choices = ValueCache(CLASSES)
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,9 @@ def candidates(
 def choose_order(
     problem: Problem, wanted: str | None = None, max_memory: int | None = None
 ) -> Order:
-    """The order to take for one leaf: the wanted one if it is legal, else the cheapest legal one.
+    """The order to take for one leaf: the wanted one if it may, else that of the least rank.
+
+    What is found is kept for problems of its class: graphs of about one size, alike in all else.
 
     Raises:
         ValueError: ``wanted`` is unknown, or would hold more than ``max_memory``; or no order may
@@ -79,17 +80,10 @@ def choose_order(
         return ORDERS[wanted]
     if torch.compiler.is_compiling():
         return _choose_to_compile(problem, max_memory)
-    plans = _plans(problem)
-    if plans is None:
-        legal = _legal(problem)
-        if len(legal) == 1 and max_memory is None:
-            return legal[0]
-        return _cheapest(candidates(problem, max_memory), problem)
-    key = _key(problem, max_memory)
-    name: str = recall(
-        plans, key, lambda: _cheapest(candidates(problem, max_memory), problem).name, PLANS
-    )
-    return ORDERS[name]
+    if max_memory is not None:  # which is of this graph, not of its class
+        return _best(_legal(problem), problem, max_memory)
+    found: Order = _choices.get(_key(problem), lambda: _best(_legal(problem), problem))
+    return found
 
 
 def check_order(order: str | None) -> None:
@@ -112,117 +106,91 @@ def _too_much(cost: Cost, max_memory: int | None) -> str | None:
     return f"holds {cost.memory:.0f} bytes, more than max_memory={max_memory}"
 
 
-def _cheapest(found: list[Candidate], problem: Problem) -> Order:
-    # Written out, because torch.compile cannot read min() with a key.
-    best, least = None, float("inf")
-    for candidate in found:
-        if not candidate.reasons and (best is None or candidate.seconds < least):
-            best, least = candidate.order, candidate.seconds
-    if best is None:
+def _best(orders: list[Order], problem: Problem, max_memory: int | None = None) -> Order:
+    """Of orders that may, the one of the least rank; of these the cheapest."""
+    if max_memory is not None:
+        orders = [order for order in orders if not _too_much(order.cost(problem), max_memory)]
+    if not orders:
+        found = candidates(problem, max_memory)
         lines = "\n  ".join(f"{c.order.name}: {'; '.join(c.reasons)}" for c in found)
         raise RefusedValue(f"no contraction order solves {problem.basis!r}\n  {lines}")
-    return best
+    # Written out, because torch.compile cannot read min() with a key.
+    best: list[Order] = []
+    least = None
+    for order in orders:
+        rank = order.rank(problem)
+        if least is None or rank < least:
+            best, least = [], rank
+        if rank == least:
+            best.append(order)
+    if len(best) == 1:
+        return best[0]
+    speeds, taken, time = constants(problem.device.type, problem.dtype), best[0], float("inf")
+    for order in best:
+        seconds = order.cost(problem).work.seconds(speeds)
+        if seconds < time:
+            taken, time = order, seconds
+    return taken
 
 
 def _legal(problem: Problem) -> list[Order]:
     return [order for order in orders_of(type(problem.basis)) if not order.why_not(problem)]
 
 
-def _ready(problem: Problem) -> list[Order]:
-    return [order for order in _legal(problem) if order.is_prepared(problem)]
-
-
 def _choose_to_compile(problem: Problem, max_memory: int | None) -> Order:
     """What a compiler can go through: orders whose matrices are there, or are made in the graph.
 
-    Where none but the latter would do, channels decide alone: costs would tie the graph to the
-    numbers of nodes and edges that it is traced with.
+    Where none but the latter would do, channels decide alone: edges that were compared would tie
+    the graph to the numbers that it is traced with.
     """
-    ready = _ready(problem)
+    legal = _legal(problem)
+    ready = [order for order in legal if order.is_prepared(problem)]
     if max_memory is None:
-        plain = _of_known_shapes(problem)
-        others = [order for order in ready if order not in plain and order.name != "dense"]
-        if plain and not others:
+        plain = _of_known_shapes(legal, problem)
+        if plain and all(order in plain for order in ready):
             return plain[0]
         if len(ready) == 1:  # a cost may be none that a compiler reads
             return ready[0]
-    return _cheapest(_readable(problem, max_memory), problem)
+    return _best(ready or legal, problem, max_memory)
 
 
-def _of_known_shapes(problem: Problem) -> list[Order]:
-    """The orders whose matrices are of known shapes whatever edges there are, the best one first.
+def _of_known_shapes(orders: list[Order], problem: Problem) -> list[Order]:
+    """Those whose matrices are of known shapes whatever edges there are, the best one first.
 
     Compact forms are as large as there are pairs of a node and a label.
     """
-    names = ["transform_first", "propagate_first"]
-    if isinstance(problem.basis, Polynomial):
-        names = ["recurrence_clenshaw", "recurrence_forward"]
-    elif not isinstance(problem.basis, EdgeBasis):
+    if problem.mixture is not None or not isinstance(problem.basis, EdgeBasis | Polynomial):
         return []
-    if problem.mixture is not None:
-        return []
-    names = names if problem.narrows else names[::-1]
-    return [ORDERS[name] for name in names if not ORDERS[name].why_not(problem)]
+    first = problem.narrows
+    plain = [order for order in orders if order.transforms is not None]
+    return [one for one in plain if one.transforms == first] + [
+        one for one in plain if one.transforms != first
+    ]
 
 
-def _readable(problem: Problem, max_memory: int | None) -> list[Candidate]:
-    """Of orders, those that a compiler can go through without sorting edges, if there are any.
-
-    The others are not costed, which would count their pairs.
-    """
-    ready = _ready(problem)
-    found = candidates(problem, max_memory, ready) if ready else []
-    legal_ones = [candidate for candidate in found if not candidate.reasons]
-    return legal_ones or candidates(problem, max_memory)
-
-
-def _plans(problem: Problem) -> dict[tuple[object, ...], str] | None:
-    """What was chosen before for these edges; choosing costs as much as a small convolution."""
-    basis = problem.basis
-    if isinstance(basis, Polynomial):
-        return basis.operator.pattern.plans
-    if isinstance(basis, OnDemand | Composed | Attended):
-        return basis.plans
-    return basis.pattern.plans if isinstance(basis, EdgeBasis | Heads) else None
-
-
-def _key(problem: Problem, max_memory: int | None) -> tuple[object, ...]:
-    x, mixture = problem.x, problem.mixture
-    kind = (
-        ("sparse", x.num_entries)
-        if isinstance(x, SparseFeatures)
-        else (x is None, problem.has_features, problem.num_columns)
-    )
+def _key(problem: Problem) -> tuple[object, ...]:
+    """All that a choice depends on: what may solve a problem exactly, and sizes up to a factor."""
+    basis, theta, x = problem.basis, problem.parameter, problem.x
+    one_each = problem.reduce != problem.label_reduce and isinstance(basis, EXPLICIT)
     return (
-        _kind(problem.basis),
-        tuple(problem.parameter.shape),
-        None if mixture is None else mixture.num_matrices,
-        _form(problem.of_heads),
-        kind,
-        problem.dtype,
+        type(basis),
+        basis.shape_class(),
+        thresholds(problem),
+        theta.shape if isinstance(theta, Tensor) else theta.form(),
+        _features(x),
+        theta.dtype,
+        theta.device,
         problem.gradients,
         problem.reduce,
         problem.label_reduce,
-        problem.is_identity,
-        max_memory,
-        constants(problem.device.type, problem.dtype),
+        one_each and problem.unit is not None and is_one_each(problem),
         forced(),
     )
 
 
-def _form(theta: ValueOutput | None) -> object:
-    """What a choice depends on of values and outputs."""
-    if theta is None:
-        return None
-    return theta.value.size(2), theta.output is None, theta.adds, theta.bias is None
-
-
-def _kind(basis: Basis) -> object:
-    """What a choice depends on beside the edges."""
-    if isinstance(basis, Heads):
-        return Heads, tuple(basis.value.shape[1:])
-    if not isinstance(basis, Attended):
-        return type(basis)
-    softmax = basis.normalise.is_softmax, basis.normalise.dropped > 0
-    biased = basis.bias is not None, basis.present is not None
-    return Attended, tuple(basis.query.shape[1:]), softmax, biased
+def _features(x: Features) -> object:
+    if isinstance(x, Tensor):
+        if not x.is_floating_point():
+            return "indices"
+        return x.dtype if x.dim() == 2 else (x.dtype, x.shape[1:-1])
+    return None if x is None else ("sparse", x.num_entries.bit_length())

@@ -24,6 +24,8 @@ EXPLICIT = (EdgeBasis, OnDemand)
 ORDERS: dict[str, Order] = {}
 """Every order that there is, by name."""
 
+_of_kind: dict[type[Basis], list[Order]] = {}
+
 
 class Order(ABC):
     """A way to contract a leaf: which product comes first, and in what compact form.
@@ -33,26 +35,28 @@ class Order(ABC):
     Attributes:
         name: what users call it.
         solves: the kinds of basis that it knows; it is asked for no other.
-        rank: of orders that cost the same, the one of the lowest rank is taken.
         reductions: over the inputs of a label, for which it is right. Θ follows a reduction that is
             not linear, so transforming first is wrong for max and min.
         label_reductions: over the labels of a target, for which it is right.
         adds_bias: whether it adds the problem's bias on its way.
         propagates: whether it makes A_kᵀ X on its way, and nothing else where Q = 0.
+        transforms: of orders whose matrices are of known shapes whatever edges there are, whether Θ
+            comes first.
     """
 
     name: ClassVar[str]
     solves: ClassVar[tuple[type[Basis], ...]]
-    rank: ClassVar[int] = 1
     reductions: ClassVar[frozenset[str]] = frozenset({"sum"})
     label_reductions: ClassVar[frozenset[str]] = frozenset({"sum"})
     adds_bias: ClassVar[bool] = False
     propagates: ClassVar[bool] = False
+    transforms: ClassVar[bool | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "name" in vars(cls):
             ORDERS[cls.name] = cls()
+            _of_kind.clear()
 
     def why_not(self, problem: Problem) -> list[str]:
         """Every reason why this order may not solve ``problem``; empty means that it may."""
@@ -60,6 +64,14 @@ class Order(ABC):
             kinds = " and ".join(kind.__name__ for kind in self.solves)
             return [f"solves {kinds}, not a {type(problem.basis).__name__}"]
         return self._other_reductions(problem) + self.lacks(problem)
+
+    def rank(self, problem: Problem) -> int:
+        """How well it suits, from sizes that are known without counting; the least is taken.
+
+        Asked only where :meth:`why_not` has no reason. Of orders of one rank the cheapest is taken,
+        so that nothing is costed where one has the least.
+        """
+        return 1
 
     def lacks(self, problem: Problem) -> list[str]:
         """What a problem of its kind lacks that it needs, a reason each."""
@@ -97,9 +109,11 @@ class Order(ABC):
 
 
 def orders_of(kind: type[Basis]) -> list[Order]:
-    """The orders that know a kind of basis, by rank, then by name."""
-    found = [order for order in ORDERS.values() if issubclass(kind, order.solves)]
-    return sorted(found, key=lambda order: (order.rank, order.name))
+    """The orders that know a kind of basis, by name."""
+    if kind not in _of_kind:
+        by_name = [ORDERS[name] for name in sorted(ORDERS)]
+        _of_kind[kind] = [order for order in by_name if issubclass(kind, order.solves)]
+    return _of_kind[kind]
 
 
 def needs_features(problem: Problem) -> list[str]:

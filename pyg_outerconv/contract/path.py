@@ -168,8 +168,10 @@ def contraction_path(
     steps = []
     for problem, taken in zip(parts, _choose(parts, order, max_memory), strict=True):
         asked = list(ORDERS.values()) if verbose else None
-        found = sorted(candidates(problem, max_memory, asked), key=lambda one: one.seconds)
-        shown = [one for one in found if verbose or not one.reasons]
+        found = candidates(problem, max_memory, asked)
+        legal = [one for one in found if not one.reasons]
+        legal.sort(key=lambda one: (one.order.name != taken.name, one.seconds))
+        shown = legal + [one for one in found if one.reasons and verbose]
         steps.append(Step(repr(problem.basis), shown, taken.name))
         device, dtype = problem.device.type, problem.dtype
     return ContractionPath(steps, constants(device, dtype).source)

@@ -184,4 +184,4 @@ class GridPool(torch.nn.Module):
 
 def _from_the_first(rule: GridShift) -> GridShift:
     """Clusters whose label 0 is the first cell: the family counts from the last."""
-    return replace(rule, taps=rule.taps[::-1], plans={}, kept={})
+    return replace(rule, taps=rule.taps[::-1], kept={})

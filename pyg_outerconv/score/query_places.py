@@ -151,7 +151,7 @@ def _narrowed_to(over: Edges, place: Places) -> Edges:
     size = over.size[0], len(place)
     if isinstance(over, Band) and isinstance(place, range):
         offset = over.offset + place.start
-        return replace(over, num_targets=len(place), offset=offset, plans={}, kept={})
+        return replace(over, num_targets=len(place), offset=offset, kept={})
     at = as_tensor(place, over.device)
     if isinstance(over, Cliques):
         return Cliques(over.source_block, over.target_block.index_select(0, at))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
 import torch
@@ -37,6 +38,10 @@ class Mixture(Theta):
     def shape(self) -> torch.Size:
         """(K, G, P/G, Q/G) of Θ."""
         return torch.Size((self.coefficient.size(0), *self.matrices.shape[1:]))
+
+    def form(self) -> Hashable:
+        """See :class:`Theta`."""
+        return self.shape, self.num_matrices, self.is_unit, self.constant
 
     @property
     def dtype(self) -> torch.dtype:

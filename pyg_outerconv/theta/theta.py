@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 import torch
@@ -35,6 +36,10 @@ class Theta(ABC):
 
         @property
         def requires_grad(self) -> bool: ...  # noqa: D102
+
+    def form(self) -> Hashable:
+        """What a choice of order depends on: equal for parameters of one form and size."""
+        return self.shape
 
     @abstractmethod
     def full(self) -> Tensor:

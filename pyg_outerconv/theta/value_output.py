@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,6 +44,10 @@ class ValueOutput(Theta):
         columns = width if self.adds else heads * width
         columns = columns if self.output is None else self.output.size(2)
         return torch.Size((heads, 1, rows, columns))
+
+    def form(self) -> Hashable:
+        """See :class:`Theta`."""
+        return self.shape, self.value.size(2), self.output is None, self.adds, self.bias is None
 
     @property
     def dtype(self) -> torch.dtype:

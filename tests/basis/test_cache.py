@@ -15,7 +15,6 @@ import pyg_outerconv
 from pyg_outerconv import OuterConv
 from pyg_outerconv.basis import GCN, Chebyshev, IdentityCache, Relation, Walk, clear_caches
 from pyg_outerconv.basis.cache import EACH, LINE, LINES, ValueCache, recall, state_of
-from pyg_outerconv.contract.choose import PLANS
 from pyg_outerconv.nn import kept
 from pyg_outerconv.testing import assert_near
 
@@ -198,14 +197,6 @@ def test_the_bases_of_one_edge_index_are_bounded():
     del index
     gc.collect()
     assert len(kept.bases) == before
-
-
-def test_the_orders_that_were_chosen_are_bounded():
-    index = torch.randint(5, (2, 8))
-    basis, conv = GCN().basis(index, size=(5, 5)), OuterConv(3, 2, GCN())
-    for copies in range(1, PLANS + 9):
-        conv(torch.randn(copies, 5, 3), basis)
-    assert len(basis.pattern.plans) == PLANS
 
 
 def test_recall_keeps_what_was_used_last():

@@ -59,7 +59,7 @@ SUPPORTS = BANDS | CLIQUES
 
 def attended_over(over, heads=2, batch=(), bias=None, present=None, dropped=0.0, factor=0.6):
     sources, targets = over.size
-    over = replace(over, plans={}, kept={}) if isinstance(over, Band) else over
+    over = replace(over, kept={}) if isinstance(over, Band) else over
     query, key = normal(targets, *batch, heads, 3), normal(sources, *batch, heads, 3)
     normalise = Shares(dropped=dropped)
     return Attended(over, query, key, normalise, factor, bias, present), [query, key]
@@ -175,7 +175,7 @@ def test_explicit_edges_and_other_normalisers_are_refused_by_name():
 def test_no_edge_is_made_for_dense_orders(name):
     over = SUPPORTS[name]
     over = (
-        replace(over, plans={}, kept={})
+        replace(over, kept={})
         if isinstance(over, Band)
         else Cliques(over.source_block, over.target_block)
     )

@@ -137,7 +137,6 @@ class Band(OnDemand):
             left=self.right,
             right=self.left,
             offset=-self.offset,
-            plans={},
             kept={},
         )
 

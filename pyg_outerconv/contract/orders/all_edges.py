@@ -9,6 +9,7 @@ from ...kernels import REDUCTIONS
 from ..cost import Cost, Work
 from ..order import EXPLICIT, Order, has_made, needs_features
 from ..problem import Problem
+from ..rule import is_plain
 from ..work import sparse_product
 
 
@@ -33,12 +34,16 @@ class AllEdges(Order):
         elif problem.label_reduce != "sum" and not problem.is_identity:
             reasons.append("needs theta to be the identity itself where labels are compared")
         # Last, because pairs have to be counted.
-        if not reasons and problem.reduce != problem.label_reduce and not _is_one_each(problem):
+        if not reasons and problem.reduce != problem.label_reduce and not is_one_each(problem):
             reasons.append(
                 f"needs one reduction, or one edge at most for each target and label, and not "
                 f"{problem.reduce} within labels, then {problem.label_reduce}"
             )
         return reasons
+
+    def rank(self, problem: Problem) -> int:
+        """Where it may, there is no label to tell apart."""
+        return -2 if is_plain(problem) else 1
 
     def is_prepared(self, problem: Problem) -> bool:
         """See :class:`Order`."""
@@ -69,5 +74,6 @@ class AllEdges(Order):
         return out if factor == 1.0 else out * factor
 
 
-def _is_one_each(problem: Problem) -> bool:
+def is_one_each(problem: Problem) -> bool:
+    """Whether one edge at most joins a target and a label."""
     return problem.num_edges == problem.num_target_pairs

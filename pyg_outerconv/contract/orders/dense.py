@@ -5,8 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..cost import Cost, Work, moving
-from ..order import EXPLICIT, Order, has_made
+from ..order import EXPLICIT, Order
 from ..problem import Problem
+from ..rule import is_full, is_plain
 from ..work import dense_product, transform
 
 
@@ -20,9 +21,13 @@ class Dense(Order):
     name = "dense"
     solves = EXPLICIT
 
+    def rank(self, problem: Problem) -> int:
+        """By the plain rule."""
+        return -1 if is_plain(problem) and is_full(problem) else 2
+
     def is_prepared(self, problem: Problem) -> bool:
-        """See :class:`Order`."""
-        return has_made(problem)
+        """No: whether edges fill a matrix ties a graph to the sizes that it is traced with."""
+        return False
 
     def cost(self, problem: Problem) -> Cost:
         """K·M·N·min(P, Q) dense, and K·M·N numbers."""

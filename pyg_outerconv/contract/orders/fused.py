@@ -22,6 +22,7 @@ from ...theta.autocast import autocast_pair
 from ..cost import Cost
 from ..order import EXPLICIT, Order, each_of_batch, grouped, has_made, needs_features
 from ..problem import Problem
+from ..rule import is_plain, transforms
 from ..work import dense_product, sparse_product
 
 
@@ -41,6 +42,10 @@ class Fused(Order):
         if problem.num_blocks > 1:
             reasons.append("needs full matrices (G = 1)")
         return reasons or _no_backend(problem)
+
+    def rank(self, problem: Problem) -> int:
+        """Among those that propagate first; costs tell where each is better."""
+        return 0 if is_plain(problem) and not transforms(problem) else 1
 
     def is_prepared(self, problem: Problem) -> bool:
         """See :class:`Order`."""

@@ -12,6 +12,7 @@ from ..cost import Cost, Work
 from ..features import SparseFeatures
 from ..order import EXPLICIT, Order, has_made, needs_features
 from ..problem import LINEAR, Problem
+from ..rule import goes_by_label, is_plain
 from ..work import dense_product, sparse_product
 
 
@@ -28,6 +29,10 @@ class LabelByLabel(Order):
     def lacks(self, problem: Problem) -> list[str]:
         """It needs features to take rows of."""
         return needs_features(problem)
+
+    def rank(self, problem: Problem) -> int:
+        """By the plain rule."""
+        return -1 if is_plain(problem) and goes_by_label(problem) else 2
 
     def is_prepared(self, problem: Problem) -> bool:
         """See :class:`Order`."""

@@ -9,6 +9,7 @@ from ..cost import Cost, moving
 from ..mixed_product import mixed_product
 from ..order import EXPLICIT, Order, has_made, needs_mixture
 from ..problem import Problem
+from ..rule import is_plain, mixes
 from ..work import dense_product, sparse_product, transform
 
 
@@ -24,6 +25,10 @@ class LabelMixing(Order):
     def lacks(self, problem: Problem) -> list[str]:
         """It needs a mixture of matrices."""
         return needs_mixture(problem)
+
+    def rank(self, problem: Problem) -> int:
+        """By the plain rule."""
+        return -1 if is_plain(problem) and mixes(problem) else 1
 
     def is_prepared(self, problem: Problem) -> bool:
         """See :class:`Order`."""

@@ -8,6 +8,7 @@ from ...kernels import REDUCTIONS
 from ..cost import Cost, moving
 from ..order import EXPLICIT, Order, has_made, needs_features
 from ..problem import Problem
+from ..rule import rank_of_form
 from ..work import dense_product, sparse_product
 
 
@@ -17,12 +18,16 @@ class PropagateFirst(Order):
     name = "propagate_first"
     propagates = True
     solves = EXPLICIT
-    rank = 0  # before its mirror image, so that it is taken where they cost the same
+    transforms = False
     reductions = frozenset(REDUCTIONS)
 
     def lacks(self, problem: Problem) -> list[str]:
         """It needs features to propagate."""
         return needs_features(problem)
+
+    def rank(self, problem: Problem) -> int:
+        """By the plain rule."""
+        return rank_of_form(problem, first=False, compact=False)
 
     def is_prepared(self, problem: Problem) -> bool:
         """See :class:`Order`."""

@@ -17,6 +17,7 @@ from ..order import (
     needs_grouped_products,
 )
 from ..problem import Problem
+from ..rule import rank_of_form
 from ..work import dense_product, sparse_product
 
 
@@ -30,6 +31,10 @@ class PropagateFirstCompact(Order):
     def lacks(self, problem: Problem) -> list[str]:
         """It needs features to propagate, and products by groups."""
         return needs_features(problem) + needs_grouped_products()
+
+    def rank(self, problem: Problem) -> int:
+        """By the plain rule."""
+        return rank_of_form(problem, first=False, compact=True)
 
     def is_prepared(self, problem: Problem) -> bool:
         """See :class:`Order`."""

@@ -11,6 +11,7 @@ from ...basis.polynomial import Polynomial, Step
 from ..cost import Cost, Work, moving
 from ..order import Order, needs_features
 from ..problem import Problem
+from ..rule import has_few, transforms
 from ..work import dense_product, sparse_product, transform
 
 
@@ -98,10 +99,15 @@ class Forward(Order):
     name = "recurrence_forward"
     propagates = True
     solves = (Polynomial,)
+    transforms = False
 
     def lacks(self, problem: Problem) -> list[str]:
         """It needs features."""
         return needs_features(problem)
+
+    def rank(self, problem: Problem) -> int:
+        """By the plain rule."""
+        return int(transforms(problem) or has_few(problem))
 
     def cost(self, problem: Problem) -> Cost:
         """(K − 1)·E·P sparse, N·K·P·Q dense."""
@@ -126,6 +132,11 @@ class Clenshaw(Order):
 
     name = "recurrence_clenshaw"
     solves = (Polynomial,)
+    transforms = True
+
+    def rank(self, problem: Problem) -> int:
+        """By the plain rule."""
+        return int(not transforms(problem) or has_few(problem))
 
     def cost(self, problem: Problem) -> Cost:
         """(K − 1)·E·Q sparse, N·K·P·Q dense."""

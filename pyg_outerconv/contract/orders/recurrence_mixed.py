@@ -10,6 +10,7 @@ from ...theta import DenseTheta, Mixture
 from ..cost import Cost, Work, moving
 from ..order import Order, needs_features, needs_mixture
 from ..problem import Problem
+from ..rule import has_few, transforms
 from ..work import dense_product, transform
 from .recurrence import recurrence_cost, step_of, sum_clenshaw, terms_of
 
@@ -53,6 +54,10 @@ class ForwardMixed(Order):
         """It needs a mixture of matrices, and features."""
         return needs_mixture(problem) + needs_features(problem)
 
+    def rank(self, problem: Problem) -> int:
+        """By the plain rule."""
+        return int(transforms(problem) or not has_few(problem))
+
     def cost(self, problem: Problem) -> Cost:
         """(K − 1)·E·P sparse, N·B·P·Q dense, K·B·N·P sums."""
         mixture, (of_x, _, of_basis) = _mixture(problem), problem.gradients
@@ -91,6 +96,10 @@ class ClenshawMixed(Order):
     def lacks(self, problem: Problem) -> list[str]:
         """It needs a mixture of matrices."""
         return needs_mixture(problem)
+
+    def rank(self, problem: Problem) -> int:
+        """By the plain rule."""
+        return int(not transforms(problem) or not has_few(problem))
 
     def cost(self, problem: Problem) -> Cost:
         """(K − 1)·E·Q sparse, M·B·P·Q dense, K·B·N·Q sums."""

@@ -8,6 +8,7 @@ from ...basis.multiply import multiply
 from ..cost import Cost, moving
 from ..order import EXPLICIT, Order, has_made
 from ..problem import Problem
+from ..rule import rank_of_form
 from ..work import sparse_product, transform
 
 
@@ -16,6 +17,11 @@ class TransformFirst(Order):
 
     name = "transform_first"
     solves = EXPLICIT
+    transforms = True
+
+    def rank(self, problem: Problem) -> int:
+        """By the plain rule."""
+        return rank_of_form(problem, first=True, compact=False)
 
     def is_prepared(self, problem: Problem) -> bool:
         """See :class:`Order`."""

@@ -16,6 +16,7 @@ from ..order import (
     needs_grouped_products,
 )
 from ..problem import Problem
+from ..rule import rank_of_form
 from ..work import sparse_product, transform
 
 
@@ -34,6 +35,10 @@ class TransformFirstCompact(Order):
         if isinstance(problem.x, SparseFeatures):
             reasons.append("takes rows of X, which sparse features are not stored by")
         return reasons + (needs_grouped_products() if problem.has_features else [])
+
+    def rank(self, problem: Problem) -> int:
+        """By the plain rule."""
+        return rank_of_form(problem, first=True, compact=True)
 
     def is_prepared(self, problem: Problem) -> bool:
         """See :class:`Order`."""
