@@ -223,6 +223,11 @@ class Attended(Basis):
         out = attend(self.pattern.by_both, query, key, x, bias, scale=self.factor)
         return by_head(out, self.num_labels, self.num_bases, batch)
 
+    def times(self, x: Tensor) -> Tensor:
+        """What :meth:`attend` gives, of any f: by a number for each edge and head."""
+        found = self.exact_heads().times(x)
+        return found.to(torch.promote_types(self.query.dtype, x.dtype))
+
     def with_batch(self, batch: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Queries and keys (nodes, *batch, H, D) for every item of a batch of X."""
         if self.batch == batch:
@@ -237,10 +242,7 @@ class Attended(Basis):
     def propagate(self, x: Tensor) -> Tensor:
         """See :meth:`.Kind.propagate`: in one primitive where it knows f."""
         wide = for_heads(x, self.num_bases, self.batch)
-        if self.is_plain:
-            return self.attend(wide).movedim(-2, 1)
-        found = self.exact_heads().times(wide)
-        return found.to(torch.promote_types(self.query.dtype, x.dtype)).movedim(-2, 1)
+        return (self.attend(wide) if self.is_plain else self.times(wide)).movedim(-2, 1)
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
         """See :meth:`.Kind.products`."""

@@ -62,8 +62,8 @@ def collect_values(problem: Problem, received: Tensor) -> Tensor:
 
 def features(problem: Problem) -> Tensor:
     """X for every head: (M, *batch, H, P), a view."""
-    assert isinstance(problem.x, Tensor)
-    return problem.x.unsqueeze(-2).expand(*problem.x.shape[:-1], problem.num_labels, -1)
+    x = problem.features
+    return x.unsqueeze(-2).expand(*x.shape[:-1], problem.num_labels, -1)
 
 
 def collect_features(problem: Problem, received: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ from ..theta import DenseTheta, Mixture, Theta, ValueOutput
 from .features import Features, SparseFeatures
 
 LINEAR = ("sum", "mean")  # reductions that Θ may come before
+
+AnyBasis = TypeVar("AnyBasis", bound=Basis)
 
 _NARROW, _MANY = 16, 1000  # columns of Θ, rows of X
 
@@ -44,6 +47,17 @@ class Problem:
     def __post_init__(self) -> None:
         if isinstance(self.parameter, Tensor):
             object.__setattr__(self, "parameter", DenseTheta(self.parameter))
+
+    def of(self, kind: type[AnyBasis]) -> AnyBasis:
+        """The basis, which is of the kind that an order solves."""
+        assert isinstance(self.basis, kind)
+        return self.basis
+
+    @property
+    def features(self) -> Tensor:
+        """X, for orders that need it dense."""
+        assert isinstance(self.x, Tensor)
+        return self.x
 
     @property
     def theta(self) -> Tensor:

@@ -30,8 +30,7 @@ def needs_time(problem: Problem, causal: bool) -> list[str]:
 
 def factored_of(problem: Problem) -> Factored:
     """The basis."""
-    assert isinstance(problem.basis, Factored)  # what these orders solve
-    return problem.basis
+    return problem.of(Factored)
 
 
 def folds(problem: Problem) -> tuple[int, int]:

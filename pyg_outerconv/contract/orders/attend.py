@@ -7,14 +7,13 @@ from torch import Tensor
 from ...basis.attended import Attended
 from ..cost import Work
 from ..head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
-from ..head_products import has_edges, heads_of
+from ..head_products import has_edges
 from ..problem import Problem
 
 
 def needs_softmax(problem: Problem) -> list[str]:
     """Reasons where values are not plain shares of a softmax."""
-    basis = heads_of(problem)
-    assert isinstance(basis, Attended)
+    basis = problem.of(Attended)
     if not basis.normalise.is_softmax:
         return [f"knows the softmax alone, not {basis.normalise}"]
     return []
@@ -27,7 +26,8 @@ class Attend(HeadOrder):
 
     def needs(self, problem: Problem) -> list[str]:
         """A softmax of scaled products, and nothing that drops shares."""
-        return needs_softmax(problem) + _drops(problem)
+        drops = ["drops no shares"] if problem.of(Attended).normalise.dropped else []
+        return needs_softmax(problem) + drops
 
     def is_prepared(self, problem: Problem) -> bool:
         """Whether the edges are made."""
@@ -35,8 +35,7 @@ class Attend(HeadOrder):
 
     def propagating(self, problem: Problem, width: int) -> tuple[Work, Work, float]:
         """E·H·(D + width) gathered, two and a half times as much backwards."""
-        basis = heads_of(problem)
-        assert isinstance(basis, Attended)
+        basis = problem.of(Attended)
         columns = float(problem.num_labels // basis.num_labels * problem.num_columns)
         line = float((basis.query.size(-1) + width) * problem.itemsize)
         read = basis.num_edges * columns * line
@@ -47,9 +46,7 @@ class Attend(HeadOrder):
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
         """See :class:`HeadOrder`."""
-        basis = heads_of(problem)
-        assert isinstance(basis, Attended)
-        return basis.attend(x)
+        return problem.of(Attended).attend(x)
 
 
 class AttendTransformFirst(Attend, TransformHeadsFirst):
@@ -63,9 +60,3 @@ class AttendPropagateFirst(Attend, PropagateHeadsFirst):
 
     name = "attend_propagate_first"
     propagates = True
-
-
-def _drops(problem: Problem) -> list[str]:
-    basis = heads_of(problem)
-    assert isinstance(basis, Attended)
-    return ["drops no shares"] if basis.normalise.dropped else []

@@ -21,20 +21,15 @@ from ..problem import Problem
 from ..propagated import propagating
 
 
-def _factors(problem: Problem) -> Composed:
-    assert isinstance(problem.basis, Composed)  # why_not
-    return problem.basis
-
-
 def _by_pairs(problem: Problem) -> Tensor:
     """Θ_ij as (K₁, K₂, G, P/G, Q/G)."""
-    factors = _factors(problem)
+    factors = problem.of(Composed)
     return problem.theta.unflatten(0, (factors.first.num_bases, factors.second.num_bases))
 
 
 def _narrows(problem: Problem) -> bool:
     """Whether z has fewer channels than H."""
-    factors = _factors(problem)
+    factors = problem.of(Composed)
     ours, theirs = factors.first.num_bases, factors.second.num_bases
     return theirs * problem.out_channels <= ours * problem.in_channels
 
@@ -57,7 +52,7 @@ class ChainTransform(Order):
 
     def cost(self, problem: Problem) -> Cost:
         """That of the two contractions, and L·K₂·Q numbers."""
-        factors, theta = _factors(problem), self._wide(problem)
+        factors, theta = problem.of(Composed), self._wide(problem)
         middle, pairs = factors.first.size[1], factors.second.num_bases
         of_x, of_theta, _ = problem.gradients
         learns = of_x or of_theta or factors.first.learns
@@ -68,7 +63,7 @@ class ChainTransform(Order):
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
-        factors, theta = _factors(problem), self._wide(problem)
+        factors, theta = problem.of(Composed), self._wide(problem)
         z = solve(factors.first, problem.x, theta)  # (L, *batch, G·K₂·Q/G)
         groups, columns = problem.num_blocks, problem.parameter.shape[3]
         parts = z.unflatten(-1, (groups, factors.second.num_bases, columns)).movedim(-2, 1)
@@ -96,8 +91,7 @@ class ChainPropagate(Order):
 
     def cost(self, problem: Problem) -> Cost:
         """That of propagation, of the second contraction, and L·K₁·P numbers."""
-        factors, theta, x = _factors(problem), self._tall(problem), problem.x
-        assert isinstance(x, Tensor)  # why_not
+        factors, theta, x = problem.of(Composed), self._tall(problem), problem.features
         learns = problem.gradients[0] or factors.first.learns
         width = factors.first.num_bases * problem.in_channels
         shape = (factors.first.size[1], *problem.batch, width)
@@ -107,8 +101,7 @@ class ChainPropagate(Order):
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
-        factors, theta, x = _factors(problem), self._tall(problem), problem.x
-        assert isinstance(x, Tensor)  # why_not
+        factors, theta, x = problem.of(Composed), self._tall(problem), problem.features
         h = factors.first.propagate(x)  # (L, K₁, *batch, P)
         blocks = h.movedim(1, -2)
         if problem.num_blocks > 1:  # channels of a block side by side, whatever their label

@@ -55,8 +55,7 @@ class Convolution(Order):
 
     def lacks(self, problem: Problem) -> list[str]:
         """It needs a full grid of 1 to 3 axes, whose padding torch knows, and features."""
-        reasons, basis = needs_features(problem), problem.basis
-        assert isinstance(basis, GridShift)  # solves
+        reasons, basis = needs_features(problem), problem.of(GridShift)
         if problem.reduce != "sum" and not sees_one(basis):
             reasons.append(f"adds up, and several inputs share a label under {problem.reduce}")
         if not problem.in_channels or not problem.out_channels:
@@ -68,8 +67,7 @@ class Convolution(Order):
 
     def cost(self, problem: Problem) -> Cost:
         """2·N·P·Q/G flops for each place of the kernel, and what is padded."""
-        basis = problem.basis
-        assert isinstance(basis, GridShift)  # why_not
+        basis = problem.of(GridShift)
         places = prod(spans_of(basis).kernel)
         cells = prod([axis.num_outputs for axis in basis.axes]) * problem.num_columns
         narrow = (problem.parameter.shape[2], problem.parameter.shape[3])
@@ -97,10 +95,8 @@ class Convolution(Order):
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
-        basis, x = problem.basis, problem.x
-        assert isinstance(basis, GridShift)  # why_not
-        assert isinstance(x, Tensor)
-        spans, images = spans_of(basis), as_images(x, basis.input_shape)
+        basis = problem.of(GridShift)
+        spans, images = spans_of(basis), as_images(problem.features, basis.input_shape)
         run = _turned if basis.is_turned else _forward
         out = run(images, kernel_of(problem.theta, spans, basis.is_turned), spans, problem)
         return as_nodes(out, problem.batch)

@@ -15,7 +15,6 @@ from ...kernels.band import rows_of_block
 from ...kernels.dense_attention import is_small
 from ..cost import Work
 from ..head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
-from ..head_products import heads_of
 from ..problem import Problem
 from .attend import needs_softmax
 
@@ -70,7 +69,7 @@ class DenseAttentionPropagateFirst(DenseAttention, PropagateHeadsFirst):
 
 def needs_rule(problem: Problem) -> list[str]:
     """Reasons where the support is no rule that blocks follow, or scores have too much beside."""
-    basis = _basis(problem)
+    basis = problem.of(Attended)
     over = basis.over
     if not isinstance(over, Band | Cliques):
         return [f"needs a support that is a band or cliques, not a {type(over).__name__}"]
@@ -82,15 +81,9 @@ def needs_rule(problem: Problem) -> list[str]:
     return reasons
 
 
-def _basis(problem: Problem) -> Attended:
-    basis = heads_of(problem)
-    assert isinstance(basis, Attended)  # why_not
-    return basis
-
-
 def _attended(problem: Problem, value: Tensor) -> Tensor:
     """Σ_m of the shares times what heads propagate: (M, *batch, H, C) to (N, *batch, H, C)."""
-    basis = _basis(problem)
+    basis = problem.of(Attended)
     query, key = basis.with_batch(problem.batch)
     query, key, value = (by_label(part, basis.num_labels) for part in one_type(query, key, value))
     over, scale, dropped = basis.over, basis.factor, basis.normalise.dropped
@@ -141,7 +134,7 @@ def _mask(basis: Attended, batch: tuple[int, ...]) -> Tensor | None:
 
 
 def _is_sorted(problem: Problem) -> bool:
-    over = _basis(problem).over
+    over = problem.of(Attended).over
     return not isinstance(over, Cliques) or bool(over.sorted_once)
 
 
@@ -159,7 +152,7 @@ class _Pairs:
 
 
 def _pairs(problem: Problem) -> _Pairs:
-    basis = _basis(problem)
+    basis = problem.of(Attended)
     over, (sources, targets) = basis.over, basis.size
     every = float(sources * targets)
     # torch spells out the shares of all pairs where some are dropped, or where a bias learns.
@@ -184,7 +177,7 @@ def _pairs(problem: Problem) -> _Pairs:
 
 def _attending(problem: Problem, width: int) -> tuple[Work, Work, float]:
     """Forward and backward of attention in blocks, and the bytes that it holds."""
-    basis, pairs = _basis(problem), _pairs(problem)
+    basis, pairs = problem.of(Attended), _pairs(problem)
     columns = float(problem.num_labels * problem.num_columns)
     channels = basis.query.size(-1) + width
     flops = pairs.share * pairs.seen * columns * (2.0 * channels + FLOPS_OF_A_SCORE)

@@ -40,9 +40,7 @@ class FullyConnected(Order):
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
-        basis, x = problem.basis, problem.x
-        assert isinstance(basis, Units)
-        assert isinstance(x, Tensor)  # why_not
+        basis, x = problem.of(Units), problem.features
         theta = problem.theta.unflatten(0, basis.shape)  # (M, N, G, P/G, Q/G)
         if basis.is_turned:
             theta = theta.transpose(0, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from ...basis.attended import Attended
@@ -50,10 +49,7 @@ class SpelledOut(HeadOrder):
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
         """See :class:`HeadOrder`."""
-        basis = heads_of(problem)
-        if isinstance(basis, Heads):
-            return basis.times(x)
-        return basis.exact_heads().times(x).to(torch.promote_types(basis.query.dtype, x.dtype))
+        return heads_of(problem).times(x)
 
 
 class HeadsTransformFirst(SpelledOut, TransformHeadsFirst):

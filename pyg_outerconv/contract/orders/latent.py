@@ -75,8 +75,7 @@ class Latent(Order):
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
-        theta, x = problem.of_heads, problem.x
-        assert isinstance(x, Tensor)  # why_not
+        theta, x = problem.of_heads, problem.features
         matrix = theta.value.unsqueeze(1) if theta and _beside(problem) else problem.theta
         with at_full_precision(problem):
             out = _through(problem, x, matrix)

@@ -21,10 +21,10 @@ class PerCopy(Order):
 
     def cost(self, problem: Problem) -> Cost:
         """That of the contraction of the batch; without features Θ comes first for all copies."""
-        copies, x = _copies(problem), problem.x
+        copies = problem.of(Repeated)
         shape = (copies.before, copies.after, *problem.batch)
         if problem.has_features:
-            assert isinstance(x, Tensor)
+            x = problem.features
             batch = stand_in((copies.base.size[0], *shape, x.size(-1)), x, problem.gradients[0])
             return solving(copies.base, batch, problem.parameter)
         rows = float(copies.size[0] * problem.num_labels)
@@ -35,17 +35,13 @@ class PerCopy(Order):
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
-        copies, x = _copies(problem), problem.x
+        copies = problem.of(Repeated)
         shape = (copies.before, copies.base.size[0], copies.after)
         if problem.has_features:
-            assert isinstance(x, Tensor)
-            out = solve(copies.base, x.unflatten(0, shape).movedim(1, 0), problem.parameter)
+            out = solve(
+                copies.base, problem.features.unflatten(0, shape).movedim(1, 0), problem.parameter
+            )
         else:
             z = problem.transform().unflatten(0, shape).movedim((1, 3), (0, 1))
             out = solve_transformed(copies.base, z)
         return out.movedim(0, 1).flatten(0, 2)
-
-
-def _copies(problem: Problem) -> Repeated:
-    assert isinstance(problem.basis, Repeated)  # why_not
-    return problem.basis

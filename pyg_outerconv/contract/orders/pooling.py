@@ -44,8 +44,7 @@ class Pooling(Order):
     def lacks(self, problem: Problem) -> list[str]:
         """It needs Θ_k = c I, a full grid of 1 to 3 axes, and a label at each place of a span."""
         reasons = needs_features(problem)
-        basis, mixture = problem.basis, problem.mixture
-        assert isinstance(basis, GridShift)  # solves
+        basis, mixture = problem.of(GridShift), problem.mixture
         if mixture is None or not mixture.is_unit or mixture.constant is None:
             reasons.append("needs Θ_k = c I with one number c for all labels")
         elif problem.label_reduce != "sum" and mixture.constant != 1.0:
@@ -59,8 +58,7 @@ class Pooling(Order):
 
     def cost(self, problem: Problem) -> Cost:
         """Each window is read from a cache, again for the gradient; and what is padded."""
-        basis = problem.basis
-        assert isinstance(basis, GridShift)  # why_not
+        basis = problem.of(GridShift)
         lines = problem.num_columns * problem.in_channels * problem.itemsize
         read = float(prod([axis.num_outputs for axis in basis.axes]) * lines * len(basis.taps))
         padded = padded_bytes(basis, problem.num_columns * problem.in_channels, problem.itemsize)
@@ -69,12 +67,10 @@ class Pooling(Order):
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
-        basis, x = problem.basis, problem.x
-        assert isinstance(basis, GridShift)  # why_not
-        assert isinstance(x, Tensor)
+        basis = problem.of(GridShift)
         assert problem.mixture is not None
         assert problem.mixture.constant is not None
-        spans, images = spans_of(basis), as_images(x, basis.input_shape)
+        spans, images = spans_of(basis), as_images(problem.features, basis.input_shape)
         if basis.is_turned:
             out = _repeat(images, spans.kernel, problem.mixture.constant)
         elif problem.label_reduce == "sum":
