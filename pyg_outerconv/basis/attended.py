@@ -133,6 +133,11 @@ class Attended(Basis):
         return self.over.num_edges
 
     @property
+    def has_edges(self) -> bool:
+        """Whether the edges of the support are made."""
+        return self.over.has_edges
+
+    @property
     def pattern(self) -> Pattern:
         """The edges, which a rule makes now."""
         return self.over.edges().pattern

@@ -98,6 +98,11 @@ class EdgeBasis(Basis):
         """(E,) the label k of each edge."""
         return self.pattern.label
 
+    @property
+    def has_edges(self) -> bool:
+        """True."""
+        return True
+
     def edges(self) -> EdgeBasis:
         """Itself."""
         return self

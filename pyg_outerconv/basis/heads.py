@@ -99,6 +99,11 @@ class Heads(Basis):
         return self.value.requires_grad
 
     @property
+    def has_edges(self) -> bool:
+        """True: those that heads share."""
+        return True
+
+    @property
     def sparsity(self) -> Sparsity:
         """The (N·L) × (M·L) matrix that has a row for each target and label."""
         return self.pattern.by_both

@@ -91,6 +91,11 @@ class Kind(ABC):
         return False
 
     @property
+    def has_edges(self) -> bool:
+        """Whether :meth:`edges` has nothing to make."""
+        return False
+
+    @property
     def names(self) -> list[str]:
         """What its labels are called in pictures."""
         return [f"k = {k}" for k in range(self.num_bases)]

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from ..basis.attended import Attended
 from ..basis.heads import Heads
-from ..basis.on_demand import OnDemand
 from .cost import Work
 from .features import SparseFeatures
 from .problem import Problem
@@ -88,8 +87,7 @@ def needs_no_bias(problem: Problem) -> list[str]:
 def has_edges(problem: Problem) -> bool:
     """Whether the edges and the matrix of a support are made, so that a compiler can go on."""
     basis = heads_of(problem)
-    over = basis.over if isinstance(basis, Attended) else None
-    if isinstance(over, OnDemand) and not over.has_edges:
+    if not basis.has_edges:
         return False
     pattern = basis.pattern
     return ("by_target" if pattern.num_labels == 1 else "by_both") in vars(pattern)

@@ -141,7 +141,7 @@ def needs_grouped_products() -> list[str]:
 
 def has_made(problem: Problem, *names: str) -> bool:
     """Whether the pattern has made these of its cached properties."""
-    if isinstance(problem.basis, OnDemand) and not problem.basis.has_edges:
+    if not problem.basis.has_edges:
         return False
     return all(name in vars(problem.edges.pattern) for name in names)
 

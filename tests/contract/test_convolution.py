@@ -105,8 +105,8 @@ def test_reasons_name_what_torch_lacks():
         (some_shifts([(5,), (0,)], (3,), mode="circular"), "circular by 3 at most, not by 5"),
         (some_shifts([(3,), (0,)], (3,), mode="reflect"), "reflect by 2 at most, not by 3"),
         (box((0, 4), 1), "needs cells, and there are none"),
-        (GCN().basis(torch.tensor([[0], [1]]), size=(2, 2)), "a full grid, not a EdgeBasis"),
-        (Eye((3, 3), torch.device("cpu")), "a full grid, not a Eye"),
+        (GCN().basis(torch.tensor([[0], [1]]), size=(2, 2)), "solves GridShift, not a EdgeBasis"),
+        (Eye((3, 3), torch.device("cpu")), "solves GridShift, not a Eye"),
     ):
         reasons = "; ".join(CONVOLUTION.why_not(problem_of(basis)))
         assert reason in reasons, reasons
@@ -165,7 +165,8 @@ def test_few_shifts_leave_holes_and_stay_sparse():
     basis = some_shifts([(0, 0), (37, 41), (-30, 13)], (64, 64))
     assert spans_of(basis).kernel == (68, 42)
     x = torch.zeros(4096, 8, 32, requires_grad=True)
-    path = contraction_path(basis, x, torch.zeros(3, 1, 32, 32, requires_grad=True))
+    theta = torch.zeros(3, 1, 32, 32, requires_grad=True)
+    path = contraction_path(basis, x, theta, verbose=True)
     assert path.chosen[0] != "convolution"
     lowered = next(c for c in path.steps[0].candidates if c.order.name == "convolution")
     assert lowered.reasons == ("needs a label at every place of a box, for zero times NaN is NaN",)

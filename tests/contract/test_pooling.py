@@ -114,7 +114,7 @@ def test_reasons_name_what_torch_lacks():
         (box((6,), 3, stride=2, turned=True), None, "sum", "lie side by side"),
         (box((6,), 2, stride=2, turned=True), None, "max", "turned windows are added up"),
         (box((2, 2, 2, 2), 2), None, "max", "no more than 3 axes"),
-        (window.edges(), None, "max", "a full grid, not a EdgeBasis"),
+        (window.edges(), None, "max", "solves GridShift, not a EdgeBasis"),
     ):
         theta = identity(basis) if theta is None else theta
         problem = Problem(basis, normal(basis.size[0], 2), theta, label_reduce=label_reduce)
