@@ -1,4 +1,4 @@
-"""``outerconv …``: train, predict, show, bench, datasets, families, backends, calibrate.
+"""``outerconv …``: train, predict, show, bench, datasets, families, backends.
 
 Exit codes: 0; 1 for a benchmark with errors, or when memory is not enough; 2 for input that is
 refused, with one line that says why; 130 after Ctrl-C, 143 after SIGTERM, 141 when the reader of
@@ -22,14 +22,11 @@ import torch
 from . import data, kernels
 from .basis import FAMILIES
 from .bench.command import Bench
-from .contract.calibrate import calibrate, rounded
-from .contract.machine import keep
 from .errors import Refused
 from .files import silence
 from .show import Show
 from .train import family_options
 from .train.command import STOPPED, Predict, Train
-from .train.contender import check_device
 
 OUT_OF_MEMORY = 1
 REFUSED = 2
@@ -193,40 +190,6 @@ class Backends:
         return 0
 
 
-class Calibrate:
-    """Measure this machine, so that contraction orders are chosen by its own speeds."""
-
-    @staticmethod
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
-        """Add the flags of this command."""
-        parser.add_argument("--device", default="cpu", help="cpu or cuda; default cpu")
-        parser.add_argument(
-            "--dtype", default="float32", choices=("float32", "float64", "float16", "bfloat16")
-        )
-
-    @staticmethod
-    def run(arguments: argparse.Namespace) -> int:
-        """Measure, keep, and print what was found."""
-        device = check_device(arguments.device)
-        found = rounded(calibrate(device, getattr(torch, arguments.dtype)))
-        path = keep(torch.device(device).type, getattr(torch, arguments.dtype), found)
-        rows: list[tuple[str, ...]] = [
-            ("dense products", f"{found.dense_flops / 1e9:.3g} Gflop/s"),
-            ("a call", f"{1e6 * found.call_seconds:.3g} µs"),
-            ("a group of a grouped product", f"{1e6 * found.group_seconds:.3g} µs"),
-        ]
-        rows += [
-            (f"reading through an index, from {size / 1e6:.3g} MB", f"{1e-9 / rate:.3g} GB/s")
-            for size, rate in found.gather
-        ]
-        rows += [
-            (f"intermediate results of {size / 1e6:.3g} MB", f"{1e-9 / rate:.3g} GB/s")
-            for size, rate in found.move
-        ]
-        print(f"{_columns(rows)}\nkept in {path}")
-        return 0
-
-
 def _columns(rows: list[Any]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return "\n".join(
@@ -243,5 +206,4 @@ COMMANDS: dict[str, Any] = {
     "datasets": Datasets,
     "families": Families,
     "backends": Backends,
-    "calibrate": Calibrate,
 }

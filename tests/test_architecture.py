@@ -21,7 +21,7 @@ ALLOWED = {
     "theta": {"errors"},
     "basis": {"errors", "found", "kernels", "theta", "plot"},
     "position": {"errors", "basis"},
-    "contract": {"errors", "found", "places", "kernels", "theta", "basis"},
+    "contract": {"errors", "found", "kernels", "theta", "basis"},
     "score": {"errors", "found", "kernels", "theta", "basis", "position", "contract"},
     "nn": {"errors", "kernels", "basis", "position", "contract", "score", "plot"},
     "convert": {"errors", "basis", "score", "nn"},

@@ -50,7 +50,7 @@ def candidates(
 
     Illegal ones are never costed.
     """
-    speeds = constants(problem.device.type, problem.dtype)
+    speeds = constants(problem.device.type)
     found = []
     for order in orders or orders_of(type(problem.basis)):
         reasons = order.why_not(problem)
@@ -125,7 +125,7 @@ def _best(orders: list[Order], problem: Problem, max_memory: int | None = None) 
             best.append(order)
     if len(best) == 1:
         return best[0]
-    speeds, taken, time = constants(problem.device.type, problem.dtype), best[0], float("inf")
+    speeds, taken, time = constants(problem.device.type), best[0], float("inf")
     for order in best:
         seconds = order.cost(problem).work.seconds(speeds)
         if seconds < time:

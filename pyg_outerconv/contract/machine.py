@@ -1,26 +1,16 @@
-"""The speed of a machine, as the cost model needs it: built in, or measured once and kept."""
+"""How fast devices are, roughly: what tells orders of one rank apart."""
 
 from __future__ import annotations
 
-import json
 import math
-import warnings
-from dataclasses import asdict, dataclass
-from pathlib import Path
-
-import torch
-
-from ..errors import RefusedValue, refusal
-from ..places import cache_folder
-
-FORMAT = 1
+from dataclasses import dataclass
 
 Table = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
 class Constants:
-    """How fast a device is in one floating point type.
+    """How fast a device is in float32.
 
     Attributes:
         dense_flops: of products with tall matrices, a second.
@@ -30,7 +20,6 @@ class Constants:
             bytes), likewise.
         call_seconds: of calling a primitive, whatever its size.
         group_seconds: of each separate small product in a grouped one.
-        source: 'built in', or 'measured'.
     """
 
     dense_flops: float
@@ -38,7 +27,6 @@ class Constants:
     move: Table
     call_seconds: float
     group_seconds: float
-    source: str = "built in"
 
     def gathering(self, operand: float) -> float:
         """Seconds to read a byte through an index from an operand of that many bytes."""
@@ -61,9 +49,8 @@ def _between(table: Table, size: float) -> float:
     return below[1]
 
 
-# Orders of magnitude, good enough to choose by where nothing was measured: a desktop processor,
-# and a large GPU. In float32.
-_BUILT_IN = {
+# Orders of magnitude: a desktop processor, and a large GPU.
+_OF_DEVICES = {
     "cpu": Constants(
         dense_flops=1.0e11,
         gather=((1e6, 1.2e-11), (8e6, 2.5e-11), (32e6, 6e-11), (256e6, 1.5e-10)),
@@ -80,70 +67,7 @@ _BUILT_IN = {
     ),
 }
 
-_measured: dict[str, Constants] = {}
 
-
-def key_of(device: str, dtype: torch.dtype) -> str:
-    """What constants of a device type and a floating point type are kept under."""
-    return f"{device} {str(dtype).removeprefix('torch.')}"
-
-
-def constants(device: str, dtype: torch.dtype) -> Constants:
-    """Those of this machine: measured ones if there are any, else the built-in ones."""
-    known = _measured.get(key_of(device, dtype)) or _measured.get(key_of(device, torch.float32))
-    return known or _BUILT_IN.get(device) or _BUILT_IN["cuda"]
-
-
-def constants_file() -> Path:
-    """Where measured constants are kept."""
-    return cache_folder() / "constants.json"
-
-
-def keep(device: str, dtype: torch.dtype, found: Constants) -> Path:
-    """Use ``found`` from now on, and write it down for other processes.
-
-    Raises:
-        ValueError: the file cannot be written.
-    """
-    _measured[key_of(device, dtype)] = found
-    path = constants_file()
-    content = {
-        "format": FORMAT,
-        "torch": torch.__version__,
-        "constants": {key: asdict(value) for key, value in _measured.items()},
-    }
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    except OSError as error:
-        raise RefusedValue(
-            refusal("measured constants are kept in a file", f"{path} to be writable", error)
-        ) from error
-    return path
-
-
-def read() -> None:
-    """Take up what was kept. A file that cannot be understood is left alone, with a warning."""
-    path = constants_file()
-    if not path.is_file():
-        return
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != FORMAT:
-            raise ValueError(f"format {content['format']}")
-        for key, value in content["constants"].items():
-            gather, move = (_table(value.pop(name)) for name in ("gather", "move"))
-            _measured[key] = Constants(gather=gather, move=move, **value)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        warnings.warn(
-            f"the constants in {path} are not used ({type(error).__name__}: {error}); "
-            "'outerconv calibrate' measures them anew",
-            stacklevel=2,
-        )
-
-
-def _table(rows: list[list[float]]) -> Table:
-    return tuple((float(size), float(rate)) for size, rate in rows)
-
-
-read()
+def constants(device: str) -> Constants:
+    """Those of a device type; of one that is not known, a GPU's."""
+    return _OF_DEVICES.get(device) or _OF_DEVICES["cuda"]

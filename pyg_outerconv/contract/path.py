@@ -17,7 +17,6 @@ from .choose import (
     choose_order,
 )
 from .features import Features
-from .machine import constants
 from .order import ORDERS, Order
 from .problem import Problem
 from .semiring import check_inputs, problems
@@ -93,18 +92,16 @@ class Step:
 
 @dataclass(frozen=True)
 class ContractionPath:
-    """The orders that may solve each leaf of a basis, cheapest first, and the choice.
+    """The orders that may solve each leaf of a basis: the one that is taken, then the cheapest.
 
-    Times are predicted, of a forward pass, and of the backward pass where gradients are wanted.
-    Printed, it is a table.
+    Times are rough predictions, of a forward pass, and of the backward pass where gradients are
+    wanted. Printed, it is a table.
 
     Attributes:
         steps: one a leaf.
-        source: whether the constants of the cost model are 'built in' or 'measured'.
     """
 
     steps: list[Step]
-    source: str
 
     @property
     def chosen(self) -> list[str]:
@@ -137,8 +134,6 @@ class ContractionPath:
                     f"{name}{1e3 * candidate.seconds:>10.3f}{work.dense_flops / 1e6:>10.1f}"
                     f"{_size(work.gathered):>12}{_size(candidate.cost.memory):>12}"
                 )
-        hint = "" if self.source == "measured" else "; 'outerconv calibrate' measures this machine"
-        lines.append(f"constants of the cost model: {self.source}{hint}")
         return "\n".join(lines)
 
 
@@ -173,8 +168,7 @@ def contraction_path(
         legal.sort(key=lambda one: (one.order.name != taken.name, one.seconds))
         shown = legal + [one for one in found if one.reasons and verbose]
         steps.append(Step(repr(problem.basis), shown, taken.name))
-        device, dtype = problem.device.type, problem.dtype
-    return ContractionPath(steps, constants(device, dtype).source)
+    return ContractionPath(steps)
 
 
 def _choose(parts: list[Problem], order: str | None, max_memory: int | None) -> list[Order]:

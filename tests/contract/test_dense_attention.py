@@ -328,4 +328,4 @@ def test_costs_are_asked_for_without_edges():
 def _constants():
     from pyg_outerconv.contract.machine import constants
 
-    return constants("cpu", torch.float32)
+    return constants("cpu")

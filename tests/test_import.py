@@ -1,0 +1,46 @@
+"""Importing the package does nothing but import."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+CODE = """
+import importlib.machinery, random, sys, warnings
+import numpy, scipy.sparse, torch, torch_geometric, torch_geometric.nn, torch_geometric.utils
+import torch_geometric.transforms, torch_geometric.data
+opened = []
+imported = tuple(importlib.machinery.all_suffixes())
+
+def hear(event, arguments):
+    if event == "open":
+        opened.append(str(arguments[0]))
+
+before = list(warnings.filters), torch.get_rng_state(), random.getstate()
+sys.addaudithook(hear)
+import pyg_outerconv, pyg_outerconv.score, pyg_outerconv.cli
+assert warnings.filters == before[0], "a warning filter was set"
+assert torch.equal(torch.get_rng_state(), before[1]), "a number was drawn"
+assert random.getstate() == before[2], "a number was drawn"
+own = sys.prefix, sys.base_prefix  # of Python and its packages, which torch looks into
+files = [name for name in opened if not name.endswith(imported) and not name.startswith(own)]
+assert not files, files
+"""
+
+
+def test_an_import_reads_no_file_and_changes_no_setting(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", CODE],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(tmp_path),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+    )
+    assert done.returncode == 0, done.stderr
