@@ -44,3 +44,22 @@ def test_an_import_reads_no_file_and_changes_no_setting(tmp_path):
         },
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_an_import_brings_no_other_package_and_reads_none():
+    code = """
+import sys, warnings
+import torch_geometric.nn
+modules, filters, opened = set(sys.modules), list(warnings.filters), []
+sys.addaudithook(lambda event, found: opened.append(str(found[0])) if event == "open" else None)
+import pyg_outerconv
+read = [name for name in opened if not name.endswith((".py", ".pyc"))]
+assert not read, read
+assert warnings.filters == filters, "scipy.sparse sets one"
+brought = {name.split(".")[0] for name in set(sys.modules) - modules}
+assert brought == {"pyg_outerconv"}, brought
+"""
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr

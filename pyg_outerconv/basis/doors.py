@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
@@ -15,6 +13,10 @@ from torch_geometric.data import Data, HeteroData
 from ..errors import RefusedType, RefusedValue, refusal, unknown
 from .base import Basis
 from .structure import Structure, structure
+
+if TYPE_CHECKING:  # whoever has one of theirs has imported them, and nobody else waits for them
+    import networkx as nx
+    import scipy.sparse as sp
 
 
 def structure_of(data: Data) -> Structure:
@@ -41,6 +43,8 @@ def from_scipy(matrices: Any, bipartite: bool | None = None) -> Structure:
         ValueError: sizes differ, a value is not finite, or an integer is too large for the
             default type.
     """
+    import scipy.sparse as sp
+
     parts = list(matrices) if isinstance(matrices, Sequence) else [matrices]
     for part in parts:
         if not sp.issparse(part):
@@ -191,6 +195,8 @@ def to_torch_sparse(basis: Basis) -> list[Tensor]:
 
 def to_scipy(basis: Basis) -> list[sp.csr_array]:
     """K scipy matrices A_k (M × N); parallel edges add up."""
+    import scipy.sparse as sp
+
     index, weight, kind = (part.detach().cpu() for part in to_edge_index(basis))
     weight = weight.to(torch.promote_types(weight.dtype, torch.float32))  # scipy has none shorter
     edge_index, value, label = index.numpy(), weight.numpy(), kind.numpy()
@@ -210,6 +216,8 @@ def to_networkx(basis: Basis, nodes: Sequence[Hashable] | None = None) -> nx.Mul
     Raises:
         ValueError: M ≠ N, or ``nodes`` has another length.
     """
+    import networkx as nx
+
     if basis.size[0] != basis.size[1]:
         raise RefusedValue(refusal("a graph has one set of nodes", "M = N", basis.size))
     names = list(range(basis.size[0])) if nodes is None else list(nodes)

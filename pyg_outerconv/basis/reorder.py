@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
@@ -43,6 +41,9 @@ def reorder(basis: Basis) -> Reordered:
     Raises:
         ValueError: M ≠ N.
     """
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
     if basis.size[0] != basis.size[1]:
         raise RefusedValue(
             refusal(

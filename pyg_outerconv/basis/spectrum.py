@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from ..errors import RefusedValue
 from .structure import Structure
+
+if TYPE_CHECKING:  # scipy is imported where an eigenvalue is asked for
+    import scipy.sparse as sp
 
 # Below this size a dense solver is faster than Lanczos, and Lanczos needs room for its vectors.
 DENSE_LIMIT = 128
@@ -51,6 +54,8 @@ def largest_eigenvalues(matrix: Structure, batch: Tensor | None = None) -> Tenso
 def _largest_eigenvalues(
     edge_index: Tensor, value: Tensor, num_nodes: int, batch: Tensor | None, num_graphs: int
 ) -> Tensor:
+    import scipy.sparse as sp
+
     row, column = edge_index.cpu().numpy()
     entries = value.cpu().numpy()
     whole = sp.csr_array((entries, (row, column)), shape=(num_nodes, num_nodes))
@@ -68,6 +73,8 @@ def _(
 
 
 def _largest(matrix: sp.csr_array) -> float:
+    from scipy.sparse.csgraph import connected_components
+
     size = matrix.shape[0]
     if size == 0:
         return 0.0
@@ -77,7 +84,7 @@ def _largest(matrix: sp.csr_array) -> float:
         return 0.0
     if gap.nnz == 0 or gap.max() <= 1e-6 * scale:
         return _largest_of_block((matrix + matrix.T) / 2, symmetric=True)
-    count, part = sp.csgraph.connected_components(matrix, connection="strong")
+    count, part = connected_components(matrix, connection="strong")
     largest = np.abs(matrix.diagonal()[np.bincount(part)[part] == 1]).max(initial=0.0)
     for block in _diagonal_blocks(matrix, part, count):
         if block.shape[0] > 1:
@@ -95,12 +102,14 @@ def _diagonal_blocks(matrix: sp.csr_array, part: np.ndarray, count: int) -> Iter
 
 
 def _largest_of_block(matrix: sp.csr_array, symmetric: bool) -> float:
+    from scipy.sparse.linalg import ArpackNoConvergence, eigs, eigsh
+
     size = matrix.shape[0]
     if size < (DENSE_LIMIT if symmetric else DENSE_LIMIT_ASYMMETRIC):
         return _largest_of_dense(matrix.toarray(), symmetric)
     # A fixed start makes the result repeatable; random, so that it misses no eigenvector.
     start = np.random.default_rng(0).standard_normal(size)
-    solve = sp.linalg.eigsh if symmetric else sp.linalg.eigs
+    solve = eigsh if symmetric else eigs
     try:
         found = solve(
             matrix,
@@ -112,7 +121,7 @@ def _largest_of_block(matrix: sp.csr_array, symmetric: bool) -> float:
             maxiter=_RESTARTS,
             return_eigenvectors=False,
         )
-    except sp.linalg.ArpackNoConvergence as error:
+    except ArpackNoConvergence as error:
         if size <= DENSE_RESCUE:
             return _largest_of_dense(matrix.toarray(), symmetric)
         raise RefusedValue(
