@@ -171,8 +171,11 @@ class Attended(Basis):
             return torch.ones(shape, dtype=torch.bool, device=self.device)
         return given.view(*given.shape, *(1,) * (len(shape) - given.dim())).expand(shape)
 
-    def edge_bias(self) -> Tensor | None:
-        """(E, B·H/L) what is added to scores, -inf for sources that are not present."""
+    def edge_bias(self, batch: tuple[int, ...] | None = None) -> Tensor | None:
+        """(E, B·H/L) what is added to scores, -inf for sources that are not present.
+
+        ``batch`` is that of X, where the basis has none.
+        """
         bias, heads = self.bias, self.num_bases // self.num_labels
         if self.present is not None:
             there = self.seen_sources().index_select(0, self.pattern.source).unsqueeze(-1)
@@ -180,7 +183,10 @@ class Attended(Basis):
             bias = (none if bias is None else bias).masked_fill(~there, -torch.inf)
         if bias is None:
             return None
-        return bias.expand(self.num_edges, *self.batch, heads).flatten(1)
+        bias, batch = bias.expand(self.num_edges, *self.batch, heads), batch or self.batch
+        if not self.batch:
+            bias = bias.view(self.num_edges, *(1,) * len(batch), heads).expand(-1, *batch, -1)
+        return bias.flatten(1)
 
     def scores(self) -> Tensor:
         """(E, B·H/L) before f, in float32 at least; holds no tensor of edges × channels."""
@@ -223,7 +229,7 @@ class Attended(Basis):
         batch = tuple(x.shape[1:-2])
         query, key = self.with_batch(batch)
         query, key, x = (by_label(part, self.num_labels) for part in one_type(query, key, x))
-        bias = self.edge_bias()
+        bias = self.edge_bias(batch)
         bias = None if bias is None else bias.to(query.dtype)
         out = attend(self.pattern.by_both, query, key, x, bias, scale=self.factor)
         return by_head(out, self.num_labels, self.num_bases, batch)

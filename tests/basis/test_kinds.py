@@ -1,0 +1,204 @@
+"""What a kind of basis does in its own way is what its matrices do, and a new kind needs no way."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from attended import Shares, attended, heads_of
+from factors import factored
+
+from pyg_outerconv.basis import (
+    Band,
+    Basis,
+    Chebyshev,
+    Cliques,
+    EdgeBasis,
+    Eye,
+    Pattern,
+    Relation,
+    Repeated,
+    Restricted,
+    Transposed,
+    Units,
+    Walk,
+)
+from pyg_outerconv.basis.edge_dropout import drop_edges
+from pyg_outerconv.basis.grid.axis import Axis
+from pyg_outerconv.basis.grid.shift import GridShift
+from pyg_outerconv.contract import contract
+from pyg_outerconv.testing import assert_near, awkward_structures
+from pyg_outerconv.theta import as_theta
+
+EDGES = awkward_structures()["multi-edge"]
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ring(Basis):
+    """Every node sees the next one; all that a new kind has to say."""
+
+    nodes: int
+
+    @property
+    def num_bases(self):
+        return 1
+
+    @property
+    def size(self):
+        return self.nodes, self.nodes
+
+    @property
+    def device(self):
+        return CPU
+
+    @property
+    def dtype(self):
+        return None
+
+    def edges(self):
+        nodes = torch.arange(self.nodes)
+        return EdgeBasis(Pattern.build(torch.stack([nodes.roll(-1), nodes]), size=self.size))
+
+    def map(self, index_map, value_map):
+        return self
+
+
+def kinds():
+    torch.manual_seed(0)
+    families = Relation(3), Walk(2), Chebyshev(3)
+    relation, walk, chebyshev = (family.basis(EDGES) for family in families)
+    nodes, factors = relation.size[0], torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
+    pattern = relation.pattern
+    grid = GridShift(
+        on=CPU,
+        axes=(Axis(4, 4, (-1, 1)), Axis(3, 2, (0, 1), stride=2, padding_mode="circular")),
+        taps=((0, 1), (1, 0), (1, 1)),
+    )
+    return {
+        "new": Ring(5),
+        "edges": relation,
+        "polynomial": chebyshev,
+        "identity": Eye((5, 5), CPU),
+        "wide identity": Eye((3, 5), CPU),
+        "grid": grid,
+        "turned grid": grid.transpose(),
+        "band": Band(6, 5, left=2, right=1, on=CPU),
+        "cliques": Cliques(torch.tensor([0, 1, 0, -1]), torch.tensor([1, 0, 2])),
+        "units": Units((2, 3), on=CPU),
+        "heads": heads_of(pattern, 6)[0],
+        "attended": attended(pattern, 6, present=True)[0],
+        "attended by another f": attended(pattern, 3, normalise=Shares(is_softmax=False))[0],
+        "factors": factored((4, 6)),
+        "factors of a sequence": factored((5, 5), causal="inclusive"),
+        "stack": relation.stack(chebyshev, Eye(relation.size, CPU)),
+        "scaled": chebyshev.scale(factors),
+        "mixed": relation.mix(factors.expand(2, 3)),
+        "selected": chebyshev.select([1, 0, 1]),
+        "selected edges": relation.select([2, 2]),
+        "transposed": Transposed(relation.stack(walk)),
+        "transposed product": Transposed(relation.compose(chebyshev)),
+        "composed": relation.compose(walk),
+        "kronecker": relation.kron(Ring(3)),
+        "repeated": Repeated(chebyshev, before=2, after=2),
+        "restricted": Restricted(chebyshev, torch.arange(nodes - 1), None),
+    }
+
+
+OPEN = {  # those of which everybody knows the edges
+    *("new", "edges", "identity", "wide identity", "grid", "turned grid", "band", "cliques"),
+    *("units", "heads", "attended", "attended by another f", "mixed", "selected edges"),
+}
+every_kind = pytest.mark.parametrize("name", kinds())
+
+
+@every_kind
+def test_features_are_propagated_as_by_matrices(name):
+    basis = kinds()[name]
+    dense = basis.to_dense(torch.float64)
+    x = torch.randn(basis.size[0], 2, dtype=torch.float64)
+    assert_near(basis.propagate(x), torch.einsum("kmn,mp->nkp", dense, x))
+    wide = torch.randn(basis.size[0], 3, 2, dtype=torch.float64)
+    assert_near(basis.propagate(wide), torch.einsum("kmn,mbp->nkbp", dense, wide))
+
+
+@every_kind
+def test_every_product_of_propagation_is_told(name):
+    basis = kinds()[name]
+    for part, shape, learns in basis.products((basis.size[0], 2), False):
+        assert part.size[0] == shape[0]
+        assert not learns or basis.learns
+
+
+@every_kind
+def test_what_is_absorbed_is_still_there(name):
+    basis = kinds()[name]
+    theta = torch.randn(basis.num_bases, 1, 2, 3, dtype=torch.float64)
+    found = sum(
+        torch.einsum("kmn,kgpq->mngpq", leaf.to_dense(torch.float64), part.full())
+        for leaf, part in basis.absorb(as_theta(theta))
+    )
+    dense = basis.to_dense(torch.float64)
+    assert_near(found, torch.einsum("kmn,kgpq->mngpq", dense, theta))
+    x = torch.randn(basis.size[0], 2, dtype=torch.float64)
+    assert_near(contract(basis, x, theta), torch.einsum("kmn,mp,kpq->nq", dense, x, theta[:, 0]))
+
+
+@every_kind
+def test_what_is_turned_is_the_transpose(name):
+    basis = kinds()[name]
+    dense = basis.to_dense(torch.float64).transpose(1, 2)
+    assert not isinstance(basis.turned(), Transposed), "one level further in"
+    for turned in (basis.turned(), basis.transpose()):
+        assert turned.size == basis.size[::-1]
+        assert_near(turned.to_dense(torch.float64), dense)
+
+
+@every_kind
+def test_rows_and_columns_are_those_of_the_matrices(name):
+    basis = kinds()[name]
+    dense = basis.to_dense(torch.float64)
+    rows, columns = torch.tensor([2, 0]), torch.tensor([1, 2])
+    if min(basis.size) < 3:
+        rows, columns = rows[1:], columns[:1]
+    found = basis.restrict(rows, columns).to_dense(torch.float64)
+    assert_near(found, dense[:, rows][:, :, columns])
+    assert_near(basis.restrict(None, columns).to_dense(torch.float64), dense[:, :, columns])
+    assert basis.restrict() is basis
+
+
+@every_kind
+def test_what_is_reached_is_where_edges_run(name):
+    basis = kinds()[name]
+    support = basis.support()
+    for labels in ([0], list(range(basis.num_bases)), []):
+        for turned in (False, True):
+            here = basis.size[0 if turned else 1]
+            seen = torch.rand(here) < 0.4
+            along = support[labels].any(0)
+            along = along[seen].any(0) if turned else along[:, seen].any(1)
+            assert torch.equal(basis.reached(seen, labels, turned), along), (labels, turned)
+
+
+@every_kind
+def test_what_hides_edges_is_found_inside(name):
+    basis = kinds()[name]
+    hidden = basis.hidden()
+    assert hidden is None or hidden.hides_edges
+    assert (hidden is not None) == (name not in OPEN)
+    assert basis.is_identity == ("identity" in name)
+
+
+def test_a_new_kind_has_the_whole_algebra():
+    ring = Ring(5)
+    twice = ring.stack(ring).scale(2.0).mix(torch.ones(1, 2)).select([0, 0])
+    assert_near(twice.to_dense(), ring.to_dense().repeat(2, 1, 1) * 4.0)
+    reordered = ring.reorder()
+    x = torch.randn(5, 2)
+    theta = torch.randn(1, 1, 2, 3)
+    there = contract(reordered.basis, x[reordered.nodes], theta)[reordered.place]
+    assert_near(there, contract(ring, x, theta))
+    assert ring.receptive_field(0, reach=2).tolist() == [2]
+    assert drop_edges(ring, 0.5).num_edges == 5
+    assert ring.names == ["k = 0"]
+    assert ring.grids() is None
+    assert len(torch.utils._pytree.tree_leaves(ring)) == 0
