@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
-from ..kernels.sparsity import has_numbers
+from ..kernels.index_checks import has_numbers
 
 
 def check_positive(what: str, **counts: int) -> None:

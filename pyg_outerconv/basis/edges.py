@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
+from ..kernels import spmm
+from ..kernels.edge_sums import edge_sums, is_small
 from .base import Basis
 from .between import between
 from .kind import Shape, TensorMap
 from .makers import makes
-from .multiply import multiply
-from .pattern import Pattern
+from .pattern import FEW, Pattern
 
 if TYPE_CHECKING:
     from ..theta import Theta
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @makes("with_values")
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class EdgeBasis(Basis):
     """K sparse matrices as labelled, weighted edges.
 
@@ -38,21 +39,33 @@ class EdgeBasis(Basis):
     """
 
     pattern: Pattern
-    value: Tensor | None = None
+    value: Tensor | None
 
-    def __post_init__(self) -> None:
-        value = self.value
-        if value is None:
-            return
-        if value.shape != (self.pattern.num_edges,):
-            raise RefusedValue(
-                refusal(
-                    "a basis needs one value for each edge",
-                    f"shape ({self.pattern.num_edges},)",
-                    tuple(value.shape),
-                )
-            )
-        check_values(value, self.pattern)
+    def __init__(self, pattern: Pattern, value: Tensor | None = None) -> None:
+        if value is not None:
+            check_values(value, pattern)
+        object.__setattr__(self, "pattern", pattern)
+        object.__setattr__(self, "value", value)
+
+    @staticmethod
+    def of_list(pattern: Pattern, value: Tensor | None) -> EdgeBasis:
+        """The basis whose ``value`` (E,) is in the order in which the pattern's edges were given.
+
+        Of few edges nothing is sorted before it is asked for.
+        """
+        if value is None or pattern.given is None or value.numel() > FEW:
+            return EdgeBasis(pattern, None if value is None else pattern.sort_values(value))
+        check_values(value, pattern)
+        made = object.__new__(EdgeBasis)
+        object.__setattr__(made, "pattern", pattern)
+        object.__setattr__(made, "given", value)
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        # What is not there yet: the values of few edges, which were given in another order.
+        if name != "value" or "given" not in vars(self):
+            raise AttributeError(name)
+        return self.pattern.sort_values(vars(self)["given"])  # anew, for it may carry gradients
 
     @property
     def num_bases(self) -> int:
@@ -76,12 +89,21 @@ class EdgeBasis(Basis):
     @property
     def dtype(self) -> torch.dtype | None:
         """The type of the values, None for ones."""
-        return None if self.value is None else self.value.dtype
+        value = self._in_some_order
+        return None if value is None else value.dtype
 
     @property
     def learns(self) -> bool:
         """Whether the values require a gradient."""
-        return self.value is not None and self.value.requires_grad
+        value = self._in_some_order
+        return value is not None and value.requires_grad
+
+    @property
+    def _in_some_order(self) -> Tensor | None:
+        """(E,) the values, sorted or as given."""
+        held = vars(self)
+        found: Tensor | None = held["value"] if "value" in held else held["given"]
+        return found
 
     @property
     def num_edges(self) -> int:
@@ -131,6 +153,10 @@ class EdgeBasis(Basis):
 
     def mean(self, dtype: torch.dtype | None = None) -> EdgeBasis:
         """Values divided by the number of edges that share their target and label."""
+        if "given" in vars(self) and (count := self.pattern.count_given()) is not None:
+            value = vars(self)["given"]
+            wide = torch.promote_types(value.dtype, torch.float32)
+            return EdgeBasis.of_list(self.pattern, (value / count.to(wide)).to(value.dtype))
         value = self.values(dtype)
         count = self.pattern.count().to(torch.promote_types(value.dtype, torch.float32))
         return self.with_values((value / count).to(value.dtype))
@@ -173,10 +199,49 @@ class EdgeBasis(Basis):
         out[starts[used].long()] = True
         return out
 
+    # Products ---------------------------------------------------------------------------------
+
     def propagate(self, x: Tensor, reduce: str = "sum") -> Tensor:
         """See :meth:`.Kind.propagate`: one sparse product for all labels; or another reduction."""
-        h = multiply(self.pattern.by_target_label, self, x, reduce=reduce)
-        return h.unflatten(0, (self.size[1], self.num_bases))
+        num_targets, num_labels = self.size[1], self.num_bases
+        if reduce == "sum" and (few := self._few(x)) is not None:
+            source, target, label, value = few
+            row = target if label is None else target * num_labels + label
+            out = edge_sums(source, row, value, x.flatten(1), num_targets * num_labels)
+        else:
+            matrix = self.pattern.by_target_label
+            out = spmm(matrix, self._values_like(x), x.flatten(1), reduce=reduce)
+        return out.view(num_targets, num_labels, *x.shape[1:])
+
+    def gather(self, z: Tensor) -> Tensor:
+        """Σ_k A_kᵀ z_k for z (M, K, *batch, Q), features under each label: (N, *batch, Q)."""
+        wide = z.flatten(0, 1).flatten(1)
+        if (few := self._few(wide)) is not None:
+            source, target, label, value = few
+            row = source if label is None else source * self.num_bases + label
+            out = edge_sums(row, target, value, wide, self.size[1])
+        else:
+            out = spmm(self.pattern.by_target, self._values_like(z), wide)
+        return out.view(self.size[1], *z.shape[2:])
+
+    def _few(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None] | None:
+        """Sources, targets, labels and values in one order, of so few edges that it is any."""
+        given, held = self.pattern.given, vars(self)
+        if given is None or not is_small(given.source.numel(), x):
+            return None
+        if "given" in held:
+            value = held["given"]
+        else:
+            value = held["value"]
+            if value is not None:  # from the pattern's order
+                value = value.new_empty(value.shape).index_copy(0, self.pattern.order.long(), value)
+        value = value if value is None else value.to(x.dtype)
+        label = given.label if self.num_bases > 1 else None
+        return given.source, given.target, label, value
+
+    def _values_like(self, x: Tensor) -> Tensor | None:
+        value = self.value
+        return None if value is None else value.to(x.dtype)
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
         """See :meth:`.Kind.products`."""
@@ -192,8 +257,10 @@ class EdgeBasis(Basis):
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> EdgeBasis:
         """See :meth:`Basis.map`."""
-        value = None if self.value is None else value_map(self.value)
-        return EdgeBasis(self.pattern.map(index_map), value)
+        pattern = self.pattern.map(index_map)
+        if "given" in vars(self):
+            return EdgeBasis.of_list(pattern, value_map(vars(self)["given"]))
+        return EdgeBasis(pattern, None if self.value is None else value_map(self.value))
 
     def _position(self) -> tuple[Tensor, Tensor, Tensor]:
         pattern = self.pattern
@@ -213,8 +280,20 @@ def no_edges(size: tuple[int, int], device: torch.device) -> EdgeBasis:
     return EdgeBasis(Pattern.build(none, size=size, num_labels=0))
 
 
-def check_values(value: Tensor, pattern: Pattern) -> None:
-    """Refuse values that are no numbers, or are elsewhere. Raises TypeError, ValueError."""
+def check_values(value: Tensor, pattern: Pattern, heads: bool = False) -> None:
+    """Refuse values that are no numbers, too many or too few, or elsewhere.
+
+    Raises:
+        TypeError, ValueError: they are.
+    """
+    if not heads and value.shape != (pattern.num_edges,):
+        raise RefusedValue(
+            refusal(
+                "a basis needs one value for each edge",
+                f"shape ({pattern.num_edges},)",
+                tuple(value.shape),
+            )
+        )
     if not value.is_floating_point():
         raise RefusedType(
             refusal("a basis holds floating point values", "torch.float32", value.dtype)

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity, spmm
+from ..kernels.lasting import lasting
 from .base import Basis
 from .cache import cached_property
 from .edges import EdgeBasis, check_values
 from .kind import Shape, TensorMap
-from .pattern import Pattern, lasting
+from .pattern import Pattern
 
 if TYPE_CHECKING:
     from ..theta import Theta
@@ -52,7 +53,7 @@ class Heads(Basis):
             raise RefusedValue(
                 refusal("heads need values for each edge", expected, tuple(value.shape))
             )
-        check_values(value, self.pattern)
+        check_values(value, self.pattern, heads=True)
 
     @property
     def num_bases(self) -> int:

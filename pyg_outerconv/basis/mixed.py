@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
+from ..kernels.lasting import lasting
 from .base import Basis
 from .cache import cached_property
 from .derived import Derived
 from .edges import EdgeBasis, no_edges
 from .kind import Shape, TensorMap
 from .makers import makes
-from .pattern import Pattern, lasting
+from .pattern import Pattern
 
 if TYPE_CHECKING:
     from ..theta import Theta

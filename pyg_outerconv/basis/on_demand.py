@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..kernels.lasting import lasting
 from .base import Basis
 from .edges import EdgeBasis
 from .kind import Shape, TensorMap
-from .pattern import lasting
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -5,17 +5,19 @@ The paper counts from 1, the code from 0: label k, source m and target n start a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import RefusedValue, refusal
-from ..kernels.sparsity import Sparsity, has_numbers, known_sparsity
+from ..kernels.counting_sort import counting_sort, pointers, sort_pairs
+from ..kernels.index_checks import has_numbers
+from ..kernels.lasting import lasting
+from ..kernels.sparsity import Sparsity, known_rows
 from .cache import cached_property
 from .compact import (
     LabelBlock,
@@ -34,13 +36,43 @@ if TYPE_CHECKING:
 _INT32_LIMIT = 2**31 - 1
 INT64_LIMIT = 2**63 - 1
 
+FEW = 2**12
+"""So few edges are listed once more beside the sorted ones, for products that need no order."""
+
+
+class EdgeList(NamedTuple):
+    """Labelled edges in the order in which they were given.
+
+    Attributes:
+        source, target: (E,) integers.
+        label: (E,) integers, or None for label 0.
+        origin: see :meth:`Pattern.of_list`.
+        dtype: the integers that they are sorted with.
+    """
+
+    source: Tensor
+    target: Tensor
+    label: Tensor | None
+    origin: Tensor | int | None
+    dtype: torch.dtype
+
+    def origin_of(self, order: Tensor) -> Tensor | None:
+        """(E,) the edge of the user's list that each edge stems from, in some order."""
+        origin = self.origin
+        if isinstance(origin, Tensor):
+            return origin.index_select(0, order)
+        if origin is None or origin == order.numel():
+            return None if origin is None else order
+        return torch.where(order < origin, order, -1)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pattern:
     """E edges from M sources to N targets, each under one of K labels; no values, no gradient.
 
-    Edges are sorted by target, then label (then as given). Parallel edges are kept. Indices are
-    int32 where every product of sizes fits. Made once by :meth:`build` and shared by all layers.
+    Edges are sorted by target, then label (then as given), when something first asks for that, and
+    by source when something asks for that too. Parallel edges are kept. Indices are int32 where
+    every product of sizes fits. Made once by :meth:`build` and shared by all layers.
 
     Attributes:
         size: (M, N).
@@ -74,7 +106,7 @@ class Pattern:
         num_labels: int = 1,
         origin: Tensor | None = None,
     ) -> Pattern:
-        """Sort an edge list and keep both directions.
+        """The pattern of an edge list, whose indices are checked.
 
         Args:
             edge_index: (2, E) sources and targets.
@@ -86,28 +118,47 @@ class Pattern:
         Raises:
             ValueError: an index or a label is out of range, or there are too many of both.
         """
-        if label is None:
-            label = edge_index.new_zeros(edge_index.size(1))
         _check_range("source", edge_index[0], size[0])
         _check_range("target", edge_index[1], size[1])
-        _check_range("label", label, num_labels)
+        if label is not None or not num_labels:
+            given = edge_index.new_zeros(edge_index.size(1)) if label is None else label
+            _check_range("label", given, num_labels)
+        return Pattern.of_list(edge_index, label, size=size, num_labels=num_labels, origin=origin)
+
+    @staticmethod
+    def of_list(
+        edge_index: Tensor,
+        label: Tensor | None = None,
+        *,
+        size: tuple[int, int],
+        num_labels: int = 1,
+        origin: Tensor | int | None = None,
+    ) -> Pattern:
+        """The pattern of an edge list that was checked; nothing is sorted before it is asked for.
+
+        Args:
+            edge_index: (2, E) sources and targets.
+            label: (E,) integers in [0, K), or None for label 0.
+            size: (M, N).
+            num_labels: K.
+            origin: (E,) see :attr:`origin`; or how many edges, the first ones, are the user's.
+
+        Raises:
+            ValueError: there are too many nodes and labels.
+        """
         dtype = index_type(size, num_labels, edge_index.size(1))
-        source, target, label = (t.to(dtype) for t in (edge_index[0], edge_index[1], label))
-        order = _sort(target * num_labels + label)
-        source, target, label = source[order], target[order], label[order]
-        by_source = _sort(source * num_labels + label)
-        return Pattern(
-            size,
-            num_labels,
-            source,
-            target,
-            label,
-            order,
-            None if origin is None else origin[order],
-            _pointers(target, size[1]),
-            _pointers(source, size[0]),
-            by_source,
-        )
+        # Copies, for nobody knows who writes to the list before it is sorted.
+        compiles = torch.compiler.is_compiling()
+        kept = dtype if compiles or edge_index.size(1) > FEW else torch.int64  # to be read with
+        source, target = edge_index.to(kept, copy=True).unbind(0)
+        label = None if label is None else label.to(kept, copy=True)
+        given = EdgeList(source, target, label, origin, dtype)
+        made = object.__new__(Pattern)
+        vars(made).update(size=size, num_labels=num_labels, given=given)
+        if compiles:  # what it makes of a pattern, it makes now
+            made._keep(made._sorted_by_target())
+            made._keep(made._sorted_by_source())
+        return made
 
     @staticmethod
     def of_sorted(
@@ -118,19 +169,84 @@ class Pattern:
         Indices are of the type that :func:`index_type` says.
         """
         order = torch.arange(source.numel(), dtype=source.dtype, device=source.device)
-        ends = _pointers(target, size[1]), _pointers(source, size[0])
-        by_source = _sort(source * num_labels + label)
-        return Pattern(size, num_labels, source, target, label, order, None, *ends, by_source)
+        made = object.__new__(Pattern)
+        vars(made).update(
+            size=size,
+            num_labels=num_labels,
+            source=source,
+            target=target,
+            label=label,
+            order=order,
+            origin=None,
+            target_ptr=pointers(target, size[1]),
+        )
+        return made
+
+    # Sorting, where it is asked for -------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        # What is not there yet; patterns that are made of a list hold no more than that at first.
+        if "size" not in vars(self):  # it is being copied, or unpickled
+            raise AttributeError(name)
+        if name == "given":
+            return None  # it holds them sorted alone
+        made = {}
+        if name in _BY_SOURCE:
+            made = self._sorted_by_source()
+        elif name in _BY_TARGET:
+            made = self._sorted_by_target()
+        if name not in made:
+            raise AttributeError(f"a pattern has no {name!r}")
+        self._keep(made)
+        return made[name]
+
+    def _sorted_by_target(self) -> dict[str, Any]:
+        given = self.given
+        if given is None:
+            return dict(vars(self))  # another thread has been here
+        with lasting(given.source):
+            source, target = given.source.to(given.dtype), given.target.to(given.dtype)
+            label = None if given.label is None else given.label.to(given.dtype)
+            ptr, order = sort_pairs(target, self.size[1], label, self.num_labels)
+            return {
+                "source": source.index_select(0, order),
+                "target": target.index_select(0, order),
+                "label": source.new_zeros(source.numel())
+                if label is None
+                else label.index_select(0, order),
+                "order": order,
+                "origin": given.origin_of(order),
+                "target_ptr": ptr,
+                "given": None if torch.compiler.is_compiling() or len(order) > FEW else given,
+            }
+
+    def _sorted_by_source(self) -> dict[str, Any]:
+        with lasting(self.source):
+            count = self.size[0]
+            ptr, order = sort_pairs(self.source, count, self.label, self.num_labels)
+        return {"source_ptr": ptr, "by_source": order}
+
+    def _keep(self, made: dict[str, Any]) -> None:
+        held = next(part for part in vars(self).values() if isinstance(part, Tensor | EdgeList))
+        held = held.source if isinstance(held, EdgeList) else held
+        if any(isinstance(part, FakeTensor) for part in made.values()) and not isinstance(
+            held, FakeTensor
+        ):
+            return  # of a graph that is traced, which the pattern is no part of
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
 
     @property
     def num_edges(self) -> int:
         """E, parallel edges counted each."""
-        return self.source.numel()
+        given = self.given
+        return self.source.numel() if given is None else given.source.numel()
 
     @property
     def device(self) -> torch.device:
         """Where the edges are."""
-        return self.source.device
+        given = self.given
+        return self.source.device if given is None else given.source.device
 
     @property
     def index(self) -> Tensor:
@@ -159,6 +275,16 @@ class Pattern:
         run = key.diff(prepend=key[:1]).ne(0).cumsum(0)  # one number for each target and label
         return torch.zeros_like(run).index_add(0, run, torch.ones_like(run)).index_select(0, run)
 
+    def count_given(self) -> Tensor | None:
+        """:meth:`count` in the order in which edges were given, if that is at hand."""
+        given = self.given
+        if given is None:
+            return None
+        row, rows = given.target, self.size[1] * self.num_labels
+        if given.label is not None:
+            row = row * self.num_labels + given.label
+        return torch.bincount(row, minlength=rows).index_select(0, row)
+
     # Matrices to multiply with ------------------------------------------------------------------
     # What is kept must serve training too, and outlive ``torch.func``; see lasting.
 
@@ -166,13 +292,10 @@ class Pattern:
     def by_target(self) -> Sparsity:
         """The N × (M·K) matrix with a column for each source and label."""
         with lasting(self.source):
-            return known_sparsity(
-                self.target_ptr,
-                self.source * self.num_labels + self.label,
-                self._label_pointers(self.source, self.source_ptr, self.size[0]),
-                self.target.index_select(0, self.by_source),
-                self.by_source,
-            )
+            column = self.source
+            if self.num_labels != 1:
+                column = column * self.num_labels + self.label
+            return known_rows(self.target_ptr, column, self.size[0] * self.num_labels)
 
     @cached_property
     def by_target_label(self) -> Sparsity:
@@ -180,13 +303,7 @@ class Pattern:
         if self.num_labels == 1:
             return self.by_target
         with lasting(self.source):
-            return known_sparsity(
-                self._label_pointers(self.target, self.target_ptr, self.size[1]),
-                self.source,
-                self.source_ptr,
-                (self.target * self.num_labels + self.label).index_select(0, self.by_source),
-                self.by_source,
-            )
+            return known_rows(self._label_ptr, self.source, self.size[0])
 
     @cached_property
     def by_both(self) -> Sparsity:
@@ -196,23 +313,27 @@ class Pattern:
         """
         if self.num_labels == 1:
             return self.by_target
-        near, far = self.by_target, self.by_target_label
-        return known_sparsity(far.rowptr, near.col, near.colptr, far.row, near.perm)
+        return known_rows(self._label_ptr, self.by_target.col, self.size[0] * self.num_labels)
 
     @cached_property
     def ends(self) -> Sparsity:
         """The N × M matrix of all edges, whatever their label."""
+        if self.num_labels == 1:
+            return self.by_target
+        return known_rows(self.target_ptr, self.source, self.size[0])
+
+    @cached_property
+    def _label_ptr(self) -> Tensor:
+        """(N·K + 1,) row pointers by target and label."""
         with lasting(self.source):
-            row = self.target.index_select(0, self.by_source)
-            return known_sparsity(
-                self.target_ptr, self.source, self.source_ptr, row, self.by_source
-            )
+            count = self.size[1] * self.num_labels
+            return pointers(self.target * self.num_labels + self.label, count)
 
     @cached_property
     def by_label(self) -> tuple[Tensor, Tensor]:
         """(K + 1,) where the edges of each label begin, and (E,) their positions, by label."""
         with lasting(self.source):
-            return _pointers(self.label, self.num_labels), _sort(self.label)
+            return counting_sort(self.label, self.num_labels)
 
     @cached_property
     def source_pairs(self) -> Pairs:
@@ -243,11 +364,6 @@ class Pattern:
     def num_target_pairs(self) -> int:
         """U_out, the number of distinct (target, label)."""
         return count_pairs(self.target, self.label, self.num_labels)
-
-    def _label_pointers(self, node: Tensor, ptr: Tensor, count: int) -> Tensor:
-        if self.num_labels == 1:
-            return ptr
-        return _pointers(node * self.num_labels + self.label, count * self.num_labels)
 
     @cached_property
     def transposed(self) -> Pattern:
@@ -300,8 +416,8 @@ class Pattern:
             label=self.label.index_select(0, kept),
             order=torch.arange(kept.numel(), dtype=dtype, device=kept.device),
             origin=None if self.origin is None else self.origin.index_select(0, kept),
-            target_ptr=_pointers(target, size[1]),
-            source_ptr=_pointers(source, size[0]),
+            target_ptr=pointers(target, size[1]),
+            source_ptr=pointers(source, size[0]),
             by_source=place.index_select(0, by_source).to(dtype),
         )
 
@@ -310,25 +426,25 @@ class Pattern:
 
         Itself, with all that was made of it, if that changes nothing.
         """
-        old = (
-            self.source,
-            self.target,
-            self.label,
-            self.order,
-            self.origin,
-            self.target_ptr,
-            self.source_ptr,
-            self.by_source,
-        )
-        new = [None if tensor is None else fn(tensor) for tensor in old]
-        if all(moved is tensor for moved, tensor in zip(new, old, strict=True)):
+        given, made = self.given, vars(self)
+        parts = {name: made[name] for name in _TENSORS if name in made}
+        if given is not None:
+            parts |= {f"given.{name}": part for name, part in given._asdict().items()}
+        moved = {n: fn(part) if isinstance(part, Tensor) else part for n, part in parts.items()}
+        if all(moved[name] is part for name, part in parts.items()):
             return self
-        return Pattern(self.size, self.num_labels, *new)  # type: ignore[arg-type]
+        new = object.__new__(Pattern)
+        vars(new).update(size=self.size, num_labels=self.num_labels)
+        if given is not None:
+            listed: Any = {name: moved.pop(f"given.{name}") for name in given._fields}
+            vars(new)["given"] = EdgeList(**listed)
+        vars(new).update(moved)
+        return new
 
     def shape_class(self) -> tuple[int, ...]:
         """K, and M, N and E up to a factor of two: see :meth:`.Basis.shape_class`."""
         sources, targets = self.size
-        edges = self.source.numel()
+        edges = self.num_edges
         return self.num_labels, sources.bit_length(), targets.bit_length(), edges.bit_length()
 
     def __repr__(self) -> str:
@@ -340,21 +456,9 @@ class Pattern:
 
 register(Pattern)
 
-
-@contextmanager
-def lasting(made_of: Tensor) -> Iterator[None]:
-    """In the block, tensors are made that serve training, and outlive a ``torch.func`` transform.
-
-    What is made in inference mode cannot be differentiated through, and what is made within
-    ``torch.func.grad`` is wrapped for ever, even if ``made_of`` is not.
-    """
-    if torch.compiler.is_compiling():  # which decides by itself what it keeps
-        yield
-        return
-    with torch.inference_mode(False), ExitStack() as stack:
-        if not is_functorch_wrapped_tensor(made_of):
-            stack.enter_context(torch._C._DisableFuncTorch())
-        yield
+_BY_TARGET = ("source", "target", "label", "order", "origin", "target_ptr")
+_BY_SOURCE = ("source_ptr", "by_source")
+_TENSORS = _BY_TARGET + _BY_SOURCE
 
 
 def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.dtype:
@@ -384,21 +488,6 @@ def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.
 def is_exporting() -> bool:
     """Whether torch.export traces; torch has a name for it from 2.7 on."""
     return getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)()
-
-
-def _sort(key: Tensor) -> Tensor:
-    """The stable order of ``key`` (E,)."""
-    return torch.sort(key, stable=True).indices.to(key.dtype)
-
-
-def _pointers(row: Tensor, num_rows: int) -> Tensor:
-    """(num_rows + 1,) where the entries of each row begin, for the row of each entry."""
-    if torch.compiler.is_compiling():  # which does not know how many rows bincount finds
-        count = row.new_zeros(num_rows).index_add(0, row, torch.ones_like(row))
-        return torch.cat([row.new_zeros(1), count.cumsum(0).to(row.dtype)])
-    ptr = row.new_zeros(num_rows + 1)
-    torch.cumsum(torch.bincount(row, minlength=num_rows), 0, out=ptr[1:])
-    return ptr
 
 
 def _check_range(name: str, index: Tensor, count: int) -> None:

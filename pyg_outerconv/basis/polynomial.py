@@ -13,7 +13,6 @@ from ..errors import RefusedValue, refusal, unknown
 from .base import Basis
 from .edges import EdgeBasis
 from .kind import Shape, TensorMap
-from .multiply import multiply
 from .product import combine, compose_edges, identity_edges
 from .stacked import Stacked
 
@@ -191,7 +190,7 @@ class Polynomial(Basis):
         def step(x: Tensor, factor: float) -> Tensor:
             if factor not in scaled:  # once for all terms; there are fewer edges than numbers in x
                 scaled[factor] = operator.with_values(factor * operator.values(dtype))
-            return multiply(operator.pattern.by_target, scaled[factor], x)
+            return scaled[factor].propagate(x).squeeze(1)
 
         return step
 

@@ -74,7 +74,7 @@ def _flatten_with_keys(node: Any) -> Leaves:
 
 
 def _has_ends(node: Any) -> bool:
-    return hasattr(node, "target_ptr")
+    return any(field.name == "target_ptr" for field in fields(node))
 
 
 def _holds_tensors(value: Any) -> bool:

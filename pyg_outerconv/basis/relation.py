@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from ..errors import RefusedValue, refusal
-from ..kernels.sparsity import has_numbers
+from ..kernels.index_checks import has_numbers
 from .edges import EdgeBasis
 from .explicit import edge_basis
 from .family import Family

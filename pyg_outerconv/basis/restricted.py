@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..kernels.lasting import lasting
 from .base import Basis, nest
 from .cache import cached_property
 from .composed import Composed
@@ -16,7 +17,7 @@ from .derived import Derived
 from .edges import EdgeBasis
 from .kind import Shape, TensorMap
 from .makers import makes
-from .pattern import Pattern, lasting
+from .pattern import Pattern
 
 if TYPE_CHECKING:
     from ..theta import Theta

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
+from ..kernels.lasting import lasting
 from .base import Basis, nest
 from .cache import cached_property
 from .edges import EdgeBasis
 from .kind import Shape, TensorMap
 from .makers import makes
-from .pattern import Pattern, lasting
+from .pattern import Pattern
 
 if TYPE_CHECKING:
     from ..theta import Theta

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
 
 from ..errors import RefusedType, RefusedValue, refusal
-from ..kernels.sparsity import has_numbers
+from ..kernels.index_checks import has_numbers
 from .any_structure import AnyStructure, refuse_beside
 from .checks import (
     agreed,

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from .activation import Activation
 from .backend import BACKENDS
-from .call import request
-from .dispatch import note
+from .call import exactly, tell
 
 
 def score_here(
@@ -29,9 +28,9 @@ def score_here(
 ) -> Tensor:
     """(E, H), see :meth:`Backend.additive`."""
     implementation, phi = BACKENDS[backend], Activation(activation, slope, order)
-    note(implementation, request("additive", ptr, index, b.size(0), a))
+    tell(implementation, "additive", ptr, index, b.size(0), a)
     factors = [None if x is None else x.contiguous() for x in (left, right)]
-    with torch.autocast(a.device.type, enabled=False):
+    with exactly(a.device.type):
         return implementation.additive(
             ptr, index, a.contiguous(), b.contiguous(), factors[0], factors[1], phi
         )
@@ -72,10 +71,10 @@ def rows_here(
 ) -> Tensor:
     """(count, R, H, C), see :meth:`Backend.additive_rows`; ``value`` is in row order."""
     implementation, phi = BACKENDS[backend], Activation(activation, slope, order)
-    note(implementation, request("additive", ptr, index, b.size(0), a))
+    tell(implementation, "additive", ptr, index, b.size(0), a)
     right = None if right is None else right.contiguous()
     value = value.contiguous() if perm is None else value.index_select(0, perm)
-    with torch.autocast(a.device.type, enabled=False):
+    with exactly(a.device.type):
         return implementation.additive_rows(
             ptr, index, a.contiguous(), b.contiguous(), right, value, phi, count
         )

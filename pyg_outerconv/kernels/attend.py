@@ -10,9 +10,8 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal
 from .backend import BACKENDS
-from .call import View, apart, one_type, one_value_an_entry, pick, request, views
+from .call import View, apart, exactly, is_plain, one_type, one_value_an_entry, pick, tell, views
 from .differentiable import apply, differentiable, is_differentiated
-from .dispatch import note
 from .products import product, sample
 from .softmax import of_shares, softmax_of_rows
 from .sparsity import Sparsity
@@ -84,8 +83,7 @@ def attend(
 # The operators -------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("pyg_outerconv::attend", mutates_args=())
-def _attend(
+def _attend_here(
     ptr: Tensor,
     index: Tensor,
     query: Tensor,
@@ -96,11 +94,14 @@ def _attend(
     backend: str,
 ) -> tuple[Tensor, Tensor]:
     implementation = BACKENDS[backend]
-    note(implementation, request("attend", ptr, index, key.size(0), query))
+    tell(implementation, "attend", ptr, index, key.size(0), query)
     query, key, value = (t.contiguous() for t in (query, key, value))
     bias = None if bias is None else bias.contiguous()
-    with torch.autocast(query.device.type, enabled=False):
+    with exactly(query.device.type):
         return implementation.attend(ptr, index, query, key, value, bias, scale)
+
+
+_attend = torch.library.custom_op("pyg_outerconv::attend", _attend_here, mutates_args=())
 
 
 @_attend.register_fake
@@ -119,8 +120,7 @@ def _(
     return out, query.new_empty(query.shape[:2], dtype=wide)
 
 
-@torch.library.custom_op("pyg_outerconv::attend_backward", mutates_args=())
-def _attend_backward(
+def _attend_backward_here(
     ptr: Tensor,
     index: Tensor,
     ptr_t: Tensor,
@@ -137,17 +137,22 @@ def _attend_backward(
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     implementation = BACKENDS[backend]
-    note(implementation, request("attend", ptr, index, key.size(0), query))
+    tell(implementation, "attend", ptr, index, key.size(0), query)
     query, key, value = (t.contiguous() for t in (query, key, value))
     kept = (out.contiguous(), logsumexp.contiguous(), grad.contiguous())
     bias = None if bias is None else bias.contiguous()
-    with torch.autocast(query.device.type, enabled=False):
+    with exactly(query.device.type):
         *found, of_score = implementation.attend_backward(
             (ptr, index), (ptr_t, index_t, perm_t), query, key, value, bias, scale, *kept
         )
     if bias is None:
         of_score = query.new_empty((0, query.size(1)))
     return found[0], found[1], found[2], of_score
+
+
+_attend_backward = torch.library.custom_op(
+    "pyg_outerconv::attend_backward", _attend_backward_here, mutates_args=()
+)
 
 
 @_attend_backward.register_fake
@@ -193,7 +198,8 @@ class _Attend(torch.autograd.Function):
         scale: float,
         backend: str,
     ) -> tuple[Tensor, Tensor]:
-        return _attend(ptr, index, query, key, value, bias, scale, backend)
+        run = _attend_here if is_plain(query, key, value, bias) else _attend
+        return run(ptr, index, query, key, value, bias, scale, backend)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -203,15 +209,19 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        ptr, index, *far, query, key, value, bias, out, logsumexp = ctx.saved_tensors
+        ptr, index, ptr_t, index_t, perm_t, query, key, value, bias, *kept = ctx.saved_tensors
+        out, logsumexp = kept
         if is_differentiated():
-            near, far_view = (ptr, index, None), tuple(far)
-            found = _unfused(near, far_view, query, key, value, bias, ctx.scale, grad, ctx.backend)
+            near, far = (ptr, index, None), (ptr_t, index_t, perm_t)
+            found = _unfused(near, far, query, key, value, bias, ctx.scale, grad, ctx.backend)
         else:
-            found = _attend_backward(
+            run = _attend_backward_here if is_plain(query, key, value, grad) else _attend_backward
+            found = run(
                 ptr,
                 index,
-                *far,
+                ptr_t,
+                index_t,
+                perm_t,
                 query,
                 key,
                 value,

@@ -92,7 +92,10 @@ class Backend:
         return []
 
     def why_not(self, request: Request) -> list[str]:
-        """Every reason why this backend cannot serve ``request``; empty means that it can."""
+        """Every reason why this backend cannot serve ``request``; empty means that it can.
+
+        Calls that differ in sizes alone get one answer, which is asked for once.
+        """
         reasons = self.missing()
         if request.primitive not in self.primitives:
             reasons.append(f"has no {request.primitive}")

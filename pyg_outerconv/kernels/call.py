@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,9 +13,9 @@ from torch.nn import Parameter
 from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .backend import Request
-from .differentiable import apply
-from .dispatch import Backend, choose
+from .backend import BACKENDS, Backend, Request
+from .differentiable import Later, apply, is_lean
+from .dispatch import CHOSEN, choose, forced, note, recording
 from .sparsity import Sparsity
 
 # One direction of a sparse matrix: (ptr, index, perm); perm is None by row, and by column the
@@ -21,11 +23,20 @@ from .sparsity import Sparsity
 View = tuple[Tensor, Tensor, Tensor | None]
 
 
-def views(sparsity: Sparsity, transpose: bool = False) -> tuple[View, View]:
-    """The matrix that is multiplied, and its transpose."""
+def views(sparsity: Sparsity, transpose: bool = False) -> tuple[View, Any]:
+    """The matrix that is multiplied, and its transpose.
+
+    The latter, which forward passes do not read, holds what is made :class:`Later` where it can.
+    """
     by_row: View = (sparsity.rowptr, sparsity.col, None)
-    by_column: View = (sparsity.colptr, sparsity.row, sparsity.perm)
-    return (by_column, by_row) if transpose else (by_row, by_column)
+    if transpose:
+        return (sparsity.colptr, sparsity.row, sparsity.perm), by_row
+    if is_lean():
+        return by_row, tuple([Later(partial(getattr, sparsity, name)) for name in _BY_COLUMN])
+    return by_row, (sparsity.colptr, sparsity.row, sparsity.perm)
+
+
+_BY_COLUMN = ("colptr", "row", "perm")
 
 
 def request(
@@ -47,9 +58,31 @@ def request(
     )
 
 
+def tell(
+    backend: Backend, primitive: str, ptr: Tensor, index: Tensor, num_cols: int, *rest: Any
+) -> None:
+    """Tell whoever records calls that ``backend`` serves this one; see :func:`request`."""
+    if recording():
+        note(backend, request(primitive, ptr, index, num_cols, *rest))
+
+
 def pick(primitive: str, view: View, num_cols: int, x: Tensor, reduction: str = "sum") -> Backend:
     """The backend that is to serve a call; see :func:`dispatch.choose`."""
-    return choose(request(primitive, view[0], view[1], num_cols, x, reduction))
+    key = (primitive, x.device.type, x.dtype, view[1].dtype, reduction, forced())
+    known = CHOSEN.get(key)
+    if known is None:
+        known = choose(request(primitive, view[0], view[1], num_cols, x, reduction)).name
+        CHOSEN[key] = known
+    return BACKENDS[known]
+
+
+def exactly(device: str) -> AbstractContextManager[object]:
+    """In the block autocast changes no types: those of operands were settled by the caller."""
+    on = torch.is_autocast_enabled(device)
+    return torch.autocast(device, enabled=False) if on else _NOTHING
+
+
+_NOTHING = nullcontext()
 
 
 def is_plain(*tensors: Tensor | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
@@ -22,7 +23,8 @@ def differentiable(function: _Kind) -> _Kind:
 
     torch.compile refuses a function that has ``jvp``; so the function itself has none, and a
     subclass, ``function.whole``, has. The signature of ``forward``, which torch reads at every
-    call, is remembered.
+    call, is remembered. Where neither a compiler nor ``torch.func`` nor forward mode looks on,
+    ``function.lean`` runs, which torch calls some ten times faster.
     """
     signature = inspect.signature(function.forward)
     function.forward.__signature__ = signature  # type: ignore[attr-defined]
@@ -41,7 +43,62 @@ def differentiable(function: _Kind) -> _Kind:
 
     members = {"setup_context": staticmethod(setup_context), "jvp": staticmethod(jvp)}
     rule.whole = type(rule)(rule.__name__, (rule,), members)
+    rule.lean = _lean(rule)
     return function
+
+
+def _lean(rule: Any) -> type[Function]:
+    """The same function with its context made in ``forward``, which may get a :class:`Later`."""
+
+    def forward(ctx: Any, *inputs: Any) -> Any:
+        output = rule.forward(*(None if type(given) is Later else given for given in inputs))
+        rule.setup_context(_Context(ctx), inputs, output)
+        return output
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return rule.backward(_Context(ctx), *grads)
+
+    members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    kind: Any = type(Function)
+    return kind(rule.__name__, (Function,), members)  # type: ignore[no-any-return]
+
+
+class Later:
+    """A tensor that ``forward`` does not read, and ``backward`` may: made when that asks for it."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[], Tensor]) -> None:
+        self._make = make
+
+    def tensor(self) -> Tensor:
+        """The tensor."""
+        return self._make()
+
+
+class _Context:
+    """A context of autograd that keeps what is made later beside the tensors that it saves."""
+
+    def __init__(self, ctx: Any) -> None:
+        object.__setattr__(self, "_ctx", ctx)
+
+    def save_for_backward(self, *given: Any) -> None:
+        """See :meth:`torch.autograd.function.FunctionCtx.save_for_backward`."""
+        self._ctx.later = {place: x for place, x in enumerate(given) if type(x) is Later}
+        self._ctx.save_for_backward(*(None if type(x) is Later else x for x in given))
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        """What was saved, all of it made."""
+        later: dict[int, Later] = self._ctx.later
+        saved = self._ctx.saved_tensors
+        return tuple([later[i].tensor() if i in later else x for i, x in enumerate(saved)])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ctx, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._ctx, name, value)
 
 
 def _primal(x: Tensor | None) -> Tensor | None:
@@ -55,11 +112,26 @@ def apply(function: Any, *arguments: Any) -> Any:
     Raises:
         NotImplementedError: a compiler is to trace forward-mode differentiation.
     """
+    if is_lean():
+        if torch.is_grad_enabled() and any(
+            isinstance(given, Tensor) and given.requires_grad for given in arguments
+        ):
+            return function.lean.apply(*arguments)
+        return function.forward(*arguments)
     if not torch.compiler.is_compiling():
         return function.whole.apply(*arguments)
     if forward_ad._current_level >= 0:
         raise NotImplementedError("torch.compile cannot trace jvp of a primitive; leave it outside")
     return function.apply(*arguments)
+
+
+def is_lean() -> bool:
+    """Whether plain autograd is all that may look on: no compiler, ``torch.func``, forward mode."""
+    return not (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+    )
 
 
 def is_differentiated() -> bool:

@@ -13,6 +13,9 @@ from .backend import BACKENDS, Backend, Request
 
 ENVIRONMENT_VARIABLE = "PYG_OUTERCONV_BACKEND"
 
+# The backends that were chosen, by all that they choose by; see :meth:`Backend.why_not`.
+CHOSEN: dict[tuple[object, ...], str] = {}
+
 # The innermost ``use_backend`` of each thread. Autograd's own threads need not see it: a backward
 # pass uses the backend of its forward pass.
 _forced = threading.local()
@@ -76,6 +79,11 @@ def note(backend: Backend, request: Request) -> None:
     """Tell the active recorders that ``backend`` served ``request``."""
     for recorder in list(_recorders):
         recorder.append(Call(request.primitive, backend.name, request))
+
+
+def recording() -> bool:
+    """Whether somebody wants to hear of calls."""
+    return bool(_recorders)
 
 
 def forced() -> str | None:

@@ -8,21 +8,22 @@ import torch
 from torch import Tensor
 
 from .backend import BACKENDS
-from .call import View, request
+from .call import View, exactly, is_plain, tell
 from .differentiable import apply, differentiable
-from .dispatch import note
 from .products import in_order
 
 
-@torch.library.custom_op("pyg_outerconv::spmm_arg", mutates_args=())
-def _spmm_arg(
+def _spmm_arg_here(
     ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool, backend: str
 ) -> Tensor:
     implementation, reduction = BACKENDS[backend], "max" if largest else "min"
-    note(implementation, request("spmm", ptr, index, x.size(0), x, reduction))
+    tell(implementation, "spmm", ptr, index, x.size(0), x, reduction)
     value = None if value is None else value.contiguous()
-    with torch.autocast(x.device.type, enabled=False):
+    with exactly(x.device.type):
         return implementation.spmm_arg(ptr, index, value, x.contiguous(), largest)
+
+
+_spmm_arg = torch.library.custom_op("pyg_outerconv::spmm_arg", _spmm_arg_here, mutates_args=())
 
 
 @_spmm_arg.register_fake
@@ -44,7 +45,8 @@ class _Arguments(torch.autograd.Function):
     def forward(
         ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool, backend: str
     ) -> tuple[Tensor]:
-        return (_spmm_arg(ptr, index, value, x, largest, backend),)
+        run = _spmm_arg_here if is_plain(value, x) else _spmm_arg
+        return (run(ptr, index, value, x, largest, backend),)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor]) -> None:

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal
 from .backend import BACKENDS, Request
-from .call import apart, item_by_item, one_type
+from .call import apart, exactly, item_by_item, one_type
 from .differentiable import apply, differentiable
-from .dispatch import choose, note
+from .dispatch import choose, note, recording
 from .sparsity import check_indices, check_integers, check_pointers, has_numbers
 
 
@@ -165,8 +165,9 @@ def _matmul(
     backend: str,
 ) -> Tensor:
     implementation = BACKENDS[backend]
-    note(implementation, _request(x, ptr, theta))
-    with torch.autocast(x.device.type, enabled=False):
+    if recording():
+        note(implementation, _request(x, ptr, theta))
+    with exactly(x.device.type):
         return implementation.grouped_matmul(
             x.contiguous(), ptr, theta.contiguous(), _flat(gather), _flat(scatter), num_rows
         )
@@ -195,7 +196,7 @@ def _outer(
     backend: str,
 ) -> Tensor:
     implementation = BACKENDS[backend]
-    with torch.autocast(x.device.type, enabled=False):
+    with exactly(x.device.type):
         return implementation.grouped_outer(
             x.contiguous(), ptr, y.contiguous(), _flat(gather), _flat(scatter)
         )

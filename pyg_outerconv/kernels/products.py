@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from .backend import BACKENDS
-from .call import View, apart, is_plain, request
+from .call import View, apart, exactly, is_plain, tell
 from .differentiable import apply, differentiable
-from .dispatch import note
 
 # The operators -------------------------------------------------------------------------------
 
@@ -27,10 +26,10 @@ def _spmm_here(
     ptr: Tensor, index: Tensor, perm: Tensor | None, value: Tensor | None, x: Tensor, backend: str
 ) -> Tensor:
     implementation = BACKENDS[backend]
-    note(implementation, request("spmm", ptr, index, x.size(0), x))
+    tell(implementation, "spmm", ptr, index, x.size(0), x)
     value = in_order(value, perm)
     # The types were settled by the caller; a kernel that autocast changes would break that.
-    with torch.autocast(x.device.type, enabled=False):
+    with exactly(x.device.type):
         return implementation.spmm(ptr, index, value, x.contiguous())
 
 
@@ -47,8 +46,8 @@ def _(
 
 def _sddmm_here(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor, backend: str) -> Tensor:
     implementation = BACKENDS[backend]
-    note(implementation, request("sddmm", ptr, index, b.size(0), a))
-    with torch.autocast(a.device.type, enabled=False):
+    tell(implementation, "sddmm", ptr, index, b.size(0), a)
+    with exactly(a.device.type):
         return implementation.sddmm(ptr, index, a.contiguous(), b.contiguous())
 
 

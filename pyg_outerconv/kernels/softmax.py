@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from .backend import BACKENDS
-from .call import one_value_an_entry, pick, request, views
+from .call import exactly, is_plain, one_value_an_entry, pick, tell, views
 from .differentiable import apply, differentiable
-from .dispatch import note
 from .sparsity import Sparsity
 
 
@@ -61,12 +60,16 @@ def of_shares(ptr: Tensor, share: Tensor, along: Tensor, backend: str) -> Tensor
 # The operators -------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("pyg_outerconv::segment_sum", mutates_args=())
-def _segment_sum(ptr: Tensor, value: Tensor, backend: str) -> Tensor:
+def _segment_sum_here(ptr: Tensor, value: Tensor, backend: str) -> Tensor:
     implementation = BACKENDS[backend]
-    note(implementation, request("segment_sum", ptr, value, 0, value))
-    with torch.autocast(value.device.type, enabled=False):
+    tell(implementation, "segment_sum", ptr, value, 0, value)
+    with exactly(value.device.type):
         return implementation.segment_sum(ptr, value.contiguous())
+
+
+_segment_sum = torch.library.custom_op(
+    "pyg_outerconv::segment_sum", _segment_sum_here, mutates_args=()
+)
 
 
 @_segment_sum.register_fake
@@ -74,12 +77,16 @@ def _(ptr: Tensor, value: Tensor, backend: str) -> Tensor:
     return value.new_empty((ptr.numel() - 1, value.size(1)))
 
 
-@torch.library.custom_op("pyg_outerconv::segment_softmax", mutates_args=())
-def _segment_softmax(ptr: Tensor, score: Tensor, backend: str) -> Tensor:
+def _segment_softmax_here(ptr: Tensor, score: Tensor, backend: str) -> Tensor:
     implementation = BACKENDS[backend]
-    note(implementation, request("segment_softmax", ptr, score, 0, score))
-    with torch.autocast(score.device.type, enabled=False):
+    tell(implementation, "segment_softmax", ptr, score, 0, score)
+    with exactly(score.device.type):
         return implementation.segment_softmax(ptr, score.contiguous())
+
+
+_segment_softmax = torch.library.custom_op(
+    "pyg_outerconv::segment_softmax", _segment_softmax_here, mutates_args=()
+)
 
 
 @_segment_softmax.register_fake
@@ -101,7 +108,8 @@ def _as_heads(info: Any, x: Tensor, dim: int | None) -> tuple[Tensor, int]:
 class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ptr: Tensor, value: Tensor, backend: str) -> Tensor:
-        return _segment_sum(ptr, value, backend)
+        run = _segment_sum_here if is_plain(value) else _segment_sum
+        return run(ptr, value, backend)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -156,7 +164,8 @@ class _Spread(torch.autograd.Function):
 class _Softmax(torch.autograd.Function):
     @staticmethod
     def forward(ptr: Tensor, score: Tensor, backend: str) -> Tensor:
-        return _segment_softmax(ptr, score, backend)
+        run = _segment_softmax_here if is_plain(score) else _segment_softmax
+        return run(ptr, score, backend)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import InitVar, dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import RefusedType, RefusedValue, refusal
+from .counting_sort import turned_round
+from .index_checks import check_indices, check_integers, check_pointers, has_numbers
+from .lasting import lasting
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +51,17 @@ class Sparsity:
         if has_numbers(*self.tensors):
             _check_numbers(self)
 
+    def __getattr__(self, name: str) -> Tensor:
+        # The other direction of a matrix that known_rows made is sorted where it is asked for.
+        if name not in _BY_COLUMN or "num_cols" not in vars(self):
+            raise AttributeError(name)
+        with lasting(self.col):
+            made = turned_round(self.rowptr, self.col, vars(self)["num_cols"])
+        found = dict(zip(_BY_COLUMN, made, strict=True))
+        if not torch.compiler.is_compiling():  # whose tensors are those of a graph
+            vars(self).update(found)
+        return found[name]
+
     @property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """``rowptr``, ``col``, ``colptr``, ``row``, ``perm``."""
@@ -58,7 +70,8 @@ class Sparsity:
     @property
     def shape(self) -> tuple[int, int]:
         """(R, C)."""
-        return self.rowptr.numel() - 1, self.colptr.numel() - 1
+        known = vars(self).get("num_cols")
+        return self.rowptr.numel() - 1, self.colptr.numel() - 1 if known is None else known
 
     @property
     def num_entries(self) -> int:
@@ -77,62 +90,17 @@ def known_sparsity(
     return Sparsity(rowptr, col, colptr, row, perm, _is_known=True)
 
 
-def has_numbers(*tensors: Tensor | None) -> bool:
-    """Whether entries can be looked at: not without memory, nor while a compiler traces."""
-    return not torch.compiler.is_compiling() and not any(
-        tensor is not None and (tensor.is_meta or isinstance(tensor, FakeTensor))
-        for tensor in tensors
-    )
+def known_rows(rowptr: Tensor, col: Tensor, num_cols: int) -> Sparsity:
+    """The same by row alone: the columns are sorted if something asks for them, as gradients do."""
+    if torch.compiler.is_compiling():  # which cannot come back to it
+        return known_sparsity(rowptr, col, *turned_round(rowptr, col, num_cols))
+    made = object.__new__(Sparsity)
+    vars(made).update(rowptr=rowptr, col=col, num_cols=num_cols)
+    return made
 
 
-def check_pointers(name: str, ptr: Tensor, count: int) -> None:
-    """Refuse pointers (R + 1,) that do not ascend from 0 to ``count``. Looks at numbers.
-
-    Raises:
-        ValueError: they do not.
-    """
-    ends = (int(ptr[0]), int(ptr[-1]))
-    if ends != (0, count) or bool((ptr[1:] < ptr[:-1]).any()):
-        raise RefusedValue(
-            refusal(
-                f"{name} ascends to the number of entries",
-                f"from 0 to {count}, never falling",
-                ptr.tolist() if ptr.numel() <= 8 else f"from {ends[0]} to {ends[1]}",
-            )
-        )
-
-
-def check_indices(name: str, index: Tensor, count: int) -> None:
-    """Refuse indices outside [0, ``count``). Looks at numbers.
-
-    Raises:
-        ValueError: one is.
-    """
-    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < count:
-        raise RefusedValue(
-            refusal(
-                f"every entry of {name} lies in range",
-                f"[0, {count})",
-                f"[{int(index.min())}, {int(index.max())}]",
-            )
-        )
-
-
-_NAMES = ("rowptr", "col", "colptr", "row", "perm")
-
-
-def check_integers(name: str, index: Any) -> None:
-    """Refuse what is not a vector of int32 or int64.
-
-    Raises:
-        TypeError: it is no tensor of these.
-        ValueError: it has not one dimension.
-    """
-    if not isinstance(index, Tensor) or index.dtype not in (torch.int32, torch.int64):
-        got = getattr(index, "dtype", type(index).__name__)
-        raise RefusedType(refusal(f"{name} holds integers", "torch.int32 or torch.int64", got))
-    if index.dim() != 1 or index.layout != torch.strided:
-        raise RefusedValue(refusal(f"{name} is a vector", "one dimension", tuple(index.shape)))
+_BY_COLUMN = ("colptr", "row", "perm")
+_NAMES = ("rowptr", "col", *_BY_COLUMN)
 
 
 def _check_types(sparsity: Sparsity) -> None:

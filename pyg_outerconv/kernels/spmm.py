@@ -44,7 +44,7 @@ def spmm(
         TypeError: ``value`` and ``x`` are of different types.
     """
     near, far = views(sparsity, transpose)
-    rows, cols = near[0].numel() - 1, far[0].numel() - 1
+    rows, cols = sparsity.shape[::-1] if transpose else sparsity.shape
     if reduce not in REDUCTIONS:
         raise RefusedValue(unknown("reduction", reduce, REDUCTIONS))
     if x.dim() not in (2, 3) or x.size(0) != cols:

@@ -15,9 +15,9 @@ from ..basis.edges import EdgeBasis
 from ..basis.family import Family
 from ..basis.grid.cells import Cells
 from ..basis.on_demand import OnDemand
-from ..basis.pattern import lasting
 from ..basis.structure import Structure
 from ..basis.unstructured import Unstructured
+from ..kernels.lasting import lasting
 from .query_places import Placed, narrowed
 
 Edges = EdgeBasis | OnDemand

@@ -14,9 +14,10 @@ from ..basis.cache import IdentityCache
 from ..basis.edges import EdgeBasis
 from ..basis.heads import by_label
 from ..basis.on_demand import OnDemand
-from ..basis.pattern import Pattern, lasting
+from ..basis.pattern import Pattern
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels import Sparsity
+from ..kernels.lasting import lasting
 from ..position import positions_of
 
 _parts = IdentityCache()

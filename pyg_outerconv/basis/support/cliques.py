@@ -9,10 +9,10 @@ from torch import Tensor
 
 from ... import kernels
 from ...errors import RefusedType, RefusedValue, refusal
+from ...kernels.lasting import lasting
 from ..edges import EdgeBasis
 from ..kind import TensorMap
 from ..on_demand import OnDemand
-from ..pattern import lasting
 from .runs import spread_runs, unlabelled_edges
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ...kernels.lasting import lasting
 from ..any_structure import AnyStructure
 from ..edges import EdgeBasis
 from ..grid.per_axis import check_least
-from ..pattern import lasting
 from .ragged import places
 from .runs import sorted_pairs
 from .support import Support, graph_numbers

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...basis.multiply import multiply
 from ..cost import Cost, moving
 from ..order import EXPLICIT, Order, has_made
 from ..problem import Problem
@@ -40,5 +39,4 @@ class TransformFirst(Order):
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
-        z = problem.transform()
-        return multiply(problem.edges.pattern.by_target, problem.edges, z.flatten(0, 1))
+        return problem.edges.gather(problem.transform())

@@ -1,0 +1,50 @@
+"""Sums over edges that are in no order, of graphs so small that sorting them costs more."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .backend import BACKENDS, Request
+from .dispatch import forced, note, recording
+
+MOST = 2**15
+"""The numbers that messages may be at most, edges times channels: those of a cache."""
+
+_EXACT = (torch.float32, torch.float64)  # sums of short types are rounded at every step
+
+
+def is_small(num_edges: int, x: Tensor) -> bool:
+    """Whether :func:`edge_sums` may run: messages are few, and nothing wants to see a kernel."""
+    return (
+        num_edges * (x.numel() // max(1, x.size(0))) <= MOST
+        and x.is_cpu
+        and x.dtype in _EXACT
+        and forced() in (None, "native")
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+    )
+
+
+def edge_sums(
+    source: Tensor, target: Tensor, value: Tensor | None, x: Tensor, num_rows: int
+) -> Tensor:
+    """``out[n] = sum_{e: target[e] = n} value[e] x[source[e]]``, by torch's own operators.
+
+    Args:
+        source, target: (E,) int64.
+        value: (E,) of the type of ``x``, or None for ones.
+        x: (rows, channels); see :func:`is_small`.
+        num_rows: N.
+
+    Returns:
+        (N, channels), zero where no edge arrives; differentiable any number of times.
+    """
+    if recording():
+        shape = (num_rows, x.size(0))
+        size = source.numel(), x.size(1)
+        note(BACKENDS["native"], Request("spmm", "cpu", x.dtype, source.dtype, shape, *size))
+    sent = x.index_select(0, source)
+    if value is not None:
+        sent = sent * value.unsqueeze(-1)
+    return sent.new_zeros((num_rows, x.size(1))).index_add_(0, target, sent)

@@ -1,0 +1,66 @@
+"""What vectors of indices and pointers must be like, and whether they can be looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+
+from ..errors import RefusedType, RefusedValue, refusal
+
+
+def has_numbers(*tensors: Tensor | None) -> bool:
+    """Whether entries can be looked at: not without memory, nor while a compiler traces."""
+    return not torch.compiler.is_compiling() and not any(
+        tensor is not None and (tensor.is_meta or isinstance(tensor, FakeTensor))
+        for tensor in tensors
+    )
+
+
+def check_pointers(name: str, ptr: Tensor, count: int) -> None:
+    """Refuse pointers (R + 1,) that do not ascend from 0 to ``count``. Looks at numbers.
+
+    Raises:
+        ValueError: they do not.
+    """
+    ends = (int(ptr[0]), int(ptr[-1]))
+    if ends != (0, count) or bool((ptr[1:] < ptr[:-1]).any()):
+        raise RefusedValue(
+            refusal(
+                f"{name} ascends to the number of entries",
+                f"from 0 to {count}, never falling",
+                ptr.tolist() if ptr.numel() <= 8 else f"from {ends[0]} to {ends[1]}",
+            )
+        )
+
+
+def check_indices(name: str, index: Tensor, count: int) -> None:
+    """Refuse indices outside [0, ``count``). Looks at numbers.
+
+    Raises:
+        ValueError: one is.
+    """
+    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < count:
+        raise RefusedValue(
+            refusal(
+                f"every entry of {name} lies in range",
+                f"[0, {count})",
+                f"[{int(index.min())}, {int(index.max())}]",
+            )
+        )
+
+
+def check_integers(name: str, index: Any) -> None:
+    """Refuse what is not a vector of int32 or int64.
+
+    Raises:
+        TypeError: it is no tensor of these.
+        ValueError: it has not one dimension.
+    """
+    if not isinstance(index, Tensor) or index.dtype not in (torch.int32, torch.int64):
+        got = getattr(index, "dtype", type(index).__name__)
+        raise RefusedType(refusal(f"{name} holds integers", "torch.int32 or torch.int64", got))
+    if index.dim() != 1 or index.layout != torch.strided:
+        raise RefusedValue(refusal(f"{name} is a vector", "one dimension", tuple(index.shape)))
