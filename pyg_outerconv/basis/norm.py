@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal, unknown
+from ..kernels.index_checks import has_numbers
 from .checks import holds
 from .structure import Structure
 
@@ -69,9 +68,16 @@ def with_self_loops(edges: Structure, dtype: torch.dtype | None, fill: float = 1
     edges.require_one_set("adding self-loops", "add_self_loops=False")
     if edges.only_sums:
         return _with_loops_everywhere(edges, dtype, fill)
-    bare = torch.ones(edges.size[0], dtype=torch.bool, device=edges.device)
-    bare[edges.source[edges.source == edges.target].long()] = False
-    nodes = bare.nonzero().view(-1).to(edges.edge_index.dtype)
+    source, target = edges.edge_index.unbind(0)
+    is_loop = source == target
+    if bool(is_loop.any()):
+        bare = torch.ones(edges.size[0], dtype=torch.bool, device=edges.device)
+        bare[source[is_loop].long()] = False
+        nodes = bare.nonzero().view(-1).to(source.dtype)
+    else:
+        nodes = torch.arange(edges.size[0], dtype=source.dtype, device=source.device)
+    if fill == 1.0 and edges.edge_weight is None:
+        return edges.with_diagonal(None, nodes)
     value = torch.full(nodes.shape, fill, dtype=edges.weight(dtype).dtype, device=edges.device)
     return edges.with_diagonal(value, nodes)
 
@@ -100,6 +106,8 @@ def normalise(edges: Structure, norm: str | None, dtype: torch.dtype | None) -> 
     check_norm(norm, ("sym", "source", "target", None))
     if norm is None:
         return edges
+    if edges.edge_weight is None and edges.edge_index.is_cpu and has_numbers(edges.edge_index):
+        return edges.but(edge_weight=_counted(edges, norm, dtype or torch.get_default_dtype()))
     weight, (num_sources, num_targets) = edges.weight(dtype), edges.size
     source, target, narrow, what = edges.source, edges.target, weight.dtype, f"norm={norm!r}"
     if norm == "source":
@@ -113,4 +121,25 @@ def normalise(edges: Structure, norm: str | None, dtype: torch.dtype | None) -> 
             if edges.bipartite:
                 sent = divisor(weight, source, num_sources, what)
             weight = weight / sent.sqrt()[source] / received.sqrt()[target]
-    return replace(edges, edge_weight=weight.to(narrow))
+    return edges.but(edge_weight=weight.to(narrow))
+
+
+def _counted(edges: Structure, norm: str, dtype: torch.dtype) -> Tensor:
+    """(E,) the values of edges that weigh 1 each, whose degrees are counts."""
+    source, target = edges.edge_index.unbind(0)
+    wide = torch.promote_types(dtype, torch.float32)
+
+    def share(nodes: Tensor, count: int, power: float) -> Tensor:
+        """(count,) 1 / d or 1 / √d, 0 for a node without edges."""
+        degrees = torch.bincount(nodes, minlength=count).to(wide)
+        return degrees.pow_(power).nan_to_num_(posinf=0.0)
+
+    if norm == "source":
+        weight = share(source, edges.size[0], -1.0).index_select(0, source)
+    elif norm == "target":
+        weight = share(target, edges.size[1], -1.0).index_select(0, target)
+    else:
+        received = share(target, edges.size[1], -0.5)
+        sent = share(source, edges.size[0], -0.5) if edges.bipartite else received
+        weight = sent.index_select(0, source).mul_(received.index_select(0, target))
+    return weight.to(dtype)

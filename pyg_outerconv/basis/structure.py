@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -39,7 +40,8 @@ class Structure(AnyStructure):
         edge_type: (E,) integers, or None.
         batch: (N,) the graph each node belongs to, for families that treat graphs one by one.
         origin: (E,) the position of each edge in the list that the user gave, -1 for an edge that
-            a family added; None while the list is still the user's own.
+            a family added; or how many edges, the first ones, are the user's, whose list it still
+            is where there are no others; None for all.
         edge_attr: (E, *) what else is known of each edge, or None.
         pos: positions (M, D) of sources and (N, D) of targets, or None; unchecked.
         bipartite: whether sources and targets are different nodes, as those of a pair of features
@@ -58,7 +60,7 @@ class Structure(AnyStructure):
     edge_weight: Tensor | None = None
     edge_type: Tensor | None = None
     batch: Tensor | None = None
-    origin: Tensor | None = None
+    origin: Tensor | int | None = None
     edge_attr: Tensor | None = None
     pos: tuple[Tensor, Tensor] | None = None
     bipartite: bool = False
@@ -138,24 +140,35 @@ class Structure(AnyStructure):
             edge_attr=None if self.edge_attr is None else self.edge_attr[mask],
         )
 
-    def with_diagonal(self, value: Tensor, nodes: Tensor) -> Structure:
-        """Append an edge from each of ``nodes`` to itself, with ``value`` (one for each)."""
-        weight = torch.cat([self.weight(value.dtype), value])
-        added = torch.full_like(nodes, -1)
-        return replace(
-            self,
+    def with_diagonal(self, value: Tensor | None, nodes: Tensor) -> Structure:
+        """Append an edge from each of ``nodes`` to itself.
+
+        ``value`` has one for each of them; None adds edges of 1 to those that have no weights.
+        """
+        origin = self.num_edges if self.origin is None else self.origin
+        if isinstance(origin, Tensor):
+            origin = torch.cat([origin, torch.full_like(nodes, -1)])
+        weight = None if value is None else torch.cat([self.weight(value.dtype), value])
+        return self.but(
             edge_index=torch.cat([self.edge_index, nodes.expand(2, -1)], dim=1),
             edge_weight=weight,
             edge_type=None,
-            origin=torch.cat([self.origins(), added]),
+            origin=origin,
             edge_attr=None,
         )
 
     def origins(self) -> Tensor:
         """(E,) ``origin``, spelled out."""
-        if self.origin is not None:
+        if isinstance(self.origin, Tensor):
             return self.origin
-        return torch.arange(self.num_edges, device=self.device)
+        order = torch.arange(self.num_edges, device=self.device)
+        return order if self.origin is None else torch.where(order < self.origin, order, -1)
+
+    def but(self, **changes: Any) -> Structure:
+        """The same with other attributes; ``dataclasses.replace`` takes longer than small sums."""
+        new = copy(self)
+        vars(new).update(changes)
+        return new
 
     def require_one_set(self, what: str, instead: str) -> None:
         """Refuse two sets of nodes for something that one set alone has.
@@ -374,14 +387,19 @@ def _infer_size(
         num_sources, num_targets = size
         if num_sources is not None and num_targets is not None:
             return num_sources, num_targets
-    if edge_index.numel():
-        highest = [int(end) for end in edge_index.max(dim=1).values]
-        lowest = int(edge_index.min())
+    size = size or (None, None)
+    if not edge_index.numel():
+        lowest, highest = 0, [-1, -1]
+    elif size[0] == size[1] and (size[0] is not None or not bipartite):
+        least, most = edge_index.aminmax()
+        lowest, highest = int(least), [int(most)] * 2
+        if size[0] is not None and highest[0] >= size[0]:  # say at which end
+            highest = edge_index.amax(dim=1).tolist()
     else:
-        highest, lowest = [-1, -1], 0
+        least, most = edge_index.aminmax(dim=1)
+        lowest, highest = int(least.min()), most.tolist()
     if lowest < 0:
         raise RefusedValue(refusal("edge_index must not be negative", ">= 0", lowest))
-    size = size or (None, None)
     if size == (None, None) and not bipartite:
         return max(highest) + 1, max(highest) + 1
     full = (

@@ -20,7 +20,7 @@ def is_small(num_edges: int, x: Tensor) -> bool:
         num_edges * (x.numel() // max(1, x.size(0))) <= MOST
         and x.is_cpu
         and x.dtype in _EXACT
-        and forced() in (None, "native")
+        and forced() is None
         and not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()
     )

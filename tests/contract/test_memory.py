@@ -99,7 +99,8 @@ def test_an_order_holds_what_its_cost_says(order, edges, widths, values):
     case, inputs = problem_of(order, 200, edges, 8, widths, values, matrices=8)
     backend = "reference" if order in NEEDS_REFERENCE else "native"
     with use_backend(backend):
-        contract(case.basis, case.x, case.parameter, order)  # pairs are made
+        made = contract(case.basis, case.x, case.parameter, order)
+        torch.autograd.grad(made.sum(), inputs)  # pairs are made, and both directions sorted
         with Kept() as kept:
             out = contract(case.basis, case.x, case.parameter, order)
         _, saved = kept.beside(out, *inputs)
