@@ -74,11 +74,9 @@ class Structure(AnyStructure):
     @classmethod
     def recognises(cls, given: Any) -> bool:
         """See :meth:`AnyStructure.recognises`: whatever tensor holds no switches."""
-        return (
-            isinstance(given, Structure)
-            or is_matrix(given)
-            or (isinstance(given, Tensor) and given.dtype != torch.bool)
-        )
+        if isinstance(given, Tensor) and given.layout == torch.strided:
+            return given.dtype != torch.bool
+        return isinstance(given, Structure) or is_matrix(given)
 
     @classmethod
     def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> Structure:
@@ -272,8 +270,10 @@ def structure(
         if weight is not None and dtype not in (None, weight.dtype):
             edge_index = replace(edge_index, edge_weight=weight.to(dtype))
         return completed(edge_index, size, batch, bipartite)
-    check_size(size)
-    if is_matrix(edge_index):
+    if size is not None:
+        check_size(size)
+    is_list = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
+    if not is_list and is_matrix(edge_index):
         edge_index, edge_weight, size = _from_sparse(edge_index, edge_weight, size)
     if not isinstance(edge_index, Tensor):
         raise RefusedType(
@@ -290,10 +290,13 @@ def structure(
     check_index(edge_index)
     if edge_index.dtype not in (torch.int64, torch.int32):
         edge_index = edge_index.long()
-    edge_weight = numbers("edge_weight", edge_weight, edge_index, dtype)
-    check_edge_vector("edge_weight", edge_weight, edge_index, floating=True)
-    check_edge_vector("edge_type", edge_type, edge_index, floating=False)
-    check_attributes(edge_attr, edge_index)
+    if edge_weight is not None:
+        edge_weight = numbers("edge_weight", edge_weight, edge_index, dtype)
+        check_edge_vector("edge_weight", edge_weight, edge_index, floating=True)
+    if edge_type is not None:
+        check_edge_vector("edge_type", edge_type, edge_index, floating=False)
+    if edge_attr is not None:
+        check_attributes(edge_attr, edge_index)
     full_size = _infer_size(edge_index, size, bool(bipartite))
     ends = (pos, pos) if isinstance(pos, Tensor) else pos
     known = Structure(
@@ -305,6 +308,8 @@ def structure(
         pos=ends,
         bipartite=bool(bipartite),
     )
+    if batch is None and bipartite is not False:
+        return known
     return completed(known, None, batch, bipartite)
 
 

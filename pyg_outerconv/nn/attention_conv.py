@@ -240,8 +240,8 @@ class AttentionConv(FoldOutput, OuterConv):
         if isinstance(edge_index, Basis):
             check_beside(edge_index, content, size, edge_type)
         if is_support(edge_index):
-            beside = {"batch": batch, "edge_attr": edge_attr, "pos": pos}
-            check_devices(self, edge_index, inputs.source, inputs.target, **beside)
+            beside = ("batch", batch), ("edge_attr", edge_attr), ("pos", pos)
+            check_devices(self, edge_index, inputs.source, inputs.target, *beside)
             basis = basis_on_support(self.family, edge_index, content, edge_attr, pos, batch)
             return basis.mean(basis.dtype) if self.folds_mean else basis
         require_edges(self.family, edge_index)

@@ -15,7 +15,9 @@ from ..errors import RefusedValue, refusal
 RULE = "what a layer is called with is where its parameters are"
 
 
-def check_devices(layer: Module, given: Any, *features: Any, **beside: Any) -> None:
+def check_devices(
+    layer: Module, given: Any, source: Any, target: Any = None, *beside: tuple[str, Any]
+) -> None:
     """Refuse a call whose parts are on several devices, before any of it runs.
 
     Between a CPU and ``meta`` kernels would not notice, and return memory that was never written.
@@ -23,26 +25,27 @@ def check_devices(layer: Module, given: Any, *features: Any, **beside: Any) -> N
     Args:
         layer: every parameter and buffer of which counts.
         given: what stands in the place of ``edge_index``.
-        *features: of sources and targets, or None.
-        **beside: what else comes, by its name: a tensor, a pair of them, or None.
+        source, target: features, or None.
+        *beside: what else comes, and its name: a tensor, a pair of them, or None.
 
     Raises:
         ValueError: two parts are on two devices; or all are on ``meta``, where nothing has values.
     """
     if torch.compiler.is_compiling():
         return  # a tracer looks for itself
-    known = [part.device for part in features if part is not None]
-    device = known[0] if known else _device_of(layer)
+    known = target if source is None else source
+    device = _device_of(layer) if known is None else known.device
     if device is None:
         return
-    for other in known[1:]:
-        if other != device:
-            raise RefusedValue(refusal("sources and targets are in one place", device, other))
+    if target is not None and target.device != device:
+        raise RefusedValue(refusal("sources and targets are in one place", device, target.device))
     if _is_elsewhere(layer, device):
         tensors = chain(layer.named_parameters(), layer.named_buffers())
         name, part = next((name, part) for name, part in tensors if part.device != device)
         raise RefusedValue(refusal(RULE, f"{name} on {device}{_hint(part)}", part.device))
-    for name, parts in beside.items():
+    for name, parts in beside:
+        if parts is None:
+            continue
         for part in parts if isinstance(parts, tuple | list) else (parts,):
             if isinstance(part, Tensor) and part.device != device:
                 raise RefusedValue(

@@ -27,7 +27,7 @@ from .checks import aggregation, check_ends, check_known
 from .dense import DenseForms
 from .devices import check_devices
 from .first_of_equal import FirstOfEqual
-from .prepare import Inputs, nodes_first, prepare_basis, split_input
+from .prepare import Given, Inputs, nodes_first, prepare_basis, split_input
 from .readable import convolve_by_messages
 from .reductions import COMPARISONS, Reductions, message_aggregation
 from .root import add_root
@@ -270,14 +270,12 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
     ) -> Basis:
         """The basis that :meth:`forward` uses for these arguments, means folded into its values."""
         inputs = x if isinstance(x, Inputs) else split_input(x, self.flow)
-        beside = {"edge_weight": edge_weight, "edge_type": edge_type, "batch": batch}
-        beside |= {"edge_attr": edge_attr, "pos": pos}
-        check_devices(self, edge_index, inputs.source, inputs.target, **beside)
+        given = Given(edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
+        beside = zip(given._fields[1:], given[1:], strict=True)
+        check_devices(self, edge_index, inputs.source, inputs.target, *beside)
         if content is None and self._reads_content:
             content = self._content(inputs)
-        return prepare_basis(
-            self, inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos, content
-        )
+        return prepare_basis(self, inputs, given, content)
 
     def contraction_path(
         self,

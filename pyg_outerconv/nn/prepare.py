@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,8 +21,19 @@ if TYPE_CHECKING:
     from .outer_conv import OuterConv
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Given(NamedTuple):
+    """What comes into a layer beside x: the structure, and what is said of its edges and nodes."""
+
+    edge_index: Any
+    edge_weight: Tensor | None = None
+    edge_type: Tensor | None = None
+    size: tuple[int | None, int | None] | None = None
+    batch: Tensor | tuple[Tensor, Tensor] | None = None
+    edge_attr: Tensor | None = None
+    pos: Tensor | tuple[Tensor, Tensor] | None = None
+
+
+class Inputs(NamedTuple):
     """What comes in as ``x``, taken apart.
 
     Attributes:
@@ -78,17 +89,9 @@ def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
         source, target = target, source
     same = target is source
     is_single = not pair or (same and source is not None)
-    source = _features(source)
-    target = source if same else _features(target)
-    return Inputs(
-        source,
-        target,
-        _count(source),
-        _count(target),
-        source is None,
-        x is None,
-        is_single,
-    )
+    source, count = _features(source)
+    target, num_targets = (source, count) if same else _features(target)
+    return Inputs(source, target, count, num_targets, source is None, x is None, is_single)
 
 
 def nodes_first(x: Features) -> Features:
@@ -98,9 +101,12 @@ def nodes_first(x: Features) -> Features:
     return x.movedim(-2, 0)
 
 
-def _features(x: Any) -> Features:
-    if x is None or isinstance(x, SparseFeatures):
-        return x
+def _features(x: Any) -> tuple[Features, int | None]:
+    """Checked features, and of how many nodes they are."""
+    if x is None:
+        return None, None
+    if isinstance(x, SparseFeatures):
+        return x, x.size(0)
     if not isinstance(x, Tensor) or x.is_complex() or x.dtype == torch.bool:
         raise RefusedType(
             refusal(
@@ -110,52 +116,66 @@ def _features(x: Any) -> Features:
             )
         )
     if x.layout != torch.strided:
-        return SparseFeatures.of(x)
+        return SparseFeatures.of(x), x.size(0)
     if x.is_floating_point():
         if x.dim() < 2:
             raise RefusedValue(
                 refusal("features must have a row for each node", "shape (M, P)", tuple(x.shape))
             )
-    elif x.dim() != 1:
+        return x, x.size(-2)
+    if x.dim() != 1:
         raise RefusedValue(
             refusal("node indices must be one for each node", "shape (M,)", tuple(x.shape))
         )
-    return x
-
-
-def _count(x: Features) -> int | None:
-    if x is None:
-        return None
-    return x.size(-2) if x.is_floating_point() else x.size(0)
+    return x, x.size(0)
 
 
 def prepare_basis(
-    conv: OuterConv,
-    inputs: Inputs,
-    edge_index: Any,
-    edge_weight: Tensor | None,
-    edge_type: Tensor | None,
-    size: tuple[int | None, int | None] | None,
-    batch: Tensor | tuple[Tensor, Tensor] | None,
-    edge_attr: Tensor | None = None,
-    pos: Tensor | tuple[Tensor, Tensor] | None = None,
-    content: Content | None = None,
+    conv: OuterConv, inputs: Inputs, given: Given, content: Content | None = None
 ) -> Basis:
     """The given basis, or the one that the layer's family makes of the structure.
 
     Raises:
         TypeError, ValueError: the basis does not fit the layer or x; see also :meth:`Family.basis`.
     """
-    if isinstance(edge_index, Basis):
-        others = (edge_weight, edge_type, edge_attr, *_ends(pos))
-        _check_given(conv, inputs, edge_index, others, size)
-        dtype = _dtype(conv, inputs) or torch.get_default_dtype()
-        return edge_index.mean(dtype) if conv.folds_mean else edge_index
-    kind = require_kind(conv.family, edge_index)
-    is_pair = not inputs.is_single
-    full_size = _size(conv, inputs, edge_index, size, kind)
+    dtype = _dtype(conv, inputs)
+    if isinstance(given.edge_index, Basis):
+        _check_given(conv, inputs, given.edge_index, given)
+        basis = given.edge_index
+        return basis.mean(dtype or torch.get_default_dtype()) if conv.folds_mean else basis
+    kind = require_kind(conv.family, given.edge_index)
+    size = _size(conv, inputs, given, kind)
+    if conv.cached and not conv._learns:
+        key = (conv.family, size, inputs.is_single, dtype, conv.folds_mean, conv.flow)
+        beside = (given.edge_weight, given.edge_type, *_ends(given.batch), given.edge_attr)
+        basis = kept_basis(
+            kind,
+            given.edge_index,
+            (*beside, *_ends(given.pos)),
+            (*key, _device(conv, inputs), torch.get_default_dtype()),
+            lambda: _make_basis(conv, inputs, given, content, kind, size, dtype),
+        )
+    else:
+        basis = _make_basis(conv, inputs, given, content, kind, size, dtype)
+    if not kind.targets_are_sources:
+        _check_ends(basis, size)
+    if conv.root is not None:
+        _check_root(inputs, basis, getattr(given.edge_index, "bipartite", kind.bipartite))
+    return basis
+
+
+def _make_basis(
+    conv: OuterConv,
+    inputs: Inputs,
+    given: Given,
+    content: Content | None,
+    kind: type[AnyStructure],
+    size: tuple[int | None, int | None],
+    dtype: torch.dtype | None,
+) -> Basis:
+    """The basis that the layer's family makes, of values in the type of x or of parameters."""
     reverse = conv.flow == "target_to_source"
-    if reverse and is_matrix(edge_index):
+    if reverse and is_matrix(given.edge_index):
         raise RefusedValue(
             refusal(
                 "flow='target_to_source' takes edges as indices",
@@ -163,37 +183,25 @@ def prepare_basis(
                 "a sparse matrix; pass its transpose",
             )
         )
-    known, device = _dtype(conv, inputs), _device(conv, inputs)
-    dtype = known or torch.get_default_dtype()
-
-    def make() -> Basis:
-        found = conv.family.read(
-            edge_index,
-            edge_weight=edge_weight,
-            edge_type=edge_type,
-            edge_attr=edge_attr,
-            pos=pos,
-            batch=batch,
-            size=full_size[::-1] if reverse else full_size,
-            bipartite=is_pair or None,
-            device=device,
-            **({"dtype": known} if issubclass(kind, Structure) else {}),
-        )
-        found = found.reversed() if reverse else found
-        if isinstance(found, Structure) and torch.compiler.is_compiling():
-            found = replace(found, only_sums=conv.aggr == "sum" and content is None)
-        found = found if content is None else found.with_content(content)
-        basis = conv.family.basis_on(found, dtype)
-        return basis.mean(dtype) if conv.folds_mean else basis
-
-    beside = (edge_weight, edge_type, *_ends(batch), edge_attr, *_ends(pos))
-    key = (conv.family, full_size, is_pair, dtype, conv.folds_mean, reverse)
-    keeps = conv.cached and not conv._learns
-    basis = kept_basis(kind, edge_index, beside, (*key, device), make) if keeps else make()
-    if not kind.targets_are_sources:
-        _check_ends(basis, full_size)
-    _check_root(conv, inputs, basis, getattr(edge_index, "bipartite", kind.bipartite))
-    return basis
+    found = conv.family.read(
+        given.edge_index,
+        edge_weight=given.edge_weight,
+        edge_type=given.edge_type,
+        edge_attr=given.edge_attr,
+        pos=given.pos,
+        batch=given.batch,
+        size=size[::-1] if reverse else size,
+        bipartite=None if inputs.is_single else True,
+        device=_device(conv, inputs),
+        **({"dtype": dtype} if issubclass(kind, Structure) else {}),
+    )
+    found = found.reversed() if reverse else found
+    if torch.compiler.is_compiling() and isinstance(found, Structure):
+        found = replace(found, only_sums=conv.aggr == "sum" and content is None)
+    found = found if content is None else found.with_content(content)
+    dtype = dtype or torch.get_default_dtype()
+    basis = conv.family.basis_on(found, dtype)
+    return basis.mean(dtype) if conv.folds_mean else basis
 
 
 def _ends(given: Any) -> tuple[Any, Any]:
@@ -202,33 +210,31 @@ def _ends(given: Any) -> tuple[Any, Any]:
 
 
 def _size(
-    conv: OuterConv,
-    inputs: Inputs,
-    edge_index: Any,
-    size: tuple[int | None, int | None] | None,
-    kind: type[AnyStructure],
+    conv: OuterConv, inputs: Inputs, given: Given, kind: type[AnyStructure]
 ) -> tuple[int | None, int | None]:
     """(M, N) in the direction of the messages, from ``size``, x and the layer, which must agree."""
-    check_size(size)
-    if size is not None and conv.flow == "target_to_source":
-        size = (size[1], size[0])
+    size = given.size
+    if size is not None:
+        check_size(size)
+        size = size[::-1] if conv.flow == "target_to_source" else size
     known = [inputs.num_sources, inputs.num_targets]
     if inputs.featureless:
         known[0] = conv.theta.in_channels
     if inputs.is_single and not kind.targets_are_sources:
         known[1] = None
     if size is not None:
-        for end, (name, given) in enumerate(zip(("sources", "targets"), size, strict=True)):
-            if given is None:
+        for end, (name, count) in enumerate(zip(("sources", "targets"), size, strict=True)):
+            if count is None:
                 continue
-            if known[end] not in (None, given):
+            if known[end] not in (None, count):
                 raise RefusedValue(
-                    refusal(f"size must agree with x in the number of {name}", known[end], given)
+                    refusal(f"size must agree with x in the number of {name}", known[end], count)
                 )
-            known[end] = given
-    knows_size = isinstance(edge_index, AnyStructure) or is_matrix(edge_index)
-    if known[1] is None and kind.targets_are_sources and not knows_size:
-        known[1] = known[0]
+            known[end] = count
+    if known[1] is None and kind.targets_are_sources:
+        found = given.edge_index
+        if not isinstance(found, AnyStructure) and not is_matrix(found):  # which know theirs
+            known[1] = known[0]
     return known[0], known[1]
 
 
@@ -246,13 +252,7 @@ def _device(conv: OuterConv, inputs: Inputs) -> torch.device:
     return next((p.device for p in conv.parameters()), torch.get_default_device())
 
 
-def _check_given(
-    conv: OuterConv,
-    inputs: Inputs,
-    basis: Basis,
-    beside: tuple[Tensor | None, ...],
-    size: tuple[int | None, int | None] | None,
-) -> None:
+def _check_given(conv: OuterConv, inputs: Inputs, basis: Basis, given: Given) -> None:
     if basis.num_bases != conv.theta.num_labels:
         raise RefusedValue(
             refusal(
@@ -261,6 +261,7 @@ def _check_given(
                 basis.num_bases,
             )
         )
+    beside = (given.edge_weight, given.edge_type, given.edge_attr, given.pos)
     if any(part is not None for part in beside):
         raise RefusedValue(
             refusal(
@@ -271,8 +272,10 @@ def _check_given(
         )
     own_targets = inputs.is_single and not conv.family.reads.targets_are_sources
     _check_ends(basis, (inputs.num_sources, None if own_targets else inputs.num_targets))
-    _check_ends(basis, size or (None, None))
-    _check_root(conv, inputs, basis)
+    check_size(given.size)
+    _check_ends(basis, given.size or (None, None))
+    if conv.root is not None:
+        _check_root(inputs, basis)
 
 
 def _check_ends(basis: Basis, expected: tuple[int | None, int | None]) -> None:
@@ -284,11 +287,11 @@ def _check_ends(basis: Basis, expected: tuple[int | None, int | None]) -> None:
             )
 
 
-def _check_root(conv: OuterConv, inputs: Inputs, basis: Basis, bipartite: bool = False) -> None:
+def _check_root(inputs: Inputs, basis: Basis, bipartite: bool = False) -> None:
     """Refuse one x where targets, whose features a root weight multiplies, are no sources."""
     sources, targets = basis.size
     has_one_x = inputs.is_single and inputs.source is not None
-    if conv.root is not None and has_one_x and (bipartite or sources != targets):
+    if has_one_x and (bipartite or sources != targets):
         raise RefusedValue(
             refusal(
                 "a root weight multiplies features of the targets",

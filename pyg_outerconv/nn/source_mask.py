@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -46,7 +45,7 @@ def without_absent(inputs: Inputs, source_mask: Tensor) -> Inputs:
         source_mask: (*, M) booleans, of :func:`checked_mask`.
     """
     source = _without(inputs.source, source_mask)
-    return replace(inputs, source=source, target=source if inputs.is_single else inputs.target)
+    return inputs._replace(source=source, target=source if inputs.is_single else inputs.target)
 
 
 def _without(x: Features, there: Tensor) -> Features:
