@@ -1,0 +1,45 @@
+"""Sorting by counts: the order of a stable sort, on both sides of every bound."""
+
+import pytest
+import torch
+
+from pyg_outerconv.kernels.counting_sort import FEW, counting_sort, sort_pairs, turned_round
+from pyg_outerconv.kernels.sparsity import known_rows
+
+SIZES = [(0, 3), (1, 1), (100, 7), (FEW, 300), (FEW, 70_000), (FEW + 1, 70_000), (3 * FEW, 2)]
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize(("entries", "count"), SIZES)
+def test_equals_a_stable_sort(entries, count, dtype):
+    key = torch.randint(count, (entries,), dtype=dtype)
+    ptr, order = counting_sort(key, count)
+    assert ptr.dtype == order.dtype == dtype
+    assert torch.equal(order.long(), torch.sort(key, stable=True).indices)
+    assert torch.equal(ptr.diff().long(), torch.bincount(key, minlength=count))
+    label = torch.randint(5, (entries,), dtype=dtype)
+    for labels in (None, label):
+        node_ptr, by_pair = sort_pairs(key, count, labels, 1 if labels is None else 5)
+        pair = key if labels is None else key * 5 + labels
+        assert torch.equal(by_pair.long(), torch.sort(pair, stable=True).indices)
+        assert torch.equal(node_ptr, ptr)
+
+
+@pytest.mark.parametrize(("entries", "count"), SIZES)
+def test_a_matrix_is_turned_round(entries, count):
+    ptr, _ = counting_sort(torch.randint(count, (entries,), dtype=torch.int32), count)
+    row = torch.arange(count, dtype=torch.int32).repeat_interleave(ptr.diff())
+    col = torch.randint(9, (entries,), dtype=torch.int32)
+    colptr, index, perm = turned_round(ptr, col, 9)
+    assert torch.equal(perm.long(), torch.sort(col, stable=True).indices)
+    assert torch.equal(index, row[perm.long()])
+    assert torch.equal(colptr.diff().long(), torch.bincount(col, minlength=9))
+
+
+def test_columns_are_sorted_where_they_are_asked_for():
+    made = known_rows(torch.tensor([0, 2, 3]), torch.tensor([1, 0, 1]), 2)
+    assert made.shape == (2, 2)
+    assert "perm" not in vars(made)
+    assert (made.colptr.tolist(), made.row.tolist()) == ([0, 1, 3], [0, 0, 1])
+    assert made.perm.tolist() == [1, 0, 2]
+    assert made.perm is made.perm
