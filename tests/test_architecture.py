@@ -33,6 +33,7 @@ ALLOWED = {
         "files",
         "kernels",
         "basis",
+        "theta",
         "contract",
         "score",
         "nn",

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from ...basis import GCN, Basis, Chebyshev, Family, Relation, Walk
-from ...contract import Problem, candidates, contract, contraction_path
+from ...basis import GCN, Basis, Chebyshev, EdgeBasis, Family, Relation, Walk
+from ...contract import (
+    Features,
+    Problem,
+    SparseFeatures,
+    candidates,
+    choose_order,
+    contract,
+)
 from ...contract.choose import Candidate
 from ...nn import OuterConv
-from ..case import Contender, Point, Setup, case, layer_contender
+from ...theta import as_theta
+from ..case import Contender, Point, Setup, case
 from ..context import Context
 from ..graphs import random_graph, uniform_types, zipf_types
 from ..machine import free_memory
@@ -25,13 +33,28 @@ HOPELESS = 30
 
 @dataclass(frozen=True)
 class Shape:
-    """A problem: nodes, edges into each, channels in and out, what basis, what form of Θ."""
+    """A problem.
+
+    Attributes:
+        nodes, degree: how many nodes, and edges into each.
+        channels: in and out.
+        make: the basis, and its family.
+        theta: the form of Θ.
+        dtype: of all numbers, if not the run's.
+        reduce: over the inputs of a label.
+        density: of the features, which are sparse if it is not 1.
+        learns: what has gradients beside Θ: 'x', 'values' and x, or 'nothing'.
+    """
 
     nodes: int
     degree: int
     channels: tuple[int, int]
     make: Callable[[Context, Tensor, int], tuple[Basis, Family]]
     theta: str = "full"
+    dtype: torch.dtype | None = None
+    reduce: str = "sum"
+    density: float = 1.0
+    learns: str = "x"
 
 
 def _gcn(context: Context, edges: Tensor, nodes: int) -> tuple[Basis, Family]:
@@ -39,14 +62,14 @@ def _gcn(context: Context, edges: Tensor, nodes: int) -> tuple[Basis, Family]:
     return family.basis(edges, size=(nodes, nodes), dtype=context.dtype), family
 
 
-def _chebyshev(context: Context, edges: Tensor, nodes: int) -> tuple[Basis, Family]:
-    family = Chebyshev(5, lambda_max=2.0)
-    return family.basis(edges, size=(nodes, nodes), dtype=context.dtype), family
+def _powers(family: Family) -> Callable[..., tuple[Basis, Family]]:
+    def make(context: Context, edges: Tensor, nodes: int) -> tuple[Basis, Family]:
+        return family.basis(edges, size=(nodes, nodes), dtype=context.dtype), family
+
+    return make
 
 
-def _walk(context: Context, edges: Tensor, nodes: int) -> tuple[Basis, Family]:
-    family = Walk(3)
-    return family.basis(edges, size=(nodes, nodes), dtype=context.dtype), family
+_chebyshev, _walk = _powers(Chebyshev(5, lambda_max=2.0)), _powers(Walk(3))
 
 
 def _relations(labels: int, zipf: bool = False) -> Callable[..., tuple[Basis, Family]]:
@@ -88,6 +111,25 @@ SHAPES: dict[str, Shape] = {
     "relation 8 in 4 blocks": Shape(
         50_000, 12, (64, 64), _relations(8), "block-diagonal(num_blocks=4)"
     ),
+    # Drawn after the rule was written down.
+    "gcn 20k 32-48, degree 100": Shape(20_000, 100, (32, 48), _gcn),
+    "gcn 50k 300-32, x given": Shape(50_000, 8, (300, 32), _gcn, learns="nothing"),
+    "relation 10, 10k sparse x": Shape(10_000, 8, (1000, 16), _relations(10), density=0.01),
+    "relation 20, 30k float64": Shape(30_000, 6, (48, 24), _relations(20), dtype=torch.float64),
+    "relation 5, 20k max": Shape(20_000, 10, (32, 32), _relations(5), reduce="max"),
+    "relation 40 of 4 bases": Shape(
+        30_000, 10, (32, 64), _relations(40), "basis-decomposed(num_bases=4)"
+    ),
+    "relation 30, values learn": Shape(20_000, 12, (32, 16), _relations(30), learns="values"),
+    "relation 8, depthwise": Shape(50_000, 10, (64, 64), _relations(8), "depthwise"),
+    "walk 10 of the identity": Shape(20_000, 8, (64, 64), _powers(Walk(10)), "identity"),
+    "chebyshev 8 of 2 bases": Shape(
+        20_000,
+        8,
+        (16, 64),
+        _powers(Chebyshev(8, lambda_max=2.0)),
+        "basis-decomposed(num_bases=2)",
+    ),
 }
 
 
@@ -109,59 +151,88 @@ def _too_much(candidate: Candidate, least: float, room: float) -> str | None:
 @case(
     "orders",
     "orders",
-    "every legal contraction order, by name; the one that the cost model chooses comes first",
+    "every legal contraction order, by name; the one that the plain rule takes comes first",
     axis="problem",
     points=problems,
     targets=(GoodChoice(0.9, 0.15, TRAINING), GoodChoice(0.9, 0.15, FORWARD)),
 )
 def every_order(context: Context, point: Point) -> Setup:
     """A contender for each order that may solve the problem and fits into memory."""
-    shape, generator = SHAPES[str(point)], context.generator()
-    nodes = context.size(shape.nodes, at_least=8)
-    edge_index = random_graph(nodes, shape.degree * nodes, generator).to(context.device)
-    basis, family = shape.make(context, edge_index, nodes)
-    p, q = shape.channels
-    x = context.randn(nodes, p, generator=generator).requires_grad_()
-    direction = context.randn(nodes, q, generator=generator)
-    conv = OuterConv(p, q, family, theta=shape.theta, bias=False)
-    conv = conv.to(context.device, context.dtype)
+    shape = SHAPES[str(point)]
+    context = replace(context, dtype=shape.dtype or context.dtype)
+    basis, x, conv = _drawn(context, shape)
+    direction = context.randn(basis.size[1], shape.channels[1], generator=context.generator())
 
-    def choice() -> str:
-        (chosen,) = contraction_path(basis, x, conv.theta.parameter()).chosen
-        return chosen
+    def found() -> tuple[str, list[Candidate]]:
+        problem = Problem(basis, x, as_theta(conv.theta.parameter()), shape.reduce)
+        return choose_order(problem).name, candidates(problem)
 
-    chosen = choice()
     with torch.no_grad():
-        chosen_forward = choice()
-    room = free_memory(context.device) / 4
+        forward_taken, of_forward = found()
+    taken, of_training = found()
+    priced = [min(some, key=lambda one: one.seconds) for some in (of_training, of_forward)]
+    room, least = free_memory(context.device) / 4, priced[0].seconds
+    given = (x, getattr(basis, "value", None), *conv.parameters())
+    learning = [one for one in given if isinstance(one, Tensor) and one.requires_grad]
     contenders: list[Contender] = []
     absent: dict[str, str] = {}
-    predicted = []
-    found = candidates(Problem(basis, x, conv.theta.parameter()))
-    least = min(candidate.seconds for candidate in found)
-    for candidate in sorted(found, key=lambda candidate: candidate.order.name != chosen):
+    for candidate in sorted(of_training, key=lambda candidate: candidate.order.name != taken):
         name = candidate.order.name
         if candidate.cost is None:
             absent[name] = "; ".join(candidate.reasons)
             continue
-        predicted.append(f"{name} {1e3 * candidate.seconds:.3g}")
-        if name != chosen and (reason := _too_much(candidate, least, room)):
+        if name != taken and (reason := _too_much(candidate, least, room)):
             absent[name] = reason
             continue
 
         def forward(name: str = name) -> Tensor:
-            return contract(basis, x, conv.theta.parameter(), order=name)
+            return contract(basis, x, conv.theta.parameter(), order=name, reduce=shape.reduce)
 
-        contenders.append(layer_contender(name, forward, x, conv.parameters(), direction, own=True))
+        contenders.append(_contender(name, forward, learning, direction))
     sizes: dict[str, float | int | str] = {
-        "nodes": nodes,
-        "edges": edge_index.size(1),
-        "P": p,
-        "Q": q,
+        "nodes": basis.size[1],
+        "edges": shape.degree * basis.size[1],
+        "P": shape.channels[0],
+        "Q": shape.channels[1],
         "labels": basis.num_bases,
         "theta": shape.theta,
-        chosen_key(TRAINING): chosen,
-        chosen_key(FORWARD): chosen_forward,
+        chosen_key(TRAINING): taken,
+        chosen_key(FORWARD): forward_taken,
+        f"cheapest by costs, {TRAINING}": priced[0].order.name,
+        f"cheapest by costs, {FORWARD}": priced[1].order.name,
     }
-    note = f"{point}: predicted ms, {TRAINING}: {', '.join(predicted)}"
-    return Setup(contenders, sizes, absent, notes=(note,))
+    return Setup(contenders, sizes, absent)
+
+
+def _drawn(context: Context, shape: Shape) -> tuple[Basis, Features, OuterConv]:
+    generator, (p, q) = context.generator(), shape.channels
+    nodes = context.size(shape.nodes, at_least=8)
+    edge_index = random_graph(nodes, shape.degree * nodes, generator).to(context.device)
+    basis, family = shape.make(context, edge_index, nodes)
+    if shape.learns == "values" and isinstance(basis, EdgeBasis):
+        basis = basis.with_values(basis.values(context.dtype).clone().requires_grad_())
+    dense = context.randn(nodes, p, generator=generator)
+    x: Features = dense
+    if shape.density < 1:
+        there = torch.rand(nodes, p, generator=generator).to(dense.device) < shape.density
+        x = SparseFeatures.of((dense * there).to_sparse_csr())
+    elif shape.learns != "nothing":
+        x = dense.requires_grad_()
+    conv = OuterConv(p, q, family, theta=shape.theta, bias=False)
+    return basis, x, conv.to(context.device, context.dtype)
+
+
+def _contender(
+    name: str, forward: Callable[[], Tensor], wanted: list[Tensor], direction: Tensor
+) -> Contender:
+    def without() -> Tensor:
+        with torch.no_grad():
+            return forward()
+
+    def training() -> tuple[Tensor, ...]:
+        return torch.autograd.grad(forward(), wanted, direction) if wanted else (forward(),)
+
+    def check() -> tuple[Tensor, ...]:
+        return forward().detach(), *training()
+
+    return Contender(name, {FORWARD: without, TRAINING: training}, check, own=True)
