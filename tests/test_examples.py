@@ -193,3 +193,16 @@ def test_papers_are_classified_by_graph_attention(shared_data, tmp_path, capsys)
     assert re.search(r"PyG GATConv seed 0: [78]\d\.\d % after 25 epochs", capsys.readouterr().out)
     assert f"{100 * reached:.2f}" in out.read_text()
     assert picture.stat().st_size > 0
+
+
+def test_the_table_of_orders_says_whose_pick_is_good():
+    def record(at, rule, costs):
+        times = {"a": {"median": 1e-3}, "b": {"median": 1.1e-3}, "c": {"median": 2e-3}}
+        modes = ("forward", "forward + backward")
+        sizes = {f"{who}, {mode}": pick for mode in modes for who, pick in
+                 (("chosen", rule), ("cheapest by costs", costs))}  # fmt: skip
+        return {"case": "orders", "at": at, "modes": dict.fromkeys(modes, times), "sizes": sizes}
+
+    page = load("bench/orders").page([record("one", "b", "c"), record("two", "a", "a")])
+    assert page.count("the rule in 2 of 2 problems, costs in 1.") == 2
+    assert page.count("| one | 1.00 | a 1.00, b 1.10, c 2.00 | b yes | c **no** |") == 2

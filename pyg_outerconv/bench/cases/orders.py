@@ -111,7 +111,7 @@ SHAPES: dict[str, Shape] = {
     "relation 8 in 4 blocks": Shape(
         50_000, 12, (64, 64), _relations(8), "block-diagonal(num_blocks=4)"
     ),
-    # Drawn after the rule was written down.
+    # Ten more, of other types, gradients, features, reductions and forms of Θ.
     "gcn 20k 32-48, degree 100": Shape(20_000, 100, (32, 48), _gcn),
     "gcn 50k 300-32, x given": Shape(50_000, 8, (300, 32), _gcn, learns="nothing"),
     "relation 10, 10k sparse x": Shape(10_000, 8, (1000, 16), _relations(10), density=0.01),
