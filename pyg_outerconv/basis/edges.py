@@ -111,6 +111,16 @@ class EdgeBasis(Basis):
         return self.pattern.num_edges
 
     @property
+    def num_source_pairs(self) -> int:
+        """U_in, the number of distinct (source, label)."""
+        return self.pattern.num_source_pairs
+
+    @property
+    def num_target_pairs(self) -> int:
+        """U_out, the number of distinct (target, label)."""
+        return self.pattern.num_target_pairs
+
+    @property
     def index(self) -> Tensor:
         """(2, E) sources and targets, sorted by target, then label."""
         return self.pattern.index

@@ -70,30 +70,30 @@ class Problem:
         return self.parameter if isinstance(self.parameter, Mixture) else None
 
     @property
+    def counted(self) -> EdgeBasis | OnDemand:
+        """The basis, for orders that need to know how many edges there are, without making them."""
+        assert isinstance(self.basis, EdgeBasis | OnDemand)
+        return self.basis
+
+    @property
     def edges(self) -> EdgeBasis:
         """The basis, for orders that need it explicit; a rule of known size makes its edges now."""
-        assert isinstance(self.basis, EdgeBasis | OnDemand)
-        return self.basis.edges()
+        return self.counted.edges()
 
     @property
     def num_edges(self) -> int:
         """E, without making edges."""
-        assert isinstance(self.basis, EdgeBasis | OnDemand)
-        return self.basis.num_edges
+        return self.counted.num_edges
 
     @property
     def num_source_pairs(self) -> int:
         """U_in, without making edges."""
-        basis = self.basis
-        assert isinstance(basis, EdgeBasis | OnDemand)
-        return (basis if isinstance(basis, OnDemand) else basis.pattern).num_source_pairs
+        return self.counted.num_source_pairs
 
     @property
     def num_target_pairs(self) -> int:
         """U_out, without making edges."""
-        basis = self.basis
-        assert isinstance(basis, EdgeBasis | OnDemand)
-        return (basis if isinstance(basis, OnDemand) else basis.pattern).num_target_pairs
+        return self.counted.num_target_pairs
 
     @property
     def has_values(self) -> bool:

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ...basis.edges import EdgeBasis
-from ...basis.on_demand import OnDemand
 from ...basis.pattern import Pattern
 from ...kernels import BACKENDS, Request
 from ...kernels.call import item_by_item, views
@@ -89,8 +88,8 @@ def _no_backend(problem: Problem) -> list[str]:
 
 
 def _request(problem: Problem) -> Request:
-    theta, basis = problem.theta[:, 0], problem.basis
-    if isinstance(basis, OnDemand) and not basis.has_edges:  # and none are made for asking
+    theta, basis = problem.theta[:, 0], problem.counted
+    if not basis.has_edges:  # and none are made for asking
         size, count = basis.size[::-1], basis.num_edges
         kind, width = theta.device.type, theta.size(2)
         return Request(PRIMITIVE, kind, theta.dtype, torch.int32, size, count, width)

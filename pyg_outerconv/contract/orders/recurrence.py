@@ -47,8 +47,7 @@ def recurrence_cost(
 
 def polynomial_of(problem: Problem) -> Polynomial:
     """The basis, which orders that solve polynomials have looked at."""
-    assert isinstance(problem.basis, Polynomial)
-    return problem.basis
+    return problem.of(Polynomial)
 
 
 def step_of(problem: Problem) -> Step:
