@@ -31,6 +31,8 @@ class AnyStructure:
     Attributes:
         noun: what it is called, in the plural.
         expects: what a user gives for it.
+        rank: of kinds that recognise the same, that of the lowest rank is meant, then the first by
+            name; the very first is meant where none recognises it.
         targets_are_sources: whether a single x says how many targets there are.
         size: (M, N) for families with a target for each source; M is right for all.
         device: where it is.
@@ -40,6 +42,7 @@ class AnyStructure:
 
     noun: ClassVar[str] = "structure"
     expects: ClassVar[str] = "edges, or the cells of a grid"
+    rank: ClassVar[int] = 1
     targets_are_sources: ClassVar[bool] = False
     content: Content | None = None
     bipartite: bool = False
@@ -55,6 +58,7 @@ class AnyStructure:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         KINDS.append(cls)
+        KINDS.sort(key=lambda kind: (kind.rank, kind.__name__))  # however files are imported
 
     @classmethod
     def recognises(cls, given: Any) -> bool:

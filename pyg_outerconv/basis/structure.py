@@ -53,6 +53,7 @@ class Structure(AnyStructure):
 
     noun: ClassVar[str] = "edges"
     expects: ClassVar[str] = "an edge_index of shape (2, E), or a sparse matrix"
+    rank: ClassVar[int] = 0
     targets_are_sources: ClassVar[bool] = True
 
     edge_index: Tensor
