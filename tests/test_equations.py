@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from write_equations import TABLES, written
 
 import pyg_outerconv.nn.attention
 import pyg_outerconv.position
@@ -23,6 +24,30 @@ POSITIONS = [
 @pytest.mark.parametrize("name", [*SCORES, *NORMALISERS, *SUPPORTS, *READY])
 def test_an_option_has_its_equation(name):
     assert f"`{name}`" in PAGE or f"`{name}(" in PAGE
+
+
+def test_rows_are_what_classes_say():
+    assert written(PAGE) == PAGE, "`python tests/write_equations.py` writes them"
+
+
+@pytest.mark.parametrize("kinds", TABLES.values(), ids=TABLES)
+def test_every_class_says_its_row(kinds):
+    ours = [kind for kind in kinds.values() if kind.__module__.startswith("pyg_outerconv.")]
+    assert ours
+    for kind in ours:
+        if kind.__name__ != "Part":  # an alignment
+            formula, source = kind.page
+            assert formula
+            assert isinstance(source, str)
+
+
+def test_a_new_class_gets_a_row_by_the_command(monkeypatch):
+    class Cube:
+        page = "x³", "nowhere"
+
+    monkeypatch.setitem(TABLES["`feature_map`"], "cube", Cube)
+    assert "| `cube` | x³ | nowhere |\n" in written(PAGE)
+    assert written(written(PAGE)) == written(PAGE)
 
 
 @pytest.mark.parametrize("name", POSITIONS)

@@ -62,7 +62,8 @@ class Order(ABC):
         """Every reason why this order may not solve ``problem``; empty means that it may."""
         if not isinstance(problem.basis, self.solves):
             kinds = " and ".join(kind.__name__ for kind in self.solves)
-            return [f"solves {kinds}, not a {type(problem.basis).__name__}"]
+            kind = f"solves {kinds}, not a {type(problem.basis).__name__}"
+            return [kind, *self._other_reductions(problem)]
         return self._other_reductions(problem) + self.lacks(problem)
 
     def rank(self, problem: Problem) -> int:

@@ -33,6 +33,7 @@ class Bahdanau(Score):
 
     name = "bahdanau"
     equation = "s[m, n] = <a, tanh(X_m U + Q_n W)>"
+    page = ("⟨a, tanh(X_m U + Q_n W)⟩", "Bahdanau et al. (1409.0473), section A.1.2")
 
     def __init__(
         self,

@@ -38,6 +38,7 @@ class Bilinear(Score):
 
     name = "bilinear"
     equation = "s[m, n] = X_m Lambda Q_n^T"
+    page = ("X_m Λ Q_nᵀ", "Andreoli, equation 6; Luong et al. (1508.04025), section 3.1")
 
     def __init__(
         self,

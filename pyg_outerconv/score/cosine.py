@@ -35,6 +35,10 @@ class Cosine(Score):
 
     name = "cosine"
     equation = "s[m, n] = beta cos(X_m, Q_n)"
+    page = (
+        "β cos(X_m, Q_n)",
+        "Thekumparampil et al., *AGNN* (1803.03735); Swin V2 (2111.09883), equation 2",
+    )
 
     beta: Tensor
 

@@ -28,6 +28,11 @@ class DotProduct(Score):
 
     name = "dot-product"
     equation = "s[m, n] = <Q_n, X_m>"
+    page = (
+        "⟨Q_n, X_m⟩",
+        "1508.04025, section 3.1; "
+        "Wang et al., *Non-local Neural Networks* (1711.07971), equation 2",
+    )
 
     def __init__(
         self,

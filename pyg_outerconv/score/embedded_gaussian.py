@@ -20,6 +20,7 @@ class EmbeddedGaussian(KeyQuery):
 
     name = "embedded-gaussian"
     equation = "s[m, n] = <Q_n W_q, X_m W_k>"
+    page = ("⟨Q_n W_q, X_m W_k⟩", "1711.07971, equation 3")
 
     def __init__(
         self,

@@ -37,6 +37,7 @@ class EluPlusOne(FeatureMap):
     """φ(x) = elu(x) + 1, from *Transformers are RNNs* (equation 7): eˣ below zero, x + 1 above."""
 
     name = "elu+1"
+    page = ("elu(x) + 1", "2006.16236, equation 7")
 
     def forward(self, x: Tensor) -> Tensor:
         """The features; written so that small ones keep their digits, which elu(x) + 1 loses."""
@@ -47,6 +48,7 @@ class Rectified(FeatureMap):
     """φ(x) = max(x, 0): most features are zero, and a query may match no key at all."""
 
     name = "relu"
+    page = ("max(x, 0)", "")
 
     def forward(self, x: Tensor) -> Tensor:
         """The features."""
@@ -61,6 +63,7 @@ class Unchanged(FeatureMap):
     """
 
     name = "identity"
+    page = ("x", "Andreoli, equation 6")
     is_positive = False
 
     def forward(self, x: Tensor) -> Tensor:
@@ -84,6 +87,7 @@ class Exp(Exponential):
     """φ(x) = eˣ, in each dimension by itself."""
 
     name = "exp"
+    page = ("eˣ", "")
 
     def exponent(self, x: Tensor) -> Tensor:
         """x."""

@@ -39,6 +39,7 @@ class GATv2(Score):
 
     name = "gatv2"
     equation = "s[m, n] = <a, leaky_relu(X_m Theta + Q_n W_t)>"
+    page = ("⟨a, leaky_relu(X_m Θ + Q_n W)⟩", "Brody et al., *GATv2* (2105.14491), equation 7")
     uses_theta = True
 
     def __init__(

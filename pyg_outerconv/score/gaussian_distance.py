@@ -45,6 +45,7 @@ class GaussianDistance(Score):
 
     name = "gaussian-distance"
     equation = "s[m, n] = -|Q_n - X_m|^2 / (2 sigma^2)"
+    page = ("−\\|Q_n − X_m\\|² / 2σ²", "1711.07971, section 3.2, by distance")
 
     log_sigma: Tensor
 

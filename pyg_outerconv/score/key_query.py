@@ -42,6 +42,7 @@ class KeyQuery(Score):
 
     name = "key-query"
     equation = "s[m, n] = <Q_n W_q, X_m W_k> / sqrt(D)"
+    page = ("⟨Q_n W_q, X_m W_k⟩ / √D", "Andreoli, section 4, Λ of rank D; 1706.03762, equation 1")
 
     def __init__(
         self,

@@ -88,6 +88,7 @@ class Softmax(Normaliser):
     """exp(s) / Σ exp(s): shares that add up to one, or zeros where there is nothing."""
 
     name = "softmax"
+    page = ("exp s / Σ exp s", "1706.03762, equation 1")
     is_stochastic = True
 
     @property
@@ -104,6 +105,7 @@ class Sigmoid(Normaliser):
     """1 / (1 + exp(−s)): every edge for itself; 0 where the score is -inf."""
 
     name = "sigmoid"
+    page = ("σ(s)", "each edge by itself")
 
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
         """See :class:`Normaliser`."""
@@ -114,6 +116,7 @@ class Unnormalised(Normaliser):
     """s itself, as in linear attention without a denominator; 0 where the score is -inf."""
 
     name = "identity"
+    page = ("s", "Andreoli, section 4: linear attention")
 
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
         """See :class:`Normaliser`."""
@@ -124,6 +127,7 @@ class L1(Normaliser):
     """s / Σ |s|: shares with signs, whose sizes add up to one; zeros where all scores are 0."""
 
     name = "l1"
+    page = ("s / Σ \\|s\\|", "2006.16236, equation 4, for scores that are not negative")
 
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
         """See :class:`Normaliser`."""
@@ -142,6 +146,7 @@ class SoftmaxPlusOne(Normaliser):
     """
 
     name = "softmax-plus-one"
+    page = ("exp s / (1 + Σ exp s)", "a softmax with one more, empty input of score 0")
 
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
         """See :class:`Normaliser`."""

@@ -69,6 +69,7 @@ class Score(torch.nn.Module):
     Attributes:
         name: what users call it.
         equation: the scores, in one line of text.
+        page: the same as EQUATIONS.md has it, and where it comes from.
         uses_theta: whether scores are of features that the layer's Θ has transformed.
         needs_queries: whether there are no scores where targets have no features.
         up_to_factor: whether scores of a target may be off by a common factor, which L1 cancels.
@@ -83,6 +84,7 @@ class Score(torch.nn.Module):
 
     name: ClassVar[str]
     equation: ClassVar[str]
+    page: ClassVar[tuple[str, str]]
     uses_theta: bool = False
     needs_queries: ClassVar[bool] = True
     up_to_factor: bool = False

@@ -36,6 +36,7 @@ class SuperGAT(Score):
 
     name = "supergat-sd"
     equation = "s[m, n] = leaky_relu(<X_m Theta, Q_n Theta> / sqrt(D))"
+    page = ("leaky_relu(⟨X_m Θ, Q_n Θ⟩ / √D)", "Kim & Oh, *SuperGAT* (ICLR 2021), equation 4")
     uses_theta = True
 
     def __init__(

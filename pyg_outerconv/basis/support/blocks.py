@@ -45,6 +45,10 @@ class Blocks(Support):
     """
 
     equation = "A_0[m, n] = 1 where floor((m - t) / s) = floor((n - t) / s)"
+    page = (
+        "both are in one block of cells",
+        "Liu et al., *Swin Transformer* (2103.14030), section 3.2",
+    )
 
     size: int | tuple[int, ...]
     shift: int | tuple[int, ...] = 0

@@ -31,6 +31,7 @@ class Causal(Support):
     """
 
     equation = "A_0[m, n] = 1 where m <= n"
+    page = ("m ≤ n, or m < n", "1706.03762, section 3.2.3")
 
     strict: bool = False
 

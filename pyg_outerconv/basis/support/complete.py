@@ -34,6 +34,7 @@ class Complete(Support):
     """
 
     equation = "A_0[m, n] = 1"
+    page = ("always", "Vaswani et al., *Attention Is All You Need* (1706.03762), section 3.2")
     symmetries = ("permutation-equivariant",)
 
     loops: bool = True

@@ -38,6 +38,10 @@ class GlobalTokens(Support):
     """
 
     equation = "A_0[m, n] = 1 where m or n is in G"
+    page = (
+        "m or n is one of a few",
+        "2004.05150, section 3.1; Zaheer et al., *BigBird* (2007.14062), section 2",
+    )
 
     tokens: int | tuple[int, ...]
 

@@ -43,6 +43,10 @@ class Hops(Support):
     """
 
     equation = "A_0[m, n] = 1 where at most L edges lead from m to n"
+    page = (
+        "a few edges lead from m to n, with or without self",
+        "Veličković et al., *Graph Attention Networks* (1710.10903), section 2.1",
+    )
     reads = Structure
     symmetries = ("permutation-equivariant",)
 

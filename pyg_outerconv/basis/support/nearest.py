@@ -45,6 +45,10 @@ class Nearest(Support):
     """
 
     equation = "A_0[m, n] = 1 where m is among the k nearest to n"
+    page = (
+        "m is among the k nearest to n",
+        "Wang et al., *Dynamic Graph CNN* (1801.07829), section 3.1",
+    )
     reads_beside = ("pos",)
     symmetries = ("permutation-equivariant",)
 

@@ -37,6 +37,7 @@ class RandomLinks(Support):
     """
 
     equation = "A_0[m, n] = 1 where m is one of r random sources of n"
+    page = ("m is one of r drawn sources", "2007.14062, section 2")
 
     count: int
     seed: int = 0

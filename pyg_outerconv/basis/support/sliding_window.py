@@ -43,6 +43,10 @@ class SlidingWindow(Support):
     """
 
     equation = "A_0[m, n] = 1 where m = n + d j, |j| <= w"
+    page = (
+        "m = n + d·j, \\|j\\| ≤ w, along every axis",
+        "Beltagy et al., *Longformer* (2004.05150), section 3.1",
+    )
 
     size: int | tuple[int, ...]
     dilation: int | tuple[int, ...] = 1

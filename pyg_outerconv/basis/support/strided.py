@@ -35,6 +35,10 @@ class Strided(Support):
     """
 
     equation = "A_0[m, n] = 1 where n - m is a multiple of s"
+    page = (
+        "n − m is a multiple of s",
+        "Child et al., *Sparse Transformer* (1904.10509), section 4.3",
+    )
 
     stride: int
     causal: bool = False
