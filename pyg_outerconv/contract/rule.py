@@ -3,8 +3,7 @@
 1. Sparse products run at the narrower width: Θ comes first where it makes rows narrower.
 2. Only the (node, label) pairs that have edges are listed where there are fewer edges than pairs.
 3. Labels are mixed first where Θ mixes a few matrices for many labels.
-4. Labels go one by one where channels are compared, or do not mix, so that no product is large.
-5. A matrix that edges fill for the most part is a dense one.
+4. A matrix that edges fill for the most part is a dense one.
 
 Nothing is counted for it, and nothing priced. ``outerconv bench --only orders`` compares it with
 every order that may, and ``examples/bench/orders.md`` shows what came of it.
@@ -15,9 +14,10 @@ from __future__ import annotations
 from ..basis.edges import EdgeBasis
 from .problem import LINEAR, Problem
 
-LONG = 4  # edges of a target under a label, for sums of them to be worth their rows
+LONG = 4  # edges of a target under a label, for their sum or largest to be worth a row
 FEW = 4  # matrices of a mixture, and labels for each of them
-FULL = 0.5, 0.95  # of the places of a dense matrix, with a backward pass and without
+FULL, ALL = 0.5, 0.95  # of the places of a dense matrix, with a backward pass and without one
+WIDE = 128  # channels for which the latter pays
 
 
 def is_plain(problem: Problem) -> bool:
@@ -58,6 +58,8 @@ def is_compact(problem: Problem) -> bool:
     """Whether pairs of a node and a label that have edges are few."""
     if problem.num_labels == 1:
         return False
+    if problem.reduce not in LINEAR:  # each row has places beside it, of what is the largest
+        return problem.num_edges < LONG * problem.num_labels * problem.basis.size[1]
     nodes = problem.basis.size[0 if transforms(problem) else 1]
     return problem.num_edges < problem.num_labels * nodes
 
@@ -75,18 +77,14 @@ def has_few(problem: Problem) -> bool:
     return mixture is not None and mixture.num_matrices <= problem.num_labels
 
 
-def goes_by_label(problem: Problem) -> bool:
-    """Whether labels have many edges each, and no product with Θ is of all channels."""
-    if problem.num_labels == 1 or is_compact(problem):
-        return False
-    return problem.reduce not in LINEAR or 1 < problem.num_blocks == problem.in_channels
-
-
 def is_full(problem: Problem) -> bool:
     """Whether the edges fill a dense matrix for the most part."""
     sources, targets = problem.basis.size
-    share = FULL[0 if any(problem.gradients) else 1]
-    return problem.num_edges >= share * problem.num_labels * sources * targets
+    places = problem.num_labels * sources * targets
+    if any(problem.gradients):
+        return problem.num_edges >= FULL * places
+    wide = min(problem.in_channels, problem.out_channels) >= WIDE
+    return wide and problem.num_edges >= ALL * places
 
 
 def thresholds(problem: Problem) -> tuple[int, ...]:

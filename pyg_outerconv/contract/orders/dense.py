@@ -23,7 +23,9 @@ class Dense(Order):
 
     def rank(self, problem: Problem) -> int:
         """By the plain rule."""
-        return -1 if is_plain(problem) and is_full(problem) else 2
+        if not is_plain(problem):
+            return 1
+        return -1 if is_full(problem) else 2
 
     def is_prepared(self, problem: Problem) -> bool:
         """No: whether edges fill a matrix ties a graph to the sizes that it is traced with."""
