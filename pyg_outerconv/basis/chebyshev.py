@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
+from ..kernels.index_checks import has_numbers
 from .base import Basis
 from .cache import IdentityCache
 from .edges import EdgeBasis
@@ -105,6 +106,8 @@ class Chebyshev(Family):
         edges.require_separate_graphs("a Laplacian")
         if self.lambda_max == "bound":
             edges.require_nonnegative("lambda_max='bound'", "or lambda_max='exact' or a number")
+            if self.normalization is not None:  # 2 L / 2 − I has no diagonal
+                return [edge_basis(self._normalised(_without_loops(edges), dtype))]
         laplacian = self._laplacian(edges, dtype)
         scale = 2.0 / self._lambda(edges, laplacian)
         if edges.batch is not None and scale.numel() > 1:
@@ -123,19 +126,29 @@ class Chebyshev(Family):
 
     def _laplacian(self, edges: Structure, dtype: torch.dtype | None) -> Structure:
         """L: the negated, normalised edges, then one diagonal entry for each node."""
-        edges = edges.select(edges.source != edges.target)
-        weight, num_nodes = edges.weight(dtype), edges.size[0]
+        edges, num_nodes = _without_loops(edges), edges.size[0]
         if self.normalization is None:
+            weight = edges.weight(dtype)
             diagonal = degree(weight, edges.source, num_nodes)
+            edges = edges.but(edge_weight=-weight)
         else:
-            sent = divisor(weight, edges.source, num_nodes, f"normalization={self.normalization!r}")
-            diagonal = torch.ones_like(sent)
-            if self.normalization == "rw":
-                weight = weight / sent[edges.source]
-            else:
-                weight = weight / sent.sqrt()[edges.source] / sent.sqrt()[edges.target]
+            edges = self._normalised(edges, dtype)
+            wide = torch.promote_types(edges.weight().dtype, torch.float32)
+            diagonal = torch.ones(num_nodes, dtype=wide, device=edges.device)
         nodes = torch.arange(num_nodes, device=edges.device, dtype=edges.edge_index.dtype)
-        return replace(edges, edge_weight=-weight).with_diagonal(diagonal, nodes)
+        return edges.with_diagonal(diagonal, nodes)
+
+    def _normalised(self, edges: Structure, dtype: torch.dtype | None) -> Structure:
+        """Edges without loops with the entries of −D^(−1/2) W D^(−1/2), or of −D⁻¹ W."""
+        weight, num_nodes = edges.weight(dtype), edges.size[0]
+        narrow, what = weight.dtype, f"normalization={self.normalization!r}"
+        sent = divisor(weight, edges.source, num_nodes, what)
+        if self.normalization == "rw":
+            weight = weight / sent[edges.source]
+        else:
+            sent = sent.sqrt()
+            weight = weight / sent[edges.source] / sent[edges.target]
+        return edges.but(edge_weight=(-weight).to(narrow))
 
     def _lambda(self, edges: Structure, laplacian: Structure) -> Tensor:
         """λ_max, one for all graphs (1,) or one for each (G,); without gradient."""
@@ -177,6 +190,13 @@ class Chebyshev(Family):
             graph = torch.zeros(diagonal.numel(), dtype=torch.long, device=diagonal.device)
         zeros = diagonal.new_zeros(_num_graphs(edges.batch))
         return zeros.scatter_reduce(0, graph.long(), diagonal, "amax")
+
+
+def _without_loops(edges: Structure) -> Structure:
+    is_loop = edges.source == edges.target
+    if has_numbers(is_loop) and not bool(is_loop.any()):
+        return edges
+    return edges.select(~is_loop)
 
 
 def _num_graphs(batch: Tensor | None) -> int:

@@ -149,6 +149,12 @@ class EdgeBasis(Basis):
             return self.value
         return torch.ones(self.num_edges, dtype=dtype, device=self.device)
 
+    def times(self, factor: float, dtype: torch.dtype | None = None) -> EdgeBasis:
+        """The same edges with all values times a number; ones become values of type ``dtype``."""
+        if "given" in vars(self):
+            return EdgeBasis.of_list(self.pattern, factor * vars(self)["given"])
+        return EdgeBasis(self.pattern, factor * self.values(dtype))
+
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
         """(K, M, N); see :meth:`Basis.to_dense`."""
         value = self.values(dtype)

@@ -189,7 +189,7 @@ class Polynomial(Basis):
 
         def step(x: Tensor, factor: float) -> Tensor:
             if factor not in scaled:  # once for all terms; there are fewer edges than numbers in x
-                scaled[factor] = operator.with_values(factor * operator.values(dtype))
+                scaled[factor] = operator.times(factor, dtype)
             return scaled[factor].propagate(x).squeeze(1)
 
         return step

@@ -30,6 +30,8 @@ def counting_sort(key: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """
     if _can_read(key):
         numbers = key.detach().numpy()
+        if (numbers[1:] >= numbers[:-1]).all():  # as samplers deliver them
+            return pointers(key, count), torch.arange(key.numel(), dtype=key.dtype)
         if numbers.size <= FEW and count <= 2**16:
             order = np.argsort(numbers.astype(np.uint16), kind="stable")
             return pointers(key, count), _of(order, key)
