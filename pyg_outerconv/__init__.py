@@ -16,7 +16,7 @@ from .basis import (
     unflatten_grid,
 )
 from .kernels import backends, record, use_backend
-from .nn import AttentionConv, OuterConv, compose, fuse
+from .nn import AttentionConv, OuterConv, compose, fuse, share_bases
 
 __version__ = "0.1.0"
 
@@ -37,6 +37,7 @@ __all__ = [
     "fuse",
     "parse_family",
     "record",
+    "share_bases",
     "unflatten_grid",
     "use_backend",
 ]

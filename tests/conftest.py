@@ -10,6 +10,7 @@ from hypothesis import settings
 
 from pyg_outerconv.contract import choose
 from pyg_outerconv.kernels.dispatch import CHOSEN
+from pyg_outerconv.nn.kept import recent
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("repeatable")
@@ -36,6 +37,7 @@ def repeatable():
     torch.manual_seed(0)
     torch.use_deterministic_algorithms(True)
     CHOSEN.clear()  # of a test that changed what backends can do
+    recent.clear()
     yield
     torch.use_deterministic_algorithms(False)
 

@@ -443,8 +443,8 @@ class Pattern:
 
     def shape_class(self) -> tuple[int, ...]:
         """K, and M, N and E up to a factor of two: see :meth:`.Basis.shape_class`."""
-        sources, targets = self.size
-        edges = self.num_edges
+        sources, targets = map(int, self.size)  # which a tracer has as tensors
+        edges = int(self.num_edges)
         return self.num_labels, sources.bit_length(), targets.bit_length(), edges.bit_length()
 
     def __repr__(self) -> str:

@@ -37,7 +37,7 @@ class Pair:
 
 
 def _gcn(p: int, q: int, cached: bool) -> Pair:
-    ours = OuterConv(p, q, GCN(), cached=cached)
+    ours = OuterConv(p, q, GCN(), cached=cached or None)
     peers = GCNConv(p, q), GCNConv(p, q, cached=True)
     for peer in peers:
         set_parameter(peer.lin.weight, ours.theta()[0, 0].t())
@@ -45,21 +45,21 @@ def _gcn(p: int, q: int, cached: bool) -> Pair:
 
 
 def _sage(p: int, q: int, cached: bool) -> Pair:
-    ours = OuterConv(p, q, Relation(), root_weight=True, cached=cached)
+    ours = OuterConv(p, q, Relation(), root_weight=True, cached=cached or None)
     theirs = SAGEConv(p, q)
     _take(ours, theta=_column(theirs.lin_l), root=_column(theirs.lin_r), bias=theirs.lin_l.bias)
     return Pair(ours, theirs)
 
 
 def _chebyshev(p: int, q: int, cached: bool) -> Pair:
-    ours = OuterConv(p, q, Chebyshev(TERMS), cached=cached)
+    ours = OuterConv(p, q, Chebyshev(TERMS), cached=cached or None)
     theirs = ChebConv(p, q, K=TERMS)
     _take(ours, theta=torch.cat([_column(lin) for lin in theirs.lins]), bias=theirs.bias)
     return Pair(ours, theirs)
 
 
 def _rgcn(p: int, q: int, cached: bool) -> Pair:
-    ours = OuterConv(p, q, Relation(RELATIONS), root_weight=True, cached=cached)
+    ours = OuterConv(p, q, Relation(RELATIONS), root_weight=True, cached=cached or None)
     theirs = RGCNConv(p, q, RELATIONS)
     _take(ours, theta=theirs.weight, root=theirs.root[None], bias=theirs.bias)
     return Pair(ours, theirs, typed=True)
@@ -67,7 +67,7 @@ def _rgcn(p: int, q: int, cached: bool) -> Pair:
 
 def _gat(p: int, q: int, cached: bool) -> Pair:
     theirs = GATConv(p, q // HEADS, heads=HEADS)
-    ours = gat_conv(p, q // HEADS, heads=HEADS, cached=cached)
+    ours = gat_conv(p, q // HEADS, heads=HEADS, cached=cached or None)
     ours.load_state_dict(from_pyg(theirs).state_dict())
     return Pair(ours, theirs)
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from .index_checks import has_numbers
 
@@ -107,8 +108,14 @@ def pointers(row: Tensor, count: int) -> Tensor:
 
 
 def _can_read(index: Tensor) -> bool:
-    """Whether numpy can look at it."""
-    return index.is_cpu and has_numbers(index) and not is_functorch_wrapped_tensor(index)
+    """Whether numpy can look at it, and nothing wants to see what is done with it."""
+    return (
+        index.is_cpu
+        and has_numbers(index)
+        and not is_functorch_wrapped_tensor(index)
+        and not torch.jit.is_tracing()
+        and _len_torch_dispatch_stack() == 0
+    )
 
 
 def _of(numbers: np.ndarray, like: Tensor) -> Tensor:

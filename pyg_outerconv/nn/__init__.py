@@ -27,6 +27,7 @@ from .fuse import FusionReport, fuse
 from .grid_conv import GridConv
 from .grid_pool import GridPool
 from .grid_unpool import GridUnpool
+from .kept import share_bases
 from .outer_conv import OuterConv
 from .recipes import appnp, gdc_conv, mix_hop, sg_conv, ssg_conv
 from .recurrent import ConvGRUCell, ConvLSTMCell, unroll
@@ -70,6 +71,7 @@ __all__ = [
     "predicted_share",
     "set_pooling",
     "sg_conv",
+    "share_bases",
     "sparse_pays",
     "ssg_conv",
     "super_gat_conv",

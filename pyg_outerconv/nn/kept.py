@@ -1,8 +1,10 @@
-"""Bases that layers with ``cached=True`` keep and share."""
+"""Bases that layers keep and share, as long as the same structure comes back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
@@ -10,12 +12,49 @@ from torch import Tensor
 from ..basis import Basis
 from ..basis.any_structure import AnyStructure
 from ..basis.cache import IdentityCache, ValueCache
+from ..kernels.call import is_plain
 
 bases = IdentityCache()
 rules = ValueCache(64)
+# Of layers that were not asked to keep any: those of the last graphs, for the layers of a model.
+recent = IdentityCache(each=8, tensors=4)
+
+_sharing = threading.local()
+
+
+@contextmanager
+def share_bases() -> Iterator[None]:
+    """In the block, layers with equal families on one unmodified ``edge_index`` share its basis.
+
+    On a CPU they do so anyway, unless they are made with ``cached=False``. On CUDA, where looking
+    for changes that autograd does not count would wait for the device, a user has to say that there
+    are none: writes through ``.data``, numpy or another process are not seen in the block.
+
+    >>> import torch
+    >>> from pyg_outerconv import OuterConv, share_bases
+    >>> first, second = OuterConv(4, 8, "gcn"), OuterConv(8, 2, "gcn")
+    >>> x, edge_index = torch.ones(3, 4), torch.tensor([[0, 1], [1, 2]])
+    >>> with share_bases():
+    ...     out = second(first(x, edge_index), edge_index)
+    """
+    before, _sharing.on = getattr(_sharing, "on", False), True
+    try:
+        yield
+    finally:
+        _sharing.on = before
+
+
+def shares_here(given: Any) -> bool:
+    """Whether layers share the bases of what is given without having been asked to keep them."""
+    return (
+        isinstance(given, Tensor)
+        and (given.is_cpu or getattr(_sharing, "on", False))
+        and is_plain(given)
+    )
 
 
 def kept_basis(
+    cache: IdentityCache,
     kind: type[AnyStructure],
     given: Any,
     beside: tuple[Tensor | None, ...],
@@ -35,5 +74,5 @@ def kept_basis(
         return make()
     if not (anchors or others):
         return rules.get((*key, value), make)
-    basis: Basis = bases.get((*anchors, *others)[0], (*known[1:], *beside), (*key, value), make)
+    basis: Basis = cache.get((*anchors, *others)[0], (*known[1:], *beside), (*key, value), make)
     return basis

@@ -83,7 +83,9 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
             :meth:`torch.compile` and :meth:`torch.export` the basis is made at every call, in the
             graph, and numbers (ranges of indices, signs and NaN of weights) are not checked; a
             basis that is made beforehand and passed in is made and checked once.
-            (default: :obj:`False`)
+            If :obj:`None`, only bases of the last four :obj:`edge_index` on a CPU are kept, so that
+            the layers of a model share that of a step (:func:`~pyg_outerconv.share_bases` says so
+            on CUDA); :obj:`False` keeps nothing. (default: :obj:`None`)
         root_weight (bool, optional): If set to :obj:`True`, the layer adds transformed features
             of the target itself. (default: :obj:`False`)
         order (str, optional): The contraction order for every part of the basis that it may
@@ -120,7 +122,7 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         theta: str = "full",
         aggr: str = "sum",
         label_aggr: str = "sum",
-        cached: bool = False,
+        cached: Optional[bool] = None,
         root_weight: bool = False,
         order: Optional[str] = None,
         max_memory: Optional[int] = None,

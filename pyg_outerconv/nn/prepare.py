@@ -15,7 +15,7 @@ from ..basis.content import Content
 from ..basis.structure import Structure, is_matrix
 from ..contract.features import Features, SparseFeatures
 from ..errors import RefusedType, RefusedValue, refusal
-from .kept import kept_basis
+from .kept import bases, kept_basis, recent, shares_here
 
 if TYPE_CHECKING:
     from .outer_conv import OuterConv
@@ -145,10 +145,12 @@ def prepare_basis(
         return basis.mean(dtype or torch.get_default_dtype()) if conv.folds_mean else basis
     kind = require_kind(conv.family, given.edge_index)
     size = _size(conv, inputs, given, kind)
-    if conv.cached and not conv._learns:
+    keeps = conv.cached or (conv.cached is None and content is None)
+    if keeps and not conv._learns and (conv.cached or shares_here(given.edge_index)):
         key = (conv.family, size, inputs.is_single, dtype, conv.folds_mean, conv.flow)
         beside = (given.edge_weight, given.edge_type, *_ends(given.batch), given.edge_attr)
         basis = kept_basis(
+            bases if conv.cached else recent,
             kind,
             given.edge_index,
             (*beside, *_ends(given.pos)),
