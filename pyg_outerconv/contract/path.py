@@ -34,7 +34,7 @@ def contract(
     max_memory: int | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """Y = Σ_k A_kᵀ X Θ_k, each leaf of the basis by the cheapest order that may solve it.
+    """Y = Σ_k A_kᵀ X Θ_k, each leaf of the basis by the order that suits it best.
 
     ``Y[n] = label_reduce_k ( reduce_m A[k, m, n] X[m] ) Θ_k``: the matrix Θ_k follows the reduction
     over inputs. A label without an edge at n is left out where labels are compared, and a target

@@ -89,7 +89,7 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         root_weight (bool, optional): If set to :obj:`True`, the layer adds transformed features
             of the target itself. (default: :obj:`False`)
         order (str, optional): The contraction order for every part of the basis that it may
-            solve; see :meth:`contraction_path`. (default: the cheapest)
+            solve; see :meth:`contraction_path`. (default: by a plain rule)
         max_memory (int, optional): Bytes that an order may hold beside input and output.
             (default: no bound)
         **kwargs (optional): Additional arguments of
