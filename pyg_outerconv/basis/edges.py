@@ -169,13 +169,18 @@ class EdgeBasis(Basis):
 
     def mean(self, dtype: torch.dtype | None = None) -> EdgeBasis:
         """Values divided by the number of edges that share their target and label."""
-        if "given" in vars(self) and (count := self.pattern.count_given()) is not None:
-            value = vars(self)["given"]
-            wide = torch.promote_types(value.dtype, torch.float32)
-            return EdgeBasis.of_list(self.pattern, (value / count.to(wide)).to(value.dtype))
-        value = self.values(dtype)
-        count = self.pattern.count().to(torch.promote_types(value.dtype, torch.float32))
-        return self.with_values((value / count).to(value.dtype))
+        held, pattern = vars(self), self.pattern
+        count = None
+        if pattern.given is not None and ("given" in held or held["value"] is None):
+            count = pattern.count_given() if pattern.num_edges <= FEW else None
+        value = held.get("given") if count is not None else self.value
+        narrow = (dtype or torch.get_default_dtype()) if value is None else value.dtype
+        wide = torch.promote_types(narrow, torch.float32)
+        divided = (pattern.count() if count is None else count).to(wide)
+        divided = (divided.reciprocal() if value is None else value / divided).to(narrow)
+        if count is None:
+            return EdgeBasis(pattern, divided)
+        return EdgeBasis.of_list(pattern, divided)
 
     def transposed_edges(self) -> EdgeBasis:
         """The explicit form of the transpose, without sorting."""

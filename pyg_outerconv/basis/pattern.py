@@ -271,6 +271,8 @@ class Pattern:
 
     def count(self) -> Tensor:
         """(E,) how many edges share the target and the label of each edge."""
+        if self.num_labels == 1:
+            return self.target_ptr.diff().index_select(0, self.target)
         key = self.target * self.num_labels + self.label
         run = key.diff(prepend=key[:1]).ne(0).cumsum(0)  # one number for each target and label
         return torch.zeros_like(run).index_add(0, run, torch.ones_like(run)).index_select(0, run)

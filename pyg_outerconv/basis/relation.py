@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -63,10 +63,8 @@ class Relation(Family):
     def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
         """The edges, labelled by their types."""
         self._check(edges)
-        if self.norm == "mean" and edges.edge_weight is None:
-            edges = replace(edges, edge_weight=edges.weight(dtype))
         basis = edge_basis(edges, self.num_relations)
-        return [basis.mean() if self.norm == "mean" else basis]
+        return [basis.mean(dtype) if self.norm == "mean" else basis]
 
     def _check(self, edges: Structure) -> None:
         if self.norm == "given" and edges.edge_weight is None:

@@ -218,6 +218,7 @@ def test_what_was_sorted_moves_sorted():
 
 def test_nothing_is_sorted_before_it_is_asked_for(monkeypatch):
     monkeypatch.setattr("pyg_outerconv.basis.pattern.sort_pairs", None)
+    monkeypatch.setattr("pyg_outerconv.kernels.edge_sums.MOST", 2**15)
     pattern = example()
     assert (pattern.num_edges, pattern.device.type, pattern.size) == (6, "cpu", (4, 3))
     basis = EdgeBasis.of_list(pattern, torch.ones(6))

@@ -29,7 +29,7 @@ from pyg_outerconv.contract import (
     contract,
 )
 from pyg_outerconv.contract.cost import moving, picking_in_turn
-from pyg_outerconv.kernels import use_backend
+from pyg_outerconv.kernels import edge_sums, use_backend
 
 SPEEDS = Constants(
     dense_flops=1000.0,
@@ -90,6 +90,12 @@ OPERATORS = {
     torch.ops.pyg_outerconv.grouped_matmul: of_groups,
     torch.ops.pyg_outerconv.grouped_outer: of_outer,
 }
+
+
+@pytest.fixture(autouse=True)
+def no_graph_is_small(monkeypatch):
+    """What is predicted is what kernels do, also for graphs that need none."""
+    monkeypatch.setattr(edge_sums, "MOST", -1)
 
 
 def gathered(calls):
