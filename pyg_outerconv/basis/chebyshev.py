@@ -107,7 +107,9 @@ class Chebyshev(Family):
         if self.lambda_max == "bound":
             edges.require_nonnegative("lambda_max='bound'", "or lambda_max='exact' or a number")
             if self.normalization is not None:  # 2 L / 2 − I has no diagonal
-                return [edge_basis(self._normalised(_without_loops(edges), dtype))]
+                weight = edges.weight(dtype)
+                weight = torch.where(edges.source == edges.target, 0.0, weight).to(weight.dtype)
+                return [edge_basis(self._normalised(edges.but(edge_weight=weight), dtype))]
         laplacian = self._laplacian(edges, dtype)
         scale = 2.0 / self._lambda(edges, laplacian)
         if edges.batch is not None and scale.numel() > 1:

@@ -61,7 +61,7 @@ def sort_pairs(
     """
     if label is None or num_labels <= 1:
         return counting_sort(node, num_nodes)
-    if not _can_read(node):
+    if not _can_read(node) or num_labels > 4 * node.numel():  # too many to be counted
         order = torch.sort(node * num_labels + label, stable=True).indices.to(node.dtype)
         return pointers(node, num_nodes), order
     if num_nodes * num_labels <= 4 * node.numel():

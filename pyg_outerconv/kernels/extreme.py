@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .backend import BACKENDS
-from .call import View, exactly, is_plain, tell
+from .call import View, exactly, tell
 from .differentiable import apply, differentiable
 from .products import in_order
 
@@ -45,8 +45,8 @@ class _Arguments(torch.autograd.Function):
     def forward(
         ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool, backend: str
     ) -> tuple[Tensor]:
-        run = _spmm_arg_here if is_plain(value, x) else _spmm_arg
-        return (run(ptr, index, value, x, largest, backend),)
+        # Always as an operator: torch finds arguments with gradients on, which hooks would see.
+        return (_spmm_arg(ptr, index, value, x, largest, backend),)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor]) -> None:

@@ -225,7 +225,8 @@ def test_an_order_holds_what_its_cost_says(values, widths, count, reduce, label_
         how = {"reduce": reduce, "label_reduce": label_reduce}
         taken = contraction_path(edges, x, theta, **how).chosen[0]
         claimed = ORDERS[taken].cost(Problem(edges, x, theta, **how)).memory
-        contract(edges, x, theta, **how)  # pairs are made
+        made = contract(edges, x, theta, **how)
+        torch.autograd.grad(made.sum(), inputs)  # pairs are made, and both directions sorted
         with Kept() as kept:
             out = contract(edges, x, theta, **how)
         _, saved = kept.beside(out, *inputs)
