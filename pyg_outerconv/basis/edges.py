@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
-from ..kernels import spmm
 from ..kernels.edge_sums import edge_sums, is_small
 from .base import Basis
 from .between import between
 from .kind import Shape, TensorMap
 from .makers import makes
+from .multiply import multiply
 from .pattern import FEW, Pattern
 
 if TYPE_CHECKING:
@@ -65,7 +65,13 @@ class EdgeBasis(Basis):
         # What is not there yet: the values of few edges, which were given in another order.
         if name != "value" or "given" not in vars(self):
             raise AttributeError(name)
-        return self.pattern.sort_values(vars(self)["given"])  # anew, for it may carry gradients
+        given = vars(self)["given"]
+        value = self.pattern.sort_values(given)
+        lasts = value.requires_grad == given.requires_grad and not torch.is_inference_mode_enabled()
+        if lasts and not torch._C._are_functorch_transforms_active():
+            # From now on it is what products are made of, so that gradients reach it.
+            object.__setattr__(self, "value", value)
+        return value
 
     @property
     def num_bases(self) -> int:
@@ -97,6 +103,13 @@ class EdgeBasis(Basis):
         """Whether the values require a gradient."""
         value = self._in_some_order
         return value is not None and value.requires_grad
+
+    @property
+    def _listed(self) -> Tensor | None:
+        """(E,) the values as given; None without any, or if sorted ones may want gradients."""
+        held = vars(self)
+        value: Tensor | None = held.get("value")
+        return None if value is not None and value.requires_grad else held.get("given")
 
     @property
     def _in_some_order(self) -> Tensor | None:
@@ -151,8 +164,8 @@ class EdgeBasis(Basis):
 
     def times(self, factor: float, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The same edges with all values times a number; ones become values of type ``dtype``."""
-        if "given" in vars(self):
-            return EdgeBasis.of_list(self.pattern, factor * vars(self)["given"])
+        if (listed := self._listed) is not None:
+            return EdgeBasis.of_list(self.pattern, factor * listed)
         return EdgeBasis(self.pattern, factor * self.values(dtype))
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
@@ -169,11 +182,10 @@ class EdgeBasis(Basis):
 
     def mean(self, dtype: torch.dtype | None = None) -> EdgeBasis:
         """Values divided by the number of edges that share their target and label."""
-        held, pattern = vars(self), self.pattern
-        count = None
-        if pattern.given is not None and ("given" in held or held["value"] is None):
+        pattern, listed, count = self.pattern, self._listed, None
+        if pattern.given is not None and (listed is not None or self.dtype is None):
             count = pattern.count_given() if pattern.num_edges <= FEW else None
-        value = held.get("given") if count is not None else self.value
+        value = self.value if count is None else listed
         narrow = (dtype or torch.get_default_dtype()) if value is None else value.dtype
         wide = torch.promote_types(narrow, torch.float32)
         divided = (pattern.count() if count is None else count).to(wide)
@@ -230,8 +242,7 @@ class EdgeBasis(Basis):
             row = target if label is None else target * num_labels + label
             out = edge_sums(source, row, value, x.flatten(1), num_targets * num_labels)
         else:
-            matrix = self.pattern.by_target_label
-            out = spmm(matrix, self._values_like(x), x.flatten(1), reduce=reduce)
+            out = multiply(self.pattern.by_target_label, self, x, reduce=reduce)
         return out.view(num_targets, num_labels, *x.shape[1:])
 
     def gather(self, z: Tensor) -> Tensor:
@@ -242,27 +253,20 @@ class EdgeBasis(Basis):
             row = source if label is None else source * self.num_bases + label
             out = edge_sums(row, target, value, wide, self.size[1])
         else:
-            out = spmm(self.pattern.by_target, self._values_like(z), wide)
+            out = multiply(self.pattern.by_target, self, wide)
         return out.view(self.size[1], *z.shape[2:])
 
     def _few(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None] | None:
         """Sources, targets, labels and values in one order, of so few edges that it is any."""
-        given, held = self.pattern.given, vars(self)
+        given, value = self.pattern.given, self._listed
         if given is None or not is_small(given.source.numel(), x):
             return None
-        if "given" in held:
-            value = held["given"]
-        else:
-            value = held["value"]
-            if value is not None:  # from the pattern's order
-                value = value.new_empty(value.shape).index_copy(0, self.pattern.order.long(), value)
+        if value is None and self.value is not None:  # from the pattern's order
+            order = self.pattern.order.long()
+            value = self.value.new_empty(self.value.shape).index_copy(0, order, self.value)
         value = value if value is None else value.to(x.dtype)
         label = given.label if self.num_bases > 1 else None
         return given.source, given.target, label, value
-
-    def _values_like(self, x: Tensor) -> Tensor | None:
-        value = self.value
-        return None if value is None else value.to(x.dtype)
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
         """See :meth:`.Kind.products`."""
@@ -279,8 +283,8 @@ class EdgeBasis(Basis):
     def map(self, index_map: TensorMap, value_map: TensorMap) -> EdgeBasis:
         """See :meth:`Basis.map`."""
         pattern = self.pattern.map(index_map)
-        if "given" in vars(self):
-            return EdgeBasis.of_list(pattern, value_map(vars(self)["given"]))
+        if (listed := self._listed) is not None:
+            return EdgeBasis.of_list(pattern, value_map(listed))
         return EdgeBasis(pattern, None if self.value is None else value_map(self.value))
 
     def _position(self) -> tuple[Tensor, Tensor, Tensor]:

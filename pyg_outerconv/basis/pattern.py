@@ -227,10 +227,10 @@ class Pattern:
         return {"source_ptr": ptr, "by_source": order}
 
     def _keep(self, made: dict[str, Any]) -> None:
-        held = next(part for part in vars(self).values() if isinstance(part, Tensor | EdgeList))
-        held = held.source if isinstance(held, EdgeList) else held
-        if any(isinstance(part, FakeTensor) for part in made.values()) and not isinstance(
-            held, FakeTensor
+        own = vars(self)["source"] if self.given is None else self.given.source
+        if any(
+            isinstance(part, FakeTensor) and not isinstance(own, FakeTensor)
+            for part in made.values()
         ):
             return  # of a graph that is traced, which the pattern is no part of
         for name, value in made.items():

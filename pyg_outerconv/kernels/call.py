@@ -16,7 +16,7 @@ from ..errors import RefusedType, RefusedValue, refusal
 from .backend import BACKENDS, Backend, Request
 from .differentiable import Later, apply, is_lean
 from .dispatch import CHOSEN, choose, forced, note, recording
-from .sparsity import Sparsity
+from .sparsity import BY_COLUMN, Sparsity
 
 # One direction of a sparse matrix: (ptr, index, perm); perm is None by row, and by column the
 # position of each entry in row order, which is the order of values.
@@ -32,11 +32,8 @@ def views(sparsity: Sparsity, transpose: bool = False) -> tuple[View, Any]:
     if transpose:
         return (sparsity.colptr, sparsity.row, sparsity.perm), by_row
     if is_lean():
-        return by_row, tuple([Later(partial(getattr, sparsity, name)) for name in _BY_COLUMN])
+        return by_row, tuple([Later(partial(getattr, sparsity, name)) for name in BY_COLUMN])
     return by_row, (sparsity.colptr, sparsity.row, sparsity.perm)
-
-
-_BY_COLUMN = ("colptr", "row", "perm")
 
 
 def request(

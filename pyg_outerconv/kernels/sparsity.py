@@ -53,11 +53,11 @@ class Sparsity:
 
     def __getattr__(self, name: str) -> Tensor:
         # The other direction of a matrix that known_rows made is sorted where it is asked for.
-        if name not in _BY_COLUMN or "num_cols" not in vars(self):
+        if name not in BY_COLUMN or "num_cols" not in vars(self):
             raise AttributeError(name)
         with lasting(self.col):
             made = turned_round(self.rowptr, self.col, vars(self)["num_cols"])
-        found = dict(zip(_BY_COLUMN, made, strict=True))
+        found = dict(zip(BY_COLUMN, made, strict=True))
         if not torch.compiler.is_compiling():  # whose tensors are those of a graph
             vars(self).update(found)
         return found[name]
@@ -99,8 +99,8 @@ def known_rows(rowptr: Tensor, col: Tensor, num_cols: int) -> Sparsity:
     return made
 
 
-_BY_COLUMN = ("colptr", "row", "perm")
-_NAMES = ("rowptr", "col", *_BY_COLUMN)
+BY_COLUMN = ("colptr", "row", "perm")
+_NAMES = ("rowptr", "col", *BY_COLUMN)
 
 
 def _check_types(sparsity: Sparsity) -> None:

@@ -226,6 +226,21 @@ def test_nothing_is_sorted_before_it_is_asked_for(monkeypatch):
     assert basis.mean().propagate(torch.ones(4, 1)).shape == (3, 2, 1)
 
 
+@pytest.mark.parametrize("most", [-1, 2**15])
+def test_gradients_reach_values_that_were_looked_at(most, monkeypatch):
+    monkeypatch.setattr("pyg_outerconv.kernels.edge_sums.MOST", most)
+    weight, x = torch.rand(6, requires_grad=True), torch.rand(4, 3)
+    basis = EdgeBasis.of_list(example(), weight * 2)
+    with torch.no_grad():
+        assert not basis.value.requires_grad
+    value = basis.value
+    assert basis.value is value
+    for made in (basis, basis.times(3.0), basis.mean(), basis.map(lambda i: i, lambda v: 1 * v)):
+        out = made.propagate(x).square().sum()
+        of_value, of_weight = torch.autograd.grad(out, [value, weight], retain_graph=True)
+        assert_near(of_weight[basis.pattern.order.long()], 2 * of_value)
+
+
 def test_a_list_that_is_written_to_later_does_not_matter():
     given = torch.tensor([[0, 1], [1, 0]])
     pattern = Pattern.build(given, size=(2, 2))
