@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import pytest
-from write_equations import TABLES, written
+from write_equations import NAMED, said, written
 
 import pyg_outerconv.nn.attention
 import pyg_outerconv.position
 from pyg_outerconv.basis import FAMILIES
+from pyg_outerconv.equations import ROWS, row
 from pyg_outerconv.score import NORMALISERS, SCORES
 
 PAGE = (Path(__file__).resolve().parents[1] / "EQUATIONS.md").read_text()
@@ -26,11 +27,18 @@ def test_an_option_has_its_equation(name):
     assert f"`{name}`" in PAGE or f"`{name}(" in PAGE
 
 
-def test_rows_are_what_classes_say():
+def test_tables_are_what_classes_and_functions_say():
     assert written(PAGE) == PAGE, "`python tests/write_equations.py` writes them"
 
 
-@pytest.mark.parametrize("kinds", TABLES.values(), ids=TABLES)
+def test_every_table_is_written():
+    tables = [part.partition("\n")[0] for part in PAGE.split("\n## ")[1:] if "\n|" in part]
+    assert sorted(tables) == sorted(
+        heading for heading in tables if any(heading.startswith(table) for table in said())
+    )
+
+
+@pytest.mark.parametrize("kinds", NAMED.values(), ids=NAMED)
 def test_every_class_says_its_row(kinds):
     ours = [kind for kind in kinds.values() if kind.__module__.startswith("pyg_outerconv.")]
     assert ours
@@ -45,9 +53,27 @@ def test_a_new_class_gets_a_row_by_the_command(monkeypatch):
     class Cube:
         page = "x³", "nowhere"
 
-    monkeypatch.setitem(TABLES["`feature_map`"], "cube", Cube)
+    monkeypatch.setitem(NAMED["Feature maps"], "cube", Cube)
     assert "| `cube` | x³ | nowhere |\n" in written(PAGE)
     assert written(written(PAGE)) == written(PAGE)
+
+
+@pytest.mark.parametrize("table", ["Alignment", "Positions", "Ready-made layers"])
+def test_what_is_said_above_a_class_or_function_gets_a_row_by_the_command(monkeypatch, table):
+    monkeypatch.setitem(ROWS, table, dict(ROWS[table]))
+
+    @row(table, "where it is", "nowhere")
+    def new_one(): ...
+
+    assert "| `new_one` | where it is | nowhere |\n" in written(PAGE)
+    del ROWS[table]["`new_one`"]
+    assert written(written(PAGE)) == PAGE, "a row that nothing says any more goes"
+
+
+def test_a_row_of_no_table_is_refused(monkeypatch):
+    monkeypatch.setitem(ROWS, "Nothing", {"`x`": ("y", "z")})
+    with pytest.raises(ValueError, match="no table of Nothing"):
+        written(PAGE)
 
 
 @pytest.mark.parametrize("name", POSITIONS)

@@ -5,6 +5,8 @@ import torch
 from support import near
 from write_support import (
     DEVICES,
+    FILE,
+    HEAD,
     NOT_MEASURED,
     backend_rows,
     backends_to_try,
@@ -14,6 +16,7 @@ from write_support import (
 )
 
 from pyg_outerconv.contract import ORDERS
+from pyg_outerconv.kernels import BACKENDS
 
 AGAIN = "(`python tests/write_support.py` writes SUPPORT.md)"
 
@@ -39,7 +42,7 @@ def test_what_is_said_of_an_order_is_so(order, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("backend", ["triton", "native", "scatter", "reference"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_what_is_said_of_a_backend_is_so(backend, device):
     skip_without(device)
     if backend not in backends_to_try(device):
@@ -47,11 +50,21 @@ def test_what_is_said_of_a_backend_is_so(backend, device):
     assert lines_of(device, backend) == backend_rows(backend, device), AGAIN
 
 
+def test_the_head_is_what_the_command_writes():
+    assert FILE.read_text(encoding="utf-8").startswith(HEAD), AGAIN
+
+
 def test_nothing_else_is_said():
-    for text in recorded().values():
-        table = text.partition("### Primitives")[0].splitlines()
-        named = {line.split(" | ")[0][2:] for line in table if line.startswith("| ")}
-        assert named - {"order", "---"} in (set(ORDERS), set())
+    for device, text in recorded().items():
+        if text == NOT_MEASURED:
+            continue
+        orders, primitives = (_named(part) for part in text.split("### Primitives"))
+        assert orders == {"order", "---", *ORDERS}
+        assert primitives <= {"backend", "---", *BACKENDS}, device
+
+
+def _named(table):
+    return {line.split(" | ")[0][2:] for line in table.splitlines() if line.startswith("| ")}
 
 
 def test_a_wrong_result_is_not_recorded_as_anything():

@@ -1,55 +1,80 @@
-"""``python tests/write_equations.py`` writes the rows of EQUATIONS.md that classes say themselves.
+"""``python tests/write_equations.py`` writes the tables of EQUATIONS.md.
 
-A score, a normaliser, a feature map or a support says in ``page`` what it computes and where that
-comes from. Rows of what has no such class stay as they are.
+Classes and functions say their rows: a score, a normaliser, a feature map or a support in ``page``,
+what it computes and where that comes from; all else by ``@row`` above it. Text around tables, and
+the order of rows, stay as they are.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyg_outerconv.basis.support
+import pyg_outerconv.nn.attention
+import pyg_outerconv.nn.recurrent
+import pyg_outerconv.position
 from pyg_outerconv.basis import FAMILIES
+from pyg_outerconv.equations import ROWS
+from pyg_outerconv.found import import_files
 from pyg_outerconv.score import FEATURE_MAPS, NORMALISERS, SCORES
 
 FILE = Path(__file__).resolve().parents[1] / "EQUATIONS.md"
 
-# An alignment has a table of its own, whose rows are of families with options.
-SUPPORTS = {kind.__name__: kind for kind in FAMILIES.values() if ".support." in kind.__module__}
-# The first cell of a table's head, and what has a row in it.
-TABLES: dict[str, dict[str, type]] = {
-    "`support`": SUPPORTS,
-    "`score`": dict(SCORES),
-    "`normalise`": dict(NORMALISERS),
-    "`feature_map`": dict(FEATURE_MAPS),
+for folder in (pyg_outerconv.position, pyg_outerconv.nn.attention, pyg_outerconv.nn.recurrent):
+    import_files(folder.__name__, folder.__path__)
+
+# How the heading above a table begins, and what says its row there by `page`.
+NAMED: dict[str, dict[str, type]] = {
+    "Support": {k.__name__: k for k in FAMILIES.values() if ".support." in k.__module__},
+    "Scores": dict(SCORES),
+    "Normalisers": dict(NORMALISERS),
+    "Feature maps": dict(FEATURE_MAPS),
 }
 
 
-def row(name: str, kind: type) -> str:
-    """The row of a class."""
-    formula, source = kind.page  # type: ignore[attr-defined]
-    return f"| `{name}` | {formula} | {source} |"
+def said() -> dict[str, dict[str, str]]:
+    """By table and first cell, all rows that classes and functions say."""
+    found = {table: dict(rows) for table, rows in sorted(ROWS.items())}
+    for table, kinds in NAMED.items():
+        pages = {f"`{name}`": vars(kind).get("page") for name, kind in sorted(kinds.items())}
+        found.setdefault(table, {}).update({name: page for name, page in pages.items() if page})
+    return {
+        table: {first: f"| {' | '.join((first, *cells))} |" for first, cells in rows.items()}
+        for table, rows in found.items()
+    }
 
 
 def written(text: str) -> str:
-    """The page with its rows made anew; those that it lacks follow the ones that it has."""
-    out: list[str] = []
-    missing: dict[str, str] = {}
-    rows: dict[str, str] = {}
-    for line in text.splitlines():
-        cells = line.split(" | ")
-        head = cells[0].removeprefix("| ")
-        if head in TABLES:
-            kinds = sorted(TABLES[head].items())
-            rows = {name: row(name, kind) for name, kind in kinds if hasattr(kind, "page")}
-            missing = dict(rows)
-        elif not line.startswith("|"):
-            out += missing.values()
-            rows, missing = {}, {}
-        name = head.strip("`")
-        out.append(rows.get(name, line))
-        missing.pop(name, None)
-    return "\n".join([*out, *missing.values()]) + "\n"
+    """The page with its tables made anew; rows that it lacks follow the ones that it has.
+
+    Raises:
+        ValueError: a row is of a table that the page has no heading for.
+    """
+    intro, *sections = text.split("\n## ")
+    tables = said()
+    out = [intro]
+    for section in sections:
+        heading = section.partition("\n")[0]
+        names = [table for table in tables if heading.startswith(table)]
+        rows = tables.pop(names[0]) if names else {}
+        out.append("\n".join(_section(section.rstrip("\n").split("\n"), rows)) + "\n")
+    if tables:
+        raise ValueError(f"{FILE.name} has no table of {', '.join(tables)}")
+    return "\n## ".join(out)
+
+
+def _section(lines: list[str], rows: dict[str, str]) -> Iterator[str]:
+    """The lines of a section with ``rows`` in its table, the first two of which are its head."""
+    table = [line for line in lines if line.startswith("|")]
+    old = [line[2:].split(" | ")[0] for line in table[2:]]
+    kept = dict.fromkeys(first for first in old if first in rows)
+    for line in lines:
+        if line not in table[2:]:
+            yield line
+        if line in table[1:2]:
+            yield from (rows[first] for first in {**kept, **rows})
 
 
 def main() -> int:

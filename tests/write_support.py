@@ -19,12 +19,13 @@ FILE = Path(__file__).resolve().parents[1] / "SUPPORT.md"
 DEVICES = ("cpu", "cuda")
 NOT_MEASURED = "Not measured: no such device has run `python tests/write_support.py` yet."
 
-HEAD = """# What is supported
+TYPES = [str(dtype).removeprefix("torch.") for dtype in DTYPES]
+HEAD = f"""# What is supported
 
 Written by `python tests/write_support.py`, which runs every combination on a small graph and
 compares it with plain torch in float64; `tests/test_support.py` runs them again and compares with
-this file. A cell says for which types a derivative is right: *yes* for float16, bfloat16, float32
-and float64.
+this file. A cell says for which types a derivative is right: *yes* for all of these,
+{", ".join(TYPES)}.
 
 - *forward* is the value, *first* and *second* are gradients of reverse mode in every input
   (features, Θ or what it is made of, edge values), *vmap* is over each input alone and over all,
@@ -66,10 +67,10 @@ def _row(labels: tuple[str, str, str], item: Combination | str, device: str) -> 
     cells, refusals = [], []
     for derivative in DERIVATIVES:
         types: dict[str, list[str]] = {}
-        for dtype in DTYPES:
+        for dtype, name in zip(DTYPES, TYPES, strict=True):
             state, _, why = found[dtype][derivative].partition(": ")
             refusals += [why] if why else []
-            types.setdefault(state, []).append(str(dtype).removeprefix("torch."))
+            types.setdefault(state, []).append(name)
         alone = len(types) == 1
         cells.append("; ".join(s if alone else f"{s}: {', '.join(t)}" for s, t in types.items()))
     return _line((*labels, *cells, "; ".join(dict.fromkeys(refusals))))

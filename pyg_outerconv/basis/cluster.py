@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..equations import row
 from ..errors import RefusedValue, refusal
 from .edges import EdgeBasis
 from .family import Family
@@ -14,6 +15,12 @@ from .membership import Criterion, Memberships
 from .pattern import Pattern
 
 
+@row(
+    "Alignment",
+    "means of clusters",
+    "Andreoli, section 4",
+    option="`Mean(Cluster())`, with `alignment=` memberships",
+)
 @dataclass(frozen=True)
 class Cluster(Family):
     r"""Pooling: source m belongs to cluster n, M ≠ N.

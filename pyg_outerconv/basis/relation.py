@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from ..equations import row
 from ..errors import RefusedValue, refusal
 from ..kernels.index_checks import has_numbers
 from .edges import EdgeBasis
@@ -15,6 +16,13 @@ from .norm import check_norm
 from .structure import Structure
 
 
+@row(
+    "Alignment",
+    "weighted, soft",
+    "Andreoli, section 4",
+    option='`Relation(1, "sum")`, `Cluster()` with weights',
+)
+@row("Support", "the edges that are given", "", option='`Relation(1, "sum")`, any explicit family')
 @dataclass(frozen=True)
 class Relation(Family):
     r"""One adjacency matrix for each type of edge.

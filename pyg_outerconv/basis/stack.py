@@ -8,12 +8,22 @@ from typing import Any
 
 import torch
 
+from ..equations import row
 from .algebra import Stacked
 from .base import Basis
 from .edges import EdgeBasis
 from .of_families import OfFamilies
 
 
+@row(
+    "Alignment", "one alignment for each head", "Andreoli, section 4", option="`Stack(T_1, …, T_H)`"
+)
+@row(
+    "Support",
+    "supports for heads, H/L each",
+    "1904.10509, section 4.3",
+    option="`Stack(S_1, …, S_L)`",
+)
 @dataclass(frozen=True, init=False, repr=False)
 class Stack(OfFamilies):
     r"""The matrices of several families, one family after another.

@@ -17,6 +17,7 @@ from ..basis.checks import check_positive
 from ..basis.content import Content
 from ..basis.heads import Heads
 from ..contract import Features, ThetaValue, ValueOutput
+from ..equations import row
 from ..errors import RefusedValue, refusal
 from ..score import (
     Attention,
@@ -39,6 +40,20 @@ from .source_mask import checked_mask, without_absent
 from .theta import view_of
 
 
+@row("Support", "m is there: key padding", "", option="`source_mask=` at a call")
+@row("Values", "Σ_h A_hᵀ X Θ_h", "Andreoli, equation 1", option='`combine="sum"`')
+@row(
+    "Values",
+    "Σ_h A_hᵀ (X V_h + b_h) O_h",
+    "1706.03762, section 3.2.2",
+    option='`combine="sum", value_channels=V`',
+)
+@row(
+    "Values",
+    "heads side by side; their mean",
+    "1710.10903, equations 5 and 6",
+    option='`combine="concat"`, `"mean"`',
+)
 class AttentionConv(FoldOutput, OuterConv):
     r"""Attention as a convolution whose basis comes from content, of the `"Convolution is outer
     product" <https://arxiv.org/abs/1905.01289>`_ paper (section 4, equation 6)

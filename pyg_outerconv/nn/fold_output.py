@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..contract import ValueOutput
+from ..equations import row
 from ..errors import RefusedType, RefusedValue, refusal
 from .theta_forms import make_theta
 
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from .attention_conv import AttentionConv
 
 
+@row(
+    "Values",
+    "Θ_h = V_h O_h, multiplied out and back",
+    "Andreoli, section 4.2: a redundancy",
+    option="`fold_output()`, `factor(rank)`",
+)
 class FoldOutput:
     """What a layer with values can do with its output projection."""
 

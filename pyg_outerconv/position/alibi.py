@@ -7,10 +7,17 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..basis.checks import check_positive
+from ..equations import row
 from .coordinates import exact_type
 from .term import check_relative
 
 
+@row(
+    "Positions",
+    "−slope_h \\|n − m\\|",
+    "Press et al., *ALiBi* (2108.12409), section 3",
+    option="`terms=(ALiBi(heads),)`",
+)
 class ALiBi(torch.nn.Module):
     r"""Minus the distance times a slope, which is the head's own.
 

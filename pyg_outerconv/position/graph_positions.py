@@ -17,6 +17,7 @@ from ..basis.checks import check_positive
 from ..basis.doors import structure_of
 from ..basis.graph import require_data
 from ..basis.structure import Structure
+from ..equations import row
 from ..errors import RefusedValue, refusal, unknown
 from .places import places_within
 
@@ -24,6 +25,11 @@ _ATTRIBUTES = {"laplacian": "laplacian_eigenvector_pe", "random-walk": "random_w
 _LARGE = 0.999  # of the largest entry of an eigenvector: what is no smaller but for rounding
 
 
+@row(
+    "Positions",
+    "eigenvectors of the Laplacian; returns of random walks",
+    "Dwivedi et al. (2003.00982), section 4.1; (2110.07875), section 3.1",
+)
 class GraphPositions(torch.nn.Module):
     r"""Where nodes are in a graph that has no coordinates.
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..basis.checks import check_positive, holds
+from ..equations import row
 from ..errors import RefusedIndex, RefusedValue, refusal
 from .added import AddedPositions
 from .coordinates import as_whole
@@ -17,6 +18,7 @@ from .coordinates import as_whole
 _SPREAD = 0.02  # the standard deviation with which transformers draw such tables
 
 
+@row("Positions", "a table to X, of any axes", "Dosovitskiy et al., *ViT* (2010.11929), equation 1")
 class LearnedPositions(AddedPositions):
     r"""X plus a learned vector for the place of each node.
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..basis.checks import check_positive
+from ..equations import row
 from ..errors import RefusedValue, refusal
 from .coordinates import as_whole
 from .learned import numbered
@@ -19,6 +20,12 @@ _SPREAD = 0.02  # the standard deviation with which vision transformers draw suc
 _ROUNDING = 1e-9  # of a power, relative: a threshold that is a whole number must stay one
 
 
+@row(
+    "Positions",
+    "b_h[m − n], clipped, in buckets, or of several axes",
+    "Shaw et al. (1803.02155), section 3.2; T5 (1910.10683), section 2.1; 2103.14030, equation 4",
+    option="`terms=(RelativeBias(…),)`",
+)
 class RelativeBias(torch.nn.Module):
     r"""A table of scores for relative positions, clipped to a reach.
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..equations import row
 from ..errors import RefusedValue, refusal
 from .angles import angles, check_frequencies
 from .coordinates import as_coordinates, exact_type
 
 
+@row(
+    "Positions",
+    "turns queries and keys by their positions",
+    "Su et al., *RoFormer* (2104.09864), equation 34",
+    option="`KeyQuery(…, rotary=Rotary(…))`",
+)
 class Rotary(torch.nn.Module):
     r"""Each pair of channels, turned by the node's position times the pair's frequency.
 

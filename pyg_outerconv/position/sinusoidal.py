@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..equations import row
 from .added import AddedPositions
 from .angles import angles, check_frequencies
 from .coordinates import as_coordinates, exact_type
@@ -65,6 +66,12 @@ def sinusoidal(
     return both.reshape(len(coordinates), channels).to(dtype)
 
 
+@row(
+    "Positions",
+    "sin, cos(n / base^(2i/P)) to X",
+    "1706.03762, section 3.5",
+    option="`sinusoidal`, `SinusoidalPositions`",
+)
 class SinusoidalPositions(AddedPositions):
     r"""X plus sinusoidal encodings of positions; see :func:`sinusoidal`. Nothing is learned.
 

@@ -18,6 +18,7 @@ from ..basis.family import Family
 from ..basis.heads import Heads
 from ..basis.on_demand import OnDemand
 from ..contract import Features
+from ..equations import row
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels.exponentials import on_edges
 from ..position import IndexTerm, relative_positions
@@ -33,6 +34,18 @@ from .score import Dot, Score
 from .support import Support
 
 
+@row(
+    "Alignment",
+    "X, or the targets' own features of a pair",
+    "Andreoli, section 4: T = I, self-attention",
+    option="`None`",
+)
+@row(
+    "Values",
+    "labels of both kinds in one layer",
+    "Andreoli, section 4.2, last item",
+    option="`Stack(Grid(…), Attention(…))` in an `OuterConv`",
+)
 @dataclass(frozen=True)
 class Attention(ContentFamily):
     r"""Matrices that come from the content of the nodes.

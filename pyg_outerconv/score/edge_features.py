@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..basis.heads import Heads, by_head
+from ..equations import row
 from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity, sddmm, spmm
 from ..kernels.sparsity import known_sparsity
@@ -46,6 +47,12 @@ class EdgeScores(torch.nn.Module):
         return support.own_heads(support.of_given(numbers))
 
 
+@row(
+    "Scores",
+    "+ ⟨Q_n W_q, E_e W_e⟩ / √D, and Σ α E W_e in values",
+    "Shi et al., *Masked Label Prediction* (2009.03509), equations 3 and 4",
+    option="`edge_dim=`",
+)
 class EdgeFeatures(Projection):
     """W_e (H, D_e, C): edge features that are added to keys and to values.
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ..equations import row
 from ..errors import RefusedType, RefusedValue, refusal, unknown
 from .score import positive
 
@@ -94,6 +95,12 @@ class Exp(Exponential):
         return x
 
 
+@row(
+    "Linear attention",
+    "exp kernels",
+    "Choromanski et al., *Performers* (2009.14794), lemma 1",
+    option="`PositiveRandom` features",
+)
 class PositiveRandom(Exponential):
     r"""Random features whose products estimate the softmax kernel, without bias:
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..contract import Features
+from ..equations import row
 from ..errors import RefusedValue, refusal
 from .edge_features import EdgeFeatures
 from .projection import Projection, Queries, check_queries
@@ -15,6 +16,7 @@ from .score import Dot, Score, positive
 from .support import Support
 
 
+@row("Scores", "the same", "Andreoli, section 4.2", option="one `KeyQuery` in several layers")
 class KeyQuery(Score):
     r"""score[m, n] = ⟨Q_n W_q + b_q, X_m W_k + b_k⟩ / √D: a bilinear form of rank D.
 

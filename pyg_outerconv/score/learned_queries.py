@@ -12,6 +12,7 @@ from torch.nn import Parameter
 
 from ..basis.cache import IdentityCache
 from ..basis.content import Content
+from ..equations import row
 from .projection import PerHead, Queries
 from .score import positive
 
@@ -30,6 +31,12 @@ class QueryModule(torch.nn.Module):
         return None
 
 
+@row(
+    "Alignment",
+    "parameters in the place of TᵀX",
+    "Lee et al., *Set Transformer* (1810.00825), section 3.2, PMA",
+    option="`LearnedQueries(N, P)`",
+)
 class LearnedQueries(QueryModule):
     r"""So many vectors that are parameters and ask all nodes: outputs are as many.
 

@@ -15,6 +15,7 @@ from ..basis.family import Family
 from ..basis.support.complete import Complete
 from ..basis.support.ragged import places
 from ..basis.support.support import graphs_of
+from ..equations import row
 from ..errors import RefusedValue, refusal
 from .align import structure_of_queries
 from .content_family import ContentFamily, check_heads, kept_symmetries, of_batch
@@ -25,6 +26,18 @@ from .score import positive
 _ALL_PAIRS = Complete()
 
 
+@row(
+    "Linear attention",
+    "(φ(K)ᵀ V through D latent nodes) φ(Q) / sums",
+    "2006.16236, equation 5; a composition, Andreoli, Proposition 2",
+    option="`LinearAttention(heads, channels)`",
+)
+@row(
+    "Linear attention",
+    "prefix sums, chunk by chunk",
+    "2006.16236, equations 9 to 12",
+    option="`LinearAttention(…, causal=True)`",
+)
 @dataclass(frozen=True)
 class LinearAttention(ContentFamily):
     r"""Every source to every target, weighed by a product of features.

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ...equations import row
 from ...errors import RefusedValue, refusal
 from ..any_structure import AnyStructure
 from ..edges import EdgeBasis
@@ -17,6 +18,12 @@ from ..unstructured import Unstructured
 from .band import Band
 
 
+@row(
+    "Alignment",
+    "some of the joined sources: a rectangular identity",
+    "Andreoli, section 4",
+    option="`Part(count, start)`",
+)
 @dataclass(frozen=True)
 class Part(Family):
     r"""A rectangular identity: target n is source s + n.

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...basis import Hops
+from ...equations import row
 from ...score import Cosine
 from ..attention_conv import AttentionConv
 
 
+@row("Ready-made layers", "1803.03735", "PyG `AGNNConv`")
 def agnn_conv(
     requires_grad: bool = True, add_self_loops: bool = True, **options: Any
 ) -> AttentionConv:

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from ...basis import Family
+from ...equations import row
 from ...score import KeyQuery, Score
 from .feed_forward import FeedForward
 from .multi_head import multi_head_attention
 from .skip import Skip
 
 
+@row("Ready-made layers", "1706.03762, section 3.1", "`torch.nn.TransformerDecoderLayer`")
 class DecoderBlock(torch.nn.Module):
     """A block of a Transformer's decoder, ``torch.nn.TransformerDecoderLayer``, over any supports.
 

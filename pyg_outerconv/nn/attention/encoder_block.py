@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ...basis import Family
+from ...equations import row
 from ...errors import RefusedType, refusal
 from ...score import Score
 from .feed_forward import FeedForward
@@ -16,6 +17,7 @@ from .multi_head import multi_head_attention
 from .skip import Skip
 
 
+@row("Ready-made layers", "1706.03762, section 3.1", "`torch.nn.TransformerEncoderLayer`")
 class EncoderBlock(torch.nn.Module):
     """A block of a Transformer's encoder, ``torch.nn.TransformerEncoderLayer``, over any support.
 

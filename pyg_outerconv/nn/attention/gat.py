@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...basis import Hops
+from ...equations import row
 from ...score import Additive, GATv2, Score
 from ...score.supergat import SuperGAT
 from ..attention_conv import AttentionConv
@@ -12,6 +13,7 @@ from .graph_attention import Fill, GraphAttention
 from .initial import as_glorot, as_glorot_and_bias
 
 
+@row("Ready-made layers", "1710.10903", "PyG `GATConv`")
 def gat_conv(
     in_channels: int | tuple[int, int],
     out_channels: int,
@@ -66,6 +68,7 @@ def gat_conv(
     return _of_values(in_channels, out_channels, score, concat, add_self_loops, fill, options)
 
 
+@row("Ready-made layers", "2105.14491", "PyG `GATv2Conv`")
 def gatv2_conv(
     in_channels: int | tuple[int, int],
     out_channels: int,
@@ -123,6 +126,7 @@ def gatv2_conv(
     return _of_values(in_channels, out_channels, score, concat, add_self_loops, fill, options)
 
 
+@row("Ready-made layers", "SuperGAT, SD", 'PyG `SuperGATConv(attention_type="SD")`')
 def super_gat_conv(
     in_channels: int | tuple[int, int],
     out_channels: int,

@@ -7,12 +7,14 @@ from typing import Any
 import torch
 
 from ...basis.checks import check_positive
+from ...equations import row
 from ...errors import RefusedValue, refusal
 from ...score.linear_attention import LinearAttention
 from ..checks import check_channels
 from ..outer_conv import OuterConv
 
 
+@row("Ready-made layers", "2006.16236", "")
 def linear_attention(
     in_channels: int | tuple[int, int],
     out_channels: int,

@@ -6,12 +6,14 @@ from typing import Any
 
 from ...basis import Family
 from ...basis.checks import check_positive
+from ...equations import row
 from ...errors import RefusedValue, refusal
 from ...score import KeyQuery, Normaliser, Score
 from ..attention_conv import AttentionConv
 from .initial import as_glorot, as_packed, as_packed_values, as_separate_values
 
 
+@row("Ready-made layers", "1706.03762, section 3.2.2", "`torch.nn.MultiheadAttention`")
 def multi_head_attention(
     embed_dim: int,
     num_heads: int,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...equations import row
 from ...score import LearnedQueries
 from ..attention_conv import AttentionConv
 from .multi_head import multi_head_attention
 
 
+@row("Ready-made layers", "1810.00825", "")
 def set_pooling(
     in_channels: int,
     out_channels: int,

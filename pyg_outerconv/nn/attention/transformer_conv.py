@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_geometric.nn.dense.linear import Linear
 
 from ...basis import Hops
+from ...equations import row
 from ...errors import RefusedValue, refusal
 from .graph_attention import GraphAttention
 from .initial import as_linear
@@ -104,6 +105,7 @@ class TransformerConv(GraphAttention):
         return (out, *basis) if basis else out
 
 
+@row("Ready-made layers", "2009.03509", "PyG `TransformerConv`")
 def transformer_conv(
     in_channels: int | tuple[int, int], out_channels: int, heads: int = 1, **options: Any
 ) -> TransformerConv:

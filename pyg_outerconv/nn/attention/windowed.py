@@ -7,10 +7,12 @@ from typing import Any
 from ...basis import Blocks, Family, GlobalTokens, RandomLinks, SlidingWindow
 from ...basis import Union as UnionOf
 from ...basis.checks import check_positive
+from ...equations import row
 from ...position import RelativeBias
 from .encoder_block import EncoderBlock
 
 
+@row("Ready-made layers", "2103.14030", "")
 def windowed_block(
     channels: int,
     heads: int,
@@ -51,6 +53,7 @@ def windowed_block(
     return EncoderBlock(channels, heads, support=Blocks(sizes, moved), **options)
 
 
+@row("Ready-made layers", "2004.05150", "")
 def long_sequence_block(
     channels: int,
     heads: int,

@@ -7,9 +7,15 @@ from typing import Any
 from torch import Tensor
 
 from ...basis import Family
+from ...equations import row
 from .cell import RecurrentCell, Shared
 
 
+@row(
+    "Ready-made layers",
+    "Li et al., *DCRNN* (1707.01926), section 2.3",
+    "`torch.nn.GRUCell` on `Identity`, with `reset_after=True`",
+)
 class ConvGRUCell(RecurrentCell[Tensor]):
     r"""The gated recurrent unit over a basis :math:`\mathbf{A}`, in which
     :math:`\mathbf{\Theta} \star \mathbf{X} = \sum_k \mathbf{A}_k^{\top} \mathbf{X}

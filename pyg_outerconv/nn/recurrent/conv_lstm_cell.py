@@ -9,11 +9,17 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ...basis import Family
+from ...equations import row
 from ...errors import RefusedType, RefusedValue, refusal
 from ..checks import check_channels
 from .cell import RecurrentCell, Shared
 
 
+@row(
+    "Ready-made layers",
+    "Shi et al., *ConvLSTM* (1506.04214), equation 3",
+    "`torch.nn.LSTMCell` on `Identity`",
+)
 class ConvLSTMCell(RecurrentCell[tuple[Tensor, Tensor]]):
     r"""Long short-term memory over a basis :math:`\mathbf{A}`, in which :math:`\mathbf{\Theta}
     \star \mathbf{X} = \sum_k \mathbf{A}_k^{\top} \mathbf{X} \mathbf{\Theta}_k`, equation 3 of the
