@@ -85,6 +85,10 @@ class Compose(Family):
             )
         return Compose(self.first.set_self_loops(False), self.second.set_self_loops(False))
 
+    def factors(self) -> list[Family]:
+        """Those of both; see :meth:`Family.factors`."""
+        return [*self.first.factors(), *self.second.factors()]
+
     def outputs(self, structure: Any) -> AnyStructure:
         """See :meth:`Family.outputs`: those of the second, of those of the first."""
         return self.second.outputs(self.first.outputs(structure))

@@ -163,6 +163,10 @@ class Composed(Pair):
         """Whether matrices are square: nodes in the middle may be named as those at the ends."""
         return self.first.size[0] == self.first.size[1]
 
+    def factors(self) -> list[Basis]:
+        """Those of both; see :meth:`.Kind.factors`."""
+        return [*self.first.factors(), *self.second.factors()]
+
     def grids(self) -> tuple[Shape, Shape] | None:
         """From the inputs of the first to the outputs of the second."""
         first, second = self.first.grids(), self.second.grids()
@@ -232,13 +236,7 @@ def composed(first: Basis, second: Basis) -> Composed:
     if not made or max(first.nesting, second.nesting) < LONG:
         return Composed(first, second)
     check_product(first.size, second.size)
-    return _balanced([*_factors(first), *_factors(second)])
-
-
-def _factors(basis: Basis) -> list[Basis]:
-    if isinstance(basis, Composed):
-        return [*_factors(basis.first), *_factors(basis.second)]
-    return [basis]
+    return _balanced([*first.factors(), *second.factors()])
 
 
 def _balanced(factors: list[Basis]) -> Composed:

@@ -19,6 +19,7 @@ from .pattern import Pattern
 if TYPE_CHECKING:
     from ..theta import Theta
     from .kind import Leaf
+    from .messages import Sender
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,6 +97,10 @@ class Eye(Basis):
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
         """None: nothing is multiplied."""
         return []
+
+    def send(self, sender: Sender) -> Tensor:
+        """See :meth:`.Kind.send`: nodes keep what they have."""
+        return sender.to_itself(self)
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
         """Itself: an order knows the identity."""

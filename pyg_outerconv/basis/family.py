@@ -151,6 +151,10 @@ class Family(BaseTransform):
         operators = self.operators(structure, dtype)
         return self.assemble(operators, structure.size, structure.device)
 
+    def factors(self) -> list[Family]:
+        """The families that its matrices are products of those of, first to last."""
+        return [self]
+
     def outputs(self, structure: Any) -> AnyStructure:
         """The structure that the targets have, for a family that comes after this one.
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..theta import Theta
     from .base import Basis
     from .edges import EdgeBasis
+    from .messages import Sender
     from .scaled import Scaled
     from .selected import Selected
 
@@ -96,6 +97,15 @@ class Kind(ABC):
         return False
 
     @property
+    def batch(self) -> Shape:
+        """The sizes of the batch that values are of; none where all of a batch share them."""
+        return ()
+
+    def item(self, *index: int) -> Basis:
+        """The basis of one item of the batch."""
+        return self  # type: ignore[return-value]
+
+    @property
     def names(self) -> list[str]:
         """What its labels are called in pictures."""
         return [f"k = {k}" for k in range(self.num_bases)]
@@ -147,6 +157,10 @@ class Kind(ABC):
         """
         return self.edges().reached(seen, labels, turned)
 
+    def factors(self) -> list[Basis]:
+        """What it is a product of, first to last, however nested; itself alone if of nothing."""
+        return [self]  # type: ignore[list-item]
+
     # Products -------------------------------------------------------------------------------
 
     def propagate(self, x: Tensor) -> Tensor:
@@ -160,6 +174,10 @@ class Kind(ABC):
         with, which learns or not.
         """
         return self.edges().products(shape, learns)
+
+    def send(self, sender: Sender) -> Tensor:
+        """What targets receive by messages, (N, *batch, Q); see :class:`.messages.Sender`."""
+        return sender.along(self.edges())
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
         """Pairs (leaf, Θ of the leaf) with Σ over leaves Σ_k A_k ⊗ Θ_k equal to the whole.

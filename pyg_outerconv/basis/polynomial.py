@@ -19,6 +19,7 @@ from .stacked import Stacked
 if TYPE_CHECKING:
     from ..theta import Theta
     from .kind import Leaf
+    from .messages import Sender
     from .selected import Selected
 
 Step = Callable[[Tensor, float], Tensor]
@@ -212,6 +213,10 @@ class Polynomial(Basis):
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
         """See :meth:`.Kind.products`: itself, for orders know recurrences."""
         return [(self, shape, learns)]
+
+    def send(self, sender: Sender) -> Tensor:
+        """See :meth:`.Kind.send`: along the operator's edges, by the recurrence."""
+        return sender.step_by_step(self)
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
         """Itself: orders know recurrences."""

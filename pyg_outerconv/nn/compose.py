@@ -12,7 +12,7 @@ from torch.nn import Parameter
 from ..basis import Compose, Family, Identity, Mean, Stack
 from ..basis.parts import functions_of
 from ..errors import RefusedType, RefusedValue, refusal
-from .composed_conv import ComposedConv, constants_of, factors
+from .composed_conv import ComposedConv, constants_of
 from .dense import full_matrices
 from .grid_conv import GridConv
 from .outer_conv import OuterConv
@@ -123,7 +123,7 @@ def _fill(made: ComposedConv, first: OuterConv, second: OuterConv, like: Tensor)
     weight.copy_(torch.einsum("ipr,jrq->ijpq", ours, theirs).flatten(0, 1))
     if made.bias is not None and second.bias is not None:
         made.bias.copy_(second.bias)
-    after = len(factors(_family(second)))
+    after = len(_family(second).factors())
     for number, constant in constants_of(second).items():
         made.add_constant(number, Parameter(constant.to(like, copy=True)))
     inner = {number + after: constant for number, constant in constants_of(first).items()}

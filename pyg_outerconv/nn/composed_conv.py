@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..basis import Basis, Compose, Composed, Family
+from ..basis import Basis, Family
 from ..errors import RefusedValue, refusal
 from .bias import add_product
 from .outer_conv import OuterConv
@@ -88,7 +88,7 @@ class ComposedConv(OuterConv):
         return kept[number, dtype]
 
     def _sums(self, basis: Basis, number: int, dtype: torch.dtype) -> Tensor:
-        known, parts = len(factors(self.family)), factors(basis)
+        known, parts = len(self.family.factors()), basis.factors()
         if len(parts) != known:
             raise RefusedValue(
                 refusal("inner biases pass through the last factors of a product", known, basis)
@@ -104,10 +104,3 @@ def constants_of(conv: OuterConv) -> dict[int, Tensor]:
     if not isinstance(conv, ComposedConv):
         return {}
     return {int(number): constant for number, constant in conv.constants.items()}
-
-
-def factors(product: Any) -> list[Any]:
-    """The factors of a composition of families, or of bases, however it is nested."""
-    if isinstance(product, Compose | Composed):
-        return [*factors(product.first), *factors(product.second)]
-    return [product]

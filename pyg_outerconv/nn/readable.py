@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,6 @@ from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
 
 from ..basis import Basis, EdgeBasis, Eye, Polynomial
-from ..basis.attended import Attended
-from ..basis.factored import Factored
-from ..basis.heads import Heads
 from ..contract import Features, Problem, ThetaValue, check_shapes
 from ..contract.order import needs_features
 from ..contract.orders.per_node import PerNode
@@ -42,34 +40,58 @@ def convolve_by_messages(conv: OuterConv, basis: Basis, x: Features, theta: Thet
     """
     x = nodes_first(x)
     check_shapes(basis, x, theta)
-    total: Tensor | None = None
-    for problem in problems(basis, x, theta, conv.reduce, conv.label_reduce):
-        out = _from_leaf(conv, problem)
-        total = out if total is None else total + out
-    assert total is not None
-    return total.movedim(0, -2)
+    leaves = problems(basis, x, theta, conv.reduce, conv.label_reduce)
+    return _from_leaves(conv, leaves).movedim(0, -2)
+
+
+def _from_leaves(conv: OuterConv, leaves: Sequence[Problem]) -> Tensor:
+    """What they give together, (N, *batch, Q)."""
+    out, *more = [_from_leaf(conv, problem) for problem in leaves]
+    return sum(more, out)
 
 
 def _from_leaf(conv: OuterConv, problem: Problem) -> Tensor:
-    """What a leaf gives, (N, *batch, Q)."""
-    leaf = problem.basis
     check_inputs(problem)
-    if isinstance(leaf, Polynomial):
-        return _from_polynomial(conv, leaf, problem)
-    if isinstance(leaf, Eye) and not conv.sends_own_messages:
-        return PerNode().run(problem)  # of which nothing but the values would be seen
-    if isinstance(leaf, Heads | Attended | Factored):
-        return _from_heads(conv, leaf, problem)
-    return _over_labels(_from_edges(conv, leaf.edges(), problem), problem)
+    if problem.basis.batch:
+        return _from_items(conv, problem)
+    return problem.basis.send(Messages(conv, problem))
 
 
-def _from_heads(conv: OuterConv, leaf: Heads | Attended | Factored, problem: Problem) -> Tensor:
-    """Heads as the edges that they are, each with one label, and for each item of a batch anew."""
-    if not leaf.batch:
-        given = (leaf.edges(), problem.x, problem.parameter, problem.reduce, problem.label_reduce)
-        out, *more = [_from_leaf(conv, part) for part in problems(*given)]
-        return sum(more, out)
-    x = problem.x
+@dataclass(frozen=True)
+class Messages:
+    """A :class:`~pyg_outerconv.basis.messages.Sender` by ``conv.propagate``."""
+
+    conv: OuterConv
+    problem: Problem
+
+    def along(self, edges: EdgeBasis) -> Tensor:
+        """One message for each edge; those of a rule are a problem of their own."""
+        one = self.problem
+        if edges is not one.basis:
+            leaves = problems(edges, one.x, one.parameter, one.reduce, one.label_reduce)
+            return _from_leaves(self.conv, leaves)
+        return _over_labels(_from_edges(self.conv, edges, one), one)
+
+    def step_by_step(self, polynomial: Polynomial) -> Tensor:
+        """One message for each edge of the operator and each power but the zeroth."""
+        operator = polynomial.operator
+
+        def step(h: Tensor, factor: float) -> Tensor:
+            return factor * _send(self.conv, operator, operator.index, h)
+
+        sums = sum_forward if self.problem.has_features else sum_clenshaw
+        return sums(self.problem, step)
+
+    def to_itself(self, eye: Eye) -> Tensor:
+        """No message, of which nothing but the values would be seen, where steps are PyG's."""
+        if self.conv.sends_own_messages:
+            return self.along(eye.edges())
+        return PerNode().run(self.problem)
+
+
+def _from_items(conv: OuterConv, problem: Problem) -> Tensor:
+    """What a basis of a batch gives, item by item."""
+    leaf, x = problem.basis, problem.x
     if not isinstance(x, Tensor) or problem.batch != leaf.batch:
         raise RefusedValue(
             refusal("a basis of a batch is for that of x", leaf.batch, problem.batch)
@@ -114,15 +136,6 @@ def _over_labels(received: Tensor, problem: Problem) -> Tensor:
     filled = received.masked_fill(~found, -torch.inf if largest else torch.inf)
     best = filled.max(1).values if largest else filled.min(1).values
     return best.masked_fill(~found.any(1), 0.0)
-
-
-def _from_polynomial(conv: OuterConv, basis: Polynomial, problem: Problem) -> Tensor:
-    def step(h: Tensor, factor: float) -> Tensor:
-        return factor * _send(conv, basis.operator, basis.operator.index, h)
-
-    if problem.has_features:
-        return sum_forward(problem, step)
-    return sum_clenshaw(problem, step)
 
 
 def _send(

@@ -26,6 +26,8 @@ from pyg_outerconv.basis.edge_dropout import drop_edges
 from pyg_outerconv.basis.grid.axis import Axis
 from pyg_outerconv.basis.grid.shift import GridShift
 from pyg_outerconv.contract import contract
+from pyg_outerconv.nn import OuterConv
+from pyg_outerconv.nn.readable import convolve_by_messages
 from pyg_outerconv.testing import assert_near, awkward_structures
 from pyg_outerconv.theta import as_theta
 
@@ -202,3 +204,30 @@ def test_a_new_kind_has_the_whole_algebra():
     assert ring.names == ["k = 0"]
     assert ring.grids() is None
     assert len(torch.utils._pytree.tree_leaves(ring)) == 0
+
+
+@every_kind
+def test_messages_add_up_to_the_contraction(name):
+    basis = kinds()[name]
+    x = torch.randn(basis.size[0], 2, dtype=torch.float64)
+    theta = torch.randn(basis.num_bases, 1, 2, 3, dtype=torch.float64)
+    sent = convolve_by_messages(OuterConv(2, 3, "gcn").double(), basis, x, theta)
+    assert_near(sent, contract(basis, x, theta))
+
+
+@every_kind
+def test_factors_are_what_a_basis_is_a_product_of(name):
+    basis = kinds()[name]
+    one, *more = basis.factors()
+    made = one
+    for factor in more:
+        made = made.compose(factor)
+    assert len(more) == (name == "composed")
+    assert_near(made.to_dense(torch.float64), basis.to_dense(torch.float64))
+
+
+@every_kind
+def test_the_items_of_no_batch_are_the_basis(name):
+    basis = kinds()[name]
+    assert basis.batch == ()
+    assert_near(basis.item().to_dense(torch.float64), basis.to_dense(torch.float64))

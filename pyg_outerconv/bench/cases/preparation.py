@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.nn import GCNConv
 
-from ...basis import GCN, Basis, Family, Polynomial, Relation
+from ...basis import GCN, Basis, EdgeBasis, Family, Relation
 from ...nn import OuterConv
 from ..case import Contender, Setup, case, layer_contender
 from ..context import Context
@@ -23,10 +23,13 @@ _PEERS = (PYG_CSR, PYG_COMPILED, SCATTER, DGL)
 def prepare(family: Family, edge_index: Tensor, size: int, **options: Any) -> Basis:
     """All that a layer's forward and backward passes need of the edges, from the raw list."""
     basis = family.basis(edge_index, size=(size, size), **options)
-    edges = basis.operator if isinstance(basis, Polynomial) else basis.edges()
+    return basis.with_edges(_sorted)
+
+
+def _sorted(edges: EdgeBasis) -> EdgeBasis:
     # Both are made when first used, and kept: as rows of targets, as rows of (target, label).
     _ = edges.pattern.by_target, edges.pattern.by_target_label
-    return basis
+    return edges
 
 
 @case(
