@@ -39,29 +39,52 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("folder", FILES)
-def test_one_file_is_enough(folder, tmp_path):
-    """The folder's path gets one more place to look for files, before it is scanned."""
-    text, names = FILES[folder]
+def run_with_one_more(folder, text, code, tmp_path):
+    """What code prints where a folder of the package has one file more, in another place."""
     (tmp_path / "one_more.py").write_text(text)
     package = "pyg_outerconv." + folder.replace("/", ".")
+    look_there_too = (
+        "import pkgutil\n"
+        "look = pkgutil.iter_modules\n"
+        "def also(path=None, prefix=''):\n"
+        f"    if prefix == {package + '.'!r}:\n"
+        f"        path.append({str(tmp_path)!r})\n"
+        "    return look(path, prefix)\n"
+        "pkgutil.iter_modules = also\n"
+    )
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import pkgutil\n"
-            "look = pkgutil.iter_modules\n"
-            "def also(path=None, prefix=''):\n"
-            f"    if prefix == {package + '.'!r}:\n"
-            f"        path.append({str(tmp_path)!r})\n"
-            "    return look(path, prefix)\n"
-            "pkgutil.iter_modules = also\n"
-            f"{names}\n"
-            "assert 'found' in names, sorted(names)\n",
-        ],
+        [sys.executable, "-c", look_there_too + code],
         capture_output=True,
         text=True,
         check=False,
         cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("folder", FILES)
+def test_one_file_is_enough(folder, tmp_path):
+    """The folder's path gets one more place to look for files, before it is scanned."""
+    text, names = FILES[folder]
+    run_with_one_more(folder, text, f"{names}\nassert 'found' in names, sorted(names)\n", tmp_path)
+
+
+def test_layers_and_the_command_line_know_a_family_of_one_file(tmp_path):
+    """It is no part of what ``pyg_outerconv.basis`` exports, and a transform all the same."""
+    code = (
+        "import torch\n"
+        "from torch_geometric.data import Data\n"
+        "from pyg_outerconv import OuterConv, basis\n"
+        "from pyg_outerconv.cli import main\n"
+        "assert 'Found' not in basis.__all__\n"
+        "conv = OuterConv(16, 16, 'found(improved=True)')\n"
+        "print(conv)\n"
+        "data = Data(x=torch.ones(2, 16), edge_index=torch.tensor([[0, 1], [1, 0]]))\n"
+        "found = conv(data.x, conv.family.basis_of(conv.family(data)))\n"
+        "assert torch.allclose(found, conv(data.x, data.edge_index))\n"
+        "assert main(['families']) == 0\n"
+    )
+    lines = run_with_one_more("basis", FILES["basis"][0], code, tmp_path).splitlines()
+    assert lines[0].startswith("OuterConv(16, 16, Found(")
+    assert any(line.startswith("found ") and "as GCN" in line for line in lines)

@@ -38,6 +38,7 @@ class AnyStructure:
         device: where it is.
         content: what its nodes hold, for families whose values are made of it; None elsewhere.
         bipartite: whether sources and targets are different nodes, however many there are.
+        is_bare: whether it is not the structure itself but :meth:`bare`.
     """
 
     noun: ClassVar[str] = "structure"
@@ -46,6 +47,7 @@ class AnyStructure:
     targets_are_sources: ClassVar[bool] = False
     content: Content | None = None
     bipartite: bool = False
+    is_bare: bool = False
 
     if TYPE_CHECKING:
 
@@ -101,6 +103,15 @@ class AnyStructure:
         """The same structure, of nodes that hold something."""
         new = copy(self)
         object.__setattr__(new, "content", content)
+        return new
+
+    def bare(self) -> Self:
+        """The same nodes for a basis whose edges do not matter, for others replace them.
+
+        A family that makes edges at a cost, or refuses some, may make none.
+        """
+        new = copy(self)
+        object.__setattr__(new, "is_bare", True)
         return new
 
     def reversed(self) -> AnyStructure:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,7 +11,6 @@ from ..errors import RefusedValue, refusal
 from ..kernels.index_checks import has_numbers
 from .base import Basis
 from .cache import IdentityCache
-from .edges import EdgeBasis
 from .explicit import edge_basis
 from .family import Family
 from .norm import check_norm, degree, divisor
@@ -96,11 +94,15 @@ class Chebyshev(Family):
         """What each label means."""
         return tuple(f"T_{k} of the rescaled Laplacian" for k in range(self.num_terms))
 
-    def operator_labels(self) -> list[int]:
-        """One: the rescaled Laplacian."""
-        return [1]
+    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> Basis:
+        """T_0(L̂), …, T_{K−1}(L̂), as a rule."""
+        if edges.is_bare:
+            rescaled = edges.but(edge_weight=edges.weight(dtype))
+        else:
+            rescaled = self._rescaled(edges, dtype)
+        return Polynomial(edge_basis(rescaled), CHEBYSHEV, self.num_terms)
 
-    def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
+    def _rescaled(self, edges: Structure, dtype: torch.dtype | None) -> Structure:
         """L̂."""
         edges.require_one_set("a Laplacian", "Walk(1) or Relation(1)")
         edges.require_separate_graphs("a Laplacian")
@@ -109,7 +111,7 @@ class Chebyshev(Family):
             if self.normalization is not None:  # 2 L / 2 − I has no diagonal
                 weight = edges.weight(dtype)
                 weight = torch.where(edges.source == edges.target, 0.0, weight).to(weight.dtype)
-                return [edge_basis(self._normalised(edges.but(edge_weight=weight), dtype))]
+                return self._normalised(edges.but(edge_weight=weight), dtype)
         laplacian = self._laplacian(edges, dtype)
         scale = 2.0 / self._lambda(edges, laplacian)
         if edges.batch is not None and scale.numel() > 1:
@@ -118,13 +120,7 @@ class Chebyshev(Family):
         is_diagonal = laplacian.origins() < 0
         value = torch.where(is_diagonal, value - 1.0, value)
         narrow = edges.weight(dtype).dtype
-        return [edge_basis(replace(laplacian, edge_weight=value.to(narrow)))]
-
-    def assemble(
-        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
-    ) -> Basis:
-        """T_0(L̂), …, T_{K−1}(L̂), as a rule."""
-        return Polynomial(operators[0], CHEBYSHEV, self.num_terms)
+        return laplacian.but(edge_weight=value.to(narrow))
 
     def _laplacian(self, edges: Structure, dtype: torch.dtype | None) -> Structure:
         """L: the negated, normalised edges, then one diagonal entry for each node."""

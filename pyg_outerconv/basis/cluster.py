@@ -79,7 +79,7 @@ class Cluster(Family):
             for k in range(self.positions)
         )
 
-    def operators(self, structure: Memberships, dtype: torch.dtype | None) -> list[EdgeBasis]:
+    def basis_on(self, structure: Memberships, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The members of every criterion."""
         criteria = structure.criteria
         if len(criteria) != self.criteria:
@@ -99,7 +99,7 @@ class Cluster(Family):
         weights = [one.weight for one in criteria]
         dtype = next((weight.dtype for weight in weights if weight is not None), None)
         if dtype is None:
-            return [EdgeBasis(pattern)]
+            return EdgeBasis(pattern)
         value = torch.cat(
             [
                 torch.ones(one.source.shape, dtype=dtype, device=source.device)
@@ -108,7 +108,7 @@ class Cluster(Family):
                 for one in criteria
             ]
         )
-        return [pattern.with_values(pattern.sort_values(value))]
+        return pattern.with_values(pattern.sort_values(value))
 
     def _label(self, number: int, criterion: Criterion) -> Tensor:
         """(E,) the label of each member."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +11,6 @@ from ..errors import RefusedValue, refusal
 from .any_structure import AnyStructure, common_kind
 from .base import Basis
 from .composed import composed
-from .edges import EdgeBasis
 from .family import Family
 from .gcn import GCN
 from .parts import nested
@@ -107,32 +105,10 @@ class Compose(Family):
             for second in self.second.labels
         )
 
-    def operator_labels(self) -> list[int]:
-        """See :meth:`Family.operator_labels`."""
-        return [*self.first.operator_labels(), *self.second.operator_labels()]
-
-    def operators(self, structure: Any, dtype: torch.dtype | None) -> list[EdgeBasis]:
-        """Those of the first, then of the second."""
-        between = self.first.outputs(structure)
-        return [
-            *self.first.operators(structure, dtype),
-            *self.second.operators(between, dtype),
-        ]
-
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
-        """See :meth:`Family.basis_on`: the bases of both, composed; of equal families one basis."""
+        """The bases of both, composed; of equal families one basis."""
         between = self.first.outputs(structure)
         first = self.first.basis_on(structure, dtype)
         made_alike = self.first == self.second and not any(p.learns for p in nested(self.first))
         same = between is structure and made_alike
         return composed(first, first if same else self.second.basis_on(between, dtype))
-
-    def assemble(
-        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
-    ) -> Basis:
-        """The bases of both, composed."""
-        split = self.first.num_operators
-        return composed(
-            self.first.assemble(operators[:split], size, device),
-            self.second.assemble(operators[split:], size, device),
-        )

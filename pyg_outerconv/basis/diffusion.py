@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from ..errors import RefusedValue, refusal, unknown
 from .base import Basis
-from .edges import EdgeBasis
 from .explicit import edge_basis
 from .family import Family
 from .norm import check_norm, normalise, with_self_loops
@@ -126,20 +124,14 @@ class Diffusion(Family):
         kind = self.kind if isinstance(self.kind, str) else "weighted"
         return (f"{kind} walks of length 0 to {len(self.coefficients) - 1}",)
 
-    def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
-        """T."""
+    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> Basis:
+        """Powers of T, mixed."""
         edges.require_one_set("a diffusion", "Walk(1, powers=(1,))")
         if self.add_self_loops:
             edges = with_self_loops(edges, dtype)
         step = edge_basis(normalise(edges, self.norm, dtype))
-        return [step.with_values(step.values(dtype))]
-
-    def assemble(
-        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
-    ) -> Basis:
-        """Powers of T, mixed."""
-        step, weights = operators[0], self.coefficients
-        mixing = torch.tensor([weights], dtype=step.dtype, device=device)
+        step, weights = step.with_values(step.values(dtype)), self.coefficients
+        mixing = torch.tensor([weights], dtype=step.dtype, device=edges.device)
         return Polynomial(step, MONOMIAL, len(weights)).mix(mixing)
 
 

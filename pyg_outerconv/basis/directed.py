@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -10,13 +9,10 @@ import torch
 from ..errors import RefusedType, refusal
 from .algebra import Stacked
 from .base import Basis
-from .edges import EdgeBasis
 from .family import Family
 from .gcn import GCN
 from .of_family import OfFamily
 from .structure import Structure
-
-_OF_A_PAIR = "the family itself, and a layer of its own for the reversed edges"
 
 
 @dataclass(frozen=True)
@@ -60,35 +56,12 @@ class Directed(OfFamily):
         there = self.family.labels
         return (*there, *(f"{label}, reversed" for label in there))
 
-    def operator_labels(self) -> list[int]:
-        """See :meth:`Family.operator_labels`."""
-        return self.family.operator_labels() * 2
-
-    def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
-        """Those of the edges, then those of the reversed edges."""
-        edges.require_one_set("Directed", _OF_A_PAIR)
-        return [
-            *self.family.operators(edges, dtype),
-            *self.family.operators(edges.reversed(), dtype),
-        ]
-
     def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> Basis:
-        """See :meth:`Family.basis_on`: the family's basis of the edges and of the reversed ones."""
-        edges.require_one_set("Directed", _OF_A_PAIR)
+        """The family's basis of the edges, and of the reversed ones."""
+        instead = "the family itself, and a layer of its own for the reversed edges"
+        edges.require_one_set("Directed", instead)
         turned = edges.reversed()
         if edges.content is not None:
             turned = turned.with_content(edges.content)
         ends = (edges, turned)
         return Stacked(tuple(self.family.basis_on(part, dtype) for part in ends))
-
-    def assemble(
-        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
-    ) -> Basis:
-        """Both bases, stacked."""
-        half = len(operators) // 2
-        return Stacked(
-            (
-                self.family.assemble(operators[:half], size, device),
-                self.family.assemble(operators[half:], size, device),
-            )
-        )

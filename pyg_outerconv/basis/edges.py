@@ -299,10 +299,10 @@ class EdgeBasis(Basis):
         )
 
 
-def no_edges(size: tuple[int, int], device: torch.device) -> EdgeBasis:
-    """The basis of no labels."""
+def no_edges(size: tuple[int, int], device: torch.device, num_labels: int = 0) -> EdgeBasis:
+    """Matrices of zeros; by default the basis of no labels."""
     none = torch.empty((2, 0), dtype=torch.long, device=device)
-    return EdgeBasis(Pattern.build(none, size=size, num_labels=0))
+    return EdgeBasis(Pattern.of_list(none, none[0], size=size, num_labels=num_labels))
 
 
 def check_values(value: Tensor, pattern: Pattern, heads: bool = False) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,25 +45,11 @@ class Explicit(OfFamily):
 
     family: Family
 
-    def operator_labels(self) -> list[int]:
-        """One edge set has all labels."""
-        return [self.num_bases]
-
-    def operators(self, structure: Any, dtype: torch.dtype | None) -> list[EdgeBasis]:
-        """All matrices of the family's basis, as one edge set."""
+    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> EdgeBasis:
+        """All matrices of the family's basis as edges, however many."""
         basis = self.family.basis_on(structure, dtype)
         edges = basis.edges()
         if basis.dtype is None and edges.value is not None and dtype is not None:
             # Walks along ones have been counted, in torch's default type.
             edges = edges.with_values(edges.value.to(dtype))
-        return [edges]
-
-    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> EdgeBasis:
-        """That edge set, whatever its size."""
-        return self.operators(structure, dtype)[0]
-
-    def assemble(
-        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
-    ) -> EdgeBasis:
-        """That edge set."""
-        return operators[0]
+        return edges

@@ -16,12 +16,10 @@ from ..errors import RefusedValue, refusal
 from .any_structure import AnyStructure, require_kind
 from .base import Basis
 from .checks import check_one_set
-from .edges import EdgeBasis
 from .graph import require_data
 from .grid.cells import Cells
 from .options import check_options
-from .parts import nested
-from .stored import store, stored
+from .stored import check_storable, store, stored
 from .structure import Structure
 from .unstructured import Unstructured
 
@@ -40,12 +38,11 @@ _READERS = {
 class Family(BaseTransform):
     """A recipe for a basis. Subclasses are frozen dataclasses whose fields are the options.
 
-    A family reads one kind of structure, and works in two steps: :meth:`operators` turns it into
-    a few explicit edge sets (all that depends on data), :meth:`assemble` turns these into the
-    basis (all that is a rule).
-    Called as a transform, it stores the first step's result on a ``Data`` object as plain
-    tensors that collate, batch and move as PyG's own do; :meth:`basis_of` reads them back, unless
-    nodes or edges are others since: what drops or reorders them had better come before.
+    A family reads one kind of structure, and makes its basis by one method, :meth:`basis_on`.
+    Called as a transform, it stores the explicit edges that the basis is made of on a ``Data``
+    object, as plain tensors that collate, batch and move as PyG's own do; :meth:`basis_of` reads
+    them back, unless nodes or edges are others since: what drops or reorders them had better come
+    before.
 
     Attributes:
         equation: the matrices A_k, in one line of text; a class without one is no recipe itself.
@@ -128,28 +125,17 @@ class Family(BaseTransform):
         return ("adjoint", "transposable", "the same when explicit", *shared)
 
     @abstractmethod
-    def operators(self, structure: Any, dtype: torch.dtype | None) -> list[EdgeBasis]:
-        """The explicit edge sets of the basis; of type ``dtype`` where no weights are given."""
-
-    def operator_labels(self) -> list[int]:
-        """The number of labels of each edge set; by default there is one that has them all."""
-        return [self.num_bases]
-
-    @property
-    def num_operators(self) -> int:
-        """How many edge sets :meth:`operators` makes."""
-        return len(self.operator_labels())
-
-    def assemble(
-        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
-    ) -> Basis:
-        """The basis of these edge sets; by default there is one, and it is the basis."""
-        return operators[0]
-
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
-        """The basis on a structure that was :meth:`read`: both steps, unless a rule needs none."""
-        operators = self.operators(structure, dtype)
-        return self.assemble(operators, structure.size, structure.device)
+        """The basis on a structure that was :meth:`read`.
+
+        What is read back of a graph is the basis of its nodes without edges, into which the edges
+        are put that were stored: it must be there too, of the same kind. Of explicit edges alone,
+        an :class:`EdgeBasis`, none is made.
+
+        Args:
+            structure: of the kind that :attr:`reads` says.
+            dtype: type of the values where no weights are given.
+        """
 
     def factors(self) -> list[Family]:
         """The families that its matrices are products of those of, first to last."""
@@ -263,29 +249,14 @@ class Family(BaseTransform):
     # As a transform ---------------------------------------------------------------------------
 
     def forward(self, data: Data) -> Data:
-        """Store the edge sets of this family on ``data`` (see :meth:`basis_of`).
+        """Store the edges that the basis on ``data`` is made of (see :meth:`basis_of`).
 
         Raises:
             ValueError: the family makes targets of its own, which a graph has no place for, or
                 values that learn, which would be those of today.
         """
         require_data(data)
-        if any(part.learns for part in nested(self)):
-            raise RefusedValue(
-                refusal(
-                    "a graph stores values that stay",
-                    "a family without parameters",
-                    f"{self}; basis_of(data) makes its basis",
-                )
-            )
-        if not self.keeps_nodes:
-            raise RefusedValue(
-                refusal(
-                    "a graph stores edges between its own nodes",
-                    "a family that makes no targets of its own",
-                    f"{self}; basis_of(data) makes its basis",
-                )
-            )
+        check_storable(self)
         store(self, data, self.structure_in(data))
         return data
 
@@ -302,10 +273,8 @@ class Family(BaseTransform):
         """
         require_data(data)
         structure = self.structure_in(data)
-        operators = stored(self, data, structure) if self.num_operators else []
-        if operators is None:
-            return self.basis_on(structure)
-        return self.assemble(operators, (int(data.num_nodes),) * 2, structure.device)
+        found = stored(self, data, structure)
+        return self.basis_on(structure) if found is None else found
 
     def structure_in(self, data: Data) -> AnyStructure:
         """What the family reads of a ``Data`` or ``Batch`` object.

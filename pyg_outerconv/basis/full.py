@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch_geometric.data import Data
 
 from ..errors import RefusedValue, refusal
 from .any_structure import AnyStructure
-from .base import Basis
-from .edges import EdgeBasis
 from .family import Family
 from .units import Units
 from .unstructured import Unstructured
@@ -70,15 +68,7 @@ class Full(Family):
             for target in range(self.num_targets)
         )
 
-    def operator_labels(self) -> list[int]:
-        """No edge set: the rule needs no edges."""
-        return []
-
-    def operators(self, structure: Any, dtype: torch.dtype | None) -> list[EdgeBasis]:
-        """No edge set."""
-        return []
-
-    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Units:
         """The unit matrices, if the nodes are as many as the family says."""
         known = structure.known if isinstance(structure, Unstructured) else structure.size
         if not (isinstance(structure, Unstructured) or structure.targets_are_sources):
@@ -87,10 +77,8 @@ class Full(Family):
         for what, count, wanted in zip(("sources", "targets"), known, sizes, strict=True):
             if count not in (None, wanted):
                 raise RefusedValue(refusal(f"{self} is of a number of {what}", wanted, count))
-        return self.assemble([], sizes, structure.device)
+        return Units(sizes, on=structure.device)
 
-    def assemble(
-        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
-    ) -> Basis:
-        """The unit matrices."""
-        return Units((self.num_sources, self.num_targets), on=device)
+    def structure_in(self, data: Data) -> Unstructured:
+        """The nodes of a graph as sources, of whose targets nothing is said."""
+        return Unstructured.of_sources(super().structure_in(data))

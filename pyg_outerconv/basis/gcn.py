@@ -58,8 +58,8 @@ class GCN(Family):
         """What each label means."""
         return ("neighbours",)
 
-    def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
+    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The normalised edges."""
         if self.add_self_loops:
             edges = with_self_loops(edges, dtype, 2.0 if self.improved else 1.0)
-        return [edge_basis(normalise(edges, "target" if self.norm == "rw" else "sym", dtype))]
+        return edge_basis(normalise(edges, "target" if self.norm == "rw" else "sym", dtype))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from .any_structure import AnyStructure
-from .base import Basis
-from .edges import EdgeBasis
 from .eye import Eye
 from .family import Family
 
@@ -39,16 +36,6 @@ class Identity(Family):
         """What each label means."""
         return ("self",)
 
-    def operator_labels(self) -> list[int]:
-        """No edge set: the rule needs no edges."""
-        return []
-
-    def operators(self, structure: AnyStructure, dtype: torch.dtype | None) -> list[EdgeBasis]:
-        """No edge set."""
-        return []
-
-    def assemble(
-        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
-    ) -> Basis:
-        """The identity of that size."""
-        return Eye(size, device)
+    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> Eye:
+        """The identity, as a rule."""
+        return Eye(structure.size, structure.device)

@@ -112,10 +112,10 @@ class Kernel(Family):
         """What each label means."""
         return tuple(f"function {k} of {self.on}" for k in range(self.num_bases))
 
-    def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
+    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The edges once for each label, with the values that the function gives them."""
         pattern, value = self._pattern(edges), self._values(edges)
-        return [pattern.with_values(pattern.sort_values(value.t().reshape(-1)))]
+        return pattern.with_values(pattern.sort_values(value.t().reshape(-1)))
 
     def _pattern(self, edges: Structure) -> Pattern:
         if not self.cached or edges.origin is not None:

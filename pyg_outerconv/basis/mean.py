@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from .base import Basis
-from .edges import EdgeBasis
 from .family import Family
 from .gcn import GCN
 from .of_family import OfFamily
@@ -43,13 +41,7 @@ class Mean(OfFamily):
         return tuple(f"mean of {label}" for label in self.family.labels)
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
-        """See :meth:`Family.basis_on`."""
+        """The family's basis with means for sums."""
         if isinstance(structure, Structure):
             structure = replace(structure, only_sums=False)  # edges are counted
         return self.family.basis_on(structure, dtype).mean(dtype)
-
-    def assemble(
-        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
-    ) -> Basis:
-        """The family's basis with means for sums."""
-        return self.family.assemble(operators, size, device).mean()

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from .any_structure import AnyStructure
-from .base import Basis
-from .edges import EdgeBasis
 from .family import Family
 
 if TYPE_CHECKING:
@@ -64,17 +59,3 @@ class OfFamily(Family):
     def labels(self) -> tuple[str, ...]:
         """The family's."""
         return self.family.labels
-
-    def operator_labels(self) -> list[int]:
-        """See :meth:`Family.operator_labels`."""
-        return self.family.operator_labels()
-
-    def operators(self, structure: Any, dtype: torch.dtype | None) -> list[EdgeBasis]:
-        """The family's."""
-        return self.family.operators(structure, dtype)
-
-    def assemble(
-        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
-    ) -> Basis:
-        """The family's."""
-        return self.family.assemble(operators, size, device)

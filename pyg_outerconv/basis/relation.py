@@ -68,11 +68,11 @@ class Relation(Family):
         """What each label means."""
         return tuple(f"relation {r}" for r in range(self.num_relations))
 
-    def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
+    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The edges, labelled by their types."""
         self._check(edges)
         basis = edge_basis(edges, self.num_relations)
-        return [basis.mean(dtype) if self.norm == "mean" else basis]
+        return basis.mean(dtype) if self.norm == "mean" else basis
 
     def _check(self, edges: Structure) -> None:
         if self.norm == "given" and edges.edge_weight is None:

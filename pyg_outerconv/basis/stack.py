@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,6 @@ import torch
 from ..equations import row
 from .algebra import Stacked
 from .base import Basis
-from .edges import EdgeBasis
 from .of_families import OfFamilies
 
 
@@ -54,27 +52,6 @@ class Stack(OfFamilies):
         """What each label means."""
         return tuple(label for family in self.families for label in family.labels)
 
-    def operator_labels(self) -> list[int]:
-        """See :meth:`Family.operator_labels`."""
-        return [labels for family in self.families for labels in family.operator_labels()]
-
-    def operators(self, structure: Any, dtype: torch.dtype | None) -> list[EdgeBasis]:
-        """Those of each family in turn."""
-        return [
-            operator for family in self.families for operator in family.operators(structure, dtype)
-        ]
-
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
-        """See :meth:`Family.basis_on`: the bases of the families, stacked."""
-        return Stacked(tuple(family.basis_on(structure, dtype) for family in self.families))
-
-    def assemble(
-        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
-    ) -> Basis:
         """The bases of the families, stacked."""
-        parts, start = [], 0
-        for family in self.families:
-            end = start + family.num_operators
-            parts.append(family.assemble(operators[start:end], size, device))
-            start = end
-        return Stacked(tuple(parts))
+        return Stacked(tuple(family.basis_on(structure, dtype) for family in self.families))

@@ -1,4 +1,8 @@
-"""What a transform stores on a graph, and whether it still belongs to what the graph holds."""
+"""What a transform stores on a graph, and whether it still belongs to what the graph holds.
+
+The sets of edges that a basis is made of are stored; what else it is made of, its kind among it, is
+that of the same nodes without edges.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,13 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from ..errors import RefusedValue, refusal
 from .any_structure import AnyStructure
-from .edges import EdgeBasis
+from .base import Basis
+from .edge_sets import differ_in_edges, edge_sets, outline, with_edge_sets
+from .edges import EdgeBasis, no_edges
 from .grid.cells import Cells
+from .parts import nested
 from .pattern import Pattern
 from .structure import Structure
 from .unstructured import Unstructured
@@ -20,88 +28,163 @@ from .unstructured import Unstructured
 if TYPE_CHECKING:
     from .family import Family
 
-# Vectors with an entry for each edge of an operator. "index" in a name makes PyG shift it by the
+# Vectors with an entry for each edge of a set. "index" in a name makes PyG shift it by the
 # number of nodes when it collates; and transforms of PyG that find as many entries as edges may
 # select some, which they do along the first axis.
 PARTS = ("source_index", "target_index", "label", "value")
 
 ODD = -7046029254386353131  # 2⁶⁴ divided by the golden ratio, as a signed number
 
+NOT_TO_BE_READ = -1  # the outline of a basis that depends on edges in more than its edges
+
+
+def check_storable(family: Family) -> None:
+    """Refuse a family of whose basis a graph can store nothing.
+
+    Raises:
+        ValueError: it makes targets of its own, or values that learn.
+    """
+    if any(part.learns for part in nested(family)):
+        raise RefusedValue(
+            refusal(
+                "a graph stores values that stay",
+                "a family without parameters",
+                f"{family}; basis_of(data) makes its basis",
+            )
+        )
+    if not family.keeps_nodes:
+        raise RefusedValue(
+            refusal(
+                "a graph stores edges between its own nodes",
+                "a family that makes no targets of its own",
+                f"{family}; basis_of(data) makes its basis",
+            )
+        )
+
 
 def store(family: Family, data: Data, structure: AnyStructure) -> None:
-    """Store the operators of a family on a graph, with a mark of what they were made of."""
-    operators = family.operators(structure, None)
-    found = []
-    for number, operator in enumerate(operators):
-        source, target = operator.index.long().unbind(0)
+    """Store the edges of a family's basis on a graph, with a mark of what they were made of."""
+    basis, found, key = family.basis_on(structure), [], _key(family)
+    for number, edges in enumerate(edge_sets(basis)):
+        source, target = edges.index.long().unbind(0)
         # Copies: PyG shares storage between what collates, and rows of one tensor would be one.
-        parts = (source.clone(), target.clone(), operator.label.long(), operator.values())
+        parts = (source.clone(), target.clone(), edges.label.long(), edges.values().detach())
         found.append(parts)
         for what, part in zip(PARTS, parts, strict=True):
-            data[_key(family, number, what)] = part
+            data[f"{key}_{number}_{what}"] = part
     counts = torch.tensor([structure.size[0]], device=structure.device)
-    mark = _mark(family, structure, found, counts)
-    if mark is not None:
-        data[_key(family, 0, "mark")] = mark
+    mark = _mark(family, structure, found, counts, _outline_on(family, basis, structure))
+    if mark is not None and found:
+        data[f"{key}_0_mark"] = mark
 
 
-def stored(family: Family, data: Data, structure: AnyStructure) -> list[EdgeBasis] | None:
-    """The operators that were stored, or None if there are none or the graph has changed since.
+def stored(family: Family, data: Data, structure: AnyStructure) -> Basis | None:
+    """The basis of what was stored, or None if nothing was or the graph has changed since.
 
     Whatever a transform or a loader did to edges, weights, types, nodes or what was stored itself,
     the mark of each graph says: numbers of nodes and edges, and sums of hashes of all entries, in
-    the graph's own numbering and in no particular order.
+    the graph's own numbering and in no particular order. What learns by now is not served either,
+    for what was stored has no gradient.
 
     Args:
-        family: what stored them.
+        family: what stored it.
         data: the graph, or a batch.
         structure: what it holds now.
     """
-    mark, found = data.get(_key(family, 0, "mark")), []
-    if not isinstance(mark, Tensor) or mark.dim() != 2 or mark.size(1) != 4:
+    key, found = _key(family), []
+    mark = data.get(f"{key}_0_mark")
+    if not isinstance(mark, Tensor) or mark.dim() != 2 or mark.size(1) != 5 or not len(mark):
         return None
-    for number in range(family.num_operators):
-        parts = tuple(data.get(_key(family, number, what)) for what in PARTS)
+    if any(part.requires_grad for part in _read_by(family, structure)):
+        return None
+    mark = mark.to(structure.device)
+    counts, kind = mark[:, 0], int(mark[0, 4])
+    for number in range(kind >> 32):
+        parts = tuple(data.get(f"{key}_{number}_{what}") for what in PARTS)
         if not all(isinstance(part, Tensor) and part.dim() == 1 for part in parts):
             return None
         if len({part.shape for part in parts}) > 1:
             return None
         found.append(tuple(part.to(structure.device) for part in parts))
-    mark = mark.to(structure.device)
-    counts = mark[:, 0]
-    if bool((counts < 0).any()) or int(counts.sum()) != structure.size[0]:
+    if not found or bool((counts < 0).any()) or int(counts.sum()) != structure.size[0]:
         return None
-    expected = _mark(family, structure, found, counts)
+    expected = _mark(family, structure, found, counts, kind)
     if expected is None or not torch.equal(mark, expected):
         return None
-    kinds = zip(found, family.operator_labels(), strict=True)
-    return [_operator(parts, structure.size, labels) for parts, labels in kinds]
+    return _read_back(family, structure, found, kind)
 
 
-def _operator(parts: Sequence[Tensor], size: tuple[int, int], num_labels: int) -> EdgeBasis:
+def _outline_on(family: Family, basis: Basis, structure: AnyStructure) -> int:
+    """The outline of a basis that can be read back of its edges, and of nodes without any."""
+    kind = outline(basis)
+    if isinstance(basis, EdgeBasis) or not kind >> 32:
+        return kind
+    if any(edges.size != structure.size for edges in edge_sets(basis)):
+        return NOT_TO_BE_READ
+    frame = family.basis_on(structure.bare(), basis.dtype)
+    return kind if differ_in_edges(basis, frame) else NOT_TO_BE_READ
+
+
+def _read_back(
+    family: Family, structure: AnyStructure, found: Sequence[Sequence[Tensor]], kind: int
+) -> Basis | None:
+    """The basis of that outline, made of these sets of edges; None if there is none by now."""
+    dtype = found[0][3].dtype
+    if len(found) == 1:
+        none = no_edges(structure.size, structure.device, family.num_bases)
+        for alone in (none.with_values(found[0][3][:0]), none):
+            if kind == outline(alone):
+                return _edges_like(alone, found[0])
+    frame = family.basis_on(structure.bare(), dtype)
+    if kind != outline(frame):  # a batch may have another kind of basis than its graphs
+        return None
+    frame = frame if frame.dtype in (None, dtype) else frame.to(dtype)
+    return with_edge_sets(frame, lambda sets: list(map(_edges_like, sets, found)))
+
+
+def _edges_like(bare: EdgeBasis, parts: Sequence[Tensor]) -> EdgeBasis:
+    """The edges that were stored, of as many labels, and of ones, as a set without any is."""
     source, target, label, value = parts
-    pattern = Pattern.build(torch.stack([source, target]), label, size=size, num_labels=num_labels)
-    return pattern.with_values(pattern.sort_values(value))
+    pattern = Pattern.of_list(
+        torch.stack([source, target]),
+        label if bare.num_bases > 1 else None,
+        size=bare.size,
+        num_labels=bare.num_bases,
+    )
+    return EdgeBasis.of_list(pattern, None if bare.dtype is None else value)
 
 
-def _key(family: Family, number: int, what: str) -> str:
-    code = zlib.crc32(repr(family).encode())
-    return f"{type(family).__name__.lower()}_{code:08x}_{number}_{what}"
+def _read_by(family: Family, structure: Any) -> list[Tensor]:
+    """What stands beside edges and nodes, and the values of a basis are made of."""
+    named = [name for name in ("edge_weight", "edge_attr", "pos") if family.makes_use_of(name)]
+    held = [getattr(structure, name, None) for name in named]
+    ends = [end for part in held for end in (part if isinstance(part, tuple) else (part,))]
+    return [end for end in ends if end is not None]
+
+
+def _key(family: Family) -> str:
+    """How names begin under which the edges of a family are stored."""
+    return f"{type(family).__name__.lower()}_{zlib.crc32(repr(family).encode()):08x}"
 
 
 # The mark ---------------------------------------------------------------------------------------
 
 
 def _mark(
-    family: Family, structure: AnyStructure, operators: Iterable[Sequence[Tensor]], counts: Tensor
+    family: Family,
+    structure: AnyStructure,
+    found: Iterable[Sequence[Tensor]],
+    counts: Tensor,
+    kind: int,
 ) -> Tensor | None:
-    """(B, 4) for each graph: its nodes, its edges, what the family reads of it, what is stored.
+    """(B, 5) of each graph: nodes, edges, what the family reads, what is stored, and the outline.
 
     Args:
         family: which says what it reads.
         structure: what the graphs hold.
-        operators: the parts of each edge set.
+        found: the parts of each set of edges.
         counts: (B,) the number of nodes of each graph.
+        kind: the outline of the basis.
 
     Returns:
         None for a kind of structure of which nothing is known.
@@ -134,10 +217,11 @@ def _mark(
     begin = begins.index_select(0, graph)
     read = read + summed(_hash(nodes - begin, *_of_nodes(family, structure, begin)), graph)
     kept = torch.zeros_like(counts)
-    for number, (source, target, label, value) in enumerate(operators):
+    for number, (source, target, label, value) in enumerate(found):
         # Values may be cast with the rest of the graph, and are the same then.
         kept = kept + (number + 1) * edges(source, target, label, value.float())
-    return torch.stack([counts, num_edges, read, kept], dim=1)
+    kinds = torch.full_like(counts, kind)
+    return torch.stack([counts, num_edges, read, kept, kinds], dim=1)
 
 
 def _of_nodes(family: Family, structure: Any, begin: Tensor) -> list[Tensor | None]:

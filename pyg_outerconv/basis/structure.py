@@ -49,6 +49,7 @@ class Structure(AnyStructure):
         source_batch: (M,) the graphs of sources that are other nodes than targets, or None.
         only_sums: whether values are only added up, so that an edge of weight 0 is as good as none.
             A compiler needs to know how many edges there are before it sees them.
+        is_bare: see :meth:`AnyStructure.bare`.
     """
 
     noun: ClassVar[str] = "edges"
@@ -67,6 +68,7 @@ class Structure(AnyStructure):
     bipartite: bool = False
     source_batch: Tensor | None = None
     only_sums: bool = False
+    is_bare: bool = False
 
     def __post_init__(self) -> None:
         if not self.bipartite and self.size[0] != self.size[1]:
@@ -127,6 +129,13 @@ class Structure(AnyStructure):
         if not self.bipartite:
             return turned
         return replace(turned, batch=self.source_batch, source_batch=self.batch)
+
+    def bare(self) -> Structure:
+        """See :meth:`AnyStructure.bare`: the nodes without edges."""
+        known = {"edge_weight": self.edge_weight, "edge_type": self.edge_type}
+        known |= {"edge_attr": self.edge_attr, "origin": None}
+        none = {name: None if each is None else each[:0] for name, each in known.items()}
+        return self.but(edge_index=self.edge_index[:, :0], is_bare=True, **none)
 
     def select(self, mask: Tensor) -> Structure:
         """The edges where ``mask`` (E,) is true."""

@@ -99,6 +99,11 @@ class Unstructured(AnyStructure):
         nodes = int(data.num_nodes or 0)
         return cls.read(None, size=(nodes, nodes), batch=data.get("batch"), pos=data.get("pos"))
 
+    @classmethod
+    def of_sources(cls, structure: AnyStructure) -> Unstructured:
+        """The sources of a structure, of whose targets nothing is said."""
+        return cls((structure.size[0], None), structure.device)
+
     @property
     def size(self) -> tuple[int, int]:
         """(M, N), with N = M where nobody said.

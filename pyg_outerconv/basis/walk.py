@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -118,13 +117,8 @@ class Walk(Family):
         ways = ("forward", "backward") if self.direction == "both" else (self.direction,)
         return tuple(f"{way} walks of length {power}" for way in ways for power in self.kept)
 
-    def operator_labels(self) -> list[int]:
-        """One, the transition matrix, or all lengths where walks are explicit."""
-        labels = 1 if self.aggregate == "sum" else self.length + 1
-        return [labels] * self._num_ways
-
-    def operators(self, edges: Structure, dtype: torch.dtype | None) -> list[EdgeBasis]:
-        """The transition matrix of each direction, or its explicit walks."""
+    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> Basis:
+        """Powers of the transition matrix of each direction, those that are kept."""
         if max(self.kept) > 1 or self.direction != "forward":
             edges.require_one_set("a walk of more than one step, or backward,", _OF_A_PAIR)
         ways = {
@@ -132,9 +126,11 @@ class Walk(Family):
             "backward": [edges.reversed()],
             "both": [edges, edges.reversed()],
         }[self.direction]
-        return [self._operator(way, dtype) for way in ways]
+        parts = tuple([self._walks(way, dtype) for way in ways])
+        return parts[0] if len(parts) == 1 else Stacked(parts)
 
-    def _operator(self, edges: Structure, dtype: torch.dtype | None) -> EdgeBasis:
+    def _walks(self, edges: Structure, dtype: torch.dtype | None) -> Basis:
+        """The powers of one direction, or its explicit walks."""
         if self.add_self_loops:
             edges = replace(edges, only_sums=edges.only_sums and self.aggregate == "sum")
             edges = with_self_loops(edges, dtype)
@@ -142,21 +138,11 @@ class Walk(Family):
             edges.require_nonnegative(f"the {self.aggregate} over walks")
         step = edge_basis(normalise(edges, self.norm, dtype))
         if self.aggregate == "sum":
-            return step
-        length = min(self.length, 1) if edges.bipartite else self.length
-        return explicit_walks(step.with_values(step.values(dtype)), length, self.aggregate)
-
-    def assemble(
-        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
-    ) -> Basis:
-        """Powers of each transition matrix, those that are kept."""
-        parts: list[Basis] = []
-        for operator in operators:
-            walks: Basis = operator
-            if self.aggregate == "sum":
-                walks = _powers(operator, max(self.kept) + 1)
-            parts.append(walks if self.powers is None else Selected.of(walks, self.powers))
-        return parts[0] if len(parts) == 1 else Stacked(tuple(parts))
+            walks = _powers(step, max(self.kept) + 1)
+        else:
+            length = min(self.length, 1) if edges.bipartite else self.length
+            walks = explicit_walks(step.with_values(step.values(dtype)), length, self.aggregate)
+        return walks if self.powers is None else Selected.of(walks, self.powers)
 
 
 def _powers(step: EdgeBasis, count: int) -> Basis:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..basis.base import Basis
 from ..basis.content import Content
-from ..basis.edges import EdgeBasis
 from ..basis.family import Family
 from ..errors import RefusedValue, refusal
 from .align import queries, with_graph
@@ -40,20 +37,6 @@ class ContentFamily(Family):
         families = [part for part in parts if isinstance(part, Family)]
         return [name for name in names if any(part.makes_use_of(name) for part in families)]
 
-    def operator_labels(self) -> list[int]:
-        """No edge set that a graph could store: values are of the content of today."""
-        return []
-
-    def operators(self, structure: Any, dtype: torch.dtype | None) -> list[EdgeBasis]:
-        """No edge set."""
-        return []
-
-    def assemble(
-        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
-    ) -> Basis:
-        """Refused: there is content to be read. Raises ValueError."""
-        raise self._no_content()
-
     def content_of(self, structure: Any) -> tuple[Content, Queries]:
         """What the nodes of a structure hold, and the queries Tᵀ X.
 
@@ -61,18 +44,15 @@ class ContentFamily(Family):
             ValueError: they hold nothing, or what they hold does not fit the alignment.
         """
         if structure.content is None:
-            raise self._no_content()
+            raise RefusedValue(
+                refusal(
+                    f"{type(self).__name__} makes values of what nodes hold",
+                    "a layer that is called with x",
+                    "a structure alone",
+                )
+            )
         content = with_graph(structure.content, structure)
         return content, queries(self.align, structure, content)
-
-    def _no_content(self) -> RefusedValue:
-        return RefusedValue(
-            refusal(
-                f"{type(self).__name__} makes values of what nodes hold",
-                "a layer that is called with x",
-                "a structure alone",
-            )
-        )
 
 
 def kept_symmetries(support: Family, align: Family | torch.nn.Module | None) -> tuple[str, ...]:

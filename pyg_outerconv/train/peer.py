@@ -162,7 +162,7 @@ def _gcn(family: GCN, data: Data, settings: Settings) -> _Recipe:
 
 def _operator(family: Family, data: Data) -> dict[str, Any]:
     """The edges and weights of the family's one matrix, for layers that take them as they are."""
-    (matrix,) = family.operators(structure_of(data), None)
+    matrix = family.basis_on(structure_of(data)).edges()
     return {"edge_index": matrix.index.long(), "edge_weight": matrix.values()}
 
 
@@ -173,7 +173,8 @@ def _walk(family: Walk, data: Data, settings: Settings) -> _Recipe:
     def make(p: int, q: int) -> Module:
         return TAGConv(p, q, K=family.length, normalize=False)
 
-    return _Recipe(f"TAGConv(K={family.length})", make, _begin_linear, _operator(family, data))
+    step = replace(family, length=1, powers=(1,))
+    return _Recipe(f"TAGConv(K={family.length})", make, _begin_linear, _operator(step, data))
 
 
 def _chebyshev(family: Chebyshev, data: Data, settings: Settings) -> _Recipe:

@@ -47,10 +47,10 @@ def test_families_declare_the_symmetries_that_all_their_parts_have():
 class Numbered(GCN):
     """A family that breaks what it declares: it looks at the numbers of nodes."""
 
-    def operators(self, structure, dtype):
+    def basis_on(self, structure, dtype=None):
         """Weights that are the number of their source."""
-        (edges,) = super().operators(structure, dtype)
-        return [edges.with_values(edges.index[0].to(edges.dtype))]
+        edges = super().basis_on(structure, dtype)
+        return edges.with_values(edges.index[0].to(edges.dtype))
 
 
 def test_a_law_that_does_not_hold_is_named():

@@ -13,8 +13,17 @@ from torch_geometric.loader.utils import filter_data
 from torch_geometric.utils import subgraph
 
 from pyg_outerconv import testing
-from pyg_outerconv.basis import GCN, Chebyshev, Directed, Grid, Relation, Stack, Walk
-from pyg_outerconv.basis.family import Family
+from pyg_outerconv.basis import (
+    GCN,
+    Chebyshev,
+    Compose,
+    Directed,
+    Grid,
+    Relation,
+    SlidingWindow,
+    Stack,
+    Walk,
+)
 
 FAMILIES = [
     GCN(),
@@ -40,6 +49,12 @@ def drawn(seed):
     data = Data(x=torch.randn(nodes, 2), edge_index=index, edge_type=torch.randint(0, 2, (count,)))
     if rng.random() < 0.6:
         data.edge_weight = torch.rand(count) + 0.1
+    return data
+
+
+def weighted(seed):
+    data = drawn(seed)
+    data.edge_weight = torch.rand(data.num_edges) + 0.1
     return data
 
 
@@ -230,12 +245,16 @@ def test_batches_of_what_was_changed_and_what_was_not(seed):
     agrees(batch, families)
 
 
-def made_anew(monkeypatch):
-    """The list that grows with each basis that is made of edges."""
-    made, basis_on = [], Family.basis_on
-    monkeypatch.setattr(
-        Family, "basis_on", lambda *args: made.append(args) or basis_on(*args), raising=True
-    )
+def made_anew(monkeypatch, family):
+    """The list that grows with each basis that the family makes of edges."""
+    made, basis_on = [], type(family).basis_on
+
+    def noted(self, structure, *dtype):
+        if not structure.is_bare:
+            made.append(structure)
+        return basis_on(self, structure, *dtype)
+
+    monkeypatch.setattr(type(family), "basis_on", noted)
     return made
 
 
@@ -246,7 +265,7 @@ def test_what_was_stored_serves_where_edges_are_the_same(family, monkeypatch):
         graph.edge_weight = None
     graphs = [family(graph) for graph in plain]
     batch = Batch.from_data_list(graphs)
-    made = made_anew(monkeypatch)
+    made = made_anew(monkeypatch, family)
     for data in (batch, *batch.to_data_list(), pickle.loads(pickle.dumps(batch)), batch.clone()):
         family.basis_of(data)
     wide = graphs[0].clone().apply(lambda t: t.double() if t.is_floating_point() else t)
@@ -260,6 +279,86 @@ def test_what_was_stored_serves_where_edges_are_the_same(family, monkeypatch):
     graphs[1].x = None
     family.basis_of(graphs[1])
     assert made
+
+
+class Weighed(Walk):
+    """A family that breaks what is asked of it: more than its edges depends on edges."""
+
+    def basis_on(self, structure, dtype=None):
+        """Walks, by a number of edges."""
+        return super().basis_on(structure, dtype).scale(1.0 + structure.num_edges)
+
+
+class Bounded(Walk):
+    """A family whose walks are as long as the graph has edges."""
+
+    def basis_on(self, structure, dtype=None):
+        """Powers, the last again where there are too few."""
+        walks = super().basis_on(structure, dtype)
+        return walks.select([min(k, structure.num_edges) for k in range(walks.num_bases)])
+
+
+@pytest.mark.parametrize("family", [Weighed(2), Bounded(3)], ids=lambda one: type(one).__name__)
+def test_what_depends_on_edges_in_more_than_its_edges_is_made_anew(family):
+    plain = [Data(x=torch.ones(4, 1), edge_index=torch.randint(0, 4, (2, e))) for e in (0, 2, 5)]
+    graphs = [family(data) for data in plain]
+    for data in (*graphs, Batch.from_data_list(graphs), Batch.from_data_list(graphs[1:])):
+        agrees(data, [family])
+
+
+def test_weights_that_learn_are_given_their_gradients():
+    data = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1, 2], [1, 2, 0]]))
+    data.edge_weight = torch.rand(3) + 0.5
+    early = GCN()(data)
+    early.edge_weight = data.edge_weight.clone().requires_grad_()
+    late = Data(**data.to_dict())
+    late.edge_weight = data.edge_weight.clone().requires_grad_()
+    late = GCN()(late)
+    assert [key for key, value in late.to_dict().items() if value.requires_grad] == ["edge_weight"]
+    for found in (early, late):
+        values = GCN().basis_of(found).edges().values()
+        (gradient,) = torch.autograd.grad(values.square().sum(), found.edge_weight)
+        assert bool(gradient.abs().sum() > 0)
+
+
+def test_a_mark_of_another_form_is_none(monkeypatch):
+    """As earlier versions wrote it, with four numbers for each graph."""
+    data = Walk(2)(drawn(3))
+    (key,) = [key for key in data.to_dict() if key.endswith("mark")]
+    for other in (data[key][:, :4], data[key].flatten(), data[key][:0], "text", None):
+        changed = data.clone()
+        changed[key] = other
+        made = made_anew(monkeypatch, Walk(2))
+        agrees(changed, [Walk(2)])
+        assert made
+
+
+def test_equal_parts_are_stored_once():
+    data = drawn(7)
+    once = set(Walk(2)(data).keys()) - set(data.keys())
+    assert len(set(Compose(Walk(2), Walk(2))(data).keys()) - set(data.keys())) == len(once)
+    found = Compose(Walk(2), Walk(2)).basis_of(Compose(Walk(2), Walk(2))(data))
+    assert found.first.operator is found.second.operator
+
+
+def test_a_batch_may_be_of_another_kind_than_its_graphs():
+    """A window is a rule of one sequence, and edges of several."""
+    family = Stack(SlidingWindow(1), GCN())
+    graphs = [family(drawn(seed)) for seed in (3, 7)]
+    agrees(Batch.from_data_list(graphs), [family])
+    for data in (*graphs, *Batch.from_data_list(graphs).to_data_list()):
+        agrees(data, [family])
+
+
+def test_eigenvalues_that_were_given_for_each_graph_are_those_of_what_was_stored():
+    families = [Chebyshev(3, (1.5,)), Directed(Chebyshev(2, (1.5,)))]
+    graphs = [T.Compose(families)(weighted(seed)) for seed in (3, 7)]
+    batch = Batch.from_data_list(graphs)
+    for family in families:
+        blocks = [family.basis_of(data).to_dense() for data in graphs]
+        found = family.basis_of(batch).to_dense()
+        for k in range(family.num_bases):
+            testing.assert_near(found[k], torch.block_diag(*[block[k] for block in blocks]))
 
 
 def test_held_out_edges_do_not_leak():

@@ -13,6 +13,7 @@ from torch_geometric.loader import DataLoader
 from pyg_outerconv import OuterConv, testing
 from pyg_outerconv.basis import GCN, Chebyshev, Relation, Walk
 from pyg_outerconv.basis.cache import IdentityCache
+from pyg_outerconv.basis.edge_sets import differ_in_edges, edge_sets
 
 # Cells of a graph are its positions, without bounds; targets are stored if they are its nodes.
 STORED = CASES + [case for case in CELL_CASES if case.keeps_nodes and fits_cells(case, "unbounded")]
@@ -64,6 +65,34 @@ def test_loader_collates_what_the_transform_stored(family):
     loader = DataLoader([family(data) for data in data_list], batch_size=3)
     (batch,) = list(loader)
     testing.assert_near(conv(batch.x, family.basis_of(batch)), expected)
+
+
+@pytest.mark.parametrize("family", STORED, ids=str)
+def test_what_is_read_back_is_the_basis_that_was_made(family, monkeypatch):
+    """Of the same kinds, of as many labels, with the same edges and values; a rule stays one."""
+    made, basis_on = [], type(family).basis_on
+
+    def noted(self, structure, *dtype):
+        made.append(structure.is_bare)
+        return basis_on(self, structure, *dtype)
+
+    for plain in without_types(family, graphs()):
+        data, fresh = family(plain), family.basis_on(family.structure_in(plain))
+        with monkeypatch.context() as patch:
+            patch.setattr(type(family), "basis_on", noted)
+            found = family.basis_of(data)
+        assert (found.num_bases, found.size) == (fresh.num_bases, fresh.size)
+        assert differ_in_edges(found, fresh)
+        for one, other in zip(edge_sets(found), edge_sets(fresh), strict=True):
+            assert one.dtype == other.dtype
+            for part in ("source", "target", "label"):
+                assert torch.equal(getattr(one.pattern, part), getattr(other.pattern, part))
+            assert torch.equal(one.values(), other.values())
+        if edge_sets(fresh):
+            assert all(made), "it was made anew"
+        else:
+            assert set(data.keys()) == set(plain.keys())
+        made.clear()
 
 
 def test_transforms_compose_and_do_not_disturb_each_other():

@@ -48,11 +48,8 @@ def masked_basis(family, mask):
     """The basis with the value of every edge times the mask of the edge it stems from."""
     edges = structure(EDGES, None, kinds_of(family), size=(8, 8))
     scale = torch.cat([mask, mask.new_ones(1)])  # -1: edges that the family added
-    operators = [
-        operator.with_values(operator.values() * scale[operator.pattern.origin])
-        for operator in family.operators(edges, torch.float32)
-    ]
-    return family.assemble(operators, edges.size, edges.device)
+    basis = family.basis_on(edges, torch.float32)
+    return basis.with_edges(lambda one: one.with_values(one.values() * scale[one.pattern.origin]))
 
 
 @pytest.mark.parametrize("apply_sigmoid", [False, True])

@@ -91,19 +91,13 @@ class Windows(Family):
         return GridShift(tuple(axes), self.taps, on=cells.device, is_turned=self.is_turned)
 
     def basis_on(self, structure: Cells, dtype: torch.dtype | None = None) -> Basis:
-        """See :meth:`Family.basis_on`."""
+        """The shifts of all cells of a shape, or edges between listed cells."""
         if structure.is_full:
             return self.rule(structure)
-        return super().basis_on(structure, dtype)
-
-    def operators(self, structure: Cells, dtype: torch.dtype | None) -> list[EdgeBasis]:
-        """The edges."""
-        if structure.is_full:
-            return [self.rule(structure).edges()]
         found = self._find(structure)
         size = (structure.num_cells, found.outputs.num_cells)
         pattern = Pattern.build(found.index, found.label, size=size, num_labels=self.num_bases)
-        return [EdgeBasis(pattern)]
+        return EdgeBasis(pattern)
 
     def _find(self, cells: Cells) -> Found:
         """The edges between listed cells."""

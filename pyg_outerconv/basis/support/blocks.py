@@ -80,7 +80,7 @@ class Blocks(Support):
         """What the label means."""
         return ("the same block",)
 
-    def rule(self, structure: AnyStructure) -> Cliques:
+    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> Cliques:
         """:class:`~.cliques.Cliques`, the blocks of each graph or grid on their own."""
         _, (sizes, shifts) = for_each_axis(self, structure, self.size, self.shift)
         if isinstance(structure, Cells):

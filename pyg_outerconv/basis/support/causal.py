@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from ..any_structure import AnyStructure
 from ..base import Basis
 from .ragged import sequence
@@ -40,6 +42,6 @@ class Causal(Support):
         """What the label means."""
         return ("all before",)
 
-    def rule(self, structure: AnyStructure) -> Basis:
+    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> Basis:
         """A :class:`Band` without limit to the left, or edges within each graph."""
         return sequence(structure, None, -1 if self.strict else 0)

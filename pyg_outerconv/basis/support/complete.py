@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from ..any_structure import AnyStructure
 from ..base import Basis
 from ..checks import check_one_set
@@ -44,7 +46,7 @@ class Complete(Support):
         """What the label means."""
         return ("all pairs",)
 
-    def rule(self, structure: AnyStructure) -> Basis:
+    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> Basis:
         """A :class:`Band` without limits, or :class:`Cliques`; edges, without loops."""
         graphs, size = graphs_of(structure), structure.size
         all_pairs = Band(*size, on=structure.device)

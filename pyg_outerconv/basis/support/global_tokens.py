@@ -55,7 +55,7 @@ class GlobalTokens(Support):
         """What the label means."""
         return ("to and from global nodes",)
 
-    def rule(self, structure: AnyStructure) -> EdgeBasis:
+    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The pairs, explicitly."""
         sources, targets = graph_numbers(structure)
         to_all = Cliques(self._globals(sources), targets).edges().index

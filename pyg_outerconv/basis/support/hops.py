@@ -66,7 +66,7 @@ class Hops(Support):
         """See :meth:`Family.set_self_loops`; where none are added, loops stay as they are."""
         return replace(self, add_self_loops=True if add else None)
 
-    def rule(self, structure: Structure) -> EdgeBasis:
+    def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The edges, or the pairs."""
         if self.length == 1:
             index, origin = self._settle_loops(

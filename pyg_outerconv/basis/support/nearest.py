@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...errors import RefusedValue, refusal
 from ..checks import check_positions, holds
-from ..edges import EdgeBasis
+from ..edges import EdgeBasis, no_edges
 from ..grid.cells import Cells
 from ..grid.per_axis import check_least
 from .runs import sorted_pairs
@@ -64,8 +64,10 @@ class Nearest(Support):
         """What the label means."""
         return (f"{self.k} nearest",)
 
-    def rule(self, structure: Any) -> EdgeBasis:
+    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The pairs, explicitly."""
+        if structure.is_bare:
+            return no_edges(structure.size, structure.device, num_labels=1)
         near, far = _positions(structure)
         without = near is far and not (self.loop or structure.bipartite)
         (source_graph, by_source), (target_graph, by_target) = [

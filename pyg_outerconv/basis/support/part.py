@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch_geometric.data import Data
 
 from ...equations import row
 from ...errors import RefusedValue, refusal
 from ..any_structure import AnyStructure
-from ..edges import EdgeBasis
 from ..family import Family
 from ..grid.per_axis import check_least
 from ..unstructured import Unstructured
@@ -69,29 +68,13 @@ class Part(Family):
         """What the label means."""
         return ("the same node",)
 
-    def operator_labels(self) -> list[int]:
-        """No edge set: the rule needs no edges."""
-        return []
-
-    def operators(self, structure: Any, dtype: torch.dtype | None) -> list[EdgeBasis]:
-        """No edge set."""
-        return []
-
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Band:
         """A :class:`~.band.Band` of one diagonal."""
         if isinstance(structure, Unstructured):
             targets = structure.known[1]
         else:
             targets = structure.size[1] if structure.targets_are_sources else None
-        return self._band(structure.size[0], targets, structure.device)
-
-    def assemble(
-        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
-    ) -> Band:
-        """The diagonal, of the sources alone: targets are some of them."""
-        return self._band(size[0], None, device)
-
-    def _band(self, sources: int, targets: int | None, device: torch.device) -> Band:
+        sources = structure.size[0]
         start = self.start + sources if self.start < 0 else self.start
         if targets is None:
             targets = sources - start if self.count is None else self.count
@@ -100,4 +83,8 @@ class Part(Family):
         if targets < 0 or not 0 <= start <= sources - targets:
             got = f"{targets} from {start} on, of {sources}"
             raise RefusedValue(refusal("a part lies within the sources", self, got))
-        return Band(sources, targets, left=0, right=0, offset=start, on=device)
+        return Band(sources, targets, left=0, right=0, offset=start, on=structure.device)
+
+    def structure_in(self, data: Data) -> Unstructured:
+        """The nodes of a graph as sources; targets are some of them."""
+        return Unstructured.of_sources(super().structure_in(data))

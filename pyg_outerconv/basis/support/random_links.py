@@ -52,7 +52,7 @@ class RandomLinks(Support):
         """What the label means."""
         return ("random",)
 
-    def rule(self, structure: AnyStructure) -> EdgeBasis:
+    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The links, explicitly."""
         sources, targets = graph_numbers(structure)
         graph, order = sources.long().sort(stable=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
+import torch
+
 from ..any_structure import AnyStructure
 from ..base import Basis
 from ..grid.cells import Cells
@@ -73,7 +75,7 @@ class SlidingWindow(Support):
         """What the label means."""
         return ("a window before" if self.causal else "a window around",)
 
-    def rule(self, structure: AnyStructure) -> Basis:
+    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> Basis:
         """A :class:`~.band.Band` in a sequence; edges in a batch of several, and on grids."""
         axes, (sizes, dilations) = for_each_axis(self, structure, self.size, self.dilation)
         if not isinstance(structure, Cells) or (axes == 1 and structure.is_full):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from ..any_structure import AnyStructure
 from ..base import Basis
 from ..grid.per_axis import check_least
@@ -52,6 +54,6 @@ class Strided(Support):
         """What the label means."""
         return (f"every {self.stride}th before" if self.causal else f"every {self.stride}th",)
 
-    def rule(self, structure: AnyStructure) -> Basis:
+    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> Basis:
         """A :class:`~.band.Band` with that dilation, or edges within each graph."""
         return sequence(structure, None, 0 if self.causal else None, self.stride)

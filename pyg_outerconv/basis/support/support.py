@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from ..any_structure import AnyStructure
-from ..base import Basis
-from ..edges import EdgeBasis
 from ..family import Family
 from ..structure import Structure
 
@@ -23,7 +17,7 @@ class Support(Family):
     (``batch``). Nodes of different graphs never see each other, and a place in a sequence is the
     place in the graph. Where there are edges, they and their weights are not looked at.
 
-    As a transform it stores pairs of nodes; else :meth:`rule` stays a rule where it can.
+    Its basis is a rule where there is one, of which a transform stores nothing, else edges.
     """
 
     reads: type[AnyStructure] = AnyStructure
@@ -39,24 +33,6 @@ class Support(Family):
     def num_bases(self) -> int:
         """1."""
         return 1
-
-    @abstractmethod
-    def rule(self, structure: Any) -> EdgeBasis | Basis:
-        """The pairs of a structure that was read, as a rule if there is one."""
-
-    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
-        """See :meth:`Family.basis_on`."""
-        return self.rule(structure)
-
-    def operators(self, structure: Any, dtype: torch.dtype | None) -> list[EdgeBasis]:
-        """The pairs."""
-        return [self.rule(structure).edges()]
-
-    def assemble(
-        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
-    ) -> Basis:
-        """The pairs."""
-        return operators[0]
 
 
 def graphs_of(structure: AnyStructure) -> tuple[Tensor, Tensor] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,18 +45,8 @@ class Union(OfFamilies):
         """What the label means."""
         return (" or ".join(label for family in self.families for label in family.labels),)
 
-    def operators(self, structure: Any, dtype: torch.dtype | None) -> list[EdgeBasis]:
-        """The pairs."""
+    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> EdgeBasis:
+        """The pairs, explicitly."""
         bases = [family.basis_on(structure, dtype) for family in self.families]
         size = Stacked(tuple(bases)).size  # of all; a stack refuses others
-        return [sorted_pairs(torch.cat([one.edges().index for one in bases], dim=1), size)]
-
-    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> EdgeBasis:
-        """See :meth:`Family.basis_on`: the pairs, explicitly."""
-        return self.operators(structure, dtype)[0]
-
-    def assemble(
-        self, operators: Sequence[EdgeBasis], size: tuple[int, int], device: torch.device
-    ) -> EdgeBasis:
-        """The pairs."""
-        return operators[0]
+        return sorted_pairs(torch.cat([one.edges().index for one in bases], dim=1), size)

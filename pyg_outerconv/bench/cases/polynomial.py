@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import ChebConv, TAGConv
 
-from ...basis import Chebyshev, Walk, structure
+from ...basis import Chebyshev, Walk
 from ...nn import OuterConv
 from ..bounds import convolution
 from ..case import Setup, case, layer_contender
@@ -90,9 +90,11 @@ def walk(context: Context, length: int, nodes: int = 100_000, channels: int = 64
     family = Walk(length, direction="both")
     conv = OuterConv(channels, channels, family).to(context.device, context.dtype)
     basis = family.basis(edge_index, size=(nodes, nodes), dtype=context.dtype)
-    edges = structure(edge_index, size=(nodes, nodes))
-    operators = family.operators(edges, context.dtype)
-    ways = [(step.index.long(), step.values()) for step in operators]
+    ways = []
+    for direction_of in ("forward", "backward"):
+        step = Walk(1, powers=(1,), direction=direction_of)
+        edges = step.basis(edge_index, size=(nodes, nodes), dtype=context.dtype).edges()
+        ways.append((edges.index.long(), edges.values()))
     matrices = [adjacency(index, value, nodes) for index, value in ways]
     pair = torch.nn.ModuleList(
         TAGConv(channels, channels, K=length, normalize=False, bias=False) for _ in ways
