@@ -185,8 +185,7 @@ def assert_all_orders(basis, x, theta, tensors, depth=1, orders=None):
     names = legal(basis, x, theta) if orders is None else orders
     for name in (None, *names):
         fresh = replace(basis, kept={}) if isinstance(basis, Attended) else basis
-        of = replace(theta, made=[]) if isinstance(theta, ValueOutput) else theta
-        actual = derivatives(contract(fresh, x, of, name), inputs, depth)
+        actual = derivatives(contract(fresh, x, theta, name), inputs, depth)
         for number, (found, reference) in enumerate(zip(actual, expected, strict=True)):
             try:
                 assert_near(found, reference, 1e-9 if number else None, at_least=0.1)

@@ -214,9 +214,7 @@ class Tried:
         if family.makes_use_of("edge_attr"):
             beside["edge_attr"] = self.attr
         structure = family.read(case.index, **beside)
-        content = Content(
-            self.source, self.target, self.present, theta=lambda: ValueOutput(self.theta)
-        )
+        content = Content(self.source, self.target, self.present, theta=ValueOutput(self.theta))
         return family.basis_on(structure.with_content(content), self.source.dtype)
 
     @property

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity, attend, sddmm
+from ..kernels.listed import Listed
 from ..kernels.tiles import exact
 from .base import Basis
 from .edges import EdgeBasis
-from .heads import Heads, by_head, by_label, for_heads, one_type
+from .heads import Heads, by_head, by_label, for_heads, is_listed, listed_edges, one_type
 from .kind import Shape, TensorMap
 from .on_demand import OnDemand
 from .pattern import Pattern
@@ -37,7 +38,7 @@ class Normalise(Protocol):
         """The share of values that it drops now; 0 outside training."""
         ...
 
-    def __call__(self, sparsity: Sparsity, score: Tensor) -> Tensor:
+    def __call__(self, sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
         """The values (E, H)."""
         ...
 
@@ -199,10 +200,23 @@ class Attended(Basis):
         """The values, in float32 at least, computed at the first call; dropout is drawn once."""
         if "exact" not in self.kept:
             pattern = self.pattern
+            if self._is_listed:
+                entries = listed_edges(pattern)
+                score = entries.dot(self.query * self.factor, self.key)
+                shares = self.normalise(entries, score)
+                self.kept["exact"] = Heads.of_list(pattern, shares)
+                return self.kept["exact"]
             value = self.normalise(pattern.by_both, self.scores())
             shape = (self.num_edges, *self.batch, self.num_bases // self.num_labels)
             self.kept["exact"] = Heads(pattern, value.view(shape))
         return self.kept["exact"]
+
+    @property
+    def _is_listed(self) -> bool:
+        """Whether edges need not be sorted: they are few, and have nothing but a softmax."""
+        plain = self.normalise.is_softmax and self.bias is None and self.present is None
+        edges = self.over
+        return plain and isinstance(edges, EdgeBasis) and is_listed(edges.pattern, self.key)
 
     def heads(self) -> Heads:
         """:meth:`exact_heads`, of the type of the basis."""
@@ -224,8 +238,11 @@ class Attended(Basis):
     def attend(self, x: Tensor) -> Tensor:
         """A_hᵀ X_h for each head, (M, *batch, H, C) to (N, *batch, H, C), in one primitive.
 
-        Of a plain softmax alone, see :attr:`is_plain`. The backward pass computes shares again.
+        Of a plain softmax alone, see :attr:`is_plain`. The backward pass computes shares again,
+        but for edges so few that they need not be sorted.
         """
+        if self._is_listed and is_listed(self.pattern, x):
+            return self.times(x)
         batch = tuple(x.shape[1:-2])
         query, key = self.with_batch(batch)
         query, key, x = (by_label(part, self.num_labels) for part in one_type(query, key, x))

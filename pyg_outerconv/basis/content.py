@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,8 @@ class Content:
             is ``source`` where one x stands for both ends.
         present: (M, *batch) booleans, the sources that may be attended to, or None for all.
         alignment: the structure that alignments read, or None for that of the edges.
-        theta: the parameters of the values, for scores of transformed features; called at need.
+        theta: the parameters of the values, for scores of transformed features; else None.
+        values: (M, *batch, H, V) what these make of the sources, where the layer has made that.
         graph: (M,) the graph of each source, where there is a batch vector, for learned queries.
         target_is_used: whether the layer reads features of targets itself, for a root weight.
     """
@@ -28,7 +28,8 @@ class Content:
     target: Any
     present: Tensor | None = None
     alignment: Any = None
-    theta: Callable[[], Any] | None = None
+    theta: Any = None
+    values: Tensor | None = None
     graph: Tensor | None = None
     target_is_used: bool = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from .kind import Shape, TensorMap
 from .makers import makes
 from .multiply import multiply
 from .pattern import FEW, Pattern
+from .some_order import InSomeOrder
 
 if TYPE_CHECKING:
     from ..theta import Theta
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @makes("with_values")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class EdgeBasis(Basis):
+class EdgeBasis(InSomeOrder, Basis):
     """K sparse matrices as labelled, weighted edges.
 
     Attributes:
@@ -61,18 +62,6 @@ class EdgeBasis(Basis):
         object.__setattr__(made, "given", value)
         return made
 
-    def __getattr__(self, name: str) -> Any:
-        # What is not there yet: the values of few edges, which were given in another order.
-        if name != "value" or "given" not in vars(self):
-            raise AttributeError(name)
-        given = vars(self)["given"]
-        value = self.pattern.sort_values(given)
-        lasts = value.requires_grad == given.requires_grad and not torch.is_inference_mode_enabled()
-        if lasts and not torch._C._are_functorch_transforms_active():
-            # From now on it is what products are made of, so that gradients reach it.
-            object.__setattr__(self, "value", value)
-        return value
-
     @property
     def num_bases(self) -> int:
         """K."""
@@ -103,20 +92,6 @@ class EdgeBasis(Basis):
         """Whether the values require a gradient."""
         value = self._in_some_order
         return value is not None and value.requires_grad
-
-    @property
-    def _listed(self) -> Tensor | None:
-        """(E,) the values as given; None without any, or if sorted ones may want gradients."""
-        held = vars(self)
-        value: Tensor | None = held.get("value")
-        return None if value is not None and value.requires_grad else held.get("given")
-
-    @property
-    def _in_some_order(self) -> Tensor | None:
-        """(E,) the values, sorted or as given."""
-        held = vars(self)
-        found: Tensor | None = held["value"] if "value" in held else held["given"]
-        return found
 
     @property
     def num_edges(self) -> int:

@@ -52,6 +52,8 @@ class Family(BaseTransform):
             the same nodes (PyG asks this).
         learns: whether values follow parameters of the recipe's own, so that a basis must not be
             kept.
+        reads_theta: whether values are made of what the layer's Θ makes of features.
+        is_quick: whether a basis of few edges is sooner made than looked for among those kept.
         max_parameters: how many parameters a layer may have at most, for families whose K grows
             with the data.
         takes_nodes_alone: whether a ``Data`` object may have neither edges nor cells; others are
@@ -71,6 +73,8 @@ class Family(BaseTransform):
     add_self_loops: bool = False
     max_parameters: int | None = None
     learns: bool = False
+    reads_theta: bool = False
+    is_quick: bool = False
     nesting: int = 0
     takes_nodes_alone: bool = False
     reads_beside: tuple[str, ...] = ("edge_weight",)

@@ -11,12 +11,16 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity, spmm
+from ..kernels.dispatch import recording
+from ..kernels.edge_sums import is_small
 from ..kernels.lasting import lasting
+from ..kernels.listed import Listed
 from .base import Basis
 from .cache import cached_property
 from .edges import EdgeBasis, check_values
 from .kind import Shape, TensorMap
-from .pattern import Pattern
+from .pattern import FEW, Pattern
+from .some_order import InSomeOrder
 
 if TYPE_CHECKING:
     from ..theta import Theta
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Heads(Basis):
+class Heads(InSomeOrder, Basis):
     """The matrices A_h of H heads on one pattern: entry ``[h, m, n]`` sums ``value[e, h]``.
 
     With a pattern of L labels, each of them has H/L heads: head h is of label h // (H/L), so that
@@ -55,14 +59,36 @@ class Heads(Basis):
             )
         check_values(value, self.pattern, heads=True)
 
+    @staticmethod
+    def of_list(pattern: Pattern, value: Tensor) -> Heads:
+        """The basis whose ``value`` is in the order in which the few edges of a pattern were given.
+
+        The pattern has one label, and nothing is sorted before it is asked for.
+        """
+        made = object.__new__(Heads)
+        vars(made).update(pattern=pattern, given=value)
+        return made
+
     @property
     def num_bases(self) -> int:
         """H."""
-        return self.num_labels * self.value.size(-1)
+        return self.num_labels * self._any.size(-1)
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether values are those of few edges in the order in which these were given."""
+        return self._listed is not None
+
+    @property
+    def _any(self) -> Tensor:
+        """The values, in whatever order they are held."""
+        found = self._in_some_order
+        assert found is not None  # heads have values
+        return found
 
     def shape_class(self) -> Hashable:
         """See :meth:`Basis.shape_class`."""
-        return tuple(self.value.shape[1:]), self.pattern.shape_class()
+        return tuple(self._any.shape[1:]), self.pattern.shape_class()
 
     @property
     def num_labels(self) -> int:
@@ -77,7 +103,7 @@ class Heads(Basis):
     @property
     def batch(self) -> tuple[int, ...]:
         """The sizes of the batch that values are of."""
-        return tuple(self.value.shape[1:-1])
+        return tuple(self._any.shape[1:-1])
 
     @property
     def num_edges(self) -> int:
@@ -92,12 +118,12 @@ class Heads(Basis):
     @property
     def dtype(self) -> torch.dtype | None:
         """The type of the values."""
-        return self.value.dtype
+        return self._any.dtype
 
     @property
     def learns(self) -> bool:
         """Whether the values require a gradient."""
-        return self.value.requires_grad
+        return self._any.requires_grad
 
     @property
     def has_edges(self) -> bool:
@@ -157,7 +183,12 @@ class Heads(Basis):
 
     def times(self, x: Tensor) -> Tensor:
         """A_hᵀ X_h for each head: (M, *batch, H, C) to (N, *batch, H, C)."""
-        value, batch = self.value, tuple(x.shape[1:-2])
+        batch, listed = tuple(x.shape[1:-2]), self._listed
+        if listed is not None and is_small(listed.size(0), x):
+            if not self.batch:
+                listed = listed.view(len(listed), *(1,) * len(batch), self.num_bases)
+            return listed_edges(self.pattern).sums(*one_type(listed, x))
+        value = self.value
         if self.batch == () and batch:
             value = value.view(value.size(0), *(1,) * len(batch), -1)
             value = value.expand(value.size(0), *batch, -1)
@@ -189,6 +220,19 @@ class Heads(Basis):
             f"Heads({self._head()}, edges={self.num_edges}{batch}, "
             f"values={str(self.value.dtype).removeprefix('torch.')}, device={str(self.device)!r})"
         )
+
+
+def is_listed(pattern: Pattern, x: Tensor) -> bool:
+    """Whether edges are so few, for features x (nodes, *), that :func:`listed_edges` has them."""
+    few = pattern.given is not None and pattern.num_edges <= FEW and pattern.num_labels == 1
+    return few and is_small(pattern.num_edges, x) and not recording()
+
+
+def listed_edges(pattern: Pattern) -> Listed:
+    """The N × M matrix of edges in the order in which they were given."""
+    given = pattern.given
+    assert given is not None
+    return Listed(given.target, given.source, pattern.size[::-1])
 
 
 def by_label(x: Tensor, num_labels: int) -> Tensor:

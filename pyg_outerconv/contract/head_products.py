@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ..basis.attended import Attended
+from ..basis.base import Basis
 from ..basis.heads import Heads
+from ..theta import ValueOutput
 from .cost import Work
-from .features import SparseFeatures
+from .features import Features, SparseFeatures
 from .problem import Problem
 from .values import values_of
 from .work import transform
@@ -48,9 +51,28 @@ def making_values(problem: Problem) -> tuple[Work, Work]:
 def values(problem: Problem) -> Tensor:
     """What each head propagates, made by Θ: (M, *batch, H, V)."""
     theta = problem.of_heads
+    if problem.values is not None:
+        return problem.values
     if theta is not None:
         return values_of(theta, problem.x)
     return problem.transform().movedim(1, -2)
+
+
+def sum_few(basis: Basis, x: Features, theta: ValueOutput, made: Tensor | None) -> Tensor | None:
+    """Y (N, *batch, Q) of heads on so few edges that these are in no order, without any choice.
+
+    Args:
+        basis: the shares; None is returned where they are others.
+        x: (M, *batch, P).
+        theta: values and outputs of heads.
+        made: (M, *batch, H, V) the values, if they are known.
+    """
+    if not isinstance(basis, Heads) or not basis.is_listed or not isinstance(x, Tensor):
+        return None
+    fits = x.is_floating_point() and x.size(-1) == theta.value.size(1)
+    if not fits or torch.is_autocast_enabled(x.device.type):
+        return None
+    return theta.collect(basis.times(values_of(theta, x) if made is None else made))
 
 
 def collect_values(problem: Problem, received: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ def contract(
     label_reduce: str = "sum",
     max_memory: int | None = None,
     bias: Tensor | None = None,
+    values: Tensor | None = None,
 ) -> Tensor:
     """Y = Σ_k A_kᵀ X Θ_k, each leaf of the basis by the order that suits it best.
 
@@ -50,6 +51,8 @@ def contract(
             explicit edges, which all of the basis then becomes.
         max_memory: bytes that an order may hold beside input, output and their gradients.
         bias: (Q,) added to every row, on the way where an order can.
+        values: (M, *batch, H, V) what Θ makes of x, where it is values and outputs of heads, and
+            the caller has made them already.
 
     Returns:
         (N, *batch, Q), in memory of its own.
@@ -63,7 +66,7 @@ def contract(
     check_order(order)
     check_memory(max_memory)
     check_shapes(basis, x, theta)
-    parts = problems(basis, x, theta, reduce, label_reduce)
+    parts = problems(basis, x, theta, reduce, label_reduce, values)
     chosen = _choose(parts, order, max_memory)
     out: Tensor | None = None
     for problem, taken in zip(parts, chosen, strict=True):

@@ -35,6 +35,7 @@ class Problem:
         reduce: over the inputs m of each label: 'sum', 'mean', 'max' or 'min'.
         label_reduce: over the labels k that reach a target: 'sum', 'max' or 'min'.
         bias: (Q,) to be added to every row of Y by orders that do so on their way.
+        values: (M, *batch, H, V) what Θ makes of X, if it is of heads and that is known.
     """
 
     basis: Basis
@@ -43,6 +44,7 @@ class Problem:
     reduce: str = "sum"
     label_reduce: str = "sum"
     bias: Tensor | None = None
+    values: Tensor | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.parameter, Tensor):

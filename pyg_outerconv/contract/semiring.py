@@ -20,7 +20,12 @@ LABEL_REDUCTIONS = ("sum", "max", "min")
 
 
 def problems(
-    basis: Basis, x: Features, theta: ThetaValue, reduce: str = "sum", label_reduce: str = "sum"
+    basis: Basis,
+    x: Features,
+    theta: ThetaValue,
+    reduce: str = "sum",
+    label_reduce: str = "sum",
+    values: Tensor | None = None,
 ) -> list[Problem]:
     """The problems whose results add up to a contraction; one where labels are compared.
 
@@ -35,7 +40,8 @@ def problems(
     if label_reduce == "sum":
         found = []
         for leaf, part in basis.absorb(theta, reduce):
-            found.append(Problem(leaf, x, part, reduce))
+            known = values if leaf is basis else None  # of another leaf Θ may be another one
+            found.append(Problem(leaf, x, part, reduce, values=known))
             found += _of_bias(found[-1])
         return found
     x, theta = _with_bias(x, theta)

@@ -10,10 +10,11 @@ from torch import Tensor
 from .backend import BACKENDS
 from .call import exactly, is_plain, one_value_an_entry, pick, tell, views
 from .differentiable import apply, differentiable
+from .listed import Listed
 from .sparsity import Sparsity
 
 
-def segment_softmax(sparsity: Sparsity, score: Tensor) -> Tensor:
+def segment_softmax(sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
     """Softmax over the entries of each row.
 
     ``out[e, h] = exp(score[e, h]) / sum_{f in the row of e} exp(score[f, h])``; differentiable any
@@ -21,7 +22,7 @@ def segment_softmax(sparsity: Sparsity, score: Tensor) -> Tensor:
 
     Args:
         sparsity: where the E entries are.
-        score: (E,) or (E, H), in row order.
+        score: (E,) or (E, H), in the order of the entries, by row but where they are listed.
 
     Returns:
         The shape of ``score``.
@@ -29,6 +30,8 @@ def segment_softmax(sparsity: Sparsity, score: Tensor) -> Tensor:
     Raises:
         ValueError: the shapes do not fit, or no backend can serve the call.
     """
+    if isinstance(sparsity, Listed):
+        return sparsity.shares(score)
     near, _ = views(sparsity)
     scores = one_value_an_entry("segment_softmax", score, sparsity.num_entries)
     backend = pick("segment_softmax", near, sparsity.shape[1], scores)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from ..basis.checks import check_positive
 from ..basis.content import Content
 from ..basis.heads import Heads
 from ..contract import Features, ThetaValue, ValueOutput
+from ..contract.head_products import sum_few
 from ..equations import row
 from ..errors import RefusedValue, refusal
 from ..score import (
@@ -34,7 +34,7 @@ from .fold_output import FoldOutput
 from .given_support import basis_on_support, check_beside, is_support, require_edges
 from .head_forms import check_values, form_of, value_channels_of
 from .outer_conv import OuterConv
-from .prepare import Inputs, split_input
+from .prepare import Inputs, nodes_first, split_input
 from .shares import shares_of_edges
 from .source_mask import checked_mask, without_absent
 from .theta import view_of
@@ -224,15 +224,21 @@ class AttentionConv(FoldOutput, OuterConv):
             source_mask = checked_mask(source_mask, inputs)
             inputs = without_absent(inputs, source_mask)
         content = self._content(inputs, source_mask, alignment)
+        waiting = self._waiting(inputs) if content.theta is None else []
         basis = self.basis(
             inputs, edge_index, None, edge_type, size, batch, edge_attr, pos, content=content
         )
         needs_shares = return_attention_weights or self.edge_dim is not None
         if needs_shares and isinstance(basis, Attended):
             basis = basis.heads()
-        assert content.theta is not None
-        theta = content.theta()
-        out = self._showing_shares(basis, edge_index, lambda: self._convolve(inputs, basis, theta))
+        theta = content.theta
+        if theta is None:
+            self._materialize(waiting)
+            theta = self._parameter(inputs)
+        if self._message_forward_hooks:
+            out = self._showing_shares(basis, edge_index, inputs, theta)
+        else:
+            out = self._convolve(inputs, basis, theta, content.values)
         if self.edge_dim is not None:
             out = out + self._of_edges(basis, edge_attr, theta)
         return (out, basis) if return_attention_weights else out
@@ -259,19 +265,19 @@ class AttentionConv(FoldOutput, OuterConv):
             check_devices(self, edge_index, inputs.source, inputs.target, *beside)
             basis = basis_on_support(self.family, edge_index, content, edge_attr, pos, batch)
             return basis.mean(basis.dtype) if self.folds_mean else basis
-        require_edges(self.family, edge_index)
+        require_edges(self._family, edge_index)
         return super().basis(
             inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos, content
         )
 
-    def _showing_shares(self, basis: Basis, edge_index: Any, run: Callable[[], Tensor]) -> Tensor:
+    def _showing_shares(
+        self, basis: Basis, edge_index: Any, inputs: Inputs, theta: ThetaValue
+    ) -> Tensor:
         # PyG's AttentionExplainer hooks messages, and reads the shares from the layer. Nothing else
         # is written onto a layer at a call, which other threads may run too.
-        if not self._message_forward_hooks:
-            return run()
         self._alpha = shares_of_edges(basis, edge_index)
         try:
-            return run()
+            return self._convolve(inputs, basis, theta)
         finally:
             self._alpha = None
 
@@ -301,22 +307,28 @@ class AttentionConv(FoldOutput, OuterConv):
     def _content(
         self, inputs: Inputs, source_mask: OptTensor = None, alignment: Any = None
     ) -> Content:
+        """What nodes hold; with values, where the score and the sum are both made of them."""
         content = super()._content(inputs)
-        made: list[ThetaValue] = []
-
-        def theta() -> ThetaValue:  # once a call, so that values are shared with the score
-            if not made:
-                assert content.theta is not None
-                made.append(content.theta())
-            return made[0]
-
+        values = None
+        if content.theta is not None:
+            values = self._family.score.values(content.source, content.theta)
         if source_mask is not None:
             source_mask = source_mask.movedim(-1, 0)
-        if alignment is not None and self.family.align is None:
+        if alignment is not None and self._family.align is None:
             raise RefusedValue(
                 refusal("an alignment reads what comes as alignment=", "align=T", "no align")
             )
-        return replace(content, present=source_mask, alignment=alignment, theta=theta)
+        return replace(content, present=source_mask, alignment=alignment, values=values)
+
+    def _contract(
+        self, basis: Basis, x: Features, theta: ThetaValue, values: Tensor | None = None
+    ) -> Tensor:
+        """See :class:`OuterConv`; values under shares of few edges are added up at once."""
+        if self.order is None and self.max_memory is None and isinstance(theta, ValueOutput):
+            found = sum_few(basis, nodes_first(x), theta, values)
+            if found is not None:
+                return found if found.dim() == 2 else found.movedim(0, -2)
+        return super()._contract(basis, x, theta, values)
 
     def theta_value(self, like: OptTensor = None) -> ThetaValue:
         """Values, and what becomes of them, where the form of Θ has some."""

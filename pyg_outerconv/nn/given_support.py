@@ -30,8 +30,7 @@ def require_edges(family: Attention, given: Any) -> None:
     Raises:
         TypeError: it does.
     """
-    reads = family.reads
-    if given is None and not issubclass(Unstructured, reads):
+    if given is None and not issubclass(Unstructured, reads := family.reads):
         wanted = f"{reads.expects}; or a support of nodes alone, such as Complete()"
         raise RefusedType(refusal(f"{family.support} reads {reads.noun}", wanted, given))
 

@@ -182,6 +182,7 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         self._family = family
         self._reads_content = family.makes_use_of("x")
         self._learns = any(part.learns for part in nested(family))
+        self._reads_theta = any(part.reads_theta for part in nested(family))
 
     # What PyG's wrappers read and set -----------------------------------------------------------
 
@@ -244,14 +245,21 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         self._materialize(waiting)
         return self._convolve(inputs, basis, self._parameter(inputs))
 
-    def _convolve(self, inputs: Inputs, basis: Basis, theta: ThetaValue) -> Tensor:
-        """Y for a basis that is known: messages or the contraction, root weight and bias."""
+    def _convolve(
+        self, inputs: Inputs, basis: Basis, theta: ThetaValue, values: Optional[Tensor] = None
+    ) -> Tensor:
+        """Y for a basis that is known: messages or the contraction, root weight and bias.
+
+        ``values`` are what Θ makes of the sources, where they are known.
+        """
         by_messages = self._is_asked_for_messages()
         if by_messages:
             # propagate_type: (x: OptPairTensor, edge_value: OptTensor)
             out = convolve_by_messages(self, basis, inputs.source, theta)
-        else:
+        elif values is None or self._is_watched() or self.has_own_fused_step:
             out = self._watch_fused(basis, inputs.source, theta)
+        else:
+            out = self._contract(basis, inputs.source, theta, values)  # x is surely the same
         if self.root is not None:
             out = add_root(out, inputs, self.root()[0, 0])
         if self.bias is None:
@@ -304,7 +312,13 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
 
     def message_and_aggregate(self, edge_index: Basis, x: Features, theta: ThetaValue) -> Tensor:
         """Y, by the contraction engine; no tensor of edges × channels is held."""
-        out = contract(edge_index, nodes_first(x), theta, self.order, **self._options())
+        return self._contract(edge_index, x, theta)
+
+    def _contract(
+        self, basis: Basis, x: Features, theta: ThetaValue, values: Optional[Tensor] = None
+    ) -> Tensor:
+        options = self._options()
+        out = contract(basis, nodes_first(x), theta, self.order, values=values, **options)
         return out if out.dim() == 2 else out.movedim(0, -2)
 
     def _options(self) -> dict[str, Any]:
@@ -315,19 +329,19 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         }
 
     def _content(self, inputs: Inputs) -> Content:
-        """What nodes hold, for families whose values are made of it."""
-
-        def theta() -> ThetaValue:
-            self._materialize(self._waiting(inputs))
-            return self._parameter(inputs)
-
+        """What nodes hold, for families whose values are made of it, and Θ if they read it."""
+        theta = None
+        if self._reads_theta:
+            if waiting := self._waiting(inputs):
+                self._materialize(waiting)
+            theta = self._parameter(inputs)
         source = nodes_first(inputs.source)
         target = source if inputs.is_single else nodes_first(inputs.target)
         return Content(source, target, theta=theta, target_is_used=self.root is not None)
 
     def _materialize(self, waiting: list[tuple[Theta, int]]) -> None:
         for lazy, channels in waiting:
-            if lazy.in_channels < 0:  # scores that are made of values may have asked before
+            if lazy.in_channels < 0:  # a family that reads Θ has asked before
                 lazy.materialize(channels)
             self.out_channels = self.theta.out_channels
 

@@ -29,9 +29,11 @@ class Watched:
 
     Attributes:
         sends_own_messages: whether the class has such a step.
+        has_own_fused_step: whether it has a ``message_and_aggregate`` of its own.
     """
 
     sends_own_messages: ClassVar[bool] = False
+    has_own_fused_step: ClassVar[bool] = False
 
     explain: bool | None
     fuse: bool
@@ -60,6 +62,7 @@ class Watched:
             _check_step(cls, name, skip=1 if name == "message" else 2)
         if "message_and_aggregate" in vars(cls):
             _check_fused(cls)
+            cls.has_own_fused_step = len(_with_fused_steps(cls)) > 1  # beside OuterConv's
 
     def message(self, x_j: Tensor, edge_value: OptTensor) -> Tensor:
         """The definition, edge by edge: the value of the edge times what its source sends."""
@@ -115,6 +118,12 @@ class Watched:
             changed = hook(self, (basis, arguments), out)
             out = out if changed is None else changed
         return out
+
+
+def _with_fused_steps(cls: type) -> list[type]:
+    """The classes of this package, or heirs of them, that state a fused step."""
+    heirs = [base for base in cls.__mro__ if issubclass(base, Watched)]
+    return [base for base in heirs if "message_and_aggregate" in vars(base)]
 
 
 def _check_step(cls: type, name: str, skip: int) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
 from ..contract import Features
-from ..kernels import sddmm
 from ..kernels.tiles import exact
 from .edge_features import EdgeScores
 from .ends import Ends, over_batch, same_batch
@@ -42,6 +43,7 @@ class Additive(Score):
     page = ("leaky_relu(⟨a_s, X_m Θ⟩ + ⟨a_t, Q_n Θ⟩)", "1710.10903, equation 3")
     uses_theta = True
     needs_queries = False
+    takes_any_order = True
 
     def __init__(
         self,
@@ -72,6 +74,10 @@ class Additive(Score):
         if self.edge is not None:
             self.edge.reset_parameters()
 
+    def values(self, source: Features, theta: Any) -> Tensor | None:
+        """See :class:`Score`; one number a head is made of narrower features without them."""
+        return self.ends.values(source, theta, folds=True)
+
     def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
         """See :class:`Score`."""
         near, far = self.ends.dots(source, query, support, self.att_source, self.att_target)
@@ -86,8 +92,7 @@ class Additive(Score):
         """The numbers of both ends, (M, *batch, H) and (N, *batch, H), added and bent."""
         near, far = exact(near), exact(far)
         batch = same_batch(near, far)
-        far, near = (support.fold(x.unsqueeze(-1)).squeeze(-1) for x in (far, near))
-        found = support.unfold(sddmm(support.sparsity, far, near, op="add"), self.heads, batch)
+        found = support.add(far, near)
         if self.edge is not None:
             found = found + over_batch(self.edge(support), batch)
         return torch.nn.functional.leaky_relu(found, self.negative_slope)

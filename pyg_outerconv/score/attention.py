@@ -15,11 +15,13 @@ from ..basis.cache import ValueCache
 from ..basis.content import Content
 from ..basis.edges import EdgeBasis
 from ..basis.family import Family
-from ..basis.heads import Heads
+from ..basis.heads import Heads, is_listed
 from ..basis.on_demand import OnDemand
+from ..basis.structure import Structure
 from ..contract import Features
 from ..equations import row
 from ..errors import RefusedType, RefusedValue, refusal
+from ..kernels.edge_sums import is_small
 from ..kernels.exponentials import on_edges
 from ..position import IndexTerm, relative_positions
 from .align import place_of_queries, queries, structure_of_queries, with_graph
@@ -166,6 +168,11 @@ class Attention(ContentFamily):
         return () if self._reads_positions else kept_symmetries(self.support, self.align)
 
     @property
+    def reads_theta(self) -> bool:  # type: ignore[override]
+        """Whether scores are of what Θ makes of features."""
+        return self.score.uses_theta
+
+    @property
     def _reads_positions(self) -> bool:
         return bool(self.terms) or "pos" in self.score.reads_beside
 
@@ -201,11 +208,16 @@ class Attention(ContentFamily):
             ValueError: the nodes hold nothing, or what they hold does not fit.
         """
         content, asked = self.content_of(structure)
-        support = self.support
-        ordered = support.takes_nodes_alone and "permutation-equivariant" not in support.laws
-        options = ordered, self._reads_positions
-        structure = structure_of_queries(structure, support, self.align, content, asked, *options)
-        over = kept_support(self.support, structure, self.held)
+        support, align = self.support, self.align
+        if align is not None:
+            ordered = support.takes_nodes_alone and "permutation-equivariant" not in support.laws
+            options = ordered, self._reads_positions
+            structure = structure_of_queries(structure, support, align, content, asked, *options)
+        over: EdgeBasis | OnDemand
+        if self._makes_few(structure, content.source):
+            over = self.support.basis_on(structure).edges()
+        else:
+            over = kept_support(self.support, structure, self.held)
         return self._of_content(over, structure, content, asked)
 
     def basis_over(self, over: EdgeBasis | OnDemand, structure: Any, content: Content) -> Basis:
@@ -249,15 +261,29 @@ class Attention(ContentFamily):
             )
         if isinstance(asked, PerHead):
             check_heads("what makes queries of each head", asked.value.size(-2), self.num_bases)
-        theta = content.theta() if content.theta is not None and self.score.uses_theta else None
         exact = _exact(content.source)
-        support = Support(over, structure, theta, exact, content.present)
+        x, listed = content.source, False
+        if self._takes_any_order and isinstance(x, Tensor) and isinstance(over, EdgeBasis):
+            listed = is_listed(over.pattern, x)
+        of_theta = content.theta, content.values
+        support = Support(over, structure, *of_theta, exact, content.present, listed)
         if self._sees_sources_alone(content):
             scores = self.score.of_sources(content.source, support)
         else:
             scores = self.score(content.source, asked, support)
         scores = self._with_terms(support, scores)
         return self._basis(support, scores, content.present, self._type_of_values(content))
+
+    @property
+    def _takes_any_order(self) -> bool:
+        """Whether nothing asks for the order of edges."""
+        return self.score.takes_any_order and self.normalise.is_softmax and not self.terms
+
+    def _makes_few(self, structure: AnyStructure, x: Features) -> bool:
+        """Whether a support is sooner made than found: of few edges, which need not be sorted."""
+        if not self.support.is_quick or not self._takes_any_order or not isinstance(x, Tensor):
+            return False
+        return isinstance(structure, Structure) and is_small(structure.num_edges, x)
 
     def _type_of_values(self, content: Content) -> torch.dtype | None:
         """Half types, where features or autocast are of one; scores themselves are in float32."""
@@ -306,10 +332,10 @@ class Attention(ContentFamily):
         scores = scores * factor if factor != 1.0 else scores
         there = of_batch(present, scores.shape[1:-1])
         if there is not None:
-            there = there.index_select(0, support.pattern.source).unsqueeze(-1)
+            there = there.index_select(0, support.sources).unsqueeze(-1)
             scores = scores.masked_fill(~there, -torch.inf)
-        value = self.normalise(support.sparsity, scores.flatten(1)).view(scores.shape)
-        return Heads(support.pattern, value if dtype is None else value.to(dtype))
+        value = self.normalise(support.entries, scores.flatten(1)).view(scores.shape)
+        return support.heads(value if dtype is None else value.to(dtype))
 
     def _of_exponents(
         self, support: Support, scores: Dot, there: Tensor | None, dtype: torch.dtype | None

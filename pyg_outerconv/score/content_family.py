@@ -51,7 +51,9 @@ class ContentFamily(Family):
                     "a structure alone",
                 )
             )
-        content = with_graph(structure.content, structure)
+        content = structure.content
+        if self.align is not None:
+            content = with_graph(content, structure)
         return content, queries(self.align, structure, content)
 
 

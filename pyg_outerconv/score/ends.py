@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from ..contract import Features, ValueOutput
 from ..contract.values import values_of
 from ..errors import RefusedValue, refusal
+from ..kernels.edge_sums import is_few
 from .projection import PerHead, Projection, Queries, check_queries, project_dot, project_heads
 from .score import positive
 from .support import Support
@@ -52,8 +55,27 @@ class Ends(torch.nn.Module):
         Raises:
             ValueError: channels do not fit, or there is no Θ of so many heads.
         """
-        far = self._end_of(query, source)
-        return self._one(self.source, source, support), self._one(far, query, support)
+        end, theta = self._end_of(query, source), support.theta
+        near = support.values
+        near = self._one(self.source, source, theta) if near is None else near
+        if end is self.source and query is source:
+            return near, near
+        return near, self._one(end, query, theta)
+
+    def values(self, source: Features, theta: Any, folds: bool = False) -> Tensor | None:
+        """(M, *batch, H, V) what Θ makes of the sources; None if they have a projection.
+
+        Args:
+            source: the sources.
+            theta: the parameters of the values.
+            folds: whether :meth:`dots` alone is asked for, which makes none where they are wide.
+
+        Raises:
+            ValueError: see :meth:`forward`.
+        """
+        if self.source is not None or (folds and self._folds(source, self._theta(theta))):
+            return None
+        return self._one(None, source, theta)
 
     def dots(
         self,
@@ -68,13 +90,14 @@ class Ends(torch.nn.Module):
         Raises:
             ValueError: see :meth:`forward`.
         """
-        far = self._end_of(query, source)
-        near = self.dot_of_source(source, support, of_source)
-        return near, self._dot(far, query, support, of_target)
+        end, values = self._end_of(query, source), support.values
+        near = self._dot(self.source, source, support.theta, of_source, values)
+        shared = values if end is self.source and query is source else None
+        return near, self._dot(end, query, support.theta, of_target, shared)
 
     def dot_of_source(self, source: Features, support: Support, vector: Tensor) -> Tensor:
         """The first of :meth:`dots`: (M, *batch, H)."""
-        return self._dot(self.source, source, support, vector)
+        return self._dot(self.source, source, support.theta, vector, support.values)
 
     def _end_of(self, query: Queries, source: Features) -> Projection | None:
         """What projects queries, if anything does. Raises ValueError if it cannot."""
@@ -83,55 +106,61 @@ class Ends(torch.nn.Module):
             check_queries(end, query, source)
         return end
 
-    def _one(self, end: Projection | None, x: Queries, support: Support) -> Tensor:
+    def _one(self, end: Projection | None, x: Queries, theta: Any) -> Tensor:
         if end is not None:
             return end(x)  # type: ignore[no-any-return]
-        theta = theta_of(support, self.heads, self.channels)
+        theta = self._theta(theta)
         _check_channels(theta, x)
         if isinstance(x, PerHead):
             return project_heads(x, theta.value, theta.bias)
         return values_of(theta, x)
 
-    def _dot(self, end: Projection | None, x: Queries, support: Support, vector: Tensor) -> Tensor:
+    def _dot(
+        self, end: Projection | None, x: Queries, theta: Any, vector: Tensor, values: Tensor | None
+    ) -> Tensor:
         if end is not None:
             return end.dot(x, vector)
-        theta = theta_of(support, self.heads, self.channels)
-        _check_channels(theta, x)
-        features = isinstance(x, PerHead) or (x is not None and x.is_floating_point())
+        if values is None:
+            theta = self._theta(theta)
+            _check_channels(theta, x)
+            if self._folds(x, theta):
+                return project_dot(x, theta.value, theta.bias, vector)
+            values = self._one(None, x, theta)
+        return (values * vector.to(values.dtype)).sum(-1)
+
+    @staticmethod
+    def _folds(x: Queries, theta: ValueOutput) -> bool:
+        """Whether numbers of features are cheaper without values, which are wider and many."""
         heads, rows, width = theta.value.shape
-        if features and rows <= heads * width:  # narrower than the values, and cheaper backwards
-            return project_dot(x, theta.value, theta.bias, vector)
-        values = self._one(None, x, support)
-        return torch.einsum("n...hv,hv->n...h", values, vector.to(values.dtype))
+        if isinstance(x, PerHead):
+            return True
+        if x is None or not x.is_floating_point() or not 0 < rows <= heads * width:
+            return False
+        return not isinstance(x, Tensor) or not is_few(x.numel() // rows * heads * width, x)
 
+    def _theta(self, theta: Any) -> ValueOutput:
+        """The parameters of the values of H heads, which scores of transformed features share.
 
-def theta_of(support: Support, heads: int, channels: int | None = None) -> ValueOutput:
-    """The parameters of the values of H heads, which scores of transformed features share.
-
-    Raises:
-        ValueError: there are none, or of another number of heads or channels.
-    """
-    theta = support.theta
-    if isinstance(theta, Tensor) and theta.dim() == 4 and theta.size(1) == 1:
-        theta = ValueOutput(theta.squeeze(1), adds=True)
-    width = "V" if channels is None else channels
-    fits = (
-        isinstance(theta, ValueOutput)
-        and theta.value.size(0) == heads
-        and channels in (None, theta.value.size(2))
-    )
-    if not fits:
-        got = theta.value if isinstance(theta, ValueOutput) else theta
-        raise RefusedValue(
-            refusal(
-                "a score of transformed features is of a layer whose labels are its heads, with "
-                "values of the channels of the score",
-                f"a theta of ({heads}, P, {width})",
-                tuple(got.shape) if isinstance(got, Tensor) else type(theta).__name__,
-            )
+        Raises:
+            ValueError: there are none, or of another number of heads or channels.
+        """
+        if isinstance(theta, Tensor) and theta.dim() == 4 and theta.size(1) == 1:
+            theta = ValueOutput(theta.squeeze(1), adds=True)
+        fits = isinstance(theta, ValueOutput) and (
+            theta.value.size(0) == self.heads and theta.value.size(2) == self.channels
         )
-    assert isinstance(theta, ValueOutput)
-    return theta
+        if not fits:
+            got = theta.value if isinstance(theta, ValueOutput) else theta
+            raise RefusedValue(
+                refusal(
+                    "a score of transformed features is of a layer whose labels are its heads, "
+                    "with values of the channels of the score",
+                    f"a theta of ({self.heads}, P, {self.channels})",
+                    tuple(got.shape) if isinstance(got, Tensor) else type(theta).__name__,
+                )
+            )
+        assert isinstance(theta, ValueOutput)
+        return theta
 
 
 def projections(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import Parameter
@@ -41,6 +43,7 @@ class GATv2(Score):
     equation = "s[m, n] = <a, leaky_relu(X_m Theta + Q_n W_t)>"
     page = ("⟨a, leaky_relu(X_m Θ + Q_n W)⟩", "Brody et al., *GATv2* (2105.14491), equation 7")
     uses_theta = True
+    takes_any_order = True
 
     def __init__(
         self,
@@ -69,6 +72,10 @@ class GATv2(Score):
         glorot(self.att)
         if self.edge is not None:
             self.edge.reset_parameters()
+
+    def values(self, source: Features, theta: Any) -> Tensor | None:
+        """See :class:`Score`."""
+        return self.ends.values(source, theta)
 
     def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
         """See :class:`Score`."""

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ..kernels import Sparsity, additive
+from ..kernels.listed import Listed
 from ..kernels.tiles import TILE_ELEMENTS, exact, rows_of
 from .ends import same_batch
 from .projection import Projection
@@ -44,8 +45,14 @@ def neuron_scores(
         ValueError: the ends have different batches, or there are no edge features.
     """
     batch = same_batch(near[..., 0], far[..., 0])
-    near, far = support.fold(exact(near)), support.fold(exact(far))
     attr = None if edge is None else support.edge_attr
+    if isinstance(entries := support.entries, Listed):
+        bent = entries.add(exact(far), exact(near))
+        if edge is not None and attr is not None:
+            sent = edge(attr).to(bent.dtype)
+            bent = bent + sent.view(len(sent), *(1,) * len(batch), *sent.shape[1:])
+        return (_BENT[activation](bent, slope) * weight).sum(-1)
+    near, far = support.fold(exact(near)), support.fold(exact(far))
     found, heads = [], weight.size(0) // support.num_labels
     for label, (part, places) in enumerate(support.label_parts()):
         own = (label * heads, heads)

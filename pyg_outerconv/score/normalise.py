@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels import Sparsity, sddmm, segment_softmax, spmm
+from ..kernels.listed import Listed
 from ..kernels.tiles import exact
 
 NORMALISERS: dict[str, type[Normaliser]] = {}
@@ -69,9 +70,12 @@ class Normaliser(torch.nn.Module):
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
         """f without dropout, of scores (E, H) that were divided by the temperature."""
 
-    def forward(self, sparsity: Sparsity, score: Tensor) -> Tensor:
-        """The values (E, H) of scores that were divided by the temperature, in row order."""
-        found = self.values(sparsity, score)
+    def forward(self, sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
+        """The values (E, H) of scores that were divided by the temperature, in their order.
+
+        A softmax may get edges that are :class:`~pyg_outerconv.kernels.listed.Listed`.
+        """
+        found = self.values(sparsity, score)  # type: ignore[arg-type]
         if self.dropped:
             found = torch.nn.functional.dropout(found, self.dropped, training=True)
         return found
@@ -96,7 +100,7 @@ class Softmax(Normaliser):
         """See :class:`Normaliser`."""
         return True
 
-    def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
+    def values(self, sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
         """See :class:`Normaliser`."""
         return segment_softmax(sparsity, score)
 

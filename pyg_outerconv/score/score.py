@@ -74,6 +74,8 @@ class Score(torch.nn.Module):
         needs_queries: whether there are no scores where targets have no features.
         up_to_factor: whether scores of a target may be off by a common factor, which L1 cancels.
         reads_beside: which of ``edge_attr`` and ``pos`` scores are made of; others are refused.
+        takes_any_order: whether it reads edges by ``support.add``, ``dot``, ``entries`` and
+            ``of_given`` alone, so that few of them need not be sorted.
 
     Args:
         heads: H.
@@ -89,6 +91,7 @@ class Score(torch.nn.Module):
     needs_queries: ClassVar[bool] = True
     up_to_factor: bool = False
     reads_beside: tuple[str, ...] = ()
+    takes_any_order: ClassVar[bool] = False
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -105,6 +108,13 @@ class Score(torch.nn.Module):
     @abstractmethod
     def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
         """The scores; see above."""
+
+    def values(self, source: Features, theta: Any) -> Tensor | None:
+        """(M, *batch, H, V) what Θ makes of the sources, if scores are made of all of it.
+
+        A layer makes it once, for the score and for what is summed.
+        """
+        return None
 
     def of_sources(self, source: Features, support: Support) -> Dot | Tensor:
         """The scores where targets have no features, of a score that needs none."""

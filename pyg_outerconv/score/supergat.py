@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..contract import Features
-from ..kernels import sddmm
 from ..kernels.tiles import exact
 from .ends import Ends, same_batch
 from .projection import Queries
@@ -38,6 +38,7 @@ class SuperGAT(Score):
     equation = "s[m, n] = leaky_relu(<X_m Theta, Q_n Theta> / sqrt(D))"
     page = ("leaky_relu(⟨X_m Θ, Q_n Θ⟩ / √D)", "Kim & Oh, *SuperGAT* (ICLR 2021), equation 4")
     uses_theta = True
+    takes_any_order = True
 
     def __init__(
         self,
@@ -57,13 +58,16 @@ class SuperGAT(Score):
         """See :class:`Score`."""
         self.ends.reset_parameters()
 
+    def values(self, source: Features, theta: Any) -> Tensor | None:
+        """See :class:`Score`."""
+        return self.ends.values(source, theta)
+
     def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
         """See :class:`Score`."""
         near, far = self.ends(source, query, support)
         if self.negative_slope == 1.0:
             return Dot(far, near, self.scale)
-        batch = same_batch(near[..., 0], far[..., 0])
+        same_batch(near[..., 0], far[..., 0])
         near, far = exact(near), exact(far)
-        found = sddmm(support.sparsity, support.fold(far * self.scale), support.fold(near))
-        found = torch.nn.functional.leaky_relu(found, self.negative_slope)
-        return support.unfold(found, self.heads, batch)
+        found = support.dot(far * self.scale, near)
+        return torch.nn.functional.leaky_relu(found, self.negative_slope)

@@ -12,12 +12,13 @@ from torch import Tensor
 from ..basis.any_structure import AnyStructure
 from ..basis.cache import IdentityCache
 from ..basis.edges import EdgeBasis
-from ..basis.heads import by_label
+from ..basis.heads import Heads, by_label, listed_edges
 from ..basis.on_demand import OnDemand
 from ..basis.pattern import Pattern
 from ..errors import RefusedType, RefusedValue, refusal
-from ..kernels import Sparsity
+from ..kernels import Sparsity, sddmm
 from ..kernels.lasting import lasting
+from ..kernels.listed import Listed
 from ..position import positions_of
 
 _parts = IdentityCache()
@@ -34,16 +35,20 @@ class Support:
         basis: the edges, or a rule for them, of L labels.
         structure: what the basis was made of.
         theta: the layer's parameters of values, for scores of transformed features, or None.
+        values: (M, *batch, H, V) what these make of the sources, where that is known; or None.
         exact: the type of positions: that of the content, or float32 where that is shorter.
         present: (M,) or (M, *batch) booleans, the sources that there are, or None for all; f leaves
             out the others, whatever their scores are.
+        listed: whether scores are in the order in which edges were given, not in the pattern's.
     """
 
     basis: EdgeBasis | OnDemand
     structure: AnyStructure
     theta: Any = None
+    values: Tensor | None = None
     exact: torch.dtype = torch.float32
     present: Tensor | None = None
+    listed: bool = False
 
     @property
     def num_labels(self) -> int:
@@ -67,8 +72,22 @@ class Support:
 
     @property
     def sparsity(self) -> Sparsity:
-        """The (N·L) × (M·L) matrix of the edges."""
+        """The (N·L) × (M·L) matrix of the edges, in the pattern's order."""
         return self.pattern.by_both
+
+    @property
+    def entries(self) -> Sparsity | Listed:
+        """The same in the order of scores, whichever that is."""
+        return listed_edges(self.pattern) if self.listed else self.sparsity
+
+    @property
+    def sources(self) -> Tensor:
+        """(E,) the source of each edge, in the order of scores."""
+        return listed_edges(self.pattern).col if self.listed else self.pattern.source
+
+    def heads(self, value: Tensor) -> Heads:
+        """The basis of some values (E, *batch, H/L), in the order of scores."""
+        return Heads.of_list(self.pattern, value) if self.listed else Heads(self.pattern, value)
 
     @property
     def positions(self) -> tuple[Tensor, Tensor]:
@@ -79,6 +98,20 @@ class Support:
         return positions_of(self.structure, self.exact)
 
     # Numbers of edges -------------------------------------------------------------------------
+
+    def add(self, far: Tensor, near: Tensor) -> Tensor:
+        """far[n, h] + near[m, h] of (N, *batch, H) and (M, *batch, H): (E, *batch, H/L)."""
+        if isinstance(entries := self.entries, Listed):
+            return entries.add(far, near)
+        ends = [self.fold(x.unsqueeze(-1)).squeeze(-1) for x in (far, near)]
+        return self.unfold(sddmm(entries, *ends, op="add"), far.size(-1), far.shape[1:-1])
+
+    def dot(self, far: Tensor, near: Tensor) -> Tensor:
+        """⟨far[n, h], near[m, h]⟩ of (N, *batch, H, D) and (M, *batch, H, D): (E, *batch, H/L)."""
+        if isinstance(entries := self.entries, Listed):
+            return entries.dot(far, near)
+        found = sddmm(entries, self.fold(far), self.fold(near))
+        return self.unfold(found, far.size(-2), far.shape[1:-2])
 
     def fold(self, x: Tensor) -> Tensor:
         """(nodes, *batch, H, C) as :attr:`sparsity` joins them: (nodes·L, B·H/L, C)."""
@@ -111,14 +144,17 @@ class Support:
         return torch.cat(scores).index_select(0, places.argsort())
 
     def of_given(self, x: Tensor) -> Tensor:
-        """What edges that were given have (E', C) in the pattern's order (E, C).
+        """What edges that were given have (E', C) in the order of scores (E, C).
 
         Edges that the support added get zeros.
 
         Raises:
             ValueError: edges of the support stem from no edge that was given.
         """
-        return of_given(self.pattern, x)
+        found = of_given(self.pattern, x)
+        if not self.listed:
+            return found
+        return torch.zeros_like(found).index_copy(0, self.pattern.order.long(), found)
 
     def given_attr(self) -> Tensor:
         """(E', D) the attributes of the edges, as they were given.

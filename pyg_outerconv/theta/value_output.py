@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -27,7 +26,6 @@ class ValueOutput(Theta):
         adds: whether O_h is the unit matrix for every head, so that heads are added up: Q = V.
         bias: b (H, V), or None. Not part of Θ: it is one more channel of X, which is 1.
         factor: of Θ_h and b_h O_h, which values do not see: one for a sum of heads, 1/H for a mean.
-        made: the values of one X, kept because scores may be made of them too.
     """
 
     value: Tensor
@@ -35,7 +33,6 @@ class ValueOutput(Theta):
     bias: Tensor | None = None
     adds: bool = False
     factor: float = 1.0
-    made: list[tuple[Any, Tensor]] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def shape(self) -> torch.Size:
@@ -107,14 +104,14 @@ class ValueOutput(Theta):
         if self.output is not None:
             return replace(self, output=self.output * factor.view(-1, 1, 1))
         bias = None if self.bias is None else self.bias * factor.view(-1, 1)
-        return replace(self, value=self.value * factor.view(-1, 1, 1), bias=bias, made=[])
+        return replace(self, value=self.value * factor.view(-1, 1, 1), bias=bias)
 
     def labels(self, start: int, end: int) -> ValueOutput:
         """Those of heads from ``start`` to ``end``; all of Q stays."""
         whole = end - start == self.value.size(0)
         output = self.output if whole or self.adds else self.outputs()[start:end]
         bias = None if self.bias is None else self.bias[start:end]
-        return replace(self, value=self.value[start:end], output=output, bias=bias, made=[])
+        return replace(self, value=self.value[start:end], output=output, bias=bias)
 
     def mixed(self, matrix: Tensor) -> Theta:
         """See :class:`Theta`: full matrices from here on."""

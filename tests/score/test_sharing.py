@@ -124,3 +124,38 @@ def test_ends_of_different_batches_are_refused():
     for score in ("additive", "gatv2", "key-query", "gaussian-distance"):
         with pytest.raises(ValueError, match="of one batch|queries of targets and keys"):
             AttentionConv((P, P), 6, HEADS, score=score)(x, EDGES)
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("combine", ["concat", "mean"])
+def test_values_are_made_once_of_any_batch_and_combination(batch, combine, monkeypatch):
+    calls, project = [], values.project
+    monkeypatch.setattr(values, "project", lambda *given: calls.append(given) or project(*given))
+    options = {"combine": combine, "order": "heads_transform_first"}
+    conv = AttentionConv(P, 6, HEADS, score="supergat-sd", **options)
+    conv(torch.randn(*batch, 5, P), EDGES)
+    assert len(calls) == 1
+
+
+def test_hooks_that_change_features_change_values_too():
+    conv = AttentionConv(P, 6, HEADS, score="supergat-sd", bias=False).double()
+    x = leaf(5, P)
+    plain = conv(x, EDGES)
+
+    def double(_, inputs):
+        return inputs[0], {**inputs[1], "x": 2 * inputs[1]["x"]}
+
+    conv.register_message_and_aggregate_forward_pre_hook(double)
+    assert_near(conv(x, EDGES), 2 * plain)
+
+
+def test_a_fused_step_of_an_heir_takes_its_own_features():
+    class Twice(AttentionConv):
+        def message_and_aggregate(self, edge_index, x, theta):
+            return super().message_and_aggregate(edge_index, 2 * x, theta)
+
+    conv = Twice(P, 6, HEADS, score="supergat-sd", bias=False).double()
+    plain = AttentionConv(P, 6, HEADS, score="supergat-sd", bias=False).double()
+    plain.load_state_dict(conv.state_dict())
+    x = leaf(5, P)
+    assert_near(conv(x, EDGES), 2 * plain(x, EDGES))

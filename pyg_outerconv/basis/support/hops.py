@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ...kernels.index_checks import has_numbers
 from ..edges import EdgeBasis
 from ..grid.per_axis import check_least
 from ..pattern import Pattern
@@ -62,6 +63,11 @@ class Hops(Support):
         """What the label means."""
         return ("edges",) if self.length == 1 else (f"within {self.length} hops",)
 
+    @property
+    def is_quick(self) -> bool:  # type: ignore[override]
+        """Whether edges stay as they are."""
+        return self.length == 1
+
     def set_self_loops(self, add: bool) -> Hops:
         """See :meth:`Family.set_self_loops`; where none are added, loops stay as they are."""
         return replace(self, add_self_loops=True if add else None)
@@ -69,28 +75,30 @@ class Hops(Support):
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The edges, or the pairs."""
         if self.length == 1:
-            index, origin = self._settle_loops(
-                structure.edge_index, structure.origins(), structure.size
-            )
-            return EdgeBasis(Pattern.build(index, size=structure.size, origin=origin))
+            index, origin = self._settle_loops(structure)
+            return EdgeBasis(Pattern.of_list(index, size=structure.size, origin=origin))
         structure.require_one_set("more than one hop", "Hops(1)")
-        reached = self._reached(structure)
-        index, _ = self._settle_loops(reached, reached[0], structure.size)
+        index, _ = self._settle_loops(structure.but(edge_index=self._reached(structure)))
         return sorted_pairs(index, structure.size)
 
-    def _settle_loops(
-        self, index: Tensor, origin: Tensor, size: tuple[int, int]
-    ) -> tuple[Tensor, Tensor]:
-        """Edges (2, E) and where they come from (E,), with the loops that the option wants."""
-        if self.add_self_loops is None:
+    def _settle_loops(self, structure: Structure) -> tuple[Tensor, Tensor | int]:
+        """Edges (2, E) with the loops that the option wants, and where they come from.
+
+        That is (E,), or how many edges, the first ones, were given.
+        """
+        index, add, origin = structure.edge_index, self.add_self_loops, structure.origin
+        origin = index.size(1) if origin is None else origin
+        if add is None:
             return index, origin
-        keep = index[0] != index[1]
-        index, origin = index[:, keep], origin[keep]
-        if not self.add_self_loops:
+        stays = index[0] != index[1]
+        if not has_numbers(index) or not bool(stays.all()):
+            index, origin = index[:, stays], structure.origins()[stays]
+        if not add:
             return index, origin
-        nodes = torch.arange(min(size), dtype=index.dtype, device=index.device)
-        added = torch.full_like(nodes, -1, dtype=origin.dtype)
-        return torch.cat([index, nodes.expand(2, -1)], dim=1), torch.cat([origin, added])
+        nodes = torch.arange(min(structure.size), dtype=index.dtype, device=index.device)
+        if isinstance(origin, Tensor):
+            origin = torch.cat([origin, torch.full_like(nodes, -1, dtype=origin.dtype)])
+        return torch.cat([index, nodes.expand(2, -1)], dim=1), origin
 
     def _reached(self, edges: Structure) -> Tensor:
         """(2, E) the pairs that at most ``length`` edges join, each once."""

@@ -72,8 +72,7 @@ def _attention(x: Tensor, context: Context) -> Layer:
 
     def forward() -> Tensor:
         basis = Attended(over, head, head, Softmax(), channels**-0.5)
-        theta = ValueOutput(eye, adds=True, made=[(x, head)])
-        return contract(basis, x, theta)
+        return contract(basis, x, ValueOutput(eye, adds=True), values=head)
 
     return forward, []
 
