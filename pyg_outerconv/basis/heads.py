@@ -187,7 +187,9 @@ class Heads(InSomeOrder, Basis):
         if listed is not None and is_small(listed.size(0), x):
             if not self.batch:
                 listed = listed.view(len(listed), *(1,) * len(batch), self.num_bases)
-            return listed_edges(self.pattern).sums(*one_type(listed, x))
+            if listed.dtype != x.dtype:
+                listed, x = one_type(listed, x)
+            return listed_edges(self.pattern).sums(listed, x)
         value = self.value
         if self.batch == () and batch:
             value = value.view(value.size(0), *(1,) * len(batch), -1)
@@ -224,8 +226,17 @@ class Heads(InSomeOrder, Basis):
 
 def is_listed(pattern: Pattern, x: Tensor) -> bool:
     """Whether edges are so few, for features x (nodes, *), that :func:`listed_edges` has them."""
-    few = pattern.given is not None and pattern.num_edges <= FEW and pattern.num_labels == 1
-    return few and is_small(pattern.num_edges, x) and not recording()
+    return can_list(pattern) and are_few(pattern.num_edges, x)
+
+
+def can_list(pattern: Pattern) -> bool:
+    """Whether a pattern of one label holds its edges as they were given, and goes on doing so."""
+    return pattern.given is not None and pattern.num_labels == 1 and pattern.num_edges <= FEW
+
+
+def are_few(num_edges: int, x: Tensor) -> bool:
+    """Whether so many messages of features x (nodes, *) are few, and nobody records kernels."""
+    return is_small(num_edges, x) and not recording()
 
 
 def listed_edges(pattern: Pattern) -> Listed:

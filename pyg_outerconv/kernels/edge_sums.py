@@ -16,13 +16,8 @@ _EXACT = (torch.float32, torch.float64)  # sums of short types are rounded at ev
 
 def is_small(num_edges: int, x: Tensor) -> bool:
     """Whether :func:`edge_sums` may run: messages are few, and nothing wants to see a kernel."""
-    return is_few(num_edges * (x.numel() // max(1, x.size(0))), x)
-
-
-def is_few(count: int, x: Tensor) -> bool:
-    """Whether so many numbers, of the kind of ``x``, fit into a cache, and nothing looks on."""
     return (
-        count <= MOST
+        num_edges * (x.numel() // max(1, x.size(0))) <= MOST
         and x.is_cpu
         and x.dtype in _EXACT
         and forced() is None

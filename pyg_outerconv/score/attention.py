@@ -15,13 +15,12 @@ from ..basis.cache import ValueCache
 from ..basis.content import Content
 from ..basis.edges import EdgeBasis
 from ..basis.family import Family
-from ..basis.heads import Heads, is_listed
+from ..basis.heads import Heads, are_few, can_list, is_listed
 from ..basis.on_demand import OnDemand
 from ..basis.structure import Structure
 from ..contract import Features
 from ..equations import row
 from ..errors import RefusedType, RefusedValue, refusal
-from ..kernels.edge_sums import is_small
 from ..kernels.exponentials import on_edges
 from ..position import IndexTerm, relative_positions
 from .align import place_of_queries, queries, structure_of_queries, with_graph
@@ -213,12 +212,11 @@ class Attention(ContentFamily):
             ordered = support.takes_nodes_alone and "permutation-equivariant" not in support.laws
             options = ordered, self._reads_positions
             structure = structure_of_queries(structure, support, align, content, asked, *options)
-        over: EdgeBasis | OnDemand
         if self._makes_few(structure, content.source):
-            over = self.support.basis_on(structure).edges()
-        else:
-            over = kept_support(self.support, structure, self.held)
-        return self._of_content(over, structure, content, asked)
+            edges = self.support.basis_on(structure).edges()
+            return self._of_content(edges, structure, content, asked, can_list(edges.pattern))
+        over = kept_support(self.support, structure, self.held)
+        return self._of_content(over, structure, content, asked, self._lists(over, content.source))
 
     def basis_over(self, over: EdgeBasis | OnDemand, structure: Any, content: Content) -> Basis:
         """The matrices of some content on edges that are known, in the place of the support's.
@@ -246,10 +244,15 @@ class Attention(ContentFamily):
         if self.align is not None and self._reads_positions and structure.pos is None:
             place = place_of_queries(structure, self.align, content, asked)
             structure = with_positions(structure, structure, place, self.align)
-        return self._of_content(over, structure, content, asked)
+        return self._of_content(over, structure, content, asked, self._lists(over, content.source))
 
     def _of_content(
-        self, over: EdgeBasis | OnDemand, structure: Any, content: Content, asked: Queries
+        self,
+        over: EdgeBasis | OnDemand,
+        structure: Any,
+        content: Content,
+        asked: Queries,
+        listed: bool,
     ) -> Basis:
         if over.dtype is not None:
             raise RefusedValue(
@@ -261,11 +264,7 @@ class Attention(ContentFamily):
             )
         if isinstance(asked, PerHead):
             check_heads("what makes queries of each head", asked.value.size(-2), self.num_bases)
-        exact = _exact(content.source)
-        x, listed = content.source, False
-        if self._takes_any_order and isinstance(x, Tensor) and isinstance(over, EdgeBasis):
-            listed = is_listed(over.pattern, x)
-        of_theta = content.theta, content.values
+        exact, of_theta = _exact(content.source), (content.theta, content.values)
         support = Support(over, structure, *of_theta, exact, content.present, listed)
         if self._sees_sources_alone(content):
             scores = self.score.of_sources(content.source, support)
@@ -283,7 +282,13 @@ class Attention(ContentFamily):
         """Whether a support is sooner made than found: of few edges, which need not be sorted."""
         if not self.support.is_quick or not self._takes_any_order or not isinstance(x, Tensor):
             return False
-        return isinstance(structure, Structure) and is_small(structure.num_edges, x)
+        return isinstance(structure, Structure) and are_few(structure.num_edges, x)
+
+    def _lists(self, over: EdgeBasis | OnDemand, x: Features) -> bool:
+        """Whether the edges of a support are few, and need not be sorted."""
+        if not self._takes_any_order or not isinstance(x, Tensor):
+            return False
+        return isinstance(over, EdgeBasis) and is_listed(over.pattern, x)
 
     def _type_of_values(self, content: Content) -> torch.dtype | None:
         """Half types, where features or autocast are of one; scores themselves are in float32."""
