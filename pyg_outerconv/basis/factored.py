@@ -10,25 +10,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels import sddmm, spmm
 from ..kernels.chunks import Chunks
 from ..kernels.exponentials import of_all, on_edges
 from ..kernels.latent import collect, spread
 from .base import Basis
 from .edges import EdgeBasis
+from .factored_support import FactoredSupport
 from .heads import Heads, by_label
 from .kind import TensorMap
 from .on_demand import OnDemand
-from .support.band import Band
-from .support.cliques import Cliques
-from .support.ragged import band_within, places
 
 if TYPE_CHECKING:
     from ..theta import Theta
     from .kind import Leaf
 
-ORDERS_OF_TIME = ("inclusive", "strict")
 _SMALLEST, _LARGEST = 32, 128  # places of a chunk
 
 
@@ -90,20 +87,11 @@ class Factored(Basis):
                     f"{tuple(key.shape)} and {tuple(query.shape)}",
                 )
             )
-        if self.causal not in (None, *ORDERS_OF_TIME):
-            raise RefusedValue(unknown("order of time", self.causal, ORDERS_OF_TIME))
+        self._support.check()
         if self.exponents and not (self.normalised and self.causal):
             raise RefusedValue(
                 refusal("exponents are of prefixes that are normalised", "both", self.causal)
             )
-        blocks = (self.source_block, self.target_block)
-        for what, block, count in zip(("source", "target"), blocks, self.size, strict=True):
-            given = blocks[0] is not None or blocks[1] is not None
-            if given and (block is None or block.shape != (count,)):
-                got = None if block is None else tuple(block.shape)
-                raise RefusedValue(refusal(f"blocks number every {what}", (count,), got))
-            if block is not None and (block.is_floating_point() or block.dtype == torch.bool):
-                raise RefusedType(refusal("blocks have numbers", "integers", block.dtype))
 
     @classmethod
     def of_exponents(
@@ -171,16 +159,22 @@ class Factored(Basis):
         """Whether a factor requires a gradient."""
         return self.key.requires_grad or self.query.requires_grad
 
-    # Where the blocks are -------------------------------------------------------------------
+    # Who sees whom --------------------------------------------------------------------------
+
+    @property
+    def _support(self) -> FactoredSupport:
+        ends = self.source_block, self.target_block
+        return FactoredSupport(self.size, self.causal, *ends, self.target_place)
+
+    def over(self) -> EdgeBasis | OnDemand:
+        """The pairs that there are, of ones."""
+        return self._support.pairs(self.device)
 
     @property
     def num_blocks(self) -> int:
         """G."""
-        if self.source_block is None or self.target_block is None:
-            return 1
         if "blocks" not in self.kept:
-            ends = [end.max() for end in (self.source_block, self.target_block) if end.numel()]
-            self.kept["blocks"] = int(torch.stack(ends).max()) + 1 if ends else 1
+            self.kept["blocks"] = self._support.count_blocks()
         return int(self.kept["blocks"])
 
     def chunks(self, width: int) -> Chunks | None:
@@ -196,36 +190,10 @@ class Factored(Basis):
         size = max(1, min(max(_SMALLEST, min(wanted, _LARGEST)), most))
         size = 1 << (size - 1).bit_length() if self.exponents else size  # halves of halves
         if size not in self.kept:
-            self.kept[size] = self._chunks(size)
+            self.kept[size] = self._support.chunks(size, self.num_blocks)
         return self.kept[size]  # type: ignore[no-any-return]
 
-    def _chunks(self, size: int) -> Chunks:
-        if self.source_block is None or self.target_block is None:
-            return Chunks(size, max(1, -(-max(self.size) // size)), target=self.target_place)
-        blocks, count = (self.source_block.long(), self.target_block.long()), self.num_blocks
-        longest = torch.stack([end.bincount(minlength=count) for end in blocks]).amax(0)
-        several = (longest + size - 1) // size
-        begin = (several.cumsum(0) - several) * size
-        own = self.target_place
-        within = places(blocks[0]), places(blocks[1]) if own is None else own
-        place = [begin.index_select(0, end) + at for end, at in zip(blocks, within, strict=True)]
-        block = torch.arange(count, device=self.device).repeat_interleave(several)
-        return Chunks(size, block.numel(), block, count, *place)
-
     # Edges ----------------------------------------------------------------------------------
-
-    def over(self) -> EdgeBasis | OnDemand:
-        """The pairs that there are, of ones."""
-        right = {None: None, "inclusive": 0, "strict": -1}[self.causal]
-        band = Band(*self.size, None, right, on=self.device)
-        if self.source_block is None or self.target_block is None:
-            if self.target_place is None or self.causal is None:
-                return band
-            one = [self.target_place.new_zeros(count) for count in self.size]
-            return band_within(band, one[0], one[1], self.target_place)
-        if self.causal is None:
-            return Cliques(self.source_block, self.target_block)
-        return band_within(band, self.source_block, self.target_block, self.target_place)
 
     def heads(self) -> Heads:
         """A value for each pair: E·H numbers."""
@@ -321,31 +289,6 @@ class Factored(Basis):
             f"Factored({self._head()}, through={self.num_channels}{batch}, "
             f"normalised={self.normalised}, causal={self.causal!r}{within})"
         )
-
-
-def factored_on(
-    over: EdgeBasis | OnDemand,
-    key: Tensor,
-    query: Tensor,
-    normalised: bool,
-    exponents: bool = False,
-) -> Factored | None:
-    """The factored basis on a support that is all pairs, within blocks or up to each place.
-
-    None for any other support. Arguments are those of :class:`Factored`.
-    """
-    make = Factored.of_exponents if exponents else Factored
-    if isinstance(over, Cliques):
-        ends = over.source_block, over.target_block
-        if any(end.numel() and int(end.min()) < 0 for end in ends):
-            return None  # some nodes have no block
-        return make(key, query, normalised, None, *ends)
-    if not isinstance(over, Band) or over.left is not None or over.dilation != 1:
-        return None
-    if over.right is None:
-        return make(key, query, normalised)
-    causal = {0: "inclusive", -1: "strict"}.get(over.right + over.offset)
-    return None if causal is None else make(key, query, normalised, causal)
 
 
 def divided(x: Tensor, total: Tensor) -> Tensor:

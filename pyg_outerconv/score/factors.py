@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from ..basis.edges import EdgeBasis
-from ..basis.factored import Factored, factored_on
+from ..basis.factored import Factored
+from ..basis.factored_support import FactoredSupport
 from ..basis.on_demand import OnDemand
 from .normalise import L1, Normaliser, Unnormalised
 from .score import Dot
@@ -31,6 +32,9 @@ def as_factors(
     fits = fits or isinstance(normalise, Unnormalised)
     if not fits or scores.bias is not None or normalise.dropped:
         return None
+    pairs = FactoredSupport.of(over)
+    if pairs is None:
+        return None
     wide = torch.promote_types(scores.key.dtype, scores.query.dtype)  # autocast shortens one
     key, query = scores.key.to(wide), scores.query.to(wide)
     if scores.scale != 1.0 and not normalised:
@@ -38,4 +42,5 @@ def as_factors(
     if present is not None:
         nothing = -torch.inf if scores.exponents else 0.0
         key = key.masked_fill(~present[..., None, None], nothing)
-    return factored_on(over, key, query, normalised, scores.exponents)
+    make = Factored.of_exponents if scores.exponents else Factored
+    return make(key, query, normalised, pairs.causal, pairs.source_block, pairs.target_block)

@@ -1,0 +1,102 @@
+"""Who sees whom in a product of features: all, those of a block, or those up to a place in time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..kernels.chunks import Chunks
+from .edges import EdgeBasis
+from .on_demand import OnDemand
+from .support.band import Band
+from .support.cliques import Cliques
+from .support.ragged import band_within, places
+
+ORDERS_OF_TIME = ("inclusive", "strict")
+
+
+class FactoredSupport(NamedTuple):
+    """The pairs that a :class:`.factored.Factored` basis is of, which has these attributes too.
+
+    Attributes:
+        size: (M, N).
+        causal: ``None``, ``'inclusive'`` or ``'strict'``.
+        source_block: (M,) the block of each source, or None for a single one.
+        target_block: (N,) that of each target.
+        target_place: (N,) the place of each target in its sequence; in their order if None.
+    """
+
+    size: tuple[int, int]
+    causal: str | None = None
+    source_block: Tensor | None = None
+    target_block: Tensor | None = None
+    target_place: Tensor | None = None
+
+    @classmethod
+    def of(cls, over: EdgeBasis | OnDemand) -> FactoredSupport | None:
+        """All pairs, those within blocks, or those up to each place; None for any other support."""
+        if isinstance(over, Cliques):
+            ends = over.source_block, over.target_block
+            if any(end.numel() and int(end.min()) < 0 for end in ends):
+                return None  # some nodes have no block
+            return cls(over.size, None, *ends)
+        if not isinstance(over, Band) or over.left is not None or over.dilation != 1:
+            return None
+        if over.right is None:
+            return cls(over.size)
+        causal = {0: "inclusive", -1: "strict"}.get(over.right + over.offset)
+        return None if causal is None else cls(over.size, causal)
+
+    def check(self) -> None:
+        """Refuse an order of time that there is not, and blocks that do not number the nodes.
+
+        Raises:
+            TypeError, ValueError: they are such.
+        """
+        if self.causal not in (None, *ORDERS_OF_TIME):
+            raise RefusedValue(unknown("order of time", self.causal, ORDERS_OF_TIME))
+        blocks = (self.source_block, self.target_block)
+        given = blocks[0] is not None or blocks[1] is not None
+        for what, block, count in zip(("source", "target"), blocks, self.size, strict=True):
+            if given and (block is None or block.shape != (count,)):
+                got = None if block is None else tuple(block.shape)
+                raise RefusedValue(refusal(f"blocks number every {what}", (count,), got))
+            if block is not None and (block.is_floating_point() or block.dtype == torch.bool):
+                raise RefusedType(refusal("blocks have numbers", "integers", block.dtype))
+
+    def count_blocks(self) -> int:
+        """G, as far as numbers of blocks tell; 1 where all nodes are of one."""
+        if self.source_block is None or self.target_block is None:
+            return 1
+        ends = [end.max() for end in (self.source_block, self.target_block) if end.numel()]
+        return int(torch.stack(ends).max()) + 1 if ends else 1
+
+    def pairs(self, device: torch.device) -> EdgeBasis | OnDemand:
+        """An edge of one for each pair, as a rule where there is one."""
+        right = {None: None, "inclusive": 0, "strict": -1}[self.causal]
+        band = Band(*self.size, None, right, on=device)
+        if self.source_block is None or self.target_block is None:
+            if self.target_place is None or self.causal is None:
+                return band
+            one = [self.target_place.new_zeros(count) for count in self.size]
+            return band_within(band, one[0], one[1], self.target_place)
+        if self.causal is None:
+            return Cliques(self.source_block, self.target_block)
+        return band_within(band, self.source_block, self.target_block, self.target_place)
+
+    def chunks(self, size: int, count: int) -> Chunks:
+        """Runs of ``size`` places, each within one of ``count`` blocks."""
+        if self.source_block is None or self.target_block is None:
+            return Chunks(size, max(1, -(-max(self.size) // size)), target=self.target_place)
+        blocks = (self.source_block.long(), self.target_block.long())
+        longest = torch.stack([end.bincount(minlength=count) for end in blocks]).amax(0)
+        several = (longest + size - 1) // size
+        begin = (several.cumsum(0) - several) * size
+        own = self.target_place
+        within = places(blocks[0]), places(blocks[1]) if own is None else own
+        place = [begin.index_select(0, end) + at for end, at in zip(blocks, within, strict=True)]
+        block = torch.arange(count, device=begin.device).repeat_interleave(several)
+        return Chunks(size, block.numel(), block, count, *place)
