@@ -8,13 +8,16 @@ import torch
 from torch import Tensor
 
 from ...errors import RefusedValue, refusal
+from ...kernels import attend_all, attend_band
+from ...kernels.band import rows_of_block
+from ...kernels.dense_attention import is_small
 from ..edges import EdgeBasis
-from ..on_demand import OnDemand
+from .dense_rule import ADDS_NO_BIAS, Beside, DenseRule, Pairs
 from .runs import spread_runs, unlabelled_edges
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Band(OnDemand):
+class Band(DenseRule):
     r"""One M × N matrix with ones on some of its diagonals.
 
     .. math:: A_0[m, n] = 1 \iff m = n + o + d\,j, \quad -l \le j \le r
@@ -138,6 +141,58 @@ class Band(OnDemand):
             right=self.left,
             offset=-self.offset,
             kept={},
+        )
+
+    # Attention ------------------------------------------------------------------------------
+
+    def lacks(self, beside: Beside) -> list[str]:
+        """See :meth:`DenseRule.lacks`."""
+        return [ADDS_NO_BIAS] if beside.bias and not self.is_complete else []
+
+    def pairs(self, beside: Beside) -> Pairs:
+        """See :meth:`DenseRule.pairs`: those of blocks where there are limits, else all."""
+        every = float(self.num_sources * self.num_targets)
+        # torch spells out the shares of all pairs where some are dropped, or where a bias learns.
+        spelled = beside.drops or (beside.bias and beside.learns)
+        if self.is_complete or self.left is None or self.right is None:
+            edges = every if self.is_complete else float(self.num_edges)
+            masked = spelled or beside.bias or beside.present
+            return Pairs(every if masked else edges, every * masked)
+        if not beside.present and is_small(self.num_sources, self.num_targets):
+            return Pairs(every, every * beside.drops)
+        first, last = self.steps
+        reach = max(last - first, 0)
+        return Pairs(float(self.num_targets) * (rows_of_block(reach) + reach), 0.0, self.dilation)
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        present: Tensor | None,
+        scale: float,
+        dropped: float,
+    ) -> Tensor:
+        """See :meth:`DenseRule.attend`; all pairs are torch's, a window is cut into blocks."""
+        if self.is_complete:
+            # Edges of all pairs are in the order of a dense matrix.
+            if bias is not None:
+                bias = bias.reshape(self.num_targets, self.num_sources, query.size(1))
+            return attend_all(
+                query, key, value, bias, source_mask=present, scale=scale, dropout_p=dropped
+            )
+        return attend_band(
+            query,
+            key,
+            value,
+            left=self.left,
+            right=self.right,
+            offset=self.offset,
+            dilation=self.dilation,
+            source_mask=present,
+            scale=scale,
+            dropout_p=dropped,
         )
 
     def __repr__(self) -> str:

@@ -12,12 +12,12 @@ from ...errors import RefusedType, RefusedValue, refusal
 from ...kernels.lasting import lasting
 from ..edges import EdgeBasis
 from ..kind import TensorMap
-from ..on_demand import OnDemand
+from .dense_rule import ADDS_NO_BIAS, Beside, DenseRule, Pairs
 from .runs import spread_runs, unlabelled_edges
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Cliques(OnDemand):
+class Cliques(DenseRule):
     r"""One M × N matrix with ones where source and target are of one block.
 
     .. math:: A_0[m, n] = 1 \iff s_m = t_n \ge 0
@@ -142,6 +142,39 @@ class Cliques(OnDemand):
         source, target = index_map(self.source_block), index_map(self.target_block)
         same = source is self.source_block and target is self.target_block
         return self if same else Cliques(source, target)
+
+    # Attention ------------------------------------------------------------------------------
+
+    @property
+    def is_sorted(self) -> bool:
+        """See :attr:`DenseRule.is_sorted`: whether blocks are sorted."""
+        return bool(self.sorted_once)
+
+    def lacks(self, beside: Beside) -> list[str]:
+        """See :meth:`DenseRule.lacks`."""
+        reasons = [ADDS_NO_BIAS] if beside.bias else []
+        if beside.present:
+            reasons.append("sees all sources of a clique, and some are not present")
+        return reasons
+
+    def pairs(self, beside: Beside) -> Pairs:
+        """See :meth:`DenseRule.pairs`: no others than the edges."""
+        edges = float(self.num_edges)
+        return Pairs(edges, edges * (beside.drops or (beside.bias and beside.learns)))
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        present: Tensor | None,
+        scale: float,
+        dropped: float,
+    ) -> Tensor:
+        """See :meth:`DenseRule.attend`; cliques of one size go to torch together."""
+        blocks = self.sorted_blocks
+        return kernels.attend_cliques(query, key, value, blocks, scale=scale, dropout_p=dropped)
 
     def __repr__(self) -> str:
         return f"Cliques(size={self.size}, device={str(self.on)!r})"
