@@ -114,6 +114,14 @@ class AnyStructure:
         object.__setattr__(new, "is_bare", True)
         return new
 
+    def at(self, pos: tuple[Tensor, Tensor]) -> AnyStructure:
+        """With positions (M, D) of sources and (N, D) of targets, where these are not its own."""
+        return self
+
+    def made_of(self) -> tuple[tuple[Tensor | None, ...], Hashable] | None:
+        """The tensors and the value that say who sees whom; None where none are known to."""
+        return None
+
     def reversed(self) -> AnyStructure:
         """With targets for sources, for ``flow='target_to_source'``."""
         raise RefusedValue(refusal("flow='target_to_source' turns edges round", "edges", self.noun))

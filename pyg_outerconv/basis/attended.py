@@ -228,6 +228,10 @@ class Attended(Basis):
             )
         return self.kept["heads"]
 
+    def shares(self) -> Heads:
+        """See :meth:`heads`."""
+        return self.heads()
+
     # What heads propagate ----------------------------------------------------------------
 
     @property

@@ -1,4 +1,4 @@
-"""The part of a pattern between some of its nodes."""
+"""The part of a pattern between some of its nodes, or that reaches some."""
 
 from __future__ import annotations
 
@@ -38,6 +38,37 @@ def between(
         origin=None if pattern.origin is None else pattern.origin.index_select(0, kept),
     )
     return made, kept.index_select(0, made.order)
+
+
+def reaching(pattern: Pattern, targets: Tensor) -> Pattern:
+    """The edges that reach ``targets`` (N',), which are renumbered; one may come twice."""
+    first, end = (
+        torch.searchsorted(pattern.target.long(), targets, right=right) for right in (False, True)
+    )
+    target, within = spread_runs(end - first)
+    chosen = first[target] + within
+    source, label = (x.index_select(0, chosen) for x in (pattern.source.long(), pattern.label))
+    return Pattern.of_list(
+        torch.stack([source, target]),
+        label,
+        size=(pattern.size[0], targets.numel()),
+        num_labels=pattern.num_labels,
+        origin=None if pattern.origin is None else pattern.origin.index_select(0, chosen),
+    )
+
+
+def spread_runs(count: Tensor) -> tuple[Tensor, Tensor]:
+    """The target of each edge (E,), and the place (E,) in that target's run, for ``count`` (N,)."""
+    target = torch.arange(count.numel(), device=count.device).repeat_interleave(count)
+    begin = count.cumsum(0) - count
+    return target, torch.arange(target.numel(), device=count.device) - begin[target]
+
+
+def as_list(place: range | Tensor, device: torch.device) -> Tensor:
+    """(N,) integers."""
+    if isinstance(place, Tensor):
+        return place
+    return torch.arange(place.start, place.stop, device=device)
 
 
 def _places(nodes: Tensor, count: int) -> Tensor:

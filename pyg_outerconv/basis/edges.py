@@ -12,7 +12,8 @@ from torch import Tensor
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels.edge_sums import edge_sums, is_small
 from .base import Basis
-from .between import between
+from .between import as_list, between, reaching
+from .checks import holds
 from .kind import Shape, TensorMap
 from .makers import makes
 from .multiply import multiply
@@ -206,6 +207,18 @@ class EdgeBasis(InSomeOrder, Basis):
         out = seen.new_zeros(self.size[turned])
         out[starts[used].long()] = True
         return out
+
+    def taken(self) -> Tensor | None:
+        """See :meth:`.Kind.taken`."""
+        pattern, count = self.pattern, self.size[1]
+        each = torch.arange(count, device=pattern.device)
+        if self.num_bases > 1 or pattern.num_edges != count:
+            return None
+        return pattern.source.long() if holds((pattern.target == each).all()) else None
+
+    def narrowed(self, place: range | Tensor) -> EdgeBasis:
+        """The edges that reach some targets (N',), in their new order; one may come twice."""
+        return EdgeBasis(reaching(self.pattern, as_list(place, self.device)))
 
     # Products ---------------------------------------------------------------------------------
 

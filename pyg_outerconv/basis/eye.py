@@ -88,6 +88,10 @@ class Eye(Basis):
         out[:shared] = seen[:shared]
         return out
 
+    def taken(self) -> range:
+        """See :meth:`.Kind.taken`."""
+        return range(self.size[1])
+
     def propagate(self, x: Tensor) -> Tensor:
         """See :meth:`.Kind.propagate`: X itself, zeros where a target has no source."""
         kept = x[: self.size[1]].unsqueeze(1)

@@ -164,6 +164,10 @@ class Heads(InSomeOrder, Basis):
                 origin=None if origin is None else origin.repeat_interleave(heads),
             )
 
+    def shares(self) -> Heads:
+        """Itself."""
+        return self
+
     def edges(self) -> EdgeBasis:
         """Every edge once for each of its heads.
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..theta import Theta
     from .base import Basis
     from .edges import EdgeBasis
+    from .heads import Heads
     from .messages import Sender
     from .scaled import Scaled
     from .selected import Selected
@@ -156,6 +157,14 @@ class Kind(ABC):
         ``turned``: along the edges, from sources (M,) to targets (N,).
         """
         return self.edges().reached(seen, labels, turned)
+
+    def taken(self) -> range | Tensor | None:
+        """(N,) the source that each target sees, where it sees one and that is soon known."""
+        return None
+
+    def shares(self) -> Heads | None:
+        """Itself as heads with a value for each edge, if it has such values."""
+        return None
 
     def factors(self) -> list[Basis]:
         """What it is a product of, first to last, however nested; itself alone if of nothing."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from ..kernels.lasting import lasting
 from .base import Basis
@@ -91,6 +92,14 @@ class OnDemand(Basis):
     def whole(self) -> Self:
         """Itself: it counts its edges."""
         return self
+
+    def taken(self) -> range | Tensor | None:
+        """See :meth:`.Kind.taken`: as its edges say."""
+        return None if self.num_bases > 1 else self.edges().taken()
+
+    def narrowed(self, place: range | Tensor) -> EdgeBasis | OnDemand:
+        """What reaches some targets (N',), in their new order; one may come twice."""
+        return self.edges().narrowed(place)
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
         """See :meth:`.Kind.products`: itself, whose edges are counted without making them."""

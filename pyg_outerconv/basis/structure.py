@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -177,6 +178,17 @@ class Structure(AnyStructure):
         new = copy(self)
         vars(new).update(changes)
         return new
+
+    def at(self, pos: tuple[Tensor, Tensor]) -> Structure:
+        """See :meth:`AnyStructure.at`."""
+        return self.but(pos=pos)
+
+    def made_of(self) -> tuple[tuple[Tensor | None, ...], Hashable] | None:
+        """See :meth:`AnyStructure.made_of`; edges that a family has changed are of no user."""
+        if self.origin is not None:
+            return None
+        edges = self.edge_index, self.edge_weight, self.edge_type
+        return (*edges, self.source_batch, self.batch), (self.size, self.bipartite)
 
     def require_one_set(self, what: str, instead: str) -> None:
         """Refuse two sets of nodes for something that one set alone has.

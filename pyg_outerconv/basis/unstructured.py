@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -117,6 +118,14 @@ class Unstructured(AnyStructure):
                 refusal("a basis without structure needs its nodes counted", "size=(M, N)", "None")
             )
         return sources, sources if targets is None else targets
+
+    def at(self, pos: Ends) -> Unstructured:
+        """See :meth:`AnyStructure.at`."""
+        return replace(self, pos=pos)
+
+    def made_of(self) -> tuple[tuple[Tensor | None, ...], Hashable]:
+        """See :meth:`AnyStructure.made_of`."""
+        return self.batch or (None, None), (self.known, self.bipartite, self.device)
 
     def reversed(self) -> Unstructured:
         """With targets for sources; nothing else is between them that could be turned."""

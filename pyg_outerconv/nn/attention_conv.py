@@ -10,24 +10,15 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
-from ..basis import Basis, Family, Hops, parse_family
-from ..basis.attended import Attended
+from ..basis import Basis, Family
 from ..basis.checks import check_positive
 from ..basis.content import Content
-from ..basis.heads import Heads
 from ..contract import Features, ThetaValue, ValueOutput
 from ..contract.head_products import sum_few
 from ..equations import row
 from ..errors import RefusedValue, refusal
-from ..score import (
-    Attention,
-    EdgeFeatures,
-    Normaliser,
-    Score,
-    make_normaliser,
-    make_score,
-    require_edge_features,
-)
+from ..score import Attention, Normaliser, Score
+from .attention_parts import normaliser_of, score_of, support_of
 from .checks import check_channels
 from .devices import check_devices
 from .fold_output import FoldOutput
@@ -35,7 +26,7 @@ from .given_support import basis_on_support, check_beside, is_support, require_e
 from .head_forms import check_values, form_of, value_channels_of
 from .outer_conv import OuterConv
 from .prepare import Inputs, nodes_first, split_input
-from .shares import shares_of_edges
+from .shares import showing_shares, values_of_edges
 from .source_mask import checked_mask, without_absent
 from .theta import view_of
 
@@ -140,23 +131,13 @@ class AttentionConv(FoldOutput, OuterConv):
             check_channels("edge_dim", edge_dim, -1)
         combine = ("concat" if theta is None else "sum") if combine is None else combine
         theta = form_of(combine, value_channels, theta, out_channels, heads)
-        support = Hops() if support is None else support
-        support = parse_family(support) if isinstance(support, str) else support
         narrow = max(1, out_channels // heads)
         of_values = value_channels or (narrow if combine == "concat" else out_channels)
         if channels is None:
             channels = narrow if edge_dim is None else of_values
-        edge = {} if edge_dim is None else {"edge": EdgeFeatures(edge_dim, heads, of_values)}
-        score = make_score(score, heads, channels, in_channels, of_values, **edge)
-        if score.heads != heads:
-            raise RefusedValue(refusal("a score has the heads of its layer", heads, score.heads))
-        if edge_dim is not None:
-            require_edge_features(score, of_values)
-        options = {"dropout": dropout} if isinstance(normalise, str) else {}
-        normalise = make_normaliser(normalise, **options)
-        if dropout and normalise.dropout != dropout:
-            raise RefusedValue(refusal("a normaliser has a dropout of its own", 0, dropout))
-        family = Attention(score, support, normalise, align, terms)
+        support = support_of(support)
+        score = score_of(score, heads, channels, in_channels, of_values, edge_dim)
+        family = Attention(score, support, normaliser_of(normalise, dropout), align, terms)
         if combine == "mean":
             kwargs["label_aggr"] = "mean"
         super().__init__(in_channels, out_channels, family, theta=theta, **kwargs)
@@ -229,18 +210,19 @@ class AttentionConv(FoldOutput, OuterConv):
             inputs, edge_index, None, edge_type, size, batch, edge_attr, pos, content=content
         )
         needs_shares = return_attention_weights or self.edge_dim is not None
-        if needs_shares and isinstance(basis, Attended):
-            basis = basis.heads()
+        if needs_shares:
+            basis = basis.shares() or basis
         theta = content.theta
         if theta is None:
             self._materialize(waiting)
             theta = self._parameter(inputs)
         if self._message_forward_hooks:
-            out = self._showing_shares(basis, edge_index, inputs, theta)
+            with showing_shares(self, basis, edge_index):
+                out = self._convolve(inputs, basis, theta)
         else:
             out = self._convolve(inputs, basis, theta, content.values)
         if self.edge_dim is not None:
-            out = out + self._of_edges(basis, edge_attr, theta)
+            out = out + values_of_edges(self, basis, edge_attr, theta)
         return (out, basis) if return_attention_weights else out
 
     def basis(
@@ -270,32 +252,6 @@ class AttentionConv(FoldOutput, OuterConv):
             inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos, content
         )
 
-    def _showing_shares(
-        self, basis: Basis, edge_index: Any, inputs: Inputs, theta: ThetaValue
-    ) -> Tensor:
-        # PyG's AttentionExplainer hooks messages, and reads the shares from the layer. Nothing else
-        # is written onto a layer at a call, which other threads may run too.
-        self._alpha = shares_of_edges(basis, edge_index)
-        try:
-            return self._convolve(inputs, basis, theta)
-        finally:
-            self._alpha = None
-
-    def _of_edges(self, basis: Basis, edge_attr: OptTensor, theta: ThetaValue) -> Tensor:
-        """What edge features add to the result: of every head, their values under its shares."""
-        if not isinstance(basis, Heads):
-            raise RefusedValue(
-                refusal("edge features come with the edges of the support", "edges", repr(basis))
-            )
-        assert isinstance(theta, ValueOutput)  # as the constructor checked
-        if self.explain and self._edge_mask is not None and basis.pattern.origin is not None:
-            mask = self.edge_mask(basis.pattern.origin.long())
-            basis = replace(
-                basis, value=mask.view(-1, *(1,) * (basis.value.dim() - 1)) * basis.value
-            )
-        found = theta.collect(self.family.score.edge.of_values(basis, edge_attr))
-        return found if found.dim() == 2 else found.movedim(0, -2)
-
     def __repr__(self) -> str:
         family = self.family
         parts = [f"heads={self.heads}", f"support={family.support}", f"score={family.score.name!r}"]
@@ -324,7 +280,9 @@ class AttentionConv(FoldOutput, OuterConv):
         self, basis: Basis, x: Features, theta: ThetaValue, values: Tensor | None = None
     ) -> Tensor:
         """See :class:`OuterConv`; values under shares of few edges are added up at once."""
-        if self.order is None and self.max_memory is None and isinstance(theta, ValueOutput):
+        free = self.order is None and self.max_memory is None
+        sums = self.reduce == self.label_reduce == "sum"
+        if free and sums and isinstance(theta, ValueOutput):
             found = sum_few(basis, nodes_first(x), theta, values)
             if found is not None:
                 return found if found.dim() == 2 else found.movedim(0, -2)

@@ -1,14 +1,21 @@
-"""What heads give each of the edges that a user listed."""
+"""Shares of heads on edges: those that a user listed, and what edge features are under them."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from ..basis import Basis
-from ..basis.attended import Attended
 from ..basis.heads import Heads
+from ..contract import ThetaValue, ValueOutput
+from ..errors import RefusedValue, refusal
+
+if TYPE_CHECKING:
+    from .attention_conv import AttentionConv
 
 
 def shares_of_edges(basis: Basis, edge_index: Any) -> Tensor | None:
@@ -20,8 +27,8 @@ def shares_of_edges(basis: Basis, edge_index: Any) -> Tensor | None:
     Returns:
         None where edges of the basis stem from none that were given, or values are of a batch.
     """
-    heads = basis.heads() if isinstance(basis, Attended) else basis
-    if not isinstance(heads, Heads) or heads.batch or heads.pattern.origin is None:
+    heads = basis.shares()
+    if heads is None or heads.batch or heads.pattern.origin is None:
         return None
     if not isinstance(edge_index, Tensor) or edge_index.is_sparse or edge_index.dim() != 2:
         return None
@@ -31,3 +38,36 @@ def shares_of_edges(basis: Basis, edge_index: Any) -> Tensor | None:
     row = origin.masked_scatter(added, given + added.long().cumsum(0)[added] - 1)
     shares = value.new_zeros(given + int(added.sum()), pattern.num_labels, value.size(1))
     return shares.index_put((row, pattern.label.long()), value, accumulate=True).flatten(1)
+
+
+@contextmanager
+def showing_shares(conv: AttentionConv, basis: Basis, edge_index: Any) -> Iterator[None]:
+    """In the block PyG's AttentionExplainer, which hooks messages, reads shares from the layer.
+
+    Nothing else is written onto a layer at a call, which other threads may run too.
+    """
+    conv._alpha = shares_of_edges(basis, edge_index)
+    try:
+        yield
+    finally:
+        conv._alpha = None
+
+
+def values_of_edges(
+    conv: AttentionConv, basis: Basis, edge_attr: Tensor | None, theta: ThetaValue
+) -> Tensor:
+    """What edge features add to the result: of every head, their values under its shares.
+
+    Raises:
+        ValueError: the basis has no edges.
+    """
+    if not isinstance(basis, Heads):
+        raise RefusedValue(
+            refusal("edge features come with the edges of the support", "edges", repr(basis))
+        )
+    assert isinstance(theta, ValueOutput)  # as the constructor checked
+    if conv.explain and conv._edge_mask is not None and basis.pattern.origin is not None:
+        mask = conv.edge_mask(basis.pattern.origin.long())
+        basis = replace(basis, value=mask.view(-1, *(1,) * (basis.value.dim() - 1)) * basis.value)
+    found = theta.collect(conv.family.score.edge.of_values(basis, edge_attr))
+    return found if found.dim() == 2 else found.movedim(0, -2)

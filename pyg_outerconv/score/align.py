@@ -19,7 +19,7 @@ from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels import spmm
 from .learned_queries import LearnedQueries, QueryModule
 from .projection import PerHead, Queries, channels_of
-from .query_places import Places, placed, places_of, with_positions
+from .query_places import Places, placed, with_positions
 
 Align = Family | torch.nn.Module | None
 
@@ -109,7 +109,7 @@ def place_of_queries(
         if align.keeps_nodes and content.alignment is None and count == sources:
             return range(sources)
         x = content.source
-        return places_of(align.basis_on(_read_for(align, structure, content), x.dtype))
+        return align.basis_on(_read_for(align, structure, content), x.dtype).taken()
     own = isinstance(align, torch.nn.Module) and not isinstance(align, LearnedQueries)
     return range(sources) if own and count == sources == structure.size[1] else None
 

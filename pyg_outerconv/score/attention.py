@@ -9,30 +9,27 @@ import torch
 from torch import Tensor
 
 from ..basis.any_structure import AnyStructure
-from ..basis.attended import Attended
 from ..basis.base import Basis
 from ..basis.cache import ValueCache
 from ..basis.content import Content
 from ..basis.edges import EdgeBasis
 from ..basis.family import Family
-from ..basis.heads import Heads, are_few, can_list, is_listed
+from ..basis.heads import are_few, can_list, is_listed
 from ..basis.on_demand import OnDemand
 from ..basis.structure import Structure
 from ..contract import Features
 from ..equations import row
 from ..errors import RefusedType, RefusedValue, refusal
-from ..kernels.exponentials import on_edges
-from ..position import IndexTerm, relative_positions
+from ..position import IndexTerm
 from .align import place_of_queries, queries, structure_of_queries, with_graph
-from .content_family import ContentFamily, check_heads, kept_symmetries, of_batch
-from .ends import over_batch
-from .factors import as_factors
+from .content_family import ContentFamily, check_heads, kept_symmetries
 from .kept import kept_support
 from .normalise import L1, Normaliser
+from .normalised import basis_of, type_of_values, with_terms
 from .projection import PerHead, Queries
 from .query_places import with_positions
-from .score import Dot, Score
-from .support import Support
+from .score import Score
+from .support import Support, exact_type
 
 
 @row(
@@ -264,14 +261,15 @@ class Attention(ContentFamily):
             )
         if isinstance(asked, PerHead):
             check_heads("what makes queries of each head", asked.value.size(-2), self.num_bases)
-        exact, of_theta = _exact(content.source), (content.theta, content.values)
+        exact, of_theta = exact_type(content.source), (content.theta, content.values)
         support = Support(over, structure, *of_theta, exact, content.present, listed)
         if self._sees_sources_alone(content):
             scores = self.score.of_sources(content.source, support)
         else:
             scores = self.score(content.source, asked, support)
-        scores = self._with_terms(support, scores)
-        return self._basis(support, scores, content.present, self._type_of_values(content))
+        scores = with_terms(support, scores, self.terms, self.score.heads)
+        dtype = type_of_values(content.source, self.score)
+        return basis_of(support, scores, self.normalise, dtype)
 
     @property
     def _takes_any_order(self) -> bool:
@@ -290,72 +288,7 @@ class Attention(ContentFamily):
             return False
         return isinstance(over, EdgeBasis) and is_listed(over.pattern, x)
 
-    def _type_of_values(self, content: Content) -> torch.dtype | None:
-        """Half types, where features or autocast are of one; scores themselves are in float32."""
-        x = content.source
-        like = x if x is not None and x.is_floating_point() else next(self.score.parameters(), None)
-        if like is None:
-            return None
-        dtype, device = like.dtype, like.device.type
-        if dtype == torch.float32 and torch.is_autocast_enabled(device):
-            dtype = torch.get_autocast_dtype(device)
-        return dtype if dtype in (torch.float16, torch.bfloat16) else None
-
     def _sees_sources_alone(self, content: Content) -> bool:
         """Whether targets have no features, and the score needs none."""
         alone = content.target is None and content.source is not None and self.align is None
         return alone and not self.score.needs_queries
-
-    def _with_terms(self, support: Support, scores: Dot | Tensor) -> Dot | Tensor:
-        """The scores, and what the positions of the two ends add to them."""
-        if not self.terms:
-            return scores
-        relative = relative_positions(support.positions, support.pattern.index)
-        added = sum(term(relative).expand(-1, self.score.heads) for term in self.terms)
-        like = scores.query if isinstance(scores, Dot) else scores
-        batch = like.shape[1:-2] if isinstance(scores, Dot) else like.shape[1:-1]
-        term = over_batch(support.own_heads(added), batch).to(like.dtype)
-        return scores.plus(term) if isinstance(scores, Dot) else scores + term
-
-    def _basis(
-        self,
-        support: Support,
-        scores: Dot | Tensor,
-        present: Tensor | None,
-        dtype: torch.dtype | None,
-    ) -> Basis:
-        factor = 1.0 / self.normalise.temperature
-        if isinstance(scores, Dot):
-            scores = scores.times(factor)
-            there = of_batch(present, scores.key.shape[1:-2])
-            if (found := as_factors(support.basis, scores, self.normalise, there)) is not None:
-                return found
-            if scores.exponents:
-                return self._of_exponents(support, scores, there, dtype)
-            options = self.normalise, scores.scale, scores.bias, there
-            return Attended(support.basis, scores.query, scores.key, *options)
-        scores = scores * factor if factor != 1.0 else scores
-        there = of_batch(present, scores.shape[1:-1])
-        if there is not None:
-            there = there.index_select(0, support.sources).unsqueeze(-1)
-            scores = scores.masked_fill(~there, -torch.inf)
-        value = self.normalise(support.entries, scores.flatten(1)).view(scores.shape)
-        return support.heads(value if dtype is None else value.to(dtype))
-
-    def _of_exponents(
-        self, support: Support, scores: Dot, there: Tensor | None, dtype: torch.dtype | None
-    ) -> Heads:
-        """The basis of products of exponentials on edges."""
-        key = scores.key
-        if there is not None:
-            key = key.masked_fill(~there[..., None, None], -torch.inf)
-        found = on_edges(support.sparsity, support.fold(scores.query), support.fold(key))
-        found = support.unfold(found, self.num_bases, tuple(key.shape[1:-2]))
-        return self._basis(support, found, there, dtype)  # type: ignore[return-value]
-
-
-def _exact(x: Features) -> torch.dtype:
-    """The type in which positions are told apart: float32 at least."""
-    if x is None or not x.is_floating_point():
-        return torch.get_default_dtype()
-    return torch.promote_types(torch.float32, x.dtype)

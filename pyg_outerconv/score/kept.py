@@ -13,10 +13,7 @@ from ..basis.any_structure import AnyStructure
 from ..basis.cache import IdentityCache, ValueCache
 from ..basis.edges import EdgeBasis
 from ..basis.family import Family
-from ..basis.grid.cells import Cells
 from ..basis.on_demand import OnDemand
-from ..basis.structure import Structure
-from ..basis.unstructured import Unstructured
 from ..kernels.lasting import lasting
 from .query_places import Placed, narrowed
 
@@ -41,8 +38,7 @@ def kept_support(family: Family, structure: AnyStructure, held: ValueCache) -> E
         return narrowed(kept_support(family, structure.whole, held), structure.place)
 
     def make() -> Edges:
-        basis = family.basis_on(structure)
-        return basis if isinstance(basis, OnDemand) else basis.edges()
+        return family.basis_on(structure).whole()  # type: ignore[return-value]
 
     known = _known_by(family, structure)
     if known is None:
@@ -74,17 +70,8 @@ def _known_by(
         for name in ("edge_attr", "pos")
     ]
     attr, pos = beside
-    known = (attr, *(pos if pos is not None else (None, None)))
-    if isinstance(structure, Structure):
-        if structure.origin is not None:
-            return None
-        own = (structure.edge_index, structure.edge_weight, structure.edge_type)
-        ends = (structure.source_batch, structure.batch)
-        return (*own, *ends, *known), (structure.size, structure.bipartite)
-    if isinstance(structure, Unstructured):
-        ends = structure.batch or (None, None)
-        key = structure.known, structure.bipartite, structure.device
-        return (*ends, *known), key
-    if isinstance(structure, Cells):
-        return (structure.index, structure.batch), (structure.shape, structure.on)
-    return None
+    found = structure.made_of()
+    if found is None:
+        return None
+    own, key = found
+    return (*own, attr, *(pos if pos is not None else (None, None))), key

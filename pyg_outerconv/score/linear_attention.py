@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..basis.any_structure import AnyStructure
 from ..basis.base import Basis
+from ..basis.between import as_list
 from ..basis.factored import Factored
 from ..basis.family import Family
 from ..basis.support.complete import Complete
@@ -20,7 +21,7 @@ from ..errors import RefusedValue, refusal
 from .align import structure_of_queries
 from .content_family import ContentFamily, check_heads, kept_symmetries, of_batch
 from .feature_mapped import FeatureMapped
-from .query_places import Placed, as_tensor
+from .query_places import Placed
 from .score import positive
 
 _ALL_PAIRS = Complete()
@@ -173,7 +174,7 @@ class LinearAttention(ContentFamily):
                     self.align,
                 )
             )
-        place, graphs = as_tensor(structure.place, structure.device), graphs_of(structure.whole)
+        place, graphs = as_list(structure.place, structure.device), graphs_of(structure.whole)
         if graphs is None:
             return (None, None), place
         within = places(graphs[0]).index_select(0, place)

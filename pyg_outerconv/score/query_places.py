@@ -11,16 +11,12 @@ from torch import Tensor
 
 from ..basis.any_structure import AnyStructure
 from ..basis.base import Basis
+from ..basis.between import as_list
 from ..basis.cache import EACH, recall
 from ..basis.checks import holds
 from ..basis.edges import EdgeBasis
-from ..basis.eye import Eye
 from ..basis.on_demand import OnDemand
-from ..basis.pattern import Pattern
 from ..basis.structure import Structure
-from ..basis.support.band import Band
-from ..basis.support.cliques import Cliques
-from ..basis.support.runs import spread_runs, unlabelled_edges
 from ..basis.support.support import graphs_of
 from ..basis.unstructured import Unstructured
 from ..errors import RefusedValue, refusal
@@ -60,27 +56,9 @@ class Placed(AnyStructure):
         """Where the sources are."""
         return self.whole.device
 
-
-def places_of(align: Basis) -> Places | None:
-    """The source of each query of an alignment T, if each takes one; else None."""
-    if isinstance(align, Eye):
-        return range(align.size[1])
-    if isinstance(align, Band) and align.left == align.right == 0:
-        return range(align.offset, align.offset + align.size[1])
-    if align.num_bases > 1 or not isinstance(align, EdgeBasis | OnDemand):
-        return None
-    pattern, count = align.edges().pattern, align.size[1]
-    each = torch.arange(count, device=pattern.device)
-    if pattern.num_edges != count or not holds((pattern.target == each).all()):
-        return None
-    return pattern.source.long()
-
-
-def as_tensor(place: Places, device: torch.device) -> Tensor:
-    """(N,) integers."""
-    if isinstance(place, Tensor):
-        return place
-    return torch.arange(place.start, place.stop, device=device)
+    def at(self, pos: tuple[Tensor, Tensor]) -> Placed:
+        """See :meth:`AnyStructure.at`."""
+        return replace(self, pos=pos)
 
 
 def placed(structure: AnyStructure, place: Places) -> Placed:
@@ -93,7 +71,7 @@ def placed(structure: AnyStructure, place: Places) -> Placed:
         return Placed(structure, place)  # cells, which are on both ends what they are
     sources, device, graphs = structure.size[0], structure.device, graphs_of(structure)
     if graphs is not None and graphs[0] is not graphs[1]:
-        own = graphs[0].index_select(0, as_tensor(place, device))
+        own = graphs[0].index_select(0, as_list(place, device))
         if own.shape != graphs[1].shape or not holds((own == graphs[1]).all()):
             raise RefusedValue(
                 refusal("a query is of the graph of the source that it is", own, graphs[1])
@@ -127,10 +105,8 @@ def with_positions(
             )
         )
     source = positions_of(sources, torch.float64)[0]
-    pos = source, source.index_select(0, as_tensor(place, source.device))
-    if isinstance(structure, Placed | Structure | Unstructured):
-        return replace(structure, pos=pos)
-    return structure  # cells, whose targets are themselves
+    pos = source, source.index_select(0, as_list(place, source.device))
+    return structure.at(pos)
 
 
 def narrowed(over: Edges, place: Places) -> Edges:
@@ -141,38 +117,7 @@ def narrowed(over: Edges, place: Places) -> Edges:
         place: (N,) those that stay, in their new order; one may come twice.
     """
     if not isinstance(place, range) or torch.compiler.is_compiling():
-        return _narrowed_to(over, place)
+        return over.narrowed(place)
     known = _narrowed.setdefault(over, {})
-    edges: Edges = recall(known, place, lambda: _narrowed_to(over, place), EACH)
+    edges: Edges = recall(known, place, lambda: over.narrowed(place), EACH)
     return edges
-
-
-def _narrowed_to(over: Edges, place: Places) -> Edges:
-    size = over.size[0], len(place)
-    if isinstance(over, Band) and isinstance(place, range):
-        offset = over.offset + place.start
-        return replace(over, num_targets=len(place), offset=offset, kept={})
-    at = as_tensor(place, over.device)
-    if isinstance(over, Cliques):
-        return Cliques(over.source_block, over.target_block.index_select(0, at))
-    if isinstance(over, Band):
-        return band_at(over, at)
-    pattern = over.edges().pattern
-    first, end = (
-        torch.searchsorted(pattern.target.long(), at, right=right) for right in (False, True)
-    )
-    target, within = spread_runs(end - first)
-    chosen = first[target] + within
-    source, label = (x.index_select(0, chosen) for x in (pattern.source.long(), pattern.label))
-    origin = None if pattern.origin is None else pattern.origin.index_select(0, chosen)
-    ends = torch.stack([source, target])
-    made = Pattern.build(ends, label, size=size, num_labels=pattern.num_labels, origin=origin)
-    return EdgeBasis(made)
-
-
-def band_at(band: Band, place: Tensor) -> EdgeBasis:
-    """The edges of a band that reach targets at some places (N,)."""
-    first, count = band.seen_from(place, band.num_sources)
-    target, within = spread_runs(count)
-    source = first[target] + band.dilation * within
-    return unlabelled_edges(source, target, (band.num_sources, place.numel()))

@@ -15,6 +15,7 @@ from ..basis.edges import EdgeBasis
 from ..basis.heads import Heads, by_label, listed_edges
 from ..basis.on_demand import OnDemand
 from ..basis.pattern import Pattern
+from ..contract import Features
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels import Sparsity, sddmm
 from ..kernels.lasting import lasting
@@ -173,6 +174,13 @@ class Support:
             ValueError, TypeError: see :meth:`given_attr` and :meth:`of_given`.
         """
         return self.of_given(self.given_attr())
+
+
+def exact_type(x: Features) -> torch.dtype:
+    """The type in which positions are told apart beside features: float32 at least."""
+    if x is None or not x.is_floating_point():
+        return torch.get_default_dtype()
+    return torch.promote_types(torch.float32, x.dtype)
 
 
 def of_given(pattern: Pattern, x: Tensor) -> Tensor:

@@ -92,6 +92,10 @@ class Cells(AnyStructure):
             return Cells(index[:, 1:], tuple(mask.shape[1:]), index[:, 0])
         return Cells(index, tuple(mask.shape))
 
+    def made_of(self) -> tuple[tuple[Tensor | None, ...], Hashable]:
+        """See :meth:`AnyStructure.made_of`."""
+        return (self.index, self.batch), (self.shape, self.on)
+
     # As a structure -----------------------------------------------------------------------------
 
     @classmethod

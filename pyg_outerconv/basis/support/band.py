@@ -11,9 +11,11 @@ from ...errors import RefusedValue, refusal
 from ...kernels import attend_all, attend_band
 from ...kernels.band import rows_of_block
 from ...kernels.dense_attention import is_small
+from ..between import spread_runs
 from ..edges import EdgeBasis
+from ..on_demand import OnDemand
 from .dense_rule import ADDS_NO_BIAS, Beside, DenseRule, Pairs
-from .runs import spread_runs, unlabelled_edges
+from .runs import unlabelled_edges
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -110,10 +112,14 @@ class Band(DenseRule):
 
     def make_edges(self) -> EdgeBasis:
         """For each target the sources on its diagonals, ascending."""
-        place = torch.arange(self.num_targets, device=self.on)
+        return self._edges_at(torch.arange(self.num_targets, device=self.on))
+
+    def _edges_at(self, place: Tensor) -> EdgeBasis:
+        """The edges that reach targets at some places (N,), ascending for each."""
         first, count = self.seen_from(place, self.num_sources)
         target, within = spread_runs(count)
-        return unlabelled_edges(first[target] + self.dilation * within, target, self.size)
+        source = first[target] + self.dilation * within
+        return unlabelled_edges(source, target, (self.num_sources, place.numel()))
 
     def seen_from(self, place: Tensor, num_sources: int | Tensor) -> tuple[Tensor, Tensor]:
         """The first source that targets at a place (n,) see, and how many they do.
@@ -142,6 +148,19 @@ class Band(DenseRule):
             offset=-self.offset,
             kept={},
         )
+
+    def taken(self) -> range | Tensor | None:
+        """See :meth:`.Kind.taken`."""
+        if self.left == self.right == 0:
+            return range(self.offset, self.offset + self.num_targets)
+        return super().taken()
+
+    def narrowed(self, place: range | Tensor) -> EdgeBasis | OnDemand:
+        """See :meth:`OnDemand.narrowed`: a band again of targets one after another."""
+        if isinstance(place, range):
+            offset = self.offset + place.start
+            return replace(self, num_targets=len(place), offset=offset, kept={})
+        return self._edges_at(place)
 
     # Attention ------------------------------------------------------------------------------
 

@@ -10,10 +10,11 @@ from torch import Tensor
 from ... import kernels
 from ...errors import RefusedType, RefusedValue, refusal
 from ...kernels.lasting import lasting
+from ..between import as_list, spread_runs
 from ..edges import EdgeBasis
 from ..kind import TensorMap
 from .dense_rule import ADDS_NO_BIAS, Beside, DenseRule, Pairs
-from .runs import spread_runs, unlabelled_edges
+from .runs import unlabelled_edges
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,6 +143,11 @@ class Cliques(DenseRule):
         source, target = index_map(self.source_block), index_map(self.target_block)
         same = source is self.source_block and target is self.target_block
         return self if same else Cliques(source, target)
+
+    def narrowed(self, place: range | Tensor) -> Cliques:
+        """See :meth:`OnDemand.narrowed`: cliques again."""
+        at = as_list(place, self.on)
+        return Cliques(self.source_block, self.target_block.index_select(0, at))
 
     # Attention ------------------------------------------------------------------------------
 

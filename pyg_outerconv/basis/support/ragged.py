@@ -7,9 +7,10 @@ from torch import Tensor
 
 from ..any_structure import AnyStructure
 from ..base import Basis
+from ..between import spread_runs
 from ..edges import EdgeBasis
 from .band import Band
-from .runs import spread_runs, unlabelled_edges
+from .runs import unlabelled_edges
 from .support import graphs_of
 
 

@@ -1,4 +1,4 @@
-"""Runs: consecutive places of a list, so many for each target."""
+"""Edges of ones that a rule lists."""
 
 from __future__ import annotations
 
@@ -7,13 +7,6 @@ from torch import Tensor
 
 from ..edges import EdgeBasis
 from ..pattern import Pattern, index_type
-
-
-def spread_runs(count: Tensor) -> tuple[Tensor, Tensor]:
-    """The target of each edge (E,), and the place (E,) in that target's run, for ``count`` (N,)."""
-    target = torch.arange(count.numel(), device=count.device).repeat_interleave(count)
-    begin = count.cumsum(0) - count
-    return target, torch.arange(target.numel(), device=count.device) - begin[target]
 
 
 def unlabelled_edges(source: Tensor, target: Tensor, size: tuple[int, int]) -> EdgeBasis:
