@@ -70,7 +70,7 @@ def with_self_loops(edges: Structure, dtype: torch.dtype | None, fill: float = 1
         return _with_loops_everywhere(edges, dtype, fill)
     source, target = edges.edge_index.unbind(0)
     is_loop = source == target
-    if bool(is_loop.any()):
+    if torch.jit.is_tracing() or bool(is_loop.any()):  # a trace is for edges with loops too
         bare = torch.ones(edges.size[0], dtype=torch.bool, device=edges.device)
         bare[source[is_loop].long()] = False
         nodes = bare.nonzero().view(-1).to(source.dtype)

@@ -59,7 +59,7 @@ class EdgeList(NamedTuple):
     def origin_of(self, order: Tensor) -> Tensor | None:
         """(E,) the edge of the user's list that each edge stems from, in some order."""
         origin = self.origin
-        if isinstance(origin, Tensor):
+        if isinstance(origin, Tensor) and origin.dim():  # a tracer counts in tensors
             return origin.index_select(0, order)
         if origin is None or origin == order.numel():
             return None if origin is None else order

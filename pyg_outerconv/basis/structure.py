@@ -155,7 +155,7 @@ class Structure(AnyStructure):
         ``value`` has one for each of them; None adds edges of 1 to those that have no weights.
         """
         origin = self.num_edges if self.origin is None else self.origin
-        if isinstance(origin, Tensor):
+        if isinstance(origin, Tensor) and origin.dim():  # a tracer counts in tensors
             origin = torch.cat([origin, torch.full_like(nodes, -1)])
         weight = None if value is None else torch.cat([self.weight(value.dtype), value])
         return self.but(
@@ -168,7 +168,7 @@ class Structure(AnyStructure):
 
     def origins(self) -> Tensor:
         """(E,) ``origin``, spelled out."""
-        if isinstance(self.origin, Tensor):
+        if isinstance(self.origin, Tensor) and self.origin.dim():
             return self.origin
         order = torch.arange(self.num_edges, device=self.device)
         return order if self.origin is None else torch.where(order < self.origin, order, -1)

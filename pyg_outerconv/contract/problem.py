@@ -12,6 +12,7 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.on_demand import OnDemand
+from ..kernels.differentiable import wants_gradients
 from ..theta import DenseTheta, Mixture, Theta, ValueOutput
 from .features import Features, SparseFeatures
 
@@ -157,7 +158,7 @@ class Problem:
     @property
     def gradients(self) -> tuple[bool, bool, bool]:
         """Whether a backward pass will want gradients of X, of Θ, and of the basis."""
-        if not torch.is_grad_enabled():
+        if not wants_gradients():
             return False, False, False
         x = self.x.value if isinstance(self.x, SparseFeatures) else self.x
         of_x = x is not None and x.requires_grad

@@ -29,7 +29,8 @@ def rank_of_form(problem: Problem, *, first: bool, compact: bool) -> int:
     """0 for the form that the rule takes, 1 for others; ``first``: whether Θ comes first in it."""
     if not is_plain(problem):
         return 1
-    return int(first != transforms(problem) or compact != is_compact(problem))
+    wanted = bool(transforms(problem)), bool(is_compact(problem))  # a tracer compares in tensors
+    return int(wanted != (first, compact))
 
 
 def transforms(problem: Problem) -> bool:

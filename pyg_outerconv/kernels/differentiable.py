@@ -113,7 +113,7 @@ def apply(function: Any, *arguments: Any) -> Any:
         NotImplementedError: a compiler is to trace forward-mode differentiation.
     """
     if is_lean():
-        if torch.is_grad_enabled() and any(
+        if wants_gradients() and any(
             isinstance(given, Tensor) and given.requires_grad for given in arguments
         ):
             return function.lean.apply(*arguments)
@@ -132,6 +132,14 @@ def is_lean() -> bool:
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
     )
+
+
+def wants_gradients() -> bool:
+    """Whether gradients may be wanted of what runs.
+
+    What ``torch.jit.trace`` keeps are operators, which it can save; rules for gradients are Python.
+    """
+    return torch.is_grad_enabled() and not torch.jit.is_tracing()
 
 
 def is_differentiated() -> bool:

@@ -1,0 +1,114 @@
+"""What torch.jit.trace keeps of a layer: its graph, or what most do with any of that shape."""
+
+import io
+
+import pytest
+import torch
+from cases import CASES
+
+from pyg_outerconv.basis import GCN, Chebyshev, Diffusion, Directed, Relation, Stack, Walk
+from pyg_outerconv.nn import OuterConv
+from pyg_outerconv.nn.attention import agnn_conv, gat_conv, gatv2_conv, transformer_conv
+from pyg_outerconv.testing import assert_near
+
+pytestmark = pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+
+NODES, CHANNELS, TYPES = 40, 16, 3
+EDGES = {"few edges": 150, "many edges": 2500}  # on either side of where they are sorted
+every_count = pytest.mark.parametrize("count", EDGES.values(), ids=EDGES)
+
+
+def with_messages(conv):
+    conv.fuse = False
+    return conv
+
+
+def of(family, **options):
+    return lambda: OuterConv(CHANNELS, 4, family, **options)
+
+
+# Layers whose steps are the same for all graphs of one shape.
+LAYERS = {
+    "gcn": of(GCN()),
+    "gcn, max": of(GCN(), aggr="max"),
+    "gcn, mean": of(GCN(), aggr="mean"),
+    "gcn, to more channels": lambda: OuterConv(CHANNELS, 32, GCN()),
+    "gcn by messages": lambda: with_messages(OuterConv(CHANNELS, 4, GCN())),
+    "relations": of(Relation(TYPES)),
+    "relations, mixed": of(Relation(TYPES), theta="shared"),
+    "chebyshev": of(Chebyshev(3)),
+    "walk": of(Walk(2)),
+    "diffusion": of(Diffusion(length=3)),
+    "directed": of(Directed(GCN(add_self_loops=False))),
+    "stack": of(Stack(GCN(), Walk(1))),
+    "gat": lambda: gat_conv(CHANNELS, 4, heads=2),
+    "gatv2": lambda: gatv2_conv(CHANNELS, 4, heads=2),
+    "transformer": lambda: transformer_conv(CHANNELS, 4, heads=2),
+    "agnn": lambda: agnn_conv(),
+}
+
+
+def graph(count, seed, loops):
+    """Features, edges with so many loops among them, and their types."""
+    generator = torch.Generator().manual_seed(seed)
+    source, target = torch.randint(NODES, (2, count), generator=generator)
+    target = torch.where(source == target, (target + 1) % NODES, target)
+    target[:loops] = source[:loops]
+    types = torch.randint(TYPES, (count,), generator=generator)
+    x = torch.randn(NODES, CHANNELS, generator=generator, dtype=torch.float64)
+    return x, torch.stack([source, target]), types
+
+
+class OnEdges(torch.nn.Module):
+    """A layer that takes types of edges where its family reads them; on its own edges, if given."""
+
+    def __init__(self, conv, *edges):
+        super().__init__()
+        self.conv, self.edges = conv.double().eval(), edges
+
+    def forward(self, x, *edges):
+        index, types = edges or self.edges
+        reads = self.conv.family.makes_use_of("edge_type")
+        return self.conv(x, index, edge_type=types if reads else None)
+
+
+def kept(module, inputs, **options):
+    """What torch traces, saved and loaded."""
+    file = io.BytesIO()
+    torch.jit.save(torch.jit.trace(module, inputs, **options), file)
+    file.seek(0)
+    return torch.jit.load(file)
+
+
+@every_count
+@pytest.mark.parametrize("family", CASES, ids=str)
+def test_a_trace_on_one_graph_is_right_for_other_features(family, count):
+    x, index, types = graph(count, 0, 3)
+    types = types if "num_relations=3" in str(family) else torch.zeros_like(types)
+    conv = OnEdges(OuterConv(CHANNELS, 4, family), index, types)
+    other = kept(conv, (x,), check_trace=False)
+    assert_near(other(2 * x + 1), conv(2 * x + 1))
+
+
+@every_count
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_trace_is_right_on_another_graph_of_its_shape(name, count):
+    conv = OnEdges(LAYERS[name]())
+    other = kept(conv, graph(count, 0, 0), check_trace=False)
+    for seed, loops in (1, 0), (2, 5):
+        assert_near(other(*graph(count, seed, loops)), conv(*graph(count, seed, loops)))
+
+
+@every_count
+def test_gradients_of_a_trace_are_right_or_refused(count):
+    conv = OnEdges(LAYERS["gcn"]())
+    other = torch.jit.trace(conv, graph(count, 0, 0), check_trace=False)
+    x, *edges = graph(count, 1, 5)
+    found = other(x.requires_grad_(), *edges).square().sum()
+    wanted = torch.autograd.grad(conv(x, *edges).square().sum(), x)[0]
+    try:
+        ours, refused = torch.autograd.grad(found, x)[0], ""
+    except RuntimeError as error:
+        ours, refused = wanted, str(error)
+    assert_near(ours, wanted)
+    assert not refused or "backward through pyg_outerconv" in refused
