@@ -26,7 +26,8 @@ from .errors import Refused
 from .files import silence
 from .show import Show
 from .train import family_options
-from .train.command import STOPPED, Predict, Train
+from .train.command import STOPPED, Train
+from .train.predict_command import Predict
 
 OUT_OF_MEMORY = 1
 REFUSED = 2

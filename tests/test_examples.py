@@ -1,6 +1,7 @@
 """The example scripts run."""
 
 import importlib.util
+import json
 import re
 import sys
 from pathlib import Path
@@ -206,3 +207,23 @@ def test_the_table_of_orders_says_whose_pick_is_good():
     page = load("bench/orders").page([record("one", "b", "c"), record("two", "a", "a")])
     assert page.count("the rule in 2 of 2 problems, costs in 1.") == 2
     assert page.count("| one | 1.00 | a 1.00, b 1.10, c 2.00 | b yes | c **no** |") == 2
+
+
+def test_tables_of_the_benchmark_are_what_kept_runs_say(tmp_path):
+    tables = load("bench/tables")
+    page = (EXAMPLES / "bench" / "README.md").read_text(encoding="utf-8")
+    assert tables.written(page, EXAMPLES / "bench") == page, "`python examples/bench/tables.py`"
+    run = tmp_path / "run"
+    run.mkdir()
+    kept = json.loads((EXAMPLES / "bench" / "grids.json").read_text(encoding="utf-8"))
+    (run / "bench.json").write_text(json.dumps(kept))
+    (run / "bench.html").write_text("a page")
+    mode = "forward"
+    old = f"before\n<!-- grid, {mode} -->\nold\n<!-- end -->\nafter\n"
+    (tmp_path / "README.md").write_text(old)
+    tables.main(["grid", str(run)], tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    assert text.startswith(f"before\n<!-- grid, {mode} -->\n| contender |")
+    assert text.endswith("|\n<!-- end -->\nafter\n")
+    assert "old" not in text
+    assert (tmp_path / "grid.html").read_text() == "a page"

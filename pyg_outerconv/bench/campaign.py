@@ -16,7 +16,8 @@ from tqdm import tqdm
 from ..errors import RefusedValue, refusal
 from ..files import as_path
 from ..train.contender import check_device
-from ..train.run_folder import next_folder, versions
+from ..train.origin import versions
+from ..train.run_folder import next_folder
 from .case import Case
 from .compare import compare_reports, say_comparison
 from .context import Context

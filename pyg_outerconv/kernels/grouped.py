@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
-from .backend import BACKENDS, Request
-from .call import apart, exactly, item_by_item, one_type
+from .call import apart, item_by_item, one_type
 from .differentiable import apply, differentiable
-from .dispatch import choose, note, recording
+from .dispatch import choose
+from .grouped_operators import matmul_operator, outer_operator, request_of
 from .sparsity import check_indices, check_integers, check_pointers, has_numbers
 
 
@@ -91,7 +91,7 @@ def _multiply(
     if scatter is None or num_rows is None:
         num_rows = x.size(0) if gather is None else gather.numel()
     x, theta = one_type("grouped_matmul", x, theta)  # type: ignore[assignment]
-    backend = choose(_request(x, ptr, theta))
+    backend = choose(request_of(x, ptr, theta))
     tensors = apart(x, ptr, theta, gather, scatter)
     return apply(_Grouped, *tensors, num_rows, backend.name)  # type: ignore[no-any-return]
 
@@ -140,85 +140,8 @@ def grouped_outer(
         TypeError: ``x`` and ``y`` are of different types.
     """
     x, y = one_type("grouped_outer", x, y)  # type: ignore[assignment]
-    backend = choose(_request(x, ptr, y.unsqueeze(0)))
+    backend = choose(request_of(x, ptr, y.unsqueeze(0)))
     return apply(_Outer, x, ptr, y, gather, scatter, backend.name)  # type: ignore[no-any-return]
-
-
-def _request(x: Tensor, ptr: Tensor, theta: Tensor) -> Request:
-    shape = (theta.size(0), x.size(0))
-    return Request(
-        "grouped_matmul", x.device.type, x.dtype, ptr.dtype, shape, x.size(0), theta.size(2)
-    )
-
-
-# The operators -------------------------------------------------------------------------------
-
-
-@torch.library.custom_op("pyg_outerconv::grouped_matmul", mutates_args=())
-def _matmul(
-    x: Tensor,
-    ptr: Tensor,
-    theta: Tensor,
-    gather: Tensor | None,
-    scatter: Tensor | None,
-    num_rows: int,
-    backend: str,
-) -> Tensor:
-    implementation = BACKENDS[backend]
-    if recording():
-        note(implementation, _request(x, ptr, theta))
-    with exactly(x.device.type):
-        return implementation.grouped_matmul(
-            x.contiguous(), ptr, theta.contiguous(), _flat(gather), _flat(scatter), num_rows
-        )
-
-
-@_matmul.register_fake
-def _(
-    x: Tensor,
-    ptr: Tensor,
-    theta: Tensor,
-    gather: Tensor | None,
-    scatter: Tensor | None,
-    num_rows: int,
-    backend: str,
-) -> Tensor:
-    return x.new_empty((num_rows, theta.size(2)))
-
-
-@torch.library.custom_op("pyg_outerconv::grouped_outer", mutates_args=())
-def _outer(
-    x: Tensor,
-    ptr: Tensor,
-    y: Tensor,
-    gather: Tensor | None,
-    scatter: Tensor | None,
-    backend: str,
-) -> Tensor:
-    implementation = BACKENDS[backend]
-    with exactly(x.device.type):
-        return implementation.grouped_outer(
-            x.contiguous(), ptr, y.contiguous(), _flat(gather), _flat(scatter)
-        )
-
-
-@_outer.register_fake
-def _(
-    x: Tensor,
-    ptr: Tensor,
-    y: Tensor,
-    gather: Tensor | None,
-    scatter: Tensor | None,
-    backend: str,
-) -> Tensor:
-    return x.new_empty((ptr.numel() - 1, x.size(1), y.size(1)))
-
-
-def _flat(index: Tensor | None) -> Tensor | None:
-    return None if index is None else index.contiguous()
-
-
-# Their derivatives ---------------------------------------------------------------------------
 
 
 @differentiable
@@ -235,7 +158,7 @@ class _Grouped(torch.autograd.Function):
         num_rows: int,
         backend: str,
     ) -> Tensor:
-        return _matmul(x, ptr, theta, gather, scatter, num_rows, backend)
+        return matmul_operator(x, ptr, theta, gather, scatter, num_rows, backend)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -280,7 +203,7 @@ class _Outer(torch.autograd.Function):
         scatter: Tensor | None,
         backend: str,
     ) -> Tensor:
-        return _outer(x, ptr, y, gather, scatter, backend)
+        return outer_operator(x, ptr, y, gather, scatter, backend)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

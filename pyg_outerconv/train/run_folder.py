@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch_geometric
-
-from .. import __version__
 from ..data import Dataset
 from ..errors import RefusedValue, refusal
 from ..files import (
@@ -25,6 +20,7 @@ from ..files import (
     save_tensors,
     sweep,
 )
+from .origin import facts_of, versions
 from .records import CHECKPOINT, STATE, check_records, has_parts
 from .settings import Settings, settings_from
 
@@ -79,7 +75,7 @@ class RunFolder:
         content = {
             "format": FORMAT,
             "settings": settings.as_dict(),
-            "data": _data_facts(dataset),
+            "data": facts_of(dataset),
             "versions": versions(),
         }
         self._write(save_json, self.config, content)
@@ -288,23 +284,3 @@ def next_folder(base: Path, stem: str) -> Path:
     while (base / f"{stem}-{number:03d}").exists():
         number += 1
     return base / f"{stem}-{number:03d}"
-
-
-def versions() -> dict[str, str]:
-    """Of everything that numbers depend on."""
-    return {
-        "pyg_outerconv": __version__,
-        "torch": torch.__version__,
-        "torch_geometric": torch_geometric.__version__,
-        "python": platform.python_version(),
-    }
-
-
-def _data_facts(dataset: Dataset) -> dict[str, Any]:
-    return {
-        "root": None if dataset.root is None else str(dataset.root),
-        "fingerprint": dataset.fingerprint,
-        "num_nodes": dataset.data.num_nodes,
-        "num_edges": dataset.data.num_edges,
-        "num_classes": dataset.num_classes,
-    }

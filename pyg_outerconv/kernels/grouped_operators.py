@@ -1,0 +1,84 @@
+"""Grouped products as operators of torch, which call the backend that was chosen."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .backend import BACKENDS, Request
+from .call import exactly
+from .dispatch import note, recording
+
+
+def request_of(x: Tensor, ptr: Tensor, theta: Tensor) -> Request:
+    """The request of a call."""
+    shape = (theta.size(0), x.size(0))
+    return Request(
+        "grouped_matmul", x.device.type, x.dtype, ptr.dtype, shape, x.size(0), theta.size(2)
+    )
+
+
+@torch.library.custom_op("pyg_outerconv::grouped_matmul", mutates_args=())
+def matmul_operator(
+    x: Tensor,
+    ptr: Tensor,
+    theta: Tensor,
+    gather: Tensor | None,
+    scatter: Tensor | None,
+    num_rows: int,
+    backend: str,
+) -> Tensor:
+    """See :func:`.grouped.grouped_matmul`."""
+    implementation = BACKENDS[backend]
+    if recording():
+        note(implementation, request_of(x, ptr, theta))
+    with exactly(x.device.type):
+        return implementation.grouped_matmul(
+            x.contiguous(), ptr, theta.contiguous(), _flat(gather), _flat(scatter), num_rows
+        )
+
+
+@matmul_operator.register_fake
+def _(
+    x: Tensor,
+    ptr: Tensor,
+    theta: Tensor,
+    gather: Tensor | None,
+    scatter: Tensor | None,
+    num_rows: int,
+    backend: str,
+) -> Tensor:
+    return x.new_empty((num_rows, theta.size(2)))
+
+
+@torch.library.custom_op("pyg_outerconv::grouped_outer", mutates_args=())
+def outer_operator(
+    x: Tensor,
+    ptr: Tensor,
+    y: Tensor,
+    gather: Tensor | None,
+    scatter: Tensor | None,
+    backend: str,
+) -> Tensor:
+    """See :func:`.grouped.grouped_outer`."""
+    implementation = BACKENDS[backend]
+    with exactly(x.device.type):
+        return implementation.grouped_outer(
+            x.contiguous(), ptr, y.contiguous(), _flat(gather), _flat(scatter)
+        )
+
+
+@outer_operator.register_fake
+def _(
+    x: Tensor,
+    ptr: Tensor,
+    y: Tensor,
+    gather: Tensor | None,
+    scatter: Tensor | None,
+    backend: str,
+) -> Tensor:
+    return x.new_empty((ptr.numel() - 1, x.size(1), y.size(1)))
+
+
+def _flat(index: Tensor | None) -> Tensor | None:
+    return None if index is None else index.contiguous()
