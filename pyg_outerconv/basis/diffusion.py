@@ -129,8 +129,9 @@ class Diffusion(Family):
         edges.require_one_set("a diffusion", "Walk(1, powers=(1,))")
         if self.add_self_loops:
             edges = with_self_loops(edges, dtype)
-        step = edge_basis(normalise(edges, self.norm, dtype))
-        step, weights = step.with_values(step.values(dtype)), self.coefficients
+        step, weights = edge_basis(normalise(edges, self.norm, dtype)), self.coefficients
+        if step.dtype is None:
+            step = step.with_values(step.values(dtype))
         mixing = torch.tensor([weights], dtype=step.dtype, device=edges.device)
         return Polynomial(step, MONOMIAL, len(weights)).mix(mixing)
 

@@ -201,8 +201,7 @@ def _mark(
     def summed(hashes: Tensor, graph: Tensor) -> Tensor:
         return torch.zeros_like(counts).index_add(0, graph, hashes)
 
-    def edges(source: Tensor, target: Tensor, *columns: Tensor | None) -> Tensor:
-        graph = graph_of(target)
+    def edges(graph: Tensor, source: Tensor, target: Tensor, *columns: Tensor | None) -> Tensor:
         begin = begins.index_select(0, graph)
         return summed(_hash(source - begin, target - begin, *columns), graph)
 
@@ -210,8 +209,9 @@ def _mark(
     if isinstance(structure, Structure):
         source, target = structure.edge_index.long().unbind(0)
         attr = structure.edge_attr if family.makes_use_of("edge_attr") else None
-        read = edges(source, target, structure.edge_weight, structure.edge_type, attr)
-        num_edges = summed(torch.ones_like(target), graph_of(target))
+        graph = graph_of(target)
+        read = edges(graph, source, target, structure.edge_weight, structure.edge_type, attr)
+        num_edges = summed(torch.ones_like(target), graph)
     nodes = torch.arange(structure.size[0], device=counts.device)
     graph = graph_of(nodes)
     begin = begins.index_select(0, graph)
@@ -219,7 +219,7 @@ def _mark(
     kept = torch.zeros_like(counts)
     for number, (source, target, label, value) in enumerate(found):
         # Values may be cast with the rest of the graph, and are the same then.
-        kept = kept + (number + 1) * edges(source, target, label, value.float())
+        kept = kept + (number + 1) * edges(graph_of(target), source, target, label, value.float())
     kinds = torch.full_like(counts, kind)
     return torch.stack([counts, num_edges, read, kept, kinds], dim=1)
 
@@ -239,7 +239,8 @@ def _of_nodes(family: Family, structure: Any, begin: Tensor) -> list[Tensor | No
 
 def _hash(first: Tensor, *columns: Tensor | None) -> Tensor:
     """(n,) whole numbers made of whole numbers (n,) and of columns (n,) or (n, *), if there."""
-    found = _mixed(torch.zeros_like(first), first)
+    found = first * ODD
+    found ^= found >> 31
     for place, column in enumerate(columns):
         if column is not None:
             for part in _bits(column).flatten(1).unbind(1):
@@ -258,5 +259,6 @@ def _bits(column: Tensor) -> Tensor:
 
 def _mixed(found: Tensor, part: Tensor) -> Tensor:
     """A hash and one more number; products of whole numbers wrap around."""
-    found = (found ^ part) * ODD
-    return found ^ (found >> 31)
+    found = (found ^ part).mul_(ODD)
+    found ^= found >> 31
+    return found
