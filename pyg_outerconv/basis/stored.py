@@ -21,7 +21,7 @@ from .edge_sets import differ_in_edges, edge_sets, outline, with_edge_sets
 from .edges import EdgeBasis, no_edges
 from .grid.cells import Cells
 from .parts import nested
-from .pattern import Pattern
+from .pattern import Pattern, index_type
 from .structure import Structure
 from .unstructured import Unstructured
 
@@ -145,12 +145,15 @@ def _read_back(
 def _edges_like(bare: EdgeBasis, parts: Sequence[Tensor]) -> EdgeBasis:
     """The edges that were stored, of as many labels, and of ones, as a set without any is."""
     source, target, label, value = parts
-    pattern = Pattern.of_list(
-        torch.stack([source, target]),
-        label if bare.num_bases > 1 else None,
-        size=bare.size,
-        num_labels=bare.num_bases,
-    )
+    size, count = bare.size, bare.num_bases
+    place = target if count == 1 else target * count + label
+    if bool((place[1:] >= place[:-1]).all()):  # as they were stored, and PyG batches them
+        dtype = index_type(size, count, source.numel())
+        ends = [part.to(dtype, copy=True) for part in (source, target, label)]
+        pattern = Pattern.of_sorted(*ends, size=size, num_labels=count)
+    else:
+        index, labels = torch.stack([source, target]), label if count > 1 else None
+        pattern = Pattern.of_list(index, labels, size=size, num_labels=count)
     return EdgeBasis.of_list(pattern, None if bare.dtype is None else value)
 
 
