@@ -32,6 +32,8 @@ from torch.nn import Parameter
 from torch_geometric import EdgeIndex
 from typing_extensions import Self
 
+from ..kernels.lasting import lasting
+
 T = TypeVar("T")
 
 LINES, LINE = 512, 64  # lines of memory of a tensor that are looked at, and their bytes
@@ -58,12 +60,19 @@ def recall(entries: dict[Any, Any], key: Hashable, make: Callable[[], Any], limi
     Of more than ``limit`` entries the one goes that was used longest ago: the first of the dict.
     Other threads may be here too: each step finds the dict as it is.
     """
-    known = entries.pop(key, _NOTHING)
-    entries[key] = result = make() if known is _NOTHING else known
-    if len(entries) > limit:
+    known = entries.get(key, _NOTHING)
+    result = make() if known is _NOTHING else known
+    use_last(entries, key, result, limit)
+    return result
+
+
+def use_last(entries: dict[Any, Any], key: Hashable, value: Any, limit: int | None = None) -> None:
+    """Make an entry the last of a dict, of which the first ones go beyond ``limit``."""
+    entries.pop(key, None)
+    entries[key] = value
+    if limit is not None and len(entries) > limit:
         for oldest in list(entries)[: max(0, len(entries) - limit)]:
             entries.pop(oldest, None)
-    return result
 
 
 _NOTHING = object()
@@ -115,40 +124,29 @@ class IdentityCache:
         """The kept result, or that of ``make()``, which is then kept."""
         if torch.compiler.is_compiling():
             return make()
-        given = [t for t in (anchor, *others) if t is not None]
-        if any(t.is_inference() or is_functorch_wrapped_tensor(t) for t in given):
-            return make()
-        states = tuple([None if t is None else state_of(t) for t in (anchor, *others)])
-        results = self._results(anchor)
-        known = results.pop(key, None)
-        if known is not None:
-            references, known_states, result = known
-            same = all(
-                other is None if reference is None else reference() is other
-                for reference, other in zip(references, others, strict=True)
-            )
-            if same and known_states == states:
-                recall(results, key, lambda: known, self._each)  # the last that was used
-                return result
-        # Training may come after inference, and calls after torch.func, which wraps what it makes.
-        with torch.inference_mode(False), torch._C._DisableFuncTorch():
-            result = make()
-        references = tuple(None if t is None else weakref.ref(t) for t in others)
-        recall(results, key, lambda: (references, states, result), self._each)
-        return result
-
-    def _results(self, anchor: Tensor) -> dict[Hashable, Any]:
-        """What is kept for a tensor, which becomes the last that was used."""
-        number, anchors = id(anchor), self._anchors
+        for given in (anchor, *others):
+            if given is not None and (given.is_inference() or is_functorch_wrapped_tensor(given)):
+                return make()
+        anchors, number = self._anchors, id(anchor)
+        states = state_of(anchor), *[None if t is None else state_of(t) for t in others]
         known = anchors.get(number)
-        if known is not None and known[0]() is not anchor:
-            anchors.pop(number, None)
-
-        def new() -> Any:
-            return weakref.ref(anchor, lambda _: anchors.pop(number, None)), {}
-
-        results: dict[Hashable, Any] = recall(anchors, number, new, self._tensors)[1]
-        return results
+        if known is not None and known[0]() is anchor:
+            found = known[1].get(key)
+            if found is not None and found[0] == states:
+                same = [end is None or end() is t for end, t in zip(found[1], others, strict=True)]
+                if all(same):
+                    use_last(anchors, number, known)
+                    use_last(known[1], key, found)
+                    return found[2]
+        with lasting(anchor):
+            result = make()
+        references = tuple([None if t is None else weakref.ref(t) for t in others])
+        known = anchors.get(number)
+        if known is None or known[0]() is not anchor:
+            known = weakref.ref(anchor, lambda _: anchors.pop(number, None)), {}
+        use_last(known[1], key, (states, references, result), self._each)
+        use_last(anchors, number, known, self._tensors)
+        return result
 
     def clear(self) -> None:
         """Forget all results."""

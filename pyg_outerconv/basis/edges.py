@@ -13,6 +13,7 @@ from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels.edge_sums import edge_sums, is_small
 from .base import Basis
 from .between import as_list, between, reaching
+from .cache import cached_property
 from .checks import holds
 from .kind import Shape, TensorMap
 from .makers import makes
@@ -63,26 +64,26 @@ class EdgeBasis(InSomeOrder, Basis):
         object.__setattr__(made, "given", value)
         return made
 
-    @property
+    @cached_property
     def num_bases(self) -> int:
         """K."""
         return self.pattern.num_labels
 
-    @property
+    @cached_property
     def size(self) -> tuple[int, int]:
         """(M, N)."""
         return self.pattern.size
 
     def shape_class(self) -> tuple[int, ...]:
         """See :meth:`Basis.shape_class`."""
-        return self.pattern.shape_class()
+        return self.pattern.shape_class
 
-    @property
+    @cached_property
     def device(self) -> torch.device:
         """Where its tensors are."""
         return self.pattern.device
 
-    @property
+    @cached_property
     def dtype(self) -> torch.dtype | None:
         """The type of the values, None for ones."""
         value = self._in_some_order
@@ -158,17 +159,14 @@ class EdgeBasis(InSomeOrder, Basis):
 
     def mean(self, dtype: torch.dtype | None = None) -> EdgeBasis:
         """Values divided by the number of edges that share their target and label."""
-        pattern, listed, count = self.pattern, self._listed, None
-        if pattern.given is not None and (listed is not None or self.dtype is None):
-            count = pattern.count_given() if pattern.num_edges <= FEW else None
-        value = self.value if count is None else listed
+        pattern, listed, given = self.pattern, self._listed, self.pattern.given
+        as_given = given is not None and pattern.num_edges <= FEW
+        as_given = as_given and (listed is not None or self.dtype is None)
+        value = listed if as_given else self.value
         narrow = (dtype or torch.get_default_dtype()) if value is None else value.dtype
-        wide = torch.promote_types(narrow, torch.float32)
-        divided = (pattern.count() if count is None else count).to(wide)
-        divided = (divided.reciprocal() if value is None else value / divided).to(narrow)
-        if count is None:
-            return EdgeBasis(pattern, divided)
-        return EdgeBasis.of_list(pattern, divided)
+        share = pattern.share(narrow if narrow == torch.float64 else torch.float32, as_given)
+        value = (share if value is None else value * share).to(narrow)
+        return EdgeBasis.of_list(pattern, value) if as_given else EdgeBasis(pattern, value)
 
     def transposed_edges(self) -> EdgeBasis:
         """The explicit form of the transpose, without sorting."""
@@ -224,37 +222,37 @@ class EdgeBasis(InSomeOrder, Basis):
 
     def propagate(self, x: Tensor, reduce: str = "sum") -> Tensor:
         """See :meth:`.Kind.propagate`: one sparse product for all labels; or another reduction."""
-        num_targets, num_labels = self.size[1], self.num_bases
-        if reduce == "sum" and (few := self._few(x)) is not None:
-            source, target, label, value = few
-            row = target if label is None else target * num_labels + label
-            out = edge_sums(source, row, value, x.flatten(1), num_targets * num_labels)
-        else:
-            out = multiply(self.pattern.by_target_label, self, x, reduce=reduce)
-        return out.view(num_targets, num_labels, *x.shape[1:])
+        return self.propagate_rows(x, reduce).view(self.size[1], self.num_bases, *x.shape[1:])
+
+    def propagate_rows(self, x: Tensor, reduce: str = "sum") -> Tensor:
+        """:meth:`propagate` as (N·K, *batch, P), the labels of a target one after another."""
+        pattern, num_labels = self.pattern, self.num_bases
+        given, num_targets = pattern.given, pattern.size[1]
+        if given is not None and reduce == "sum" and is_small(given.source.numel(), x):
+            row = given.under_label(given.target, num_labels)
+            wide = x if x.dim() == 2 else x.flatten(1)
+            out = edge_sums(given.source, row, self._given(x), wide, num_targets * num_labels)
+            return out if x.dim() == 2 else out.view(out.size(0), *x.shape[1:])
+        return multiply(pattern.by_target_label, self, x, reduce=reduce)
 
     def gather(self, z: Tensor) -> Tensor:
         """Σ_k A_kᵀ z_k for z (M, K, *batch, Q), features under each label: (N, *batch, Q)."""
-        wide = z.flatten(0, 1).flatten(1)
-        if (few := self._few(wide)) is not None:
-            source, target, label, value = few
-            row = source if label is None else source * self.num_bases + label
-            out = edge_sums(row, target, value, wide, self.size[1])
+        pattern, wide = self.pattern, z.flatten(0, 1).flatten(1)
+        given, num_targets = pattern.given, pattern.size[1]
+        if given is not None and is_small(given.source.numel(), wide):
+            row = given.under_label(given.source, self.num_bases)
+            out = edge_sums(row, given.target, self._given(wide), wide, num_targets)
         else:
-            out = multiply(self.pattern.by_target, self, wide)
-        return out.view(self.size[1], *z.shape[2:])
+            out = multiply(pattern.by_target, self, wide)
+        return out.view(num_targets, *z.shape[2:])
 
-    def _few(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None] | None:
-        """Sources, targets, labels and values in one order, of so few edges that it is any."""
-        given, value = self.pattern.given, self._listed
-        if given is None or not is_small(given.source.numel(), x):
-            return None
+    def _given(self, x: Tensor) -> Tensor | None:
+        """(E,) the values in the type of ``x``, in the order in which the edges were given."""
+        value = self._listed
         if value is None and self.value is not None:  # from the pattern's order
             order = self.pattern.order.long()
             value = self.value.new_empty(self.value.shape).index_copy(0, order, self.value)
-        value = value if value is None else value.to(x.dtype)
-        label = given.label if self.num_bases > 1 else None
-        return given.source, given.target, label, value
+        return value if value is None or value.dtype == x.dtype else value.to(x.dtype)
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
         """See :meth:`.Kind.products`."""

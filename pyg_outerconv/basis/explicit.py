@@ -18,11 +18,12 @@ def edge_basis(edges: Structure, num_labels: int = 1) -> EdgeBasis:
     """The edges of a structure with its weights as values and, if K > 1, its types as labels."""
     label = edges.edge_type if num_labels > 1 else None
     origin = edges.num_edges if edges.origin is None else edges.origin
+    own = edges.origin is not None  # a family made this list, and nobody else holds it
     pattern = Pattern.of_list(
-        edges.edge_index, label, size=edges.size, num_labels=num_labels, origin=origin
+        edges.edge_index, label, size=edges.size, num_labels=num_labels, origin=origin, own=own
     )
     weight = edges.edge_weight
-    return EdgeBasis.of_list(pattern, None if weight is None else weight.clone())
+    return EdgeBasis.of_list(pattern, weight if own or weight is None else weight.clone())
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ class Heads(InSomeOrder, Basis):
 
     def shape_class(self) -> Hashable:
         """See :meth:`Basis.shape_class`."""
-        return tuple(self._any.shape[1:]), self.pattern.shape_class()
+        return tuple(self._any.shape[1:]), self.pattern.shape_class
 
     @property
     def num_labels(self) -> int:

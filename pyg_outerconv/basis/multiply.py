@@ -26,5 +26,7 @@ def multiply(
     value = edges.value
     if value is not None:
         value = value.to(x.dtype) if order is None else value.to(x.dtype).index_select(0, order)
+    if x.dim() == 2:
+        return spmm(sparsity, value, x, reduce=reduce)
     out = spmm(sparsity, value, x.flatten(1), reduce=reduce)
     return out.view(out.size(0), *x.shape[1:])

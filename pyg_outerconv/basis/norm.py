@@ -10,6 +10,8 @@ from ..kernels.index_checks import has_numbers
 from .checks import holds
 from .structure import Structure
 
+NORMS = ("sym", "source", "target", None)
+
 
 def check_norm(norm: str | None, known: tuple[str | None, ...]) -> None:
     """Refuse a norm that a family does not have.
@@ -65,7 +67,8 @@ def with_self_loops(edges: Structure, dtype: torch.dtype | None, fill: float = 1
     Raises:
         ValueError: sources and targets are not the same nodes.
     """
-    edges.require_one_set("adding self-loops", "add_self_loops=False")
+    if edges.bipartite:
+        edges.require_one_set("adding self-loops", "add_self_loops=False")
     if edges.only_sums:
         return _with_loops_everywhere(edges, dtype, fill)
     source, target = edges.edge_index.unbind(0)
@@ -103,7 +106,8 @@ def normalise(edges: Structure, norm: str | None, dtype: torch.dtype | None) -> 
     Raises:
         ValueError: the norm is unknown, or negative weights leave degrees that are not positive.
     """
-    check_norm(norm, ("sym", "source", "target", None))
+    if norm not in NORMS:
+        check_norm(norm, NORMS)
     if norm is None:
         return edges
     if edges.edge_weight is None and edges.edge_index.is_cpu and has_numbers(edges.edge_index):
@@ -127,19 +131,15 @@ def normalise(edges: Structure, norm: str | None, dtype: torch.dtype | None) -> 
 def _counted(edges: Structure, norm: str, dtype: torch.dtype) -> Tensor:
     """(E,) the values of edges that weigh 1 each, whose degrees are counts."""
     source, target = edges.edge_index.unbind(0)
-    wide = torch.promote_types(dtype, torch.float32)
-
-    def share(nodes: Tensor, count: int, power: float) -> Tensor:
-        """(count,) 1 / d or 1 / √d, 0 for a node without edges."""
+    wide = dtype if dtype == torch.float64 else torch.float32
+    if norm != "sym":  # every node that is looked at has an edge
+        nodes, count = (source, edges.size[0]) if norm == "source" else (target, edges.size[1])
         degrees = torch.bincount(nodes, minlength=count).to(wide)
-        return degrees.pow_(power).nan_to_num_(posinf=0.0)
-
-    if norm == "source":
-        weight = share(source, edges.size[0], -1.0).index_select(0, source)
-    elif norm == "target":
-        weight = share(target, edges.size[1], -1.0).index_select(0, target)
-    else:
-        received = share(target, edges.size[1], -0.5)
-        sent = share(source, edges.size[0], -0.5) if edges.bipartite else received
-        weight = sent.index_select(0, source).mul_(received.index_select(0, target))
-    return weight.to(dtype)
+        return degrees.reciprocal_().index_select(0, nodes).to(dtype)
+    received = torch.bincount(target, minlength=edges.size[1]).to(wide).rsqrt_()
+    if edges.bipartite:
+        sent = torch.bincount(source, minlength=edges.size[0]).to(wide).rsqrt_()
+    else:  # a source may be no target: it has no degree, and its edges weigh nothing
+        sent = received.nan_to_num_(posinf=0.0)
+    weight = sent.index_select(0, source).mul_(received.index_select(0, target))
+    return weight if wide == dtype else weight.to(dtype)

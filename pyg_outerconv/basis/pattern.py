@@ -14,7 +14,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import RefusedValue, refusal
-from ..kernels.counting_sort import counting_sort, pointers, sort_pairs
+from ..kernels.counting_sort import counting_sort, pointers, sort_edges, spread
 from ..kernels.index_checks import has_numbers
 from ..kernels.lasting import lasting
 from ..kernels.sparsity import Sparsity, known_rows
@@ -56,14 +56,12 @@ class EdgeList(NamedTuple):
     origin: Tensor | int | None
     dtype: torch.dtype
 
-    def origin_of(self, order: Tensor) -> Tensor | None:
-        """(E,) the edge of the user's list that each edge stems from, in some order."""
-        origin = self.origin
-        if isinstance(origin, Tensor) and origin.dim():  # a tracer counts in tensors
-            return origin.index_select(0, order)
-        if origin is None or origin == order.numel():
-            return None if origin is None else order
-        return torch.where(order < origin, order, -1)
+    def under_label(self, node: Tensor, num_labels: int) -> Tensor:
+        """(E,) one number for each node and label, nodes being sources or targets."""
+        if num_labels == 1:
+            return node
+        node = node * num_labels
+        return node if self.label is None else node + self.label
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -133,6 +131,7 @@ class Pattern:
         size: tuple[int, int],
         num_labels: int = 1,
         origin: Tensor | int | None = None,
+        own: bool = False,
     ) -> Pattern:
         """The pattern of an edge list that was checked; nothing is sorted before it is asked for.
 
@@ -142,6 +141,7 @@ class Pattern:
             size: (M, N).
             num_labels: K.
             origin: (E,) see :attr:`origin`; or how many edges, the first ones, are the user's.
+            own: whether nobody else holds the list, so that it need not be copied.
 
         Raises:
             ValueError: there are too many nodes and labels.
@@ -150,7 +150,7 @@ class Pattern:
         # Copies, for nobody knows who writes to the list before it is sorted.
         compiles = torch.compiler.is_compiling()
         kept = dtype if compiles or edge_index.size(1) > FEW else torch.int64  # to be read with
-        source, target = edge_index.to(kept, copy=True).unbind(0)
+        source, target = edge_index.to(kept, copy=not own).unbind(0)
         label = None if label is None else label.to(kept, copy=True)
         given = EdgeList(source, target, label, origin, dtype)
         made = object.__new__(Pattern)
@@ -195,6 +195,8 @@ class Pattern:
             made = self._sorted_by_source()
         elif name in _BY_TARGET:
             made = self._sorted_by_target()
+        elif name in _SPELLED_OUT:
+            made = {name: self._spelled_out(name)}
         if name not in made:
             raise AttributeError(f"a pattern has no {name!r}")
         self._keep(made)
@@ -207,23 +209,45 @@ class Pattern:
         with lasting(given.source):
             source, target = given.source.to(given.dtype), given.target.to(given.dtype)
             label = None if given.label is None else given.label.to(given.dtype)
-            ptr, order = sort_pairs(target, self.size[1], label, self.num_labels)
-            return {
-                "source": source.index_select(0, order),
-                "target": target.index_select(0, order),
-                "label": source.new_zeros(source.numel())
-                if label is None
-                else label.index_select(0, order),
-                "order": order,
-                "origin": given.origin_of(order),
-                "target_ptr": ptr,
-                "given": None if torch.compiler.is_compiling() or len(order) > FEW else given,
-            }
+            found = sort_edges(target, source, self.size[1], label, self.num_labels)
+            ptr, source, order, label_ptr = found
+            made = {"source": source, "order": order, "target_ptr": ptr, "given": given}
+            if label_ptr is not None:
+                made["_label_ptr"] = label_ptr
+            if label is not None:
+                made["label"] = label.index_select(0, order)
+            origin = given.origin
+            if isinstance(origin, Tensor) and origin.dim():  # a tracer counts in tensors
+                made["origin"] = origin.index_select(0, order)
+            else:
+                made["num_given"] = origin
+            if torch.compiler.is_compiling():
+                made["target"] = target.index_select(0, order)
+            if torch.compiler.is_compiling() or order.numel() > FEW:
+                made["given"] = None
+            return made
+
+    def _spelled_out(self, name: str) -> Tensor | None:
+        """What the sorted edges say of themselves."""
+        order = self.order
+        if name in vars(self):  # it was made while edges were sorted
+            return vars(self)[name]  # type: ignore[no-any-return]
+        with lasting(order):
+            if name == "label":
+                return order.new_zeros(order.numel())
+            if name == "target":
+                nodes = torch.arange(self.size[1], dtype=order.dtype, device=order.device)
+                return spread(nodes, self.target_ptr, order.numel())
+            added = vars(self)["num_given"]
+            if added is None or added == order.numel():
+                return None if added is None else order
+            return torch.where(order < added, order, -1)
 
     def _sorted_by_source(self) -> dict[str, Any]:
         with lasting(self.source):
             count = self.size[0]
-            ptr, order = sort_pairs(self.source, count, self.label, self.num_labels)
+            label = None if self.num_labels == 1 else self.label
+            ptr, _, order, _ = sort_edges(self.source, self.source, count, label, self.num_labels)
         return {"source_ptr": ptr, "by_source": order}
 
     def _keep(self, made: dict[str, Any]) -> None:
@@ -269,23 +293,24 @@ class Pattern:
             )
         return value.index_select(0, self.order)
 
-    def count(self) -> Tensor:
-        """(E,) how many edges share the target and the label of each edge."""
-        if self.num_labels == 1:
-            return self.target_ptr.diff().index_select(0, self.target)
+    def share(self, dtype: torch.dtype, as_given: bool = False) -> Tensor:
+        """(E,) 1 over the number of edges that share the target and the label of each edge.
+
+        In sorted order; or in that in which edges were given, where the pattern still has it.
+        """
+        given, num_rows = self.given, self.size[1] * self.num_labels
+        if as_given and given is not None:
+            row = given.under_label(given.target, self.num_labels)
+            count = torch.bincount(row, minlength=num_rows).to(dtype)
+            return count.reciprocal_().index_select(0, row)
+        if num_rows <= 4 * self.num_edges:
+            with lasting(self.source):
+                share = self._label_ptr.diff().to(dtype).reciprocal_()
+                return spread(share, self._label_ptr, self.num_edges)
         key = self.target * self.num_labels + self.label
         run = key.diff(prepend=key[:1]).ne(0).cumsum(0)  # one number for each target and label
-        return torch.zeros_like(run).index_add(0, run, torch.ones_like(run)).index_select(0, run)
-
-    def count_given(self) -> Tensor | None:
-        """:meth:`count` in the order in which edges were given, if that is at hand."""
-        given = self.given
-        if given is None:
-            return None
-        row, rows = given.target, self.size[1] * self.num_labels
-        if given.label is not None:
-            row = row * self.num_labels + given.label
-        return torch.bincount(row, minlength=rows).index_select(0, row)
+        count = torch.zeros_like(run).index_add(0, run, torch.ones_like(run))
+        return count.to(dtype).reciprocal_().index_select(0, run)
 
     # Matrices to multiply with ------------------------------------------------------------------
     # What is kept must serve training too, and outlive ``torch.func``; see lasting.
@@ -327,6 +352,11 @@ class Pattern:
     @cached_property
     def _label_ptr(self) -> Tensor:
         """(N·K + 1,) row pointers by target and label."""
+        if self.num_labels == 1:
+            return self.target_ptr
+        self.order  # noqa: B018 - they may be found while edges are sorted
+        if "_label_ptr" in vars(self):
+            return vars(self)["_label_ptr"]  # type: ignore[no-any-return]
         with lasting(self.source):
             count = self.size[1] * self.num_labels
             return pointers(self.target * self.num_labels + self.label, count)
@@ -443,6 +473,7 @@ class Pattern:
         vars(new).update(moved)
         return new
 
+    @cached_property
     def shape_class(self) -> tuple[int, ...]:
         """K, and M, N and E up to a factor of two: see :meth:`.Basis.shape_class`."""
         sources, targets = map(int, self.size)  # which a tracer has as tensors
@@ -458,7 +489,8 @@ class Pattern:
 
 register(Pattern)
 
-_BY_TARGET = ("source", "target", "label", "order", "origin", "target_ptr")
+_BY_TARGET = ("source", "order", "target_ptr")
+_SPELLED_OUT = ("target", "label", "origin")
 _BY_SOURCE = ("source_ptr", "by_source")
 _TENSORS = _BY_TARGET + _BY_SOURCE
 

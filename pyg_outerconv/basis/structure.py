@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -175,8 +174,8 @@ class Structure(AnyStructure):
 
     def but(self, **changes: Any) -> Structure:
         """The same with other attributes; ``dataclasses.replace`` takes longer than small sums."""
-        new = copy(self)
-        vars(new).update(changes)
+        new = object.__new__(type(self))
+        vars(new).update(vars(self), **changes)
         return new
 
     def at(self, pos: tuple[Tensor, Tensor]) -> Structure:

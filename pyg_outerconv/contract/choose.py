@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..basis.cache import ValueCache
+from ..basis.cache import use_last
 from ..basis.edges import EdgeBasis
 from ..basis.polynomial import Polynomial
 from ..errors import RefusedValue, refusal, unknown
@@ -23,7 +23,7 @@ from .rule import thresholds
 
 CLASSES = 512  # of which choices are kept
 
-_choices = ValueCache(CLASSES)
+_choices: dict[tuple[object, ...], Order] = {}  # those that were found last
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,9 @@ def choose_order(
     What is found is kept for problems of its class: graphs of about one size, alike in all else.
 
     Raises:
-        ValueError: ``wanted`` is unknown, or would hold more than ``max_memory``; or no order may
-            solve the problem, then all reasons are given.
+        ValueError: ``wanted`` would hold more than ``max_memory``; or no order may solve the
+            problem, then all reasons are given.
     """
-    check_order(wanted)
     if wanted is not None and not ORDERS[wanted].why_not(problem):
         if max_memory is not None and (why := _too_much(ORDERS[wanted].cost(problem), max_memory)):
             raise RefusedValue(f"order {wanted!r} {why}")
@@ -82,7 +81,11 @@ def choose_order(
         return _choose_to_compile(problem, max_memory)
     if max_memory is not None:  # which is of this graph, not of its class
         return _best(_legal(problem), problem, max_memory)
-    found: Order = _choices.get(_key(problem), lambda: _best(_legal(problem), problem))
+    key = _key(problem)
+    found = _choices.get(key)
+    if found is None:
+        found = _best(_legal(problem), problem)
+        use_last(_choices, key, found, CLASSES)
     return found
 
 
@@ -176,11 +179,11 @@ def _key(problem: Problem) -> tuple[object, ...]:
         type(basis),
         basis.shape_class(),
         thresholds(problem),
-        theta.shape if isinstance(theta, Tensor) else theta.form(),
-        _features(x),
+        theta.form(),
+        x.dtype if isinstance(x, Tensor) and x.dim() == 2 else _features(x),
         theta.dtype,
         theta.device,
-        problem.gradients,
+        problem.gradients if torch.is_grad_enabled() else None,
         problem.reduce,
         problem.label_reduce,
         one_each and problem.unit is not None and is_one_each(problem),

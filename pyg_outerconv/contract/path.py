@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from ..basis.base import Basis
 from ..errors import RefusedValue
 from ..theta import ThetaValue
+from ..theta.bias import add_bias
 from .choose import (
     Candidate,
     candidates,
@@ -19,7 +20,7 @@ from .choose import (
 from .features import Features
 from .order import ORDERS, Order
 from .problem import Problem
-from .semiring import check_inputs, problems
+from .semiring import problems
 from .shapes import check_shapes
 
 
@@ -63,22 +64,24 @@ def contract(
             basis that hides its edges.
         TypeError: x, Θ and the basis are not of one type, and autocast does not make them so.
     """
-    check_order(order)
-    check_memory(max_memory)
+    if order is not None or max_memory is not None:
+        check_order(order)
+        check_memory(max_memory)
     check_shapes(basis, x, theta)
-    parts = problems(basis, x, theta, reduce, label_reduce, values)
-    chosen = _choose(parts, order, max_memory)
+    parts = problems(basis, x, theta, reduce, label_reduce, bias, values)
+    chosen = [choose_order(problem, order, max_memory) for problem in parts]
+    if order is not None:
+        _require_taken(order, parts, chosen)
     out: Tensor | None = None
     for problem, taken in zip(parts, chosen, strict=True):
-        if bias is not None and taken.adds_bias:
-            problem, bias = replace(problem, bias=bias), None
         part = taken.run(problem)
+        if x is None:  # it may be Θ itself, and the result is the caller's to change
+            part = part.clone()
+        if problem.bias is not None and not taken.adds_bias:
+            part = add_bias(part, problem.bias, own=True)
         out = part if out is None else out + part
     assert out is not None  # a basis has at least one leaf
-    if bias is not None:
-        return out + bias.to(out.dtype)
-    # Without features a leaf may be Θ itself, and the result is the caller's to change.
-    return out.clone() if x is None else out
+    return out
 
 
 @dataclass(frozen=True)
@@ -163,8 +166,11 @@ def contraction_path(
     check_memory(max_memory)
     check_shapes(basis, x, theta)
     parts = problems(basis, x, theta, reduce, label_reduce)
+    chosen = [choose_order(problem, order, max_memory) for problem in parts]
+    if order is not None:
+        _require_taken(order, parts, chosen)
     steps = []
-    for problem, taken in zip(parts, _choose(parts, order, max_memory), strict=True):
+    for problem, taken in zip(parts, chosen, strict=True):
         asked = list(ORDERS.values()) if verbose else None
         found = candidates(problem, max_memory, asked)
         legal = [one for one in found if not one.reasons]
@@ -174,17 +180,13 @@ def contraction_path(
     return ContractionPath(steps)
 
 
-def _choose(parts: list[Problem], order: str | None, max_memory: int | None) -> list[Order]:
-    """The order of each problem; one that was asked for has to be taken somewhere."""
-    for problem in parts:
-        check_inputs(problem)
-    chosen = [choose_order(problem, order, max_memory) for problem in parts]
-    if order is not None and all(taken.name != order for taken in chosen):
+def _require_taken(order: str, parts: list[Problem], chosen: list[Order]) -> None:
+    """Refuse an order that was asked for where it may solve no part. Raises ValueError."""
+    if all(taken.name != order for taken in chosen):
         reasons = [reason for problem in parts for reason in ORDERS[order].why_not(problem)]
         raise RefusedValue(
             f"order {order!r} may not solve this: {'; '.join(dict.fromkeys(reasons))}"
         )
-    return chosen
 
 
 def _size(number: float) -> str:

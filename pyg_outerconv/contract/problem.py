@@ -20,8 +20,6 @@ LINEAR = ("sum", "mean")  # reductions that Θ may come before
 
 AnyBasis = TypeVar("AnyBasis", bound=Basis)
 
-_NARROW, _MANY = 16, 1000  # columns of Θ, rows of X
-
 
 @dataclass(frozen=True)
 class Problem:
@@ -31,11 +29,12 @@ class Problem:
         basis: K matrices of size M × N: explicit edges, a polynomial, or the identity.
         x: (M, *batch, P), or (M, P) if sparse; integers (M,), the row of Θ_k that each source
             takes; or None, where source m takes row m, which is X = I.
-        parameter: Θ (K, G, P/G, Q/G), a tensor, a mixture, or values and outputs of heads: Θ_k is
+        parameter: Θ (K, G, P/G, Q/G), dense, a mixture, or values and outputs of heads: Θ_k is
             block-diagonal with G blocks; G = 1 is a full matrix.
         reduce: over the inputs m of each label: 'sum', 'mean', 'max' or 'min'.
         label_reduce: over the labels k that reach a target: 'sum', 'max' or 'min'.
-        bias: (Q,) to be added to every row of Y by orders that do so on their way.
+        bias: (Q,) to be added to every row of Y, by orders that do so on their way; others leave it
+            to :func:`.contract`.
         values: (M, *batch, H, V) what Θ makes of X, if it is of heads and that is known.
     """
 
@@ -187,23 +186,13 @@ class Problem:
     def transform(self) -> Tensor:
         """X Θ_k for every label: (M, K, *batch, Q)."""
         x = self.x
-        if self.unit is not None and isinstance(x, Tensor) and self.has_features:
-            return torch.einsum("m...p,k->mk...p", x, self.unit.coefficient[:, 0].to(x.dtype))
-        theta = self.theta
         if isinstance(x, SparseFeatures):
-            return x.transform(theta)
-        num_labels, groups, rows, columns = theta.shape
-        if x is None or not x.is_floating_point():
-            # Row m of X Θ_k is a row of Θ_k; a full Θ, so that G = 1.
-            table = theta[:, 0].transpose(0, 1)
-            return table if x is None else table.index_select(0, x)
-        if groups == 1:
-            wide = theta[:, 0].permute(1, 0, 2).reshape(rows, num_labels * columns)
-            product = (x @ by_column(wide, x)).unflatten(-1, (num_labels, columns))
-        else:
-            blocks = x.unflatten(-1, (groups, rows))
-            product = torch.einsum("m...gp,kgpq->m...kgq", blocks, theta).flatten(-2)
-        return product.movedim(-2, 1)
+            return x.transform(self.theta)
+        if x is not None and x.is_floating_point():
+            return self.parameter.transform(x)
+        # Row m of X Θ_k is a row of Θ_k; a full Θ, so that G = 1.
+        table = self.theta[:, 0].transpose(0, 1)
+        return table if x is None else table.index_select(0, x)
 
     def transform_label(self, label: int) -> Tensor:
         """X Θ_k for one label: (M, *batch, Q)."""
@@ -212,33 +201,8 @@ class Problem:
 
     def collect(self, h: Tensor) -> Tensor:
         """Σ_k H_k Θ_k for H (N, K, *batch, P): (N, *batch, Q)."""
-        if self.unit is not None:
-            return torch.einsum("nk...p,k->n...p", h, self.unit.coefficient[:, 0].to(h.dtype))
-        theta = self.theta
-        num_labels, groups, rows, columns = theta.shape
-        h = h.movedim(1, -2)
-        if groups == 1:
-            tall = theta.reshape(num_labels * rows, columns)
-            h = h.flatten(-2)
-            return h @ by_column(tall, h)
-        blocks = h.unflatten(-1, (groups, rows))
-        return torch.einsum("n...kgp,kgpq->n...gq", blocks, theta).flatten(-2)
+        return self.parameter.combine(h.flatten(0, 1), h.size(0))
 
     def collect_label(self, h: Tensor, label: int) -> Tensor:
         """H_k Θ_k for one label and H_k (N, *batch, P): (N, *batch, Q)."""
-        one = Problem(self.basis, self.x, self.parameter.labels(label, label + 1))
-        return one.collect(h.unsqueeze(1))
-
-
-def by_column(matrix: Tensor, x: Tensor) -> Tensor:
-    """The same matrix (P, Q), in memory by column where it is narrow, X has many rows, on a CPU.
-
-    MKL's products of many rows with few columns are slow otherwise, and those of Θ's gradient
-    still more, for which autograd looks at this layout: 500 to 7 channels take half the time.
-    """
-    if torch.compiler.is_compiling():  # no size of the data decides what a graph is
-        return matrix
-    few = x.numel() < _MANY * matrix.size(0)
-    if few or matrix.size(1) > _NARROW or matrix.device.type != "cpu":
-        return matrix
-    return matrix.t().contiguous().t()
+        return self.parameter.labels(label, label + 1).combine(h, h.size(0))

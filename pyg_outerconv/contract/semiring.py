@@ -12,7 +12,7 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..errors import RefusedValue, refusal, unknown
 from ..kernels import REDUCTIONS
-from ..theta import DenseTheta, Theta, ThetaValue, ValueOutput, as_theta
+from ..theta import DenseTheta, Theta, ThetaValue, ValueOutput
 from .features import Features
 from .problem import Problem
 
@@ -25,27 +25,37 @@ def problems(
     theta: ThetaValue,
     reduce: str = "sum",
     label_reduce: str = "sum",
+    bias: Tensor | None = None,
     values: Tensor | None = None,
 ) -> list[Problem]:
     """The problems whose results add up to a contraction; one where labels are compared.
 
+    The first of them has the bias.
+
     Raises:
-        ValueError: a reduction is unknown; or labels are compared of a basis that hides its edges.
+        ValueError: a reduction is unknown; or inputs or labels are compared of a basis that hides
+            its edges.
     """
     if reduce not in REDUCTIONS:
         raise RefusedValue(unknown("reduction", reduce, REDUCTIONS))
     if label_reduce not in LABEL_REDUCTIONS:
         raise RefusedValue(unknown("reduction over labels", label_reduce, LABEL_REDUCTIONS))
-    theta = as_theta(theta)
+    theta = DenseTheta(theta) if isinstance(theta, Tensor) else theta
+    found: list[Problem] = []
     if label_reduce == "sum":
-        found = []
         for leaf, part in basis.absorb(theta, reduce):
             known = values if leaf is basis else None  # of another leaf Θ may be another one
-            found.append(Problem(leaf, x, part, reduce, values=known))
-            found += _of_bias(found[-1])
-        return found
-    x, theta = _with_bias(x, theta)
-    return [Problem(whole(basis, label_reduce), x, theta, reduce, label_reduce)]
+            first = None if found else bias
+            found.append(Problem(leaf, x, part, reduce, "sum", first, known))
+            if part.bias is not None:
+                found += _of_bias(found[-1])
+    else:
+        x, theta = _with_bias(x, theta)
+        found.append(Problem(whole(basis, label_reduce), x, theta, reduce, label_reduce, bias))
+    if reduce != "sum":
+        for problem in found:
+            _check_inputs(problem)
+    return found
 
 
 def _with_bias(x: Features, theta: Theta) -> tuple[Features, Theta]:
@@ -93,7 +103,7 @@ def whole(basis: Basis, label_reduce: str) -> Basis:
     return basis.whole()
 
 
-def check_inputs(problem: Problem) -> None:
+def _check_inputs(problem: Problem) -> None:
     """Refuse inputs of a label that cannot be compared or counted.
 
     Raises:
@@ -109,7 +119,7 @@ def check_inputs(problem: Problem) -> None:
                 "none" if problem.x is None else type(problem.x).__name__,
             )
         )
-    if problem.reduce != "sum" and problem.basis.hides_edges:
+    if problem.basis.hides_edges:
         what = f"{problem.reduce} over the inputs of a label counts or compares edges"
         raise hidden_edges(what, problem.basis)
 

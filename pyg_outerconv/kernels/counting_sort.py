@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+from functools import cache
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -10,16 +14,9 @@ from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from .index_checks import has_numbers
 
-FEW = 2**14
-"""So few entries numpy sorts by their bits, in less time than it takes to make scipy's matrices."""
-
 
 def counting_sort(key: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The stable order of some numbers, and where each number's entries begin in it.
-
-    On a CPU it is no sort by comparison, which takes some ten times as long: entries are counted,
-    being the columns of a matrix with one non-zero each, in row ``key``, which scipy turns from
-    columns to rows; few of them are sorted by their bits.
 
     Args:
         key: (E,) int32 or int64 in [0, ``count``).
@@ -29,47 +26,67 @@ def counting_sort(key: Tensor, count: int) -> tuple[Tensor, Tensor]:
         ``ptr`` (R + 1,) and ``order`` (E,), of the type of ``key``: the entries of r are
         ``order[ptr[r]:ptr[r + 1]]``.
     """
-    if _can_read(key):
-        numbers = key.detach().numpy()
-        if (numbers[1:] >= numbers[:-1]).all():  # as samplers deliver them
-            return pointers(key, count), torch.arange(key.numel(), dtype=key.dtype)
-        if numbers.size <= FEW and count <= 2**16:
-            order = np.argsort(numbers.astype(np.uint16), kind="stable")
-            return pointers(key, count), _of(order, key)
-        from scipy.sparse import csc_array
-
-        entries = np.arange(numbers.size + 1, dtype=numbers.dtype)
-        ones = np.empty(numbers.size, dtype=np.int8)  # nobody looks at them
-        rows = csc_array((ones, numbers, entries), shape=(count, numbers.size)).tocsr()
-        return _of(rows.indptr, key), _of(rows.indices, key)
-    return pointers(key, count), torch.sort(key, stable=True).indices.to(key.dtype)
+    ptr, _, order = by_rows(key, key, count)
+    return ptr, order
 
 
-def sort_pairs(
-    node: Tensor, num_nodes: int, label: Tensor | None, num_labels: int
-) -> tuple[Tensor, Tensor]:
-    """The stable order by node, then label, and where each node's entries begin in it.
+def by_rows(row: Tensor, column: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The entries of a sparse matrix, row by row, and within a row in the order given.
+
+    On a CPU it is no sort by comparison, which takes some ten times as long: scipy counts the
+    entries of each row and puts each into its place.
 
     Args:
-        node: (E,) int32 or int64 in [0, R).
+        row, column: (E,) int32 or int64, rows in [0, ``count``).
+        count: R.
+
+    Returns:
+        ``ptr`` (R + 1,) row pointers, ``column`` (E,) sorted, and ``order`` (E,), the position of
+        each entry in the list given.
+    """
+    if not _can_read(row):
+        order = torch.sort(row, stable=True).indices.to(row.dtype)
+        return pointers(row, count), column.index_select(0, order), order
+    rows, entries = row.detach().numpy(), np.arange(row.numel(), dtype=_TYPES[row.dtype])
+    if (rows[1:] >= rows[:-1]).all():  # as samplers deliver them
+        return pointers(row, count), column.clone(), torch.from_numpy(entries)
+    tools = _tools()
+    if tools is None:
+        order = torch.from_numpy(rows.argsort(kind="stable")).to(row.dtype)
+        return pointers(row, count), column.index_select(0, order), order
+    ptr, columns, order = np.empty(count + 1, rows.dtype), *np.empty((2, rows.size), rows.dtype)
+    tools.coo_tocsr(count, 0, rows.size, rows, column.numpy(), entries, ptr, columns, order)
+    return torch.from_numpy(ptr), torch.from_numpy(columns), torch.from_numpy(order)
+
+
+def sort_edges(
+    node: Tensor, other: Tensor, num_nodes: int, label: Tensor | None, num_labels: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Edges by one end, then label, then as given.
+
+    Args:
+        node: (E,) int32 or int64 in [0, R): the end that they are sorted by.
+        other: (E,) of the same type: the other end.
         num_nodes: R.
         label: (E,) of the same type in [0, K), or None where K = 1.
         num_labels: K.
 
     Returns:
-        ``ptr`` (R + 1,) and ``order`` (E,).
+        ``ptr`` (R + 1,) where the edges of each node begin, ``other`` (E,) sorted, ``order`` (E,),
+        and where those of each node and label begin, (R·K + 1,), if that was found on the way.
     """
     if label is None or num_labels <= 1:
-        return counting_sort(node, num_nodes)
+        ptr, other, order = by_rows(node, other, num_nodes)
+        return ptr, other, order, ptr if num_labels == 1 else None
     if not _can_read(node) or num_labels > 4 * node.numel():  # too many to be counted
         order = torch.sort(node * num_labels + label, stable=True).indices.to(node.dtype)
-        return pointers(node, num_nodes), order
+        return pointers(node, num_nodes), other.index_select(0, order), order, None
     if num_nodes * num_labels <= 4 * node.numel():
-        ptr, order = counting_sort(node * num_labels + label, num_nodes * num_labels)
-        return ptr[::num_labels].contiguous(), order
-    _, by_label = counting_sort(label, num_labels)  # most pairs have no entry
-    ptr, order = counting_sort(node.index_select(0, by_label), num_nodes)
-    return ptr, by_label.index_select(0, order)
+        ptr, other, order = by_rows(node * num_labels + label, other, num_nodes * num_labels)
+        return ptr[::num_labels].contiguous(), other, order, ptr
+    _, other, by_label = by_rows(label, other, num_labels)  # most pairs have no entry
+    ptr, other, order = by_rows(node.index_select(0, by_label), other, num_nodes)
+    return ptr, other, by_label.index_select(0, order), None
 
 
 def turned_round(ptr: Tensor, index: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -84,17 +101,15 @@ def turned_round(ptr: Tensor, index: Tensor, count: int) -> tuple[Tensor, Tensor
         ``ptr`` (C + 1,), ``index`` (E,), the row of each entry in column order, and ``perm`` (E,),
         the position of each of these in row order.
     """
-    if _can_read(index) and index.numel() > FEW:
-        from scipy.sparse import csr_array
-
-        rows, columns = ptr.numel() - 1, index.detach().numpy()
-        places = np.arange(columns.size, dtype=columns.dtype)
-        matrix = csr_array((places, columns, ptr.numpy()), shape=(rows, count)).tocsc()
-        return _of(matrix.indptr, index), _of(matrix.indices, index), _of(matrix.data, index)
-    colptr, perm = counting_sort(index, count)
     row = torch.arange(ptr.numel() - 1, dtype=index.dtype, device=index.device)
-    row = row.repeat_interleave(ptr.diff(), output_size=index.numel())
-    return colptr, row.index_select(0, perm), perm
+    return by_rows(index, spread(row, ptr, index.numel()), count)
+
+
+def spread(numbers: Tensor, ptr: Tensor, num_entries: int) -> Tensor:
+    """(E,) of numbers (R,) of rows the one of each entry's row, for row pointers (R + 1,)."""
+    if _can_read(ptr):
+        return torch.from_numpy(np.repeat(numbers.numpy(), np.diff(ptr.numpy())))
+    return numbers.repeat_interleave(ptr.diff(), output_size=num_entries)
 
 
 def pointers(row: Tensor, count: int) -> Tensor:
@@ -107,6 +122,19 @@ def pointers(row: Tensor, count: int) -> Tensor:
     return ptr
 
 
+_TYPES = {torch.int32: np.int32, torch.int64: np.int64}
+
+
+@cache
+def _tools() -> Any:
+    """The functions that scipy's sparse matrices are made of; None if it has them no longer.
+
+    Its matrices check what they are made of, which takes four times as long as making them.
+    """
+    name = "scipy.sparse._sparsetools"
+    return importlib.import_module(name) if importlib.util.find_spec(name) else None
+
+
 def _can_read(index: Tensor) -> bool:
     """Whether numpy can look at it, and nothing wants to see what is done with it."""
     return (
@@ -116,7 +144,3 @@ def _can_read(index: Tensor) -> bool:
         and not torch.jit.is_tracing()
         and _len_torch_dispatch_stack() == 0
     )
-
-
-def _of(numbers: np.ndarray, like: Tensor) -> Tensor:
-    return torch.from_numpy(numbers).to(like.dtype)

@@ -12,6 +12,8 @@ from ..errors import RefusedValue, unknown
 from .backend import BACKENDS, Backend, Request
 
 ENVIRONMENT_VARIABLE = "PYG_OUTERCONV_BACKEND"
+# Read once: every call asks, and to look into the environment takes as long as a small product.
+OF_PROCESS = os.environ.get(ENVIRONMENT_VARIABLE) or None
 
 # The backends that were chosen, by all that they choose by; see :meth:`Backend.why_not`.
 CHOSEN: dict[tuple[object, ...], str] = {}
@@ -20,7 +22,7 @@ CHOSEN: dict[tuple[object, ...], str] = {}
 # pass uses the backend of its forward pass.
 _forced = threading.local()
 # A plain list, which autograd's own threads see.
-_recorders: list[list[Call]] = []
+RECORDERS: list[list[Call]] = []
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ def get_backend(name: str) -> Backend:
 def use_backend(name: str) -> Iterator[None]:
     """Serve every call in the block with the backend of that name, or refuse it.
 
-    The environment variable ``PYG_OUTERCONV_BACKEND`` does the same for a process.
+    The environment variable ``PYG_OUTERCONV_BACKEND``, which is read when the package is imported,
+    does the same for a process.
 
     Raises:
         ValueError: the name is unknown, or what the backend needs is missing.
@@ -67,28 +70,28 @@ def use_backend(name: str) -> Iterator[None]:
 def record() -> Iterator[list[Call]]:
     """Collect every primitive that runs in the block, backward passes included."""
     calls: list[Call] = []
-    _recorders.append(calls)
+    RECORDERS.append(calls)
     try:
         yield calls
     finally:
         # By identity: two empty lists are equal.
-        _recorders[:] = [recorder for recorder in _recorders if recorder is not calls]
+        RECORDERS[:] = [recorder for recorder in RECORDERS if recorder is not calls]
 
 
 def note(backend: Backend, request: Request) -> None:
     """Tell the active recorders that ``backend`` served ``request``."""
-    for recorder in list(_recorders):
+    for recorder in list(RECORDERS):
         recorder.append(Call(request.primitive, backend.name, request))
 
 
 def recording() -> bool:
     """Whether somebody wants to hear of calls."""
-    return bool(_recorders)
+    return bool(RECORDERS)
 
 
 def forced() -> str | None:
     """The name that this thread's ``use_backend``, or else the environment variable, asks for."""
-    return getattr(_forced, "name", None) or os.environ.get(ENVIRONMENT_VARIABLE) or None
+    return getattr(_forced, "name", None) or OF_PROCESS
 
 
 def by_priority() -> list[Backend]:

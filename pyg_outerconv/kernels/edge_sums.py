@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .backend import BACKENDS, Request
-from .dispatch import forced, note, recording
+from .dispatch import RECORDERS, forced, note
 
 MOST = 2**15
 """The numbers that messages may be at most, edges times channels: those of a cache."""
@@ -40,7 +40,7 @@ def edge_sums(
     Returns:
         (N, channels), zero where no edge arrives; differentiable any number of times.
     """
-    if recording():
+    if RECORDERS:
         shape = (num_rows, x.size(0))
         size = source.numel(), x.size(1)
         note(BACKENDS["native"], Request("spmm", "cpu", x.dtype, source.dtype, shape, *size))

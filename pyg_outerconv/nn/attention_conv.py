@@ -18,6 +18,7 @@ from ..contract.head_products import sum_few
 from ..equations import row
 from ..errors import RefusedValue, refusal
 from ..score import Attention, Normaliser, Score
+from ..theta.bias import add_bias
 from .attention_parts import normaliser_of, score_of, support_of
 from .checks import check_channels
 from .devices import check_devices
@@ -277,7 +278,12 @@ class AttentionConv(FoldOutput, OuterConv):
         return replace(content, present=source_mask, alignment=alignment, values=values)
 
     def _contract(
-        self, basis: Basis, x: Features, theta: ThetaValue, values: Tensor | None = None
+        self,
+        basis: Basis,
+        x: Features,
+        theta: ThetaValue,
+        bias: OptTensor = None,
+        values: OptTensor = None,
     ) -> Tensor:
         """See :class:`OuterConv`; values under shares of few edges are added up at once."""
         free = self.order is None and self.max_memory is None
@@ -285,8 +291,9 @@ class AttentionConv(FoldOutput, OuterConv):
         if free and sums and isinstance(theta, ValueOutput):
             found = sum_few(basis, nodes_first(x), theta, values)
             if found is not None:
+                found = found if bias is None else add_bias(found, bias, own=True)
                 return found if found.dim() == 2 else found.movedim(0, -2)
-        return super()._contract(basis, x, theta, values)
+        return super()._contract(basis, x, theta, bias, values)
 
     def theta_value(self, like: OptTensor = None) -> ThetaValue:
         """Values, and what becomes of them, where the form of Θ has some."""

@@ -11,7 +11,7 @@ from torch.nn import Parameter
 
 from ..basis import Basis, Family
 from ..errors import RefusedValue, refusal
-from .bias import add_product
+from ..theta.bias import add_product
 from .outer_conv import OuterConv
 from .prepare import split_input
 

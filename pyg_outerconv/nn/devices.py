@@ -44,14 +44,13 @@ def check_devices(
         name, part = next((name, part) for name, part in tensors if part.device != device)
         raise RefusedValue(refusal(RULE, f"{name} on {device}{_hint(part)}", part.device))
     for name, parts in beside:
-        if parts is None:
-            continue
         for part in parts if isinstance(parts, tuple | list) else (parts,):
             if isinstance(part, Tensor) and part.device != device:
                 raise RefusedValue(
                     refusal(f"{name} is where the features are", device, part.device)
                 )
-    check_given(given, device)
+    if not isinstance(given, Tensor) or given.device != device or device.type == "meta":
+        check_given(given, device)
 
 
 def check_given(given: Any, device: torch.device) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -57,22 +57,32 @@ def kept_basis(
     cache: IdentityCache,
     kind: type[AnyStructure],
     given: Any,
-    beside: tuple[Tensor | None, ...],
-    key: tuple[Any, ...],
+    beside: Iterable[tuple[str, Any]],
+    key: Hashable,
     make: Callable[[], Basis],
 ) -> Basis:
     """The basis that was made of the same structure before, or a new one, which is then kept.
 
     Rules for shapes, which are no tensors, are kept by value: the last few of them.
+
+    Args:
+        cache: where.
+        kind: the kind of structure that is given.
+        given: what stands in the place of ``edge_index``.
+        beside: what else the basis is made of, by name: tensors, or pairs of them.
+        key: all that is not a tensor.
+        make: makes the basis.
     """
     known, value = kind.identity(given)
-    anchors = [part for part in known if part is not None]
-    others = tuple(part for part in (*known[1:], *beside) if part is not None)
-    if not all(isinstance(part, Tensor) for part in (*anchors, *others)):
-        return make()
-    if any(part.requires_grad for part in (*anchors, *others)):
-        return make()
-    if not (anchors or others):
-        return rules.get((*key, value), make)
-    basis: Basis = cache.get((*anchors, *others)[0], (*known[1:], *beside), (*key, value), make)
-    return basis
+    parts = {("given", number): part for number, part in enumerate(known) if part is not None}
+    for name, part in beside:
+        ends = part if isinstance(part, tuple | list) else (part,)
+        parts |= {(name, end): part for end, part in enumerate(ends) if part is not None}
+    for part in parts.values():
+        if not isinstance(part, Tensor) or part.requires_grad:
+            return make()
+    key = key, value, *parts
+    if not parts:
+        return rules.get(key, make)  # type: ignore[no-any-return]
+    anchor, *others = parts.values()
+    return cache.get(anchor, tuple(others), key, make)  # type: ignore[no-any-return]

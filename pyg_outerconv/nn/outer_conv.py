@@ -20,9 +20,10 @@ from ..contract import (
     check_order,
     contract,
     contraction_path,
+    full,
 )
 from ..errors import RefusedType, RefusedValue, refusal
-from .bias import add_bias
+from ..theta.bias import add_bias
 from .checks import aggregation, check_ends, check_known
 from .dense import DenseForms
 from .devices import check_devices
@@ -134,7 +135,7 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         reduce = message_aggregation(aggr, label_aggr)
         super().__init__(FirstOfEqual(reduce) if reduce in COMPARISONS else reduce, **kwargs)
         self.fuse = True  # PyG fuses reductions by name alone; ours is the contraction's
-        self.aggr, self.label_aggr = aggr, label_aggr
+        self._set_reductions(aggr, label_aggr)
         family = parse_family(family) if isinstance(family, str) else family
         if not isinstance(family, Family):
             raise RefusedType(
@@ -240,9 +241,12 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
                 sources and targets, for such families too.
         """
         inputs = split_input(x, self.flow)
-        waiting = self._waiting(inputs)
+        root = self.root
+        is_lazy = self.theta.in_channels < 0 or (root is not None and root.in_channels < 0)
+        waiting = self._waiting(inputs) if is_lazy else []
         basis = self.basis(inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
-        self._materialize(waiting)
+        if is_lazy:
+            self._materialize(waiting)
         return self._convolve(inputs, basis, self._parameter(inputs))
 
     def _convolve(
@@ -252,19 +256,17 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
 
         ``values`` are what Θ makes of the sources, where they are known.
         """
-        by_messages = self._is_asked_for_messages()
-        if by_messages:
+        bias, root = self.bias, self.root
+        if own := not (self._is_asked_for_messages() or self._is_watched()):
+            out, bias = self._contract(basis, inputs.source, theta, bias, values), None
+        elif self._is_asked_for_messages():
             # propagate_type: (x: OptPairTensor, edge_value: OptTensor)
             out = convolve_by_messages(self, basis, inputs.source, theta)
-        elif values is None or self._is_watched() or self.has_own_fused_step:
-            out = self._watch_fused(basis, inputs.source, theta)
         else:
-            out = self._contract(basis, inputs.source, theta, values)  # x is surely the same
-        if self.root is not None:
-            out = add_root(out, inputs, self.root()[0, 0])
-        if self.bias is None:
-            return out
-        return add_bias(out, self.bias, own=not by_messages and not self._is_watched())
+            out = self._watch_fused(basis, inputs.source, theta)
+        if root is not None:
+            out = add_root(out, inputs, full(root.parameter()).flatten(0, 2), own)
+        return out if bias is None else add_bias(out, bias, own)
 
     def basis(
         self,
@@ -281,8 +283,7 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         """The basis that :meth:`forward` uses for these arguments, means folded into its values."""
         inputs = x if isinstance(x, Inputs) else split_input(x, self.flow)
         given = Given(edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
-        beside = zip(given._fields[1:], given[1:], strict=True)
-        check_devices(self, edge_index, inputs.source, inputs.target, *beside)
+        check_devices(self, edge_index, inputs.source, inputs.target, *given.beside())
         if content is None and self._reads_content:
             content = self._content(inputs)
         return prepare_basis(self, inputs, given, content)
@@ -308,25 +309,41 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         inputs = split_input(x, self.flow)
         basis = self.basis(inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
         x, theta = nodes_first(inputs.source), self._parameter(inputs)
-        return contraction_path(basis, x, theta, self.order, verbose=verbose, **self._options())
+        return contraction_path(
+            basis,
+            x,
+            theta,
+            self.order,
+            reduce=self.reduce,
+            label_reduce=self.label_reduce,
+            max_memory=self.max_memory,
+            verbose=verbose,
+        )
 
     def message_and_aggregate(self, edge_index: Basis, x: Features, theta: ThetaValue) -> Tensor:
         """Y, by the contraction engine; no tensor of edges × channels is held."""
         return self._contract(edge_index, x, theta)
 
     def _contract(
-        self, basis: Basis, x: Features, theta: ThetaValue, values: Optional[Tensor] = None
+        self,
+        basis: Basis,
+        x: Features,
+        theta: ThetaValue,
+        bias: OptTensor = None,
+        values: OptTensor = None,
     ) -> Tensor:
-        options = self._options()
-        out = contract(basis, nodes_first(x), theta, self.order, values=values, **options)
+        out = contract(
+            basis,
+            nodes_first(x),
+            theta,
+            self.order,
+            reduce=self.reduce,
+            label_reduce=self.label_reduce,
+            max_memory=self.max_memory,
+            bias=bias,
+            values=values,
+        )
         return out if out.dim() == 2 else out.movedim(0, -2)
-
-    def _options(self) -> dict[str, Any]:
-        return {
-            "reduce": self.reduce,
-            "label_reduce": self.label_reduce,
-            "max_memory": self.max_memory,
-        }
 
     def _content(self, inputs: Inputs) -> Content:
         """What nodes hold, for families whose values are made of it, and Θ if they read it."""

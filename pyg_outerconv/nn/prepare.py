@@ -32,6 +32,14 @@ class Given(NamedTuple):
     edge_attr: Tensor | None = None
     pos: Tensor | tuple[Tensor, Tensor] | None = None
 
+    def beside(self) -> list[tuple[str, Any]]:
+        """The tensors, and pairs of them, that are given beside the structure, by name."""
+        return [
+            (name, part)
+            for name, part in zip(self._fields, self, strict=True)
+            if part is not None and name not in ("edge_index", "size")
+        ]
+
 
 class Inputs(NamedTuple):
     """What comes in as ``x``, taken apart.
@@ -138,31 +146,32 @@ def prepare_basis(
     Raises:
         TypeError, ValueError: the basis does not fit the layer or x; see also :meth:`Family.basis`.
     """
-    dtype = _dtype(conv, inputs)
-    if isinstance(given.edge_index, Basis):
-        _check_given(conv, inputs, given.edge_index, given)
-        basis = given.edge_index
-        return basis.mean(dtype or torch.get_default_dtype()) if conv.folds_mean else basis
-    kind = require_kind(conv.family, given.edge_index)
-    size = _size(conv, inputs, given, kind)
+    edge_index = given.edge_index
+    if isinstance(edge_index, Basis):
+        _check_given(conv, inputs, edge_index, given)
+        dtype = _dtype(conv, inputs) or torch.get_default_dtype()
+        return edge_index.mean(dtype) if conv.folds_mean else edge_index
+    kind = require_kind(conv._family, edge_index)
     keeps = conv.cached or (conv.cached is None and content is None)
-    if keeps and not conv._learns and (conv.cached or shares_here(given.edge_index)):
-        key = (conv.family, size, inputs.is_single, dtype, conv.folds_mean, conv.flow)
-        beside = (given.edge_weight, given.edge_type, *_ends(given.batch), given.edge_attr)
+    if keeps and not conv._learns and (conv.cached or shares_here(edge_index)):
+        check_size(given.size)
+        size = None if given.size is None else tuple(given.size)
+        ends = inputs.num_sources, inputs.num_targets, inputs.is_single
+        here = _dtype(conv, inputs), _device(conv, inputs), torch.get_default_dtype()
+        if inputs.featureless:
+            ends = conv.theta.in_channels, *ends[1:]
         basis = kept_basis(
             bases if conv.cached else recent,
             kind,
-            given.edge_index,
-            (*beside, *_ends(given.pos)),
-            (*key, _device(conv, inputs), torch.get_default_dtype()),
-            lambda: _make_basis(conv, inputs, given, content, kind, size, dtype),
+            edge_index,
+            given.beside(),
+            (conv._family, conv.flow, conv.folds_mean, size, ends, here),
+            lambda: _make_basis(conv, inputs, given, content, kind),
         )
     else:
-        basis = _make_basis(conv, inputs, given, content, kind, size, dtype)
-    if not kind.targets_are_sources:
-        _check_ends(basis, size)
+        basis = _make_basis(conv, inputs, given, content, kind)
     if conv.root is not None:
-        _check_root(inputs, basis, getattr(given.edge_index, "bipartite", kind.bipartite))
+        _check_root(inputs, basis, getattr(edge_index, "bipartite", kind.bipartite))
     return basis
 
 
@@ -172,10 +181,9 @@ def _make_basis(
     given: Given,
     content: Content | None,
     kind: type[AnyStructure],
-    size: tuple[int | None, int | None],
-    dtype: torch.dtype | None,
 ) -> Basis:
     """The basis that the layer's family makes, of values in the type of x or of parameters."""
+    size, dtype = _size(conv, inputs, given, kind), _dtype(conv, inputs)
     reverse = conv.flow == "target_to_source"
     if reverse and is_matrix(given.edge_index):
         raise RefusedValue(
@@ -203,12 +211,9 @@ def _make_basis(
     found = found if content is None else found.with_content(content)
     dtype = dtype or torch.get_default_dtype()
     basis = conv.family.basis_on(found, dtype)
+    if not kind.targets_are_sources:
+        _check_ends(basis, size)
     return basis.mean(dtype) if conv.folds_mean else basis
-
-
-def _ends(given: Any) -> tuple[Any, Any]:
-    """What is said of sources and of targets, if these are two tensors."""
-    return tuple(given) if isinstance(given, tuple | list) else (given, None)
 
 
 def _size(

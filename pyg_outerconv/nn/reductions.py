@@ -21,26 +21,27 @@ class Reductions:
 
     A mean within labels is divided into the values, and a mean over labels into Θ, so that both are
     sums. Where labels are compared, Θ_k follows a mean that stays one.
+
+    Attributes:
+        folds_mean: whether values of the basis are divided by the number of edges of target and
+            label.
+        reduce: the reduction over the inputs of a label that is left to do.
+        label_reduce: the reduction over labels that is left to do.
     """
 
     aggr: str
     label_aggr: str
     theta: Theta
+    folds_mean: bool
+    reduce: str
+    label_reduce: str
 
-    @property
-    def folds_mean(self) -> bool:
-        """Whether values of the basis are divided by the number of edges of target and label."""
-        return self.aggr == "mean" and self.label_aggr not in COMPARISONS
-
-    @property
-    def reduce(self) -> str:
-        """The reduction over the inputs of a label that is left to do."""
-        return message_aggregation(self.aggr, self.label_aggr)
-
-    @property
-    def label_reduce(self) -> str:
-        """The reduction over labels that is left to do."""
-        return self.label_aggr if self.label_aggr in COMPARISONS else "sum"
+    def _set_reductions(self, aggr: str, label_aggr: str) -> None:
+        compares = label_aggr in COMPARISONS
+        self.aggr, self.label_aggr = aggr, label_aggr
+        self.folds_mean = aggr == "mean" and not compares
+        self.reduce = message_aggregation(aggr, label_aggr)
+        self.label_reduce = label_aggr if compares else "sum"
 
     def _parameter(self, inputs: Inputs) -> ThetaValue:
         source = inputs.source

@@ -7,13 +7,15 @@ from torch import Tensor
 
 from ..contract import SparseFeatures
 from ..errors import RefusedType, RefusedValue, refusal
+from ..theta.bias import add_product
 from .prepare import Inputs
 
 
-def add_root(out: Tensor, inputs: Inputs, weight: Tensor) -> Tensor:
+def add_root(out: Tensor, inputs: Inputs, weight: Tensor, own: bool) -> Tensor:
     """Y plus what the targets add themselves, where they are given.
 
     ``weight`` (P_t, Q) multiplies their features; without features its rows are what they add.
+    ``own`` says that nobody else holds ``out``.
 
     Raises:
         TypeError: the features of the targets are of another type than the weight.
@@ -48,5 +50,6 @@ def add_root(out: Tensor, inputs: Inputs, weight: Tensor) -> Tensor:
         raise RefusedType(
             refusal("targets must have the type of the root weight", weight.dtype, target.dtype)
         )
-    own = target.times(weight) if isinstance(target, SparseFeatures) else target @ weight
-    return out + own
+    if isinstance(target, SparseFeatures):
+        return out + target.times(weight)
+    return add_product(out, target, weight, own)

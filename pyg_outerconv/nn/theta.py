@@ -132,7 +132,8 @@ class Theta(torch.nn.Module):
 
     def forward(self) -> Tensor:
         """Θ, (K, G, P/G, Q/G). Raises RuntimeError while P is unknown."""
-        self.require_shape()
+        if self.in_channels < 0:
+            self.require_shape()
         return self.build()
 
     def require_shape(self) -> None:
@@ -148,7 +149,8 @@ class Theta(torch.nn.Module):
         Raises:
             RuntimeError: P is unknown.
         """
-        return self()  # type: ignore[no-any-return]
+        hooks = self._forward_pre_hooks or self._forward_hooks or self._backward_hooks
+        return self() if hooks or self._backward_pre_hooks else self.forward()
 
     @abstractmethod
     def build(self) -> Tensor:

@@ -102,9 +102,12 @@ class Watched:
         return bool(self.explain or hooks or not self.fuse or self.sends_own_messages)
 
     def _is_watched(self) -> bool:
+        # Hooks want to see the fused step, and a step that was replaced wants to be called.
         return bool(
             self._message_and_aggregate_forward_pre_hooks
             or self._message_and_aggregate_forward_hooks
+            or self.has_own_fused_step
+            or "message_and_aggregate" in vars(self)
         )
 
     def _watch_fused(self, basis: Basis, x: Features, theta: ThetaValue) -> Tensor:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from .theta import Theta, add_rows
+from .bias import add_bias
+from .theta import Theta, add_rows, by_label
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,21 @@ class Mixture(Theta):
         """See :class:`Theta`."""
         coefficient = add_rows(self.coefficient, label, num_labels)
         return replace(self, coefficient=coefficient, constant=None)
+
+    def transform(self, x: Tensor) -> Tensor:
+        """See :class:`Theta`; nothing is multiplied where V is the identity."""
+        if not self.is_unit:
+            return super().transform(x)
+        return torch.einsum("m...p,k->mk...p", x, self.coefficient[:, 0].to(x.dtype))
+
+    def combine(self, h: Tensor, num_rows: int, bias: Tensor | None = None) -> Tensor:
+        """See :class:`Theta`; nothing is multiplied where V is the identity."""
+        if not self.is_unit:
+            return super().combine(h, num_rows, bias)
+        coefficient = self.coefficient[:, 0].to(h.dtype)
+        rows = by_label(h, num_rows, coefficient.numel())
+        out = torch.einsum("nk...p,k->n...p", rows, coefficient)
+        return out if bias is None else add_bias(out, bias, own=True)
 
     def expanded(self, size: tuple[int, ...]) -> Mixture:
         """See :class:`Theta`."""

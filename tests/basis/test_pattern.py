@@ -217,13 +217,24 @@ def test_what_was_sorted_moves_sorted():
 
 
 def test_nothing_is_sorted_before_it_is_asked_for(monkeypatch):
-    monkeypatch.setattr("pyg_outerconv.basis.pattern.sort_pairs", None)
+    monkeypatch.setattr("pyg_outerconv.basis.pattern.sort_edges", None)
     monkeypatch.setattr("pyg_outerconv.kernels.edge_sums.MOST", 2**15)
     pattern = example()
     assert (pattern.num_edges, pattern.device.type, pattern.size) == (6, "cpu", (4, 3))
     basis = EdgeBasis.of_list(pattern, torch.ones(6))
     assert basis.dtype == torch.float32
     assert basis.mean().propagate(torch.ones(4, 1)).shape == (3, 2, 1)
+
+
+@pytest.mark.parametrize("most", [-1, 2**15])
+def test_edges_without_labels_are_of_the_first(most, monkeypatch):
+    monkeypatch.setattr("pyg_outerconv.kernels.edge_sums.MOST", most)
+    basis = Pattern.build(torch.tensor([[0, 1, 1], [1, 0, 1]]), size=(2, 2), num_labels=3)
+    basis, x = basis.with_values(torch.rand(3)), torch.rand(2, 4)
+    dense = basis.to_dense()
+    assert_near(basis.propagate(x), torch.einsum("kmn,mp->nkp", dense, x))
+    z = torch.rand(2, 3, 4)
+    assert_near(basis.gather(z), torch.einsum("kmn,mkp->np", dense, z))
 
 
 @pytest.mark.parametrize("most", [-1, 2**15])

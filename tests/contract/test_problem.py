@@ -2,8 +2,8 @@
 
 import torch
 
-from pyg_outerconv.contract.problem import by_column
 from pyg_outerconv.testing import assert_near
+from pyg_outerconv.theta.theta import by_column
 
 
 def test_narrow_matrices_are_in_memory_by_column_where_many_rows_meet_them():

@@ -2,6 +2,9 @@
 
 import dataclasses
 import importlib.util
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -14,6 +17,7 @@ from pyg_outerconv.kernels import (
     Request,
     attend,
     backends,
+    dispatch,
     get_backend,
     grouped_matmul,
     primitive_calls,
@@ -70,10 +74,17 @@ def test_inner_choice_wins_and_ends(monkeypatch):
         with record() as calls:
             spmm(sparsity, None, x)
         assert calls[0].backend == "reference"
-    monkeypatch.setenv("PYG_OUTERCONV_BACKEND", "reference")
+    monkeypatch.setattr(dispatch, "OF_PROCESS", "reference")
     with record() as calls:
         spmm(sparsity, None, x)
     assert calls[0].backend == "reference"
+
+
+def test_a_process_is_told_its_backend():
+    code = "from pyg_outerconv.kernels.dispatch import forced; print(forced())"
+    told = {**os.environ, "PYG_OUTERCONV_BACKEND": "reference"}
+    out = subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, check=True)
+    assert out.stdout.strip() == b"reference"
 
 
 def test_a_backward_pass_outside_the_block_uses_the_backend_of_its_forward_pass():
@@ -91,7 +102,7 @@ def test_a_backward_pass_outside_the_block_uses_the_backend_of_its_forward_pass(
 def test_unknown_backend_names_the_nearest(monkeypatch):
     with pytest.raises(ValueError, match=r"unknown backend 'nativ' \(did you mean 'native'\?\)"):
         use_backend("nativ").__enter__()
-    monkeypatch.setenv("PYG_OUTERCONV_BACKEND", "cuda")
+    monkeypatch.setattr(dispatch, "OF_PROCESS", "cuda")
     with pytest.raises(ValueError, match="unknown backend 'cuda'.*one of .*native, .*reference"):
         spmm(sparsity_of("square"), None, torch.randn(7, 3))
 

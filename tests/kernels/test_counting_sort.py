@@ -3,15 +3,20 @@
 import pytest
 import torch
 
-from pyg_outerconv.kernels.counting_sort import FEW, counting_sort, sort_pairs, turned_round
+from pyg_outerconv.kernels import counting_sort as module
+from pyg_outerconv.kernels.counting_sort import counting_sort, sort_edges, turned_round
 from pyg_outerconv.kernels.sparsity import known_rows
 
-SIZES = [(0, 3), (1, 1), (100, 7), (FEW, 300), (FEW, 70_000), (FEW + 1, 70_000), (3 * FEW, 2)]
+SIZES = [(0, 3), (1, 1), (100, 7), (2**14, 300), (2**14, 70_000), (3 * 2**14, 2)]
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
 @pytest.mark.parametrize(("entries", "count"), SIZES)
-def test_equals_a_stable_sort(entries, count, dtype):
+@pytest.mark.parametrize("has_tools", [True, False])
+def test_equals_a_stable_sort(entries, count, dtype, has_tools, monkeypatch):
+    assert module._tools() is not None  # a scipy without them makes all of this slow
+    if not has_tools:
+        monkeypatch.setattr(module, "_tools", lambda: None)
     key = torch.randint(count, (entries,), dtype=dtype)
     ptr, order = counting_sort(key, count)
     assert ptr.dtype == order.dtype == dtype
@@ -19,7 +24,13 @@ def test_equals_a_stable_sort(entries, count, dtype):
     assert torch.equal(ptr.diff().long(), torch.bincount(key, minlength=count))
     label = torch.randint(5, (entries,), dtype=dtype)
     for labels in (None, label):
-        node_ptr, by_pair = sort_pairs(key, count, labels, 1 if labels is None else 5)
+        other = torch.arange(entries, dtype=dtype).flip(0)
+        edges = key, other, count, labels, 1 if labels is None else 5
+        node_ptr, sorted_other, by_pair, pair_ptr = sort_edges(*edges)
+        if pair_ptr is not None:
+            pairs = torch.bincount(key if labels is None else key * 5 + labels, minlength=count)
+            assert torch.equal(pair_ptr.diff()[: pairs.numel()].long(), pairs)
+        assert torch.equal(sorted_other, other[by_pair.long()])
         pair = key if labels is None else key * 5 + labels
         assert torch.equal(by_pair.long(), torch.sort(pair, stable=True).indices)
         assert torch.equal(node_ptr, ptr)

@@ -96,7 +96,7 @@ class Hops(Support):
         if not add:
             return index, origin
         nodes = torch.arange(min(structure.size), dtype=index.dtype, device=index.device)
-        if isinstance(origin, Tensor):
+        if isinstance(origin, Tensor) and origin.dim():  # a tracer counts in tensors
             origin = torch.cat([origin, torch.full_like(nodes, -1, dtype=origin.dtype)])
         return torch.cat([index, nodes.expand(2, -1)], dim=1), origin
 

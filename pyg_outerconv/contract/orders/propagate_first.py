@@ -19,6 +19,7 @@ class PropagateFirst(Order):
     propagates = True
     solves = EXPLICIT
     transforms = False
+    adds_bias = True
     reductions = frozenset(REDUCTIONS)
 
     def lacks(self, problem: Problem) -> list[str]:
@@ -48,4 +49,6 @@ class PropagateFirst(Order):
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
         assert isinstance(problem.x, Tensor)  # why_not
-        return problem.collect(problem.edges.propagate(problem.x, problem.reduce))
+        basis = problem.basis.edges()
+        h = basis.propagate_rows(problem.x, problem.reduce)
+        return problem.parameter.combine(h, basis.size[1], problem.bias)

@@ -39,4 +39,4 @@ class TransformFirst(Order):
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
-        return problem.edges.gather(problem.transform())
+        return problem.basis.edges().gather(problem.transform())

@@ -18,7 +18,7 @@ def add_bias(out: Tensor, bias: Tensor, own: bool) -> Tensor:
 
 def add_product(out: Tensor, factor: Tensor, rows: Tensor, own: bool) -> Tensor:
     """Y + factor (N, K) times rows (K, Q), in place as :func:`add_bias` is."""
-    if out.dim() != 2:
+    if out.dim() != 2 or torch.is_autocast_enabled(out.device.type):
         return out + factor @ rows
     if is_writable(out, rows, own):
         return out.addmm_(factor, rows)
