@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
-from .backend import BACKENDS
-from .call import View, apart, exactly, is_plain, one_type, one_value_an_entry, pick, tell, views
+from .attend_operators import attend_here, attend_operator, backward_here, backward_operator
+from .call import View, apart, is_plain, one_type, one_value_an_entry, pick, views
 from .differentiable import apply, differentiable, is_differentiated
 from .products import product, sample
 from .softmax import of_shares, softmax_of_rows
@@ -80,103 +80,6 @@ def attend(
     return out  # type: ignore[no-any-return]
 
 
-# The operators -------------------------------------------------------------------------------
-
-
-def _attend_here(
-    ptr: Tensor,
-    index: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    scale: float,
-    backend: str,
-) -> tuple[Tensor, Tensor]:
-    implementation = BACKENDS[backend]
-    tell(implementation, "attend", ptr, index, key.size(0), query)
-    query, key, value = (t.contiguous() for t in (query, key, value))
-    bias = None if bias is None else bias.contiguous()
-    with exactly(query.device.type):
-        return implementation.attend(ptr, index, query, key, value, bias, scale)
-
-
-_attend = torch.library.custom_op("pyg_outerconv::attend", _attend_here, mutates_args=())
-
-
-@_attend.register_fake
-def _(
-    ptr: Tensor,
-    index: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    scale: float,
-    backend: str,
-) -> tuple[Tensor, Tensor]:
-    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
-    out = value.new_empty((query.size(0), *value.shape[1:]))
-    return out, query.new_empty(query.shape[:2], dtype=wide)
-
-
-def _attend_backward_here(
-    ptr: Tensor,
-    index: Tensor,
-    ptr_t: Tensor,
-    index_t: Tensor,
-    perm_t: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    scale: float,
-    out: Tensor,
-    logsumexp: Tensor,
-    grad: Tensor,
-    backend: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    implementation = BACKENDS[backend]
-    tell(implementation, "attend", ptr, index, key.size(0), query)
-    query, key, value = (t.contiguous() for t in (query, key, value))
-    kept = (out.contiguous(), logsumexp.contiguous(), grad.contiguous())
-    bias = None if bias is None else bias.contiguous()
-    with exactly(query.device.type):
-        *found, of_score = implementation.attend_backward(
-            (ptr, index), (ptr_t, index_t, perm_t), query, key, value, bias, scale, *kept
-        )
-    if bias is None:
-        of_score = query.new_empty((0, query.size(1)))
-    return found[0], found[1], found[2], of_score
-
-
-_attend_backward = torch.library.custom_op(
-    "pyg_outerconv::attend_backward", _attend_backward_here, mutates_args=()
-)
-
-
-@_attend_backward.register_fake
-def _(
-    ptr: Tensor,
-    index: Tensor,
-    ptr_t: Tensor,
-    index_t: Tensor,
-    perm_t: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    scale: float,
-    out: Tensor,
-    logsumexp: Tensor,
-    grad: Tensor,
-    backend: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    entries = 0 if bias is None else index.numel()
-    like = tuple(t.new_empty(t.shape) for t in (query, key, value))
-    return like[0], like[1], like[2], query.new_empty((entries, query.size(1)))
-
-
 # The derivative --------------------------------------------------------------------------------
 
 
@@ -198,7 +101,7 @@ class _Attend(torch.autograd.Function):
         scale: float,
         backend: str,
     ) -> tuple[Tensor, Tensor]:
-        run = _attend_here if is_plain(query, key, value, bias) else _attend
+        run = attend_here if is_plain(query, key, value, bias) else attend_operator
         return run(ptr, index, query, key, value, bias, scale, backend)
 
     @staticmethod
@@ -215,7 +118,7 @@ class _Attend(torch.autograd.Function):
             near, far = (ptr, index, None), (ptr_t, index_t, perm_t)
             found = _unfused(near, far, query, key, value, bias, ctx.scale, grad, ctx.backend)
         else:
-            run = _attend_backward_here if is_plain(query, key, value, grad) else _attend_backward
+            run = backward_here if is_plain(query, key, value, grad) else backward_operator
             found = run(
                 ptr,
                 index,

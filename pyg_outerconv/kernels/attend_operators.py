@@ -1,0 +1,109 @@
+"""The operators of attention: a compiler sees each as one node, without derivatives.
+
+``attend_here`` and ``backward_here`` run directly where nothing looks on; ``attend.py`` says what
+they mean, and differentiates them.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .backend import BACKENDS
+from .call import exactly, tell
+
+
+def attend_here(
+    ptr: Tensor,
+    index: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    backend: str,
+) -> tuple[Tensor, Tensor]:
+    """What each head gives, and the logarithms of its sums; see :meth:`Backend.attend`."""
+    implementation = BACKENDS[backend]
+    tell(implementation, "attend", ptr, index, key.size(0), query)
+    query, key, value = (t.contiguous() for t in (query, key, value))
+    bias = None if bias is None else bias.contiguous()
+    with exactly(query.device.type):
+        return implementation.attend(ptr, index, query, key, value, bias, scale)
+
+
+attend_operator = torch.library.custom_op("pyg_outerconv::attend", attend_here, mutates_args=())
+
+
+@attend_operator.register_fake
+def _(
+    ptr: Tensor,
+    index: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    backend: str,
+) -> tuple[Tensor, Tensor]:
+    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
+    out = value.new_empty((query.size(0), *value.shape[1:]))
+    return out, query.new_empty(query.shape[:2], dtype=wide)
+
+
+def backward_here(
+    ptr: Tensor,
+    index: Tensor,
+    ptr_t: Tensor,
+    index_t: Tensor,
+    perm_t: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    out: Tensor,
+    logsumexp: Tensor,
+    grad: Tensor,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of query, key, value and scores; see :meth:`Backend.attend_backward`."""
+    implementation = BACKENDS[backend]
+    tell(implementation, "attend", ptr, index, key.size(0), query)
+    query, key, value = (t.contiguous() for t in (query, key, value))
+    kept = (out.contiguous(), logsumexp.contiguous(), grad.contiguous())
+    bias = None if bias is None else bias.contiguous()
+    with exactly(query.device.type):
+        *found, of_score = implementation.attend_backward(
+            (ptr, index), (ptr_t, index_t, perm_t), query, key, value, bias, scale, *kept
+        )
+    if bias is None:
+        of_score = query.new_empty((0, query.size(1)))
+    return found[0], found[1], found[2], of_score
+
+
+backward_operator = torch.library.custom_op(
+    "pyg_outerconv::attend_backward", backward_here, mutates_args=()
+)
+
+
+@backward_operator.register_fake
+def _(
+    ptr: Tensor,
+    index: Tensor,
+    ptr_t: Tensor,
+    index_t: Tensor,
+    perm_t: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    out: Tensor,
+    logsumexp: Tensor,
+    grad: Tensor,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    entries = 0 if bias is None else index.numel()
+    like = tuple(t.new_empty(t.shape) for t in (query, key, value))
+    return like[0], like[1], like[2], query.new_empty((entries, query.size(1)))
