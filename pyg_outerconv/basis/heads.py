@@ -189,8 +189,8 @@ class Heads(InSomeOrder, Basis):
         """A_hᵀ X_h for each head: (M, *batch, H, C) to (N, *batch, H, C)."""
         batch, listed = tuple(x.shape[1:-2]), self._listed
         if listed is not None and is_small(listed.size(0), x):
-            if not self.batch:
-                listed = listed.view(len(listed), *(1,) * len(batch), self.num_bases)
+            if batch and not self.batch:
+                listed = listed.view(listed.size(0), *(1,) * len(batch), -1)
             if listed.dtype != x.dtype:
                 listed, x = one_type(listed, x)
             return listed_edges(self.pattern).sums(listed, x)

@@ -50,7 +50,7 @@ def neuron_scores(
         bent = entries.add(exact(far), exact(near))
         if edge is not None and attr is not None:
             sent = edge(attr).to(bent.dtype)
-            bent = bent + sent.view(len(sent), *(1,) * len(batch), *sent.shape[1:])
+            bent = bent + sent.view(sent.size(0), *(1,) * len(batch), *sent.shape[1:])
         return (_BENT[activation](bent, slope) * weight).sum(-1)
     near, far = support.fold(exact(near)), support.fold(exact(far))
     found, heads = [], weight.size(0) // support.num_labels

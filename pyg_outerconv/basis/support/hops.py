@@ -91,7 +91,7 @@ class Hops(Support):
         if add is None:
             return index, origin
         stays = index[0] != index[1]
-        if not has_numbers(index) or not bool(stays.all()):
+        if torch.jit.is_tracing() or not has_numbers(index) or not bool(stays.all()):
             index, origin = index[:, stays], structure.origins()[stays]
         if not add:
             return index, origin
