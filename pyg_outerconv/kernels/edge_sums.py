@@ -23,6 +23,7 @@ def is_small(num_edges: int, x: Tensor) -> bool:
         and forced() is None
         and not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()
+        and not torch._C._is_tracing()  # which would keep the numbers of this graph
     )
 
 
