@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 _INT32_LIMIT = 2**31 - 1
 INT64_LIMIT = 2**63 - 1
 
+LONG = 4
+"""Edges of a target under a label, for their sum or largest to be worth a row."""
+
 FEW = 2**12
 """So few edges are listed once more beside the sorted ones, for products that need no order."""
 
@@ -467,6 +470,8 @@ class Pattern:
             return self
         new = object.__new__(Pattern)
         vars(new).update(size=self.size, num_labels=self.num_labels)
+        if "num_given" in made:
+            vars(new)["num_given"] = made["num_given"]
         if given is not None:
             listed: Any = {name: moved.pop(f"given.{name}") for name in given._fields}
             vars(new)["given"] = EdgeList(**listed)
@@ -475,10 +480,17 @@ class Pattern:
 
     @cached_property
     def shape_class(self) -> tuple[int, ...]:
-        """K, and M, N and E up to a factor of two: see :meth:`.Basis.shape_class`."""
-        sources, targets = map(int, self.size)  # which a tracer has as tensors
-        edges = int(self.num_edges)
-        return self.num_labels, sources.bit_length(), targets.bit_length(), edges.bit_length()
+        """K, and M, N and E up to a factor of two: see :meth:`.Basis.shape_class`.
+
+        And E for each source, target and place under a label, on whichever side of the numbers
+        that a choice of order compares it with: 1; 1 to ``LONG``; and twentieths.
+        """
+        (sources, targets), labels = map(int, self.size), self.num_labels  # of a tracer tensors
+        edges, pairs = int(self.num_edges), labels * targets or 1
+        near = min(edges // (labels * sources or 1), 1), min(edges // pairs, LONG)
+        full = 20 * edges // (sources * pairs or 1)
+        logs = sources.bit_length(), targets.bit_length(), edges.bit_length()
+        return labels, *logs, *near, full
 
     def __repr__(self) -> str:
         return (
@@ -492,7 +504,7 @@ register(Pattern)
 _BY_TARGET = ("source", "order", "target_ptr")
 _SPELLED_OUT = ("target", "label", "origin")
 _BY_SOURCE = ("source_ptr", "by_source")
-_TENSORS = _BY_TARGET + _BY_SOURCE
+_TENSORS = _BY_TARGET + _SPELLED_OUT + _BY_SOURCE
 
 
 def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.dtype:

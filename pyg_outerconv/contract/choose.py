@@ -19,7 +19,6 @@ from .machine import constants
 from .order import EXPLICIT, ORDERS, Order, orders_of
 from .orders.all_edges import is_one_each
 from .problem import Problem
-from .rule import thresholds
 
 CLASSES = 512  # of which choices are kept
 
@@ -178,7 +177,6 @@ def _key(problem: Problem) -> tuple[object, ...]:
     return (
         type(basis),
         basis.shape_class(),
-        thresholds(problem),
         theta.form(),
         x.dtype if isinstance(x, Tensor) and x.dim() == 2 else _features(x),
         theta.dtype,

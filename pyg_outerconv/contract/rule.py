@@ -12,9 +12,9 @@ every order that may, and ``examples/bench/orders.md`` shows what came of it.
 from __future__ import annotations
 
 from ..basis.edges import EdgeBasis
+from ..basis.pattern import LONG
 from .problem import LINEAR, Problem
 
-LONG = 4  # edges of a target under a label, for their sum or largest to be worth a row
 FEW = 4  # matrices of a mixture, and labels for each of them
 FULL, ALL = 0.5, 0.95  # of the places of a dense matrix, with a backward pass and without one
 WIDE = 128  # channels for which the latter pays
@@ -86,15 +86,3 @@ def is_full(problem: Problem) -> bool:
         return problem.num_edges >= FULL * places
     wide = min(problem.in_channels, problem.out_channels) >= WIDE
     return wide and problem.num_edges >= ALL * places
-
-
-def thresholds(problem: Problem) -> tuple[int, ...]:
-    """On which side of all that numbers of edges are compared with a problem is."""
-    basis = problem.basis
-    if not isinstance(basis, EdgeBasis):
-        return ()
-    pattern = basis.pattern
-    edges, labels, (sources, targets) = pattern.num_edges, pattern.num_labels, pattern.size
-    pairs, places = labels * targets or 1, labels * sources * targets or 1
-    few = min(edges // (labels * sources or 1), 1)
-    return few, min(edges // pairs, LONG), 20 * edges // places

@@ -154,18 +154,12 @@ def prepare_basis(
     kind = require_kind(conv._family, edge_index)
     keeps = conv.cached or (conv.cached is None and content is None)
     if keeps and not conv._learns and (conv.cached or shares_here(edge_index)):
-        check_size(given.size)
-        size = None if given.size is None else tuple(given.size)
-        ends = inputs.num_sources, inputs.num_targets, inputs.is_single
-        here = _dtype(conv, inputs), _device(conv, inputs), torch.get_default_dtype()
-        if inputs.featureless:
-            ends = conv.theta.in_channels, *ends[1:]
         basis = kept_basis(
             bases if conv.cached else recent,
             kind,
             edge_index,
             given.beside(),
-            (conv._family, conv.flow, conv.folds_mean, size, ends, here),
+            (conv._family, conv.flow, conv.folds_mean, *_known_by(conv, inputs, given.size)),
             lambda: _make_basis(conv, inputs, given, content, kind),
         )
     else:
@@ -173,6 +167,22 @@ def prepare_basis(
     if conv.root is not None:
         _check_root(inputs, basis, getattr(edge_index, "bipartite", kind.bipartite))
     return basis
+
+
+def _known_by(conv: OuterConv, inputs: Inputs, size: Any) -> tuple[Any, ...]:
+    """What the basis of some edges depends on beside them and the family, that is no tensor."""
+    if size is not None:
+        check_size(size)
+        size = tuple(size)
+    x, sources = inputs.source, inputs.num_sources
+    here: tuple[Any, ...]
+    if x is not None and x.is_floating_point():
+        here = x.dtype, x.device
+    else:
+        here = _dtype(conv, inputs), _device(conv, inputs)
+        sources = conv.theta.in_channels if inputs.featureless else sources
+    ends = sources, inputs.num_targets, inputs.is_single
+    return size, *ends, *here, torch.get_default_dtype()
 
 
 def _make_basis(

@@ -237,6 +237,23 @@ def test_edges_without_labels_are_of_the_first(most, monkeypatch):
     assert_near(basis.gather(z), torch.einsum("kmn,mkp->np", dense, z))
 
 
+@pytest.mark.parametrize("sorted_before", [True, False])
+@pytest.mark.parametrize("edges", [50, pattern.FEW + 1])
+def test_what_was_sorted_is_moved_with_its_labels_and_origins(edges, sorted_before):
+    index, label = torch.randint(9, (2, edges)), torch.randint(3, (edges,))
+    for origin in (None, edges - 5, torch.arange(edges).flip(0)):
+        for labels in (1, 3):
+            given = None if labels == 1 else label
+            built = Pattern.of_list(index, given, size=(9, 9), num_labels=labels, origin=origin)
+            if sorted_before:
+                assert built.order.numel() == edges
+            moved = built.map(torch.clone)
+            assert moved is not built
+            for name in ("source", "target", "label", "origin", "order", "target_ptr", "by_source"):
+                one, other = getattr(moved, name), getattr(built, name)
+                assert one is other is None or torch.equal(one, other)
+
+
 @pytest.mark.parametrize("most", [-1, 2**15])
 def test_gradients_reach_values_that_were_looked_at(most, monkeypatch):
     monkeypatch.setattr("pyg_outerconv.kernels.edge_sums.MOST", most)
