@@ -191,7 +191,7 @@ class Polynomial(Basis):
         def step(x: Tensor, factor: float) -> Tensor:
             if factor not in scaled:  # once for all terms; there are fewer edges than numbers in x
                 scaled[factor] = operator.times(factor, dtype)
-            return scaled[factor].propagate(x).squeeze(1)
+            return scaled[factor].propagate_rows(x)
 
         return step
 

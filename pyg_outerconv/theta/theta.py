@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from .bias import add_bias
+from .bias import add_bias, add_product
 
 
 class Theta(ABC):
@@ -89,7 +89,7 @@ class Theta(ABC):
         Args:
             h: H (N·K, *batch, P), the rows of a node's labels one after another.
             num_rows: N.
-            bias: b (Q,), or None.
+            bias: b (Q,), or rows (N, *batch, Q) that nobody else holds; or None.
         """
         theta = self.full()
         num_labels, groups, rows = theta.shape[:3]
@@ -103,9 +103,11 @@ class Theta(ABC):
         if bias is None:
             return h @ tall
         one_type = h.dtype == bias.dtype and not torch.is_autocast_enabled(h.device.type)
-        if one_type and h.dim() == 2:
-            return torch.addmm(bias, h, tall)
-        return add_bias(h @ tall, bias, own=True)
+        if not one_type or h.dim() != 2:
+            return add_bias(h @ tall, bias, own=True)
+        if bias.dim() == 2:
+            return add_product(bias, h, tall, own=True)
+        return torch.addmm(bias, h, tall)
 
 
 _NARROW, _MANY = 16, 1000  # columns of Θ, rows of X

@@ -86,7 +86,13 @@ def of_outer(x, ptr, y, gather, scatter, backend, out_shape=None):
     return 2 * next(shape for shape in (gather, scatter, x) if shape is not None)[0] * x[1] * y[1]
 
 
+def of_sum(out, a, b, out_shape=None, **factors):
+    """Of out + a b, into out."""
+    return 2 * a[0] * a[1] * b[1]
+
+
 OPERATORS = {
+    torch.ops.aten.addmm_: of_sum,
     torch.ops.pyg_outerconv.grouped_matmul: of_groups,
     torch.ops.pyg_outerconv.grouped_outer: of_outer,
 }

@@ -62,11 +62,10 @@ def terms_of(problem: Problem, step: Step) -> Iterator[Tensor]:
 
 
 def sum_forward(problem: Problem, step: Step) -> Tensor:
-    """Σ_k (p_k(A)ᵀ X) Θ_k, each of :func:`terms_of` times Θ_k."""
-    out: Tensor | None = None
+    """Σ_k (p_k(A)ᵀ X) Θ_k + b, each of :func:`terms_of` times Θ_k."""
+    out = problem.bias
     for k, h in enumerate(terms_of(problem, step)):
-        part = problem.collect_label(h, k)
-        out = part if out is None else out + part
+        out = problem.parameter.labels(k, k + 1).combine(h, h.size(0), out)
     assert out is not None  # a polynomial has a term
     return out
 
@@ -99,6 +98,7 @@ class Forward(Order):
     propagates = True
     solves = (Polynomial,)
     transforms = False
+    adds_bias = True
 
     def lacks(self, problem: Problem) -> list[str]:
         """It needs features."""
