@@ -158,7 +158,8 @@ class GridConv(OuterConv):
         cells = as_cells(x, len(rule.axes))
         if not self._is_plain():
             return as_images(super().forward(cells, rule), rule.output_shape)
-        nodes, theta, bias = cells.movedim(-2, 0), self.theta.parameter(), self.bias
+        nodes, theta = cells.movedim(-2, 0), self.theta.parameter()
+        bias: Tensor | None = self.bias
         if bias is not None and torch.is_autocast_enabled(x.device.type):
             bias = bias.to(torch.get_autocast_dtype(x.device.type))  # as torch's convolutions do
         out = contract(rule, nodes, theta, self.order, max_memory=self.max_memory, bias=bias)
