@@ -20,7 +20,7 @@ from .choose import (
 from .features import Features
 from .order import ORDERS, Order
 from .problem import Problem
-from .semiring import problems
+from .semiring import check_inputs, problems
 from .shapes import check_shapes
 
 
@@ -69,9 +69,7 @@ def contract(
         check_memory(max_memory)
     check_shapes(basis, x, theta)
     parts = problems(basis, x, theta, reduce, label_reduce, bias, values)
-    chosen = [choose_order(problem, order, max_memory) for problem in parts]
-    if order is not None:
-        _require_taken(order, parts, chosen)
+    chosen = _choose(parts, order, max_memory)
     out: Tensor | None = None
     for problem, taken in zip(parts, chosen, strict=True):
         part = taken.run(problem)
@@ -166,9 +164,7 @@ def contraction_path(
     check_memory(max_memory)
     check_shapes(basis, x, theta)
     parts = problems(basis, x, theta, reduce, label_reduce)
-    chosen = [choose_order(problem, order, max_memory) for problem in parts]
-    if order is not None:
-        _require_taken(order, parts, chosen)
+    chosen = _choose(parts, order, max_memory)
     steps = []
     for problem, taken in zip(parts, chosen, strict=True):
         asked = list(ORDERS.values()) if verbose else None
@@ -180,13 +176,18 @@ def contraction_path(
     return ContractionPath(steps)
 
 
-def _require_taken(order: str, parts: list[Problem], chosen: list[Order]) -> None:
-    """Refuse an order that was asked for where it may solve no part. Raises ValueError."""
-    if all(taken.name != order for taken in chosen):
+def _choose(parts: list[Problem], order: str | None, max_memory: int | None) -> list[Order]:
+    """The order of each problem; one that was asked for has to be taken somewhere."""
+    for problem in parts:
+        if problem.reduce != "sum":
+            check_inputs(problem)
+    chosen = [choose_order(problem, order, max_memory) for problem in parts]
+    if order is not None and all(taken.name != order for taken in chosen):
         reasons = [reason for problem in parts for reason in ORDERS[order].why_not(problem)]
         raise RefusedValue(
             f"order {order!r} may not solve this: {'; '.join(dict.fromkeys(reasons))}"
         )
+    return chosen
 
 
 def _size(number: float) -> str:

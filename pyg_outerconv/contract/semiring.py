@@ -33,8 +33,7 @@ def problems(
     The first of them has the bias.
 
     Raises:
-        ValueError: a reduction is unknown; or inputs or labels are compared of a basis that hides
-            its edges.
+        ValueError: a reduction is unknown; or labels are compared of a basis that hides its edges.
     """
     if reduce not in REDUCTIONS:
         raise RefusedValue(unknown("reduction", reduce, REDUCTIONS))
@@ -52,9 +51,6 @@ def problems(
     else:
         x, theta = _with_bias(x, theta)
         found.append(Problem(whole(basis, label_reduce), x, theta, reduce, label_reduce, bias))
-    if reduce != "sum":
-        for problem in found:
-            _check_inputs(problem)
     return found
 
 
@@ -103,7 +99,7 @@ def whole(basis: Basis, label_reduce: str) -> Basis:
     return basis.whole()
 
 
-def _check_inputs(problem: Problem) -> None:
+def check_inputs(problem: Problem) -> None:
     """Refuse inputs of a label that cannot be compared or counted.
 
     Raises:

@@ -17,7 +17,7 @@ from ..contract.order import needs_features
 from ..contract.orders.per_node import PerNode
 from ..contract.orders.recurrence import sum_clenshaw, sum_forward
 from ..contract.problem import LINEAR
-from ..contract.semiring import problems
+from ..contract.semiring import check_inputs, problems
 from ..errors import RefusedValue, refusal
 from .prepare import nodes_first
 from .reductions import COMPARISONS
@@ -51,6 +51,8 @@ def _from_leaves(conv: OuterConv, leaves: Sequence[Problem]) -> Tensor:
 
 
 def _from_leaf(conv: OuterConv, problem: Problem) -> Tensor:
+    if problem.reduce != "sum":
+        check_inputs(problem)
     if problem.basis.batch:
         return _from_items(conv, problem)
     return problem.basis.send(Messages(conv, problem))
