@@ -213,6 +213,9 @@ def test_tables_of_the_benchmark_are_what_kept_runs_say(tmp_path):
     tables = load("bench/tables")
     page = (EXAMPLES / "bench" / "README.md").read_text(encoding="utf-8")
     assert tables.written(page, EXAMPLES / "bench") == page, "`python examples/bench/tables.py`"
+    small = (EXAMPLES / "bench" / "small.md").read_text(encoding="utf-8")
+    assert tables.written(small, EXAMPLES / "bench") == small, "`python examples/bench/tables.py`"
+    assert "| new-karate-gcn | forward, time of PyG | 0.8× |" in small
     run = tmp_path / "run"
     run.mkdir()
     kept = json.loads((EXAMPLES / "bench" / "grids.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""A group of cases of a run as one Markdown table: a row for each contender."""
+"""A group of cases of a run as one Markdown table: a row for each contender, or each target."""
 
 from __future__ import annotations
 
@@ -32,6 +32,49 @@ def markdown_table(report: dict[str, Any], group: str, mode: str) -> str:
     for name in dict.fromkeys(name for record in records for name in record["modes"][mode]):
         rows.append((name, *(_cell(record, mode, name) for record in records)))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def targets_table(report: dict[str, Any], group: str, earlier: dict[str, Any] | None = None) -> str:
+    """How many times ours a peer takes, and how many were asked: a row for each target.
+
+    Args:
+        report: a run.
+        group: whose targets.
+        earlier: a run to put beside it; None for none.
+
+    Raises:
+        ValueError: the group has no targets of times.
+    """
+    cases = {record["case"]: record for record in report["records"] if record["group"] == group}
+    targets = [one for one in report["targets"] if one["case"] in cases and _TIME in one["what"]]
+    if not targets:
+        known = sorted({record["group"] for record in report["records"]})
+        raise RefusedValue(refusal("a table of targets is of a group that has some", known, group))
+    head = ["case", "what", "asked"] + ["before"] * (earlier is not None) + ["measured"]
+    rows = [head, ["---"] * len(head)]
+    for target in targets:
+        case, what = target["case"], target["what"]
+        found = [_ratio(cases[case], what)]
+        if earlier is not None:
+            old = {record["case"]: record for record in earlier["records"]}
+            found.insert(0, _ratio(old[case], what) if case in old else "–")
+        rows.append([case, what, target["asked"], *found])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+_TIME = ", time of "
+
+
+def _ratio(record: dict[str, Any], what: str) -> str:
+    """The time of a peer by ours in a mode; over several processes their median and range."""
+    mode, peer = what.split(_TIME)
+    times = record["modes"].get(mode, {})
+    if peer not in times or OURS not in times:
+        return "–"
+    ratios = record.get("ratios", {}).get(mode, {}).get(peer)
+    if not ratios:
+        return f"{times[peer]['median'] / times[OURS]['median']:.2f}×"
+    return f"{median(ratios):.2f}× ({min(ratios):.2f}–{max(ratios):.2f})"
 
 
 def _cell(record: dict[str, Any], mode: str, name: str) -> str:
