@@ -71,10 +71,8 @@ def _ratio(record: dict[str, Any], what: str) -> str:
     times = record["modes"].get(mode, {})
     if peer not in times or OURS not in times:
         return "–"
-    ratios = record.get("ratios", {}).get(mode, {}).get(peer)
-    if not ratios:
-        return f"{times[peer]['median'] / times[OURS]['median']:.2f}×"
-    return f"{median(ratios):.2f}× ({min(ratios):.2f}–{max(ratios):.2f})"
+    middle, between = _times_ours(record, mode, peer)
+    return f"{middle} ({between})" if between else middle
 
 
 def _cell(record: dict[str, Any], mode: str, name: str) -> str:
@@ -84,7 +82,13 @@ def _cell(record: dict[str, Any], mode: str, name: str) -> str:
     said = say_seconds(times[name]["median"])
     if name == OURS or OURS not in times:
         return said
+    return f"{said} ({', '.join(filter(None, _times_ours(record, mode, name)))})"
+
+
+def _times_ours(record: dict[str, Any], mode: str, name: str) -> tuple[str, str]:
+    """How many times ours a contender takes, and over several processes the range of that."""
     ratios = record.get("ratios", {}).get(mode, {}).get(name)
-    if not ratios:
-        return f"{said} ({times[name]['median'] / times[OURS]['median']:.2f}×)"
-    return f"{said} ({median(ratios):.2f}×, {min(ratios):.2f}–{max(ratios):.2f})"
+    if ratios:
+        return f"{median(ratios):.2f}×", f"{min(ratios):.2f}–{max(ratios):.2f}"
+    times = record["modes"][mode]
+    return f"{times[name]['median'] / times[OURS]['median']:.2f}×", ""

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..errors import RefusedValue, refusal, unknown
 from ..kernels import REDUCTIONS
-from ..theta import DenseTheta, Theta, ThetaValue, ValueOutput
+from ..theta import DenseTheta, Theta, ThetaValue, ValueOutput, as_theta
 from .features import Features
 from .problem import Problem
 
@@ -39,7 +39,7 @@ def problems(
         raise RefusedValue(unknown("reduction", reduce, REDUCTIONS))
     if label_reduce not in LABEL_REDUCTIONS:
         raise RefusedValue(unknown("reduction over labels", label_reduce, LABEL_REDUCTIONS))
-    theta = DenseTheta(theta) if isinstance(theta, Tensor) else theta
+    theta = as_theta(theta)
     found: list[Problem] = []
     if label_reduce == "sum":
         for leaf, part in basis.absorb(theta, reduce):

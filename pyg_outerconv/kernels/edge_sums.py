@@ -45,7 +45,14 @@ def edge_sums(
         shape = (num_rows, x.size(0))
         size = source.numel(), x.size(1)
         note(BACKENDS["native"], Request("spmm", "cpu", x.dtype, source.dtype, shape, *size))
+    return add_up(source, target, value, x, num_rows)
+
+
+def add_up(
+    source: Tensor, target: Tensor, value: Tensor | None, x: Tensor, num_rows: int
+) -> Tensor:
+    """:func:`edge_sums` of x (rows, *, P) and values (E, *), of which no recorder hears."""
     sent = x.index_select(0, source)
     if value is not None:
         sent = sent * value.unsqueeze(-1)
-    return sent.new_zeros((num_rows, x.size(1))).index_add_(0, target, sent)
+    return sent.new_zeros((num_rows, *sent.shape[1:])).index_add_(0, target, sent)

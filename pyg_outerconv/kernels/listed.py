@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .call import is_plain
+from .edge_sums import add_up
 
 SAFE = 60.0
 """Scores up to this size are raised as they are: nothing overflows or vanishes in float32."""
@@ -62,5 +63,4 @@ class Listed(NamedTuple):
 
     def sums(self, value: Tensor, x: Tensor) -> Tensor:
         """``Σ value[e] x[column of e]`` over each row: (R, *, P) of (E, *) and (C, *, P)."""
-        sent = x.index_select(0, self.col) * value.unsqueeze(-1)
-        return sent.new_zeros((self.shape[0], *sent.shape[1:])).index_add_(0, self.row, sent)
+        return add_up(self.col, self.row, value, x, self.shape[0])

@@ -20,7 +20,6 @@ from ..contract import (
     check_order,
     contract,
     contraction_path,
-    full,
 )
 from ..errors import RefusedType, RefusedValue, refusal
 from ..theta.bias import add_bias
@@ -265,7 +264,7 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         else:
             out = self._watch_fused(basis, inputs.source, theta)
         if root is not None:
-            out = add_root(out, inputs, full(root.parameter()).flatten(0, 2), own)
+            out = add_root(out, inputs, root().flatten(0, 2), own)
         return out if bias is None else add_bias(out, bias, own)
 
     def basis(

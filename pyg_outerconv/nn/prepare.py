@@ -174,15 +174,10 @@ def _known_by(conv: OuterConv, inputs: Inputs, size: Any) -> tuple[Any, ...]:
     if size is not None:
         check_size(size)
         size = tuple(size)
-    x, sources = inputs.source, inputs.num_sources
-    here: tuple[Any, ...]
-    if x is not None and x.is_floating_point():
-        here = x.dtype, x.device
-    else:
-        here = _dtype(conv, inputs), _device(conv, inputs)
-        sources = conv.theta.in_channels if inputs.featureless else sources
+    sources = conv.theta.in_channels if inputs.featureless else inputs.num_sources
     ends = sources, inputs.num_targets, inputs.is_single
-    return size, *ends, *here, torch.get_default_dtype()
+    here = _dtype(conv, inputs), _device(conv, inputs), torch.get_default_dtype()
+    return size, *ends, *here
 
 
 def _make_basis(

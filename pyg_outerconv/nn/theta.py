@@ -149,8 +149,7 @@ class Theta(torch.nn.Module):
         Raises:
             RuntimeError: P is unknown.
         """
-        hooks = self._forward_pre_hooks or self._forward_hooks or self._backward_hooks
-        return self() if hooks or self._backward_pre_hooks else self.forward()
+        return self()  # type: ignore[no-any-return]
 
     @abstractmethod
     def build(self) -> Tensor:
