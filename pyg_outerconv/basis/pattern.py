@@ -216,7 +216,7 @@ class Pattern:
             ptr, source, order, label_ptr = found
             made = {"source": source, "order": order, "target_ptr": ptr, "given": given}
             if label_ptr is not None:
-                made["_label_ptr"] = label_ptr
+                made["label_ptr"] = label_ptr
             if label is not None:
                 made["label"] = label.index_select(0, order)
             origin = given.origin
@@ -241,6 +241,11 @@ class Pattern:
             if name == "target":
                 nodes = torch.arange(self.size[1], dtype=order.dtype, device=order.device)
                 return spread(nodes, self.target_ptr, order.numel())
+            if name == "label_ptr":  # (N·K + 1,) row pointers by target and label
+                if self.num_labels == 1:
+                    return self.target_ptr
+                count = self.size[1] * self.num_labels
+                return pointers(self.target * self.num_labels + self.label, count)
             added = vars(self)["num_given"]
             if added is None or added == order.numel():
                 return None if added is None else order
@@ -308,8 +313,8 @@ class Pattern:
             return count.reciprocal_().index_select(0, row)
         if num_rows <= 4 * self.num_edges:
             with lasting(self.source):
-                share = self._label_ptr.diff().to(dtype).reciprocal_()
-                return spread(share, self._label_ptr, self.num_edges)
+                share = self.label_ptr.diff().to(dtype).reciprocal_()
+                return spread(share, self.label_ptr, self.num_edges)
         key = self.target * self.num_labels + self.label
         run = key.diff(prepend=key[:1]).ne(0).cumsum(0)  # one number for each target and label
         count = torch.zeros_like(run).index_add(0, run, torch.ones_like(run))
@@ -333,7 +338,7 @@ class Pattern:
         if self.num_labels == 1:
             return self.by_target
         with lasting(self.source):
-            return known_rows(self._label_ptr, self.source, self.size[0])
+            return known_rows(self.label_ptr, self.source, self.size[0])
 
     @cached_property
     def by_both(self) -> Sparsity:
@@ -343,7 +348,7 @@ class Pattern:
         """
         if self.num_labels == 1:
             return self.by_target
-        return known_rows(self._label_ptr, self.by_target.col, self.size[0] * self.num_labels)
+        return known_rows(self.label_ptr, self.by_target.col, self.size[0] * self.num_labels)
 
     @cached_property
     def ends(self) -> Sparsity:
@@ -351,18 +356,6 @@ class Pattern:
         if self.num_labels == 1:
             return self.by_target
         return known_rows(self.target_ptr, self.source, self.size[0])
-
-    @cached_property
-    def _label_ptr(self) -> Tensor:
-        """(N·K + 1,) row pointers by target and label."""
-        if self.num_labels == 1:
-            return self.target_ptr
-        self.order  # noqa: B018 - they may be found while edges are sorted
-        if "_label_ptr" in vars(self):
-            return vars(self)["_label_ptr"]  # type: ignore[no-any-return]
-        with lasting(self.source):
-            count = self.size[1] * self.num_labels
-            return pointers(self.target * self.num_labels + self.label, count)
 
     @cached_property
     def by_label(self) -> tuple[Tensor, Tensor]:
@@ -502,7 +495,7 @@ class Pattern:
 register(Pattern)
 
 _BY_TARGET = ("source", "order", "target_ptr")
-_SPELLED_OUT = ("target", "label", "origin")
+_SPELLED_OUT = ("target", "label", "origin", "label_ptr")
 _BY_SOURCE = ("source_ptr", "by_source")
 _TENSORS = _BY_TARGET + _SPELLED_OUT + _BY_SOURCE
 
