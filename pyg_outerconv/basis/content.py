@@ -21,6 +21,7 @@ class Content:
         theta: the parameters of the values, for scores of transformed features; else None.
         values: (M, *batch, H, V) what these make of the sources, where the layer has made that.
         graph: (M,) the graph of each source, where there is a batch vector, for learned queries.
+        only_sums: whether nothing is asked for but sums of what theta makes of the sources.
         target_is_used: whether the layer reads features of targets itself, for a root weight.
     """
 
@@ -31,6 +32,7 @@ class Content:
     theta: Any = None
     values: Tensor | None = None
     graph: Tensor | None = None
+    only_sums: bool = False
     target_is_used: bool = False
 
     @property

@@ -14,6 +14,12 @@ SAFE = 60.0
 """Scores up to this size are raised as they are: nothing overflows or vanishes in float32."""
 
 
+def is_safe(score: Tensor) -> bool:
+    """Whether scores, at least one, may be raised as they are."""
+    least, most = score.aminmax()
+    return float(least) >= -SAFE and float(most) <= SAFE
+
+
 class Listed(NamedTuple):
     """E entries of an R × C matrix as they come, whose values are in the same order.
 
@@ -46,20 +52,31 @@ class Listed(NamedTuple):
     def shares(self, score: Tensor) -> Tensor:
         """The softmax of (E, *) over the entries of each row; zeros where all are -inf."""
         rows = (self.shape[0], *score.shape[1:])
-        is_safe = False
-        if score.numel() and is_plain(score):
-            least, most = score.detach().aminmax()
-            is_safe = float(least) >= -SAFE and float(most) <= SAFE
-        if not is_safe:
-            row = self.row.view(-1, *(1,) * (score.dim() - 1)).expand_as(score)
-            most = score.detach().new_full(rows, -torch.inf)
-            most = most.scatter_reduce_(0, row, score.detach(), "amax")
+        safe = bool(score.numel()) and is_plain(score) and is_safe(score.detach())
+        if not safe:
+            most = self.highest(score.detach())
             score = score - most.masked_fill(most == -torch.inf, 0.0).index_select(0, self.row)
         raised = score.exp()
         total = raised.new_zeros(rows).index_add_(0, self.row, raised)
-        if not is_safe:
+        if not safe:
             total = total.masked_fill(total == 0, 1.0)
         return raised / total.index_select(0, self.row)
+
+    def raised(self, score: Tensor) -> Tensor:
+        """exp of scores (E, *), less the largest of their row where they might leave the range.
+
+        In their own memory, without derivatives.
+        """
+        if not is_safe(score):
+            highest = self.highest(score)
+            score -= highest.masked_fill_(highest == -torch.inf, 0.0).index_select(0, self.row)
+        return score.exp_()
+
+    def highest(self, score: Tensor) -> Tensor:
+        """(R, *): the largest of (E, *) in each row, -inf in empty ones."""
+        row = self.row.view(-1, *(1,) * (score.dim() - 1)).expand_as(score)
+        most = score.new_full((self.shape[0], *score.shape[1:]), -torch.inf)
+        return most.scatter_reduce_(0, row, score, "amax")
 
     def sums(self, value: Tensor, x: Tensor) -> Tensor:
         """``Σ value[e] x[column of e]`` over each row: (R, *, P) of (E, *) and (C, *, P)."""

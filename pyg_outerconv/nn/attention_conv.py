@@ -11,6 +11,7 @@ from torch.nn import Parameter
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..basis import Basis, Family
+from ..basis.attended_ends import AttendedEnds
 from ..basis.checks import check_positive
 from ..basis.content import Content
 from ..contract import Features, ThetaValue, ValueOutput
@@ -205,7 +206,8 @@ class AttentionConv(FoldOutput, OuterConv):
         if source_mask is not None:
             source_mask = checked_mask(source_mask, inputs)
             inputs = without_absent(inputs, source_mask)
-        content = self._content(inputs, source_mask, alignment)
+        only_sums = source_mask is None and not return_attention_weights and self._only_sums()
+        content = self._content(inputs, source_mask, alignment, only_sums)
         waiting = self._waiting(inputs) if content.theta is None else []
         basis = self.basis(
             inputs, edge_index, None, edge_type, size, batch, edge_attr, pos, content=content
@@ -262,10 +264,16 @@ class AttentionConv(FoldOutput, OuterConv):
         return f"{name}({self.in_channels}, {self.out_channels}, {', '.join(parts)})"
 
     def _content(
-        self, inputs: Inputs, source_mask: OptTensor = None, alignment: Any = None
+        self,
+        inputs: Inputs,
+        source_mask: OptTensor = None,
+        alignment: Any = None,
+        only_sums: bool = False,
     ) -> Content:
         """What nodes hold; with values, where the score and the sum are both made of them."""
         content = super()._content(inputs)
+        if only_sums and alignment is None and self._family.sums_at_once(content):
+            return replace(content, only_sums=True)
         values = None
         if content.theta is not None:
             values = self._family.score.values(content.source, content.theta)
@@ -277,6 +285,12 @@ class AttentionConv(FoldOutput, OuterConv):
             )
         return replace(content, present=source_mask, alignment=alignment, values=values)
 
+    def _only_sums(self) -> bool:
+        """Whether a call asks for nothing but sums of values, however they are made."""
+        free = self.order is None and self.max_memory is None and self.edge_dim is None
+        sums = self.reduce == self.label_reduce == "sum" and not self.folds_mean
+        return free and sums and not (self._is_asked_for_messages() or self._is_watched())
+
     def _contract(
         self,
         basis: Basis,
@@ -286,6 +300,10 @@ class AttentionConv(FoldOutput, OuterConv):
         values: OptTensor = None,
     ) -> Tensor:
         """See :class:`OuterConv`; values under shares of few edges are added up at once."""
+        if isinstance(basis, AttendedEnds):
+            assert isinstance(theta, ValueOutput)  # of which it was made
+            out = theta.collect(basis.sums())
+            return out if bias is None else add_bias(out, bias, own=True)
         free = self.order is None and self.max_memory is None
         sums = self.reduce == self.label_reduce == "sum"
         if free and sums and isinstance(theta, ValueOutput):

@@ -8,7 +8,12 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..contract import Features
+from ..basis.attended_ends import AttendedEnds
+from ..basis.base import Basis
+from ..basis.edges import EdgeBasis
+from ..basis.on_demand import OnDemand
+from ..contract import Features, ValueOutput
+from ..kernels.attend_ends import can_attend_ends
 from ..kernels.tiles import exact
 from .edge_features import EdgeScores
 from .ends import Ends, over_batch, same_batch
@@ -87,6 +92,25 @@ class Additive(Score):
         """See :class:`Score`; the target adds nothing, as in PyG."""
         near = self.ends.dot_of_source(source, support, self.att_source)
         return self._bent(near, near.new_zeros(support.size[1], *near.shape[1:]), support)
+
+    def sums_at_once(self, source: Features, theta: Any) -> bool:
+        """See :class:`Score`: values and numbers of both ends are one product of the features."""
+        own = self.edge is not None or self.ends.source is not None or self.ends.target is not None
+        if own or not isinstance(source, Tensor) or source.dim() != 2:
+            return False
+        if not isinstance(theta, ValueOutput) or theta.bias is not None:
+            return False
+        fits = theta.value.shape == (self.heads, source.size(1), self.ends.channels)
+        return fits and can_attend_ends(source, theta.value, self.att_source, self.att_target)
+
+    def at_once(self, source: Features, theta: Any, over: EdgeBasis | OnDemand) -> Basis | None:
+        """See :class:`Score`."""
+        nodes = source.size(0)  # type: ignore[union-attr]
+        one = isinstance(over, EdgeBasis) and over.num_bases == 1 and over.dtype is None
+        if not one or over.size != (nodes, nodes) or not over.num_edges:
+            return None
+        vectors = self.att_source, self.att_target
+        return AttendedEnds(over, source, theta.value, *vectors, self.negative_slope)  # type: ignore[arg-type]
 
     def _bent(self, near: Tensor, far: Tensor, support: Support) -> Tensor:
         """The numbers of both ends, (M, *batch, H) and (N, *batch, H), added and bent."""

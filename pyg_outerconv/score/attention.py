@@ -259,6 +259,12 @@ class Attention(ContentFamily):
                     repr(over),
                 )
             )
+        if content.only_sums:
+            found = self.score.at_once(content.source, content.theta, over)
+            if found is not None:
+                return found
+            values = self.score.values(content.source, content.theta)
+            content = replace(content, values=values, only_sums=False)
         if isinstance(asked, PerHead):
             check_heads("what makes queries of each head", asked.value.size(-2), self.num_bases)
         exact, of_theta = exact_type(content.source), (content.theta, content.values)
@@ -275,6 +281,14 @@ class Attention(ContentFamily):
     def _takes_any_order(self) -> bool:
         """Whether nothing asks for the order of edges."""
         return self.score.takes_any_order and self.normalise.is_softmax and not self.terms
+
+    def sums_at_once(self, content: Content) -> bool:
+        """Whether sums of values are soonest made with values and scores, of most supports."""
+        if self.align is not None or self.terms or not content.is_single:
+            return False
+        f = self.normalise
+        plain = f.is_softmax and not f.dropped and f.temperature == 1.0
+        return plain and self.score.sums_at_once(content.source, content.theta)
 
     def _makes_few(self, structure: AnyStructure, x: Features) -> bool:
         """Whether a support is sooner made than found: of few edges, which need not be sorted."""

@@ -10,6 +10,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ..basis.base import Basis
+from ..basis.edges import EdgeBasis
+from ..basis.on_demand import OnDemand
 from ..contract import Features
 from ..errors import RefusedType, RefusedValue, refusal
 from .projection import Queries
@@ -113,6 +116,17 @@ class Score(torch.nn.Module):
         """(M, *batch, H, V) what Θ makes of the sources, if scores are made of all of it.
 
         A layer makes it once, for the score and for what is summed.
+        """
+        return None
+
+    def sums_at_once(self, source: Features, theta: Any) -> bool:
+        """Whether :meth:`at_once` may be asked, for queries that are the sources."""
+        return False
+
+    def at_once(self, source: Features, theta: Any, over: EdgeBasis | OnDemand) -> Basis | None:
+        """The softmax of scores, nothing of it made, of which sums of values are asked for.
+
+        None where the support is none that it is for.
         """
         return None
 

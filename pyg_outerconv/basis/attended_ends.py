@@ -1,0 +1,106 @@
+"""Attended by ends: matrices of attention whose scores are a number of each end, not yet made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ..kernels import edge_sums, sddmm, segment_softmax
+from ..kernels.attend_ends import attend_ends
+from ..kernels.head_copies import HeadCopies
+from .base import Basis
+from .edges import EdgeBasis
+from .heads import Heads, can_list, listed_edges
+from .kind import TensorMap
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AttendedEnds(Basis):
+    """A_h[m, n] = softmax over m of leaky_relu(⟨a_s, X_m V_h⟩ + ⟨a_t, X_n V_h⟩) on some edges.
+
+    Nothing is computed until it is asked for: where all that is asked for are sums of the values
+    X V_h, these, the scores and the sums are one primitive.
+
+    Attributes:
+        over: the E edges, of one label.
+        x: (N, P) features, of sources and targets.
+        value: V (H, P, D).
+        of_source, of_target: a_s and a_t (H, D).
+        slope: of the leaky ReLU.
+    """
+
+    has_heads: ClassVar[bool] = True
+
+    over: EdgeBasis
+    x: Tensor
+    value: Tensor
+    of_source: Tensor
+    of_target: Tensor
+    slope: float
+
+    @property
+    def num_bases(self) -> int:
+        """H."""
+        return self.value.size(0)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(N, N)."""
+        return self.over.size
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return self.x.device
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The type of the values."""
+        return self.x.dtype
+
+    @property
+    def learns(self) -> bool:
+        """Whether the values require a gradient."""
+        given = self.x, self.value, self.of_source, self.of_target
+        return any(part.requires_grad for part in given)
+
+    def sums(self) -> Tensor:
+        """A_hᵀ X V_h for each head: (N, H, D)."""
+        pattern, (heads, _, width) = self.over.pattern, self.value.shape
+        is_few = pattern.num_edges * heads * width <= edge_sums.MOST and can_list(pattern)
+        entries = listed_edges(pattern) if is_few else self._copies()
+        given = self.x, self.value, self.of_source, self.of_target
+        return attend_ends(*given, entries, self.slope)
+
+    def _copies(self) -> HeadCopies:
+        """The matrix of the edges for all heads, which the pattern keeps."""
+        pattern, heads = self.over.pattern, self.num_bases
+        kept: dict[int, HeadCopies] = vars(pattern).setdefault("head_copies", {})
+        if heads not in kept:
+            kept[heads] = HeadCopies(pattern.by_both, pattern.target, heads)
+        return kept[heads]
+
+    def shares(self) -> Heads:
+        """The values of all edges."""
+        values = torch.einsum("np,hpd->nhd", self.x, self.value)
+        near, far = (values * self.of_source).sum(-1), (values * self.of_target).sum(-1)
+        sparsity = self.over.pattern.by_both
+        score = torch.nn.functional.leaky_relu(sddmm(sparsity, far, near, op="add"), self.slope)
+        return Heads(self.over.pattern, segment_softmax(sparsity, score))
+
+    def edges(self) -> EdgeBasis:
+        """See :meth:`Heads.edges`."""
+        return self.shares().edges()
+
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> AttendedEnds:
+        """See :meth:`Basis.map`."""
+        over = self.over.map(index_map, value_map)
+        x, value = value_map(self.x), value_map(self.value)
+        vectors = value_map(self.of_source), value_map(self.of_target)
+        return AttendedEnds(over, x, value, *vectors, self.slope)
+
+    def __repr__(self) -> str:
+        return f"AttendedEnds({self._head()}, over={self.over!r})"

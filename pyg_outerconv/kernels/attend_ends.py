@@ -1,0 +1,149 @@
+"""Attention whose scores are a number of each end, added and bent: all of it in one primitive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import leaky_relu
+
+from . import ends_listed, ends_sorted
+from .call import is_plain
+from .differentiable import is_differentiated, is_lean, wants_gradients
+from .dispatch import forced, recording
+from .head_copies import HeadCopies
+from .listed import Listed
+from .sddmm import sddmm
+from .softmax import segment_softmax
+from .spmm import spmm
+
+Entries = Listed | HeadCopies
+
+
+def can_attend_ends(*tensors: Tensor) -> bool:
+    """Whether :func:`attend_ends` may run: on a CPU, with nothing but plain autograd looking on."""
+    first = tensors[0]
+    return (
+        first.is_cpu
+        and first.dtype in (torch.float32, torch.float64)
+        and all(tensor.dtype == first.dtype for tensor in tensors)
+        and forced() is None
+        and not recording()
+        and is_lean()
+        and is_plain(*tensors)
+        and not torch.is_autocast_enabled("cpu")
+    )
+
+
+def attend_ends(
+    x: Tensor, value: Tensor, of_source: Tensor, of_target: Tensor, entries: Entries, slope: float
+) -> Tensor:
+    """Values, scores, softmax and sum of graph attention (Veličković et al., equations 1 to 4).
+
+    With ``v[m, h] = x[m] value[h]``, entry e of row n and column m has the share
+    ``softmax_n(leaky_relu(<of_source[h], v[m, h]> + <of_target[h], v[n, h]>))``, and
+    ``out[n, h] = sum_{e in row n} share[e, h] v[column of e, h]``. One dense product makes values
+    and numbers of both ends, one sparse product makes sums and what divides them. Differentiable
+    any number of times, beyond once by the primitives that it is made of.
+
+    Args:
+        x: (N, P).
+        value: (H, P, V).
+        of_source, of_target: (H, V).
+        entries: at least one, of a matrix N × N; :class:`HeadCopies` hold no tensor of entries ×
+            channels, :class:`Listed` ones do.
+        slope: of the leaky ReLU.
+
+    Returns:
+        (N, H, V); zeros for rows without entries.
+    """
+    tensors = x, value, of_source, of_target
+    if wants_gradients() and any(tensor.requires_grad for tensor in tensors):
+        return _AttendEnds.apply(*tensors, entries, slope)  # type: ignore[no-any-return]
+    return _forward(*tensors, entries, slope, False)[0]
+
+
+class _AttendEnds(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        value: Tensor,
+        of_source: Tensor,
+        of_target: Tensor,
+        entries: Entries,
+        slope: float,
+    ) -> Tensor:
+        given = x, value, of_source, of_target
+        out, *kept = _forward(*given, entries, slope, True)
+        ctx.entries, ctx.slope = entries, slope
+        ctx.save_for_backward(*given, *kept)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, value, of_source, of_target, packed, *kept = ctx.saved_tensors
+        wanted, entries = ctx.needs_input_grad[:4], ctx.entries
+        if is_differentiated() or not is_plain(grad):
+            given = [x, value, of_source, of_target]
+            return *_by_parts(given, entries, ctx.slope, grad, wanted), None, None
+        way = _way(entries)
+        of_made = way.pull(entries, tuple(kept), grad, ctx.slope)
+        of_x = of_made @ packed.t() if wanted[0] else None
+        if not any(wanted[1:]):
+            return of_x, None, None, None, None, None
+        of_value, of_scores = way.unpack(x.t() @ of_made, value.size(0))
+        vectors = torch.stack((of_source, of_target), dim=1)
+        of_vectors = of_scores.transpose(1, 2) @ value
+        return of_x, torch.baddbmm(of_value, of_scores, vectors), *of_vectors.unbind(1), None, None
+
+
+def _forward(
+    x: Tensor,
+    value: Tensor,
+    of_source: Tensor,
+    of_target: Tensor,
+    entries: Entries,
+    slope: float,
+    keeps: bool,
+) -> tuple[Tensor, ...]:
+    """The result, and what the backward pass reads beside the arguments."""
+    way = _way(entries)
+    packed = way.pack(value, value @ torch.stack((of_source, of_target), dim=2))
+    out, *kept = way.forward(entries, x @ packed, value.size(0), slope, keeps)
+    return out, packed, *kept
+
+
+def _way(entries: Entries) -> Any:
+    return ends_listed if isinstance(entries, Listed) else ends_sorted
+
+
+# Derivatives of derivatives --------------------------------------------------------------------
+
+
+def _by_parts(
+    given: list[Tensor], entries: Entries, slope: float, grad: Tensor, wanted: tuple[bool, ...]
+) -> list[Tensor | None]:
+    """The gradients by primitives that are differentiable themselves."""
+    asked = [tensor for tensor, is_wanted in zip(given, wanted, strict=True) if is_wanted]
+    differentiates = torch.is_grad_enabled()
+    with torch.enable_grad():
+        x, value, of_source, of_target = given
+        out = _parts(x, value, of_source, of_target, entries, slope)
+        found = iter(torch.autograd.grad(out, asked, grad, create_graph=differentiates))
+    return [next(found) if is_wanted else None for is_wanted in wanted]
+
+
+def _parts(
+    x: Tensor, value: Tensor, of_source: Tensor, of_target: Tensor, entries: Entries, slope: float
+) -> Tensor:
+    """What :func:`attend_ends` gives, by other primitives."""
+    values = (x @ value.transpose(0, 1).flatten(1)).unflatten(1, value.shape[::2])
+    near, far = (values * of_source).sum(-1), (values * of_target).sum(-1)
+    if isinstance(entries, Listed):
+        share = entries.shares(leaky_relu(entries.add(far, near), slope))
+        return entries.sums(share, values)
+    sparsity = entries.sparsity
+    score = leaky_relu(sddmm(sparsity, far, near, op="add"), slope)
+    return spmm(sparsity, segment_softmax(sparsity, score), values)

@@ -1,0 +1,120 @@
+"""One sparse matrix for all heads, each with values of its own: all heads in one product."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .counting_sort import by_rows
+from .lasting import lasting
+from .listed import is_safe
+from .native_csr import csr, row_sums, sampled, times
+from .sparsity import BY_COLUMN, Sparsity
+
+MOST = 2**19
+"""Entries times heads for which one product serves all heads; more take a product for each."""
+
+_View = tuple[Tensor, Tensor, int]
+
+
+class HeadCopies:
+    """The matrices S_h (R × C) of H heads with entries at the same places, heads first.
+
+    Their values (H, E), in row order, lie next to each other for each head, and so do operands
+    (H, rows, V); nothing is copied on the way to a product. Where they are few, the heads are the
+    blocks of one matrix.
+
+    Args:
+        sparsity: where the E entries are.
+        row: (E,) the row of each.
+        heads: H.
+    """
+
+    def __init__(self, sparsity: Sparsity, row: Tensor, heads: int) -> None:
+        self.sparsity, self.row, self.heads = sparsity, row, heads
+        self.shape, self.num_entries = sparsity.shape, sparsity.num_entries
+        self._is_one = self.num_entries * heads <= MOST
+        self._copies: dict[bool, _View] = {}
+
+    @property
+    def col(self) -> Tensor:
+        """(E,) the column of each entry."""
+        return self.sparsity.col
+
+    def times(self, value: Tensor, x: Tensor) -> Tensor:
+        """S_h x_h: (H, R, V) of values (H, E) and x (H, C, V)."""
+        return self._multiply(value, x, turned=False)
+
+    def times_turned(self, value: Tensor, x: Tensor) -> Tensor:
+        """S_hᵀ x_h: (H, C, V) of values (H, E) and x (H, R, V)."""
+        self._know_columns()
+        return self._multiply(value.index_select(1, self.sparsity.perm), x, turned=True)
+
+    def sampled(self, a: Tensor, b: Tensor) -> Tensor:
+        """⟨a_h[row of e], b_h[column of e]⟩: (H, E) of a (H, R, V) and b (H, C, V)."""
+        ptr, index, _ = self._view(turned=False)
+        if self._is_one:
+            return sampled(ptr, index, a.flatten(0, 1), b.flatten(0, 1)).view(self.heads, -1)
+        out = a.new_empty((self.heads, self.num_entries))
+        for head in range(self.heads):
+            out[head] = sampled(ptr, index, a[head], b[head])
+        return out
+
+    def sums(self, value: Tensor) -> Tensor:
+        """(H, R): the sums of values (H, E) over rows."""
+        return self.times(value, value.new_ones((self.heads, self.shape[1], 1))).squeeze(-1)
+
+    def sums_turned(self, value: Tensor) -> Tensor:
+        """(H, C): the sums of values (H, E) over columns."""
+        return self.times_turned(value, value.new_ones((self.heads, self.shape[0], 1))).squeeze(-1)
+
+    def raised(self, score: Tensor) -> Tensor:
+        """See :meth:`.listed.Listed.raised`, of (H, E)."""
+        if not is_safe(score):
+            highest = row_sums(self.sparsity.rowptr, score.t().contiguous(), "max").t()
+            highest = highest.masked_fill(highest == -torch.inf, 0.0)
+            score -= highest.index_select(1, self.row)
+        return score.exp_()
+
+    def _multiply(self, value: Tensor, x: Tensor, turned: bool) -> Tensor:
+        ptr, index, cols = self._view(turned)
+        if self._is_one:
+            matrix = csr(ptr, index, value.view(-1), self.heads * cols)
+            return times(matrix, x.flatten(0, 1)).unflatten(0, (self.heads, -1))
+        out = x.new_empty((self.heads, ptr.numel() - 1, x.size(2)))
+        for head in range(self.heads):
+            out[head] = times(csr(ptr, index, value[head], cols), x[head])
+        return out
+
+    def _view(self, turned: bool) -> _View:
+        """Pointers, indices and columns of a head's matrix, or of that of all heads."""
+        found = self._copies.get(turned)
+        if found is None:
+            found = self._copies[turned] = self._made(turned)
+        return found
+
+    def _made(self, turned: bool) -> _View:
+        known, (rows, cols) = self.sparsity, self.shape
+        view = (known.colptr, known.row, rows) if turned else (known.rowptr, known.col, cols)
+        if not self._is_one:
+            return view
+        with lasting(self.row):
+            return _repeated(*view, self.heads)
+
+    def _know_columns(self) -> None:
+        """Sort entries by column as the sparsity would, which has to find their rows first."""
+        held = vars(self.sparsity)
+        if "perm" not in held:
+            with lasting(self.row):
+                made = by_rows(self.col, self.row, self.shape[1])
+            held.update(zip(BY_COLUMN, made, strict=True))
+
+
+def _repeated(ptr: Tensor, index: Tensor, cols: int, heads: int) -> _View:
+    """Pointers and indices of the matrix whose blocks are that many copies of one."""
+    head = torch.arange(heads, dtype=ptr.dtype).view(-1, 1)
+    rows, entries = ptr.numel() - 1, index.numel()
+    pointers = ptr.new_empty(heads * rows + 1)
+    torch.add(ptr[:-1], head * entries, out=pointers[:-1].view(heads, rows))
+    pointers[-1:].fill_(heads * entries)
+    return pointers, (index + head * cols).view(-1), cols

@@ -1,0 +1,125 @@
+"""Graph attention in one primitive: what its definition gives, in any order of edges."""
+
+import pytest
+import torch
+from scores import leaf
+
+from pyg_outerconv.basis import EdgeBasis, Pattern
+from pyg_outerconv.basis.attended_ends import AttendedEnds
+from pyg_outerconv.kernels import edge_sums, head_copies
+from pyg_outerconv.testing import assert_near
+
+NODES, P = 7, 5
+# Parallel edges, loops, and nodes 5 and 6, which nothing reaches.
+EDGES = torch.tensor([[4, 0, 1, 2, 0, 3, 0, 2, 6], [0, 1, 2, 2, 1, 4, 1, 3, 0]])
+SLOPE = 0.2
+
+
+@pytest.fixture(params=["listed", "blocks", "head by head"])
+def way(request, monkeypatch):
+    """Edges as they come; sorted, with one matrix for all heads; or one for each."""
+    if request.param != "listed":
+        monkeypatch.setattr(edge_sums, "MOST", -1)
+    if request.param == "head by head":
+        monkeypatch.setattr(head_copies, "MOST", 0)
+
+
+def drawn(heads=3, width=4, dtype=torch.float64, scales=(1.0, 1.0, 1.0, 1.0)):
+    """x, Θ, and the vectors of sources and targets."""
+    shapes = (NODES, P), (heads, P, width), (heads, width), (heads, width)
+    numbers = [leaf(*shape).to(dtype) for shape in shapes]
+    return [(x * by).detach().requires_grad_() for x, by in zip(numbers, scales, strict=True)]
+
+
+def basis_of(given):
+    """The basis on a pattern that nothing has sorted."""
+    return AttendedEnds(EdgeBasis(Pattern.build(EDGES, size=(NODES, NODES))), *given, SLOPE)
+
+
+def by_definition(x, value, of_source, of_target):
+    """The sums by a dense softmax, with a matrix of how often each edge is there."""
+    values = torch.einsum("np,hpd->hnd", x, value)
+    near, far = (torch.einsum("hnd,hd->hn", values, vector) for vector in (of_source, of_target))
+    score = torch.nn.functional.leaky_relu(near.unsqueeze(-1) + far.unsqueeze(-2), SLOPE)
+    count = torch.zeros(NODES, NODES, dtype=x.dtype)
+    count.index_put_(tuple(EDGES), torch.ones(EDGES.size(1), dtype=x.dtype), accumulate=True)
+    highest = score.detach().masked_fill(count == 0, -torch.inf).amax(dim=1, keepdim=True)
+    score = score.masked_fill(count == 0, -torch.inf)
+    highest = highest.masked_fill(highest == -torch.inf, 0.0)
+    raised = (score - highest).exp() * count
+    total = raised.sum(1, keepdim=True)
+    share = raised / total.masked_fill(total == 0, 1.0)
+    return share, torch.einsum("hmn,hmd->nhd", share, values)
+
+
+@pytest.mark.parametrize(("heads", "width"), [(3, 4), (1, 4), (4, 1), (1, 1)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_sums_are_those_of_the_definition_as_are_their_gradients(way, heads, width, dtype):
+    given = drawn(heads, width, dtype)
+    tolerance = 1e-10 if dtype == torch.float64 else 1e-5
+    found, expected = basis_of(given).sums(), by_definition(*given)[1]
+    assert_near(found, expected, tolerance)
+    with torch.no_grad():
+        assert_near(basis_of(given).sums(), expected, tolerance)
+    above = torch.randn_like(found)
+    both = [torch.autograd.grad(out, given, above) for out in (found, expected)]
+    for one, other in zip(*both, strict=True):
+        assert_near(one, other, 5 * tolerance, at_least=0.1)
+
+
+@pytest.mark.parametrize("scale", [30.0, 1e3])
+def test_scores_of_any_size_stay_in_range(way, scale):
+    given = drawn(scales=(1.0, 1.0, scale, scale))
+    found, expected = basis_of(given).sums(), by_definition(*given)[1]
+    assert found.isfinite().all()
+    assert_near(found, expected, 1e-10)
+    above = torch.randn_like(found)
+    both = [torch.autograd.grad(out, given, above) for out in (found, expected)]
+    for one, other in zip(*both, strict=True):
+        assert_near(one, other, 1e-8, at_least=1.0)  # shares of one or zero, which hardly move
+
+
+def test_derivatives_of_derivatives(way):
+    given = drawn(2, 3)
+    assert torch.autograd.gradcheck(lambda *x: basis_of(x).sums(), given)
+    assert torch.autograd.gradgradcheck(lambda *x: basis_of(x).sums(), given)
+
+
+@pytest.mark.parametrize("learns", [0, 1, 2, 3])
+def test_gradients_of_some_alone(way, learns):
+    given = [tensor.detach() for tensor in drawn()]
+    one = given[learns].requires_grad_()
+    found, expected = basis_of(given).sums(), by_definition(*given)[1]
+    above = torch.randn_like(found)
+    (of_found,), (of_expected,) = (torch.autograd.grad(o, one, above) for o in (found, expected))
+    assert_near(of_found, of_expected, 1e-9, at_least=0.1)
+
+
+def test_several_gradients_at_once(way):
+    given = drawn(2, 3)
+    found, expected = basis_of(given).sums(), by_definition(*given)[1]
+    above = torch.randn(4, *found.shape, dtype=found.dtype)
+    both = [
+        torch.autograd.grad(out, given, above, is_grads_batched=True) for out in (found, expected)
+    ]
+    for one, other in zip(*both, strict=True):
+        assert_near(one, other, 1e-9, at_least=0.1)
+
+
+def test_a_number_that_is_none_stays_where_it_is_seen(way):
+    given = [tensor.detach() for tensor in drawn()]
+    given[0][6] = torch.nan  # which node 0 sees, and itself would ask with
+    found = basis_of(given).sums()
+    assert found[0].isnan().all()
+    assert found[1:].isfinite().all()
+
+
+def test_its_edges_have_the_shares(way):
+    given = drawn()
+    basis, (share, sums) = basis_of(given), by_definition(*given)
+    assert_near(basis.edges().to_dense(), share, 1e-10)
+    assert_near(basis.double().sums(), sums, 1e-10)
+    assert basis.num_bases == 3
+    assert basis.size == (NODES, NODES)
+    assert basis.learns
+    assert not basis.detach().learns
