@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..kernels import edge_sums, sddmm, segment_softmax
+from ..kernels import edge_sums, ends_listed, sddmm, segment_softmax
 from ..kernels.attend_ends import attend_ends
 from ..kernels.head_copies import HeadCopies
 from .base import Basis
@@ -70,7 +70,8 @@ class AttendedEnds(Basis):
     def sums(self) -> Tensor:
         """A_hᵀ X V_h for each head: (N, H, D)."""
         pattern, (heads, _, width) = self.over.pattern, self.value.shape
-        is_few = pattern.num_edges * heads * width <= edge_sums.MOST and can_list(pattern)
+        most = min(edge_sums.MOST, ends_listed.MOST)
+        is_few = pattern.num_edges * heads * width <= most and can_list(pattern)
         entries = listed_edges(pattern) if is_few else self._copies()
         given = self.x, self.value, self.of_source, self.of_target
         return attend_ends(*given, entries, self.slope)

@@ -23,11 +23,10 @@ Entries = Listed | HeadCopies
 
 def can_attend_ends(*tensors: Tensor) -> bool:
     """Whether :func:`attend_ends` may run: on a CPU, with nothing but plain autograd looking on."""
-    first = tensors[0]
+    dtype = tensors[0].dtype
     return (
-        first.is_cpu
-        and first.dtype in (torch.float32, torch.float64)
-        and all(tensor.dtype == first.dtype for tensor in tensors)
+        dtype in (torch.float32, torch.float64)
+        and all(tensor.is_cpu and tensor.dtype == dtype for tensor in tensors)
         and forced() is None
         and not recording()
         and is_lean()
@@ -90,12 +89,12 @@ class _AttendEnds(torch.autograd.Function):
             return *_by_parts(given, entries, ctx.slope, grad, wanted), None, None
         way = _way(entries)
         of_made = way.pull(entries, tuple(kept), grad, ctx.slope)
-        of_x = of_made @ packed.t() if wanted[0] else None
+        of_x = torch.mm(of_made, packed.t()) if wanted[0] else None
         if not any(wanted[1:]):
             return of_x, None, None, None, None, None
-        of_value, of_scores = way.unpack(x.t() @ of_made, value.size(0))
+        of_value, of_scores = way.unpack(torch.mm(x.t(), of_made), value.size(0))
         vectors = torch.stack((of_source, of_target), dim=1)
-        of_vectors = of_scores.transpose(1, 2) @ value
+        of_vectors = torch.bmm(of_scores.transpose(1, 2), value)
         return of_x, torch.baddbmm(of_value, of_scores, vectors), *of_vectors.unbind(1), None, None
 
 
@@ -110,8 +109,8 @@ def _forward(
 ) -> tuple[Tensor, ...]:
     """The result, and what the backward pass reads beside the arguments."""
     way = _way(entries)
-    packed = way.pack(value, value @ torch.stack((of_source, of_target), dim=2))
-    out, *kept = way.forward(entries, x @ packed, value.size(0), slope, keeps)
+    packed = way.pack(value, torch.bmm(value, torch.stack((of_source, of_target), dim=2)))
+    out, *kept = way.forward(entries, torch.mm(x, packed), value.size(0), slope, keeps)
     return out, packed, *kept
 
 

@@ -8,6 +8,9 @@ from torch.nn.functional import leaky_relu
 
 from .listed import Listed
 
+MOST = 2**15
+"""The numbers of what edges send, edges times channels, that may be held: those of a cache."""
+
 Kept = tuple[Tensor, ...]
 
 
@@ -27,37 +30,35 @@ def forward(entries: Listed, made: Tensor, heads: int, slope: float, keeps: bool
 
     Args:
         entries: the edges.
-        made: (N, H (V + 2)) what packed parameters make of x; its memory becomes that of values
-            with ones in the last two columns, so that sums of values sum weights too.
+        made: (N, H (V + 2)) what packed parameters make of x.
         heads: H.
         slope: of the leaky ReLU.
         keeps: whether there is a backward pass.
     """
-    values = made.view(made.size(0), heads, -1)
-    near, far = values[..., -2], values[..., -1]
-    score = far.index_select(0, entries.row).add_(near.index_select(0, entries.col))
-    weight = entries.raised(leaky_relu(score, slope, inplace=not keeps))
-    values[..., -2:] = 1.0
-    sent = values.index_select(0, entries.col).mul_(weight.unsqueeze(-1))
-    sums = torch.zeros_like(values).index_add_(0, entries.row, sent)
-    total = sums[..., -1:].clamp_(min=torch.finfo(sums.dtype).tiny)
-    return sums[..., :-2] / total, values, score, weight, sums
+    row, col, (count, _) = entries
+    made = made.view(made.size(0), heads, -1)
+    sent = made.index_select(0, col)
+    score = sent[..., -2] + made.index_select(0, row)[..., -1]
+    share = entries.raised(leaky_relu(score, slope, inplace=not keeps))
+    total = share.new_zeros((count, heads)).index_add_(0, row, share)
+    share /= total.index_select(0, row)
+    values = sent[..., :-2]
+    out = values.new_zeros((count, heads, values.size(2)))
+    return out.index_add_(0, row, values * share.unsqueeze(-1)), sent, score, share
 
 
 def pull(entries: Listed, kept: Kept, grad: Tensor, slope: float) -> Tensor:
     """(N, H (V + 2)) the gradient of what was made of x, for that of the result (N, H, V)."""
-    values, score, weight, sums = kept
-    total = sums[..., -1:]
-    of_sums = torch.empty_like(sums)
-    columns = torch.div(grad, total, out=of_sums[..., :-2])
-    mean = (columns * sums[..., :-2]).sum(-1, keepdim=True)
-    of_sums[..., -2:] = mean.div_(total).mul_(-0.5)  # halves of what there is for the total
-    sent = of_sums.index_select(0, entries.row)
-    of_score = (sent * values.index_select(0, entries.col)).sum(-1).mul_(weight)
+    row, col, (count, _) = entries
+    sent, score, share = kept
+    above = grad.index_select(0, row)
+    of_share = (sent[..., :-2] * above).sum(-1).mul_(share)
+    mean = share.new_zeros((count, share.size(1))).index_add_(0, row, of_share)
+    of_score = of_share.addcmul_(share, mean.index_select(0, row), value=-1.0)
     of_score = torch.ops.aten.leaky_relu_backward(of_score, score, slope, False)
-    sent *= weight.unsqueeze(-1)
-    sent[..., -2] = of_score
-    found = torch.zeros_like(values).index_add_(0, entries.col, sent)
-    rows = of_score.new_zeros(values.shape[:2])
-    found[..., -1] = rows.index_add_(0, entries.row, of_score)
-    return found.flatten(1)
+    found = torch.zeros_like(sent)
+    torch.mul(above, share.unsqueeze(-1), out=found[..., :-2])
+    found[..., -2] = of_score
+    found = sent.new_zeros((count, *sent.shape[1:])).index_add_(0, col, found)
+    found[..., -1] = mean.zero_().index_add_(0, row, of_score)
+    return found.view(count, -1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,9 +28,10 @@ from .fold_output import FoldOutput
 from .given_support import basis_on_support, check_beside, is_support, require_edges
 from .head_forms import check_values, form_of, value_channels_of
 from .outer_conv import OuterConv
-from .prepare import Inputs, nodes_first, split_input
+from .prepare import Given, Inputs, nodes_first, split_input
 from .shares import showing_shares, values_of_edges
 from .source_mask import checked_mask, without_absent
+from .sums_at_once import on_kept_support, only_sums
 from .theta import view_of
 
 
@@ -206,8 +208,8 @@ class AttentionConv(FoldOutput, OuterConv):
         if source_mask is not None:
             source_mask = checked_mask(source_mask, inputs)
             inputs = without_absent(inputs, source_mask)
-        only_sums = source_mask is None and not return_attention_weights and self._only_sums()
-        content = self._content(inputs, source_mask, alignment, only_sums)
+        sums = source_mask is None and not return_attention_weights and only_sums(self)
+        content = self._content(inputs, source_mask, alignment, sums)
         waiting = self._waiting(inputs) if content.theta is None else []
         basis = self.basis(
             inputs, edge_index, None, edge_type, size, batch, edge_attr, pos, content=content
@@ -251,9 +253,9 @@ class AttentionConv(FoldOutput, OuterConv):
             basis = basis_on_support(self.family, edge_index, content, edge_attr, pos, batch)
             return basis.mean(basis.dtype) if self.folds_mean else basis
         require_edges(self._family, edge_index)
-        return super().basis(
-            inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos, content
-        )
+        given = Given(edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
+        make = partial(super().basis, inputs, *given, content)
+        return on_kept_support(self, given, content, make)
 
     def __repr__(self) -> str:
         family = self.family
@@ -268,11 +270,11 @@ class AttentionConv(FoldOutput, OuterConv):
         inputs: Inputs,
         source_mask: OptTensor = None,
         alignment: Any = None,
-        only_sums: bool = False,
+        sums: bool = False,
     ) -> Content:
         """What nodes hold; with values, where the score and the sum are both made of them."""
         content = super()._content(inputs)
-        if only_sums and alignment is None and self._family.sums_at_once(content):
+        if sums and alignment is None and self._family.sums_at_once(content):
             return replace(content, only_sums=True)
         values = None
         if content.theta is not None:
@@ -284,12 +286,6 @@ class AttentionConv(FoldOutput, OuterConv):
                 refusal("an alignment reads what comes as alignment=", "align=T", "no align")
             )
         return replace(content, present=source_mask, alignment=alignment, values=values)
-
-    def _only_sums(self) -> bool:
-        """Whether a call asks for nothing but sums of values, however they are made."""
-        free = self.order is None and self.max_memory is None and self.edge_dim is None
-        sums = self.reduce == self.label_reduce == "sum" and not self.folds_mean
-        return free and sums and not (self._is_asked_for_messages() or self._is_watched())
 
     def _contract(
         self,

@@ -260,7 +260,7 @@ class Attention(ContentFamily):
                 )
             )
         if content.only_sums:
-            found = self.score.at_once(content.source, content.theta, over)
+            found = self.at_once(over, content)
             if found is not None:
                 return found
             values = self.score.values(content.source, content.theta)
@@ -289,6 +289,10 @@ class Attention(ContentFamily):
         f = self.normalise
         plain = f.is_softmax and not f.dropped and f.temperature == 1.0
         return plain and self.score.sums_at_once(content.source, content.theta)
+
+    def at_once(self, over: EdgeBasis | OnDemand, content: Content) -> Basis | None:
+        """See :meth:`Score.at_once`, for content that says that only sums are asked for."""
+        return self.score.at_once(content.source, content.theta, over)
 
     def _makes_few(self, structure: AnyStructure, x: Features) -> bool:
         """Whether a support is sooner made than found: of few edges, which need not be sorted."""
