@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -54,7 +55,9 @@ class HeadCopies:
         """⟨a_h[row of e], b_h[column of e]⟩: (H, E) of a (H, R, V) and b (H, C, V)."""
         ptr, index, _ = self._view(turned=False)
         if self._is_one:
-            return sampled(ptr, index, a.flatten(0, 1), b.flatten(0, 1)).view(self.heads, -1)
+            width = a.size(2)
+            found = sampled(ptr, index, a.view(-1, width), b.view(-1, width))
+            return found.view(self.heads, -1)
         out = a.new_empty((self.heads, self.num_entries))
         for head in range(self.heads):
             out[head] = sampled(ptr, index, a[head], b[head])
@@ -80,7 +83,8 @@ class HeadCopies:
         ptr, index, cols = self._view(turned)
         if self._is_one:
             matrix = csr(ptr, index, value.view(-1), self.heads * cols)
-            return times(matrix, x.flatten(0, 1)).unflatten(0, (self.heads, -1))
+            width = x.size(2)
+            return times(matrix, x.view(-1, width)).view(self.heads, -1, width)
         out = x.new_empty((self.heads, ptr.numel() - 1, x.size(2)))
         for head in range(self.heads):
             out[head] = times(csr(ptr, index, value[head], cols), x[head])
@@ -112,9 +116,10 @@ class HeadCopies:
 
 def _repeated(ptr: Tensor, index: Tensor, cols: int, heads: int) -> _View:
     """Pointers and indices of the matrix whose blocks are that many copies of one."""
-    head = torch.arange(heads, dtype=ptr.dtype).view(-1, 1)
-    rows, entries = ptr.numel() - 1, index.numel()
-    pointers = ptr.new_empty(heads * rows + 1)
-    torch.add(ptr[:-1], head * entries, out=pointers[:-1].view(heads, rows))
-    pointers[-1:].fill_(heads * entries)
-    return pointers, (index + head * cols).view(-1), cols
+    given, places = ptr.numpy(), index.numpy()
+    head = np.arange(heads, dtype=given.dtype)[:, None]
+    pointers = np.empty(heads * (given.size - 1) + 1, given.dtype)
+    np.add(given[:-1], head * given.dtype.type(places.size), out=pointers[:-1].reshape(heads, -1))
+    pointers[-1] = heads * places.size
+    indices = np.add(places, head * places.dtype.type(cols)).reshape(-1)
+    return torch.from_numpy(pointers), torch.from_numpy(indices), cols
