@@ -65,11 +65,21 @@ class HeadCopies:
 
     def sums(self, value: Tensor) -> Tensor:
         """(H, R): the sums of values (H, E) over rows."""
-        return self.times(value, value.new_ones((self.heads, self.shape[1], 1))).squeeze(-1)
+        ptr, index, cols = self._view(turned=False)
+        rows = self.shape[0]
+        out = value.new_empty((self.heads, rows))
+        count = 1 if self._is_one else self.heads
+        ones = value.new_ones(self.heads // count * cols)
+        for values, total in zip(value.view(count, -1), out.view(count, -1), strict=True):
+            matrix = csr(ptr, index, values, ones.numel())
+            torch.addmv(total, matrix, ones, beta=0.0, out=total)
+        return out
 
     def sums_turned(self, value: Tensor) -> Tensor:
-        """(H, C): the sums of values (H, E) over columns."""
-        return self.times_turned(value, value.new_ones((self.heads, self.shape[0], 1))).squeeze(-1)
+        """(H, C): the sums of values (H, E) over columns, in the order of rows."""
+        # Which takes ten times as long with indices of 32 bits.
+        out = value.new_zeros((self.heads, self.shape[1]))
+        return out.index_add_(1, self.col.long(), value)
 
     def raised(self, score: Tensor) -> Tensor:
         """See :meth:`.listed.Listed.raised`, of (H, E)."""
