@@ -8,7 +8,7 @@ from torch.nn.functional import leaky_relu
 
 from .listed import Listed
 
-MOST = 2**15
+MOST = 2**18
 """The numbers of what edges send, edges times channels, that may be held: those of a cache."""
 
 Kept = tuple[Tensor, ...]
