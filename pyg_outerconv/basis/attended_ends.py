@@ -81,7 +81,12 @@ class AttendedEnds(Basis):
         pattern, heads = self.over.pattern, self.num_bases
         kept: dict[int, HeadCopies] = vars(pattern).setdefault("head_copies", {})
         if heads not in kept:
-            kept[heads] = HeadCopies(pattern.by_both, pattern.target, heads)
+            sparsity, given = pattern.by_both, pattern.given
+            if given is None:
+                row = pattern.target
+            else:  # sooner than by spelling pointers out
+                row = given.target.index_select(0, pattern.order).to(given.dtype)
+            kept[heads] = HeadCopies(sparsity, row, heads)
         return kept[heads]
 
     def shares(self) -> Heads:
