@@ -65,6 +65,7 @@ class Attended(Basis):
         ValueError: the shapes do not fit, or the support has values.
     """
 
+    is_leaf: ClassVar[bool] = True
     has_heads: ClassVar[bool] = True
 
     over: EdgeBasis | OnDemand

@@ -40,6 +40,7 @@ LINES, LINE = 512, 64  # lines of memory of a tensor that are looked at, and the
 TENSORS = 1024  # for which a cache keeps something
 EACH = 16  # things that are kept for one tensor
 
+_PLAIN = (Tensor, Parameter)
 _caches: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -68,7 +69,8 @@ def recall(entries: dict[Any, Any], key: Hashable, make: Callable[[], Any], limi
 
 def use_last(entries: dict[Any, Any], key: Hashable, value: Any, limit: int | None = None) -> None:
     """Make an entry the last of a dict, of which the first ones go beyond ``limit``."""
-    entries.pop(key, None)
+    if entries:
+        entries.pop(key, None)
     entries[key] = value
     if limit is not None and len(entries) > limit:
         for oldest in list(entries)[: max(0, len(entries) - limit)]:
@@ -124,27 +126,27 @@ class IdentityCache:
         """The kept result, or that of ``make()``, which is then kept."""
         if torch.compiler.is_compiling():
             return make()
-        for given in (anchor, *others):
-            if given is not None and (given.is_inference() or is_functorch_wrapped_tensor(given)):
+        tensors = (anchor, *[given for given in others if given is not None])
+        for given in tensors:
+            if given.is_inference() or is_functorch_wrapped_tensor(given):
                 return make()
         anchors, number = self._anchors, id(anchor)
-        states = state_of(anchor), *[None if t is None else state_of(t) for t in others]
+        states = [state_of(given) for given in tensors]
         known = anchors.get(number)
         if known is not None and known[0]() is anchor:
             found = known[1].get(key)
             if found is not None and found[0] == states:
-                same = [end is None or end() is t for end, t in zip(found[1], others, strict=True)]
-                if all(same):
+                if all([end() is given for end, given in zip(found[1], others, strict=True)]):
                     use_last(anchors, number, known)
                     use_last(known[1], key, found)
                     return found[2]
         with lasting(anchor):
             result = make()
-        references = tuple([None if t is None else weakref.ref(t) for t in others])
+        entry = states, [_reference(given) for given in others] if others else (), result
         known = anchors.get(number)
         if known is None or known[0]() is not anchor:
             known = weakref.ref(anchor, lambda _: anchors.pop(number, None)), {}
-        use_last(known[1], key, (states, references, result), self._each)
+        use_last(known[1], key, entry, self._each)
         use_last(anchors, number, known, self._tensors)
         return result
 
@@ -156,14 +158,22 @@ class IdentityCache:
         return sum(len(results) for _, results in list(self._anchors.values()))
 
 
+def _reference(tensor: Tensor | None) -> Callable[[], Tensor | None]:
+    return _no_tensor if tensor is None else weakref.ref(tensor)
+
+
+def _no_tensor() -> None:
+    return None
+
+
 def state_of(tensor: Tensor) -> Hashable:
     """What shows that a tensor was changed: equal as long as no change is seen; never waits."""
     if isinstance(tensor, EdgeIndex):
         tensor = tensor.as_tensor()
     counted = tensor._version, tensor.shape
-    if tensor.layout != torch.strided:
+    if tensor.layout is not torch.strided:
         return counted, *map(state_of, _parts(tensor))
-    if type(tensor) not in (Tensor, Parameter) or is_functorch_wrapped_tensor(tensor):
+    if type(tensor) not in _PLAIN or is_functorch_wrapped_tensor(tensor):
         return counted  # there is no memory to look at
     stride = tensor.stride()
     if not tensor.is_cpu:
@@ -173,7 +183,9 @@ def state_of(tensor: Tensor) -> Hashable:
         extent = 1 + sum([(n - 1) * step for n, step in zip(tensor.shape, stride, strict=True)])
         count = extent * tensor.element_size()
     address = tensor.data_ptr()
-    return counted, address, stride, _looked_at(address, count)
+    few = count <= LINES * LINE
+    seen = ctypes.string_at(address, count) if few else _lines(address, count)
+    return counted, address, stride, seen
 
 
 def _parts(matrix: Tensor) -> tuple[Tensor, ...]:
@@ -185,13 +197,11 @@ def _parts(matrix: Tensor) -> tuple[Tensor, ...]:
     return matrix.ccol_indices(), matrix.row_indices(), matrix.values()
 
 
-def _looked_at(address: int, count: int) -> bytes:
-    """Of ``count`` bytes all, or those of ``LINES`` lines of a cache, which are evenly spread.
+def _lines(address: int, count: int) -> bytes:
+    """Of ``count`` bytes those of ``LINES`` lines of a cache, which are evenly spread.
 
     Read from memory, because within ``torch.func`` and modes even a view becomes something else.
     """
-    if count <= LINES * LINE:
-        return ctypes.string_at(address, count)
     memory = np.frombuffer(memoryview((ctypes.c_char * count).from_address(address)), np.uint8)
     step = count // LINES
     return memory[: LINES * step].reshape(LINES, step)[:, :LINE].tobytes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,7 +13,6 @@ from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels.edge_sums import edge_sums, is_small
 from .base import Basis
 from .between import as_list, between, reaching
-from .cache import cached_property
 from .checks import holds
 from .kind import Shape, TensorMap
 from .makers import makes
@@ -41,14 +40,15 @@ class EdgeBasis(InSomeOrder, Basis):
         TypeError: ``value`` is not floating point.
     """
 
+    is_leaf: ClassVar[bool] = True
+
     pattern: Pattern
     value: Tensor | None
 
     def __init__(self, pattern: Pattern, value: Tensor | None = None) -> None:
         if value is not None:
             check_values(value, pattern)
-        object.__setattr__(self, "pattern", pattern)
-        object.__setattr__(self, "value", value)
+        vars(self).update(pattern=pattern, value=value)
 
     @staticmethod
     def of_list(pattern: Pattern, value: Tensor | None) -> EdgeBasis:
@@ -60,16 +60,15 @@ class EdgeBasis(InSomeOrder, Basis):
             return EdgeBasis(pattern, None if value is None else pattern.sort_values(value))
         check_values(value, pattern)
         made = object.__new__(EdgeBasis)
-        object.__setattr__(made, "pattern", pattern)
-        object.__setattr__(made, "given", value)
+        vars(made).update(pattern=pattern, given=value)
         return made
 
-    @cached_property
+    @property
     def num_bases(self) -> int:
         """K."""
         return self.pattern.num_labels
 
-    @cached_property
+    @property
     def size(self) -> tuple[int, int]:
         """(M, N)."""
         return self.pattern.size
@@ -78,12 +77,12 @@ class EdgeBasis(InSomeOrder, Basis):
         """See :meth:`Basis.shape_class`."""
         return self.pattern.shape_class
 
-    @cached_property
+    @property
     def device(self) -> torch.device:
         """Where its tensors are."""
         return self.pattern.device
 
-    @cached_property
+    @property
     def dtype(self) -> torch.dtype | None:
         """The type of the values, None for ones."""
         value = self._in_some_order
@@ -165,7 +164,8 @@ class EdgeBasis(InSomeOrder, Basis):
         value = listed if as_given else self.value
         narrow = (dtype or torch.get_default_dtype()) if value is None else value.dtype
         share = pattern.share(narrow if narrow == torch.float64 else torch.float32, as_given)
-        value = (share if value is None else value * share).to(narrow)
+        value = share if value is None else value * share
+        value = value if value.dtype == narrow else value.to(narrow)
         return EdgeBasis.of_list(pattern, value) if as_given else EdgeBasis(pattern, value)
 
     def transposed_edges(self) -> EdgeBasis:

@@ -172,12 +172,19 @@ class Family(BaseTransform):
             ValueError: something came that no part of the family reads; ``batch`` is true of nodes
                 whatever a family makes of them.
         """
-        for name, reader in _READERS.items():
-            if beside.get(name) is not None and not self.makes_use_of(name):
-                raise RefusedValue(
-                    refusal(f"{self} makes nothing of {name}", f"none, or {reader}", beside[name])
-                )
+        self.refuse_unread(beside)
         return require_kind(self, given).read(given, **beside)
+
+    def refuse_unread(self, beside: dict[str, Any]) -> None:
+        """Refuse what comes beside a structure, by name, and no part of the family reads.
+
+        Raises:
+            ValueError: something does.
+        """
+        for name, part in beside.items():
+            if part is not None and name in _READERS and not self.makes_use_of(name):
+                what, reader = f"{self} makes nothing of {name}", _READERS[name]
+                raise RefusedValue(refusal(what, f"none, or {reader}", part))
 
     def makes_use_of(self, name: str) -> bool:
         """Whether the basis depends on what comes beside the edges under this name."""

@@ -45,6 +45,7 @@ class Heads(InSomeOrder, Basis):
         TypeError: ``value`` is not floating point.
     """
 
+    is_leaf: ClassVar[bool] = True
     has_heads: ClassVar[bool] = True
 
     pattern: Pattern
@@ -188,7 +189,7 @@ class Heads(InSomeOrder, Basis):
     def times(self, x: Tensor) -> Tensor:
         """A_hᵀ X_h for each head: (M, *batch, H, C) to (N, *batch, H, C)."""
         batch, listed = tuple(x.shape[1:-2]), self._listed
-        if listed is not None and is_small(listed.size(0), x):
+        if listed is not None and is_small(listed.size(0), x, held=True):
             if batch and not self.batch:
                 listed = listed.view(listed.size(0), *(1,) * len(batch), -1)
             if listed.dtype != x.dtype:
@@ -240,7 +241,7 @@ def can_list(pattern: Pattern) -> bool:
 
 def are_few(num_edges: int, x: Tensor) -> bool:
     """Whether so many messages of features x (nodes, *) are few, and nobody records kernels."""
-    return is_small(num_edges, x) and not recording()
+    return is_small(num_edges, x, held=True) and not recording()
 
 
 def listed_edges(pattern: Pattern) -> Listed:

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal, unknown
-from ..kernels.index_checks import has_numbers
+from ..kernels.counts import gathered, inverse_counts
+from ..kernels.index_checks import can_read
 from .checks import holds
 from .structure import Structure
 
@@ -110,7 +111,7 @@ def normalise(edges: Structure, norm: str | None, dtype: torch.dtype | None) -> 
         check_norm(norm, NORMS)
     if norm is None:
         return edges
-    if edges.edge_weight is None and edges.edge_index.is_cpu and has_numbers(edges.edge_index):
+    if edges.edge_weight is None and can_read(edges.edge_index):
         return edges.but(edge_weight=_counted(edges, norm, dtype or torch.get_default_dtype()))
     weight, (num_sources, num_targets) = edges.weight(dtype), edges.size
     source, target, narrow, what = edges.source, edges.target, weight.dtype, f"norm={norm!r}"
@@ -129,17 +130,18 @@ def normalise(edges: Structure, norm: str | None, dtype: torch.dtype | None) -> 
 
 
 def _counted(edges: Structure, norm: str, dtype: torch.dtype) -> Tensor:
-    """(E,) the values of edges that weigh 1 each, whose degrees are counts."""
+    """(E,) the values of edges that weigh 1 each, whose degrees are counts.
+
+    A source may be no target: where degrees are those of targets, its edges weigh nothing.
+    """
     source, target = edges.edge_index.unbind(0)
     wide = dtype if dtype == torch.float64 else torch.float32
-    if norm != "sym":  # every node that is looked at has an edge
+    if norm != "sym":
         nodes, count = (source, edges.size[0]) if norm == "source" else (target, edges.size[1])
-        degrees = torch.bincount(nodes, minlength=count).to(wide)
-        return degrees.reciprocal_().index_select(0, nodes).to(dtype)
-    received = torch.bincount(target, minlength=edges.size[1]).to(wide).rsqrt_()
-    if edges.bipartite:
-        sent = torch.bincount(source, minlength=edges.size[0]).to(wide).rsqrt_()
-    else:  # a source may be no target: it has no degree, and its edges weigh nothing
-        sent = received.nan_to_num_(posinf=0.0)
-    weight = sent.index_select(0, source).mul_(received.index_select(0, target))
-    return weight if wide == dtype else weight.to(dtype)
+        value = gathered(inverse_counts(nodes, count, wide), nodes)
+    else:
+        received = sent = inverse_counts(target, edges.size[1], wide, root=True)
+        if edges.bipartite:
+            sent = inverse_counts(source, edges.size[0], wide, root=True)
+        value = gathered(sent, source).mul_(gathered(received, target))
+    return value if wide == dtype else value.to(dtype)

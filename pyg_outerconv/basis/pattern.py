@@ -15,7 +15,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import RefusedValue, refusal
 from ..kernels.counting_sort import counting_sort, pointers, sort_edges, spread
-from ..kernels.index_checks import has_numbers
+from ..kernels.counts import gathered, inverse_counts
+from ..kernels.index_checks import can_read, has_numbers
 from ..kernels.lasting import lasting
 from ..kernels.sparsity import Sparsity, known_rows
 from .cache import cached_property
@@ -39,7 +40,7 @@ INT64_LIMIT = 2**63 - 1
 LONG = 4
 """Edges of a target under a label, for their sum or largest to be worth a row."""
 
-FEW = 2**12
+FEW = 2**14
 """So few edges are listed once more beside the sorted ones, for products that need no order."""
 
 
@@ -153,7 +154,11 @@ class Pattern:
         # Copies, for nobody knows who writes to the list before it is sorted.
         compiles = torch.compiler.is_compiling()
         kept = dtype if compiles or edge_index.size(1) > FEW else torch.int64  # to be read with
-        source, target = edge_index.to(kept, copy=not own).unbind(0)
+        if edge_index.dtype != kept:
+            edge_index = edge_index.to(kept)
+        elif not own:
+            edge_index = edge_index.clone()
+        source, target = edge_index.unbind(0)
         label = None if label is None else label.to(kept, copy=True)
         given = EdgeList(source, target, label, origin, dtype)
         made = object.__new__(Pattern)
@@ -309,6 +314,8 @@ class Pattern:
         given, num_rows = self.given, self.size[1] * self.num_labels
         if as_given and given is not None:
             row = given.under_label(given.target, self.num_labels)
+            if can_read(row):
+                return gathered(inverse_counts(row, num_rows, dtype), row)
             count = torch.bincount(row, minlength=num_rows).to(dtype)
             return count.reciprocal_().index_select(0, row)
         if num_rows <= 4 * self.num_edges:

@@ -64,6 +64,7 @@ class Polynomial(Basis):
     """
 
     hides_edges: ClassVar[bool] = True
+    is_leaf: ClassVar[bool] = True
 
     operator: EdgeBasis
     recurrence: Recurrence
@@ -100,7 +101,7 @@ class Polynomial(Basis):
 
     def shape_class(self) -> Hashable:
         """See :meth:`Basis.shape_class`."""
-        return self.recurrence, self.operator.shape_class()
+        return self.recurrence, self.num_terms, self.operator.shape_class()
 
     @property
     def device(self) -> torch.device:

@@ -74,6 +74,15 @@ class Structure(AnyStructure):
         if not self.bipartite and self.size[0] != self.size[1]:
             object.__setattr__(self, "bipartite", True)
 
+    @staticmethod
+    def of(edge_index: Tensor, size: tuple[int, int], **others: Any) -> Structure:
+        """The constructor, in less time: a frozen class sets its attributes one by one."""
+        made = object.__new__(Structure)
+        vars(made).update(edge_index=edge_index, size=size, **others)
+        if size[0] != size[1]:
+            vars(made)["bipartite"] = True
+        return made
+
     @classmethod
     def recognises(cls, given: Any) -> bool:
         """See :meth:`AnyStructure.recognises`: whatever tensor holds no switches."""
@@ -320,11 +329,11 @@ def structure(
         check_attributes(edge_attr, edge_index)
     full_size = _infer_size(edge_index, size, bool(bipartite))
     ends = (pos, pos) if isinstance(pos, Tensor) else pos
-    known = Structure(
+    known = Structure.of(
         edge_index,
         full_size,
-        edge_weight,
-        edge_type,
+        edge_weight=edge_weight,
+        edge_type=edge_type,
         edge_attr=edge_attr,
         pos=ends,
         bipartite=bool(bipartite),
@@ -414,13 +423,15 @@ def _infer_size(
         if num_sources is not None and num_targets is not None:
             return num_sources, num_targets
     size = size or (None, None)
+    if size[0] is not None and size[0] == size[1] and edge_index.numel():
+        least, most = edge_index.aminmax()
+        if 0 <= int(least) and int(most) < size[0]:
+            return size[0], size[0]
     if not edge_index.numel():
         lowest, highest = 0, [-1, -1]
-    elif size[0] == size[1] and (size[0] is not None or not bipartite):
+    elif size == (None, None) and not bipartite:
         least, most = edge_index.aminmax()
         lowest, highest = int(least), [int(most)] * 2
-        if size[0] is not None and highest[0] >= size[0]:  # say at which end
-            highest = edge_index.amax(dim=1).tolist()
     else:
         least, most = edge_index.aminmax(dim=1)
         lowest, highest = int(least.min()), most.tolist()

@@ -88,6 +88,20 @@ def choose_order(
     return found
 
 
+def known_order(problem: Problem) -> Order | None:
+    """The order of a problem of a basis that is its own only leaf, if one was chosen for its class.
+
+    Shapes, types and places are part of what a choice is kept by, but for the number of nodes: of
+    a problem whose order is known all of it fits, as it did when the order was chosen.
+    """
+    x, theta = problem.x, problem.parameter
+    if type(x) is not Tensor or not x.is_floating_point() or x.dim() < 2 or theta.bias is not None:
+        return None
+    if torch.compiler.is_compiling() or x.size(0) != problem.basis.size[0]:
+        return None
+    return _choices.get(_key(problem))
+
+
 def check_order(order: str | None) -> None:
     """Refuse a name that no order has. Raises ValueError."""
     if order is not None and order not in ORDERS:
@@ -171,27 +185,34 @@ def _of_known_shapes(orders: list[Order], problem: Problem) -> list[Order]:
 
 
 def _key(problem: Problem) -> tuple[object, ...]:
-    """All that a choice depends on: what may solve a problem exactly, and sizes up to a factor."""
+    """All that a choice depends on: what may solve a problem exactly, and sizes up to a factor.
+
+    And all that :func:`check_shapes` looks at, but for M.
+    """
     basis, theta, x = problem.basis, problem.parameter, problem.x
     one_each = problem.reduce != problem.label_reduce and isinstance(basis, EXPLICIT)
+    device = theta.device
     return (
         type(basis),
         basis.shape_class(),
+        basis.dtype,
+        basis.device,
         theta.form(),
-        _features(x),
         theta.dtype,
-        theta.device,
+        device,
+        *_features(x),
         problem.gradients,
         problem.reduce,
         problem.label_reduce,
         one_each and problem.unit is not None and is_one_each(problem),
         forced(),
+        torch.is_autocast_enabled(device.type),
     )
 
 
-def _features(x: Features) -> object:
+def _features(x: Features) -> tuple[object, ...]:
     if isinstance(x, Tensor):
-        if not x.is_floating_point():
-            return "indices"
-        return x.dtype if x.dim() == 2 else (x.dtype, x.shape[1:-1])
-    return None if x is None else ("sparse", x.num_entries.bit_length())
+        if x.is_floating_point():
+            return x.dtype, x.device, x.shape[1:]
+        return ("indices",)
+    return ("none",) if x is None else ("sparse", x.num_entries.bit_length())

@@ -16,6 +16,7 @@ from .choose import (
     check_memory,
     check_order,
     choose_order,
+    known_order,
 )
 from .features import Features
 from .order import ORDERS, Order
@@ -67,19 +68,30 @@ def contract(
     if order is not None or max_memory is not None:
         check_order(order)
         check_memory(max_memory)
+    elif basis.is_leaf and label_reduce == "sum":  # as at most calls
+        problem = Problem(basis, x, theta, reduce, "sum", bias, values)
+        known = known_order(problem)
+        if known is not None:
+            return _solved(known, problem)
     check_shapes(basis, x, theta)
     parts = problems(basis, x, theta, reduce, label_reduce, bias, values)
     chosen = _choose(parts, order, max_memory)
     out: Tensor | None = None
     for problem, taken in zip(parts, chosen, strict=True):
-        part = taken.run(problem)
-        if x is None:  # it may be Θ itself, and the result is the caller's to change
-            part = part.clone()
-        if problem.bias is not None and not taken.adds_bias:
-            part = add_bias(part, problem.bias, own=True)
+        part = _solved(taken, problem)
         out = part if out is None else out + part
     assert out is not None  # a basis has at least one leaf
     return out
+
+
+def _solved(order: Order, problem: Problem) -> Tensor:
+    """Y of one leaf, with the bias of the problem."""
+    out = order.run(problem)
+    if problem.x is None:  # it may be Θ itself, and the result is the caller's to change
+        out = out.clone()
+    if problem.bias is None or order.adds_bias:
+        return out
+    return add_bias(out, problem.bias, own=True)
 
 
 @dataclass(frozen=True)

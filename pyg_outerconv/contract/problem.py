@@ -13,7 +13,7 @@ from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.on_demand import OnDemand
 from ..kernels.differentiable import wants_gradients
-from ..theta import DenseTheta, Mixture, Theta, ValueOutput
+from ..theta import Mixture, Theta, ThetaValue, ValueOutput, as_theta
 from .features import Features, SparseFeatures
 
 LINEAR = ("sum", "mean")  # reductions that Θ may come before
@@ -21,7 +21,7 @@ LINEAR = ("sum", "mean")  # reductions that Θ may come before
 AnyBasis = TypeVar("AnyBasis", bound=Basis)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, eq=False)
 class Problem:
     """Y = Σ_k A_kᵀ X Θ_k for one basis that no rewriting takes apart.
 
@@ -46,9 +46,26 @@ class Problem:
     bias: Tensor | None = None
     values: Tensor | None = None
 
-    def __post_init__(self) -> None:
-        if isinstance(self.parameter, Tensor):
-            object.__setattr__(self, "parameter", DenseTheta(self.parameter))
+    def __init__(
+        self,
+        basis: Basis,
+        x: Features,
+        parameter: ThetaValue,
+        reduce: str = "sum",
+        label_reduce: str = "sum",
+        bias: Tensor | None = None,
+        values: Tensor | None = None,
+    ) -> None:
+        # One is made at every call, and a frozen class sets its attributes one by one.
+        vars(self).update(
+            basis=basis,
+            x=x,
+            parameter=as_theta(parameter),
+            reduce=reduce,
+            label_reduce=label_reduce,
+            bias=bias,
+            values=values,
+        )
 
     def of(self, kind: type[AnyBasis]) -> AnyBasis:
         """The basis, which is of the kind that an order solves."""

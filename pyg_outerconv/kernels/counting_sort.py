@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
-from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
-from .index_checks import has_numbers
+from .index_checks import can_read
 
 
 def counting_sort(key: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -44,7 +42,7 @@ def by_rows(row: Tensor, column: Tensor, count: int) -> tuple[Tensor, Tensor, Te
         ``ptr`` (R + 1,) row pointers, ``column`` (E,) sorted, and ``order`` (E,), the position of
         each entry in the list given.
     """
-    if not _can_read(row):
+    if not can_read(row):
         order = torch.sort(row, stable=True).indices.to(row.dtype)
         return pointers(row, count), column.index_select(0, order), order
     rows, entries = row.detach().numpy(), np.arange(row.numel(), dtype=_TYPES[row.dtype])
@@ -78,7 +76,7 @@ def sort_edges(
     if label is None or num_labels <= 1:
         ptr, other, order = by_rows(node, other, num_nodes)
         return ptr, other, order, ptr if num_labels == 1 else None
-    if not _can_read(node) or num_labels > 4 * node.numel():  # too many to be counted
+    if not can_read(node) or num_labels > 4 * node.numel():  # too many to be counted
         order = torch.sort(node * num_labels + label, stable=True).indices.to(node.dtype)
         return pointers(node, num_nodes), other.index_select(0, order), order, None
     if num_nodes * num_labels <= 4 * node.numel():
@@ -107,7 +105,7 @@ def turned_round(ptr: Tensor, index: Tensor, count: int) -> tuple[Tensor, Tensor
 
 def spread(numbers: Tensor, ptr: Tensor, num_entries: int) -> Tensor:
     """(E,) of numbers (R,) of rows the one of each entry's row, for row pointers (R + 1,)."""
-    if _can_read(ptr):
+    if can_read(ptr):
         return torch.from_numpy(np.repeat(numbers.numpy(), np.diff(ptr.numpy())))
     return numbers.repeat_interleave(ptr.diff(), output_size=num_entries)
 
@@ -133,14 +131,3 @@ def _tools() -> Any:
     """
     name = "scipy.sparse._sparsetools"
     return importlib.import_module(name) if importlib.util.find_spec(name) else None
-
-
-def _can_read(index: Tensor) -> bool:
-    """Whether numpy can look at it, and nothing wants to see what is done with it."""
-    return (
-        index.is_cpu
-        and has_numbers(index)
-        and not is_functorch_wrapped_tensor(index)
-        and not torch.jit.is_tracing()
-        and _len_torch_dispatch_stack() == 0
-    )

@@ -2,38 +2,68 @@
 
 from __future__ import annotations
 
+import importlib.util
+from functools import cache
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import Function, forward_ad
+from torch.nn import Parameter
+from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from .backend import BACKENDS, Request
 from .dispatch import RECORDERS, forced, note
 
-MOST = 2**15
-"""The numbers that messages may be at most, edges times channels: those of a cache."""
+MOST = 2**20
+"""The numbers that messages may be at most, edges times channels, if they were held."""
+
+HELD = 2**15
+"""The numbers of messages that are held at a time: those of a cache."""
 
 _EXACT = (torch.float32, torch.float64)  # sums of short types are rounded at every step
+_PLAIN = (Tensor, Parameter)
 
 
-def is_small(num_edges: int, x: Tensor) -> bool:
-    """Whether :func:`edge_sums` may run: messages are few, and nothing wants to see a kernel."""
+def most(held: bool) -> int:
+    """How many numbers messages may be, where they are held, or else added up as they come."""
+    return min(HELD, MOST) if held or _tool() is None else MOST
+
+
+def is_small(num_edges: int, x: Tensor, held: bool = False) -> bool:
+    """Whether :func:`edge_sums` may run: messages are few, and nothing wants to see a kernel.
+
+    Args:
+        num_edges: E.
+        x: (rows, *) what is sent.
+        held: whether the messages of all edges are held.
+    """
     return (
-        num_edges * (x.numel() // max(1, x.size(0))) <= MOST
+        num_edges * (x.numel() // max(1, x.size(0))) <= most(held)
         and x.is_cpu
         and x.dtype in _EXACT
+        and type(x) in _PLAIN
         and forced() is None
         and not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()
         and not torch._C._is_tracing()  # which would keep the numbers of this graph
+        and forward_ad._current_level < 0
+        and _len_torch_dispatch_stack() == 0
     )
 
 
 def edge_sums(
     source: Tensor, target: Tensor, value: Tensor | None, x: Tensor, num_rows: int
 ) -> Tensor:
-    """``out[n] = sum_{e: target[e] = n} value[e] x[source[e]]``, by torch's own operators.
+    """``out[n] = sum_{e: target[e] = n} value[e] x[source[e]]``, edge by edge as they come.
+
+    No messages are held: scipy's product of a matrix in coordinates adds each edge's row up, in
+    one thread, as quickly as MKL's of sorted rows does while all of x is in a cache. It is no public
+    name of scipy's; where it is missing, torch gathers and scatters.
 
     Args:
-        source, target: (E,) int64.
+        source, target: (E,) integers of one type.
         value: (E,) of the type of ``x``, or None for ones.
         x: (rows, channels); see :func:`is_small`.
         num_rows: N.
@@ -45,14 +75,75 @@ def edge_sums(
         shape = (num_rows, x.size(0))
         size = source.numel(), x.size(1)
         note(BACKENDS["native"], Request("spmm", "cpu", x.dtype, source.dtype, shape, *size))
-    return add_up(source, target, value, x, num_rows)
+    if _tool() is None:
+        return add_up(source, target, value, x, num_rows)
+    learns = x.requires_grad or (value is not None and value.requires_grad)
+    if learns and torch.is_grad_enabled():
+        return _EdgeSums.apply(x, value, source, target, num_rows)  # type: ignore[no-any-return]
+    return _product(source, target, value, x, num_rows)
 
 
 def add_up(
     source: Tensor, target: Tensor, value: Tensor | None, x: Tensor, num_rows: int
 ) -> Tensor:
-    """:func:`edge_sums` of x (rows, *, P) and values (E, *), of which no recorder hears."""
+    """:func:`edge_sums` of x (rows, *, P) and values (E, *), by torch's gathers and scatters."""
     sent = x.index_select(0, source)
     if value is not None:
         sent = sent * value.unsqueeze(-1)
     return sent.new_zeros((num_rows, *sent.shape[1:])).index_add_(0, target, sent)
+
+
+class _EdgeSums(Function):
+    """:func:`edge_sums`, whose gradient is one with sources and targets exchanged."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, value: Tensor | None, source: Tensor, target: Tensor, num_rows: int
+    ) -> Tensor:
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, value, source, target)
+        ctx.num_sources = x.size(0)
+        return _product(source, target, value, x, num_rows)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        x, value, source, target = ctx.saved_tensors
+        of_x = of_value = None
+        if ctx.needs_input_grad[0]:
+            sums = edge_sums if is_small(source.numel(), grad) else add_up
+            of_x = sums(target, source, value, grad, ctx.num_sources)
+        if ctx.needs_input_grad[1]:
+            of_value = _dots(x, grad, source, target)
+        return of_x, of_value, None, None, None
+
+
+def _dots(x: Tensor, y: Tensor, at_x: Tensor, at_y: Tensor) -> Tensor:
+    """(E,) the inner product of a row of each, of as many edges at a time as a cache holds."""
+    count, step = at_x.numel(), max(1, HELD // max(1, x.size(1)))
+    parts = [
+        (x.index_select(0, at_x[i : i + step]) * y.index_select(0, at_y[i : i + step])).sum(-1)
+        for i in range(0, max(1, count), step)
+    ]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _product(
+    source: Tensor, target: Tensor, value: Tensor | None, x: Tensor, num_rows: int
+) -> Tensor:
+    """:func:`edge_sums` without derivatives."""
+    given = x.detach().contiguous().numpy()
+    count, channels = source.numel(), given.shape[1]
+    values = np.ones(count, given.dtype) if value is None else value.detach().contiguous().numpy()
+    out = np.zeros((num_rows, channels), given.dtype)
+    _tool()(
+        count, channels, target.numpy(), source.numpy(), values, given.reshape(-1), out.reshape(-1)
+    )
+    return torch.from_numpy(out)
+
+
+@cache
+def _tool() -> Any:
+    """scipy's product of a matrix in coordinates with a dense one; None where it is missing."""
+    if importlib.util.find_spec("scipy.sparse._sparsetools") is None:
+        return None
+    tools = importlib.import_module("scipy.sparse._sparsetools")
+    return getattr(tools, "coo_matmat_dense", None)

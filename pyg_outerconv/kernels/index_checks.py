@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from ..errors import RefusedType, RefusedValue, refusal
 
@@ -16,6 +18,17 @@ def has_numbers(*tensors: Tensor | None) -> bool:
     return not torch.compiler.is_compiling() and not any(
         tensor is not None and (tensor.is_meta or isinstance(tensor, FakeTensor))
         for tensor in tensors
+    )
+
+
+def can_read(index: Tensor) -> bool:
+    """Whether numpy can look at it, and nothing wants to see what is done with it."""
+    return (
+        index.is_cpu
+        and has_numbers(index)
+        and not is_functorch_wrapped_tensor(index)
+        and not torch._C._is_tracing()
+        and _len_torch_dispatch_stack() == 0
     )
 
 

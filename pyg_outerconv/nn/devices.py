@@ -86,13 +86,16 @@ def _device_of(layer: Module) -> torch.device | None:
 
 def _is_elsewhere(module: Module, device: torch.device) -> bool:
     """Whether any tensor of a module is not on a device; quicker than its iterators are."""
-    for held in (module._parameters, module._buffers):
-        for part in held.values():
-            if part is not None and part.device != device:
-                return True
-    for child in module._modules.values():
-        if child is not None and _is_elsewhere(child, device):
-            return True
+    waiting: list[Module | None] = [module]
+    for one in waiting:
+        if one is None:
+            continue
+        for held in (one._parameters, one._buffers):
+            for part in held.values() if held else ():
+                if part is not None and part.device != device:
+                    return True
+        if one._modules:
+            waiting += one._modules.values()
     return False
 
 

@@ -74,15 +74,17 @@ def kept_basis(
         make: makes the basis.
     """
     known, value = kind.identity(given)
-    parts = {("given", number): part for number, part in enumerate(known) if part is not None}
-    for name, part in beside:
-        ends = part if isinstance(part, tuple | list) else (part,)
-        parts |= {(name, end): part for end, part in enumerate(ends) if part is not None}
-    for part in parts.values():
-        if not isinstance(part, Tensor) or part.requires_grad:
-            return make()
-    key = key, value, *parts
+    names: list[Hashable] = []
+    parts: list[Any] = []
+    for name, ends in (("given", known), *beside):
+        for end, part in enumerate(ends if isinstance(ends, tuple | list) else (ends,)):
+            if part is None:
+                continue
+            if not isinstance(part, Tensor) or part.requires_grad:
+                return make()
+            names.append((name, end))
+            parts.append(part)
+    key = key, value, *names
     if not parts:
         return rules.get(key, make)  # type: ignore[no-any-return]
-    anchor, *others = parts.values()
-    return cache.get(anchor, tuple(others), key, make)  # type: ignore[no-any-return]
+    return cache.get(parts[0], tuple(parts[1:]), key, make)  # type: ignore[no-any-return]

@@ -34,11 +34,18 @@ class Given(NamedTuple):
 
     def beside(self) -> list[tuple[str, Any]]:
         """The tensors, and pairs of them, that are given beside the structure, by name."""
-        return [
-            (name, part)
-            for name, part in zip(self._fields, self, strict=True)
-            if part is not None and name not in ("edge_index", "size")
-        ]
+        found = []
+        if self.edge_weight is not None:
+            found.append(("edge_weight", self.edge_weight))
+        if self.edge_type is not None:
+            found.append(("edge_type", self.edge_type))
+        if self.batch is not None:
+            found.append(("batch", self.batch))
+        if self.edge_attr is not None:
+            found.append(("edge_attr", self.edge_attr))
+        if self.pos is not None:
+            found.append(("pos", self.pos))
+        return found
 
 
 class Inputs(NamedTuple):
@@ -97,6 +104,10 @@ def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
         source, target = target, source
     same = target is source
     is_single = not pair or (same and source is not None)
+    if is_single and type(source) is Tensor and source.dim() > 1 and source.is_floating_point():
+        if source.layout is torch.strided:  # as at most calls
+            count = source.size(-2)
+            return Inputs(source, source, count, count)
     source, count = _features(source)
     target, num_targets = (source, count) if same else _features(target)
     return Inputs(source, target, count, num_targets, source is None, x is None, is_single)
@@ -147,37 +158,61 @@ def prepare_basis(
         TypeError, ValueError: the basis does not fit the layer or x; see also :meth:`Family.basis`.
     """
     edge_index = given.edge_index
-    if isinstance(edge_index, Basis):
+    if not isinstance(edge_index, Tensor) and isinstance(edge_index, Basis):
         _check_given(conv, inputs, edge_index, given)
-        dtype = _dtype(conv, inputs) or torch.get_default_dtype()
+        dtype = _place(conv, inputs)[0] or torch.get_default_dtype()
         return edge_index.mean(dtype) if conv.folds_mean else edge_index
-    kind = require_kind(conv._family, edge_index)
+    kind, place = require_kind(conv._family, edge_index), _place(conv, inputs)
     keeps = conv.cached or (conv.cached is None and content is None)
     if keeps and not conv._learns and (conv.cached or shares_here(edge_index)):
+        size = given.size
+        if size is not None:
+            check_size(size)
+            size = tuple(size)  # type: ignore[assignment]
+        sources = conv.theta.in_channels if inputs.featureless else inputs.num_sources
         basis = kept_basis(
             bases if conv.cached else recent,
             kind,
             edge_index,
             given.beside(),
-            (conv._family, conv.flow, conv.folds_mean, *_known_by(conv, inputs, given.size)),
-            lambda: _make_basis(conv, inputs, given, content, kind),
+            (
+                conv._family,
+                conv.flow,
+                conv.folds_mean,
+                size,
+                sources,
+                inputs.num_targets,
+                inputs.is_single,
+                *place,
+                torch.get_default_dtype(),
+            ),
+            lambda: _make_basis(conv, inputs, given, content, kind, place),
         )
     else:
-        basis = _make_basis(conv, inputs, given, content, kind)
+        basis = _make_basis(conv, inputs, given, content, kind, place)
     if conv.root is not None:
-        _check_root(inputs, basis, getattr(edge_index, "bipartite", kind.bipartite))
+        of_two = isinstance(edge_index, AnyStructure) and edge_index.bipartite
+        _check_root(inputs, basis, of_two or kind.bipartite)
     return basis
 
 
-def _known_by(conv: OuterConv, inputs: Inputs, size: Any) -> tuple[Any, ...]:
-    """What the basis of some edges depends on beside them and the family, that is no tensor."""
-    if size is not None:
-        check_size(size)
-        size = tuple(size)
-    sources = conv.theta.in_channels if inputs.featureless else inputs.num_sources
-    ends = sources, inputs.num_targets, inputs.is_single
-    here = _dtype(conv, inputs), _device(conv, inputs), torch.get_default_dtype()
-    return size, *ends, *here
+Place = tuple[torch.dtype | None, torch.device]
+
+
+def _place(conv: OuterConv, inputs: Inputs) -> Place:
+    """The type of values, and where the basis of a structure without tensors is: as the features.
+
+    Or as the parameters, where there are no features; the type is None if there are neither.
+    """
+    source = inputs.source
+    dtype = device = None
+    if source is not None:
+        device = source.device
+        if source.is_floating_point():
+            return source.dtype, device
+    for parameter in conv.parameters():
+        return parameter.dtype, device or parameter.device
+    return dtype, device or torch.get_default_device()
 
 
 def _make_basis(
@@ -186,9 +221,11 @@ def _make_basis(
     given: Given,
     content: Content | None,
     kind: type[AnyStructure],
+    place: Place,
 ) -> Basis:
     """The basis that the layer's family makes, of values in the type of x or of parameters."""
-    size, dtype = _size(conv, inputs, given, kind), _dtype(conv, inputs)
+    (dtype, device), family, beside = place, conv._family, dict(given.beside())
+    size = _size(conv, inputs, given, kind)
     reverse = conv.flow == "target_to_source"
     if reverse and is_matrix(given.edge_index):
         raise RefusedValue(
@@ -198,24 +235,22 @@ def _make_basis(
                 "a sparse matrix; pass its transpose",
             )
         )
-    found = conv.family.read(
+    family.refuse_unread(beside)
+    if issubclass(kind, Structure):
+        beside["dtype"] = dtype
+    found = kind.read(
         given.edge_index,
-        edge_weight=given.edge_weight,
-        edge_type=given.edge_type,
-        edge_attr=given.edge_attr,
-        pos=given.pos,
-        batch=given.batch,
         size=size[::-1] if reverse else size,
         bipartite=None if inputs.is_single else True,
-        device=_device(conv, inputs),
-        **({"dtype": dtype} if issubclass(kind, Structure) else {}),
+        device=device,
+        **beside,
     )
     found = found.reversed() if reverse else found
     if torch.compiler.is_compiling() and isinstance(found, Structure):
         found = replace(found, only_sums=conv.aggr == "sum" and content is None)
     found = found if content is None else found.with_content(content)
     dtype = dtype or torch.get_default_dtype()
-    basis = conv.family.basis_on(found, dtype)
+    basis = family.basis_on(found, dtype)
     if not kind.targets_are_sources:
         _check_ends(basis, size)
     return basis.mean(dtype) if conv.folds_mean else basis
@@ -226,6 +261,8 @@ def _size(
 ) -> tuple[int | None, int | None]:
     """(M, N) in the direction of the messages, from ``size``, x and the layer, which must agree."""
     size = given.size
+    if size is None and kind.targets_are_sources and inputs.is_single and not inputs.featureless:
+        return inputs.num_sources, inputs.num_targets
     if size is not None:
         check_size(size)
         size = size[::-1] if conv.flow == "target_to_source" else size
@@ -248,20 +285,6 @@ def _size(
         if not isinstance(found, AnyStructure) and not is_matrix(found):  # which know theirs
             known[1] = known[0]
     return known[0], known[1]
-
-
-def _dtype(conv: OuterConv, inputs: Inputs) -> torch.dtype | None:
-    """The type of values: that of the features, else of parameters; None if there are neither."""
-    if inputs.source is not None and inputs.source.is_floating_point():
-        return inputs.source.dtype
-    return next((p.dtype for p in conv.parameters()), None)
-
-
-def _device(conv: OuterConv, inputs: Inputs) -> torch.device:
-    """Where the basis of a structure without tensors is: where the features are."""
-    if inputs.source is not None:
-        return inputs.source.device
-    return next((p.device for p in conv.parameters()), torch.get_default_device())
 
 
 def _check_given(conv: OuterConv, inputs: Inputs, basis: Basis, given: Given) -> None:

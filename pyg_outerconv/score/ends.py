@@ -138,7 +138,7 @@ class Ends(torch.nn.Module):
             return False
         if not isinstance(x, Tensor) or torch.compiler.is_compiling():
             return True
-        return x.numel() // rows * heads * width > edge_sums.MOST
+        return x.numel() // rows * heads * width > edge_sums.most(held=True)
 
     def _theta(self, theta: Any) -> ValueOutput:
         """The parameters of the values of H heads, which scores of transformed features share.

@@ -99,7 +99,7 @@ class Theta(ABC):
             return out if bias is None else add_bias(out, bias, own=True)
         if num_labels != 1:
             h = by_label(h, num_rows, num_labels).movedim(1, -2).flatten(-2)
-        tall = by_column(theta.flatten(0, 2), h)
+        tall = by_column(theta.reshape(-1, theta.size(-1)), h)
         if bias is None:
             return h @ tall
         one_type = h.dtype == bias.dtype and not torch.is_autocast_enabled(h.device.type)

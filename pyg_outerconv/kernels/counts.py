@@ -1,0 +1,37 @@
+"""How often numbers come, by numpy on a CPU, where every operator of torch takes longer than that."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .index_checks import can_read
+
+SHORT = 2**15
+"""Up to so many numbers are gathered in one thread."""
+
+
+def inverse_counts(index: Tensor, count: int, dtype: torch.dtype, root: bool = False) -> Tensor:
+    """(R,) 1/c, or 1/√c, for how often each number comes, c; 0 for one that does not.
+
+    Args:
+        index: (E,) integers in [0, R), which can be read.
+        count: R.
+        dtype: float32 or float64.
+        root: whether the square root is taken.
+    """
+    found = np.bincount(index.numpy(), minlength=count).astype(_TYPES[dtype])
+    found = np.sqrt(found, out=found) if root else found
+    np.divide(1.0, found, out=found, where=found > 0)
+    return torch.from_numpy(found)
+
+
+def gathered(numbers: Tensor, index: Tensor) -> Tensor:
+    """``numbers[index]`` (E,) of numbers (R,) without gradients."""
+    if index.numel() > SHORT or not can_read(index):
+        return numbers.index_select(0, index)
+    return torch.from_numpy(numbers.numpy().take(index.numpy()))
+
+
+_TYPES = {torch.float32: np.float32, torch.float64: np.float64}
