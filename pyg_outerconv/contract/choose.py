@@ -94,12 +94,12 @@ def known_order(problem: Problem) -> Order | None:
     Shapes, types and places are part of what a choice is kept by, but for the number of nodes: of
     a problem whose order is known all of it fits, as it did when the order was chosen.
     """
-    x, theta = problem.x, problem.parameter
-    if type(x) is not Tensor or not x.is_floating_point() or x.dim() < 2 or theta.bias is not None:
+    x = problem.x
+    if type(x) is not Tensor or not x.is_floating_point() or x.dim() < 2:
         return None
-    if torch.compiler.is_compiling() or x.size(0) != problem.basis.size[0]:
+    if x.size(0) != problem.basis.size[0] or problem.parameter.bias is not None:
         return None
-    return _choices.get(_key(problem))
+    return None if torch.compiler.is_compiling() else _choices.get(_key(problem))
 
 
 def check_order(order: str | None) -> None:

@@ -18,6 +18,7 @@ from .features import Features, SparseFeatures
 
 LINEAR = ("sum", "mean")  # reductions that Θ may come before
 
+_NONE = False, False, False
 AnyBasis = TypeVar("AnyBasis", bound=Basis)
 
 
@@ -175,7 +176,7 @@ class Problem:
     def gradients(self) -> tuple[bool, bool, bool]:
         """Whether a backward pass will want gradients of X, of Θ, and of the basis."""
         if not wants_gradients():
-            return False, False, False
+            return _NONE
         x = self.x.value if isinstance(self.x, SparseFeatures) else self.x
         of_x = x is not None and x.requires_grad
         return of_x, self.parameter.requires_grad, self.basis.learns

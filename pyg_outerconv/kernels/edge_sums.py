@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch._C._functorch import is_legacy_batchedtensor
 from torch.autograd import Function, forward_ad
 from torch.nn import Parameter
 from torch.utils._python_dispatch import _len_torch_dispatch_stack
@@ -40,12 +41,12 @@ def is_small(num_edges: int, x: Tensor, held: bool = False) -> bool:
         held: whether the messages of all edges are held.
     """
     return (
-        num_edges * (x.numel() // max(1, x.size(0))) <= most(held)
+        not torch.compiler.is_compiling()
+        and num_edges * (x.numel() // max(1, x.size(0))) <= most(held)
         and x.is_cpu
         and x.dtype in _EXACT
         and type(x) in _PLAIN
         and forced() is None
-        and not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()
         and not torch._C._is_tracing()  # which would keep the numbers of this graph
         and forward_ad._current_level < 0
@@ -109,7 +110,8 @@ class _EdgeSums(Function):
         x, value, source, target = ctx.saved_tensors
         of_x = of_value = None
         if ctx.needs_input_grad[0]:
-            sums = edge_sums if is_small(source.numel(), grad) else add_up
+            few = is_small(source.numel(), grad) and not is_legacy_batchedtensor(grad)
+            sums = edge_sums if few else add_up
             of_x = sums(target, source, value, grad, ctx.num_sources)
         if ctx.needs_input_grad[1]:
             of_value = _dots(x, grad, source, target)

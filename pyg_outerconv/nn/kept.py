@@ -7,12 +7,13 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from ..basis import Basis
 from ..basis.any_structure import AnyStructure
 from ..basis.cache import IdentityCache, ValueCache
-from ..kernels.call import is_plain
 
 bases = IdentityCache()
 rules = ValueCache(64)
@@ -47,9 +48,10 @@ def share_bases() -> Iterator[None]:
 def shares_here(given: Any) -> bool:
     """Whether layers share the bases of what is given without having been asked to keep them."""
     return (
-        isinstance(given, Tensor)
+        type(given) is Tensor
         and (given.is_cpu or getattr(_sharing, "on", False))
-        and is_plain(given)
+        and not torch._C._is_tracing()
+        and _len_torch_dispatch_stack() == 0
     )
 
 

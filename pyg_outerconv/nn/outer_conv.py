@@ -264,7 +264,7 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         else:
             out = self._watch_fused(basis, inputs.source, theta)
         if root is not None:
-            out = add_root(out, inputs, root().reshape(-1, root.out_channels), own)
+            out = add_root(out, inputs, root().flatten(0, 2), own)
         return out if bias is None else add_bias(out, bias, own)
 
     def basis(

@@ -191,8 +191,9 @@ def prepare_basis(
     else:
         basis = _make_basis(conv, inputs, given, content, kind, place)
     if conv.root is not None:
-        of_two = isinstance(edge_index, AnyStructure) and edge_index.bipartite
-        _check_root(inputs, basis, of_two or kind.bipartite)
+        is_list = isinstance(edge_index, Tensor)  # which has no attribute of that name, at a cost
+        of_two = kind.bipartite if is_list else getattr(edge_index, "bipartite", kind.bipartite)
+        _check_root(inputs, basis, of_two)
     return basis
 
 

@@ -44,11 +44,12 @@ class Reductions:
         self.label_reduce = label_aggr if compares else "sum"
 
     def _parameter(self, inputs: Inputs) -> ThetaValue:
-        source = inputs.source
-        if isinstance(source, SparseFeatures):
-            source = source.value
-        known = isinstance(source, Tensor) and source.is_floating_point()
-        theta = self.theta_value(source if known else None)
+        like = inputs.source
+        if isinstance(like, SparseFeatures):
+            like = like.value
+        if like is not None and not like.is_floating_point():
+            like = None
+        theta = self.theta_value(like)
         return scaled(theta, 1.0 / self.theta.num_labels) if self.label_aggr == "mean" else theta
 
     def theta_value(self, like: Tensor | None = None) -> ThetaValue:

@@ -92,14 +92,14 @@ class Theta(ABC):
             bias: b (Q,), or rows (N, *batch, Q) that nobody else holds; or None.
         """
         theta = self.full()
-        num_labels, groups, rows = theta.shape[:3]
+        num_labels, groups, rows, columns = theta.shape
         if groups > 1:
             blocks = by_label(h, num_rows, num_labels).movedim(1, -2).unflatten(-1, (groups, rows))
             out = torch.einsum("n...kgp,kgpq->n...gq", blocks, theta).flatten(-2)
             return out if bias is None else add_bias(out, bias, own=True)
         if num_labels != 1:
             h = by_label(h, num_rows, num_labels).movedim(1, -2).flatten(-2)
-        tall = by_column(theta.reshape(-1, theta.size(-1)), h)
+        tall = by_column(theta.reshape(num_labels * rows, columns), h)
         if bias is None:
             return h @ tall
         one_type = h.dtype == bias.dtype and not torch.is_autocast_enabled(h.device.type)
@@ -119,12 +119,9 @@ def by_column(matrix: Tensor, x: Tensor) -> Tensor:
     MKL's products of many rows with few columns are slow otherwise, and those of Θ's gradient
     still more, for which autograd looks at this layout: 500 to 7 channels take half the time.
     """
-    if torch.compiler.is_compiling():  # no size of the data decides what a graph is
-        return matrix
-    few = x.numel() < _MANY * matrix.size(0)
-    if few or matrix.size(1) > _NARROW or matrix.device.type != "cpu":
-        return matrix
-    return matrix.t().contiguous().t()
+    if matrix.size(1) > _NARROW or torch.compiler.is_compiling() or not matrix.is_cpu:
+        return matrix  # no size of the data decides what a graph is
+    return matrix if x.numel() < _MANY * matrix.size(0) else matrix.t().contiguous().t()
 
 
 def by_label(rows: Tensor, num_rows: int, num_labels: int) -> Tensor:

@@ -1,0 +1,97 @@
+"""Sums over edges in any order: those of a dense matrix, with every derivative, and no messages."""
+
+import pytest
+import torch
+
+from pyg_outerconv.kernels import edge_sums as module
+from pyg_outerconv.kernels.counts import SHORT, gathered, inverse_counts
+from pyg_outerconv.kernels.edge_sums import edge_sums, is_small
+
+SIZES = [(0, 4, 3), (12, 5, 4), (40, 3, 6), (200, 30, 30)]
+
+
+def edges_of(count, sources, targets, dtype=torch.int64):
+    return torch.randint(sources, (count,), dtype=dtype), torch.randint(
+        targets, (count,), dtype=dtype
+    )
+
+
+@pytest.mark.parametrize("index", [torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("has_tool", [True, False])
+@pytest.mark.parametrize(("count", "sources", "targets"), SIZES)
+def test_equals_the_dense_product(
+    count, sources, targets, weighted, has_tool, dtype, index, monkeypatch
+):
+    assert module._tool() is not None  # a scipy without it makes all of this slow
+    if not has_tool:
+        monkeypatch.setattr(module, "_tool", lambda: None)
+    source, target = edges_of(count, sources, targets, index)
+    x = torch.randn(5, sources, dtype=dtype).t()  # not contiguous
+    value = torch.randn(2 * count, dtype=dtype)[::2] if weighted else None
+    dense = x.new_zeros(targets, sources)
+    ones = x.new_ones(count) if value is None else value
+    dense.index_put_((target.long(), source.long()), ones, accumulate=True)
+    torch.testing.assert_close(edge_sums(source, target, value, x, targets), dense @ x)
+
+
+@pytest.mark.parametrize("has_tool", [True, False])
+@pytest.mark.parametrize("held", [1, 2**15])
+def test_every_derivative(has_tool, held, monkeypatch):
+    monkeypatch.setattr(module, "HELD", held)  # edges at a time, of the gradient of values
+    if not has_tool:
+        monkeypatch.setattr(module, "_tool", lambda: None)
+    source, target = edges_of(12, 5, 4)
+    x = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    value = torch.randn(12, dtype=torch.float64, requires_grad=True)
+
+    def sums(x, value):
+        return edge_sums(source, target, value, x, 4)
+
+    assert torch.autograd.gradcheck(sums, (x, value), check_batched_grad=True)
+    assert torch.autograd.gradgradcheck(sums, (x, value), check_batched_grad=True)
+    out, unit = sums(x, value), torch.eye(12, dtype=torch.float64).view(12, 4, 3)
+
+    def back(grad):
+        return torch.autograd.grad(out, (x, value), grad, retain_graph=True)
+
+    for all_at_once, one_by_one in zip(
+        torch.func.vmap(back)(unit), zip(*map(back, unit), strict=True), strict=True
+    ):
+        torch.testing.assert_close(all_at_once, torch.stack(one_by_one))
+
+
+def test_no_messages_are_held():
+    from torch.profiler import ProfilerActivity, profile
+
+    source, target = edges_of(2000, 100, 100)
+    x, value = torch.randn(100, 64, requires_grad=True), torch.rand(2000)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        edge_sums(source, target, value, x, 100).sum().backward()
+    most = max(event.cpu_memory_usage for event in profiled.events())
+    assert most < 2000 * 64  # bytes: a quarter of what one message an edge would take
+
+
+def test_what_wants_to_see_a_kernel_does(monkeypatch):
+    monkeypatch.setattr(module, "MOST", 2**16)
+    x = torch.randn(4, 2)
+    assert is_small(6, x)
+    assert not is_small(6, x.half())
+    assert not is_small(module.MOST, x)
+    assert not is_small(1 + module.HELD // 2, x, held=True)
+    with torch.autograd.forward_ad.dual_level():
+        assert not is_small(6, x)
+    assert torch.func.vmap(lambda row: row * is_small(6, x))(x).eq(0).all()
+
+
+@pytest.mark.parametrize("count", [0, 50, SHORT + 1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_inverse_counts(count, dtype):
+    index = torch.randint(3, 9, (count,))
+    found = torch.bincount(index, minlength=12).to(dtype)
+    for root in (False, True):
+        inverse = inverse_counts(index, 12, dtype, root)
+        wanted = torch.where(found > 0, 1 / (found.sqrt() if root else found), 0.0)
+        torch.testing.assert_close(inverse, wanted, rtol=0, atol=1e-7)
+        assert torch.equal(gathered(inverse, index), inverse[index])
