@@ -139,7 +139,7 @@ def wants_gradients() -> bool:
 
     What ``torch.jit.trace`` keeps are operators, which it can save; rules for gradients are Python.
     """
-    return torch.is_grad_enabled() and not torch._C._is_tracing()
+    return torch.is_grad_enabled() and not torch.jit.is_tracing()
 
 
 def is_differentiated() -> bool:

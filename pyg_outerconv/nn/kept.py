@@ -48,7 +48,8 @@ def share_bases() -> Iterator[None]:
 def shares_here(given: Any) -> bool:
     """Whether layers share the bases of what is given without having been asked to keep them."""
     return (
-        type(given) is Tensor
+        not torch.compiler.is_compiling()
+        and type(given) is Tensor
         and (given.is_cpu or getattr(_sharing, "on", False))
         and not torch._C._is_tracing()
         and _len_torch_dispatch_stack() == 0
