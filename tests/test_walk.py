@@ -4,11 +4,13 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import torch
 import torch_geometric
 from torch_geometric.nn import GCNConv
-from walk import CACHED, MOST, NEW, PYG, main, walk, walks
+from walk import CACHED, MOST, NEW, PYG, ROOMS, main, times, walk, walks
 
 import pyg_outerconv
+from pyg_outerconv import OuterConv
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,17 @@ def test_a_call_takes_a_short_way(found, name):
     functions, files = found[name].length
     assert functions <= MOST[name][0]
     assert files <= MOST[name][1]
+
+
+def test_the_time_of_a_call_is_told_by_room():
+    graphs = [torch.tensor([[0, 1, 2], [1, 2, 0]]) for _ in range(8)]
+    for layer in (OuterConv(2, 2, "gcn"), GCNConv(2, 2)):
+        found = times(layer, graphs, torch.ones(3, 2))
+        assert set(found) <= set(ROOMS.values())
+        assert all(part >= 0 for part in found.values())
+        ours = found["edges checked and listed, the basis"]
+        assert (ours > 0) is isinstance(layer, OuterConv)
+        assert (found["PyG"] > sum(found.values()) / 10) is isinstance(layer, GCNConv)
 
 
 def test_it_prints_what_it_counts(capsys):

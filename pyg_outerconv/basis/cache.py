@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -135,11 +135,10 @@ class IdentityCache:
         known = anchors.get(number)
         if known is not None and known[0]() is anchor:
             found = known[1].get(key)
-            if found is not None and found[0] == states:
-                if all([end() is given for end, given in zip(found[1], others, strict=True)]):
-                    use_last(anchors, number, known)
-                    use_last(known[1], key, found)
-                    return found[2]
+            if found is not None and found[0] == states and _are(others, found[1]):
+                use_last(anchors, number, known)
+                use_last(known[1], key, found)
+                return found[2]
         with lasting(anchor):
             result = make()
         entry = states, [_reference(given) for given in others] if others else (), result
@@ -164,6 +163,11 @@ def _reference(tensor: Tensor | None) -> Callable[[], Tensor | None]:
 
 def _no_tensor() -> None:
     return None
+
+
+def _are(tensors: Sequence[Tensor | None], known: Sequence[Callable[[], Tensor | None]]) -> bool:
+    """Whether they are the very tensors that are known."""
+    return all(end() is given for end, given in zip(known, tensors, strict=True))
 
 
 def state_of(tensor: Tensor) -> Hashable:

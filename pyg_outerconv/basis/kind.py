@@ -38,7 +38,8 @@ class Kind(ABC):
     Attributes:
         hides_edges: whether which edges there are is known only once they are made, at a cost that
             nobody asked for (powers, products). What it is made of may hide edges all the same.
-        is_leaf: whether it absorbs nothing into Θ when inputs are added up: it is its own only leaf.
+        is_leaf: whether it is its own only leaf, and absorbs nothing into Θ, where inputs are
+            added up.
         has_heads: whether its matrices are heads, whose orders take values and outputs of heads,
             with a bias of values.
         nesting: how many levels of bases it is made of; 0 for what is made of none.

@@ -425,7 +425,7 @@ def _infer_size(
     size = size or (None, None)
     if size[0] is not None and size[0] == size[1] and edge_index.numel():
         least, most = edge_index.aminmax()
-        if 0 <= int(least) and int(most) < size[0]:
+        if int(least) >= 0 and int(most) < size[0]:
             return size[0], size[0]
     if not edge_index.numel():
         lowest, highest = 0, [-1, -1]

@@ -60,8 +60,8 @@ def edge_sums(
     """``out[n] = sum_{e: target[e] = n} value[e] x[source[e]]``, edge by edge as they come.
 
     No messages are held: scipy's product of a matrix in coordinates adds each edge's row up, in
-    one thread, as quickly as MKL's of sorted rows does while all of x is in a cache. It is no public
-    name of scipy's; where it is missing, torch gathers and scatters.
+    one thread, as quickly as MKL's of sorted rows does while all of x is in a cache. It is no
+    public name of scipy's; where it is missing, torch gathers and scatters.
 
     Args:
         source, target: (E,) integers of one type.

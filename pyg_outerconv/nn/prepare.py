@@ -34,7 +34,7 @@ class Given(NamedTuple):
 
     def beside(self) -> list[tuple[str, Any]]:
         """The tensors, and pairs of them, that are given beside the structure, by name."""
-        found = []
+        found: list[tuple[str, Any]] = []
         if self.edge_weight is not None:
             found.append(("edge_weight", self.edge_weight))
         if self.edge_type is not None:
@@ -104,10 +104,9 @@ def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
         source, target = target, source
     same = target is source
     is_single = not pair or (same and source is not None)
-    if is_single and type(source) is Tensor and source.dim() > 1 and source.is_floating_point():
-        if source.layout is torch.strided:  # as at most calls
-            count = source.size(-2)
-            return Inputs(source, source, count, count)
+    if is_single and _is_dense(source):  # as at most calls
+        nodes = source.size(-2)
+        return Inputs(source, source, nodes, nodes)
     source, count = _features(source)
     target, num_targets = (source, count) if same else _features(target)
     return Inputs(source, target, count, num_targets, source is None, x is None, is_single)
@@ -118,6 +117,12 @@ def nodes_first(x: Features) -> Features:
     if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() == 2:
         return x  # itself: what is made of it is known by it
     return x.movedim(-2, 0)
+
+
+def _is_dense(x: Any) -> bool:
+    """Whether x is rows of features in a plain tensor."""
+    is_plain = type(x) is Tensor and x.layout is torch.strided
+    return is_plain and x.is_floating_point() and x.dim() > 1
 
 
 def _features(x: Any) -> tuple[Features, int | None]:
