@@ -188,7 +188,7 @@ def state_of(tensor: Tensor) -> Hashable:
         count = extent * tensor.element_size()
     address = tensor.data_ptr()
     few = count <= LINES * LINE
-    seen = ctypes.string_at(address, count) if few else _lines(address, count)
+    seen = ctypes.string_at(address, count) if few else np.asarray(_Lines(address, count)).tobytes()
     return counted, address, stride, seen
 
 
@@ -201,14 +201,20 @@ def _parts(matrix: Tensor) -> tuple[Tensor, ...]:
     return matrix.ccol_indices(), matrix.row_indices(), matrix.values()
 
 
-def _lines(address: int, count: int) -> bytes:
-    """Of ``count`` bytes those of ``LINES`` lines of a cache, which are evenly spread.
+class _Lines:
+    """``LINES`` lines of memory, evenly spread over ``count`` bytes, as numpy reads an array.
 
     Read from memory, because within ``torch.func`` and modes even a view becomes something else.
     """
-    memory = np.frombuffer(memoryview((ctypes.c_char * count).from_address(address)), np.uint8)
-    step = count // LINES
-    return memory[: LINES * step].reshape(LINES, step)[:, :LINE].tobytes()
+
+    def __init__(self, address: int, count: int) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (address, True),
+            "typestr": "|u1",
+            "shape": (LINES, LINE),
+            "strides": (count // LINES, 1),
+        }
 
 
 class cached_property(Generic[T]):  # noqa: N801
