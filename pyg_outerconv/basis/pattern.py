@@ -40,7 +40,7 @@ INT64_LIMIT = 2**63 - 1
 LONG = 4
 """Edges of a target under a label, for their sum or largest to be worth a row."""
 
-FEW = 2**14
+FEW = 2**15
 """So few edges are listed once more beside the sorted ones, for products that need no order."""
 
 

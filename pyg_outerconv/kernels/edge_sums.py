@@ -17,11 +17,17 @@ from torch.utils._python_dispatch import _len_torch_dispatch_stack
 from .backend import BACKENDS, Request
 from .dispatch import RECORDERS, forced, note
 
-MOST = 2**20
-"""The numbers that messages may be at most, edges times channels, if they were held."""
+MOST = 2**22
+"""The numbers that messages may be at most, edges times channels, in one thread.
+
+Of several threads, which other products have, each is worth as many.
+"""
 
 HELD = 2**15
-"""The numbers of messages that are held at a time: those of a cache."""
+"""The numbers that messages may be at most where all of them are held."""
+
+TILE = 2**18
+"""The numbers of messages that a gradient of values holds at a time: those of a cache."""
 
 _EXACT = (torch.float32, torch.float64)  # sums of short types are rounded at every step
 _PLAIN = (Tensor, Parameter)
@@ -29,7 +35,9 @@ _PLAIN = (Tensor, Parameter)
 
 def most(held: bool) -> int:
     """How many numbers messages may be, where they are held, or else added up as they come."""
-    return min(HELD, MOST) if held or _tool() is None else MOST
+    if held or _tool() is None:
+        return min(HELD, MOST)
+    return MOST // torch.get_num_threads()
 
 
 def is_small(num_edges: int, x: Tensor, held: bool = False) -> bool:
@@ -60,7 +68,7 @@ def edge_sums(
     """``out[n] = sum_{e: target[e] = n} value[e] x[source[e]]``, edge by edge as they come.
 
     No messages are held: scipy's product of a matrix in coordinates adds each edge's row up, in
-    one thread, as quickly as MKL's of sorted rows does while all of x is in a cache. It is no
+    one thread, as quickly as MKL's of sorted rows does in one while x is in a cache. It is no
     public name of scipy's; where it is missing, torch gathers and scatters.
 
     Args:
@@ -120,7 +128,7 @@ class _EdgeSums(Function):
 
 def _dots(x: Tensor, y: Tensor, at_x: Tensor, at_y: Tensor) -> Tensor:
     """(E,) the inner product of a row of each, of as many edges at a time as a cache holds."""
-    count, step = at_x.numel(), max(1, HELD // max(1, x.size(1)))
+    count, step = at_x.numel(), max(1, TILE // max(1, x.size(1)))
     parts = [
         (x.index_select(0, at_x[i : i + step]) * y.index_select(0, at_y[i : i + step])).sum(-1)
         for i in range(0, max(1, count), step)

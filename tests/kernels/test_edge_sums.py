@@ -37,9 +37,9 @@ def test_equals_the_dense_product(
 
 
 @pytest.mark.parametrize("has_tool", [True, False])
-@pytest.mark.parametrize("held", [1, 2**15])
-def test_every_derivative(has_tool, held, monkeypatch):
-    monkeypatch.setattr(module, "HELD", held)  # edges at a time, of the gradient of values
+@pytest.mark.parametrize("tile", [1, 2**15])
+def test_every_derivative(has_tool, tile, monkeypatch):
+    monkeypatch.setattr(module, "TILE", tile)  # of the gradient of values
     if not has_tool:
         monkeypatch.setattr(module, "_tool", lambda: None)
     source, target = edges_of(12, 5, 4)
@@ -79,6 +79,7 @@ def test_what_wants_to_see_a_kernel_does(monkeypatch):
     assert is_small(6, x)
     assert not is_small(6, x.half())
     assert not is_small(module.MOST, x)
+    assert not is_small(1 + module.MOST // (2 * torch.get_num_threads()), x)
     assert not is_small(1 + module.HELD // 2, x, held=True)
     with torch.autograd.forward_ad.dual_level():
         assert not is_small(6, x)
