@@ -206,7 +206,7 @@ def _key(problem: Problem) -> tuple[object, ...]:
         problem.label_reduce,
         one_each and problem.unit is not None and is_one_each(problem),
         forced(),
-        torch.is_autocast_enabled(device.type),
+        device.type != "meta" and torch.is_autocast_enabled(device.type),
     )
 
 

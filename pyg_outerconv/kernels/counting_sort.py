@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from .index_checks import can_read
 
@@ -112,7 +113,8 @@ def spread(numbers: Tensor, ptr: Tensor, num_entries: int) -> Tensor:
 
 def pointers(row: Tensor, count: int) -> Tensor:
     """(R + 1,) where the entries of each row begin, for the row (E,) of each entry."""
-    if row.is_meta or torch.compiler.is_compiling():  # how many rows bincount finds is not known
+    if row.is_meta or torch.compiler.is_compiling() or _len_torch_dispatch_stack():
+        # How many rows bincount finds is not known where shapes alone are.
         found = row.new_zeros(count).index_add(0, row, torch.ones_like(row))
         return torch.cat([row.new_zeros(1), found.cumsum(0).to(row.dtype)])
     ptr = row.new_zeros(count + 1)

@@ -51,7 +51,7 @@ def shares_here(given: Any) -> bool:
         not torch.compiler.is_compiling()
         and type(given) is Tensor
         and (given.is_cpu or getattr(_sharing, "on", False))
-        and not torch._C._is_tracing()
+        and not torch.jit.is_tracing()
         and _len_torch_dispatch_stack() == 0
     )
 
