@@ -14,7 +14,8 @@ was changed:
   :func:`clear_caches` after it.
 
 Tensors of inference mode do not count their changes, and nothing is kept for them. Under
-torch.compile and torch.export nothing is kept either: what is made is part of the graph.
+torch.compile and torch.export nothing is kept either: what is made is part of the graph; nor in
+forward mode, where it has tangents.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.autograd import forward_ad
 from torch.nn import Parameter
 from torch_geometric import EdgeIndex
 from typing_extensions import Self
@@ -124,7 +126,7 @@ class IdentityCache:
         make: Callable[[], Any],
     ) -> Any:
         """The kept result, or that of ``make()``, which is then kept."""
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or forward_ad._current_level >= 0:
             return make()
         tensors = (anchor, *[given for given in others if given is not None])
         for given in tensors:

@@ -68,7 +68,7 @@ def contract(
     if order is not None or max_memory is not None:
         check_order(order)
         check_memory(max_memory)
-    elif basis.is_leaf and label_reduce == "sum" and not isinstance(theta, Mixture):
+    elif basis.is_leaf and reduce == label_reduce == "sum" and not isinstance(theta, Mixture):
         problem = Problem(basis, x, theta, reduce, "sum", bias, values)
         known = known_order(problem)
         if known is not None:

@@ -125,12 +125,11 @@ def _by_parts(
     given: list[Tensor], entries: Entries, slope: float, grad: Tensor, wanted: tuple[bool, ...]
 ) -> list[Tensor | None]:
     """The gradients by primitives that are differentiable themselves."""
-    asked = [tensor for tensor, is_wanted in zip(given, wanted, strict=True) if is_wanted]
     differentiates = torch.is_grad_enabled()
-    asked = []
     with torch.enable_grad():
-        # Each in a tensor of its own: what is saved may be made of another, or the very same.
+        # A view of each: one may be made of another or be the very same, and counts but once.
         given = [tensor.view_as(tensor) for tensor in given]
+        asked = [tensor for tensor, is_wanted in zip(given, wanted, strict=True) if is_wanted]
         x, value, of_source, of_target = given
         out = _parts(x, value, of_source, of_target, entries, slope)
         found = iter(torch.autograd.grad(out, asked, grad, create_graph=differentiates))

@@ -140,13 +140,12 @@ def _product(
     source: Tensor, target: Tensor, value: Tensor | None, x: Tensor, num_rows: int
 ) -> Tensor:
     """:func:`edge_sums` without derivatives."""
-    given = x.detach().contiguous().numpy()
+    given = x.contiguous().numpy(force=True)
     count, channels = source.numel(), given.shape[1]
-    values = np.ones(count, given.dtype) if value is None else value.detach().contiguous().numpy()
     out = np.zeros((num_rows, channels), given.dtype)
-    _tool()(
-        count, channels, target.numpy(), source.numpy(), values, given.reshape(-1), out.reshape(-1)
-    )
+    data = np.ones(count, given.dtype) if value is None else value.contiguous().numpy(force=True)
+    entries = target.numpy(), source.numpy(), data
+    _tool()(count, channels, *entries, given.reshape(-1), out.reshape(-1))
     return torch.from_numpy(out)
 
 

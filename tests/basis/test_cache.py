@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.autograd import forward_ad
 
 import pyg_outerconv
 from pyg_outerconv import OuterConv
@@ -239,3 +240,15 @@ def test_threads_share_a_cache_that_is_full():
         sys.setswitchinterval(interval)
     assert len(caches[0]) <= 8
     assert len(caches[1]) <= 4
+
+
+def test_nothing_is_kept_in_forward_mode():
+    conv, x, edge_index = OuterConv(4, 3, "gcn"), torch.randn(8, 4), torch.randint(8, (2, 20))
+    with forward_ad.dual_level():
+        weight = forward_ad.make_dual(torch.rand(20), torch.ones(20))
+        first = forward_ad.unpack_dual(conv(x, edge_index, edge_weight=weight)).tangent
+        assert first.norm() > 0
+        forward_ad.unpack_dual(weight).tangent.zero_()
+        then = forward_ad.unpack_dual(conv(x, edge_index, edge_weight=weight)).tangent
+        assert then.norm() == 0
+    assert len(kept.recent) == 0

@@ -235,3 +235,13 @@ def test_an_order_holds_what_its_cost_says(values, widths, count, reduce, label_
         assert saved <= 1.4 * claimed
         assert claimed <= 3 * (saved + largest.nbytes)
         assert largest.nbytes < count * min(widths) * 4 or count < 10_000, "edges × channels"
+
+
+@pytest.mark.parametrize("reduce", ["median", None, ["sum"]], ids=str)
+def test_what_is_no_reduction_is_refused_whatever_was_chosen_before(reduce):
+    basis = Relation(1).basis(torch.tensor([[0, 1], [1, 0]]))
+    x, theta = torch.ones(2, 3), torch.ones(1, 1, 3, 3)
+    contract(basis, x, theta)
+    for options in ({"reduce": reduce}, {"label_reduce": reduce}):
+        with pytest.raises(ValueError, match="reduction"):
+            contract(basis, x, theta, **options)

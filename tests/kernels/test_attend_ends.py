@@ -123,3 +123,31 @@ def test_its_edges_have_the_shares(way):
     assert basis.size == (NODES, NODES)
     assert basis.learns
     assert not basis.detach().learns
+
+
+@pytest.mark.parametrize("once_more", [False, True])
+def test_arguments_may_be_one_tensor_or_made_of_another(way, once_more):
+    def tied(x, value, vector):
+        return x, value, vector, vector
+
+    def dependent(x, value, vector):
+        return x, x.mean() * value, vector, value.sum(1) * vector
+
+    for make in (tied, dependent):
+        own = drawn()[:3]
+        loss = basis_of(make(*own)).sums().square().sum()
+        wanted = by_definition(*make(*own))[1].square().sum()
+        found = torch.autograd.grad(loss, own, create_graph=once_more)
+        for one, other in zip(found, torch.autograd.grad(wanted, own), strict=True):
+            assert_near(one, other)
+
+
+def test_batched_gradients_of_one_vector_for_both_ends(way):
+    x, value, vector, _ = drawn()
+    out = basis_of((x, value, vector, vector)).sums()
+    unit = torch.eye(4, dtype=out.dtype)[:, None, None, :].expand(4, *out.shape)
+    batched = torch.autograd.grad(
+        out, vector, unit.clone(), is_grads_batched=True, retain_graph=True
+    )
+    for one, grad in zip(batched[0], unit, strict=True):
+        assert_near(one, torch.autograd.grad(out, vector, grad, retain_graph=True)[0])

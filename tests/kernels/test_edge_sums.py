@@ -65,6 +65,19 @@ def test_every_derivative(has_tool, tile, monkeypatch):
         torch.testing.assert_close(all_at_once, torch.stack(one_by_one))
 
 
+def test_tensors_that_are_spelled_out_elsewhere():
+    source, target = edges_of(12, 5, 4)
+    x, value = torch.randn(5, 3, requires_grad=True), torch.rand(12)
+    wanted = edge_sums(source, target, -value, -x, 4)
+    found = edge_sums(source, target, torch._neg_view(value), torch._neg_view(x), 4)
+    torch.testing.assert_close(found, wanted)
+    for grad in (torch._neg_view(torch.ones(4, 3)), torch._efficientzerotensor((4, 3))):
+        spelled_out = torch.ones(4, 3) * (-1 if grad.is_neg() else 0)
+        (wanted,) = torch.autograd.grad(edge_sums(source, target, value, x, 4), x, spelled_out)
+        (found,) = torch.autograd.grad(edge_sums(source, target, value, x, 4), x, grad)
+        torch.testing.assert_close(found, wanted)
+
+
 def test_no_messages_are_held():
     source, target = edges_of(2000, 100, 100)
     x, value = torch.randn(100, 64, requires_grad=True), torch.rand(2000)
