@@ -8,6 +8,7 @@ from torch import Tensor
 from ..errors import RefusedValue, refusal, unknown
 from ..kernels.counts import gathered, inverse_counts
 from ..kernels.index_checks import can_read
+from ..kernels.loops import nodes_without_loops
 from .checks import holds
 from .structure import Structure
 
@@ -72,14 +73,7 @@ def with_self_loops(edges: Structure, dtype: torch.dtype | None, fill: float = 1
         edges.require_one_set("adding self-loops", "add_self_loops=False")
     if edges.only_sums:
         return _with_loops_everywhere(edges, dtype, fill)
-    source, target = edges.edge_index.unbind(0)
-    is_loop = source == target
-    if torch.jit.is_tracing() or bool(is_loop.any()):  # a trace is for edges with loops too
-        bare = torch.ones(edges.size[0], dtype=torch.bool, device=edges.device)
-        bare[source[is_loop].long()] = False
-        nodes = bare.nonzero().view(-1).to(source.dtype)
-    else:
-        nodes = torch.arange(edges.size[0], dtype=source.dtype, device=source.device)
+    nodes = nodes_without_loops(edges.edge_index, edges.size[0])
     if fill == 1.0 and edges.edge_weight is None:
         return edges.with_diagonal(None, nodes)
     value = torch.full(nodes.shape, fill, dtype=edges.weight(dtype).dtype, device=edges.device)

@@ -14,6 +14,7 @@ from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
 
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels.index_checks import has_numbers
+from ..kernels.loops import with_loops
 from .any_structure import AnyStructure, refuse_beside
 from .checks import (
     agreed,
@@ -167,7 +168,7 @@ class Structure(AnyStructure):
             origin = torch.cat([origin, torch.full_like(nodes, -1)])
         weight = None if value is None else torch.cat([self.weight(value.dtype), value])
         return self.but(
-            edge_index=torch.cat([self.edge_index, nodes.expand(2, -1)], dim=1),
+            edge_index=with_loops(self.edge_index, nodes),
             edge_weight=weight,
             edge_type=None,
             origin=origin,

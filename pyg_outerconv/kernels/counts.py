@@ -9,7 +9,7 @@ from torch import Tensor
 from .index_checks import can_read
 
 SHORT = 2**15
-"""Up to so many numbers are gathered in one thread."""
+"""Up to so many numbers are copied and gathered in one thread."""
 
 
 def inverse_counts(index: Tensor, count: int, dtype: torch.dtype, root: bool = False) -> Tensor:
