@@ -29,7 +29,7 @@ def inverse_counts(index: Tensor, count: int, dtype: torch.dtype, root: bool = F
 
 def gathered(numbers: Tensor, index: Tensor) -> Tensor:
     """``numbers[index]`` (E,) of numbers (R,) without gradients."""
-    if index.numel() > SHORT or not can_read(index):
+    if not can_read(index) or index.numel() > SHORT:
         return numbers.index_select(0, index)
     return torch.from_numpy(numbers.numpy().take(index.numpy()))
 

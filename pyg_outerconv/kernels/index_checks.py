@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
@@ -22,11 +21,14 @@ def has_numbers(*tensors: Tensor | None) -> bool:
 
 
 def can_read(index: Tensor) -> bool:
-    """Whether numpy can look at it, and nothing wants to see what is done with it."""
+    """Whether numpy can look at it, and nothing wants to see what is done with it.
+
+    Within a transform of ``torch.func`` even a view of a plain tensor has no memory to look at.
+    """
     return (
         index.is_cpu
         and has_numbers(index)
-        and not is_functorch_wrapped_tensor(index)
+        and not torch._C._are_functorch_transforms_active()
         and not torch._C._is_tracing()
         and _len_torch_dispatch_stack() == 0
     )

@@ -32,7 +32,7 @@ def nodes_without_loops(edge_index: Tensor, count: int) -> Tensor:
 
 def with_loops(edge_index: Tensor, nodes: Tensor) -> Tensor:
     """(2, E + L) the edges (2, E), then one from each of L nodes to itself."""
-    if edge_index.size(1) > SHORT or not can_read(edge_index):
+    if not can_read(edge_index) or edge_index.size(1) > SHORT:
         return torch.cat([edge_index, nodes.expand(2, -1)], dim=1)
     given, count = edge_index.numpy(), edge_index.size(1)
     out = np.empty((2, count + nodes.numel()), given.dtype)

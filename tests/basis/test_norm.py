@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import GCN, Chebyshev, Diffusion, Directed, Walk
+from pyg_outerconv.basis import GCN, Chebyshev, Diffusion, Directed, Relation, Walk
 from pyg_outerconv.testing import assert_near
 
 P, Q = 3, 2
@@ -140,3 +140,23 @@ def test_an_exact_laplacian_takes_negative_weights_and_the_bound_refuses_them():
     assert_near(found, 2 * laplacian / largest - torch.eye(3).double())
     with pytest.raises(ValueError, match=r"lambda_max='bound' needs.*or lambda_max='exact'"):
         Chebyshev(2, normalization=None).basis(index, weight)
+
+
+OF_COUNTS = [GCN(add_self_loops=False), GCN(), Walk(2), Relation(1)]
+
+
+@pytest.mark.parametrize("family", OF_COUNTS, ids=str)
+def test_degrees_are_counted_within_transforms_too(family):
+    edge_index, weight = torch.randint(6, (2, 14)), torch.randn(3, 2)
+    conv = OuterConv(3, 2, family, theta="shared", bias=False, cached=False)
+
+    def total(weight, x):
+        named = {name: weight for name, _ in conv.named_parameters()}
+        return torch.func.functional_call(conv, named, (x, edge_index)).square().sum()
+
+    x = torch.randn(4, 6, 3)
+    found = torch.func.vmap(torch.func.grad(total), (None, 0))(weight, x)
+    for one, gradient in zip(x, found, strict=True):
+        leaf = weight.clone().requires_grad_()
+        (wanted,) = torch.autograd.grad(total(leaf, one), leaf)
+        torch.testing.assert_close(gradient, wanted)
