@@ -1,6 +1,7 @@
 """What all tests share: repeatable randomness, poisoned memory, the data sets beside the clone."""
 
 import random
+import sys
 import zlib
 from pathlib import Path
 
@@ -32,7 +33,8 @@ SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 def repeatable():
     """Seeds, NaN in memory that was never written (torch fills it in deterministic mode).
 
-    And choices of orders made anew, which tests before made for graphs of about one size.
+    And choices of orders made anew, which tests before made for graphs of about one size; after it
+    nothing is compiled, for torch compiles the same code a few times only.
     """
     choose._choices.clear()
     random.seed(0)
@@ -43,6 +45,9 @@ def repeatable():
     recent.clear()
     yield
     torch.use_deterministic_algorithms(False)
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is not None and dynamo.convert_frame.FRAME_COUNTER:
+        dynamo.reset()
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..kernels import edge_sums, ends_listed, sddmm, segment_softmax
-from ..kernels.attend_ends import attend_ends
+from ..kernels import edge_sums, ends_listed
+from ..kernels.attend_ends import attend_ends, shares_of_ends
 from ..kernels.head_copies import HeadCopies
 from .base import Basis
 from .edges import EdgeBasis
@@ -91,11 +91,8 @@ class AttendedEnds(Basis):
 
     def shares(self) -> Heads:
         """The values of all edges."""
-        values = torch.einsum("np,hpd->nhd", self.x, self.value)
-        near, far = (values * self.of_source).sum(-1), (values * self.of_target).sum(-1)
-        sparsity = self.over.pattern.by_both
-        score = torch.nn.functional.leaky_relu(sddmm(sparsity, far, near, op="add"), self.slope)
-        return Heads(self.over.pattern, segment_softmax(sparsity, score))
+        pattern, given = self.over.pattern, (self.x, self.value, self.of_source, self.of_target)
+        return Heads(pattern, shares_of_ends(*given, pattern.by_both, self.slope))
 
     def edges(self) -> EdgeBasis:
         """See :meth:`Heads.edges`."""

@@ -30,10 +30,10 @@ import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
-from torch.nn import Parameter
 from torch_geometric import EdgeIndex
 from typing_extensions import Self
 
+from ..kernels.index_checks import PLAIN
 from ..kernels.lasting import lasting
 
 T = TypeVar("T")
@@ -42,7 +42,6 @@ LINES, LINE = 512, 64  # lines of memory of a tensor that are looked at, and the
 TENSORS = 1024  # for which a cache keeps something
 EACH = 16  # things that are kept for one tensor
 
-_PLAIN = (Tensor, Parameter)
 _caches: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -71,8 +70,7 @@ def recall(entries: dict[Any, Any], key: Hashable, make: Callable[[], Any], limi
 
 def use_last(entries: dict[Any, Any], key: Hashable, value: Any, limit: int | None = None) -> None:
     """Make an entry the last of a dict, of which the first ones go beyond ``limit``."""
-    if entries:
-        entries.pop(key, None)
+    entries.pop(key, None)
     entries[key] = value
     if limit is not None and len(entries) > limit:
         for oldest in list(entries)[: max(0, len(entries) - limit)]:
@@ -143,11 +141,11 @@ class IdentityCache:
                 return found[2]
         with lasting(anchor):
             result = make()
-        entry = states, [_reference(given) for given in others] if others else (), result
+        ends = [None if given is None else weakref.ref(given) for given in others]
         known = anchors.get(number)
         if known is None or known[0]() is not anchor:
             known = weakref.ref(anchor, lambda _: anchors.pop(number, None)), {}
-        use_last(known[1], key, entry, self._each)
+        use_last(known[1], key, (states, ends, result), self._each)
         use_last(anchors, number, known, self._tensors)
         return result
 
@@ -159,17 +157,10 @@ class IdentityCache:
         return sum(len(results) for _, results in list(self._anchors.values()))
 
 
-def _reference(tensor: Tensor | None) -> Callable[[], Tensor | None]:
-    return _no_tensor if tensor is None else weakref.ref(tensor)
-
-
-def _no_tensor() -> None:
-    return None
-
-
-def _are(tensors: Sequence[Tensor | None], known: Sequence[Callable[[], Tensor | None]]) -> bool:
+def _are(tensors: Sequence[Tensor | None], known: Sequence[weakref.ref[Tensor] | None]) -> bool:
     """Whether they are the very tensors that are known."""
-    return all(end() is given for end, given in zip(known, tensors, strict=True))
+    ends = [None if end is None else end() for end in known]
+    return all(end is given for end, given in zip(ends, tensors, strict=True))
 
 
 def state_of(tensor: Tensor) -> Hashable:
@@ -179,7 +170,7 @@ def state_of(tensor: Tensor) -> Hashable:
     counted = tensor._version, tensor.shape
     if tensor.layout is not torch.strided:
         return counted, *map(state_of, _parts(tensor))
-    if type(tensor) not in _PLAIN or is_functorch_wrapped_tensor(tensor):
+    if type(tensor) not in PLAIN or is_functorch_wrapped_tensor(tensor):
         return counted  # there is no memory to look at
     stride = tensor.stride()
     if not tensor.is_cpu:

@@ -16,6 +16,7 @@ from .head_copies import HeadCopies
 from .listed import Listed
 from .sddmm import sddmm
 from .softmax import segment_softmax
+from .sparsity import Sparsity
 from .spmm import spmm
 
 Entries = Listed | HeadCopies
@@ -140,11 +141,29 @@ def _parts(
     x: Tensor, value: Tensor, of_source: Tensor, of_target: Tensor, entries: Entries, slope: float
 ) -> Tensor:
     """What :func:`attend_ends` gives, by other primitives."""
-    values = (x @ value.transpose(0, 1).flatten(1)).unflatten(1, value.shape[::2])
-    near, far = (values * of_source).sum(-1), (values * of_target).sum(-1)
+    values, near, far = _ends(x, value, of_source, of_target)
     if isinstance(entries, Listed):
         share = entries.shares(leaky_relu(entries.add(far, near), slope))
         return entries.sums(share, values)
-    sparsity = entries.sparsity
+    return spmm(entries.sparsity, _shares(entries.sparsity, near, far, slope), values)
+
+
+def shares_of_ends(
+    x: Tensor, value: Tensor, of_source: Tensor, of_target: Tensor, sparsity: Sparsity, slope: float
+) -> Tensor:
+    """(E, H) the share of each entry in :func:`attend_ends`, by other primitives."""
+    _, near, far = _ends(x, value, of_source, of_target)
+    return _shares(sparsity, near, far, slope)
+
+
+def _ends(
+    x: Tensor, value: Tensor, of_source: Tensor, of_target: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(N, H, V) values, and (N, H) the number of each as a source and as a target."""
+    values = (x @ value.transpose(0, 1).flatten(1)).unflatten(1, value.shape[::2])
+    return values, (values * of_source).sum(-1), (values * of_target).sum(-1)
+
+
+def _shares(sparsity: Sparsity, near: Tensor, far: Tensor, slope: float) -> Tensor:
     score = leaky_relu(sddmm(sparsity, far, near, op="add"), slope)
-    return spmm(sparsity, segment_softmax(sparsity, score), values)
+    return segment_softmax(sparsity, score)

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor, is_legacy_batchedtensor
-from torch.nn import Parameter
 from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from ..errors import RefusedType, RefusedValue, refusal
 from .backend import BACKENDS, Backend, Request
 from .differentiable import Later, apply, is_lean
 from .dispatch import CHOSEN, choose, forced, note, recording
+from .index_checks import PLAIN
 from .sparsity import BY_COLUMN, Sparsity
 
 # One direction of a sparse matrix: (ptr, index, perm); perm is None by row, and by column the
@@ -95,7 +95,7 @@ def is_plain(*tensors: Tensor | None) -> bool:
         and all(
             tensor is None
             or (
-                type(tensor) in (Tensor, Parameter)
+                type(tensor) in PLAIN
                 and not is_functorch_wrapped_tensor(tensor)
                 and not is_legacy_batchedtensor(tensor)  # of is_grads_batched
             )

@@ -49,7 +49,7 @@ def by_rows(row: Tensor, column: Tensor, count: int) -> tuple[Tensor, Tensor, Te
     rows, entries = row.detach().numpy(), np.arange(row.numel(), dtype=_TYPES[row.dtype])
     if (rows[1:] >= rows[:-1]).all():  # as samplers deliver them
         return pointers(row, count), column.clone(), torch.from_numpy(entries)
-    tools = _tools()
+    tools = scipy_tools()
     if tools is None:
         order = torch.from_numpy(rows.argsort(kind="stable")).to(row.dtype)
         return pointers(row, count), column.index_select(0, order), order
@@ -126,7 +126,7 @@ _TYPES = {torch.int32: np.int32, torch.int64: np.int64}
 
 
 @cache
-def _tools() -> Any:
+def scipy_tools() -> Any:
     """The functions that scipy's sparse matrices are made of; None if it has them no longer.
 
     Its matrices check what they are made of, which takes four times as long as making them.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from functools import cache
 from typing import Any
 
@@ -11,11 +10,12 @@ import torch
 from torch import Tensor
 from torch._C._functorch import is_legacy_batchedtensor
 from torch.autograd import Function, forward_ad
-from torch.nn import Parameter
 from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from .backend import BACKENDS, Request
+from .counting_sort import scipy_tools
 from .dispatch import RECORDERS, forced, note
+from .index_checks import PLAIN
 
 MOST = 2**22
 """The numbers that messages may be at most, edges times channels, in one thread.
@@ -30,7 +30,6 @@ TILE = 2**18
 """The numbers of messages that a gradient of values holds at a time: those of a cache."""
 
 _EXACT = (torch.float32, torch.float64)  # sums of short types are rounded at every step
-_PLAIN = (Tensor, Parameter)
 
 
 def most(held: bool) -> int:
@@ -53,7 +52,7 @@ def is_small(num_edges: int, x: Tensor, held: bool = False) -> bool:
         and num_edges * (x.numel() // max(1, x.size(0))) <= most(held)
         and x.is_cpu
         and x.dtype in _EXACT
-        and type(x) in _PLAIN
+        and type(x) in PLAIN
         and forced() is None
         and not torch._C._are_functorch_transforms_active()
         and not torch._C._is_tracing()  # which would keep the numbers of this graph
@@ -152,7 +151,4 @@ def _product(
 @cache
 def _tool() -> Any:
     """scipy's product of a matrix in coordinates with a dense one; None where it is missing."""
-    if importlib.util.find_spec("scipy.sparse._sparsetools") is None:
-        return None
-    tools = importlib.import_module("scipy.sparse._sparsetools")
-    return getattr(tools, "coo_matmat_dense", None)
+    return getattr(scipy_tools(), "coo_matmat_dense", None)

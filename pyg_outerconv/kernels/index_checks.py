@@ -7,9 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn import Parameter
 from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from ..errors import RefusedType, RefusedValue, refusal
+
+PLAIN = (Tensor, Parameter)
+"""The types of tensors that no subclass changes the meaning of."""
 
 
 def has_numbers(*tensors: Tensor | None) -> bool:

@@ -239,7 +239,6 @@ def test_autocast_and_short_types():
 
 
 def test_a_layer_compiles_in_one_graph():
-    torch._dynamo.reset()
     conv, x = OuterConv(3, 4, Full(5, 6)), torch.randn(2, 5, 3)
     basis = conv.family.basis(None)
     assert_near(torch.compile(conv, backend="aot_eager", fullgraph=True)(x, basis), conv(x, None))

@@ -61,14 +61,6 @@ def case(request, order):
         yield made
 
 
-@pytest.fixture
-def compiler():
-    """torch.compile with nothing left of earlier tests."""
-    torch._dynamo.reset()
-    yield torch.compile
-    torch._dynamo.reset()
-
-
 @each_order
 def test_vmap_over_any_operand_equals_a_loop(case):
     inputs = case.detached()
@@ -198,8 +190,8 @@ def forward_and_backward(function, inputs):
 
 
 @each_order
-def test_compiles_into_one_graph_with_its_backward(case, compiler):
-    compiled = compiler(case.__call__, fullgraph=True, backend="aot_eager")
+def test_compiles_into_one_graph_with_its_backward(case):
+    compiled = torch.compile(case.__call__, fullgraph=True, backend="aot_eager")
     for actual, expected in zip(
         forward_and_backward(compiled, case.inputs),
         forward_and_backward(case, case.inputs),
@@ -212,7 +204,7 @@ def test_compiles_into_one_graph_with_its_backward(case, compiler):
     "family", [Relation(3), Chebyshev(3), Identity(), Stack(Relation(3), Identity())], ids=str
 )
 @pytest.mark.parametrize("prepared_by", [None, "own"])
-def test_a_choice_compiles_too_once_something_ran(family, prepared_by, compiler):
+def test_a_choice_compiles_too_once_something_ran(family, prepared_by):
     basis = family.basis(awkward_structures(torch.float32)["multi-edge"], dtype=torch.float32)
     basis = basis.detach()
     inputs = [normal(5, 4, dtype=torch.float32)]
@@ -223,7 +215,7 @@ def test_a_choice_compiles_too_once_something_ran(family, prepared_by, compiler)
         return contract(basis, x, theta)
 
     expected = forward_and_backward(lambda x, theta: contract(basis, x, theta, order), inputs)
-    compiled = compiler(function, fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
     for actual, wanted in zip(forward_and_backward(compiled, inputs), expected, strict=True):
         assert_near(actual, wanted, at_least=0.1)
 

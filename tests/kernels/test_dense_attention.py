@@ -323,7 +323,6 @@ def test_no_tensor_of_windows_times_channels_and_no_square_one():
 
 @pytest.mark.usefixtures("way")
 def test_a_window_compiles():
-    torch._dynamo.reset()
     inputs = operands(9, 9)
     compiled = torch.compile(attend_band, backend="aot_eager", fullgraph=True)
     ours = compiled(*inputs, left=2, right=0)

@@ -24,22 +24,14 @@ def forward_and_backward(function, inputs):
     return out, *(x.grad for x in leaves)
 
 
-@pytest.fixture
-def compiler():
-    """torch.compile with nothing left of earlier tests."""
-    torch._dynamo.reset()
-    yield torch.compile
-    torch._dynamo.reset()
-
-
 # The backend is an argument of each operator, so what is traced does not depend on it.
 @pytest.mark.parametrize("heads", [None, 2], ids=lambda heads: f"{heads} heads")
-def test_compiles_into_one_graph_with_its_backward(heads, compiler):
+def test_compiles_into_one_graph_with_its_backward(heads):
     sparsity = sparsity_of("tall")
     for _, function, shapes in calls_of("native", sparsity, 3, heads):
         inputs = random_inputs(shapes)
         torch._dynamo.reset()  # calls share code, and it may be compiled a few times only
-        compiled = compiler(function, fullgraph=True, backend="aot_eager")
+        compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
         for actual, expected in zip(
             forward_and_backward(compiled, inputs),
             forward_and_backward(function, inputs),
@@ -48,7 +40,7 @@ def test_compiles_into_one_graph_with_its_backward(heads, compiler):
             assert_near(actual, expected, at_least=1.0)
 
 
-def test_compiles_by_inductor(compiler):
+def test_compiles_by_inductor():
     sparsity = sparsity_of("tall")
 
     def network(x, w):
@@ -56,14 +48,14 @@ def test_compiles_by_inductor(compiler):
         return attend(sparsity, spmm(sparsity, w, x, reduce="max").unsqueeze(1), heads, heads)
 
     inputs = random_inputs({"x": (4, 3), "w": (15,)})
-    compiled = compiler(network, fullgraph=True)
+    compiled = torch.compile(network, fullgraph=True)
     for actual, expected in zip(
         forward_and_backward(compiled, inputs), forward_and_backward(network, inputs), strict=True
     ):
         assert_near(actual, expected, at_least=1.0)
 
 
-def test_compiles_where_one_tensor_is_several_operands(compiler):
+def test_compiles_where_one_tensor_is_several_operands():
     sparsity, place = sparsity_of("square"), torch.arange(7)
     ptr = torch.tensor([0, 3, 7])
 
@@ -74,15 +66,15 @@ def test_compiles_where_one_tensor_is_several_operands(compiler):
         return attended + grouped_matmul(x, ptr, theta, gather=place, scatter=place, num_rows=7)
 
     inputs = random_inputs({"x": (7, 3), "theta": (2, 3, 3)})
-    compiled = compiler(network, fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
     for actual, expected in zip(
         forward_and_backward(compiled, inputs), forward_and_backward(network, inputs), strict=True
     ):
         assert_near(actual, expected, at_least=1.0)
 
 
-def test_a_pattern_may_be_an_argument_of_what_is_compiled(compiler):
-    compiled = compiler(
+def test_a_pattern_may_be_an_argument_of_what_is_compiled():
+    compiled = torch.compile(
         lambda sparsity, x: spmm(sparsity, None, x), fullgraph=True, backend="aot_eager"
     )
     for name in ("tall", "wide", "int64"):
@@ -91,9 +83,9 @@ def test_a_pattern_may_be_an_argument_of_what_is_compiled(compiler):
         assert_near(compiled(sparsity, x), spmm(sparsity, None, x))
 
 
-def test_a_compiled_call_still_follows_the_choice_of_backend(compiler):
+def test_a_compiled_call_still_follows_the_choice_of_backend():
     sparsity, x = sparsity_of("tall"), torch.randn(4, 3)
-    compiled = compiler(lambda d: spmm(sparsity, None, d), fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(lambda d: spmm(sparsity, None, d), fullgraph=True, backend="aot_eager")
     for name in ("native", "reference", "native"):
         with use_backend(name), record() as calls:
             compiled(x)

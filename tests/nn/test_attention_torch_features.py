@@ -46,7 +46,6 @@ def assert_same(found, expected, tolerance=None):
 
 @of_each
 def test_compile_of_a_used_support_is_one_graph(support):
-    torch._dynamo.reset()
     conv, x = layer(support), features()
     edges = support.basis(EDGES, size=(5, 5)) if isinstance(support, Hops) else None
     expected = gradients(lambda x: conv(x, edges), conv, x)
@@ -55,7 +54,6 @@ def test_compile_of_a_used_support_is_one_graph(support):
 
 
 def test_compile_of_edges_as_they_are():
-    torch._dynamo.reset()
     conv, x = layer(Hops(1)), features()
     assert_near(torch.compile(conv, backend="aot_eager")(x, EDGES), conv(x, EDGES))
 

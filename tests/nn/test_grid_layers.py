@@ -231,7 +231,6 @@ def test_func_grad_and_vmap_over_images_and_weights(order):
     ids=str,
 )
 def test_compiled_in_one_graph(layer):
-    torch._dynamo.reset()
     x = torch.randn(2, 2, 6, 6)
     out = torch.compile(copy.deepcopy(layer), fullgraph=True, backend="aot_eager")(x)
     assert_near(out, layer(x))

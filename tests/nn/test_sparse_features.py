@@ -226,7 +226,6 @@ def test_prepared_features_go_through_a_compiler_as_one_graph():
 
 def test_a_compiler_leaves_sparse_tensors_to_torch():
     """It breaks the graph there, or refuses a whole one; the result is right."""
-    torch._dynamo.reset()
     dense, conv = bag(5, 6), layer(6, 3, "gcn")
     basis = conv.basis(dense, RING)
     whole = torch.compile(conv, backend="aot_eager", fullgraph=True)

@@ -191,7 +191,6 @@ def gradients(model, x, basis):
 
 @of_each_family
 def test_compile_of_a_model_with_a_used_basis_is_one_graph(family):
-    torch._dynamo.reset()
     case, model = Case(family), Model(family).double()
     expected = gradients(model, case.x, case.basis)
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
@@ -201,7 +200,6 @@ def test_compile_of_a_model_with_a_used_basis_is_one_graph(family):
 
 @pytest.mark.parametrize("family", [GCN(), Chebyshev(3)], ids=str)
 def test_compile_of_a_model_with_a_fresh_basis_or_with_edges(family):
-    torch._dynamo.reset()
     case, model = Case(family), Model(family).double()
     compiled = torch.compile(model, backend="aot_eager")
     assert_near(compiled(case.x, case.basis), model(case.x, case.basis))

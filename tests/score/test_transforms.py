@@ -29,7 +29,7 @@ def test_functional_gradients_are_those_of_autograd(options):
 
     expected = torch.autograd.grad(loss(parameters), list(parameters.values()))
     for found, wanted in zip(grad(loss)(parameters).values(), expected, strict=True):
-        assert_near(found, wanted, at_least=1e-3)  # some sums cancel altogether
+        assert_near(found, wanted, at_least=1e-3)  # some are 0 but for rounding
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)

@@ -490,7 +490,6 @@ def test_bfloat16_parameters_stay_near(kind):
 
 @pytest.mark.parametrize("kind", ["gatv2", "edge features", "block"])
 def test_compiled_over_a_used_support_is_one_graph(kind):
-    torch._dynamo.reset()
     given = (x_of(), Hops().basis(EDGES, size=(NODES, NODES)))
     if kind == "block":
         conv, given = EncoderBlock(8, 2, support="causal").eval(), (x_of(2, 6, 8),)
@@ -510,7 +509,6 @@ def test_compiled_over_a_used_support_is_one_graph(kind):
 
 
 def test_compiled_with_edges():
-    torch._dynamo.reset()
     conv, x = LAYERS["gat"](), x_of()
     assert_near(torch.compile(conv, backend="aot_eager")(x, EDGES), conv(x, EDGES))
 

@@ -432,7 +432,6 @@ def test_a_cell_says_what_it_is():
 
 @pytest.mark.parametrize("kind", ["gru", "lstm, peepholes"])
 def test_compiled_with_a_basis_it_is_one_graph(kind):
-    torch._dynamo.reset()
     cell = cell_of(kind, GCN())
     x, state = values(N, P), state_of(cell)
     basis = GCN().basis(EDGES, size=(N, N), dtype=torch.float64)
