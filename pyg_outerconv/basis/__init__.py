@@ -24,19 +24,11 @@ from .cluster import Cluster
 from .compose import Compose
 from .diffusion import Diffusion
 from .directed import Directed
-from .doors import (
-    from_hetero,
-    from_networkx,
-    from_scipy,
-    structure_of,
-    to_edge_index,
-    to_networkx,
-    to_scipy,
-    to_torch_sparse,
-)
+from .doors import from_hetero, from_networkx, from_scipy, structure_of
 from .edge_dropout import drop_edges
 from .edges import EdgeBasis
 from .explicit import Explicit, edge_basis
+from .export import to_edge_index, to_networkx, to_scipy, to_torch_sparse
 from .eye import Eye
 from .family import FAMILIES, Family
 from .full import Full

@@ -1,4 +1,4 @@
-"""Doors in and out: PyG's graphs, scipy, networkx, heterogeneous graphs, torch.sparse."""
+"""Edge lists of graphs from elsewhere: PyG's, scipy's and networkx's, heterogeneous ones too."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from ..errors import RefusedType, RefusedValue, refusal, unknown
-from .base import Basis
 from .structure import Structure, structure
 
 if TYPE_CHECKING:  # whoever has one of theirs has imported them, and nobody else waits for them
     import networkx as nx
-    import scipy.sparse as sp
 
 
 def structure_of(data: Data) -> Structure:
@@ -173,64 +170,6 @@ def from_hetero(
         torch.cat(kinds),
         size=(total, total),
     ), list(data.edge_types)
-
-
-def to_edge_index(basis: Basis) -> tuple[Tensor, Tensor, Tensor]:
-    """edge_index (2, E), edge_weight (E,) and edge_type (E,) of a basis, sorted by target."""
-    edges = basis.edges()
-    return edges.index.long(), edges.values(), edges.label.long()
-
-
-def to_torch_sparse(basis: Basis) -> list[Tensor]:
-    """K transposed CSR matrices A_kᵀ (N × M), as PyG's layers take them; parallel edges add up."""
-    edge_index, value, label = to_edge_index(basis)
-    size = (basis.size[1], basis.size[0])
-    matrices = []
-    for k in range(basis.num_bases):
-        keep = label == k
-        coo = torch.sparse_coo_tensor(edge_index[:, keep].flip(0), value[keep], size)
-        matrices.append(coo.coalesce().to_sparse_csr())
-    return matrices
-
-
-def to_scipy(basis: Basis) -> list[sp.csr_array]:
-    """K scipy matrices A_k (M × N); parallel edges add up."""
-    import scipy.sparse as sp
-
-    index, weight, kind = (part.detach().cpu() for part in to_edge_index(basis))
-    weight = weight.to(torch.promote_types(weight.dtype, torch.float32))  # scipy has none shorter
-    edge_index, value, label = index.numpy(), weight.numpy(), kind.numpy()
-    return [
-        sp.csr_array((value[label == k], tuple(edge_index[:, label == k])), shape=basis.size)
-        for k in range(basis.num_bases)
-    ]
-
-
-def to_networkx(basis: Basis, nodes: Sequence[Hashable] | None = None) -> nx.MultiDiGraph:
-    """A directed multigraph with the attributes ``weight`` and ``label`` on its edges.
-
-    Args:
-        basis: of one set of nodes, which rows and columns are taken for.
-        nodes: the networkx node of each index, as :func:`from_networkx` returned it.
-
-    Raises:
-        ValueError: M ≠ N, or ``nodes`` has another length.
-    """
-    import networkx as nx
-
-    if basis.size[0] != basis.size[1]:
-        raise RefusedValue(refusal("a graph has one set of nodes", "M = N", basis.size))
-    names = list(range(basis.size[0])) if nodes is None else list(nodes)
-    if len(names) != basis.size[0]:
-        raise RefusedValue(refusal("nodes must name every index", basis.size[0], len(names)))
-    graph = nx.MultiDiGraph()
-    graph.add_nodes_from(names)
-    edge_index, value, label = to_edge_index(basis)
-    for source, target, weight, kind in zip(
-        *edge_index.tolist(), value.tolist(), label.tolist(), strict=True
-    ):
-        graph.add_edge(names[source], names[target], weight=weight, label=kind)
-    return graph
 
 
 def _as_float(values: np.ndarray) -> np.ndarray:

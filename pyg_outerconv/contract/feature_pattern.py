@@ -7,10 +7,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..basis.pattern import Pattern
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels import Sparsity
+from ..kernels.counting_sort import pointers
+from ..kernels.sparsity import known_rows
 
+_INT32_LIMIT = 2**31 - 1
 LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 
@@ -72,8 +74,14 @@ def prepare(x: Tensor) -> Prepared:
     if bool((key.diff() < 0).any()):
         order = torch.sort(key, stable=True).indices
         row, column = row[order], column[order]
-    pattern = Pattern.build(torch.stack([column, row]), size=(num_columns, num_rows))
-    return Prepared(pattern.by_target, order, regular)
+    dtype = index_dtype(num_rows, num_columns, row.numel())
+    ptr = pointers(row.to(dtype), num_rows)
+    return Prepared(known_rows(ptr, column.to(dtype), num_columns), order, regular)
+
+
+def index_dtype(*counts: int) -> torch.dtype:
+    """int32 where it can hold all of these numbers."""
+    return torch.int32 if max(counts) < _INT32_LIMIT else torch.int64
 
 
 def _places(x: Tensor) -> tuple[Tensor, Tensor]:

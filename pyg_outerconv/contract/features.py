@@ -14,9 +14,7 @@ from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels import Sparsity, spmm
 from ..kernels.sparsity import known_sparsity
 from ..theta.autocast import autocast_pair
-from .feature_pattern import Prepared, check_sparse, prepare
-
-_INT32_LIMIT = 2**31 - 1
+from .feature_pattern import Prepared, check_sparse, index_dtype, prepare
 
 _known = IdentityCache()
 
@@ -168,7 +166,7 @@ class SparseFeatures:
             return self.sparsity
         num_rows, num_columns = self.shape
         row_of_column_order, perm = self.sparsity.row, self.sparsity.perm
-        dtype = _index_dtype(num_rows * groups, num_columns, self.num_entries)
+        dtype = index_dtype(num_rows * groups, num_columns, self.num_entries)
         width = max(1, num_columns // groups)
         column = torch.arange(num_columns, device=self.device, dtype=dtype)
         column = column.repeat_interleave(self.sparsity.colptr.diff())
@@ -228,7 +226,3 @@ def replace_values(x: Tensor, value: Tensor) -> Tensor:
     prepared = _known.get(x, (), "pattern", lambda: prepare(x))
     _known.get(out, (), "pattern", lambda: prepared)
     return out
-
-
-def _index_dtype(*counts: int) -> torch.dtype:
-    return torch.int32 if max(counts) < _INT32_LIMIT else torch.int64

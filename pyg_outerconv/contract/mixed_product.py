@@ -8,29 +8,46 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..basis.edges import EdgeBasis
 from ..kernels.call import View, pick, views
 from ..kernels.differentiable import apply, differentiable
 from ..kernels.products import product, sample
 from ..kernels.softmax import sum_of_rows
+from ..kernels.sparsity import Sparsity
 
 
-def mixed_product(edges: EdgeBasis, coefficient: Tensor, x: Tensor) -> Tensor:
-    """(Σ_k c_k A_k)ᵀ X for ``coefficient`` (K,) and anything (M, ...) as x: (N, ...).
+def mixed_product(
+    sparsity: Sparsity,
+    label: Tensor,
+    by_label: tuple[Tensor, Tensor],
+    value: Tensor | None,
+    coefficient: Tensor,
+    x: Tensor,
+) -> Tensor:
+    """(Σ_k c_k A_k)ᵀ X, for matrices A_k whose entries are those of one pattern, by label.
 
     Holds E numbers while it runs and keeps none, where values that autograd knew would stay.
+
+    Args:
+        sparsity: (N × M) where the E entries are.
+        label: (E,) the matrix that each is of, in [0, K).
+        by_label: (K + 1,) where the entries of each label begin, and (E,) their positions.
+        value: (E,) or None for ones.
+        coefficient: c (K,).
+        x: (M, ...).
+
+    Returns:
+        (N, ...).
     """
-    pattern = edges.pattern
-    near, far = views(pattern.ends)
+    near, far = views(sparsity)
     wide = x.flatten(1).unsqueeze(1)
-    value = None if edges.value is None else edges.value.to(x.dtype)
-    backend = pick("spmm", near, pattern.size[0], wide)
+    value = None if value is None else value.to(x.dtype)
+    backend = pick("spmm", near, sparsity.shape[1], wide)
     out: Tensor = apply(
         _MixedProduct,
         *near,
         *far,
-        pattern.label,
-        *pattern.by_label,
+        label,
+        *by_label,
         value,
         coefficient.to(x.dtype),
         wide,

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from ..basis.any_structure import AnyStructure
+from ..basis.batches import graphs_of
 from ..basis.checks import check_batch
 from ..basis.grid.cells import Cells
-from ..basis.support.support import graphs_of
 from ..errors import RefusedType, RefusedValue, refusal
 from .coordinates import as_coordinates
 

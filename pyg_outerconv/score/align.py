@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from ..basis.any_structure import AnyStructure, require_kind
+from ..basis.batches import graphs_of
 from ..basis.content import Content
 from ..basis.family import Family
 from ..basis.structure import Structure
-from ..basis.support.support import graphs_of
 from ..basis.unstructured import Ends, Unstructured
 from ..contract import Mixture, SparseFeatures, contract
 from ..errors import RefusedType, RefusedValue, refusal

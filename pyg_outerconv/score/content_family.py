@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ..basis.content import Content
 from ..basis.family import Family
@@ -62,21 +61,6 @@ def kept_symmetries(support: Family, align: Family | torch.nn.Module | None) -> 
     name, parts = "permutation-equivariant", [support] if align is None else [support, align]
     declared = all(isinstance(part, Family) and name in part.laws for part in parts)
     return (name,) if declared else ()
-
-
-def of_batch(present: Tensor | None, batch: tuple[int, ...]) -> Tensor | None:
-    """(M, *batch) sources that there are, which may be the same for all of a batch.
-
-    Raises:
-        ValueError: they are of another batch.
-    """
-    if present is None or present.shape[1:] == batch:
-        return present
-    if present.dim() > 1:
-        raise RefusedValue(
-            refusal("sources are there or not for each item of x", batch, tuple(present.shape[1:]))
-        )
-    return present.view(-1, *(1,) * len(batch)).expand(-1, *batch)
 
 
 def check_heads(what: str, count: int, heads: int) -> None:

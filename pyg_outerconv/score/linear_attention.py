@@ -10,17 +10,18 @@ from torch import Tensor
 
 from ..basis.any_structure import AnyStructure
 from ..basis.base import Basis
+from ..basis.batches import graphs_of
 from ..basis.between import as_list
 from ..basis.factored import Factored
 from ..basis.family import Family
 from ..basis.support.complete import Complete
 from ..basis.support.ragged import places
-from ..basis.support.support import graphs_of
 from ..equations import row
 from ..errors import RefusedValue, refusal
 from .align import structure_of_queries
-from .content_family import ContentFamily, check_heads, kept_symmetries, of_batch
+from .content_family import ContentFamily, check_heads, kept_symmetries
 from .feature_mapped import FeatureMapped
+from .normalised import of_batch
 from .query_places import Placed
 from .score import positive
 

@@ -10,9 +10,9 @@ from torch import Tensor
 from ..basis.attended import Attended
 from ..basis.base import Basis
 from ..contract import Features
+from ..errors import RefusedValue, refusal
 from ..kernels.exponentials import on_edges
 from ..position import relative_positions
-from .content_family import of_batch
 from .ends import over_batch
 from .factors import as_factors
 from .normalise import Normaliser
@@ -85,3 +85,18 @@ def type_of_values(x: Features, score: Score) -> torch.dtype | None:
     if dtype == torch.float32 and torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
     return dtype if dtype in (torch.float16, torch.bfloat16) else None
+
+
+def of_batch(present: Tensor | None, batch: tuple[int, ...]) -> Tensor | None:
+    """(M, *batch) sources that there are, which may be the same for all of a batch.
+
+    Raises:
+        ValueError: they are of another batch.
+    """
+    if present is None or present.shape[1:] == batch:
+        return present
+    if present.dim() > 1:
+        raise RefusedValue(
+            refusal("sources are there or not for each item of x", batch, tuple(present.shape[1:]))
+        )
+    return present.view(-1, *(1,) * len(batch)).expand(-1, *batch)

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from ..basis.any_structure import AnyStructure
 from ..basis.base import Basis
+from ..basis.batches import graphs_of
 from ..basis.between import as_list
 from ..basis.cache import EACH, recall
 from ..basis.checks import holds
 from ..basis.edges import EdgeBasis
 from ..basis.on_demand import OnDemand
 from ..basis.structure import Structure
-from ..basis.support.support import graphs_of
 from ..basis.unstructured import Unstructured
 from ..errors import RefusedValue, refusal
 from ..position import positions_of

@@ -9,12 +9,13 @@ from torch import Tensor
 
 from ...errors import RefusedValue, refusal
 from ..any_structure import AnyStructure
+from ..batches import graphs_of
 from ..grid.cells import Cells
 from ..grid.per_axis import check_least, settle, spread
 from .axes import axes_told, for_each_axis
 from .cliques import Cliques
 from .ragged import places
-from .support import Support, graphs_of
+from .support import Support
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ import torch
 
 from ..any_structure import AnyStructure
 from ..base import Basis
+from ..batches import graphs_of
 from ..checks import check_one_set
 from ..edges import EdgeBasis
 from .band import Band
 from .cliques import Cliques
-from .support import Support, graphs_of
+from .support import Support
 
 
 @dataclass(frozen=True)

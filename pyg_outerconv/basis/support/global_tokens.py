@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from ..any_structure import AnyStructure
+from ..batches import graph_numbers
 from ..edges import EdgeBasis
 from ..grid.per_axis import check_least, settle
 from .cliques import Cliques
 from .ragged import places
 from .runs import sorted_pairs
-from .support import Support, graph_numbers
+from .support import Support
 
 
 @dataclass(frozen=True)

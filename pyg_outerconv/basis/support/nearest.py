@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from ...errors import RefusedValue, refusal
+from ..batches import graph_numbers
 from ..checks import check_positions, holds
 from ..edges import EdgeBasis, no_edges
 from ..grid.cells import Cells
 from ..grid.per_axis import check_least
 from .runs import sorted_pairs
-from .support import Support, graph_numbers
+from .support import Support
 
 TILE = 1 << 18
 """How many distances are held at once, at least those of one target."""

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from ..any_structure import AnyStructure
 from ..base import Basis
+from ..batches import graphs_of
 from ..between import spread_runs
 from ..edges import EdgeBasis
 from .band import Band
 from .runs import unlabelled_edges
-from .support import graphs_of
 
 
 def places(graph: Tensor) -> Tensor:

@@ -9,11 +9,12 @@ from torch import Tensor
 
 from ...kernels.lasting import lasting
 from ..any_structure import AnyStructure
+from ..batches import graph_numbers
 from ..edges import EdgeBasis
 from ..grid.per_axis import check_least
 from .ragged import places
 from .runs import sorted_pairs
-from .support import Support, graph_numbers
+from .support import Support
 
 
 @dataclass(frozen=True)

@@ -66,16 +66,17 @@ class LabelMixing(Order):
         """See :class:`Order`."""
         mixture, edges = problem.mixture, problem.edges
         assert mixture is not None  # why_not
-        out: Tensor | None = None
+        pattern, out = edges.pattern, None
+        entries = pattern.ends, pattern.label, pattern.by_label, edges.value
         for number in range(mixture.num_matrices):
             coefficient = mixture.coefficient[:, number]
             matrix = DenseTheta(mixture.matrices[number : number + 1])
             one = Problem(problem.basis, problem.x, matrix)
             if problem.narrows:
-                part = mixed_product(edges, coefficient, one.transform().squeeze(1))
+                part = mixed_product(*entries, coefficient, one.transform().squeeze(1))
             else:
                 assert isinstance(problem.x, Tensor)
-                h = mixed_product(edges, coefficient, problem.x)
+                h = mixed_product(*entries, coefficient, problem.x)
                 part = h if mixture.is_unit else one.collect(h.unsqueeze(1))
             out = part if out is None else out + part
         assert out is not None  # a mixture has a matrix
