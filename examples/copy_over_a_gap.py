@@ -14,8 +14,8 @@ import argparse
 import torch
 import torch.nn.functional as F
 
-from pyg_outerconv.nn.attention import EncoderBlock
-from pyg_outerconv.position import LearnedPositions
+from pyg_outerconv.attention import LearnedPositions
+from pyg_outerconv.nn.attention.encoder_block import EncoderBlock
 
 LETTERS, SILENCE, MARK = 12, 12, 13
 WORD, GAP = 16, (24, 48)

@@ -17,8 +17,9 @@ import torch.nn.functional as F
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from pyg_outerconv.nn.attention import EncoderBlock, set_pooling
-from pyg_outerconv.position import LearnedPositions
+from pyg_outerconv.attention import LearnedPositions
+from pyg_outerconv.nn.attention.encoder_block import EncoderBlock
+from pyg_outerconv.nn.attention.set_pooling import set_pooling
 
 SIDE, DIGITS = 8, 10
 
@@ -81,7 +82,7 @@ def train(net, images, labels, epochs, generator):
 @torch.no_grad()
 def draw_queries(net, images, labels, path):
     """What each query looks at: its share of attention, over heads and images of a digit."""
-    from pyg_outerconv.plot.canvas import new_figure, save  # needs matplotlib
+    from pyg_outerconv.plot.canvas import new_figure, save
 
     _, place, batch = points = as_sets(images)
     x = net.points(*points)

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from pyg_outerconv.basis import Cells
-from pyg_outerconv.convert import to_torch
+from pyg_outerconv.graph import Cells
 from pyg_outerconv.nn import GridConv, GridPool
+from pyg_outerconv.nn.convert import to_torch
 
 
 class DigitNet(torch.nn.Module):

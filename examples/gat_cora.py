@@ -20,10 +20,10 @@ import torch_geometric
 from torch_geometric.nn import GATConv
 from torch_geometric.utils import k_hop_subgraph
 
-from pyg_outerconv.basis import Relation
 from pyg_outerconv.data import load
+from pyg_outerconv.families import Relation
 from pyg_outerconv.nn import dropout_features
-from pyg_outerconv.nn.attention import gat_conv
+from pyg_outerconv.nn.attention.gat import gat_conv
 from pyg_outerconv.train import make_split, resolve
 from pyg_outerconv.train.contender import OURS, PEER, Contender
 from pyg_outerconv.train.features import features, kept_features
@@ -117,7 +117,7 @@ def draw_basis(model, contender, y, node, path):
     The wider an arrow, the larger the share; papers have the colours of their topics. Says also how
     far all shares are off those of a mean over neighbours, of which a paper of n takes 1/n.
     """
-    from pyg_outerconv.plot.canvas import save  # needs matplotlib
+    from pyg_outerconv.plot.canvas import save
 
     model.eval()
     x, edge_index = contender.x, contender.structure

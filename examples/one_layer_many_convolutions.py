@@ -8,7 +8,7 @@ from torch_geometric.datasets import KarateClub
 from torch_geometric.nn import ChebConv, GCNConv, GraphConv, RGCNConv, SAGEConv, TAGConv
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import GCN, Chebyshev, Identity, Relation, Stack, Walk
+from pyg_outerconv.families import GCN, Chebyshev, Identity, Relation, Stack, Walk
 
 CHANNELS = (34, 8)
 

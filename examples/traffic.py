@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import is_undirected
 
-from pyg_outerconv.basis import Identity, Walk
+from pyg_outerconv.families import Identity, Walk
 from pyg_outerconv.nn import ConvGRUCell, unroll
 from pyg_outerconv.places import ROOT_VARIABLE, data_root
 

@@ -3,19 +3,12 @@
 from importlib import import_module
 from typing import Any
 
-from .basis import (
-    Basis,
-    Cells,
-    EdgeBasis,
-    Grid,
-    Pattern,
-    Pool,
-    clear_caches,
-    flatten_grid,
-    parse_family,
-    unflatten_grid,
-)
-from .kernels import backends, record, use_backend
+from .backend_table import backends
+from .basis import Basis, EdgeBasis, Pattern
+from .cache import clear_caches
+from .families import Grid, Pool, parse_family
+from .graph import Cells, flatten_grid, unflatten_grid
+from .kernels import record, use_backend
 from .nn import AttentionConv, OuterConv, compose, fuse, share_bases
 
 __version__ = "0.1.0"
@@ -43,11 +36,11 @@ __all__ = [
 ]
 
 # Folders for users that nothing above has imported.
-_LAZY = ("convert", "data", "plot", "position", "score", "testing")
+_LAZY = ("attention", "data", "graph", "plot", "testing")
 
 
 def __getattr__(name: str) -> Any:
-    """``pyg_outerconv.convert`` and its like, without an import of their own."""
+    """``pyg_outerconv.nn.convert`` and its like, without an import of their own."""
     if name in _LAZY:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

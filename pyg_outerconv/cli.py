@@ -20,9 +20,9 @@ from typing import Any, NoReturn
 import torch
 
 from . import data, kernels
-from .basis import FAMILIES
 from .bench.command import Bench
 from .errors import Refused
+from .families import FAMILIES
 from .files import silence
 from .show import Show
 from .train import family_options

@@ -8,10 +8,12 @@ import shlex
 from typing import Any
 
 from . import data
-from .basis import FAMILIES, Basis, Cells, Family, Structure, structure_of
-from .basis.frames import frames
+from .basis import Basis
 from .errors import RefusedValue, refusal
+from .families import FAMILIES, Family
 from .files import as_path
+from .graph import Cells, Structure, structure_of
+from .plot.frames import frames
 from .train import family_options
 
 KINDS = ("matrices", "shift", "flattenings", "receptive-field", "graph")

@@ -10,11 +10,13 @@ from contractions import normal
 from pyg_outerconv.basis import Pattern
 from pyg_outerconv.basis.attended import Attended
 from pyg_outerconv.basis.heads import Heads
-from pyg_outerconv.contract import ORDERS, Mixture, SparseFeatures, ValueOutput, contract
+from pyg_outerconv.contract import ORDERS, contract
 from pyg_outerconv.contract.semiring import problems
+from pyg_outerconv.graph import SparseFeatures
 from pyg_outerconv.kernels import segment_softmax
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.testing.closeness import derivatives
+from pyg_outerconv.theta import Mixture, ValueOutput
 
 HEAD_ORDERS = ("heads_transform_first", "heads_propagate_first")
 ATTEND_ORDERS = ("attend_transform_first", "attend_propagate_first")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pyg_outerconv.basis import (
+from pyg_outerconv.families import (
     FAMILIES,
     GCN,
     Blocks,
@@ -22,7 +22,6 @@ from pyg_outerconv.basis import (
     Hops,
     Identity,
     Mean,
-    Memberships,
     Nearest,
     Pool,
     RandomLinks,
@@ -30,10 +29,10 @@ from pyg_outerconv.basis import (
     SlidingWindow,
     Stack,
     Strided,
-    Structure,
     Union,
     Walk,
 )
+from pyg_outerconv.graph import Memberships, Structure
 from pyg_outerconv.testing import awkward_cells, awkward_structures
 
 STRUCTURES = awkward_structures()
@@ -155,7 +154,7 @@ ELSEWHERE = {"full", "kernel", "part"}
 
 ALL_CASES = CASES + CELL_CASES + CLUSTER_CASES
 
-# Families whose values are of what nodes hold: their tests are in tests/score.
+# Families whose values are of what nodes hold: their tests are in tests/attention.
 OF_CONTENT = {"attention", "linearattention"}
 
 assert {type(case).__name__.lower() for case in ALL_CASES} | ELSEWHERE == (

@@ -25,7 +25,7 @@ def pytest_addoption(parser):
     parser.addoption("--kills", type=int, default=6, help="kills of training at random moments")
 
 
-MATHEMATICS = {"basis", "contract", "convert", "fuzz", "kernels", "nn", "position", "score"}
+MATHEMATICS = {"attention", "basis", "contract", "families", "fuzz", "graph", "kernels", "nn"}
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

@@ -4,19 +4,12 @@ from dataclasses import replace
 
 import torch
 
-from pyg_outerconv.basis import (
-    GCN,
-    Chebyshev,
-    EdgeBasis,
-    Identity,
-    Pattern,
-    Polynomial,
-    Relation,
-    Stack,
-    Walk,
-)
-from pyg_outerconv.contract import ORDERS, Mixture, SparseFeatures
+from pyg_outerconv.basis import EdgeBasis, Pattern, Polynomial
+from pyg_outerconv.contract import ORDERS
+from pyg_outerconv.families import GCN, Chebyshev, Identity, Relation, Stack, Walk
+from pyg_outerconv.graph import SparseFeatures
 from pyg_outerconv.testing import awkward_structures
+from pyg_outerconv.theta import Mixture
 
 # One of each kind of leaf, and of two together.
 FAMILIES = {

@@ -23,7 +23,7 @@ from torch_geometric.nn import (
 )
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import GCN, Chebyshev, Directed, Relation, Walk
+from pyg_outerconv.families import GCN, Chebyshev, Directed, Relation, Walk
 
 P, Q, R = 4, 6, 3
 

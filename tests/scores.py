@@ -7,11 +7,11 @@ from functools import cached_property
 import torch
 import torch.nn.functional as F
 
-from pyg_outerconv.basis import Relation
-from pyg_outerconv.basis.content import Content
+from pyg_outerconv.attention import SCORES, Softmax, make_score
 from pyg_outerconv.basis.heads import Heads
-from pyg_outerconv.contract import ValueOutput
-from pyg_outerconv.score import SCORES, Attention, Softmax, make_score
+from pyg_outerconv.families import Attention, Relation
+from pyg_outerconv.graph.content import Content
+from pyg_outerconv.theta import ValueOutput
 
 HEADS, D, P, P_TARGET, D_EDGE = 2, 3, 4, 5, 2
 

@@ -8,7 +8,7 @@ from cases import STRUCTURES
 from contractions import normal
 
 from pyg_outerconv.basis import EdgeBasis, Pattern
-from pyg_outerconv.contract import Mixture
+from pyg_outerconv.theta import Mixture
 
 REDUCTIONS = ("sum", "mean", "max", "min")
 PAIRS_OF_REDUCTIONS = list(product(REDUCTIONS, ("sum", "max", "min")))

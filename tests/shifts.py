@@ -5,8 +5,8 @@ from itertools import product
 
 import torch
 
-from pyg_outerconv.basis.grid.axis import Axis
-from pyg_outerconv.basis.grid.shift import GridShift
+from pyg_outerconv.basis.axis import Axis
+from pyg_outerconv.basis.grid_shift import GridShift
 
 CPU = torch.device("cpu")
 

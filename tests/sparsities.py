@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from pyg_outerconv.basis import Pattern
-from pyg_outerconv.kernels import BACKENDS, primitive_calls
+from pyg_outerconv.kernels import BACKENDS
+from pyg_outerconv.testing import primitive_calls
 
 SHAPES = {
     "square": (7, 7, 20),

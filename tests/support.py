@@ -17,21 +17,22 @@ import pytest
 import torch
 from torch import Tensor
 
+from pyg_outerconv.attention import Softmax
 from pyg_outerconv.basis import Composed, Pattern, Repeated
 from pyg_outerconv.basis.attended import Attended
+from pyg_outerconv.basis.axis import Axis
+from pyg_outerconv.basis.band import Band
 from pyg_outerconv.basis.eye import Eye
 from pyg_outerconv.basis.factored import Factored
-from pyg_outerconv.basis.grid.axis import Axis
-from pyg_outerconv.basis.grid.shift import GridShift
+from pyg_outerconv.basis.grid_shift import GridShift
 from pyg_outerconv.basis.heads import Heads
 from pyg_outerconv.basis.polynomial import CHEBYSHEV, Polynomial
-from pyg_outerconv.basis.support.band import Band
 from pyg_outerconv.basis.units import Units
-from pyg_outerconv.contract import ORDERS, Mixture, Order, Problem, contract
+from pyg_outerconv.contract import ORDERS, Order, Problem, contract
 from pyg_outerconv.errors import Refused
-from pyg_outerconv.kernels import BACKENDS, REDUCTIONS, Request, primitive_calls, use_backend
-from pyg_outerconv.score import Softmax
-from pyg_outerconv.testing import assert_near, dense_contraction
+from pyg_outerconv.kernels import BACKENDS, REDUCTIONS, Request, use_backend
+from pyg_outerconv.testing import assert_near, dense_contraction, primitive_calls
+from pyg_outerconv.theta import Mixture
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 DERIVATIVES = ("forward", "first", "second", "vmap", "jacrev", "forward-mode")

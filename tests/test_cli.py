@@ -22,8 +22,8 @@ import torch
 from torch_geometric import datasets as pyg_datasets
 
 from pyg_outerconv import data, files
-from pyg_outerconv.basis import FAMILIES
 from pyg_outerconv.cli import main
+from pyg_outerconv.families import FAMILIES
 from pyg_outerconv.train import command, experiment, make_split
 from pyg_outerconv.train.loop import SeedRun
 from pyg_outerconv.train.progress import Progress

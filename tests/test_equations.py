@@ -6,19 +6,22 @@ import pytest
 from write_equations import NAMED, said, written
 
 import pyg_outerconv.nn.attention
-import pyg_outerconv.position
-from pyg_outerconv.basis import FAMILIES
+from pyg_outerconv.attention import NORMALISERS, SCORES
 from pyg_outerconv.equations import ROWS, row
-from pyg_outerconv.score import NORMALISERS, SCORES
+from pyg_outerconv.families import FAMILIES
 
 PAGE = (Path(__file__).resolve().parents[1] / "EQUATIONS.md").read_text()
 SUPPORTS = [kind.__name__ for kind in FAMILIES.values() if ".support." in kind.__module__]
 HELPERS = {"FeedForward", "Skip", "GraphAttention", "TransformerConv"}
 READY = [name for name in pyg_outerconv.nn.attention.__all__ if name not in HELPERS]
 POSITIONS = [
-    name
-    for name in pyg_outerconv.position.__all__
-    if name not in {"AddedPositions", "IndexTerm"} and (name[0].isupper() or name == "sinusoidal")
+    "ALiBi",
+    "GraphPositions",
+    "LearnedPositions",
+    "RelativeBias",
+    "Rotary",
+    "SinusoidalPositions",
+    "sinusoidal",
 ]
 
 

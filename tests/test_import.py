@@ -19,7 +19,7 @@ def hear(event, arguments):
 
 before = list(warnings.filters), torch.get_rng_state(), random.getstate()
 sys.addaudithook(hear)
-import pyg_outerconv, pyg_outerconv.score, pyg_outerconv.cli
+import pyg_outerconv, pyg_outerconv.attention, pyg_outerconv.cli
 assert warnings.filters == before[0], "a warning filter was set"
 assert torch.equal(torch.get_rng_state(), before[1]), "a number was drawn"
 assert random.getstate() == before[2], "a number was drawn"

@@ -10,19 +10,19 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # A file for each folder, where what it defines is found, and by which name.
 FILES = {
-    "basis": (
+    "families": (
         "from dataclasses import dataclass\n"
-        "from pyg_outerconv.basis.gcn import GCN\n"
+        "from pyg_outerconv.families.gcn import GCN\n"
         "@dataclass(frozen=True)\n"
         "class Found(GCN):\n"
         "    equation = 'as GCN'\n",
-        "from pyg_outerconv.basis import FAMILIES as names",
+        "from pyg_outerconv.families import FAMILIES as names",
     ),
-    "score": (
-        "from pyg_outerconv.score.feature_maps import FeatureMap\n"
+    "attention": (
+        "from pyg_outerconv.attention.feature_maps import FeatureMap\n"
         "class Found(FeatureMap):\n"
         "    name = 'found'\n",
-        "from pyg_outerconv.score import FEATURE_MAPS as names",
+        "from pyg_outerconv.attention import FEATURE_MAPS as names",
     ),
     "contract/orders": (
         "from pyg_outerconv.contract.orders.transform_first import TransformFirst\n"
@@ -30,8 +30,8 @@ FILES = {
         "    name = 'found'\n",
         "from pyg_outerconv.contract import ORDERS as names",
     ),
-    "kernels": (
-        "from pyg_outerconv.kernels.reference import Reference\n"
+    "kernels/backends": (
+        "from pyg_outerconv.kernels.backends.reference import Reference\n"
         "class Found(Reference):\n"
         "    name = 'found'\n",
         "from pyg_outerconv.kernels import BACKENDS as names",
@@ -71,13 +71,13 @@ def test_one_file_is_enough(folder, tmp_path):
 
 
 def test_layers_and_the_command_line_know_a_family_of_one_file(tmp_path):
-    """It is no part of what ``pyg_outerconv.basis`` exports, and a transform all the same."""
+    """It is no part of what ``pyg_outerconv.families`` exports, and a transform all the same."""
     code = (
         "import torch\n"
         "from torch_geometric.data import Data\n"
-        "from pyg_outerconv import OuterConv, basis\n"
+        "from pyg_outerconv import OuterConv, families\n"
         "from pyg_outerconv.cli import main\n"
-        "assert 'Found' not in basis.__all__\n"
+        "assert 'Found' not in families.__all__\n"
         "conv = OuterConv(16, 16, 'found(improved=True)')\n"
         "print(conv)\n"
         "data = Data(x=torch.ones(2, 16), edge_index=torch.tensor([[0, 1], [1, 0]]))\n"
@@ -85,6 +85,6 @@ def test_layers_and_the_command_line_know_a_family_of_one_file(tmp_path):
         "assert torch.allclose(found, conv(data.x, data.edge_index))\n"
         "assert main(['families']) == 0\n"
     )
-    lines = run_with_one_more("basis", FILES["basis"][0], code, tmp_path).splitlines()
+    lines = run_with_one_more("families", FILES["families"][0], code, tmp_path).splitlines()
     assert lines[0].startswith("OuterConv(16, 16, Found(")
     assert any(line.startswith("found ") and "as GCN" in line for line in lines)

@@ -11,18 +11,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyg_outerconv.basis.support
+import pyg_outerconv.families.support
 import pyg_outerconv.nn.attention
 import pyg_outerconv.nn.recurrent
-import pyg_outerconv.position
-from pyg_outerconv.basis import FAMILIES
+from pyg_outerconv.attention import FEATURE_MAPS, NORMALISERS, SCORES
 from pyg_outerconv.equations import ROWS
+from pyg_outerconv.families import FAMILIES
 from pyg_outerconv.found import import_files
-from pyg_outerconv.score import FEATURE_MAPS, NORMALISERS, SCORES
 
 FILE = Path(__file__).resolve().parents[1] / "EQUATIONS.md"
 
-for folder in (pyg_outerconv.position, pyg_outerconv.nn.attention, pyg_outerconv.nn.recurrent):
+for folder in (pyg_outerconv.nn.attention, pyg_outerconv.nn.recurrent):
     import_files(folder.__name__, folder.__path__)
 
 # How the heading above a table begins, and what says its row there by `page`.

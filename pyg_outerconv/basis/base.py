@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .choice import Labels, Nodes, check_nodes
+from ..graph.choice import Labels, Nodes, check_nodes
 from .kind import Kind
 from .makers import make
 from .receptive_field import receptive_field
@@ -191,7 +191,7 @@ class Basis(Kind):
         from ..plot import check_matplotlib
 
         check_matplotlib()
-        from .picture import draw
+        from ..plot.basis import draw
 
         return draw(self, kind, path, options)
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
+from ..graph.checks import holds
 from ..kernels.edge_sums import edge_sums, is_small
 from .base import Basis
 from .between import as_list, between, reaching
-from .checks import holds
 from .kind import Shape, TensorMap
 from .makers import makes
 from .multiply import multiply

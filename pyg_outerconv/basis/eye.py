@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..cache import cached_property
 from .base import Basis
-from .cache import cached_property
 from .edges import EdgeBasis
 from .kind import Shape, TensorMap
 from .pattern import Pattern

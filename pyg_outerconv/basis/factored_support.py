@@ -9,11 +9,11 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal, unknown
 from ..kernels.chunks import Chunks
+from .band import Band
 from .edges import EdgeBasis
 from .on_demand import OnDemand
-from .support.band import Band
-from .support.cliques import Cliques
-from .support.ragged import band_within, places
+from .ragged import band_within, places
+from .same_block import Cliques
 
 ORDERS_OF_TIME = ("inclusive", "strict")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
+from ..cache import cached_property
 from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity, spmm
 from ..kernels.dispatch import recording
@@ -16,7 +17,6 @@ from ..kernels.edge_sums import is_small
 from ..kernels.lasting import lasting
 from ..kernels.listed import Listed
 from .base import Basis
-from .cache import cached_property
 from .edges import EdgeBasis, check_values
 from .kind import Shape, TensorMap
 from .pattern import FEW, Pattern

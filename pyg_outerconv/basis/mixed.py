@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..cache import cached_property
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels.lasting import lasting
 from .base import Basis
-from .cache import cached_property
 from .derived import Derived
 from .edges import EdgeBasis, no_edges
 from .kind import Shape, TensorMap

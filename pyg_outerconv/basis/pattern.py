@@ -13,21 +13,14 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
+from ..cache import cached_property
 from ..errors import RefusedValue, refusal
 from ..kernels.counting_sort import counting_sort, pointers, sort_edges, spread
 from ..kernels.counts import gathered, inverse_counts
 from ..kernels.index_checks import can_read, has_numbers
 from ..kernels.lasting import lasting
 from ..kernels.sparsity import Sparsity, known_rows
-from .cache import cached_property
-from .compact import (
-    LabelBlock,
-    Pairs,
-    count_pairs,
-    label_blocks,
-    source_pairs,
-    target_pairs,
-)
+from .compact import LabelBlock, Pairs, count_pairs, label_blocks, source_pairs, target_pairs
 from .makers import make
 from .pytree import register
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .choice import Nodes, check_nodes
+from ..graph.choice import Nodes, check_nodes
 
 if TYPE_CHECKING:
     from .base import Basis

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..cache import cached_property
 from ..kernels.lasting import lasting
 from .base import Basis, nest
-from .cache import cached_property
 from .composed import Composed
 from .derived import Derived
 from .edges import EdgeBasis

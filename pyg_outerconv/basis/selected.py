@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..cache import cached_property
 from ..errors import RefusedIndex, refusal
+from ..graph.choice import Labels, chosen
 from .base import Basis
-from .cache import cached_property
-from .choice import Labels, chosen
 from .derived import Derived
 from .edges import EdgeBasis, no_edges
 from .kind import Shape, TensorMap

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..cache import cached_property
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels.lasting import lasting
 from .base import Basis, nest
-from .cache import cached_property
 from .edges import EdgeBasis
 from .kind import Shape, TensorMap
 from .makers import makes

@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.nn import Module
 from torch_geometric.nn import ChebConv, GATConv, GCNConv, RGCNConv, SAGEConv
 
-from ..basis import GCN, Chebyshev, Relation
-from ..convert import from_pyg
+from ..families import GCN, Chebyshev, Relation
 from ..nn import OuterConv
-from ..nn.attention import gat_conv
+from ..nn.attention.gat import gat_conv
+from ..nn.convert import from_pyg
 from .peers import set_parameter
 
 HEADS, RELATIONS, TERMS = 4, 3, 3

@@ -5,12 +5,10 @@ To add an order: one file in ``orders/`` with an :class:`Order` subclass; the te
 """
 
 from ..found import import_files
-from ..theta import Mixture, Theta, ThetaValue, ValueOutput, full, scaled
 from . import orders
 from .choose import candidates, check_memory, check_order, choose_order
 from .cost import Cost, Work
 from .density import predicted_share, sparse_pays
-from .features import Features, SparseFeatures
 from .machine import Constants, constants
 from .order import ORDERS, Order, orders_of
 from .path import ContractionPath, contract, contraction_path
@@ -23,14 +21,8 @@ __all__ = [
     "Constants",
     "ContractionPath",
     "Cost",
-    "Features",
-    "Mixture",
     "Order",
     "Problem",
-    "SparseFeatures",
-    "Theta",
-    "ThetaValue",
-    "ValueOutput",
     "Work",
     "candidates",
     "check_memory",
@@ -40,11 +32,9 @@ __all__ = [
     "constants",
     "contract",
     "contraction_path",
-    "full",
     "orders_of",
     "predicted_share",
     "project",
-    "scaled",
     "sparse_pays",
 ]
 

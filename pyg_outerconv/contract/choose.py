@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..basis.cache import use_last
 from ..basis.edges import EdgeBasis
 from ..basis.polynomial import Polynomial
+from ..cache import use_last
 from ..errors import RefusedValue, refusal, unknown
+from ..graph.sparse_features import Features
 from ..kernels.dispatch import forced
 from .cost import Cost
-from .features import Features
 from .machine import constants
 from .order import EXPLICIT, ORDERS, Order, orders_of
 from .orders.all_edges import is_one_each

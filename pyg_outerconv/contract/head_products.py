@@ -8,9 +8,9 @@ from torch import Tensor
 from ..basis.attended import Attended
 from ..basis.base import Basis
 from ..basis.heads import Heads
+from ..graph.sparse_features import Features, SparseFeatures
 from ..theta import ValueOutput
 from .cost import Work
-from .features import Features, SparseFeatures
 from .problem import Problem
 from .values import values_of
 from .work import transform

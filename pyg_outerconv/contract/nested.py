@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from ..basis.base import Basis
+from ..graph.sparse_features import Features
 from ..theta import ThetaValue, as_theta
 from .choose import choose_order
 from .cost import Cost
-from .features import Features
 from .problem import Problem
 
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.on_demand import OnDemand
+from ..graph.sparse_features import Features, SparseFeatures
 from ..kernels.differentiable import wants_gradients
 from ..theta import Mixture, Theta, ThetaValue, ValueOutput, as_theta
-from .features import Features, SparseFeatures
 
 LINEAR = ("sum", "mean")  # reductions that Θ may come before
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..errors import RefusedValue, refusal, unknown
+from ..graph.sparse_features import Features
 from ..kernels import REDUCTIONS
 from ..theta import DenseTheta, Theta, ThetaValue, ValueOutput, as_theta
-from .features import Features
 from .problem import Problem
 
 LABEL_REDUCTIONS = ("sum", "max", "min")

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..errors import RefusedType, RefusedValue, refusal
+from ..graph.sparse_features import Features
 from ..theta import Mixture, ThetaValue
-from .features import Features
 
 
 def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:

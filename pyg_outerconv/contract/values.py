@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, refusal
+from ..graph.sparse_features import Features, SparseFeatures
 from ..theta import ValueOutput
-from .features import Features, SparseFeatures
 
 
 def values_of(theta: ValueOutput, x: Features) -> Tensor:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..graph.sparse_features import SparseFeatures
 from .cost import Work, moving
-from .features import SparseFeatures
 from .problem import Problem
 
 CACHE_LINE = 64  # bytes

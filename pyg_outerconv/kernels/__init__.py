@@ -1,10 +1,11 @@
 """The primitives and their backends. Nothing here knows what a basis is.
 
-To add a backend: one file here with a :class:`Backend` subclass; the tests under ``tests/kernels``
-run over every one.
+To add a backend: one file in ``backends/`` with a :class:`Backend` subclass; the tests under
+``tests/kernels`` run over every one.
 """
 
 from ..found import import_files
+from . import backends
 from .additive import additive
 from .attend import attend
 from .backend import BACKENDS, REDUCTIONS, Backend, Request
@@ -12,12 +13,10 @@ from .clique_attention import Blocks, attend_cliques, blocks_of
 from .dense_attention import attend_all, attend_band
 from .dispatch import Call, get_backend, record, use_backend
 from .grouped import grouped_matmul
-from .samples import primitive_calls
 from .sddmm import sddmm
 from .softmax import segment_softmax
 from .sparsity import Sparsity
 from .spmm import spmm
-from .table import backends
 
 __all__ = [
     "BACKENDS",
@@ -32,11 +31,9 @@ __all__ = [
     "attend_all",
     "attend_band",
     "attend_cliques",
-    "backends",
     "blocks_of",
     "get_backend",
     "grouped_matmul",
-    "primitive_calls",
     "record",
     "sddmm",
     "segment_softmax",
@@ -44,4 +41,4 @@ __all__ = [
     "use_backend",
 ]
 
-import_files(__name__, __path__)
+import_files(backends.__name__, backends.__path__)

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .backends.native_csr import csr, row_sums, sampled, times
 from .counting_sort import by_rows
 from .lasting import lasting
 from .listed import is_safe
-from .native_csr import csr, row_sums, sampled, times
 from .sparsity import BY_COLUMN, Sparsity
 
 MOST = 2**19

@@ -1,22 +1,17 @@
 """The layer, and the forms of its parameter."""
 
-from ..contract import SparseFeatures, predicted_share, sparse_pays
-from .attention import (
-    DecoderBlock,
-    EncoderBlock,
-    FeedForward,
-    TransformerConv,
-    agnn_conv,
-    gat_conv,
-    gatv2_conv,
-    linear_attention,
-    long_sequence_block,
-    multi_head_attention,
-    set_pooling,
-    super_gat_conv,
-    transformer_conv,
-    windowed_block,
-)
+from ..contract import predicted_share, sparse_pays
+from ..graph import SparseFeatures
+from .attention.agnn import agnn_conv
+from .attention.decoder_block import DecoderBlock
+from .attention.encoder_block import EncoderBlock
+from .attention.feed_forward import FeedForward
+from .attention.gat import gat_conv, gatv2_conv, super_gat_conv
+from .attention.linear import linear_attention
+from .attention.multi_head import multi_head_attention
+from .attention.set_pooling import set_pooling
+from .attention.transformer_conv import TransformerConv, transformer_conv
+from .attention.windowed import long_sequence_block, windowed_block
 from .attention_conv import AttentionConv
 from .compose import compose
 from .composed_conv import ComposedConv
@@ -30,7 +25,9 @@ from .grid_unpool import GridUnpool
 from .kept import share_bases
 from .outer_conv import OuterConv
 from .recipes import appnp, gdc_conv, mix_hop, sg_conv, ssg_conv
-from .recurrent import ConvGRUCell, ConvLSTMCell, unroll
+from .recurrent.conv_gru_cell import ConvGRUCell
+from .recurrent.conv_lstm_cell import ConvLSTMCell
+from .recurrent.unroll import unroll
 from .theta import FORMS, Theta
 from .theta_forms import make_theta
 

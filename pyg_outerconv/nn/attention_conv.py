@@ -11,15 +11,17 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
-from ..basis import Basis, Family
+from ..attention import Normaliser, Score
+from ..basis import Basis
 from ..basis.attended_ends import AttendedEnds
-from ..basis.checks import check_positive
-from ..basis.content import Content
-from ..contract import Features, ThetaValue, ValueOutput
 from ..contract.head_products import sum_few
 from ..equations import row
 from ..errors import RefusedValue, refusal
-from ..score import Attention, Normaliser, Score
+from ..families import Attention, Family
+from ..graph import Features
+from ..graph.checks import check_positive
+from ..graph.content import Content
+from ..theta import ThetaValue, ValueOutput
 from ..theta.bias import add_bias
 from .attention_parts import normaliser_of, score_of, support_of
 from .checks import check_channels
@@ -58,7 +60,7 @@ class AttentionConv(FoldOutput, OuterConv):
         \mathbf{A}_h = f\left(\mathbf{X} \mathbf{\Lambda}_h \mathbf{X}^{\top} \mathbf{T}\right)
 
     on the edges of a support, over which :math:`f` normalises. It is :class:`OuterConv` with the
-    family :class:`~pyg_outerconv.score.Attention`, whose parts are the arguments below.
+    family :class:`~pyg_outerconv.families.Attention`, whose parts are the arguments below.
 
     Args:
         in_channels (int or tuple): Size :math:`P` of each source, or :obj:`-1` to derive it from
@@ -72,7 +74,7 @@ class AttentionConv(FoldOutput, OuterConv):
             \mathbf{X}` are the queries, or a module that makes queries. A query that is taken from
             one source stands where that is. (default: the identity)
         score (Score or str, optional): How content becomes scores: a name in
-            :obj:`pyg_outerconv.score.SCORES`, with options as in :obj:`"cosine(beta=2.0)"`.
+            :obj:`pyg_outerconv.attention.SCORES`, with options as in :obj:`"cosine(beta=2.0)"`.
             (default: :obj:`"key-query"`)
         normalise (Normaliser or str, optional): :math:`f`: :obj:`"softmax"`,
             :obj:`"softmax-plus-one"`, :obj:`"sigmoid"`, :obj:`"l1"`, :obj:`"identity"`, with

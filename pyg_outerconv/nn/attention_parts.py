@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..basis import Family, Hops, parse_family
-from ..errors import RefusedValue, refusal
-from ..score import (
+from ..attention import (
     EdgeFeatures,
     Normaliser,
     Score,
@@ -14,6 +12,8 @@ from ..score import (
     make_score,
     require_edge_features,
 )
+from ..errors import RefusedValue, refusal
+from ..families import Family, Hops, parse_family
 
 
 def support_of(given: Family | str | None) -> Family:

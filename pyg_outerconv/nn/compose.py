@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..basis import Compose, Family, Identity, Mean, Stack
-from ..basis.parts import functions_of
 from ..errors import RefusedType, RefusedValue, refusal
+from ..families import Compose, Family, Identity, Mean, Stack
+from ..families.parts import functions_of
 from .composed_conv import ComposedConv, constants_of
 from .dense import full_matrices
 from .grid_conv import GridConv

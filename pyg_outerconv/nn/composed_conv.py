@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..basis import Basis, Family
+from ..basis import Basis
 from ..errors import RefusedValue, refusal
+from ..families import Family
 from ..theta.bias import add_product
 from .outer_conv import OuterConv
 from .prepare import split_input

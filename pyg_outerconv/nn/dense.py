@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
-from ..contract import full
 from ..errors import RefusedValue, refusal
+from ..theta import full
 from .prepare import Inputs
 from .reductions import COMPARISONS
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from ..basis import Cells
 from ..errors import RefusedValue, refusal
+from ..graph import Cells
 
 RULE = "what a layer is called with is where its parameters are"
 

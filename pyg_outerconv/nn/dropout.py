@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..contract.features import SparseFeatures, replace_values, settled
 from ..errors import RefusedValue, refusal
+from ..graph.sparse_features import SparseFeatures, replace_values, settled
 
 
 @overload

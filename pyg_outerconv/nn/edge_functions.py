@@ -1,4 +1,4 @@
-"""Functions of edge attributes for :class:`~pyg_outerconv.basis.Kernel`: (E, D) to (E, K)."""
+"""Functions of edge attributes for :class:`~pyg_outerconv.families.Kernel`: (E, D) to (E, K)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.inits import glorot
 
-from ..basis.checks import check_positive, holds
 from ..errors import RefusedValue, refusal, unknown
+from ..graph.checks import check_positive, holds
 
 _SMALLEST = 1e-15  # what PyG adds to a variance
 _PIECES = {

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..contract import ValueOutput
 from ..equations import row
 from ..errors import RefusedType, RefusedValue, refusal
+from ..theta import ValueOutput
 from .theta_forms import make_theta
 
 if TYPE_CHECKING:

@@ -8,15 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..basis import Basis, Structure, Unstructured
-from ..basis.any_structure import AnyStructure
-from ..basis.checks import holds
-from ..basis.content import Content
+from ..basis import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.on_demand import OnDemand
-from ..basis.structure import completed
 from ..errors import RefusedType, RefusedValue, refusal
-from ..score import Attention
+from ..families import Attention
+from ..graph import Structure, Unstructured
+from ..graph.checks import holds
+from ..graph.content import Content
+from ..graph.edge_list import completed
+from ..graph.structure import AnyStructure
 
 
 def is_support(given: Any) -> bool:

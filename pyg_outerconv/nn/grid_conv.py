@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..basis import Basis, Grid
-from ..basis.grid.shift import GridShift
+from ..basis import Basis
+from ..basis.grid_shift import GridShift
 from ..contract import ContractionPath, contract
 from ..errors import RefusedType, RefusedValue, refusal
+from ..families import Grid
 from .devices import check_devices
 from .grid_rules import GridRules, as_cells, as_images, shape_of
 from .outer_conv import OuterConv
@@ -37,7 +38,7 @@ class GridConv(OuterConv):
             first input.
         out_channels (int): Size :math:`Q` of each output sample.
         kernel_size, stride, padding, dilation, padding_mode, transposed, output_padding, offsets,
-            growth, dim: See :class:`~pyg_outerconv.basis.Grid`.
+            growth, dim: See :class:`~pyg_outerconv.families.Grid`.
         groups (int, optional): The number of blocks of channels, between which there are no
             parameters. (default: :obj:`1`)
         bias (bool, optional): If set to :obj:`False`, the layer adds no bias.

@@ -8,19 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..basis import Basis, Pool
-from ..basis.grid.shift import GridShift
-from ..contract import (
-    ContractionPath,
-    Mixture,
-    ThetaValue,
-    check_memory,
-    check_order,
-    contract,
-    contraction_path,
-    scaled,
-)
+from ..basis import Basis
+from ..basis.grid_shift import GridShift
+from ..contract import ContractionPath, check_memory, check_order, contract, contraction_path
 from ..errors import RefusedType, refusal
+from ..families import Pool
+from ..theta import Mixture, ThetaValue, scaled
 from .checks import aggregation
 from .devices import check_given
 from .grid_rules import GridRules, as_cells, as_images, shape_of
@@ -46,7 +39,7 @@ class GridPool(torch.nn.Module):
 
     Args:
         kernel_size, stride, padding, dilation, ceil_mode, dim: See
-            :class:`~pyg_outerconv.basis.Pool`.
+            :class:`~pyg_outerconv.families.Pool`.
         aggr (str, optional): The reduction over the cells of a cluster: :obj:`"max"`,
             :obj:`"min"`, :obj:`"sum"` or :obj:`"mean"`. Cells that are not there take no part in
             the first two, and are zeros of the others. (default: :obj:`"max"`)

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..basis.grid.cells import Cells
-from ..basis.grid.shift import GridShift
-from ..basis.grid.windows import Windows
+from ..basis.grid_shift import GridShift
 from ..errors import RefusedType, RefusedValue, refusal
+from ..families.windows import Windows
+from ..graph.cells import Cells
 
 MOST = 8  # grid sizes that a layer remembers
 

@@ -7,18 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..basis import Basis, Pool
-from ..basis.grid.cell_checks import check_shape
-from ..basis.grid.shift import GridShift
-from ..contract import (
-    ContractionPath,
-    Mixture,
-    check_memory,
-    check_order,
-    contract,
-    contraction_path,
-)
+from ..basis import Basis
+from ..basis.grid_shift import GridShift
+from ..contract import ContractionPath, check_memory, check_order, contract, contraction_path
 from ..errors import RefusedValue, refusal
+from ..families import Pool
+from ..graph.cell_checks import check_shape
+from ..theta import Mixture
 from .devices import check_given
 from .grid_pool import Sizes
 from .grid_rules import GridRules, as_cells, as_images, shape_of
@@ -35,7 +30,7 @@ class GridUnpool(torch.nn.Module):
 
     Args:
         kernel_size, stride, padding, dilation, dim: Of the pooling that it turns; see
-            :class:`~pyg_outerconv.basis.Pool`.
+            :class:`~pyg_outerconv.families.Pool`.
         order, max_memory: See :class:`~pyg_outerconv.nn.OuterConv`.
 
     Shapes:

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from ..basis import Basis
-from ..basis.any_structure import AnyStructure
-from ..basis.cache import IdentityCache, ValueCache
+from ..cache import IdentityCache, ValueCache
+from ..graph.structure import AnyStructure
 
 bases = IdentityCache()
 rules = ValueCache(64)

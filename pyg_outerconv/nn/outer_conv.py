@@ -9,19 +9,14 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.inits import reset
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
-from ..basis import Basis, Family, parse_family
-from ..basis.content import Content
-from ..basis.parts import functions_of, nested
-from ..contract import (
-    ContractionPath,
-    Features,
-    ThetaValue,
-    check_memory,
-    check_order,
-    contract,
-    contraction_path,
-)
+from ..basis import Basis
+from ..contract import ContractionPath, check_memory, check_order, contract, contraction_path
 from ..errors import RefusedType, RefusedValue, refusal
+from ..families import Family, parse_family
+from ..families.parts import functions_of, nested
+from ..graph import Features
+from ..graph.content import Content
+from ..theta import ThetaValue
 from ..theta.bias import add_bias
 from .checks import aggregation, check_ends, check_known
 from .dense import DenseForms

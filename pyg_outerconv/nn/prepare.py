@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis
-from ..basis.any_structure import AnyStructure, require_kind
-from ..basis.checks import check_size
-from ..basis.content import Content
-from ..basis.structure import Structure, is_matrix
-from ..contract.features import Features, SparseFeatures
 from ..errors import RefusedType, RefusedValue, refusal
+from ..graph.checks import check_size
+from ..graph.content import Content
+from ..graph.edge_list import Structure, is_matrix
+from ..graph.sparse_features import Features, SparseFeatures
+from ..graph.structure import AnyStructure, require_kind
 from .kept import bases, kept_basis, recent, shares_here
 
 if TYPE_CHECKING:

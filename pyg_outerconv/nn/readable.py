@@ -12,13 +12,15 @@ from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
 
 from ..basis import Basis, EdgeBasis, Eye, Polynomial
-from ..contract import Features, Problem, ThetaValue, check_shapes
+from ..contract import Problem, check_shapes
 from ..contract.order import needs_features
 from ..contract.orders.per_node import PerNode
 from ..contract.orders.recurrence import sum_clenshaw, sum_forward
 from ..contract.problem import LINEAR
 from ..contract.semiring import check_inputs, problems
 from ..errors import RefusedValue, refusal
+from ..graph import Features
+from ..theta import ThetaValue
 from .prepare import nodes_first
 from .reductions import COMPARISONS
 

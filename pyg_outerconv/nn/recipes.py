@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..basis import Diffusion, Walk
 from ..errors import RefusedValue, refusal
+from ..families import Diffusion, Walk
 from .outer_conv import OuterConv
 
 
@@ -114,7 +114,7 @@ def gdc_conv(
 
     From the `"Diffusion Improves Graph Learning" <https://arxiv.org/abs/1911.05485>`_ paper,
     without its sparsification; for more options give :class:`OuterConv` a
-    :class:`~pyg_outerconv.basis.Diffusion`.
+    :class:`~pyg_outerconv.families.Diffusion`.
 
     >>> gdc_conv(16, 7, "heat").family.labels
     ('heat walks of length 0 to 10',)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..contract import SparseFeatures, ThetaValue, scaled
+from ..graph import SparseFeatures
+from ..theta import ThetaValue, scaled
 from .prepare import Inputs
 from .theta import Theta
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..contract import SparseFeatures
 from ..errors import RefusedType, RefusedValue, refusal
+from ..graph import SparseFeatures
 from ..theta.bias import add_product
 from .prepare import Inputs
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ..basis import Basis
 from ..basis.heads import Heads
-from ..contract import ThetaValue, ValueOutput
 from ..errors import RefusedValue, refusal
+from ..theta import ThetaValue, ValueOutput
 
 if TYPE_CHECKING:
     from .attention_conv import AttentionConv

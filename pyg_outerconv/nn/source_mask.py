@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..contract import Features, SparseFeatures
 from ..errors import RefusedType, RefusedValue, refusal
+from ..graph import Features, SparseFeatures
 from .prepare import Inputs
 
 

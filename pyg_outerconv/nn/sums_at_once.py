@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..basis import Basis, EdgeBasis
 from ..basis.attended_ends import AttendedEnds
-from ..basis.content import Content
+from ..graph.content import Content
 from .kept import bases
 from .prepare import Given
 

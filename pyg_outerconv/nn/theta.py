@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
-from ..contract import ThetaValue
 from ..errors import RefusedValue, refusal
+from ..theta import ThetaValue
 
 FORMS: dict[str, type[Theta]] = {}
 

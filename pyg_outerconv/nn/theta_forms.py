@@ -7,8 +7,8 @@ import re
 import torch
 from torch import Tensor
 
-from ..contract import Mixture, ThetaValue, full
 from ..errors import RefusedValue, refusal, unknown
+from ..theta import Mixture, ThetaValue, full
 from .theta import FORMS, Theta, view_of
 from .theta_values import Columns, ValueProjection  # noqa: F401 - they register themselves
 

@@ -6,8 +6,8 @@ import math
 
 from torch import Tensor
 
-from ..contract import ThetaValue, ValueOutput
 from ..errors import RefusedValue, refusal
+from ..theta import ThetaValue, ValueOutput
 from .theta import Theta, view_of
 
 

@@ -12,8 +12,9 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.typing import OptTensor
 
 from ..basis import Basis
-from ..contract import Features, ThetaValue
 from ..errors import RefusedType, RefusedValue, refusal
+from ..graph import Features
+from ..theta import ThetaValue
 
 # What the steps of messages may ask for: what is sent, and where from and to.
 OF_MESSAGES = {"x_j", "edge_value", "index", "ptr", "dim_size", "size", "size_i", "size_j"}

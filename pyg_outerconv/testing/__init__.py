@@ -38,6 +38,7 @@ from .layer_laws import (
     assert_layer_equals_dense,
     assert_permutation_equivariant,
 )
+from .primitive_calls import primitive_calls
 from .structures import awkward_cells, awkward_structures
 
 __all__ = [
@@ -72,4 +73,5 @@ __all__ = [
     "awkward_structures",
     "dense_contraction",
     "legal_orders",
+    "primitive_calls",
 ]

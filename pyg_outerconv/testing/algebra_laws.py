@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis
-from ..basis.choice import Nodes
 from ..contract import contract
+from ..graph.choice import Nodes
 from .closeness import TOLERANCE, assert_near, assert_same_gradients
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..basis import Basis, Structure
+from ..basis import Basis
 from ..basis.attended import Attended
 from ..basis.heads import Heads
+from ..graph import Structure
 from ..nn import OuterConv
 from .closeness import TOLERANCE, assert_near
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..kernels import BACKENDS, Sparsity, primitive_calls, use_backend
+from ..kernels import BACKENDS, Sparsity, use_backend
 from .closeness import along, assert_near
+from .primitive_calls import primitive_calls
 
 
 def assert_backend_equals_reference(

@@ -8,17 +8,10 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis
-from ..contract import (
-    ORDERS,
-    Features,
-    Mixture,
-    SparseFeatures,
-    ThetaValue,
-    ValueOutput,
-    contract,
-    full,
-)
+from ..contract import ORDERS, contract
 from ..contract.semiring import problems
+from ..graph import Features, SparseFeatures
+from ..theta import Mixture, ThetaValue, ValueOutput, full
 from .closeness import TOLERANCE, assert_near, derivatives
 from .dense import dense_contraction
 

@@ -7,12 +7,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..basis import Basis, Cells, Family, Structure, structure
-from ..basis.any_structure import AnyStructure
-from ..basis.content import Content
-from ..basis.grid.windows import Windows
-from ..basis.membership import Memberships
+from ..basis import Basis
 from ..errors import RefusedValue, unknown
+from ..families import Family
+from ..families.windows import Windows
+from ..graph import Cells, Structure, structure
+from ..graph.assignment import Memberships
+from ..graph.content import Content
+from ..graph.structure import AnyStructure
 from ..nn import OuterConv
 from .attention_laws import assert_self_attention_equivariant
 from .basis_laws import assert_adjoint, assert_lazy_equals_explicit, assert_transpose

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis, EdgeBasis
-from ..contract import Features, SparseFeatures, ThetaValue, ValueOutput, full
+from ..graph import Features, SparseFeatures
 from ..nn.dense import full_matrices
+from ..theta import ThetaValue, ValueOutput, full
 
 
 def dense_contraction(

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..basis.grid.axis import Axis
-from ..basis.grid.shift import GridShift
+from ..basis.axis import Axis
+from ..basis.grid_shift import GridShift
 from ..nn import OuterConv
 from .closeness import TOLERANCE, assert_near
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from ..basis import Family, Structure
-from ..basis.any_structure import AnyStructure
+from ..families import Family
+from ..graph import Structure
+from ..graph.structure import AnyStructure
 from ..nn import OuterConv
 from .closeness import TOLERANCE, assert_near, assert_same_gradients
 from .dense import dense_contraction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..basis import Cells, Structure, structure
+from ..graph import Cells, Structure, structure
 
 
 def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, Structure]:

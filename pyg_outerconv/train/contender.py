@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from ..basis import parse_family
 from ..data import Dataset
 from ..errors import RefusedValue, refusal, unknown
+from ..families import parse_family
 from ..kernels import record, use_backend
 from ..nn import OuterConv
 from .family_options import short_name

@@ -8,9 +8,10 @@ from collections.abc import Collection
 from dataclasses import MISSING, Field, fields
 from typing import Any, get_args, get_type_hints
 
-from ..basis import FAMILIES, Directed, Family, Relation, Stack, Structure, Union, parse_family
-from ..basis.options import describe, fits
 from ..errors import RefusedValue, refusal, unknown
+from ..families import FAMILIES, Directed, Family, Relation, Stack, Union, parse_family
+from ..families.options import describe, fits
+from ..graph import Structure
 
 _PREFIX = "family_option_"
 

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import NormalizeFeatures
 
-from ..basis import GCN, Directed, parse_family
 from ..data import Dataset
 from ..errors import RefusedValue, refusal
+from ..families import GCN, Directed, parse_family
 from ..nn import predicted_share, sparse_pays
 from .settings import Settings
 

@@ -15,9 +15,10 @@ from torch_geometric.nn import ChebConv, DirGNNConv, FastRGCNConv, GCNConv, RGCN
 from torch_geometric.transforms import LaplacianLambdaMax
 from torch_geometric.utils import add_remaining_self_loops, is_undirected
 
-from ..basis import GCN, Chebyshev, Directed, Family, Relation, Walk, parse_family, structure_of
 from ..data import Dataset
 from ..errors import RefusedValue, refusal
+from ..families import GCN, Chebyshev, Directed, Family, Relation, Walk, parse_family
+from ..graph import structure_of
 from ..nn import OuterConv
 from .contender import PEER, Contender
 from .features import kept_features

@@ -6,22 +6,11 @@ import pytest
 import torch
 
 from pyg_outerconv import testing
-from pyg_outerconv.basis import (
-    GCN,
-    Chebyshev,
-    Composed,
-    EdgeBasis,
-    Identity,
-    Kronecker,
-    Pattern,
-    Relation,
-    Repeated,
-    Restricted,
-    Walk,
-)
+from pyg_outerconv.basis import Composed, EdgeBasis, Kronecker, Pattern, Repeated, Restricted
+from pyg_outerconv.basis.axis import Axis
 from pyg_outerconv.basis.edge_dropout import drop_edges
-from pyg_outerconv.basis.grid.axis import Axis
-from pyg_outerconv.basis.grid.shift import GridShift
+from pyg_outerconv.basis.grid_shift import GridShift
+from pyg_outerconv.families import GCN, Chebyshev, Identity, Relation, Walk
 from pyg_outerconv.testing import awkward_structures
 
 EDGES = awkward_structures()["multi-edge"]

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyg_outerconv import testing
-from pyg_outerconv.basis import EdgeBasis, Pattern, Walk
+from pyg_outerconv.basis import EdgeBasis, Pattern
+from pyg_outerconv.families import Walk
 
 SIZES = st.integers(0, 4)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pyg_outerconv.basis import Chebyshev, Diffusion, Grid, Pool, Relation, Walk
+from pyg_outerconv.families import Chebyshev, Diffusion, Grid, Pool, Relation, Walk
 from pyg_outerconv.nn import GridConv, GridPool
 
 

@@ -6,7 +6,8 @@ import math
 import pytest
 import torch
 
-from pyg_outerconv.basis import Identity, Polynomial, Relation, drop_edges
+from pyg_outerconv.basis import Polynomial, drop_edges
+from pyg_outerconv.families import Identity, Relation
 from pyg_outerconv.testing import assert_near
 
 PATH = torch.tensor([[0, 1], [1, 2]])

@@ -20,7 +20,7 @@ from contractions import normal
 from pyg_outerconv.basis import Pattern
 from pyg_outerconv.basis.attended import Attended
 from pyg_outerconv.basis.heads import Heads, by_head, by_label
-from pyg_outerconv.contract import ValueOutput, contract
+from pyg_outerconv.contract import contract
 from pyg_outerconv.testing import (
     assert_adjoint,
     assert_lazy_equals_explicit,
@@ -29,6 +29,7 @@ from pyg_outerconv.testing import (
     assert_stack,
     assert_transpose,
 )
+from pyg_outerconv.theta import ValueOutput
 
 shares = pytest.mark.parametrize(("labels", "heads"), SHARES)
 makes = pytest.mark.parametrize("make", [attended, heads_of])

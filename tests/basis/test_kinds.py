@@ -10,22 +10,20 @@ from factors import factored
 from pyg_outerconv.basis import (
     Band,
     Basis,
-    Chebyshev,
     Cliques,
     EdgeBasis,
     Eye,
     Pattern,
-    Relation,
     Repeated,
     Restricted,
     Transposed,
     Units,
-    Walk,
 )
+from pyg_outerconv.basis.axis import Axis
 from pyg_outerconv.basis.edge_dropout import drop_edges
-from pyg_outerconv.basis.grid.axis import Axis
-from pyg_outerconv.basis.grid.shift import GridShift
+from pyg_outerconv.basis.grid_shift import GridShift
 from pyg_outerconv.contract import contract
+from pyg_outerconv.families import Chebyshev, Relation, Walk
 from pyg_outerconv.nn import OuterConv
 from pyg_outerconv.nn.readable import convolve_by_messages
 from pyg_outerconv.testing import assert_near, awkward_structures

@@ -5,21 +5,10 @@ import random
 import pytest
 import torch
 
-from pyg_outerconv.basis import (
-    GCN,
-    Composed,
-    Directed,
-    Family,
-    Pattern,
-    Polynomial,
-    Scaled,
-    Selected,
-    Stack,
-    Stacked,
-    parse_family,
-)
+from pyg_outerconv.basis import Composed, Pattern, Polynomial, Scaled, Selected, Stacked
 from pyg_outerconv.basis.base import DEEPEST, MOST_PIECES
 from pyg_outerconv.contract import contract
+from pyg_outerconv.families import GCN, Directed, Family, Stack, parse_family
 from pyg_outerconv.testing import assert_near
 
 INDEX = torch.tensor([[0, 1, 2, 2], [1, 2, 0, 1]])

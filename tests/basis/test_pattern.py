@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from pyg_outerconv import EdgeBasis, Pattern
-from pyg_outerconv.basis import GCN, Chebyshev, Identity, Relation, Stack, Walk, pattern
+from pyg_outerconv.basis import pattern
+from pyg_outerconv.families import GCN, Chebyshev, Identity, Relation, Stack, Walk
 from pyg_outerconv.testing import assert_near, awkward_structures
 
 EDGES = torch.tensor([[3, 0, 2, 2, 0, 3], [1, 1, 0, 2, 1, 1]])

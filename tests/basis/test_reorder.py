@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import GCN, Chebyshev, EdgeBasis, Identity, Polynomial, Relation, Stack
+from pyg_outerconv.basis import EdgeBasis, Polynomial
+from pyg_outerconv.families import GCN, Chebyshev, Identity, Relation, Stack
 from pyg_outerconv.testing import assert_near
 
 FAMILIES = [GCN(), Chebyshev(3), Relation(3), Stack(GCN(), Chebyshev(2), Identity())]

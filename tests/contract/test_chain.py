@@ -4,19 +4,11 @@ import pytest
 import torch
 from contractions import KINDS, OF_PRODUCTS, features, normal, parameter
 
-from pyg_outerconv.basis import (
-    GCN,
-    Chebyshev,
-    Compose,
-    Identity,
-    Pattern,
-    Relation,
-    Stack,
-    Transposed,
-    Walk,
-)
-from pyg_outerconv.contract import Mixture, choose, contract, contraction_path
+from pyg_outerconv.basis import Pattern, Transposed
+from pyg_outerconv.contract import choose, contract, contraction_path
+from pyg_outerconv.families import GCN, Chebyshev, Compose, Identity, Relation, Stack, Walk
 from pyg_outerconv.testing import assert_contraction, assert_near, awkward_structures, legal_orders
+from pyg_outerconv.theta import Mixture
 
 STRUCTURES = awkward_structures()
 MULTI, OBLONG, LOOP = (STRUCTURES[name] for name in ("multi-edge", "rectangular", "one loop"))

@@ -20,17 +20,8 @@ from contractions import (
 from sparsities import backends_on
 
 from pyg_outerconv import record
-from pyg_outerconv.basis import (
-    MONOMIAL,
-    Chebyshev,
-    Grid,
-    Identity,
-    Polynomial,
-    Relation,
-    Stack,
-    Walk,
-    clear_caches,
-)
+from pyg_outerconv.basis import MONOMIAL, Polynomial
+from pyg_outerconv.cache import clear_caches
 from pyg_outerconv.contract import (
     ORDERS,
     Order,
@@ -42,6 +33,7 @@ from pyg_outerconv.contract import (
     contraction_path,
     orders_of,
 )
+from pyg_outerconv.families import Chebyshev, Grid, Identity, Relation, Stack, Walk
 from pyg_outerconv.kernels import use_backend
 from pyg_outerconv.testing import assert_near, awkward_structures, dense_contraction
 

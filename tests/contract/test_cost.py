@@ -20,14 +20,7 @@ from contractions import (
 from torch.utils.flop_counter import FlopCounterMode
 
 from pyg_outerconv import record
-from pyg_outerconv.contract import (
-    ORDERS,
-    Constants,
-    Cost,
-    Problem,
-    Work,
-    contract,
-)
+from pyg_outerconv.contract import ORDERS, Constants, Cost, Problem, Work, contract
 from pyg_outerconv.contract.cost import moving, picking_in_turn
 from pyg_outerconv.kernels import edge_sums, use_backend
 

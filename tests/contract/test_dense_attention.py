@@ -17,8 +17,8 @@ from attended import (
 from contractions import features, normal
 
 from pyg_outerconv.basis.attended import Attended
-from pyg_outerconv.basis.support.band import Band
-from pyg_outerconv.basis.support.cliques import Cliques
+from pyg_outerconv.basis.band import Band
+from pyg_outerconv.basis.same_block import Cliques
 from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
 from pyg_outerconv.testing import assert_near
 

@@ -8,18 +8,11 @@ from factors import HEADS, TIMES, dense, factored, normal
 from probes import Kept, Largest
 
 from pyg_outerconv.basis.factored import Factored
-from pyg_outerconv.contract import (
-    ORDERS,
-    Mixture,
-    Problem,
-    SparseFeatures,
-    ValueOutput,
-    contract,
-    contraction_path,
-    full,
-)
+from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
+from pyg_outerconv.graph import SparseFeatures
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.testing.closeness import derivatives
+from pyg_outerconv.theta import Mixture, ValueOutput, full
 
 P, Q, V = 6, 4, 3
 THETAS = {

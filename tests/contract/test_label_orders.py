@@ -7,31 +7,13 @@ from contractions import OF_EDGES, normal, parameter, random_edges, tensors_of
 from probes import Kept, Largest
 from semirings import PAIRS_OF_REDUCTIONS, REDUCTIONS, both, edges_of, has_edges, identity
 
-from pyg_outerconv.basis import (
-    Chebyshev,
-    Eye,
-    Identity,
-    Pattern,
-    Polynomial,
-    Relation,
-    Scaled,
-    Stack,
-    Walk,
-)
+from pyg_outerconv.basis import Eye, Pattern, Polynomial, Scaled
 from pyg_outerconv.basis.polynomial import MONOMIAL
-from pyg_outerconv.contract import (
-    ORDERS,
-    Mixture,
-    Problem,
-    constants,
-    contract,
-    contraction_path,
-)
+from pyg_outerconv.contract import ORDERS, Problem, constants, contract, contraction_path
 from pyg_outerconv.contract.semiring import problems
-from pyg_outerconv.testing import (
-    assert_contraction,
-    legal_orders,
-)
+from pyg_outerconv.families import Chebyshev, Identity, Relation, Stack, Walk
+from pyg_outerconv.testing import assert_contraction, legal_orders
+from pyg_outerconv.theta import Mixture
 
 HIDDEN = r"which have to be known: expected .*basis.edges\(\).*Explicit.*, got Polynomial"
 

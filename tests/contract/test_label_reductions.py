@@ -6,21 +6,11 @@ from cases import CELL_PAIRS, CELLS, PAIRS, STRUCTURES, edges_for, over
 from contractions import features, normal, parameter, tensors_of
 from semirings import COMPARED, PAIRS_OF_REDUCTIONS, REDUCTIONS, both, edges_of, has_edges, identity
 
-from pyg_outerconv.basis import (
-    Identity,
-    Pattern,
-    Relation,
-    Stack,
-)
-from pyg_outerconv.contract import (
-    contract,
-)
+from pyg_outerconv.basis import Pattern
+from pyg_outerconv.contract import contract
+from pyg_outerconv.families import Identity, Relation, Stack
 from pyg_outerconv.kernels import use_backend
-from pyg_outerconv.testing import (
-    assert_contraction,
-    assert_near,
-    dense_contraction,
-)
+from pyg_outerconv.testing import assert_contraction, assert_near, dense_contraction
 
 # Values and gradients -----------------------------------------------------------------------------
 

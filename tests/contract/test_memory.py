@@ -15,8 +15,9 @@ from contractions import (
 from probes import Kept, Largest, Watched
 from sparsities import backends_on
 
-from pyg_outerconv.basis import Chebyshev, Polynomial
+from pyg_outerconv.basis import Polynomial
 from pyg_outerconv.contract import ORDERS, Problem, contract
+from pyg_outerconv.families import Chebyshev
 from pyg_outerconv.kernels import BACKENDS, use_backend
 from pyg_outerconv.testing import awkward_structures
 

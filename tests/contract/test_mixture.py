@@ -7,9 +7,9 @@ from probes import Kept
 
 from pyg_outerconv import record
 from pyg_outerconv.basis import EdgeBasis, Pattern
-from pyg_outerconv.contract import Mixture, Problem, contract, contraction_path, full, scaled
+from pyg_outerconv.contract import Problem, contract, contraction_path
 from pyg_outerconv.testing import assert_near
-from pyg_outerconv.theta import as_theta
+from pyg_outerconv.theta import Mixture, as_theta, full, scaled
 
 
 def test_a_mixture_is_the_tensor_that_it_adds_up_to():

@@ -9,9 +9,10 @@ from contractions import normal, parameter
 from shifts import box, draw_shifts, some_shifts
 from torch.func import grad, vmap
 
-from pyg_outerconv.contract import ORDERS, Mixture, Problem, contract, contraction_path, scaled
+from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.testing.closeness import derivatives
+from pyg_outerconv.theta import Mixture, scaled
 
 POOLING = ORDERS["pooling"]
 WINDOWS = [

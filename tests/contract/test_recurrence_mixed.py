@@ -7,8 +7,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pyg_outerconv import record
 from pyg_outerconv.basis import CHEBYSHEV, MONOMIAL, Polynomial
-from pyg_outerconv.contract import ORDERS, Mixture, Problem, contract, contraction_path
+from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
 from pyg_outerconv.testing import assert_contraction, assert_near, dense_contraction
+from pyg_outerconv.theta import Mixture
 
 MIXED = ("recurrence_forward_mixed", "recurrence_clenshaw_mixed")
 NODES, TERMS = 12, 5

@@ -4,19 +4,12 @@ import pytest
 import torch
 from contractions import OF_EDGES, normal, parameter, random_edges, reduced, tensors_of
 
-from pyg_outerconv.basis import (
-    Chebyshev,
-    EdgeBasis,
-    Eye,
-    Identity,
-    Pattern,
-    Relation,
-    Scaled,
-    Stack,
-)
-from pyg_outerconv.contract import ORDERS, contract, contraction_path, full
+from pyg_outerconv.basis import EdgeBasis, Eye, Pattern, Scaled
+from pyg_outerconv.contract import ORDERS, contract, contraction_path
+from pyg_outerconv.families import Chebyshev, Identity, Relation, Stack
 from pyg_outerconv.kernels import use_backend
 from pyg_outerconv.testing import assert_near, awkward_structures, legal_orders
+from pyg_outerconv.theta import full
 
 LEGAL = [name for name in OF_EDGES if "max" in ORDERS[name].reductions]
 LINEAR = [name for name in OF_EDGES if name not in LEGAL]

@@ -4,8 +4,8 @@ import pytest
 import torch
 from contractions import features, normal, parameter, random_edges
 
-from pyg_outerconv.basis import GCN, Identity, Relation, Walk
 from pyg_outerconv.contract import Problem, contract, contraction_path
+from pyg_outerconv.families import GCN, Identity, Relation, Walk
 from pyg_outerconv.testing import assert_near, awkward_structures, dense_contraction
 
 EDGES = awkward_structures()["multi-edge"]

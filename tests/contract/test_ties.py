@@ -8,8 +8,10 @@ from semirings import identity
 from shifts import box
 from sparsities import HERE
 
-from pyg_outerconv.basis import Pattern, Pool, Relation, Walk
-from pyg_outerconv.contract import ORDERS, Problem, SparseFeatures, contract
+from pyg_outerconv.basis import Pattern
+from pyg_outerconv.contract import ORDERS, Problem, contract
+from pyg_outerconv.families import Pool, Relation, Walk
+from pyg_outerconv.graph import SparseFeatures
 from pyg_outerconv.kernels import use_backend
 from pyg_outerconv.nn import GridPool, OuterConv
 from pyg_outerconv.testing import assert_near, dense_contraction

@@ -17,19 +17,12 @@ from contractions import (
 )
 from torch.utils.checkpoint import checkpoint
 
-from pyg_outerconv.basis import (
-    Chebyshev,
-    EdgeBasis,
-    Identity,
-    Pattern,
-    Polynomial,
-    Relation,
-    Stack,
-    Stacked,
-)
-from pyg_outerconv.contract import Mixture, contract
+from pyg_outerconv.basis import EdgeBasis, Pattern, Polynomial, Stacked
+from pyg_outerconv.contract import contract
+from pyg_outerconv.families import Chebyshev, Identity, Relation, Stack
 from pyg_outerconv.kernels import use_backend
 from pyg_outerconv.testing import TOLERANCE, assert_near, awkward_structures, legal_orders
+from pyg_outerconv.theta import Mixture
 
 each_order = pytest.mark.parametrize("order", GENERAL)
 

@@ -5,8 +5,8 @@ import random
 import pytest
 import torch
 
-from pyg_outerconv.basis import Grid
 from pyg_outerconv.contract import ORDERS, Problem, contract
+from pyg_outerconv.families import Grid
 from pyg_outerconv.nn import ConvGRUCell, GridConv, GridPool, OuterConv
 from pyg_outerconv.testing import assert_near
 

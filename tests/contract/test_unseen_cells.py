@@ -7,8 +7,9 @@ import pytest
 import torch
 from shifts import draw_shifts
 
-from pyg_outerconv.basis import Grid
-from pyg_outerconv.contract import ORDERS, Mixture, Problem, contract
+from pyg_outerconv.contract import ORDERS, Problem, contract
+from pyg_outerconv.families import Grid
+from pyg_outerconv.theta import Mixture
 
 
 def drawn_offsets(seed):

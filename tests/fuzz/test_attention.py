@@ -11,7 +11,9 @@ from math import inf, nan
 import torch
 from scores import FORMULAS, is_of_features, shares_projection
 
-from pyg_outerconv.basis import (
+from pyg_outerconv.contract import ORDERS
+from pyg_outerconv.errors import RefusedType, RefusedValue
+from pyg_outerconv.families import (
     Blocks,
     Causal,
     Complete,
@@ -21,10 +23,9 @@ from pyg_outerconv.basis import (
     Strided,
     Union,
 )
-from pyg_outerconv.contract import ORDERS, full
-from pyg_outerconv.errors import RefusedType, RefusedValue
 from pyg_outerconv.nn import AttentionConv
 from pyg_outerconv.testing import assert_near, assert_same_gradients
+from pyg_outerconv.theta import full
 
 SCORES = [
     "key-query(bias=True, scale={scale})",

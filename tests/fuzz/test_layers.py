@@ -13,7 +13,9 @@ import torch
 from formulas import Graph
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import (
+from pyg_outerconv.contract import ORDERS
+from pyg_outerconv.errors import RefusedType, RefusedValue
+from pyg_outerconv.families import (
     GCN,
     Chebyshev,
     Compose,
@@ -26,10 +28,9 @@ from pyg_outerconv.basis import (
     Stack,
     Walk,
 )
-from pyg_outerconv.contract import ORDERS, full
-from pyg_outerconv.errors import RefusedType, RefusedValue
 from pyg_outerconv.nn import SparseFeatures
 from pyg_outerconv.testing import assert_near, assert_same_gradients
+from pyg_outerconv.theta import full
 
 NUM_KINDS = 3
 READ_WEIGHTS = ("GCN", "Relation", "Walk", "Chebyshev", "Diffusion")

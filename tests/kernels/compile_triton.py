@@ -12,9 +12,9 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from pyg_outerconv.kernels.triton_backend import Triton
-from pyg_outerconv.kernels.triton_kernels import balance
-from pyg_outerconv.kernels.triton_settings import INTERPRETED
+from pyg_outerconv.kernels.backends.triton import balance
+from pyg_outerconv.kernels.backends.triton_backend import Triton
+from pyg_outerconv.kernels.backends.triton_settings import INTERPRETED
 
 FILES = (
     "sums", "spmm", "extreme", "sddmm", "softmax", "attend", "attend_backward", "grouped", "fused",
@@ -83,7 +83,7 @@ def main():
     assert not INTERPRETED
     for name in FILES:
         importlib.import_module(
-            f"pyg_outerconv.kernels.triton_kernels.{name}"
+            f"pyg_outerconv.kernels.backends.triton.{name}"
         ).launch = compile_only
     run(torch.float32, 4, 16)
     balance.LIMIT = 8

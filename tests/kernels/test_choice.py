@@ -11,26 +11,25 @@ import pytest
 import torch
 from sparsities import sparsity_of
 
+from pyg_outerconv.backend_table import backends
 from pyg_outerconv.cli import main
 from pyg_outerconv.kernels import (
     BACKENDS,
     Request,
     attend,
-    backends,
     dispatch,
     get_backend,
     grouped_matmul,
-    primitive_calls,
     record,
     sddmm,
     segment_softmax,
     spmm,
     use_backend,
 )
+from pyg_outerconv.kernels.backends.native import Native
+from pyg_outerconv.kernels.backends.reference import Reference
 from pyg_outerconv.kernels.dispatch import choose
-from pyg_outerconv.kernels.native import Native
-from pyg_outerconv.kernels.reference import Reference
-from pyg_outerconv.testing import assert_near
+from pyg_outerconv.testing import assert_near, primitive_calls
 
 REQUEST = Request("spmm", "cpu", torch.float32, torch.int32, (7, 7), 20, 3)
 

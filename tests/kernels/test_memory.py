@@ -6,9 +6,9 @@ from probes import Largest, Watched
 from sparsities import backends_on, calls_of, random_inputs
 
 from pyg_outerconv.basis import Pattern
-from pyg_outerconv.kernels import BACKENDS, grouped_matmul, primitive_calls, spmm, use_backend
+from pyg_outerconv.kernels import BACKENDS, grouped_matmul, spmm, use_backend
 from pyg_outerconv.kernels.tiles import rows_of, tiles
-from pyg_outerconv.testing import assert_near
+from pyg_outerconv.testing import assert_near, primitive_calls
 
 ROWS, ENTRIES, HEADS, CHANNELS = 256, 8_000, 2, 16
 

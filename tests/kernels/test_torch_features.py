@@ -5,15 +5,7 @@ import torch
 from sparsities import HERE, calls_of, random_inputs, sparsity_of
 from torch.utils.checkpoint import checkpoint
 
-from pyg_outerconv.kernels import (
-    BACKENDS,
-    attend,
-    grouped_matmul,
-    record,
-    sddmm,
-    spmm,
-    use_backend,
-)
+from pyg_outerconv.kernels import BACKENDS, attend, grouped_matmul, record, sddmm, spmm, use_backend
 from pyg_outerconv.testing import assert_near
 
 

@@ -21,11 +21,11 @@ import triton.language as tl
 
 from pyg_outerconv import testing
 from pyg_outerconv.kernels.backend import Request
-from pyg_outerconv.kernels.reference import Reference
+from pyg_outerconv.kernels.backends.reference import Reference
+from pyg_outerconv.kernels.backends.triton import addressing, balance, launch
+from pyg_outerconv.kernels.backends.triton_backend import Triton
+from pyg_outerconv.kernels.backends.triton_settings import INTERPRETED, TUNE
 from pyg_outerconv.kernels.sparsity import Sparsity
-from pyg_outerconv.kernels.triton_backend import Triton
-from pyg_outerconv.kernels.triton_kernels import addressing, balance, launch
-from pyg_outerconv.kernels.triton_settings import INTERPRETED, TUNE
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
@@ -461,7 +461,7 @@ def test_compiled_it_refuses_a_cpu_and_takes_bfloat16(tmp_path):
         "-c",
         "import torch\n"
         "from pyg_outerconv.kernels.backend import Request\n"
-        "from pyg_outerconv.kernels.triton_backend import Triton\n"
+        "from pyg_outerconv.kernels.backends.triton_backend import Triton\n"
         "ask = lambda device: Triton().why_not(\n"
         "    Request('spmm', device, torch.bfloat16, torch.int32, (3, 3), 4, 2))\n"
         "print(Triton.priority, ask('cuda'), ask('cpu'))\n",

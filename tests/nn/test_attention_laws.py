@@ -7,14 +7,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scores import TRIED
 
-from pyg_outerconv.basis import (
+from pyg_outerconv.attention import (
+    NORMALISERS,
+    ALiBi,
+    KeyQuery,
+    LearnedQueries,
+    Rotary,
+    Softmax,
+    make_score,
+)
+from pyg_outerconv.families import (
     GCN,
+    Attention,
     Blocks,
     Causal,
     Complete,
     GlobalTokens,
     Hops,
     Identity,
+    LinearAttention,
     Mean,
     Part,
     RandomLinks,
@@ -22,20 +33,10 @@ from pyg_outerconv.basis import (
     SlidingWindow,
     Stack,
     Strided,
-    structure,
 )
-from pyg_outerconv.basis import Union as UnionOf
+from pyg_outerconv.families import Union as UnionOf
+from pyg_outerconv.graph import structure
 from pyg_outerconv.nn.attention_conv import AttentionConv
-from pyg_outerconv.position import ALiBi, Rotary
-from pyg_outerconv.score import (
-    NORMALISERS,
-    Attention,
-    KeyQuery,
-    LearnedQueries,
-    LinearAttention,
-    Softmax,
-    make_score,
-)
 from pyg_outerconv.testing import (
     assert_declared_laws,
     assert_learned_queries_invariant,

@@ -5,10 +5,11 @@ import torch
 from attended import ATTEND_ORDERS, HEAD_ORDERS, dense_truth
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import (
+from pyg_outerconv.attention import KeyQuery, Softmax
+from pyg_outerconv.families import (
     GCN,
+    Attention,
     Causal,
-    Cells,
     Complete,
     Compose,
     Directed,
@@ -19,10 +20,10 @@ from pyg_outerconv.basis import (
     SlidingWindow,
     Stack,
 )
-from pyg_outerconv.contract import ValueOutput
+from pyg_outerconv.graph import Cells
 from pyg_outerconv.nn.attention_conv import AttentionConv
-from pyg_outerconv.score import Attention, KeyQuery, Softmax
 from pyg_outerconv.testing import assert_near, assert_same_gradients
+from pyg_outerconv.theta import ValueOutput
 
 EDGES = torch.tensor([[0, 1, 2, 3, 0, 4, 1, 0], [1, 2, 3, 0, 2, 1, 1, 2]])
 KINDS = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])

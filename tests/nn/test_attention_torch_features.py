@@ -9,7 +9,7 @@ from probes import Kept, Largest, Watched
 from torch.func import functional_call, grad, vmap
 from torch.utils.checkpoint import checkpoint
 
-from pyg_outerconv.basis import Causal, Complete, Hops, SlidingWindow
+from pyg_outerconv.families import Causal, Complete, Hops, SlidingWindow
 from pyg_outerconv.kernels import BACKENDS
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near

@@ -8,7 +8,7 @@ import torch
 from torch_geometric import EdgeIndex
 
 from pyg_outerconv import OuterConv, Pattern, parse_family
-from pyg_outerconv.basis import GCN, Chebyshev, Directed, Identity, Relation, Walk
+from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Relation, Walk
 
 EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
 X = torch.ones(5, 4)

@@ -9,7 +9,7 @@ from torch_geometric.datasets import TUDataset
 from torch_geometric.loader import DataLoader
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
+from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
 from pyg_outerconv.testing import assert_batch_equals_graphs, assert_near, awkward_structures
 
 FAMILIES = [

@@ -8,7 +8,7 @@ from torch.export import Dim, export
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import GCN, Chebyshev, Directed, Mean, Pool, Relation, Stack, Walk
+from pyg_outerconv.families import GCN, Chebyshev, Directed, Mean, Pool, Relation, Stack, Walk
 from pyg_outerconv.testing import assert_near
 
 FAMILIES = [GCN(), Relation(3), Walk(2)]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch_geometric.nn import SGConv
 
-from pyg_outerconv.basis import (
+from pyg_outerconv.families import (
     GCN,
     Chebyshev,
     Compose,
@@ -18,7 +18,7 @@ from pyg_outerconv.basis import (
     Stack,
     Walk,
 )
-from pyg_outerconv.basis.grid.grid import Grid
+from pyg_outerconv.families.grid import Grid
 from pyg_outerconv.nn import ComposedConv, GridConv, OuterConv, compose
 from pyg_outerconv.testing import assert_near, assert_same_gradients, awkward_structures
 

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import GCN, Walk
+from pyg_outerconv.families import GCN, Walk
 from pyg_outerconv.testing import assert_near
 
 rank, file = int(sys.argv[1]), sys.argv[2]

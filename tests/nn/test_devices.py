@@ -11,8 +11,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pyg_outerconv import AttentionConv, OuterConv, compose
-from pyg_outerconv.basis import GCN, Chebyshev, Grid, Hops, Identity, Relation, Stack, Walk
 from pyg_outerconv.contract import contract
+from pyg_outerconv.families import GCN, Chebyshev, Grid, Hops, Identity, Relation, Stack, Walk
 from pyg_outerconv.nn import (
     ConvGRUCell,
     ConvLSTMCell,

@@ -10,7 +10,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.nn import ChebConv, GCNConv, GraphConv, RGCNConv, SAGEConv
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import GCN, Chebyshev, Relation
+from pyg_outerconv.families import GCN, Chebyshev, Relation
 from pyg_outerconv.testing import assert_near, awkward_structures
 
 DTYPES = (torch.float64, torch.float32)

@@ -12,7 +12,8 @@ from torch_geometric.explain import (
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 
 from pyg_outerconv import OuterConv, record
-from pyg_outerconv.basis import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk, structure
+from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
+from pyg_outerconv.graph import structure
 from pyg_outerconv.testing import assert_near
 
 # Two components and a lonely node: 0 to 4 with a loop at 1 and parallel edges 0 → 2; 5 and 6; 7.

@@ -9,10 +9,10 @@ from torch.func import functional_call, grad, hessian, jacrev, jvp
 from torch.nn import Module
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import GCN, Causal, Complete, Relation, SlidingWindow, Stack, Walk
+from pyg_outerconv.attention import NORMALISERS, make_score
+from pyg_outerconv.families import GCN, Causal, Complete, Relation, SlidingWindow, Stack, Walk
 from pyg_outerconv.nn import ConvGRUCell, ConvLSTMCell, GridConv, GridPool, SparseFeatures
 from pyg_outerconv.nn.attention_conv import AttentionConv
-from pyg_outerconv.score import NORMALISERS, make_score
 from pyg_outerconv.testing import assert_near
 
 EDGES = torch.tensor([[0, 1, 2, 3, 0, 4, 1, 0], [1, 2, 3, 0, 2, 1, 1, 2]])

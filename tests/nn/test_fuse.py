@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch_geometric.nn
 
-from pyg_outerconv.basis import GCN
+from pyg_outerconv.families import GCN
 from pyg_outerconv.nn import ComposedConv, OuterConv, fuse
 from pyg_outerconv.testing import assert_near
 

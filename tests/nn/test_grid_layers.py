@@ -10,12 +10,14 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from pyg_outerconv.basis import Cells, Grid, Pool
-from pyg_outerconv.contract import Mixture, contract
-from pyg_outerconv.convert import from_torch
+from pyg_outerconv.contract import contract
+from pyg_outerconv.families import Grid, Pool
+from pyg_outerconv.graph import Cells
 from pyg_outerconv.nn import GridConv, GridPool, GridUnpool, OuterConv
+from pyg_outerconv.nn.convert import from_torch
 from pyg_outerconv.nn.grid_rules import MOST
 from pyg_outerconv.testing import assert_near, dense_contraction
+from pyg_outerconv.theta import Mixture
 
 SHAPES = [(6,), (5, 6), (3, 4, 5), (2, 3, 2, 3)]
 each_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)

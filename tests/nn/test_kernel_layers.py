@@ -9,7 +9,7 @@ from torch_geometric.nn import GMMConv, NNConv
 from torch_geometric.transforms import Cartesian
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import Kernel, Relation, Stack
+from pyg_outerconv.families import Kernel, Relation, Stack
 from pyg_outerconv.nn.edge_functions import BSpline, EdgeNetwork, GaussianMixture
 from pyg_outerconv.testing import assert_near
 

@@ -5,7 +5,7 @@ import torch
 from cases import ALL_PAIRS, PAIRS, STRUCTURES, edges_for, over, structure_for
 
 from pyg_outerconv import OuterConv, testing
-from pyg_outerconv.basis import Chebyshev, Relation, Stack, Walk
+from pyg_outerconv.families import Chebyshev, Relation, Stack, Walk
 
 THETAS = [
     "full",

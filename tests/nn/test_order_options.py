@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import GCN, Identity, Relation, Walk
+from pyg_outerconv.families import GCN, Identity, Relation, Walk
 from pyg_outerconv.testing import assert_near
 
 EDGES, TYPES = torch.randint(9, (2, 40)), torch.randint(3, (40,))

@@ -5,7 +5,7 @@ import torch
 from torch_geometric.nn.conv import MessagePassing
 
 from pyg_outerconv import AttentionConv, OuterConv
-from pyg_outerconv.basis import GCN, Directed, Identity, Relation, Stack, Walk
+from pyg_outerconv.families import GCN, Directed, Identity, Relation, Stack, Walk
 from pyg_outerconv.nn import GridConv, compose
 from pyg_outerconv.testing import assert_near
 

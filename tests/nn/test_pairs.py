@@ -8,7 +8,8 @@ from torch_geometric.data import HeteroData
 from torch_geometric.nn import GraphConv, HeteroConv, SAGEConv, to_hetero
 
 from pyg_outerconv import AttentionConv, OuterConv
-from pyg_outerconv.basis import (
+from pyg_outerconv.basis import to_scipy
+from pyg_outerconv.families import (
     GCN,
     Chebyshev,
     Cluster,
@@ -24,11 +25,8 @@ from pyg_outerconv.basis import (
     Relation,
     Stack,
     Walk,
-    from_hetero,
-    from_scipy,
-    structure,
-    to_scipy,
 )
+from pyg_outerconv.graph import from_hetero, from_scipy, structure
 from pyg_outerconv.testing import assert_layer_equals_dense, assert_near
 
 P, Q, KINDS = 3, 2, 2

@@ -22,7 +22,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 from torch_geometric.testing import assert_module
 
 from pyg_outerconv import OuterConv, record
-from pyg_outerconv.basis import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
+from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
 from pyg_outerconv.testing import assert_near
 
 EDGES = torch.tensor([[0, 1, 2, 3, 0, 4, 1], [1, 2, 3, 0, 2, 1, 1]])

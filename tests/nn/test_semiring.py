@@ -10,7 +10,8 @@ from torch_geometric.nn import GraphConv, MaxAggregation, SAGEConv, SimpleConv
 from torch_geometric.nn.aggr import MeanAggregation, MinAggregation, SumAggregation
 
 from pyg_outerconv import AttentionConv, OuterConv, testing
-from pyg_outerconv.basis import GCN, Chebyshev, Explicit, Eye, Identity, Relation, Stack, Walk
+from pyg_outerconv.basis import Eye
+from pyg_outerconv.families import GCN, Chebyshev, Explicit, Identity, Relation, Stack, Walk
 from pyg_outerconv.nn import FORMS
 from pyg_outerconv.testing import assert_near, dense_contraction
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from pyg_outerconv import Cells, Grid, OuterConv, Pool
-from pyg_outerconv.basis import GCN, Identity, Stack
-from pyg_outerconv.basis.cache import ValueCache
-from pyg_outerconv.basis.grid.shift import GridShift
+from pyg_outerconv.basis.grid_shift import GridShift
+from pyg_outerconv.cache import ValueCache
+from pyg_outerconv.families import GCN, Identity, Stack
 from pyg_outerconv.nn import kept
 from pyg_outerconv.testing import assert_near
 

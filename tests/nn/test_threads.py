@@ -8,7 +8,7 @@ import torch
 from torch_geometric.utils import erdos_renyi_graph
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
+from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
 from pyg_outerconv.nn import (
     AttentionConv,
     ConvGRUCell,

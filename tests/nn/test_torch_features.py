@@ -8,7 +8,7 @@ from torch.func import functional_call, grad, jacrev, vmap
 from torch.utils.checkpoint import checkpoint
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
+from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
 from pyg_outerconv.testing import assert_near
 
 EDGES = torch.tensor([[0, 1, 2, 3, 0, 4, 1, 0], [1, 2, 3, 0, 2, 1, 1, 2]])

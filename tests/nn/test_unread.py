@@ -7,8 +7,10 @@ import torch
 from torch_geometric.nn import HeteroConv, Sequential
 
 from pyg_outerconv import AttentionConv, Cells, OuterConv
-from pyg_outerconv.basis import (
+from pyg_outerconv.attention import ALiBi, GATv2, KeyQuery, Softmax
+from pyg_outerconv.families import (
     GCN,
+    Attention,
     Causal,
     Chebyshev,
     Cluster,
@@ -21,18 +23,16 @@ from pyg_outerconv.basis import (
     Hops,
     Identity,
     Kernel,
+    LinearAttention,
     Mean,
     Nearest,
     Relation,
     SlidingWindow,
     Stack,
     Union,
-    Unstructured,
     Walk,
-    structure,
 )
-from pyg_outerconv.position import ALiBi
-from pyg_outerconv.score import Attention, GATv2, KeyQuery, LinearAttention, Softmax
+from pyg_outerconv.graph import Unstructured, structure
 from pyg_outerconv.testing import assert_near
 
 EDGES = torch.tensor([[0, 1, 2, 3, 0, 4], [1, 2, 3, 0, 2, 1]])

@@ -9,7 +9,8 @@ from torch_geometric.transforms import ToSparseTensor
 from torch_geometric.typing import SparseTensor
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import GCN, Chebyshev, Identity, Relation, Stack, Walk, structure
+from pyg_outerconv.families import GCN, Chebyshev, Identity, Relation, Stack, Walk
+from pyg_outerconv.graph import structure
 from pyg_outerconv.testing import assert_near
 
 FAMILIES = [

@@ -15,8 +15,10 @@ from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 from torch_geometric.datasets import KarateClub
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import GCN, Basis, Cells, Grid, Identity, Pool, Relation, Stack, Walk
+from pyg_outerconv.basis import Basis
 from pyg_outerconv.basis.algebra import Composed, Kronecker
+from pyg_outerconv.families import GCN, Grid, Identity, Pool, Relation, Stack, Walk
+from pyg_outerconv.graph import Cells
 from pyg_outerconv.plot.canvas import MAX_ENTRIES, MAX_SIDE
 from pyg_outerconv.plot.colours import ABSENT, MARK, REACHED
 from pyg_outerconv.plot.graph import MAX_EDGES, MAX_LABELS, MAX_NODES
@@ -464,7 +466,7 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, kernel: Basis)
 def test_pictures_without_matplotlib_name_the_extra() -> None:
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
-        "from pyg_outerconv.basis import Grid\n"
+        "from pyg_outerconv.families import Grid\n"
         "from pyg_outerconv.errors import Refused\n"
         "try: Grid(offsets=((1,),)).basis((3,)).plot()\n"
         "except Refused as error: print(error)\n"
@@ -476,7 +478,7 @@ def test_pictures_without_matplotlib_name_the_extra() -> None:
 def test_drawing_leaves_pyplot_alone() -> None:
     code = (
         "import sys\n"
-        "from pyg_outerconv.basis import Grid\n"
+        "from pyg_outerconv.families import Grid\n"
         "Grid(offsets=((1,),)).basis((3,)).plot()\n"
         "print('matplotlib.pyplot' in sys.modules)\n"
     )

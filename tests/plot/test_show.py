@@ -13,9 +13,10 @@ from matplotlib.figure import Figure
 from torch_geometric.datasets import KarateClub
 
 from pyg_outerconv import cli, data
-from pyg_outerconv.basis import Basis, Blocks, Grid, Pool, Walk
-from pyg_outerconv.basis.picture import KINDS as DRAWN
+from pyg_outerconv.basis import Basis
 from pyg_outerconv.cli import main
+from pyg_outerconv.families import Blocks, Grid, Pool, Walk
+from pyg_outerconv.plot.basis import KINDS as DRAWN
 from pyg_outerconv.show import KINDS
 
 Drawn = list[tuple[Basis, str, dict[str, object], Figure]]

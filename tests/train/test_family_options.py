@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyg_outerconv.basis import (
+from pyg_outerconv.families import (
     FAMILIES,
     GCN,
     Chebyshev,

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import parse_family
 from pyg_outerconv.data import Dataset, entry
+from pyg_outerconv.families import parse_family
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.train import Settings
 from pyg_outerconv.train.contender import ours

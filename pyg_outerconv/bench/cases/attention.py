@@ -7,7 +7,7 @@ import math
 from torch import Tensor
 from torch_geometric.utils import scatter, softmax
 
-from ...basis import Relation
+from ...families import Relation
 from ...kernels import attend
 from ..bounds import attention
 from ..case import Contender, Setup, case, layer_contender

@@ -14,7 +14,7 @@ from torch.nn import Module
 from torch_geometric.nn import GCNConv
 
 from ... import data
-from ...basis import GCN
+from ...families import GCN
 from ...nn import OuterConv, SparseFeatures, dropout_features
 from ..case import Contender, Setup, case
 from ..context import Context

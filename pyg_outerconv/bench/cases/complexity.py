@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...basis import Grid
+from ...attention import Softmax
 from ...basis.attended import Attended
-from ...basis.support.band import Band
-from ...contract import ValueOutput, contract
+from ...basis.band import Band
+from ...contract import contract
+from ...families import Grid
 from ...nn import OuterConv
-from ...score import Softmax
+from ...theta import ValueOutput
 from ..case import Contender, Point, Setup, case
 from ..context import Context
 from ..exponents import Exponent

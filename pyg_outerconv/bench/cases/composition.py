@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from ...basis import GCN
+from ...families import GCN
 from ...nn import OuterConv, compose
 from ..bounds import convolution
 from ..case import Setup, case, layer_contender

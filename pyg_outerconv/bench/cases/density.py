@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...basis import Pattern, Relation
+from ...basis import Pattern
+from ...families import Relation
 from ...nn import OuterConv
 from ..bounds import convolution, relation_rows
 from ..case import Contender, Point, Setup, case, layer_contender

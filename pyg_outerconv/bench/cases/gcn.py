@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from ...basis import GCN
+from ...families import GCN
 from ...nn import OuterConv
 from ..bounds import convolution
 from ..case import Contender, Setup, case, layer_contender

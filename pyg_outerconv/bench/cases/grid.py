@@ -8,7 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from ...basis import Cells, Grid
+from ...families import Grid
+from ...graph import Cells
 from ...nn import GridConv
 from ..bounds import convolution, relation_rows
 from ..case import Contender, Point, Setup, case, layer_contender

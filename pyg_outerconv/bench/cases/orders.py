@@ -8,16 +8,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ...basis import GCN, Basis, Chebyshev, EdgeBasis, Family, Relation, Walk
-from ...contract import (
-    Features,
-    Problem,
-    SparseFeatures,
-    candidates,
-    choose_order,
-    contract,
-)
+from ...basis import Basis, EdgeBasis
+from ...contract import Problem, candidates, choose_order, contract
 from ...contract.choose import Candidate
+from ...families import GCN, Chebyshev, Family, Relation, Walk
+from ...graph import Features, SparseFeatures
 from ...nn import OuterConv
 from ...theta import as_theta
 from ..case import Contender, Point, Setup, case

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import ChebConv, TAGConv
 
-from ...basis import Chebyshev, Walk
+from ...families import Chebyshev, Walk
 from ...nn import OuterConv
 from ..bounds import convolution
 from ..case import Setup, case, layer_contender

@@ -8,7 +8,8 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.nn import GCNConv
 
-from ...basis import GCN, Basis, EdgeBasis, Family, Relation
+from ...basis import Basis, EdgeBasis
+from ...families import GCN, Family, Relation
 from ...nn import OuterConv
 from ..case import Contender, Setup, case, layer_contender
 from ..context import Context

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import RGCNConv
 
-from ...basis import Relation
 from ...data import data_root
+from ...families import Relation
 from ...nn import OuterConv
 from ..bounds import convolution, relation_rows
 from ..case import Contender, Setup, case, layer_contender

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...basis import EdgeBasis, Pattern, Relation
+from ...basis import EdgeBasis, Pattern
+from ...families import Relation
 from ...nn import OuterConv
 from ..bounds import convolution
 from ..case import Contender, Point, Setup, case

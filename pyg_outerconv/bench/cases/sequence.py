@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...basis import SlidingWindow
-from ...convert import from_torch
+from ...families import SlidingWindow
 from ...nn.attention_conv import AttentionConv
+from ...nn.convert import from_torch
 from ..bounds import attention
 from ..case import Setup, case, layer_contender
 from ..context import Context

@@ -8,14 +8,7 @@ from torch import Tensor
 
 from ...basis.algebra import Composed
 from ..cost import Cost, moving
-from ..nested import (
-    solve,
-    solve_transformed,
-    solving,
-    solving_transformed,
-    stand_in,
-    together,
-)
+from ..nested import solve, solve_transformed, solving, solving_transformed, stand_in, together
 from ..order import Order, needs_features
 from ..problem import Problem
 from ..propagated import propagating

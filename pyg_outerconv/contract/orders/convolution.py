@@ -9,12 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...basis.grid.shift import GridShift
-from ...kernels import REDUCTIONS
-from ..cost import Cost, Work, moving
-from ..order import Order, needs_features
-from ..problem import Problem
-from ..span import (
+from ...basis.conv_geometry import (
     Spans,
     as_images,
     as_nodes,
@@ -25,6 +20,11 @@ from ..span import (
     spans_of,
     why_no_spans,
 )
+from ...basis.grid_shift import GridShift
+from ...kernels import REDUCTIONS
+from ..cost import Cost, Work, moving
+from ..order import Order, needs_features
+from ..problem import Problem
 
 _FORWARD: tuple[Callable[..., Tensor], ...] = (F.conv1d, F.conv2d, F.conv3d)
 _TURNED: tuple[Callable[..., Tensor], ...] = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from ...basis.attended import Attended
+from ...basis.dense_rule import Beside, DenseRule
 from ...basis.heads import by_head, by_label, one_type
-from ...basis.support.dense_rule import Beside, DenseRule
 from ..cost import Work
 from ..head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
 from ..problem import Problem

@@ -6,10 +6,10 @@ from torch import Tensor
 
 from ...basis.compact import LabelBlock
 from ...basis.multiply import multiply
+from ...graph.sparse_features import SparseFeatures
 from ...kernels import REDUCTIONS
 from ...theta.autocast import autocast_pair
 from ..cost import Cost, Work
-from ..features import SparseFeatures
 from ..order import EXPLICIT, Order, has_made, needs_features
 from ..problem import LINEAR, Problem
 from ..rule import is_plain

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ...kernels.mixed_product import mixed_product
 from ...theta import DenseTheta
 from ..cost import Cost, moving
-from ..mixed_product import mixed_product
 from ..order import EXPLICIT, Order, has_made, needs_mixture
 from ..problem import Problem
 from ..rule import is_plain, mixes

@@ -8,12 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...basis.grid.shift import GridShift
-from ...kernels import REDUCTIONS
-from ..cost import Cost, Work, moving
-from ..order import Order, needs_features
-from ..problem import Problem
-from ..span import (
+from ...basis.conv_geometry import (
     Span,
     Spans,
     as_images,
@@ -24,6 +19,11 @@ from ..span import (
     spans_of,
     why_no_spans,
 )
+from ...basis.grid_shift import GridShift
+from ...kernels import REDUCTIONS
+from ..cost import Cost, Work, moving
+from ..order import Order, needs_features
+from ..problem import Problem
 
 _LARGEST = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 

@@ -5,16 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from ...basis.multiply import multiply
+from ...graph.sparse_features import SparseFeatures
 from ..cost import Cost, moving, picking_in_turn
-from ..features import SparseFeatures
-from ..order import (
-    EXPLICIT,
-    Order,
-    each_of_batch,
-    grouped,
-    has_made,
-    needs_grouped_products,
-)
+from ..order import EXPLICIT, Order, each_of_batch, grouped, has_made, needs_grouped_products
 from ..problem import Problem
 from ..rule import rank_of_form
 from ..work import sparse_product, transform

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...basis import Hops
+from ...attention import Cosine
 from ...equations import row
-from ...score import Cosine
+from ...families import Hops
 from ..attention_conv import AttentionConv
 
 

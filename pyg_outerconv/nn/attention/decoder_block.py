@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...basis import Family
+from ...attention import KeyQuery, Score
 from ...equations import row
-from ...score import KeyQuery, Score
+from ...families import Family
 from .feed_forward import FeedForward
 from .multi_head import multi_head_attention
 from .skip import Skip

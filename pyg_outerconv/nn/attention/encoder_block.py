@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...basis import Family
+from ...attention import Score
 from ...equations import row
 from ...errors import RefusedType, refusal
-from ...score import Score
+from ...families import Family
 from .feed_forward import FeedForward
 from .multi_head import multi_head_attention
 from .skip import Skip
@@ -28,8 +28,8 @@ class EncoderBlock(torch.nn.Module):
     relative ones are ``terms``.
 
     >>> import torch
-    >>> from pyg_outerconv.position import ALiBi, Rotary
-    >>> from pyg_outerconv.score import KeyQuery
+    >>> from pyg_outerconv.attention import ALiBi, Rotary
+    >>> from pyg_outerconv.attention import KeyQuery
     >>> block = EncoderBlock(16, 4, support="causal", norm_first=True, terms=(ALiBi(4),))
     >>> block(torch.randn(2, 10, 16)).shape
     torch.Size([2, 10, 16])

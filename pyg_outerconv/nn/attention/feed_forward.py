@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import Dropout, Linear
 
-from ...basis.checks import check_positive
 from ...errors import RefusedType, RefusedValue, refusal, unknown
+from ...graph.checks import check_positive
 from ..checks import check_share
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...basis import Hops
+from ...attention import Additive, GATv2, Score
+from ...attention.supergat import SuperGAT
 from ...equations import row
-from ...score import Additive, GATv2, Score
-from ...score.supergat import SuperGAT
+from ...families import Hops
 from ..attention_conv import AttentionConv
 from .graph_attention import Fill, GraphAttention
 from .initial import as_glorot, as_glorot_and_bias

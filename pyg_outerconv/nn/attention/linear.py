@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from ...basis.checks import check_positive
 from ...equations import row
 from ...errors import RefusedValue, refusal
-from ...score.linear_attention import LinearAttention
+from ...families.linear_attention import LinearAttention
+from ...graph.checks import check_positive
 from ..checks import check_channels
 from ..outer_conv import OuterConv
 
@@ -43,7 +43,7 @@ def linear_attention(
         channels: D of keys and queries; Q/H if None.
         value_channels: V of the values of a head, which an output projection follows; if None,
             heads of Q/H channels are put side by side.
-        feature_map: φ, see :class:`~pyg_outerconv.score.LinearAttention`.
+        feature_map: φ, see :class:`~pyg_outerconv.families.LinearAttention`.
         causal: whether n sees m ≤ n alone.
         normalised: whether the denominator is there.
         **options: of :class:`OuterConv`.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...basis import Family
-from ...basis.checks import check_positive
+from ...attention import KeyQuery, Normaliser, Score
 from ...equations import row
 from ...errors import RefusedValue, refusal
-from ...score import KeyQuery, Normaliser, Score
+from ...families import Family
+from ...graph.checks import check_positive
 from ..attention_conv import AttentionConv
 from .initial import as_glorot, as_packed, as_packed_values, as_separate_values
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...attention import LearnedQueries
 from ...equations import row
-from ...score import LearnedQueries
 from ..attention_conv import AttentionConv
 from .multi_head import multi_head_attention
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.dense.linear import Linear
 
-from ...basis import Hops
 from ...equations import row
 from ...errors import RefusedValue, refusal
+from ...families import Hops
 from .graph_attention import GraphAttention
 from .initial import as_linear
 

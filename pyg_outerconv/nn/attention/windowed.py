@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...basis import Blocks, Family, GlobalTokens, RandomLinks, SlidingWindow
-from ...basis import Union as UnionOf
-from ...basis.checks import check_positive
+from ...attention import RelativeBias
 from ...equations import row
-from ...position import RelativeBias
+from ...families import Blocks, Family, GlobalTokens, RandomLinks, SlidingWindow
+from ...families import Union as UnionOf
+from ...graph.checks import check_positive
 from .encoder_block import EncoderBlock
 
 
@@ -27,7 +27,7 @@ def windowed_block(
     From the `"Swin Transformer" <https://arxiv.org/abs/2103.14030>`_ paper (sections 3.1 and 3.2):
     norms first, GELU, a learned bias of each head for each relative position; blocks with ``shift``
     0 and half a window take turns. Windows at the ends are cut, and no cell sees one that its image
-    does not bring next to it; see :class:`~pyg_outerconv.basis.Blocks`.
+    does not bring next to it; see :class:`~pyg_outerconv.families.Blocks`.
 
     >>> import torch
     >>> from pyg_outerconv import Cells, flatten_grid

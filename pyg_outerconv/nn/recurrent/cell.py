@@ -8,8 +8,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from ...basis import Basis, Family, Mean, parse_family
+from ...basis import Basis
 from ...errors import RefusedType, RefusedValue, refusal
+from ...families import Family, Mean, parse_family
 from ..checks import aggregation, check_channels
 from ..outer_conv import OuterConv
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ...basis import Family
 from ...equations import row
+from ...families import Family
 from .cell import RecurrentCell, Shared
 
 

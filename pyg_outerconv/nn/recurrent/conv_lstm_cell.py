@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ...basis import Family
 from ...equations import row
 from ...errors import RefusedType, RefusedValue, refusal
+from ...families import Family
 from ..checks import check_channels
 from .cell import RecurrentCell, Shared
 

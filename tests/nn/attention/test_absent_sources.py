@@ -6,7 +6,7 @@ import pytest
 import torch
 from seen import PLAIN, SEEN, P, edges_of, layer, legal_orders, truth
 
-from pyg_outerconv.score import NORMALISERS
+from pyg_outerconv.attention import NORMALISERS
 from pyg_outerconv.testing import assert_near
 
 NOTHING = (torch.nan, torch.inf, -torch.inf)

@@ -26,16 +26,11 @@ from torch_geometric.nn import (
     TransformerConv,
 )
 
-from pyg_outerconv.basis import Hops
-from pyg_outerconv.nn.attention import (
-    agnn,
-    agnn_conv,
-    gat,
-    gat_conv,
-    gatv2_conv,
-    super_gat_conv,
-    transformer_conv,
-)
+from pyg_outerconv.families import Hops
+from pyg_outerconv.nn.attention import agnn, gat
+from pyg_outerconv.nn.attention.agnn import agnn_conv
+from pyg_outerconv.nn.attention.gat import gat_conv, gatv2_conv, super_gat_conv
+from pyg_outerconv.nn.attention.transformer_conv import transformer_conv
 from pyg_outerconv.testing import assert_near
 
 both_types = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["f64", "f32"])

@@ -8,14 +8,12 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from pyg_outerconv import Cells, flatten_grid
-from pyg_outerconv.basis import Band, Blocks
-from pyg_outerconv.convert import to_torch
-from pyg_outerconv.nn.attention import (
-    EncoderBlock,
-    long_sequence_block,
-    set_pooling,
-    windowed_block,
-)
+from pyg_outerconv.basis import Band
+from pyg_outerconv.families import Blocks
+from pyg_outerconv.nn.attention.encoder_block import EncoderBlock
+from pyg_outerconv.nn.attention.set_pooling import set_pooling
+from pyg_outerconv.nn.attention.windowed import long_sequence_block, windowed_block
+from pyg_outerconv.nn.convert import to_torch
 from pyg_outerconv.testing import assert_near
 
 HEADS, CHANNELS = 2, 8

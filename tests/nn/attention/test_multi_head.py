@@ -8,16 +8,12 @@ import torch
 from against_torch import assert_same, drawn
 from torch.nn.functional import scaled_dot_product_attention
 
-from pyg_outerconv.basis import Relation
-from pyg_outerconv.convert import from_torch, to_torch
-from pyg_outerconv.nn.attention import (
-    decoder_block,
-    encoder_block,
-    multi_head,
-    multi_head_attention,
-)
+from pyg_outerconv.attention import KeyQuery, Softmax
+from pyg_outerconv.families import Relation
+from pyg_outerconv.nn.attention import decoder_block, encoder_block, multi_head
+from pyg_outerconv.nn.attention.multi_head import multi_head_attention
 from pyg_outerconv.nn.attention_conv import AttentionConv
-from pyg_outerconv.score import KeyQuery, Softmax
+from pyg_outerconv.nn.convert import from_torch, to_torch
 from pyg_outerconv.testing import assert_near
 
 EMBED, HEADS, LENGTH = 12, 3, 7

@@ -21,31 +21,17 @@ from torch_geometric.nn import (
 from torch_geometric.testing import assert_module
 
 from pyg_outerconv import OuterConv, record
-from pyg_outerconv.basis import (
-    GCN,
-    Basis,
-    EdgeBasis,
-    Hops,
-    Relation,
-    Stack,
-    to_networkx,
-    to_scipy,
-    to_torch_sparse,
-)
-from pyg_outerconv.nn.attention import (
-    DecoderBlock,
-    EncoderBlock,
-    agnn_conv,
-    gat_conv,
-    gatv2_conv,
-    multi_head_attention,
-    set_pooling,
-    super_gat_conv,
-    transformer_conv,
-)
+from pyg_outerconv.attention import KeyQuery, RelativeBias
+from pyg_outerconv.basis import Basis, EdgeBasis, to_networkx, to_scipy, to_torch_sparse
+from pyg_outerconv.families import GCN, Hops, Relation, Stack
+from pyg_outerconv.nn.attention.agnn import agnn_conv
+from pyg_outerconv.nn.attention.decoder_block import DecoderBlock
+from pyg_outerconv.nn.attention.encoder_block import EncoderBlock
+from pyg_outerconv.nn.attention.gat import gat_conv, gatv2_conv, super_gat_conv
+from pyg_outerconv.nn.attention.multi_head import multi_head_attention
+from pyg_outerconv.nn.attention.set_pooling import set_pooling
+from pyg_outerconv.nn.attention.transformer_conv import transformer_conv
 from pyg_outerconv.nn.attention_conv import AttentionConv
-from pyg_outerconv.position import RelativeBias
-from pyg_outerconv.score import KeyQuery
 from pyg_outerconv.testing import assert_near
 
 LAYERS = {

@@ -7,11 +7,11 @@ import torch
 from seen import HEADS, PLAIN, SEEN, P, Q, edges_of, layer, legal_orders
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import Causal
+from pyg_outerconv.attention import NORMALISERS, FeatureMapped
+from pyg_outerconv.attention.feature_maps import FEATURE_MAPS, PositiveRandom
 from pyg_outerconv.basis.factored import Factored
+from pyg_outerconv.families import Causal, LinearAttention
 from pyg_outerconv.nn import AttentionConv, linear_attention
-from pyg_outerconv.score import NORMALISERS, FeatureMapped, LinearAttention
-from pyg_outerconv.score.feature_maps import FEATURE_MAPS, PositiveRandom
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.testing.closeness import derivatives
 

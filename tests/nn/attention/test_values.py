@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from pyg_outerconv.nn import OuterConv
-from pyg_outerconv.nn.attention import gat_conv, multi_head_attention, transformer_conv
+from pyg_outerconv.nn.attention.gat import gat_conv
+from pyg_outerconv.nn.attention.multi_head import multi_head_attention
+from pyg_outerconv.nn.attention.transformer_conv import transformer_conv
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near
 

@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call
 
-from pyg_outerconv.basis import (
+from pyg_outerconv.attention import KeyQuery, Softmax
+from pyg_outerconv.families import (
     GCN,
-    Cells,
+    Attention,
     Chebyshev,
     Grid,
     Identity,
@@ -20,11 +21,11 @@ from pyg_outerconv.basis import (
     Stack,
     Walk,
 )
-from pyg_outerconv.basis.support.hops import Hops
+from pyg_outerconv.families.support.hops import Hops
+from pyg_outerconv.graph import Cells
 from pyg_outerconv.nn import ConvGRUCell, ConvLSTMCell, GaussianMixture, unroll
 from pyg_outerconv.nn.grid_conv import our_weight
 from pyg_outerconv.nn.grid_rules import as_cells, as_images
-from pyg_outerconv.score import Attention, KeyQuery, Softmax
 from pyg_outerconv.testing import assert_near, assert_same_gradients
 
 N, P, Q = 6, 3, 4

@@ -1,0 +1,123 @@
+"""Additive scores of GAT: a number of each end, added, then bent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from ..basis.attended_ends import AttendedEnds
+from ..basis.base import Basis
+from ..basis.edges import EdgeBasis
+from ..basis.on_demand import OnDemand
+from ..graph import Features
+from ..kernels.attend_ends import can_attend_ends
+from ..kernels.tiles import exact
+from ..theta import ValueOutput
+from .edge_context import Support
+from .edge_features import EdgeScores
+from .ends import Ends, over_batch, same_batch
+from .projection import Queries
+from .score import Dot, Score, glorot, positive
+
+
+class Additive(Score):
+    r"""score[m, n] = leaky_relu(⟨a_s, X_m Θ⟩ + ⟨a_t, Q_n Θ⟩ + ⟨a_e, E_mn W_e⟩).
+
+    Equation 3 of `"Graph Attention Networks" <https://arxiv.org/abs/1710.10903>`_, whose a is
+    (a_t, a_s), and whose W is the layer's own Θ. Since the score is linear before it is bent, it
+    is made of H numbers of each node.
+
+    Args:
+        heads: H.
+        channels: D; where Θ transforms, the channels of a value.
+        in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
+        own: whether sources are projected for the score alone, not by Θ.
+        shared: whether queries are transformed as sources are; if None, unless ``in_channels`` is
+            a pair.
+        negative_slope: of the leaky ReLU.
+        edge_dim: D_e of ``edge_attr``, of which a number is added too; None for none.
+
+    Raises:
+        TypeError, ValueError: a number of heads or channels is no positive integer.
+    """
+
+    name = "additive"
+    equation = "s[m, n] = leaky_relu(<a_s, X_m Theta> + <a_t, Q_n Theta>)"
+    page = ("leaky_relu(⟨a_s, X_m Θ⟩ + ⟨a_t, Q_n Θ⟩)", "1710.10903, equation 3")
+    uses_theta = True
+    needs_queries = False
+    takes_any_order = True
+
+    def __init__(
+        self,
+        heads: int,
+        channels: int,
+        in_channels: int | tuple[int, int] = -1,
+        own: bool = False,
+        shared: bool | None = None,
+        negative_slope: float = 0.2,
+        edge_dim: int | None = None,
+    ) -> None:
+        super().__init__(heads)
+        positive("channels of a head", channels)
+        shared = not isinstance(in_channels, tuple) if shared is None else shared
+        self.uses_theta = not own
+        self.negative_slope = float(negative_slope)
+        self.ends = Ends(heads, channels, in_channels, own, shared)
+        self.att_source = Parameter(torch.empty(heads, channels))
+        self.att_target = Parameter(torch.empty(heads, channels))
+        self.edge = None if edge_dim is None else EdgeScores(edge_dim, heads, channels)
+        self.reads_beside = () if edge_dim is None else ("edge_attr",)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """See :class:`Score`."""
+        self.ends.reset_parameters()
+        glorot(self.att_source, self.att_target)
+        if self.edge is not None:
+            self.edge.reset_parameters()
+
+    def values(self, source: Features, theta: Any) -> Tensor | None:
+        """See :class:`Score`; one number a head is made of narrower features without them."""
+        return self.ends.values(source, theta, folds=True)
+
+    def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
+        """See :class:`Score`."""
+        near, far = self.ends.dots(source, query, support, self.att_source, self.att_target)
+        return self._bent(near, far, support)
+
+    def of_sources(self, source: Features, support: Support) -> Dot | Tensor:
+        """See :class:`Score`; the target adds nothing, as in PyG."""
+        near = self.ends.dot_of_source(source, support, self.att_source)
+        return self._bent(near, near.new_zeros(support.size[1], *near.shape[1:]), support)
+
+    def sums_at_once(self, source: Features, theta: Any) -> bool:
+        """See :class:`Score`: values and numbers of both ends are one product of the features."""
+        own = self.edge is not None or self.ends.source is not None or self.ends.target is not None
+        if own or not isinstance(source, Tensor) or source.dim() != 2:
+            return False
+        if not isinstance(theta, ValueOutput) or theta.bias is not None:
+            return False
+        fits = theta.value.shape == (self.heads, source.size(1), self.ends.channels)
+        return fits and can_attend_ends(source, theta.value, self.att_source, self.att_target)
+
+    def at_once(self, source: Features, theta: Any, over: EdgeBasis | OnDemand) -> Basis | None:
+        """See :class:`Score`."""
+        nodes = source.size(0)  # type: ignore[union-attr]
+        one = isinstance(over, EdgeBasis) and over.num_bases == 1 and over.dtype is None
+        if not one or over.size != (nodes, nodes) or not over.num_edges:
+            return None
+        vectors = self.att_source, self.att_target
+        return AttendedEnds(over, source, theta.value, *vectors, self.negative_slope)  # type: ignore[arg-type]
+
+    def _bent(self, near: Tensor, far: Tensor, support: Support) -> Tensor:
+        """The numbers of both ends, (M, *batch, H) and (N, *batch, H), added and bent."""
+        near, far = exact(near), exact(far)
+        batch = same_batch(near, far)
+        found = support.add(far, near)
+        if self.edge is not None:
+            found = found + over_batch(self.edge(support), batch)
+        return torch.nn.functional.leaky_relu(found, self.negative_slope)

@@ -1,0 +1,64 @@
+"""Bahdanau's score: a layer of tanh neurons that sees both ends."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from ..graph import Features
+from .edge_context import Support
+from .ends import Ends
+from .neurons import neuron_scores
+from .projection import Projection, Queries
+from .score import Dot, Score, glorot, positive
+
+
+class Bahdanau(Score):
+    r"""score[m, n] = ⟨a, tanh(X_m U + Q_n W + E_mn W_e)⟩.
+
+    Appendix A.1.2 of `"Neural Machine Translation by Jointly Learning to Align and Translate"
+    <https://arxiv.org/abs/1409.0473>`_, whose v is a. It has projections of its own.
+
+    Args:
+        heads: H.
+        channels: D, the neurons.
+        in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
+        bias: whether projections have one.
+        edge_dim: D_e of ``edge_attr``, as in :class:`~.gatv2.GATv2`; None for none.
+
+    Raises:
+        TypeError, ValueError: a number of heads or channels is no positive integer.
+    """
+
+    name = "bahdanau"
+    equation = "s[m, n] = <a, tanh(X_m U + Q_n W)>"
+    page = ("⟨a, tanh(X_m U + Q_n W)⟩", "Bahdanau et al. (1409.0473), section A.1.2")
+
+    def __init__(
+        self,
+        heads: int,
+        channels: int,
+        in_channels: int | tuple[int, int] = -1,
+        bias: bool = False,
+        edge_dim: int | None = None,
+    ) -> None:
+        super().__init__(heads)
+        positive("channels of a head", channels)
+        self.ends = Ends(heads, channels, in_channels, own=True, bias=bias)
+        self.att = Parameter(torch.empty(heads, channels))
+        self.edge = None if edge_dim is None else Projection(edge_dim, heads, channels)
+        self.reads_beside = () if edge_dim is None else ("edge_attr",)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """See :class:`Score`."""
+        self.ends.reset_parameters()
+        glorot(self.att)
+        if self.edge is not None:
+            self.edge.reset_parameters()
+
+    def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
+        """See :class:`Score`."""
+        near, far = self.ends(source, query, support)
+        return neuron_scores(near, far, self.att, support, "tanh", edge=self.edge)

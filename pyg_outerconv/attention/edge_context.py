@@ -1,0 +1,235 @@
+"""What a score may ask about the edges that it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..basis.edges import EdgeBasis
+from ..basis.heads import Heads, by_label, listed_edges
+from ..basis.on_demand import OnDemand
+from ..basis.pattern import Pattern
+from ..cache import IdentityCache
+from ..errors import RefusedType, RefusedValue, refusal
+from ..graph import Features, positions_of
+from ..graph.structure import AnyStructure
+from ..kernels import Sparsity, sddmm
+from ..kernels.lasting import lasting
+from ..kernels.listed import Listed
+
+_parts = IdentityCache()
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """The edges over which f normalises, and what lies beside them.
+
+    Nothing is made before it is asked for: a rule that torch's own attention knows never becomes
+    edges unless a score wants one number for each.
+
+    Attributes:
+        basis: the edges, or a rule for them, of L labels.
+        structure: what the basis was made of.
+        theta: the layer's parameters of values, for scores of transformed features, or None.
+        values: (M, *batch, H, V) what these make of the sources, where that is known; or None.
+        exact: the type of positions: that of the content, or float32 where that is shorter.
+        present: (M,) or (M, *batch) booleans, the sources that there are, or None for all; f leaves
+            out the others, whatever their scores are.
+        listed: whether scores are in the order in which edges were given, not in the pattern's.
+    """
+
+    basis: EdgeBasis | OnDemand
+    structure: AnyStructure
+    theta: Any = None
+    values: Tensor | None = None
+    exact: torch.dtype = torch.float32
+    present: Tensor | None = None
+    listed: bool = False
+
+    @property
+    def num_labels(self) -> int:
+        """L."""
+        return self.basis.num_bases
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(M, N)."""
+        return self.basis.size
+
+    @property
+    def num_edges(self) -> int:
+        """E, without making edges."""
+        return self.basis.num_edges
+
+    @property
+    def pattern(self) -> Pattern:
+        """The edges, sorted by target, then label."""
+        return self.basis.edges().pattern
+
+    @property
+    def sparsity(self) -> Sparsity:
+        """The (N·L) × (M·L) matrix of the edges, in the pattern's order."""
+        return self.pattern.by_both
+
+    @property
+    def entries(self) -> Sparsity | Listed:
+        """The same in the order of scores, whichever that is."""
+        return listed_edges(self.pattern) if self.listed else self.sparsity
+
+    @property
+    def sources(self) -> Tensor:
+        """(E,) the source of each edge, in the order of scores."""
+        return listed_edges(self.pattern).col if self.listed else self.pattern.source
+
+    def heads(self, value: Tensor) -> Heads:
+        """The basis of some values (E, *batch, H/L), in the order of scores."""
+        return Heads.of_list(self.pattern, value) if self.listed else Heads(self.pattern, value)
+
+    @property
+    def positions(self) -> tuple[Tensor, Tensor]:
+        """(M, D) and (N, D), the positions of sources and of targets, as far as anybody said.
+
+        In float32 at least, whatever the features are.
+        """
+        return positions_of(self.structure, self.exact)
+
+    # Numbers of edges -------------------------------------------------------------------------
+
+    def add(self, far: Tensor, near: Tensor) -> Tensor:
+        """far[n, h] + near[m, h] of (N, *batch, H) and (M, *batch, H): (E, *batch, H/L)."""
+        if isinstance(entries := self.entries, Listed):
+            return entries.add(far, near)
+        ends = [self.fold(x.unsqueeze(-1)).squeeze(-1) for x in (far, near)]
+        return self.unfold(sddmm(entries, *ends, op="add"), far.size(-1), far.shape[1:-1])
+
+    def dot(self, far: Tensor, near: Tensor) -> Tensor:
+        """⟨far[n, h], near[m, h]⟩ of (N, *batch, H, D) and (M, *batch, H, D): (E, *batch, H/L)."""
+        if isinstance(entries := self.entries, Listed):
+            return entries.dot(far, near)
+        found = sddmm(entries, self.fold(far), self.fold(near))
+        return self.unfold(found, far.size(-2), far.shape[1:-2])
+
+    def fold(self, x: Tensor) -> Tensor:
+        """(nodes, *batch, H, C) as :attr:`sparsity` joins them: (nodes·L, B·H/L, C)."""
+        return by_label(x, self.num_labels)
+
+    def unfold(self, score: Tensor, heads: int, batch: Sequence[int]) -> Tensor:
+        """(E, B·H/L) along :attr:`sparsity` as scores of H heads are: (E, *batch, H/L)."""
+        return score.unflatten(1, (*batch, heads // self.num_labels)) if batch else score
+
+    def own_heads(self, x: Tensor) -> Tensor:
+        """Of numbers of all heads (E, H) those of the heads of each edge's label: (E, H/L)."""
+        if self.num_labels == 1:
+            return x
+        wide = x.unflatten(1, (self.num_labels, -1))
+        label = self.pattern.label.long().view(-1, 1, 1).expand(-1, 1, wide.size(2))
+        return wide.gather(1, label).squeeze(1)
+
+    def label_parts(self) -> list[tuple[Sparsity, Tensor | None]]:
+        """For each label its own edges of :attr:`sparsity`, and where they are; all, if L = 1."""
+        if self.num_labels == 1:
+            return [(self.sparsity, None)]
+        pattern = self.pattern
+        return _parts.get(pattern.source, (), "parts", lambda: _label_parts(pattern))  # type: ignore[no-any-return]
+
+    def join_labels(self, scores: list[Tensor]) -> Tensor:
+        """What each of :meth:`label_parts` got, (E_l, C) each, as (E, C)."""
+        if self.num_labels == 1:
+            return scores[0]
+        places = torch.cat([place for _, place in self.label_parts() if place is not None])
+        return torch.cat(scores).index_select(0, places.argsort())
+
+    def of_given(self, x: Tensor) -> Tensor:
+        """What edges that were given have (E', C) in the order of scores (E, C).
+
+        Edges that the support added get zeros.
+
+        Raises:
+            ValueError: edges of the support stem from no edge that was given.
+        """
+        found = of_given(self.pattern, x)
+        if not self.listed:
+            return found
+        return torch.zeros_like(found).index_copy(0, self.pattern.order.long(), found)
+
+    def given_attr(self) -> Tensor:
+        """(E', D) the attributes of the edges, as they were given.
+
+        Raises:
+            ValueError: there are none, or with more than a vector for each edge.
+            TypeError: they are not floating point.
+        """
+        return check_attr(getattr(self.structure, "edge_attr", None))
+
+    @property
+    def edge_attr(self) -> Tensor:
+        """(E, D) the attributes of the edges, in the pattern's order.
+
+        Raises:
+            ValueError, TypeError: see :meth:`given_attr` and :meth:`of_given`.
+        """
+        return self.of_given(self.given_attr())
+
+
+def exact_type(x: Features) -> torch.dtype:
+    """The type in which positions are told apart beside features: float32 at least."""
+    if x is None or not x.is_floating_point():
+        return torch.get_default_dtype()
+    return torch.promote_types(torch.float32, x.dtype)
+
+
+def of_given(pattern: Pattern, x: Tensor) -> Tensor:
+    """What edges that were given have (E', C) in the order of a pattern (E, C).
+
+    Edges that a family added get zeros.
+
+    Raises:
+        ValueError: edges of the pattern stem from no edge that was given.
+    """
+    origin = pattern.origin
+    if origin is None:
+        raise RefusedValue(
+            refusal(
+                "edge features belong to edges that were given",
+                "a support of these, such as Relation(1)",
+                repr(pattern),
+            )
+        )
+    rows = (
+        x.index_select(0, origin.clamp(min=0)) if x.size(0) else x.new_zeros(len(origin), x.size(1))
+    )
+    return rows.masked_fill((origin < 0).unsqueeze(1), 0.0)
+
+
+def check_attr(given: Tensor | None) -> Tensor:
+    """Attributes of edges (E', D), of one for each edge as a column.
+
+    Raises:
+        ValueError: there are none, or with more than a vector for each edge.
+        TypeError: they are not floating point.
+    """
+    if given is None:
+        raise RefusedValue(refusal("edge features are asked for", "edge_attr (E, D)", "None"))
+    if not given.is_floating_point():
+        raise RefusedType(refusal("edge features are floating point", "torch.float32", given.dtype))
+    given = given.unsqueeze(1) if given.dim() == 1 else given
+    if given.dim() != 2:
+        raise RefusedValue(refusal("edge features are vectors", "edge_attr (E, D)", given))
+    return given
+
+
+def _label_parts(pattern: Pattern) -> list[tuple[Sparsity, Tensor]]:
+    """The edges of each label as a (N·L) × (M·L) matrix, and their places among all."""
+    parts, (sources, targets), labels = [], pattern.size, pattern.num_labels
+    size = sources * labels, targets * labels
+    with lasting(pattern.source):
+        source, target = (end * labels + pattern.label for end in (pattern.source, pattern.target))
+        for label in range(labels):
+            place = (pattern.label == label).nonzero().view(-1)
+            ends = torch.stack([end.index_select(0, place) for end in (source, target)])
+            parts.append((Pattern.build(ends, size=size).by_target, place))
+    return parts

@@ -1,0 +1,127 @@
+"""Edge features in scores and values, with nothing of the size edges × channels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from ..basis.heads import Heads, by_head
+from ..equations import row
+from ..errors import RefusedValue, refusal
+from ..kernels import Sparsity, sddmm, spmm
+from ..kernels.sparsity import known_sparsity
+from ..kernels.tiles import exact
+from .edge_context import Support, check_attr, of_given
+from .projection import Projection
+from .score import Score, glorot
+
+
+class EdgeScores(torch.nn.Module):
+    """⟨a_h, E W_h⟩: a number of each edge and head, by way of W_h a_h.
+
+    Args:
+        edge_dim: D_e.
+        heads: H.
+        channels: D.
+    """
+
+    def __init__(self, edge_dim: int, heads: int, channels: int) -> None:
+        super().__init__()
+        self.projection = Projection(edge_dim, heads, channels)
+        self.att = Parameter(torch.empty(heads, channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Glorot-uniform."""
+        self.projection.reset_parameters()
+        glorot(self.att)
+
+    def forward(self, support: Support) -> Tensor:
+        """(E, H/L) in the pattern's order, from H numbers of each edge that was given.
+
+        Raises:
+            ValueError: there are no edge features, or of other channels.
+        """
+        numbers = self.projection.dot(support.given_attr(), self.att)
+        return support.own_heads(support.of_given(numbers))
+
+
+@row(
+    "Scores",
+    "+ ⟨Q_n W_q, E_e W_e⟩ / √D, and Σ α E W_e in values",
+    "Shi et al., *Masked Label Prediction* (2009.03509), equations 3 and 4",
+    option="`edge_dim=`",
+)
+class EdgeFeatures(Projection):
+    """W_e (H, D_e, C): edge features that are added to keys and to values.
+
+    ``⟨q, k + E W_e⟩ = ⟨q, k⟩ + ⟨W_e q, E⟩`` takes a vector of D_e numbers of each node to the
+    edges, and ``Σ_e α_e (v + E_e W_e) = Σ_e α_e v + (Σ_e α_e E_e) W_e`` brings D_e numbers back. So
+    PyG's ``TransformerConv``, of `"Masked Label Prediction" <https://arxiv.org/abs/2009.03509>`_
+    (equations 3 and 4).
+
+    Args:
+        edge_dim: D_e, or -1 to learn it from the first input.
+        heads: H.
+        channels: C, those of keys and of values.
+    """
+
+    def of_keys(self, query: Tensor, support: Support) -> Tensor:
+        """⟨W_e q_n, E_e⟩ for queries (N, *batch, H, C): (E, *batch, H/L) in the pattern's order.
+
+        Raises:
+            ValueError: there are no edge features, or of other channels.
+        """
+        attr = support.edge_attr
+        self.settle(attr)
+        query = exact(query)
+        turned = torch.einsum("n...hd,hed->n...he", query, self.weight.to(query.dtype))
+        edges = incidence(support.sparsity.rowptr, attr.size(0))
+        found = sddmm(edges, support.fold(turned), attr.to(turned.dtype).unsqueeze(1))
+        return support.unfold(found, self.heads, tuple(query.shape[1:-2]))
+
+    def of_values(self, heads: Heads, edge_attr: Tensor | None) -> Tensor:
+        """(Σ_e α_e E_e) W_e: (N, *batch, H, C), for the very shares α of a basis.
+
+        Args:
+            heads: the shares.
+            edge_attr: (E', D_e) of the edges as they were given.
+
+        Raises:
+            ValueError: there are no edge features, or of other channels.
+        """
+        edge_attr = of_given(heads.pattern, check_attr(edge_attr))
+        self.settle(edge_attr)
+        labels, value = heads.pattern.num_labels, heads.value
+        edges = incidence(heads.sparsity.rowptr, value.size(0))
+        operand = edge_attr.to(value.dtype).unsqueeze(1)
+        received = spmm(edges, value.flatten(1), operand)
+        received = by_head(received, labels, heads.num_bases, heads.batch)
+        return torch.einsum("n...he,hed->n...hd", received, self.weight.to(received.dtype))
+
+
+def require_edge_features(score: Score, channels: int) -> None:
+    """Refuse a score whose keys have no edge features that values of ``channels`` could share.
+
+    Raises:
+        ValueError: there are none, or of other channels.
+    """
+    edge = getattr(score, "edge", None)
+    if not isinstance(edge, EdgeFeatures) or edge.channels != channels:
+        raise RefusedValue(
+            refusal(
+                "edge features of values are those of keys",
+                f"a score with edge=EdgeFeatures of {channels} channels",
+                edge or score,
+            )
+        )
+
+
+def incidence(pointers: Tensor, num_edges: int) -> Sparsity:
+    """The matrix with a column for each of E edges, which are in the order of its rows."""
+    edge = torch.arange(num_edges, dtype=pointers.dtype, device=pointers.device)
+    row = torch.arange(pointers.numel() - 1, dtype=pointers.dtype, device=pointers.device)
+    ends = torch.arange(num_edges + 1, dtype=pointers.dtype, device=pointers.device)
+    row = row.repeat_interleave(pointers.diff())
+    return known_sparsity(pointers, edge, ends, row, edge)

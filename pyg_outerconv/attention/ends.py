@@ -1,0 +1,214 @@
+"""What scores see of the two ends of an edge: projections, or the values of the layer's own Θ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..contract.values import values_of
+from ..errors import RefusedValue, refusal
+from ..graph import Features
+from ..kernels import edge_sums
+from ..theta import ValueOutput
+from .edge_context import Support
+from .projection import PerHead, Projection, Queries, check_queries, project_dot, project_heads
+from .score import positive
+
+
+class Ends(torch.nn.Module):
+    """Transformed features of sources and of queries: (nodes, *batch, H, D) of each.
+
+    Args:
+        heads: H.
+        channels: D; that of the values, where Θ transforms.
+        in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
+        own: whether sources have a projection of their own, or are the values of the layer's Θ.
+        shared: whether queries are transformed as sources are, or by a projection of their own.
+        bias: whether projections have one.
+    """
+
+    def __init__(
+        self,
+        heads: int,
+        channels: int,
+        in_channels: int | tuple[int, int],
+        own: bool = False,
+        shared: bool = False,
+        bias: bool = False,
+    ) -> None:
+        super().__init__()
+        of_source, of_target = in_channels if isinstance(in_channels, tuple) else (in_channels,) * 2
+        self.heads, self.channels = heads, channels
+        self.source = Projection(of_source, heads, channels, bias) if own else None
+        self.target = None if shared else Projection(of_target, heads, channels, bias)
+
+    def reset_parameters(self) -> None:
+        """Initial values of the projections."""
+        for end in (self.source, self.target):
+            if end is not None:
+                end.reset_parameters()
+
+    def forward(self, source: Features, query: Queries, support: Support) -> tuple[Tensor, Tensor]:
+        """(M, *batch, H, D) of sources, and (N, *batch, H, D) of queries.
+
+        Raises:
+            ValueError: channels do not fit, or there is no Θ of so many heads.
+        """
+        end, theta = self._end_of(query, source), support.theta
+        near = support.values
+        near = self._one(self.source, source, theta) if near is None else near
+        if end is self.source and query is source:
+            return near, near
+        return near, self._one(end, query, theta)
+
+    def values(self, source: Features, theta: Any, folds: bool = False) -> Tensor | None:
+        """(M, *batch, H, V) what Θ makes of the sources; None if they have a projection.
+
+        Args:
+            source: the sources.
+            theta: the parameters of the values.
+            folds: whether :meth:`dots` alone is asked for, which makes none where they are wide.
+
+        Raises:
+            ValueError: see :meth:`forward`.
+        """
+        if self.source is not None or (folds and self._folds(source, self._theta(theta))):
+            return None
+        return self._one(None, source, theta)
+
+    def dots(
+        self,
+        source: Features,
+        query: Queries,
+        support: Support,
+        of_source: Tensor,
+        of_target: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """What :meth:`forward` gives times vectors (H, D): (M, *batch, H) and (N, *batch, H).
+
+        Raises:
+            ValueError: see :meth:`forward`.
+        """
+        end, values = self._end_of(query, source), support.values
+        near = self._dot(self.source, source, support.theta, of_source, values)
+        shared = values if end is self.source and query is source else None
+        return near, self._dot(end, query, support.theta, of_target, shared)
+
+    def dot_of_source(self, source: Features, support: Support, vector: Tensor) -> Tensor:
+        """The first of :meth:`dots`: (M, *batch, H)."""
+        return self._dot(self.source, source, support.theta, vector, support.values)
+
+    def _end_of(self, query: Queries, source: Features) -> Projection | None:
+        """What projects queries, if anything does. Raises ValueError if it cannot."""
+        end = self.target or self.source
+        if end is not None:
+            check_queries(end, query, source)
+        return end
+
+    def _one(self, end: Projection | None, x: Queries, theta: Any) -> Tensor:
+        if end is not None:
+            return end(x)  # type: ignore[no-any-return]
+        theta = self._theta(theta)
+        _check_channels(theta, x)
+        if isinstance(x, PerHead):
+            return project_heads(x, theta.value, theta.bias)
+        return values_of(theta, x)
+
+    def _dot(
+        self, end: Projection | None, x: Queries, theta: Any, vector: Tensor, values: Tensor | None
+    ) -> Tensor:
+        if end is not None:
+            return end.dot(x, vector)
+        if values is None:
+            theta = self._theta(theta)
+            _check_channels(theta, x)
+            if self._folds(x, theta):
+                return project_dot(x, theta.value, theta.bias, vector)
+            values = self._one(None, x, theta)
+        return (values * vector.to(values.dtype)).sum(-1)
+
+    @staticmethod
+    def _folds(x: Queries, theta: ValueOutput) -> bool:
+        """Whether numbers of features are cheaper without values, which are wider and many."""
+        heads, rows, width = theta.value.shape
+        if isinstance(x, PerHead):
+            return True
+        if x is None or not x.is_floating_point() or not 0 < rows <= heads * width:
+            return False
+        if not isinstance(x, Tensor) or torch.compiler.is_compiling():
+            return True
+        return x.numel() // rows * heads * width > edge_sums.most(held=True)
+
+    def _theta(self, theta: Any) -> ValueOutput:
+        """The parameters of the values of H heads, which scores of transformed features share.
+
+        Raises:
+            ValueError: there are none, or of another number of heads or channels.
+        """
+        if isinstance(theta, Tensor) and theta.dim() == 4 and theta.size(1) == 1:
+            theta = ValueOutput(theta.squeeze(1), adds=True)
+        fits = isinstance(theta, ValueOutput) and (
+            theta.value.size(0) == self.heads and theta.value.size(2) == self.channels
+        )
+        if not fits:
+            got = theta.value if isinstance(theta, ValueOutput) else theta
+            raise RefusedValue(
+                refusal(
+                    "a score of transformed features is of a layer whose labels are its heads, "
+                    "with values of the channels of the score",
+                    f"a theta of ({self.heads}, P, {self.channels})",
+                    tuple(got.shape) if isinstance(got, Tensor) else type(theta).__name__,
+                )
+            )
+        assert isinstance(theta, ValueOutput)
+        return theta
+
+
+def projections(
+    heads: int, channels: int | None, in_channels: int | tuple[int, int], bias: bool = False
+) -> Ends:
+    """Projections of both ends that a score of features has as an option.
+
+    Raises:
+        ValueError: the channels are not positive.
+    """
+    channels = positive("channels of a head", channels)
+    return Ends(heads, channels, in_channels, own=True, bias=bias)
+
+
+def same_batch(source: Tensor, target: Tensor) -> tuple[int, ...]:
+    """The batch of what both ends have: (nodes, *batch, H) of each.
+
+    Raises:
+        ValueError: they have different ones, or different heads.
+    """
+    if source.shape[1:] != target.shape[1:]:
+        raise RefusedValue(
+            refusal(
+                "sources and queries are of one batch", tuple(source.shape), tuple(target.shape)
+            )
+        )
+    return tuple(source.shape[1:-1])
+
+
+def over_batch(of_edges: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """(E, H/L) as (E, 1, ..., H/L): the same for every item of a batch."""
+    edges, heads = of_edges.shape
+    return of_edges.view(edges, *(1,) * len(batch), heads)
+
+
+def _check_channels(theta: ValueOutput, x: Queries) -> None:
+    found = x.value if isinstance(x, PerHead) else x
+    if found is None or not found.is_floating_point():
+        return
+    channels = found.size(found.dim() - 1)
+    if channels != theta.value.size(1):
+        raise RefusedValue(
+            refusal(
+                "queries that theta transforms have the channels of sources",
+                f"{theta.value.size(1)}, or in_channels=({theta.value.size(1)}, {channels})",
+                channels,
+            )
+        )

@@ -1,0 +1,110 @@
+"""Gaussian distance: nearer sources count more."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from ..errors import RefusedValue, refusal
+from ..graph import Features
+from ..kernels import sddmm
+from ..kernels.tiles import exact
+from .edge_context import Support
+from .ends import projections, same_batch
+from .projection import Queries, spread
+from .score import Dot, Score
+
+_SAMPLED = 64  # sources that tell where the middle is
+
+
+class GaussianDistance(Score):
+    r"""score[m, n] = −|Q_n − X_m|² / 2σ², of the features or of projections of them.
+
+    Under a softmax the weights of kernel regression (Nadaraya 1964, Watson 1964), and of an input's
+    responsibilities to Gaussians of equal width.
+
+    The square is a product of vectors with two more channels, ⟨(q, −|q|²/2, 1), (x, 1, −|x|²/2)⟩,
+    so nothing is made for edges. Both ends are first seen from the middle of the sources, which
+    changes no distance, and keeps what cancels small: the error is that of numbers as large as
+    |q|²/σ² from there. Of float16 and bfloat16, scores are computed in float32 for each edge.
+
+    Args:
+        heads: H.
+        channels: D, where features are projected; else nothing.
+        in_channels: P of the sources, or a pair (P, P_q), for projections.
+        sigma: σ, or what it begins with.
+        learned: whether each head has a σ that is a parameter.
+        projected: whether distances are between projections, or the features as they are.
+
+    Raises:
+        ValueError: σ is not positive.
+    """
+
+    name = "gaussian-distance"
+    equation = "s[m, n] = -|Q_n - X_m|^2 / (2 sigma^2)"
+    page = ("−\\|Q_n − X_m\\|² / 2σ²", "1711.07971, section 3.2, by distance")
+
+    log_sigma: Tensor
+
+    def __init__(
+        self,
+        heads: int,
+        channels: int | None = None,
+        in_channels: int | tuple[int, int] = -1,
+        sigma: float = 1.0,
+        learned: bool = False,
+        projected: bool = False,
+    ) -> None:
+        super().__init__(heads)
+        if not sigma > 0:
+            raise RefusedValue(refusal("sigma is a width", "> 0", sigma))
+        self.sigma = float(sigma)
+        self.log_sigma = Parameter(torch.empty(heads)) if learned else None  # type: ignore[assignment]
+        self.ends = projections(heads, channels, in_channels) if projected else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """See :class:`Score`."""
+        if self.log_sigma is not None:
+            torch.nn.init.constant_(self.log_sigma, math.log(self.sigma))
+        if self.ends is not None:
+            self.ends.reset_parameters()
+
+    def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
+        """See :class:`Score`."""
+        if self.ends is None:
+            near, far = spread(source, self.heads), spread(query, self.heads)
+        else:
+            near, far = self.ends(source, query, support)
+        same_batch(near, far)
+        short = near.dtype in (torch.float16, torch.bfloat16)
+        near, far = exact(near), exact(far)
+        middle = _middle(near.detach())
+        near, far = self._narrow(near - middle), self._narrow(far - middle)
+        far = torch.cat([far, -_half_square(far), torch.ones_like(far[..., :1])], -1)
+        near = torch.cat([near, torch.ones_like(near[..., :1]), -_half_square(near)], -1)
+        if not short:
+            return Dot(far, near)
+        score = sddmm(support.sparsity, support.fold(far), support.fold(near))
+        return support.unfold(score, self.heads, near.shape[1:-2])
+
+    def _narrow(self, x: Tensor) -> Tensor:
+        """X / σ of each head."""
+        if self.log_sigma is None:
+            return x / self.sigma
+        return x * (-self.log_sigma).exp().to(x.dtype).unsqueeze(-1)
+
+
+def _middle(x: Tensor) -> Tensor:
+    """About the middle of nodes, the median of some, which no single one moves far: (n, ...)."""
+    if not x.size(0):
+        return x.new_zeros(x.shape[1:])
+    some = x[:: -(-x.size(0) // _SAMPLED)]
+    return some.sort(0).values[some.size(0) // 2]
+
+
+def _half_square(x: Tensor) -> Tensor:
+    return 0.5 * (x * x).sum(-1, keepdim=True)

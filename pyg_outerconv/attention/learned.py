@@ -1,0 +1,116 @@
+"""Learned positions: a vector for each place of a sequence or of a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from ..equations import row
+from ..errors import RefusedIndex, RefusedValue, refusal
+from ..graph.checks import check_positive, holds
+from ..graph.coordinates import as_whole
+from .added import AddedPositions
+
+_SPREAD = 0.02  # the standard deviation with which transformers draw such tables
+
+
+@row("Positions", "a table to X, of any axes", "Dosovitskiy et al., *ViT* (2010.11929), equation 1")
+class LearnedPositions(AddedPositions):
+    r"""X plus a learned vector for the place of each node.
+
+    .. math:: Y_n = X_n + W[p_n] \qquad\text{or}\qquad Y_n = X_n + \sum_d W_d[p_{n,d}]
+
+    Section 3.5 of `"Attention Is All You Need" <https://arxiv.org/abs/1706.03762>`_ compares it
+    with sinusoids; on grids, a table of all cells is that of `"An Image is Worth 16x16 Words"
+    <https://arxiv.org/abs/2010.11929>`_ (equation 1, and its appendix D.4 for sums over axes).
+
+    Without positions, nodes are at 0, 1, 2, … of a sequence that may be shorter than the table, or
+    are all cells of the grid, the last axis running fastest.
+
+    Args:
+        shape: the number of places, or of cells on each axis.
+        channels: P.
+        separable: whether the table is a sum of one for each axis, M_1 + … + M_D vectors in the
+            place of M_1 · … · M_D.
+
+    Attributes:
+        weight: (M_1·…·M_D, P), or (M_1 + … + M_D, P), one axis after another.
+
+    Raises:
+        TypeError: a number is no integer.
+        ValueError: a number is not positive, or there is no axis.
+
+    >>> LearnedPositions((4, 6), 8, separable=True).weight.shape
+    torch.Size([10, 8])
+    """
+
+    def __init__(self, shape: int | Sequence[int], channels: int, separable: bool = False) -> None:
+        sizes = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+        if not sizes:
+            raise RefusedValue(refusal("places are on an axis", "one number or more", sizes))
+        for size in sizes:
+            check_positive("a table of positions", shape=size)
+        check_positive("a table of positions", channels=channels)
+        super().__init__(channels, len(sizes))
+        self.shape, self.separable = sizes, separable
+        rows = sum(sizes) if separable else prod(sizes)
+        self.weight = Parameter(torch.empty(rows, channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the vectors from a normal law of standard deviation 0.02."""
+        torch.nn.init.normal_(self.weight, std=_SPREAD)
+
+    def places(self, count: int, device: torch.device) -> Tensor:
+        """See :meth:`AddedPositions.places`; on several axes, all cells.
+
+        Raises:
+            ValueError: there are not as many nodes as cells.
+        """
+        if self.axes == 1:
+            return super().places(count, device)
+        if count != prod(self.shape):
+            raise RefusedValue(
+                refusal(
+                    "nodes without positions are all cells of the grid",
+                    f"{prod(self.shape)} nodes for {self.shape}",
+                    count,
+                )
+            )
+        ranges = (torch.arange(size, device=device) for size in self.shape)
+        return torch.cartesian_prod(*ranges)
+
+    def encode(self, position: Tensor, dtype: torch.dtype) -> Tensor:
+        """See :meth:`AddedPositions.encode`.
+
+        Raises:
+            IndexError: a position is not in the table.
+            ValueError: a position is no whole number.
+        """
+        place = as_whole(position)
+        sizes = torch.tensor(self.shape, device=place.device)
+        inside = (place >= 0) & (place < sizes)
+        if not torch.compiler.is_compiling() and not holds(inside.all()):
+            wrong = place[~inside.all(1)][0].tolist()
+            raise RefusedIndex(
+                refusal("positions are in the table", f"0 <= position < {self.shape}", wrong)
+            )
+        if self.separable:
+            return self.weight[place + (sizes.cumsum(0) - sizes)].sum(1).to(dtype)
+        return self.weight.index_select(0, numbered(place, self.shape)).to(dtype)
+
+    def extra_repr(self) -> str:
+        """The options."""
+        return f"{self.shape}, {self.channels}{', separable=True' if self.separable else ''}"
+
+
+def numbered(place: Tensor, shape: Sequence[int]) -> Tensor:
+    """(n,) the number of each place (n, D) in a table of a shape, the last axis running fastest."""
+    number = place[:, 0]
+    for axis in range(1, len(shape)):
+        number = number * shape[axis] + place[:, axis]
+    return number

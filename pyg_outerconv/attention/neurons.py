@@ -1,0 +1,99 @@
+"""One layer of neurons along the edges: ⟨a, φ(near + far)⟩, and no tensor of edges × channels."""
+
+from __future__ import annotations
+
+from math import prod
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from ..kernels import Sparsity, additive
+from ..kernels.listed import Listed
+from ..kernels.tiles import TILE_ELEMENTS, exact, rows_of
+from .edge_context import Support
+from .ends import same_batch
+from .projection import Projection
+
+_BENT = {"leaky_relu": torch.nn.functional.leaky_relu, "tanh": lambda z, _: torch.tanh(z)}
+
+
+def neuron_scores(
+    near: Tensor,
+    far: Tensor,
+    weight: Tensor,
+    support: Support,
+    activation: str,
+    slope: float = 0.2,
+    edge: Projection | None = None,
+) -> Tensor:
+    """⟨a_h, φ(near[m, h] + far[n, h] + E_e W_h)⟩ on the edges: (E, *batch, H/L).
+
+    In float32 at least. Without edge features it is a primitive. With them they are summed in
+    tiles of edges, which the backward pass computes again.
+
+    Args:
+        near: (M, *batch, H, D).
+        far: (N, *batch, H, D).
+        weight: a (H, D).
+        support: the edges.
+        activation: φ, 'leaky_relu' or 'tanh'.
+        slope: of the leaky ReLU below zero.
+        edge: the projection of edge features, or None for none.
+
+    Raises:
+        ValueError: the ends have different batches, or there are no edge features.
+    """
+    batch = same_batch(near[..., 0], far[..., 0])
+    attr = None if edge is None else support.edge_attr
+    if isinstance(entries := support.entries, Listed):
+        bent = entries.add(exact(far), exact(near))
+        if edge is not None and attr is not None:
+            sent = edge(attr).to(bent.dtype)
+            bent = bent + sent.view(sent.size(0), *(1,) * len(batch), *sent.shape[1:])
+        return (_BENT[activation](bent, slope) * weight).sum(-1)
+    near, far = support.fold(exact(near)), support.fold(exact(far))
+    found, heads = [], weight.size(0) // support.num_labels
+    for label, (part, places) in enumerate(support.label_parts()):
+        own = (label * heads, heads)
+        wide = weight.narrow(0, *own).expand(prod(batch), heads, -1).flatten(0, 1).to(near.dtype)
+        if edge is None or attr is None:
+            options = {"activation": activation, "negative_slope": slope}
+            found.append(additive(part, far, near, wide, **options))  # type: ignore[arg-type]
+        else:
+            of_label = attr if places is None else attr.index_select(0, places)
+            of_edges = (of_label, edge, own, (activation, slope))
+            found.append(_in_tiles(part, near, far, wide, *of_edges))
+    return support.unfold(support.join_labels(found), weight.size(0), batch)
+
+
+def _in_tiles(
+    part: Sparsity,
+    near: Tensor,
+    far: Tensor,
+    weight: Tensor,
+    attr: Tensor,
+    edge: Projection,
+    own: tuple[int, int],
+    bent: tuple[str, float],
+) -> Tensor:
+    """(E, B·H) with edge features (E, D_e), tile by tile."""
+    edge.settle(attr)
+    phi, slope = _BENT[bent[0]], bent[1]
+    of_edge = edge.weight.narrow(0, *own)
+    heads = weight.size(0) // of_edge.size(0)  # the items of a batch
+
+    def tile(near: Tensor, far: Tensor, weight: Tensor, of_edge: Tensor, at: slice) -> Tensor:
+        sent = torch.einsum("ed,hdc->ehc", attr[at].to(near.dtype), of_edge.to(near.dtype))
+        z = far.index_select(0, row[at]) + near.index_select(0, part.col[at])
+        z = phi(z + sent.repeat(1, heads, 1), slope)
+        return (z * weight).sum(-1)
+
+    row = rows_of(part.rowptr)
+    step = max(1, TILE_ELEMENTS // max(1, weight.numel()))
+    starts = range(0, max(part.num_entries, 1), step)
+    given = (near, far, weight, of_edge)
+    if not torch.is_grad_enabled():
+        return torch.cat([tile(*given, slice(s, s + step)) for s in starts])
+    again = {"use_reentrant": False, "preserve_rng_state": False}
+    return torch.cat([checkpoint(tile, *given, slice(s, s + step), **again) for s in starts])  # type: ignore[arg-type]

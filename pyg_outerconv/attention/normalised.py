@@ -1,0 +1,101 @@
+"""From scores to a basis: what positions add to them, and f over the edges of a support."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..basis.attended import Attended
+from ..basis.base import Basis
+from ..errors import RefusedValue, refusal
+from ..graph import Features, relative_positions
+from ..kernels.exponentials import on_edges
+from .edge_context import Support
+from .ends import over_batch
+from .factors import as_factors
+from .normalise import Normaliser
+from .score import Dot, Score
+
+
+def with_terms(
+    support: Support, scores: Dot | Tensor, terms: tuple[Any, ...], heads: int
+) -> Dot | Tensor:
+    """The scores, and what the positions of the two ends add to them."""
+    if not terms:
+        return scores
+    relative = relative_positions(support.positions, support.pattern.index)
+    added = sum(term(relative).expand(-1, heads) for term in terms)
+    like = scores.query if isinstance(scores, Dot) else scores
+    batch = like.shape[1:-2] if isinstance(scores, Dot) else like.shape[1:-1]
+    term = over_batch(support.own_heads(added), batch).to(like.dtype)
+    return scores.plus(term) if isinstance(scores, Dot) else scores + term
+
+
+def basis_of(
+    support: Support, scores: Dot | Tensor, normalise: Normaliser, dtype: torch.dtype | None
+) -> Basis:
+    """f of the scores, without sources that are not there; products are left for later.
+
+    Args:
+        support: the edges.
+        scores: (E, *batch, H/L) in the support's order, or products.
+        normalise: f.
+        dtype: the type of the values, or None for that of scores.
+
+    Raises:
+        ValueError: sources are there or not for another batch.
+    """
+    factor = 1.0 / normalise.temperature
+    if isinstance(scores, Dot):
+        products = scores.times(factor)
+        there = of_batch(support.present, scores.key.shape[1:-2])
+        if (found := as_factors(support.basis, products, normalise, there)) is not None:
+            return found
+        if not scores.exponents:
+            options = normalise, products.scale, products.bias, there
+            return Attended(support.basis, scores.query, scores.key, *options)
+        scores = _of_exponents(support, scores, there)
+    scores = scores * factor if factor != 1.0 else scores
+    there = of_batch(support.present, scores.shape[1:-1])
+    if there is not None:
+        there = there.index_select(0, support.sources).unsqueeze(-1)
+        scores = scores.masked_fill(~there, -torch.inf)
+    value = normalise(support.entries, scores.flatten(1)).view(scores.shape)
+    return support.heads(value if dtype is None else value.to(dtype))
+
+
+def _of_exponents(support: Support, scores: Dot, there: Tensor | None) -> Tensor:
+    """(E, *batch, H/L) products of exponentials."""
+    key = scores.key
+    if there is not None:
+        key = key.masked_fill(~there[..., None, None], -torch.inf)
+    found = on_edges(support.sparsity, support.fold(scores.query), support.fold(key))
+    return support.unfold(found, key.size(-2), tuple(key.shape[1:-2]))
+
+
+def type_of_values(x: Features, score: Score) -> torch.dtype | None:
+    """Half types, where features or autocast are of one; scores themselves are in float32."""
+    like = x if x is not None and x.is_floating_point() else next(score.parameters(), None)
+    if like is None:
+        return None
+    dtype, device = like.dtype, like.device.type
+    if dtype == torch.float32 and torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+    return dtype if dtype in (torch.float16, torch.bfloat16) else None
+
+
+def of_batch(present: Tensor | None, batch: tuple[int, ...]) -> Tensor | None:
+    """(M, *batch) sources that there are, which may be the same for all of a batch.
+
+    Raises:
+        ValueError: they are of another batch.
+    """
+    if present is None or present.shape[1:] == batch:
+        return present
+    if present.dim() > 1:
+        raise RefusedValue(
+            refusal("sources are there or not for each item of x", batch, tuple(present.shape[1:]))
+        )
+    return present.view(-1, *(1,) * len(batch)).expand(-1, *batch)

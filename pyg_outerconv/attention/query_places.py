@@ -1,0 +1,123 @@
+"""Where aligned queries stand: the source that each of them is, for what depends on order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Union
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from ..basis.base import Basis
+from ..basis.between import as_list
+from ..basis.edges import EdgeBasis
+from ..basis.on_demand import OnDemand
+from ..cache import EACH, recall
+from ..errors import RefusedValue, refusal
+from ..graph import positions_of
+from ..graph.batches import graphs_of
+from ..graph.checks import holds
+from ..graph.edge_list import Structure
+from ..graph.node_set import Unstructured
+from ..graph.structure import AnyStructure
+
+Places = Union[range, Tensor]  # noqa: UP007
+"""(N,) the source that each query is."""
+
+Edges = EdgeBasis | OnDemand
+
+_narrowed: WeakKeyDictionary[Basis, dict[range, Edges]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class Placed(AnyStructure):
+    """Sources, and targets that are some of them: attention of all, of which these are kept.
+
+    Attributes:
+        whole: the structure of all sources, each of them a target.
+        place: the source that each target is.
+        pos: positions of sources and targets, or None.
+    """
+
+    noun: ClassVar[str] = "sources, of which some ask"
+
+    whole: AnyStructure
+    place: Places
+    pos: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(M, N)."""
+        return self.whole.size[0], len(self.place)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the sources are."""
+        return self.whole.device
+
+    def at(self, pos: tuple[Tensor, Tensor]) -> Placed:
+        """See :meth:`AnyStructure.at`."""
+        return replace(self, pos=pos)
+
+
+def placed(structure: AnyStructure, place: Places) -> Placed:
+    """Some sources of a structure as its targets.
+
+    Raises:
+        ValueError: a target is said to be of another graph than the source that it is.
+    """
+    if not isinstance(structure, Unstructured | Structure):
+        return Placed(structure, place)  # cells, which are on both ends what they are
+    sources, device, graphs = structure.size[0], structure.device, graphs_of(structure)
+    if graphs is not None and graphs[0] is not graphs[1]:
+        own = graphs[0].index_select(0, as_list(place, device))
+        if own.shape != graphs[1].shape or not holds((own == graphs[1]).all()):
+            raise RefusedValue(
+                refusal("a query is of the graph of the source that it is", own, graphs[1])
+            )
+    both, pos = None if graphs is None else (graphs[0], graphs[0]), structure.pos
+    around = None if pos is None else (pos[0], pos[0])
+    return Placed(Unstructured((sources, sources), device, both, around), place, pos)
+
+
+def with_positions(
+    structure: AnyStructure, sources: AnyStructure, place: Places | None, align: object
+) -> AnyStructure:
+    """The structure with positions of targets, which are those of the sources that they are.
+
+    Args:
+        structure: between sources and queries.
+        sources: what says where sources are.
+        place: the source that each query is.
+        align: what makes the queries, to be named.
+
+    Raises:
+        ValueError: the alignment takes queries from no source of their own.
+    """
+    if place is None:
+        raise RefusedValue(
+            refusal(
+                f"nobody said where the queries of {align} are",
+                "pos=(of sources, of targets), or an alignment that takes each query from one "
+                "source, such as Part(...)",
+                "scores that read positions",
+            )
+        )
+    source = positions_of(sources, torch.float64)[0]
+    pos = source, source.index_select(0, as_list(place, source.device))
+    return structure.at(pos)
+
+
+def narrowed(over: Edges, place: Places) -> Edges:
+    """The edges of a square support that reach some targets, which are renumbered.
+
+    Args:
+        over: the support of all sources as targets.
+        place: (N,) those that stay, in their new order; one may come twice.
+    """
+    if not isinstance(place, range) or torch.compiler.is_compiling():
+        return over.narrowed(place)
+    known = _narrowed.setdefault(over, {})
+    edges: Edges = recall(known, place, lambda: over.narrowed(place), EACH)
+    return edges

@@ -1,0 +1,73 @@
+"""SuperGAT's scaled dot product of what the layer's Θ made of the two ends."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..graph import Features
+from ..kernels.tiles import exact
+from .edge_context import Support
+from .ends import Ends, same_batch
+from .projection import Queries
+from .score import Dot, Score, positive
+
+
+class SuperGAT(Score):
+    r"""score[m, n] = leaky_relu(⟨X_m Θ, Q_n Θ⟩ / √D).
+
+    The scaled dot product (SD) of `"How to Find Your Friendly Neighborhood: Graph Attention Design
+    with Self-Supervision" <https://openreview.net/forum?id=Wi5KUNlqWty>`_, equation 4, bent as the
+    scores of GAT are. With a slope of 1 it is not bent, and then is never made for edges.
+
+    Args:
+        heads: H.
+        channels: D, the channels of a value.
+        in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
+        shared: whether queries are transformed by Θ too; if None, unless ``in_channels`` is a pair.
+        negative_slope: of the leaky ReLU.
+
+    Raises:
+        TypeError, ValueError: a number of heads or channels is no positive integer.
+    """
+
+    name = "supergat-sd"
+    equation = "s[m, n] = leaky_relu(<X_m Theta, Q_n Theta> / sqrt(D))"
+    page = ("leaky_relu(⟨X_m Θ, Q_n Θ⟩ / √D)", "Kim & Oh, *SuperGAT* (ICLR 2021), equation 4")
+    uses_theta = True
+    takes_any_order = True
+
+    def __init__(
+        self,
+        heads: int,
+        channels: int,
+        in_channels: int | tuple[int, int] = -1,
+        shared: bool | None = None,
+        negative_slope: float = 0.2,
+    ) -> None:
+        super().__init__(heads)
+        self.scale = 1.0 / math.sqrt(positive("channels of a head", channels))
+        self.negative_slope = float(negative_slope)
+        shared = not isinstance(in_channels, tuple) if shared is None else shared
+        self.ends = Ends(heads, channels, in_channels, shared=shared)
+
+    def reset_parameters(self) -> None:
+        """See :class:`Score`."""
+        self.ends.reset_parameters()
+
+    def values(self, source: Features, theta: Any) -> Tensor | None:
+        """See :class:`Score`."""
+        return self.ends.values(source, theta)
+
+    def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
+        """See :class:`Score`."""
+        near, far = self.ends(source, query, support)
+        if self.negative_slope == 1.0:
+            return Dot(far, near, self.scale)
+        same_batch(near[..., 0], far[..., 0])
+        near, far = exact(near), exact(far)
+        found = support.dot(far * self.scale, near)
+        return torch.nn.functional.leaky_relu(found, self.negative_slope)

@@ -1,0 +1,207 @@
+"""The taps of a grid's shifts as torch's kernels have them: a box of evenly spaced places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd, prod
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .axis import Axis
+from .grid_shift import GridShift
+
+MOST_AXES = 3  # of torch's convolutions and poolings
+
+
+@dataclass(frozen=True)
+class Span:
+    """What the outputs of an axis see: s·n + o, for offsets o = −d of the taps that labels use.
+
+    Attributes:
+        axis: the shifts.
+        first: the smallest offset.
+        spacing: the largest step that leads to all of them.
+        extent: places of that spacing from the smallest to the largest offset.
+    """
+
+    axis: Axis
+    first: int
+    spacing: int
+    extent: int
+
+    @staticmethod
+    def of(axis: Axis, taps: set[int]) -> Span:
+        """The span of some taps of an axis."""
+        offsets = [-axis.shifts[tap] for tap in taps]
+        first = min(offsets)
+        step = 0
+        for offset in offsets:
+            step = gcd(step, offset - first)
+        spacing = max(step, 1)
+        return Span(axis, first, spacing, (max(offsets) - first) // spacing + 1)
+
+    @property
+    def before(self) -> int:
+        """Cells beyond the first input that the first output sees; negative: inputs it skips."""
+        return -self.first
+
+    @property
+    def behind(self) -> int:
+        """Cells beyond the last input that the last output sees; negative: inputs it skips."""
+        axis = self.axis
+        last = self.first + self.spacing * (self.extent - 1)
+        return axis.stride * (axis.num_outputs - 1) + last - (axis.num_inputs - 1)
+
+    @property
+    def is_padded_alike(self) -> bool:
+        """Whether ``before`` cells of nothing at both ends give the same outputs."""
+        spare = self.before - self.behind
+        zeros = self.axis.padding_mode == "zeros" or max(self.before, self.behind) <= 0
+        return zeros and self.before >= 0 and 0 <= spare < self.axis.stride
+
+    def place(self, tap: int) -> int:
+        """Which place of the span a tap is."""
+        return (-self.axis.shifts[tap] - self.first) // self.spacing
+
+
+@dataclass(frozen=True)
+class Spans:
+    """The spans of all axes of some shifts, and where in them each label is.
+
+    Attributes:
+        axes: one span an axis.
+        places: for each label, the place in the box of all spans, the last axis fastest.
+    """
+
+    axes: tuple[Span, ...]
+    places: tuple[int, ...]
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """The size of the box."""
+        return tuple(span.extent for span in self.axes)
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether label k is place k and there are no other places, as in torch's kernels."""
+        return self.places == tuple(range(prod(self.kernel)))
+
+    @property
+    def is_backwards(self) -> bool:
+        """Whether label k is place k, counted from the last one."""
+        return self.places == tuple(reversed(range(prod(self.kernel))))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every place is a label's."""
+        return len(set(self.places)) == prod(self.kernel)
+
+    @property
+    def is_box(self) -> bool:
+        """Whether every place is one label's."""
+        return self.is_full and len(self.places) == prod(self.kernel)
+
+
+_kept: WeakKeyDictionary[GridShift, Spans] = WeakKeyDictionary()
+
+
+def spans_of(basis: GridShift) -> Spans:
+    """The spans of some shifts, kept as long as these."""
+    if torch.compiler.is_compiling():  # which does not know such a dictionary
+        return _find(basis)
+    if basis not in _kept:
+        _kept[basis] = _find(basis)
+    return _kept[basis]
+
+
+def _find(basis: GridShift) -> Spans:
+    axes = tuple(
+        Span.of(axis, {tap[number] for tap in basis.taps}) for number, axis in enumerate(basis.axes)
+    )
+    places = []
+    for tap in basis.taps:
+        place = 0
+        for span, t in zip(axes, tap, strict=True):
+            place = place * span.extent + span.place(t)
+        places.append(place)
+    return Spans(axes, tuple(places))
+
+
+def why_no_spans(basis: GridShift) -> list[str]:
+    """Reasons why torch's convolutions and poolings cannot read these shifts."""
+    reasons = []
+    if len(basis.axes) > MOST_AXES:
+        reasons.append(f"torch has no more than {MOST_AXES} axes, not {len(basis.axes)}")
+    if 0 in basis.input_shape or 0 in basis.output_shape:
+        return [*reasons, "needs cells, and there are none"]
+    for span in spans_of(basis).axes:
+        axis, most = span.axis, max(span.before, span.behind)
+        if axis.padding_mode == "zeros" or most <= 0:
+            continue
+        if basis.is_turned:
+            reasons.append(f"torch has no turned shifts with padding_mode={axis.padding_mode!r}")
+        limit = {"circular": axis.num_inputs, "reflect": axis.num_inputs - 1}
+        if most > limit.get(axis.padding_mode, most):
+            reasons.append(
+                f"torch pads {axis.num_inputs} cells {axis.padding_mode} by "
+                f"{limit[axis.padding_mode]} at most, not by {most}"
+            )
+    return list(dict.fromkeys(reasons))
+
+
+def sees_one(basis: GridShift) -> bool:
+    """Whether every output sees one input under a label at most."""
+    return not basis.is_turned or all(axis.padding_mode == "zeros" for axis in basis.axes)
+
+
+def pad(x: Tensor, spans: Spans, value: float = 0.0) -> Tensor:
+    """``x`` (..., *shape) with exactly what the outputs see: padded and cropped.
+
+    ``value`` stands where there is nothing.
+    """
+    modes = dict.fromkeys(span.axis.padding_mode for span in spans.axes)
+    for mode in modes:
+        sizes: list[int] = []
+        for span in reversed(spans.axes):  # F.pad counts from the last axis
+            mine = span.axis.padding_mode == mode
+            sizes += [max(end, 0) * mine for end in (span.before, span.behind)]
+        if any(sizes):
+            x = F.pad(x, sizes, value=value) if mode == "zeros" else F.pad(x, sizes, mode)
+    return crop(x, [(-span.before, -span.behind) for span in spans.axes])
+
+
+def crop(x: Tensor, ends: list[tuple[int, int]]) -> Tensor:
+    """``x`` (..., *shape) without so many cells at both ends of each axis; negative: with all."""
+    for number, (front, back) in enumerate(ends, start=-len(ends)):
+        front, back = max(front, 0), max(back, 0)
+        if front or back:
+            x = x.narrow(number, front, x.size(number) - front - back)
+    return x
+
+
+def padded_bytes(basis: GridShift, columns: int, itemsize: int) -> float:
+    """Of what :func:`pad` makes of (columns, *shape); 0 where nothing is to be padded."""
+    spans = spans_of(basis).axes
+    if all(span.is_padded_alike for span in spans):
+        return 0.0
+    sizes = [w.axis.num_inputs + max(w.before, 0) + max(w.behind, 0) for w in spans]
+    return float(prod(sizes) * columns * itemsize)
+
+
+# Images ---------------------------------------------------------------------------------------
+
+
+def as_images(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Nodes (M, *batch, C) as images (B, C, *shape): a view, where batch sizes merge into one."""
+    wide = x.movedim(0, -1)
+    wide = wide.unsqueeze(0) if x.dim() == 2 else wide.flatten(0, -3)
+    return wide.unflatten(-1, shape)
+
+
+def as_nodes(images: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """Images (B, C, *shape) as nodes (N, *batch, C): a view."""
+    rows = images.flatten(2).movedim(-1, 0)
+    return rows.unflatten(1, batch) if batch else rows.squeeze(1)

@@ -1,1 +1,0 @@
-"""Grids: shifts along axes, windows, and the families that are made of them."""

@@ -1,0 +1,180 @@
+"""Shifts of an n-dimensional grid: the Kronecker product of shifts along its axes, as a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+
+from ..cache import cached_property
+from ..errors import RefusedValue, refusal
+from .axis import Axis
+from .edges import EdgeBasis
+from .on_demand import OnDemand
+from .pattern import Pattern, index_type
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GridShift(OnDemand):
+    r"""One shift of a grid for each label; all values are ones.
+
+    .. math:: A_k = A^{(1)}_{t_1(k)} \otimes \dots \otimes A^{(D)}_{t_D(k)}
+
+    Cells are numbered with the last axis running fastest (:math:`\omega` of the paper, section
+    3.2, and the order in which torch stores an image's pixels).
+
+    Attributes:
+        axes: the shifts along each of D axes.
+        taps: for each label, the tap on each axis. Turned, outputs of the axes are the sources.
+
+    Raises:
+        ValueError: no axis, no label, or a tap that an axis does not have.
+    """
+
+    axes: tuple[Axis, ...]
+    taps: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.axes:
+            raise RefusedValue(refusal("a grid has axes", "at least one", "none"))
+        if not self.taps:
+            raise RefusedValue(refusal("shifts of a grid need a label", "at least one", "none"))
+        sizes = [len(axis.shifts) for axis in self.axes]
+        for tap in self.taps:
+            if len(tap) != len(sizes) or not all(
+                0 <= t < n for t, n in zip(tap, sizes, strict=True)
+            ):
+                raise RefusedValue(
+                    refusal("a label has a tap on each axis", f"below {tuple(sizes)}", tap)
+                )
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Cells on each axis that values come from."""
+        return tuple(axis.num_outputs if self.is_turned else axis.num_inputs for axis in self.axes)
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """Cells on each axis that values go to."""
+        return tuple(axis.num_inputs if self.is_turned else axis.num_outputs for axis in self.axes)
+
+    @property
+    def shifts(self) -> tuple[tuple[int, ...], ...]:
+        """The shift d of each label (before turning), one number an axis."""
+        return tuple(
+            tuple(axis.shifts[t] for axis, t in zip(self.axes, tap, strict=True))
+            for tap in self.taps
+        )
+
+    @property
+    def num_bases(self) -> int:
+        """K."""
+        return len(self.taps)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(M, N)."""
+        return prod(self.input_shape), prod(self.output_shape)
+
+    # Counts ---------------------------------------------------------------------------------
+
+    @cached_property
+    def _counts(self) -> tuple[int, int]:
+        # E, and the distinct (input, label): with mirrored or repeated ends, axes see an input
+        # more than once.
+        tables = [axis.table() for axis in self.axes]
+        edges = [(table >= 0).sum(0).tolist() for table in tables]
+        seen = [[int(c[c >= 0].unique().numel()) for c in t.unbind(1)] for t in tables]
+        return self._count(edges), self._count(seen)
+
+    def _count(self, per_tap: list[list[int]]) -> int:
+        """Σ over labels of the product over axes of a number for each tap."""
+        return sum(
+            prod(counts[t] for counts, t in zip(per_tap, tap, strict=True)) for tap in self.taps
+        )
+
+    @property
+    def num_edges(self) -> int:
+        """E: an edge for each output and label that sees an input."""
+        return self._counts[0]
+
+    @property
+    def num_source_pairs(self) -> int:
+        """U_in."""
+        return self._counts[0 if self.is_turned else 1]
+
+    @property
+    def num_target_pairs(self) -> int:
+        """U_out."""
+        return self._counts[1 if self.is_turned else 0]
+
+    # Edges ----------------------------------------------------------------------------------
+
+    def make_edges(self) -> EdgeBasis:
+        """The edges: for each output and label the input that it sees, axis by axis."""
+        size = self.size[::-1] if self.is_turned else self.size
+        dtype = index_type(size, self.num_bases, size[1] * self.num_bases)
+        seen = self._seen(dtype)
+        is_edge = seen >= 0
+        numbers = (torch.arange(count, dtype=dtype, device=self.on) for count in seen.shape)
+        target, label = torch.meshgrid(*numbers, indexing="ij")
+        ends = (part[is_edge] for part in (seen, target, label))
+        pattern = Pattern.of_sorted(*ends, size=size, num_labels=self.num_bases)
+        return EdgeBasis(pattern.transposed if self.is_turned else pattern)
+
+    def _seen(self, dtype: torch.dtype) -> Tensor:
+        """(N, K) the input of the axes that an output of theirs sees under each label, or −1."""
+        taps = torch.tensor(self.taps, device=self.on)
+        source = torch.zeros((1, self.num_bases), dtype=dtype, device=self.on)
+        for number, axis in enumerate(self.axes):
+            here = axis.table(self.on).to(dtype)[:, taps[:, number]]  # (N_d, K)
+            is_none = (source < 0).unsqueeze(1) | (here < 0)
+            source = (source * axis.num_inputs).unsqueeze(1) + here
+            source = source.masked_fill_(is_none, -1).flatten(0, 1)
+        return source
+
+    @property
+    def names(self) -> list[str]:
+        """The shift of each label."""
+        turned = ", transposed" if self.is_turned else ""
+        return [f"shift ({', '.join(map(str, shift))}){turned}" for shift in self.shifts]
+
+    def grids(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Its own."""
+        return self.input_shape, self.output_shape
+
+    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+        """See :meth:`.Kind.reached`.
+
+        Axis by axis, for outputs of the axes that are seen, or that may see what is.
+        """
+        from_outputs = turned == self.is_turned
+        shape = torch.Size(axis.num_outputs for axis in self.axes)
+        outputs = seen if from_outputs else seen.new_ones(shape.numel())
+        cells = outputs.view(shape).nonzero().unbind(1)
+        number = outputs.nonzero().view(-1)
+        tables = [axis.table(seen.device) for axis in self.axes]
+        out = seen.new_zeros(self.size[turned])
+        for label in labels:
+            inputs, inside = torch.zeros_like(number), torch.ones_like(number, dtype=torch.bool)
+            for axis, table, tap, cell in zip(
+                self.axes, tables, self.taps[label], cells, strict=True
+            ):
+                found = table[cell, tap]
+                inputs, inside = inputs * axis.num_inputs + found, inside & (found >= 0)
+            if from_outputs:
+                out[inputs[inside]] = True
+            else:
+                out[number[inside]] |= seen[inputs[inside]]
+        return out
+
+    def mean(self, dtype: torch.dtype | None = None) -> GridShift | EdgeBasis:
+        """Itself, where every output sees one input under a label at most."""
+        return self.edges().mean(dtype) if self.is_turned else self
+
+    def __repr__(self) -> str:
+        turned = ", turned" if self.is_turned else ""
+        return f"GridShift({self._head()}, {self.input_shape} to {self.output_shape}{turned})"

@@ -1,0 +1,55 @@
+"""Sequences one after another: a band within each graph of a batch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..graph.batches import graphs_of
+from ..graph.structure import AnyStructure
+from .band import Band
+from .base import Basis
+from .between import spread_runs
+from .edges import EdgeBasis
+from .runs import unlabelled_edges
+
+
+def places(graph: Tensor) -> Tensor:
+    """(n,) the place of each node among those of its graph, in the order of their numbers."""
+    graph = graph.long()
+    order = graph.sort(stable=True).indices
+    begin = torch.searchsorted(graph[order], graph[order])
+    within = torch.arange(graph.numel(), device=graph.device) - begin
+    return torch.empty_like(within).index_copy_(0, order, within)
+
+
+def sequence(
+    structure: AnyStructure, left: int | None, right: int | None, dilation: int = 1
+) -> Basis:
+    """A :class:`Band` over the nodes in the order of their numbers, or one within each graph."""
+    sources, targets = structure.size
+    band = Band(sources, targets, left, right, dilation, on=structure.device)
+    graphs = graphs_of(structure)
+    return band if graphs is None else band_within(band, *graphs)
+
+
+def band_within(
+    band: Band, source_graph: Tensor, target_graph: Tensor, target_place: Tensor | None = None
+) -> EdgeBasis:
+    """The edges of a band within each graph, where both ends are counted from its first nodes.
+
+    Args:
+        band: over all nodes.
+        source_graph: (M,) the graph of each source.
+        target_graph: (N,) the graph of each target.
+        target_place: (N,) where it is among the nodes of its graph; in their order if None.
+    """
+    graph, order = source_graph.long().sort(stable=True)
+    wanted = target_graph.long()
+    begin = torch.searchsorted(graph, wanted)
+    there = torch.searchsorted(graph, wanted, right=True) - begin
+    place = places(wanted) if target_place is None else target_place
+    first, count = band.seen_from(place, there)
+    target, within = spread_runs(count)
+    place = (begin + first)[target] + band.dilation * within
+    return unlabelled_edges(order[place], target, band.size)

@@ -1,0 +1,197 @@
+"""Alignment: the queries TᵀX, and the structure that they and the sources make."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..attention.learned_queries import LearnedQueries, QueryModule
+from ..attention.projection import PerHead, Queries, channels_of
+from ..attention.query_places import Places, placed, with_positions
+from ..contract import contract
+from ..errors import RefusedType, RefusedValue, refusal
+from ..graph import SparseFeatures
+from ..graph.batches import graphs_of
+from ..graph.content import Content
+from ..graph.edge_list import Structure
+from ..graph.node_set import Ends, Unstructured
+from ..graph.structure import AnyStructure, require_kind
+from ..kernels import spmm
+from ..theta import Mixture
+from .family import Family
+
+Align = Family | torch.nn.Module | None
+
+
+def queries(align: Align, structure: AnyStructure, content: Content) -> Queries:
+    """Tᵀ X (N, *batch, P_q), of each head if T is; the features of targets if T is the identity.
+
+    Raises:
+        ValueError: there are no features to be aligned, or sparse ones; or targets have features,
+            which nothing would read.
+        TypeError: the alignment does not read the structure.
+    """
+    if align is None:
+        return content.source if content.target is None else content.target  # type: ignore[no-any-return]
+    _refuse_targets(align, content)
+    if isinstance(align, torch.nn.Module):
+        return align(content)  # type: ignore[no-any-return]
+    x = content.source
+    channels_of(x)
+    basis = align.basis_on(_read_for(align, structure, content), x.dtype)
+    if basis.num_bases == 1:
+        return contract(basis, x, Mixture.identity(1, x.size(-1), _like(x)))
+    if isinstance(x, SparseFeatures):
+        raise RefusedValue(
+            refusal("alignments of each head make dense queries", "dense features", repr(x))
+        )
+    edges = basis.edges()
+    value = edges.values(x.dtype)
+    value = value.to(x.dtype) if basis.dtype is None else value  # ones, and sums of ones
+    found = spmm(edges.pattern.by_target_label, value, x.flatten(1))
+    found = found.view(edges.size[1], edges.num_bases, *x.shape[1:])
+    return PerHead(found.movedim(1, -2))
+
+
+def structure_of_queries(
+    structure: AnyStructure,
+    support: Family,
+    align: Align,
+    content: Content,
+    asked: Queries,
+    ordered: bool,
+    positions: bool = False,
+) -> AnyStructure:
+    """The structure between sources and queries, where an alignment changes their number or order.
+
+    Args:
+        structure: of the sources.
+        support: who sees whom.
+        align: T.
+        content: what the nodes hold.
+        asked: the queries.
+        ordered: whether who sees whom depends on the numbers of nodes.
+        positions: whether scores read positions.
+
+    Raises:
+        ValueError: the support is made of edges, or the like, that reach another number of targets;
+            or order or positions are asked for, and nobody said where queries are.
+    """
+    if align is None:
+        return structure
+    positions = positions and getattr(structure, "pos", None) is None
+    place = place_of_queries(structure, align, content, asked) if ordered or positions else None
+    found = _between(structure, support, align, content, asked)
+    if ordered and place is None:
+        raise RefusedValue(
+            refusal(
+                f"{support} goes by the numbers of nodes, and queries of {align} have none",
+                "an alignment that takes each query from one source, such as Part(...); or edges, "
+                "or a support that knows no order, such as Complete()",
+                support,
+            )
+        )
+    if ordered and place is not None and place != range(structure.size[0]):
+        found = placed(structure, place)
+    return with_positions(found, structure, place, align) if positions else found
+
+
+def place_of_queries(
+    structure: AnyStructure, align: Align, content: Content, asked: Queries
+) -> Places | None:
+    """The source that each query is; None where the alignment does not take it from one.
+
+    Queries of a family of the nodes themselves stand where these do, whatever they are made of.
+    """
+    sources, count = structure.size[0], 0 if asked is None else asked.shape[0]
+    if isinstance(align, Family):
+        if align.keeps_nodes and content.alignment is None and count == sources:
+            return range(sources)
+        x = content.source
+        return align.basis_on(_read_for(align, structure, content), x.dtype).taken()
+    own = isinstance(align, torch.nn.Module) and not isinstance(align, LearnedQueries)
+    return range(sources) if own and count == sources == structure.size[1] else None
+
+
+def _between(
+    structure: AnyStructure, support: Family, align: Align, content: Content, asked: Queries
+) -> AnyStructure:
+    """The structure of as many targets as there are queries."""
+    count = 0 if asked is None else asked.shape[0]
+    graph = align.graph(content) if isinstance(align, QueryModule) else None
+    if graph is None and count == structure.size[1]:
+        return structure
+    if not support.takes_nodes_alone:
+        if count == structure.size[1]:
+            return structure
+        raise RefusedValue(
+            refusal(
+                f"the support {support} has targets of its own",
+                f"{structure.size[1]} queries, or a support such as Complete()",
+                count,
+            )
+        )
+    sources, device = structure.size[0], structure.device
+    graphs: Ends | None = None
+    if graph is not None:
+        assert content.graph is not None  # graph asked for it
+        graphs = content.graph, graph
+    elif (known := graphs_of(structure)) is not None:
+        if known[1].size(0) != count:
+            raise RefusedValue(
+                refusal(
+                    "queries of several graphs are each of one",
+                    f"batch=(of sources, of {count} queries)",
+                    f"graphs of {known[1].size(0)} targets",
+                )
+            )
+        graphs = known
+    pos = getattr(structure, "pos", None)
+    return Unstructured((sources, count), device, graphs, pos)
+
+
+def with_graph(content: Content, structure: AnyStructure) -> Content:
+    """The content, told which graph each source is of, if anybody said."""
+    if isinstance(structure, Structure) and structure.bipartite and structure.source_batch is None:
+        return content  # batch is that of the targets
+    graphs = graphs_of(structure)
+    return content if graphs is None else replace(content, graph=graphs[0])
+
+
+def _refuse_targets(align: Align, content: Content) -> None:
+    """Refuse features of targets that neither queries nor a root weight would read."""
+    read = content.is_single or content.target is None or content.target_is_used
+    if not read and isinstance(align, Family | LearnedQueries):
+        raise RefusedValue(
+            refusal(
+                f"queries are made by align={align}, and not of the targets",
+                "x alone, or a pair (x, None); or no align",
+                "a pair, with features of targets",
+            )
+        )
+
+
+def _read_for(align: Family, structure: AnyStructure, content: Content) -> Any:
+    given = content.alignment
+    if given is None:
+        if not isinstance(structure, align.reads):
+            raise RefusedType(
+                refusal(
+                    f"the alignment {align} reads {align.reads.noun}",
+                    f"alignment=... at the call: {align.reads.expects}",
+                    f"none, and {structure.noun}",
+                )
+            )
+        return require_kind(align, structure).read(structure)
+    kind = require_kind(align, given)
+    if isinstance(given, AnyStructure):
+        return kind.read(given)
+    size = (content.source.size(0), None)
+    return kind.read(given, size=size, device=content.source.device)
+
+
+def _like(x: Tensor | SparseFeatures) -> Tensor:
+    return x.value if isinstance(x, SparseFeatures) else x

@@ -1,0 +1,312 @@
+"""Attention: the family whose values come from content."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..attention import IndexTerm
+from ..attention.edge_context import Support, exact_type
+from ..attention.normalise import L1, Normaliser
+from ..attention.normalised import basis_of, type_of_values, with_terms
+from ..attention.projection import PerHead, Queries
+from ..attention.query_places import with_positions
+from ..attention.score import Score
+from ..basis.base import Basis
+from ..basis.edges import EdgeBasis
+from ..basis.heads import are_few, can_list, is_listed
+from ..basis.on_demand import OnDemand
+from ..cache import ValueCache
+from ..equations import row
+from ..errors import RefusedType, RefusedValue, refusal
+from ..graph import Features
+from ..graph.content import Content
+from ..graph.edge_list import Structure
+from ..graph.structure import AnyStructure
+from .align import place_of_queries, queries, structure_of_queries, with_graph
+from .content_family import ContentFamily, check_heads, kept_symmetries
+from .family import Family
+from .kept_support import kept_support
+
+
+@row(
+    "Alignment",
+    "X, or the targets' own features of a pair",
+    "Andreoli, section 4: T = I, self-attention",
+    option="`None`",
+)
+@row(
+    "Values",
+    "labels of both kinds in one layer",
+    "Andreoli, section 4.2, last item",
+    option="`Stack(Grid(…), Attention(…))` in an `OuterConv`",
+)
+@dataclass(frozen=True)
+class Attention(ContentFamily):
+    r"""Matrices that come from the content of the nodes.
+
+    .. math:: A_h = f\left(X \Lambda_h X^{\top} T\right)
+
+    on the edges of a support, over which f normalises: equation 6 of the `"Convolution is outer
+    product" <https://arxiv.org/abs/1905.01289>`_ paper (section 4). The queries are TᵀX (N, P_q),
+    and K is the number H of heads.
+
+    Beside index-based families it is one more: ``Stack(Grid(3, dim=2), Attention(...))`` has labels
+    of both kinds in one layer. Its modules become parts of the layer that has it.
+    :class:`~pyg_outerconv.nn.AttentionConv` makes one from names.
+
+    >>> from pyg_outerconv import OuterConv
+    >>> from pyg_outerconv.families import Causal
+    >>> from pyg_outerconv.attention import KeyQuery, Softmax
+    >>> family = Attention(KeyQuery(heads=2, channels=8), Causal(), Softmax())
+    >>> OuterConv(16, 32, family)(torch.randn(10, 16), None).shape
+    torch.Size([10, 32])
+
+    Args:
+        score (Score): how content becomes scores, and the number of heads, which is K.
+        support (Family): where edges are: one label for all heads, or as many as divide them.
+        normalise (Normaliser): f.
+        align (Family or Module, optional): T, whose Tᵀ X are the queries, or a module that makes
+            queries of its own, such as learned ones; None for the identity.
+        terms (tuple, optional): modules that add something of the positions to every score.
+
+    Raises:
+        TypeError: an option has the wrong type.
+        ValueError: the labels of the support do not divide the heads.
+    """
+
+    equation = "A_h = f(X L_h X^T T) on the edges of a support"
+
+    score: Score
+    support: Family
+    normalise: Normaliser
+    align: Family | torch.nn.Module | None = None
+    terms: tuple[Any, ...] = ()
+
+    held: ValueCache = field(
+        default_factory=lambda: ValueCache(4), init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        kinds = {
+            "score": (Score, " such as KeyQuery(heads, channels)"),
+            "support": (Family, " such as Hops()"),
+            "normalise": (Normaliser, " such as Softmax()"),
+        }
+        for name, (kind, like) in kinds.items():
+            given = getattr(self, name)
+            if not isinstance(given, kind):
+                raise RefusedType(
+                    refusal(f"attention needs its {name}", f"a {kind.__name__}{like}", repr(given))
+                )
+        if not isinstance(self.terms, tuple | list):
+            raise RefusedType(
+                refusal("terms are several", "a tuple such as (ALiBi(heads),)", repr(self.terms))
+            )
+        object.__setattr__(self, "terms", tuple(self.terms))
+        labels = self.support.num_bases
+        if self.score.heads % labels:
+            raise RefusedValue(
+                refusal(
+                    "heads share the labels of a support evenly",
+                    f"heads that {labels} labels divide",
+                    self.score.heads,
+                )
+            )
+        self._check_align()
+        self._check_factor()
+        for term in self.terms:
+            if not isinstance(term, IndexTerm):
+                raise RefusedType(
+                    refusal("terms add numbers of positions", "modules with heads", repr(term))
+                )
+            check_heads("a term", term.heads, self.score.heads)
+
+    def _check_factor(self) -> None:
+        if self.score.up_to_factor and (self.terms or not isinstance(self.normalise, L1)):
+            raise RefusedValue(
+                refusal(
+                    f"scores of {self.score.name!r} are known up to a factor, which L1 cancels",
+                    "bounded=False, or normalise='l1' without terms",
+                    f"{self.normalise} and {len(self.terms)} terms",
+                )
+            )
+
+    def _check_align(self) -> None:
+        align = self.align
+        if isinstance(align, Family):
+            check_heads("an alignment", align.num_bases, self.score.heads)
+        elif align is not None and not isinstance(align, torch.nn.Module):
+            raise RefusedType(
+                refusal("an alignment makes queries", "a Family or a module", repr(align))
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled or copied: no supports, which others can make."""
+        return {**vars(self), "held": ValueCache(4)}
+
+    @property
+    def num_bases(self) -> int:
+        """H."""
+        return self.score.heads
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each label means."""
+        return tuple(f"head {head} of {self.score.name}" for head in range(self.num_bases))
+
+    @property
+    def symmetries(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Those of its support and alignment; none where positions, maybe numbers, are read."""
+        return () if self._reads_positions else kept_symmetries(self.support, self.align)
+
+    @property
+    def reads_theta(self) -> bool:  # type: ignore[override]
+        """Whether scores are of what Θ makes of features."""
+        return self.score.uses_theta
+
+    @property
+    def _reads_positions(self) -> bool:
+        return bool(self.terms) or "pos" in self.score.reads_beside
+
+    @property
+    def reads(self) -> type[AnyStructure]:  # type: ignore[override]
+        """What the support reads."""
+        return self.support.reads
+
+    @property
+    def reads_beside(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The content; and what scores, terms, the support or the alignment are made of."""
+        read = {"x", *self.score.reads_beside, *(("pos",) if self.terms else ())}
+        return tuple(sorted(read.union(self._read_by(self.support, self.align))))
+
+    @property
+    def keeps_nodes(self) -> bool:  # type: ignore[override]
+        """Whether targets are the nodes of the structure."""
+        return self.support.keeps_nodes and self.align is None
+
+    @property
+    def add_self_loops(self) -> bool:  # type: ignore[override]
+        """Whether the support adds self-loops."""
+        return bool(self.support.add_self_loops)
+
+    def set_self_loops(self, add: bool) -> Attention:
+        """See :meth:`Family.set_self_loops`: those of the support."""
+        return replace(self, support=self.support.set_self_loops(add))
+
+    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
+        """The matrices that the content of a structure makes.
+
+        Raises:
+            ValueError: the nodes hold nothing, or what they hold does not fit.
+        """
+        content, asked = self.content_of(structure)
+        support, align = self.support, self.align
+        if align is not None:
+            ordered = support.takes_nodes_alone and "permutation-equivariant" not in support.laws
+            options = ordered, self._reads_positions
+            structure = structure_of_queries(structure, support, align, content, asked, *options)
+        if self._makes_few(structure, content.source):
+            edges = self.support.basis_on(structure).edges()
+            return self._of_content(edges, structure, content, asked, can_list(edges.pattern))
+        over = kept_support(self.support, structure, self.held)
+        return self._of_content(over, structure, content, asked, self._lists(over, content.source))
+
+    def basis_over(self, over: EdgeBasis | OnDemand, structure: Any, content: Content) -> Basis:
+        """The matrices of some content on edges that are known, in the place of the support's.
+
+        Args:
+            over: the edges.
+            structure: what is known of nodes and edges beside.
+            content: what the nodes hold.
+
+        Raises:
+            ValueError: labels do not divide heads, or numbers of nodes disagree.
+        """
+        if self.num_bases % over.num_bases:
+            raise RefusedValue(
+                refusal("heads share the labels of a support", self.num_bases, over.num_bases)
+            )
+        content = with_graph(content, structure)
+        asked = queries(self.align, structure, content)
+        targets = None if self._sees_sources_alone(content) else asked
+        known = [None if x is None else x.shape[0] for x in (content.source, targets)]
+        if any(count not in (None, end) for count, end in zip(known, over.size, strict=True)):
+            raise RefusedValue(
+                refusal("a support has the sources and the queries", known, over.size)
+            )
+        if self.align is not None and self._reads_positions and structure.pos is None:
+            place = place_of_queries(structure, self.align, content, asked)
+            structure = with_positions(structure, structure, place, self.align)
+        return self._of_content(over, structure, content, asked, self._lists(over, content.source))
+
+    def _of_content(
+        self,
+        over: EdgeBasis | OnDemand,
+        structure: Any,
+        content: Content,
+        asked: Queries,
+        listed: bool,
+    ) -> Basis:
+        if over.dtype is not None:
+            raise RefusedValue(
+                refusal(
+                    "a support says where edges are, and scores say their values",
+                    "edges without weights, such as those of Hops()",
+                    repr(over),
+                )
+            )
+        if content.only_sums:
+            found = self.at_once(over, content)
+            if found is not None:
+                return found
+            values = self.score.values(content.source, content.theta)
+            content = replace(content, values=values, only_sums=False)
+        if isinstance(asked, PerHead):
+            check_heads("what makes queries of each head", asked.value.size(-2), self.num_bases)
+        exact, of_theta = exact_type(content.source), (content.theta, content.values)
+        support = Support(over, structure, *of_theta, exact, content.present, listed)
+        if self._sees_sources_alone(content):
+            scores = self.score.of_sources(content.source, support)
+        else:
+            scores = self.score(content.source, asked, support)
+        scores = with_terms(support, scores, self.terms, self.score.heads)
+        dtype = type_of_values(content.source, self.score)
+        return basis_of(support, scores, self.normalise, dtype)
+
+    @property
+    def _takes_any_order(self) -> bool:
+        """Whether nothing asks for the order of edges."""
+        return self.score.takes_any_order and self.normalise.is_softmax and not self.terms
+
+    def sums_at_once(self, content: Content) -> bool:
+        """Whether sums of values are soonest made with values and scores, of most supports."""
+        if self.align is not None or self.terms or not content.is_single:
+            return False
+        f = self.normalise
+        plain = f.is_softmax and not f.dropped and f.temperature == 1.0
+        return plain and self.score.sums_at_once(content.source, content.theta)
+
+    def at_once(self, over: EdgeBasis | OnDemand, content: Content) -> Basis | None:
+        """See :meth:`Score.at_once`, for content that says that only sums are asked for."""
+        return self.score.at_once(content.source, content.theta, over)
+
+    def _makes_few(self, structure: AnyStructure, x: Features) -> bool:
+        """Whether a support is sooner made than found: of few edges, which need not be sorted."""
+        if not self.support.is_quick or not self._takes_any_order or not isinstance(x, Tensor):
+            return False
+        return isinstance(structure, Structure) and are_few(structure.num_edges, x)
+
+    def _lists(self, over: EdgeBasis | OnDemand, x: Features) -> bool:
+        """Whether the edges of a support are few, and need not be sorted."""
+        if not self._takes_any_order or not isinstance(x, Tensor):
+            return False
+        return isinstance(over, EdgeBasis) and is_listed(over.pattern, x)
+
+    def _sees_sources_alone(self, content: Content) -> bool:
+        """Whether targets have no features, and the score needs none."""
+        alone = content.target is None and content.source is not None and self.align is None
+        return alone and not self.score.needs_queries

@@ -1,0 +1,201 @@
+"""Chebyshev: polynomials of the rescaled Laplacian."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ..basis.base import Basis
+from ..basis.polynomial import CHEBYSHEV, Polynomial
+from ..cache import IdentityCache
+from ..errors import RefusedValue, refusal
+from ..graph.edge_list import Structure
+from ..graph.norm import check_norm, degree, divisor
+from ..graph.spectrum import largest_eigenvalues
+from ..kernels.index_checks import has_numbers
+from .explicit import edge_basis
+from .family import Family
+from .options import check_powers
+
+_eigenvalues = IdentityCache()
+
+
+@dataclass(frozen=True)
+class Chebyshev(Family):
+    r"""Chebyshev polynomials of the Laplacian, rescaled to [−1, 1].
+
+    .. math:: A_k = T_k(\hat L), \quad \hat L = 2 L / \lambda_{\max} - I, \quad k = 0, \dots, K - 1
+
+    L is as in PyG: self-loops are dropped, D sums the weights that leave a node, and
+    L = I − D^(−1/2) W D^(−1/2) (``'sym'``), I − D⁻¹W (``'rw'``) or D − W (``None``); a node
+    without edges keeps the 1 of I. From the `"Convolutional Neural Networks on Graphs with Fast
+    Localized Spectral Filtering" <https://arxiv.org/abs/1606.09375>`_ paper, equation 5.
+
+    λ_max carries no gradient, and by default depends on nothing that a batch could change:
+
+    - ``'bound'``: 2 for the normalised Laplacians, which no eigenvalue exceeds and which PyG's
+      ``ChebConv`` takes too; for D − W twice the largest degree, of each graph of a batch.
+    - ``'exact'``: the largest eigenvalue, of each graph of a batch, computed once for an
+      unmodified ``edge_index`` and ``edge_weight`` (see :mod:`pyg_outerconv.cache`). On a
+      directed graph eigenvalues may be complex: λ_max is then the largest modulus.
+
+    What is found of each graph needs to be told graphs apart by ``batch``; without it all nodes
+    are one graph's, and a batch is not convolved as its graphs are (but for the 2 of ``'bound'``).
+    On a graph of one node the normalised L is (1), so that ``'exact'`` gives L̂ = (1) and
+    ``'bound'`` L̂ = (0); where L = 0 any λ gives L̂ = −I, and 2 is taken.
+
+    Args:
+        num_terms (int): K, which counts T₀; at most 10,000. (default: ``3``)
+        lambda_max (str or float or tuple, optional): ``'bound'``, ``'exact'``, or the number
+            itself, one for all graphs or one for each graph of a batch. (default: ``'bound'``)
+        normalization (str, optional): ``'sym'``, ``'rw'`` or ``None``. (default: ``'sym'``)
+
+    Raises:
+        ValueError: an option is unknown or out of range; when a basis is made, sources and targets
+            are a pair, edges run between graphs of the batch, weights are negative with
+            ``'bound'``, or leave a degree to divide by that is not positive, or the eigenvalues
+            given do not fit the batch.
+    """
+
+    equation = "A_k = T_k(2 L / lambda_max - I), k = 0..K-1"
+
+    num_terms: int = 3
+    lambda_max: str | float | tuple[float, ...] = "bound"
+    normalization: str | None = "sym"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_terms < 1:
+            raise RefusedValue(refusal("Chebyshev needs a term", "num_terms >= 1", self.num_terms))
+        check_powers(self, "num_terms")
+        check_norm(self.normalization, ("sym", "rw", None))
+        given = self.lambda_max
+        if isinstance(given, str):
+            if given not in ("exact", "bound"):
+                raise RefusedValue(
+                    refusal("lambda_max must be known", "'exact', 'bound' or a number", repr(given))
+                )
+            return
+        numbers = given if isinstance(given, tuple | list) else (given,)
+        if isinstance(given, list):
+            object.__setattr__(self, "lambda_max", tuple(given))
+        if not all(number > 0 for number in numbers):
+            raise RefusedValue(refusal("lambda_max must be positive", "> 0", given))
+
+    @property
+    def num_bases(self) -> int:
+        """K."""
+        return self.num_terms
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each label means."""
+        return tuple(f"T_{k} of the rescaled Laplacian" for k in range(self.num_terms))
+
+    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> Basis:
+        """T_0(L̂), …, T_{K−1}(L̂), as a rule."""
+        if edges.is_bare:
+            rescaled = edges.but(edge_weight=edges.weight(dtype))
+        else:
+            rescaled = self._rescaled(edges, dtype)
+        return Polynomial(edge_basis(rescaled), CHEBYSHEV, self.num_terms)
+
+    def _rescaled(self, edges: Structure, dtype: torch.dtype | None) -> Structure:
+        """L̂."""
+        edges.require_one_set("a Laplacian", "Walk(1) or Relation(1)")
+        edges.require_separate_graphs("a Laplacian")
+        if self.lambda_max == "bound":
+            edges.require_nonnegative("lambda_max='bound'", "or lambda_max='exact' or a number")
+            if self.normalization is not None:  # 2 L / 2 − I has no diagonal
+                weight = edges.weight(dtype)
+                weight = torch.where(edges.source == edges.target, 0.0, weight).to(weight.dtype)
+                return self._normalised(edges.but(edge_weight=weight), dtype)
+        laplacian = self._laplacian(edges, dtype)
+        scale = 2.0 / self._lambda(edges, laplacian)
+        if edges.batch is not None and scale.numel() > 1:
+            scale = scale[edges.batch.long()][laplacian.source.long()]
+        value = laplacian.weight() * scale.to(laplacian.weight())
+        is_diagonal = laplacian.origins() < 0
+        value = torch.where(is_diagonal, value - 1.0, value)
+        narrow = edges.weight(dtype).dtype
+        return laplacian.but(edge_weight=value.to(narrow))
+
+    def _laplacian(self, edges: Structure, dtype: torch.dtype | None) -> Structure:
+        """L: the negated, normalised edges, then one diagonal entry for each node."""
+        edges, num_nodes = _without_loops(edges), edges.size[0]
+        if self.normalization is None:
+            weight = edges.weight(dtype)
+            diagonal = degree(weight, edges.source, num_nodes)
+            edges = edges.but(edge_weight=-weight)
+        else:
+            edges = self._normalised(edges, dtype)
+            wide = torch.promote_types(edges.weight().dtype, torch.float32)
+            diagonal = torch.ones(num_nodes, dtype=wide, device=edges.device)
+        nodes = torch.arange(num_nodes, device=edges.device, dtype=edges.edge_index.dtype)
+        return edges.with_diagonal(diagonal, nodes)
+
+    def _normalised(self, edges: Structure, dtype: torch.dtype | None) -> Structure:
+        """Edges without loops with the entries of −D^(−1/2) W D^(−1/2), or of −D⁻¹ W."""
+        weight, num_nodes = edges.weight(dtype), edges.size[0]
+        narrow, what = weight.dtype, f"normalization={self.normalization!r}"
+        sent = divisor(weight, edges.source, num_nodes, what)
+        if self.normalization == "rw":
+            weight = weight / sent[edges.source]
+        else:
+            sent = sent.sqrt()
+            weight = weight / sent[edges.source] / sent[edges.target]
+        return edges.but(edge_weight=(-weight).to(narrow))
+
+    def _lambda(self, edges: Structure, laplacian: Structure) -> Tensor:
+        """λ_max, one for all graphs (1,) or one for each (G,); without gradient."""
+        if isinstance(self.lambda_max, tuple):
+            num_graphs = _num_graphs(edges.batch)
+            if len(self.lambda_max) != num_graphs:
+                raise RefusedValue(
+                    refusal(
+                        "lambda_max needs a number for each graph", num_graphs, len(self.lambda_max)
+                    )
+                )
+            found = torch.tensor(self.lambda_max, dtype=torch.float64)
+        elif not isinstance(self.lambda_max, str):
+            found = torch.tensor([float(self.lambda_max)], dtype=torch.float64)
+        elif self.lambda_max == "exact":
+            found = _eigenvalues.get(
+                edges.edge_index,
+                (edges.edge_weight, edges.batch),
+                (self.normalization, edges.size),
+                lambda: self._exact_lambda(edges),
+            )
+        elif self.normalization is None:
+            found = 2.0 * self._largest_degree(edges, laplacian)
+        else:
+            found = torch.tensor([2.0], dtype=torch.float64)
+        return torch.where(found > 0, found, 2.0).to(edges.device)
+
+    def _exact_lambda(self, edges: Structure) -> Tensor:
+        # In float64 throughout: rounding makes a symmetric Laplacian lopsided, and Lanczos stall.
+        weight = edges.weight(torch.float64).detach().double()
+        precise = self._laplacian(replace(edges, edge_weight=weight), torch.float64)
+        return largest_eigenvalues(precise, edges.batch)
+
+    @staticmethod
+    def _largest_degree(edges: Structure, laplacian: Structure) -> Tensor:
+        diagonal = laplacian.weight()[laplacian.origins() < 0].detach().double()
+        graph = edges.batch
+        if graph is None:
+            graph = torch.zeros(diagonal.numel(), dtype=torch.long, device=diagonal.device)
+        zeros = diagonal.new_zeros(_num_graphs(edges.batch))
+        return zeros.scatter_reduce(0, graph.long(), diagonal, "amax")
+
+
+def _without_loops(edges: Structure) -> Structure:
+    is_loop = edges.source == edges.target
+    if has_numbers(is_loop) and not bool(is_loop.any()):
+        return edges
+    return edges.select(~is_loop)
+
+
+def _num_graphs(batch: Tensor | None) -> int:
+    return int(batch.max()) + 1 if batch is not None and batch.numel() else 1

@@ -1,0 +1,131 @@
+"""Cluster: pooling by membership, from the members of a cluster to the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..basis.edges import EdgeBasis
+from ..basis.pattern import Pattern
+from ..equations import row
+from ..errors import RefusedValue, refusal
+from ..graph.assignment import Criterion, Memberships
+from .family import Family
+
+
+@row(
+    "Alignment",
+    "means of clusters",
+    "Andreoli, section 4",
+    option="`Mean(Cluster())`, with `alignment=` memberships",
+)
+@dataclass(frozen=True)
+class Cluster(Family):
+    r"""Pooling: source m belongs to cluster n, M ≠ N.
+
+    .. math:: A_k[m, n] = S_k[m, n], \qquad\text{or}\qquad
+        A_k[m, n] = 1 \iff m \text{ is the } k\text{-th member of } n \text{ from its end}
+
+    It reads :class:`Memberships` in the place of edges: a ``batch`` or cluster vector, a PyG
+    ``SelectOutput``, an assignment matrix S (M, N), or a list of some, by as many ``criteria`` and
+    with a label for each. ``OuterConv(-1, -1, Cluster(), theta="identity", bias=False, aggr=...)``
+    is global pooling, with sum, mean, max and min; a mean divides by the number of members,
+    whatever their weights. Unpooling is ``basis.transpose()``. Of a ``Batch`` it reads ``batch``.
+
+    With ``positions=L`` members are told apart by their place, counted from the cluster's end as
+    in equation 5 of *Convolution is outer product* (whose indices start at 1): label 0 is the last
+    member that was given, and a cluster has at most L.
+
+    Args:
+        criteria (int, optional): how many memberships there are. (default: ``1``)
+        positions (int, optional): L. K is ``criteria`` times L; label c·L + k is the k-th member
+            by criterion c. (default: members are not told apart)
+
+    Raises:
+        ValueError: a number is not positive; when a basis is made, there are more or fewer
+            criteria, or a cluster has more members than positions.
+    """
+
+    equation = "A_k[m, n] = 1 where m belongs to n, or how much it does"
+    reads = Memberships
+    keeps_nodes = False
+    symmetries = ()
+
+    criteria: int = 1
+    positions: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("criteria", "positions"):
+            count = getattr(self, name)
+            if count is not None and count < 1:
+                raise RefusedValue(refusal(f"clusters have {name}", ">= 1", count))
+
+    @property
+    def num_bases(self) -> int:
+        """The number of criteria, times that of positions."""
+        return self.criteria * (self.positions or 1)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each label means."""
+        if self.positions is None:
+            return tuple(f"members by criterion {c}" for c in range(self.criteria))
+        return tuple(
+            f"place {k} from the end by criterion {c}"
+            for c in range(self.criteria)
+            for k in range(self.positions)
+        )
+
+    def basis_on(self, structure: Memberships, dtype: torch.dtype | None = None) -> EdgeBasis:
+        """The members of every criterion."""
+        criteria = structure.criteria
+        if len(criteria) != self.criteria:
+            raise RefusedValue(
+                refusal(f"{self} reads as many memberships", self.criteria, len(criteria))
+            )
+        labels = [self._label(number, one) for number, one in enumerate(criteria)]
+        source = torch.cat([one.source.long() for one in criteria])
+        target = torch.cat([one.target.long() for one in criteria])
+        pattern = Pattern.build(
+            torch.stack([source, target]),
+            torch.cat(labels),
+            size=structure.size,
+            num_labels=self.num_bases,
+            origin=torch.arange(source.numel(), device=source.device),
+        )
+        weights = [one.weight for one in criteria]
+        dtype = next((weight.dtype for weight in weights if weight is not None), None)
+        if dtype is None:
+            return EdgeBasis(pattern)
+        value = torch.cat(
+            [
+                torch.ones(one.source.shape, dtype=dtype, device=source.device)
+                if one.weight is None
+                else one.weight
+                for one in criteria
+            ]
+        )
+        return pattern.with_values(pattern.sort_values(value))
+
+    def _label(self, number: int, criterion: Criterion) -> Tensor:
+        """(E,) the label of each member."""
+        target = criterion.target.long()
+        if self.positions is None:
+            return torch.full_like(target, number)
+        order = torch.sort(target, stable=True).indices
+        count = torch.bincount(target)
+        if target.numel() and int(count.max()) > self.positions:
+            raise RefusedValue(
+                refusal(
+                    "a cluster has no more members than positions",
+                    f"at most {self.positions}",
+                    f"{int(count.max())} in cluster {int(count.argmax())}",
+                )
+            )
+        # The members of a cluster follow each other, and end where all up to it are counted.
+        ends = count.cumsum(0).index_select(0, target.index_select(0, order))
+        places = ends - 1 - torch.arange(target.numel(), device=target.device)
+        return number * self.positions + torch.empty_like(places).index_copy(0, order, places)

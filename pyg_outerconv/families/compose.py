@@ -1,0 +1,114 @@
+"""Compose: two families one after the other, their matrices multiplied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..basis.base import Basis
+from ..basis.composed import composed
+from ..errors import RefusedValue, refusal
+from ..graph.structure import AnyStructure, common_kind
+from .family import Family
+from .gcn import GCN
+from .parts import nested
+
+
+@dataclass(frozen=True)
+class Compose(Family):
+    r"""The products of two families' matrices: one convolution, then the other.
+
+    .. math:: A_{i K_2 + j} = A^{(1)}_i A^{(2)}_j
+
+    What two linear convolutions do in a chain, in one (Proposition 2 of *Convolution is outer
+    product*). ``Compose(GCN(), GCN())`` sees neighbours of neighbours; nested, it is SGConv. The
+    second family reads the targets of the first: the same edges, where sources and targets are
+    the same nodes, or the grid that a family of grids makes.
+
+    Args:
+        first (Family, optional): what is applied to the input. (default: ``GCN()``)
+        second (Family, optional): what is applied to that. (default: ``GCN()``)
+
+    Raises:
+        TypeError: an argument is not a family, or the two read structures of different kinds.
+        ValueError: the first family does not say what its targets are; when a basis is made,
+            edges run between a pair of sets of nodes, or as the families do.
+    """
+
+    equation = "A_{i K2 + j} = A_i of the first, times A_j of the second"
+    reads_beside = ()
+
+    first: Family = field(default_factory=GCN)
+    second: Family = field(default_factory=GCN)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        common_kind((self.first, self.second))
+        if not self.first.keeps_nodes and type(self.first).outputs is Family.outputs:
+            raise RefusedValue(
+                refusal(
+                    "the second family reads the targets of the first",
+                    "a first family that says what they are; "
+                    "basis.compose(other) takes any two bases that fit",
+                    self.first,
+                )
+            )
+
+    @property
+    def reads(self) -> type[AnyStructure]:  # type: ignore[override]
+        """The kind of structure that both read."""
+        return common_kind((self.first, self.second))
+
+    @property
+    def keeps_nodes(self) -> bool:  # type: ignore[override]
+        """Whether both do."""
+        return self.first.keeps_nodes and self.second.keeps_nodes
+
+    @property
+    def add_self_loops(self) -> bool:  # type: ignore[override]
+        """Whether either adds self-loops."""
+        return self.first.add_self_loops or self.second.add_self_loops
+
+    def set_self_loops(self, add: bool) -> Compose:
+        """See :meth:`Family.set_self_loops`, which a composition can only drop."""
+        if add:
+            raise RefusedValue(
+                refusal(
+                    "which family of a composition adds self-loops is its own option",
+                    "GCN(add_self_loops=True) among them",
+                    repr(self),
+                )
+            )
+        return Compose(self.first.set_self_loops(False), self.second.set_self_loops(False))
+
+    def factors(self) -> list[Family]:
+        """Those of both; see :meth:`Family.factors`."""
+        return [*self.first.factors(), *self.second.factors()]
+
+    def outputs(self, structure: Any) -> AnyStructure:
+        """See :meth:`Family.outputs`: those of the second, of those of the first."""
+        return self.second.outputs(self.first.outputs(structure))
+
+    @property
+    def num_bases(self) -> int:
+        """K₁·K₂."""
+        return self.first.num_bases * self.second.num_bases
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each pair of labels means."""
+        return tuple(
+            f"{first}, then {second}"
+            for first in self.first.labels
+            for second in self.second.labels
+        )
+
+    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
+        """The bases of both, composed; of equal families one basis."""
+        between = self.first.outputs(structure)
+        first = self.first.basis_on(structure, dtype)
+        made_alike = self.first == self.second and not any(p.learns for p in nested(self.first))
+        same = between is structure and made_alike
+        return composed(first, first if same else self.second.basis_on(between, dtype))

@@ -1,0 +1,67 @@
+"""Directed: a family on the edges, and the same family on the reversed edges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from ..basis.algebra import Stacked
+from ..basis.base import Basis
+from ..errors import RefusedType, refusal
+from ..graph.edge_list import Structure
+from .family import Family
+from .gcn import GCN
+from .of_family import OfFamily
+
+
+@dataclass(frozen=True)
+class Directed(OfFamily):
+    r"""The pair of a family: its matrices on the edges, then on the reversed edges.
+
+    .. math:: (A_0, \dots, A_{K-1})(W), \; (A_0, \dots, A_{K-1})(W^\top)
+
+    With ``GCN(add_self_loops=False)`` it is the pair of the `"Edge Directionality Improves
+    Learning on Heterophilic Graphs" <https://arxiv.org/abs/2305.10498>`_ paper.
+
+    Args:
+        family (Family, optional): what is made twice. (default: ``GCN()``)
+
+    Raises:
+        TypeError: ``family`` does not read edges.
+        ValueError: when a basis is made, sources and targets are a pair, between which reversed
+            edges run the other way; or as ``family`` does.
+    """
+
+    equation = "A_k(W), then A_k(W^T)"
+    reads = Structure  # type: ignore[assignment]
+
+    family: Family = field(default_factory=GCN)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not issubclass(Structure, self.family.reads):
+            raise RefusedType(
+                refusal("Directed turns edges round", "a family of edges", repr(self.family))
+            )
+
+    @property
+    def num_bases(self) -> int:
+        """Twice the family's."""
+        return 2 * self.family.num_bases
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each label means."""
+        there = self.family.labels
+        return (*there, *(f"{label}, reversed" for label in there))
+
+    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> Basis:
+        """The family's basis of the edges, and of the reversed ones."""
+        instead = "the family itself, and a layer of its own for the reversed edges"
+        edges.require_one_set("Directed", instead)
+        turned = edges.reversed()
+        if edges.content is not None:
+            turned = turned.with_content(edges.content)
+        ends = (edges, turned)
+        return Stacked(tuple(self.family.basis_on(part, dtype) for part in ends))

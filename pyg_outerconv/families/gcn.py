@@ -1,0 +1,65 @@
+"""GCN: the normalised adjacency matrix with self-loops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ..basis.edges import EdgeBasis
+from ..graph.edge_list import Structure
+from ..graph.norm import check_norm, normalise, with_self_loops
+from .explicit import edge_basis
+from .family import Family
+
+
+@dataclass(frozen=True)
+class GCN(Family):
+    r"""The adjacency matrix with self-loops, normalised.
+
+    .. math:: A_0 = \hat D^{-1/2} (W + I) \hat D^{-1/2} \quad\text{or}\quad (W + I) \hat D^{-1}
+
+    with D̂ the in-degrees of W + I, as PyG's ``gcn_norm`` has it: an existing self-loop keeps its
+    weight. Unlike there, all of several self-loops at a node are kept, and ``improved`` counts
+    where no weights are given too. Of a pair of sets of nodes, which have no self-loops, D̂ holds
+    the out-degrees of the sources and the in-degrees of the targets. From the `"Semi-supervised
+    Classification with Graph Convolutional Networks" <https://arxiv.org/abs/1609.02907>`_ paper,
+    equation 2.
+
+    Args:
+        norm (str, optional): ``'sym'``, or ``'rw'``, which divides by the degree of the receiving
+            node. (default: ``'sym'``)
+        add_self_loops (bool, optional): Whether nodes see themselves. Needs sources and targets
+            that are the same nodes. (default: ``True``)
+        improved (bool, optional): Added self-loops weigh 2. (default: ``False``)
+
+    Raises:
+        ValueError: ``norm`` is unknown; when a basis is made, negative weights leave a degree that
+            is not positive, or sources and targets are a pair, with self-loops.
+    """
+
+    equation = "A_0 = D^-1/2 (W + I) D^-1/2, D the in-degrees of W + I"
+
+    norm: str = "sym"
+    add_self_loops: bool = True
+    improved: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_norm(self.norm, ("sym", "rw"))
+
+    @property
+    def num_bases(self) -> int:
+        """1."""
+        return 1
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each label means."""
+        return ("neighbours",)
+
+    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
+        """The normalised edges."""
+        if self.add_self_loops:
+            edges = with_self_loops(edges, dtype, 2.0 if self.improved else 1.0)
+        return edge_basis(normalise(edges, "target" if self.norm == "rw" else "sym", dtype))

@@ -1,0 +1,208 @@
+"""Grid: the shifts of an n-dimensional grid, which are the matrices of torch's convolutions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+from ..basis.axis import PADDING_MODES
+from ..cache import cached_property
+from ..errors import RefusedValue, refusal, unknown
+from .per_axis import check_least, check_places, count_axes, settle, spread
+from .window import Window
+from .windows import Windows
+
+_PADDINGS = ("same", "valid", "causal")
+_GROWTHS = ("submanifold", "full")
+_PER_AXIS = ("kernel_size", "stride", "padding", "dilation", "output_padding", "padding_mode")
+
+
+@dataclass(frozen=True)
+class Grid(Windows):
+    r"""One shift of a grid of cells for each label.
+
+    .. math:: A_d[m, n] = 1 \iff m = s \cdot n - d, \quad d \in \Delta
+
+    on each axis; with stride 1 the shift d brings input m to output m + d. Cells are numbered with
+    the last axis running fastest, as torch stores the pixels of an image. Source: section 3.2 of
+    `"Convolution is outer product" <https://arxiv.org/abs/1905.01289>`_. The paper convolves,
+    torch cross-correlates: weight j of torch's kernels belongs to the shift d = padding −
+    dilation·j. Labels are in the order of torch's weights, and options and sizes are those of
+    ``torch.nn.Conv1d``, ``Conv2d``, ``Conv3d`` and ``ConvTranspose``, for any number of axes.
+
+    It reads the shape of a grid, a mask of its cells, or :class:`Cells`. With
+    ``padding_mode='circular'`` and ``'reflect'`` torch bounds the padding by the size of the
+    grid; here an axis goes round, or is mirrored, as often as it takes.
+
+    Args:
+        kernel_size (int or tuple, optional): The number of shifts along each axis, at most
+            100,000 in all. It is either this or ``offsets``.
+        stride (int or tuple, optional): s. (default: ``1``)
+        padding (int or tuple or str, optional): Cells added at both ends of each axis;
+            ``'valid'`` is none, ``'same'`` as many as keep the size (an odd one is behind),
+            ``'causal'`` all of these in front. (default: ``0``)
+        dilation (int or tuple, optional): How far apart shifts are. (default: ``1``)
+        padding_mode (str or tuple, optional): What is in added cells: nothing (``'zeros'``), or
+            the grid as ``'circular'``, ``'reflect'`` or ``'replicate'`` continue it.
+            (default: ``'zeros'``)
+        transposed (bool, optional): Every matrix is transposed; the output then has the size
+            whose convolution has that of the input. (default: ``False``)
+        output_padding (int or tuple, optional): Cells added behind a transposed output, where
+            several sizes have one convolution. (default: ``0``)
+        offsets (tuple, optional): Any distinct shifts d, each with a number for each axis. The
+            output has a cell for each s-th one of the input.
+        growth (str, optional): Where listed cells have outputs: ``'submanifold'`` where inputs
+            are, whatever the padding, which then says where the kernel has its centre; ``'full'``
+            wherever the kernel sees one, by grid and then by coordinates.
+            (default: ``'submanifold'``)
+        dim (int, optional): D, where no option has a value for each axis.
+
+    Raises:
+        TypeError: an option has another type.
+        ValueError: options are out of range or disagree in the number of axes; when a basis is
+            made, the cells have other axes, a kernel is larger than the padded grid, or listed
+            cells lack the bounds that a padding mode needs.
+    """
+
+    equation = "A_d[m, n] = 1 where m = s n - d, for each shift d"
+
+    kernel_size: int | tuple[int, ...] | None = None
+    stride: int | tuple[int, ...] = 1
+    padding: int | tuple[int, ...] | str = 0
+    dilation: int | tuple[int, ...] = 1
+    padding_mode: str | tuple[str, ...] = "zeros"
+    transposed: bool = False
+    output_padding: int | tuple[int, ...] = 0
+    offsets: tuple[tuple[int, ...], ...] | None = None
+    growth: str = "submanifold"
+    dim: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        settle(self, (*_PER_AXIS, "offsets", "dim"))
+        if (self.kernel_size is None) == (self.offsets is None):
+            raise RefusedValue(
+                refusal(
+                    "Grid has a kernel or offsets",
+                    "one of kernel_size and offsets",
+                    "none" if self.offsets is None else "both",
+                )
+            )
+        if self.growth not in _GROWTHS:
+            raise RefusedValue(unknown("growth", self.growth, _GROWTHS))
+        for mode in spread(self.padding_mode, 1):
+            if mode not in PADDING_MODES:
+                raise RefusedValue(unknown("padding_mode", mode, PADDING_MODES))
+        if isinstance(self.padding, str) and self.padding not in _PADDINGS:
+            raise RefusedValue(unknown("padding", self.padding, _PADDINGS))
+        self._check_numbers()
+        self._check_offsets()
+        check_places(self, count_axes(self, _PER_AXIS))
+        self._check_steps()
+
+    def _check_numbers(self) -> None:
+        check_least(self, "stride", 1)
+        check_least(self, "dilation", 1)
+        check_least(self, "output_padding", 0)
+        if self.kernel_size is not None:
+            check_least(self, "kernel_size", 1)
+        if not isinstance(self.padding, str):
+            check_least(self, "padding", 0)
+
+    def _check_offsets(self) -> None:
+        if self.offsets is None:
+            return
+        if not self.offsets:
+            raise RefusedValue(refusal("Grid needs a shift", "an offset", "none"))
+        axes = sorted({len(offset) for offset in self.offsets})
+        if len(axes) > 1:
+            raise RefusedValue(refusal("offsets have one number for each axis", axes[0], axes[1]))
+        if len(set(self.offsets)) < len(self.offsets):
+            raise RefusedValue(refusal("offsets must differ", "distinct shifts", self.offsets))
+        for name, value, free in (("dilation", self.dilation, 1), ("padding", self.padding, 0)):
+            if value != free:
+                raise RefusedValue(
+                    refusal(f"offsets are shifts already, without {name}", free, value)
+                )
+
+    def _check_steps(self) -> None:
+        steps = spread(self.stride, self.num_axes)
+        if self.padding == "same" and set(steps) != {1}:
+            raise RefusedValue(
+                refusal("padding='same' keeps the size of a grid", "stride 1", self.stride)
+            )
+        added = spread(self.output_padding, self.num_axes)
+        if any(added) and not self.transposed:
+            raise RefusedValue(
+                refusal(
+                    "output_padding is of transposed grids", "transposed=True", self.output_padding
+                )
+            )
+        bounds = map(max, steps, spread(self.dilation, self.num_axes))
+        if any(extra and extra >= bound for extra, bound in zip(added, bounds, strict=True)):
+            raise RefusedValue(
+                refusal(
+                    "output_padding chooses between sizes that have one convolution",
+                    "less than stride or dilation",
+                    self.output_padding,
+                )
+            )
+
+    @property
+    def is_turned(self) -> bool:  # type: ignore[override]
+        """Whether it is transposed."""
+        return self.transposed
+
+    @property
+    def is_growing(self) -> bool:  # type: ignore[override]
+        """Whether listed cells make new ones."""
+        return self.growth == "full"
+
+    @property
+    def num_axes(self) -> int:
+        """D."""
+        return count_axes(self, _PER_AXIS)
+
+    @cached_property
+    def windows(self) -> tuple[Window, ...]:
+        """The kernel along each axis."""
+        options = [spread(getattr(self, name), self.num_axes) for name in _PER_AXIS]
+        return tuple(self._window(d, *one) for d, one in enumerate(zip(*options, strict=True)))
+
+    def _window(
+        self,
+        number: int,
+        kernel: int | None,
+        stride: int,
+        padding: int | str,
+        dilation: int,
+        extra: int,
+        mode: str,
+    ) -> Window:
+        if kernel is None:
+            shifts = tuple(dict.fromkeys(offset[number] for offset in self.offsets or ()))
+            return Window(shifts, stride, 0, 0, 0, mode, False, extra, has_kernel=False)
+        reach = dilation * (kernel - 1)
+        front, behind = {
+            "valid": (0, 0),
+            "same": (reach // 2, reach - reach // 2),
+            "causal": (reach, 0),
+        }.get(str(padding), (padding, padding))
+        shifts = tuple(int(front) - dilation * j for j in range(kernel))
+        return Window(shifts, stride, int(front), int(behind), reach, mode, False, extra)
+
+    @cached_property
+    def taps(self) -> tuple[tuple[int, ...], ...]:
+        """For each label, the tap on each axis."""
+        sizes = [window.shifts for window in self.windows]
+        if self.offsets is None:
+            return tuple(product(*(range(len(shifts)) for shifts in sizes)))
+        return tuple(
+            tuple(shifts.index(d) for shifts, d in zip(sizes, offset, strict=True))
+            for offset in self.offsets
+        )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The shift of each label."""
+        return tuple(f"shift ({', '.join(map(str, shift))})" for shift in self.shifts)

@@ -1,0 +1,41 @@
+"""Identity: every node sees itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ..basis.eye import Eye
+from ..graph.structure import AnyStructure
+from .family import Family
+
+
+@dataclass(frozen=True)
+class Identity(Family):
+    r"""The identity matrix, with which a convolution is a linear layer on each node.
+
+    .. math:: A_0 = I
+
+    Of a pair, target n sees source n for n < min(M, N): the targets come first among the sources,
+    as in PyG's sampled bipartite blocks. Source: section 3.1 of *Convolution is outer
+    product*.
+    """
+
+    equation = "A_0 = I"
+    reads = AnyStructure
+    reads_beside = ()
+
+    @property
+    def num_bases(self) -> int:
+        """1."""
+        return 1
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each label means."""
+        return ("self",)
+
+    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> Eye:
+        """The identity, as a rule."""
+        return Eye(structure.size, structure.device)

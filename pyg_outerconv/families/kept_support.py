@@ -1,0 +1,77 @@
+"""Supports that are kept: the edges of a structure are made once, as long as it comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+from weakref import WeakValueDictionary
+
+import torch
+from torch import Tensor
+
+from ..attention.query_places import Placed, narrowed
+from ..basis.edges import EdgeBasis
+from ..basis.on_demand import OnDemand
+from ..cache import IdentityCache, ValueCache
+from ..graph.structure import AnyStructure
+from ..kernels.lasting import lasting
+from .family import Family
+
+Edges = EdgeBasis | OnDemand
+
+_of_tensors = IdentityCache()
+_of_numbers: WeakValueDictionary[Hashable, Edges] = WeakValueDictionary()
+
+
+def kept_support(family: Family, structure: AnyStructure, held: ValueCache) -> Edges:
+    """The basis of a support, whose edges are shared by all layers on the same structure.
+
+    What is made of tensors is kept as long as these are, unmodified. What is made of numbers alone
+    is kept as long as some layer holds it.
+
+    Args:
+        family: the support.
+        structure: what it is made of.
+        held: the few bases of numbers that a layer holds.
+    """
+    if isinstance(structure, Placed):
+        return narrowed(kept_support(family, structure.whole, held), structure.place)
+
+    def make() -> Edges:
+        return family.basis_on(structure).whole()  # type: ignore[return-value]
+
+    known = _known_by(family, structure)
+    if known is None:
+        return make()
+    tensors, key = known
+    made_of = [tensor for tensor in tensors if tensor is not None]
+    if not made_of:
+        found = held.get((family, key), lambda: _shared((family, key), make))
+    else:
+        which = tuple([tensor is not None for tensor in tensors])
+        found = _of_tensors.get(made_of[0], tuple(made_of[1:]), (family, which, key), make)
+    return found  # type: ignore[no-any-return]
+
+
+def _shared(key: Hashable, make: Callable[[], Edges]) -> Edges:
+    found = _of_numbers.get(key)
+    if found is None:
+        with lasting(torch.empty(0)):
+            found = _of_numbers[key] = make()
+    return found
+
+
+def _known_by(
+    family: Family, structure: AnyStructure
+) -> tuple[tuple[Tensor | None, ...], Hashable] | None:
+    """The tensors and the value that a basis depends on; None where it is made at every call."""
+    beside: list[Any] = [
+        getattr(structure, name, None) if family.makes_use_of(name) else None
+        for name in ("edge_attr", "pos")
+    ]
+    attr, pos = beside
+    found = structure.made_of()
+    if found is None:
+        return None
+    own, key = found
+    return (*own, attr, *(pos if pos is not None else (None, None))), key

@@ -1,0 +1,185 @@
+"""Kernel: edge values that are a function of edge attributes, or of relative positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from numbers import Integral
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from ..basis.edges import EdgeBasis
+from ..basis.pattern import Pattern
+from ..cache import IdentityCache
+from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..graph.checks import check_positions
+from ..graph.edge_list import Structure
+from .family import Family
+
+_patterns = IdentityCache()
+
+
+@runtime_checkable
+class EdgeFunction(Protocol):
+    """K numbers of each edge: (E, D) to (E, K). A ``torch.nn.Module`` may be one."""
+
+    def __call__(self, edge_attr: Tensor) -> Tensor:
+        """The values of the edges under each label."""
+        ...
+
+
+@dataclass(frozen=True)
+class Kernel(Family):
+    r"""The edges K times, the values a function of what is known of each edge.
+
+    .. math:: A_k[m, n] = \sum_{e: m \to n} w_e\, f_k(u_e), \qquad k = 0, \dots, K - 1
+
+    with u the attributes of an edge, or where its source lies as seen from its target. So the
+    convolution is X_m times the matrix Σ_k f_k(u) Θ_k that u makes: a Gaussian mixture (GMMConv), a
+    spline (SplineCNN), or a network with a linear last layer Θ (NNConv, ECC); ready functions are
+    in :mod:`pyg_outerconv.nn.edge_functions`.
+
+    Everything is differentiable: in attributes and positions, and in the parameters of ``fn``,
+    which are parameters of a layer with this family if ``fn`` is a module (layers of one module
+    share it). So values are made at every call; where the edges are is not, if ``cached``: it is
+    kept as long as the same unmodified ``edge_index`` comes back (see
+    :mod:`pyg_outerconv.cache`), and values are replaced in it.
+
+    Args:
+        fn (callable): from (E, D) to (E, K).
+        num_functions (int, optional): K; by default what ``fn.num_functions`` says.
+        on (str, optional): what is u: ``'edge_attr'``, (E, D) or (E,); or ``'pos'``, for the
+            position of the source less that of the target, as PyG's ``Cartesian`` has it.
+            (default: ``'edge_attr'``)
+        normalised (bool or float, optional): whether relative positions are mapped to [0, 1], with
+            0.5 for none: u / 2c + 1/2, c the largest coordinate of all edges of the call, which
+            carries no gradient; a number is c itself. (default: ``False``)
+        cached (bool, optional): see above. (default: ``True``)
+
+    Raises:
+        TypeError: an option has the wrong type; when a basis is made, attributes or values are not
+            floating point.
+        ValueError: an option is out of range; when a basis is made, attributes or positions are
+            missing, or have other shapes than said.
+    """
+
+    equation = "A_k[m, n] = f_k(attributes of the edge m -> n)"
+    learns = True
+
+    fn: EdgeFunction
+    num_functions: int | None = None
+    on: str = "edge_attr"
+    normalised: bool | float = False
+    cached: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_functions is None:
+            object.__setattr__(self, "num_functions", getattr(self.fn, "num_functions", None))
+        if not isinstance(self.num_functions, Integral) or self.num_functions < 1:
+            raise RefusedValue(
+                refusal(
+                    "a kernel needs the number of its functions, which is K",
+                    "num_functions >= 1",
+                    self.num_functions,
+                )
+            )
+        if self.on not in ("edge_attr", "pos"):
+            raise RefusedValue(unknown("input of a kernel", self.on, ("edge_attr", "pos")))
+        if self.normalised is not False and self.on != "pos":
+            raise RefusedValue(refusal("relative positions are normalised", "on='pos'", self.on))
+        object.__setattr__(self, "num_functions", int(self.num_functions))
+        if self.normalised is not False and not 0 < self.normalised < inf:
+            raise RefusedValue(
+                refusal("positions are divided by their largest", "finite, > 0", self.normalised)
+            )
+
+    @property
+    def reads_beside(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What its functions are of, and what their values are multiplied by."""
+        return ("edge_weight", self.on)
+
+    @property
+    def num_bases(self) -> int:
+        """K."""
+        assert self.num_functions is not None  # __post_init__
+        return self.num_functions
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each label means."""
+        return tuple(f"function {k} of {self.on}" for k in range(self.num_bases))
+
+    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
+        """The edges once for each label, with the values that the function gives them."""
+        pattern, value = self._pattern(edges), self._values(edges)
+        return pattern.with_values(pattern.sort_values(value.t().reshape(-1)))
+
+    def _pattern(self, edges: Structure) -> Pattern:
+        if not self.cached or edges.origin is not None:
+            return self._make_pattern(edges)
+        key = (self.num_bases, edges.size)
+        made: Pattern = _patterns.get(edges.edge_index, (), key, lambda: self._make_pattern(edges))
+        return made
+
+    def _make_pattern(self, edges: Structure) -> Pattern:
+        index, count = edges.edge_index, self.num_bases
+        label = torch.arange(count, dtype=index.dtype, device=index.device)
+        return Pattern.build(
+            index.repeat(1, count),
+            label.repeat_interleave(edges.num_edges),
+            size=edges.size,
+            num_labels=count,
+            origin=edges.origins().repeat(count),
+        )
+
+    def _values(self, edges: Structure) -> Tensor:
+        """(E, K), edges as they were given."""
+        value = self.fn(self._relative(edges) if self.on == "pos" else _attributes(edges))
+        wanted = (edges.num_edges, self.num_bases)
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            got = getattr(value, "dtype", type(value).__name__)
+            raise RefusedType(refusal("a kernel's function gives numbers", "floating point", got))
+        if value.shape != wanted:
+            raise RefusedValue(
+                refusal(
+                    "a kernel's function gives a number for each edge and label",
+                    wanted,
+                    tuple(value.shape),
+                )
+            )
+        return value if edges.edge_weight is None else value * edges.edge_weight.unsqueeze(1)
+
+    def _relative(self, edges: Structure) -> Tensor:
+        """(E, D) the position of each source less that of its target."""
+        of_sources, of_targets = _positions(edges)
+        there = of_sources.index_select(0, edges.source)
+        found = there - of_targets.index_select(0, edges.target)
+        if self.normalised is False:
+            return found
+        longest: Any = self.normalised
+        if longest is True:
+            longest = found.detach().abs().max() if found.numel() else torch.tensor(1.0)
+            longest = torch.where(longest > 0, longest, 1.0)
+        return found / (2 * longest) + 0.5
+
+
+def _attributes(edges: Structure) -> Tensor:
+    given = edges.edge_attr
+    if given is None:
+        raise RefusedValue(refusal("a kernel on attributes needs them", "edge_attr (E, D)", "None"))
+    if not given.is_floating_point():
+        raise RefusedType(
+            refusal("edge_attr of a kernel must be floating point", "torch.float32", given.dtype)
+        )
+    return given.view(-1, 1) if given.dim() == 1 else given
+
+
+def _positions(edges: Structure) -> tuple[Tensor, Tensor]:
+    given = edges.pos
+    if given is None:
+        raise RefusedValue(refusal("a kernel on positions needs them", "pos (N, D)", "None"))
+    check_positions(given, edges.size)
+    return given

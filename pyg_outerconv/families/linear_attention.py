@@ -1,0 +1,182 @@
+"""LinearAttention: attention whose weights are products of features, never made one by one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..attention.feature_mapped import FeatureMapped
+from ..attention.normalised import of_batch
+from ..attention.query_places import Placed
+from ..attention.score import positive
+from ..basis.base import Basis
+from ..basis.between import as_list
+from ..basis.factored import Factored
+from ..basis.ragged import places
+from ..equations import row
+from ..errors import RefusedValue, refusal
+from ..graph.batches import graphs_of
+from ..graph.structure import AnyStructure
+from .align import structure_of_queries
+from .content_family import ContentFamily, check_heads, kept_symmetries
+from .family import Family
+from .support.complete import Complete
+
+_ALL_PAIRS = Complete()
+
+
+@row(
+    "Linear attention",
+    "(φ(K)ᵀ V through D latent nodes) φ(Q) / sums",
+    "2006.16236, equation 5; a composition, Andreoli, Proposition 2",
+    option="`LinearAttention(heads, channels)`",
+)
+@row(
+    "Linear attention",
+    "prefix sums, chunk by chunk",
+    "2006.16236, equations 9 to 12",
+    option="`LinearAttention(…, causal=True)`",
+)
+@dataclass(frozen=True)
+class LinearAttention(ContentFamily):
+    r"""Every source to every target, weighed by a product of features.
+
+    .. math::
+        A_h[m, n] = \frac{\phi(X_m W_{k,h})^{\top} \phi(Q_n W_{q,h})}
+            {\sum_{m'} \phi(X_{m'} W_{k,h})^{\top} \phi(Q_n W_{q,h})}
+
+    over all sources of the graph of n, and up to n if causal. From the `"Transformers are RNNs"
+    <https://arxiv.org/abs/2006.16236>`_ paper (equations 5 and 9). As a basis it is a composition
+    through D latent nodes for each head, M → D → N, whose cost grows with M + N, not with M·N; the
+    causal form is a scan. Its edges are all pairs, which are never made: those of the structure
+    are not looked at, but for the graph of each node (``batch``).
+
+    A target for which the sum below is zero, as it is without inputs, gets zeros.
+
+    Args:
+        heads (int): H, which is K.
+        channels (int): D of the keys and queries of each head.
+        feature_map (str or Module, optional): φ: ``'elu+1'``, ``'relu'``, ``'exp'``,
+            ``'identity'``, or a module such as :class:`~.feature_maps.PositiveRandom`, which may
+            change D. Exponentials of any size are in range where weights are normalised.
+            (default: ``'elu+1'``)
+        causal (bool, optional): whether n sees sources m ≤ n alone, in the order of their numbers,
+            those of a graph from its first node on. (default: ``False``)
+        strict (bool, optional): whether causal means m < n. (default: ``False``)
+        normalised (bool, optional): whether weights are divided by their sum over the inputs of a
+            target. (default: ``True``)
+        in_channels (int or tuple, optional): P, or those of sources and of targets; -1 to learn
+            them from the first input. (default: ``-1``)
+        bias (bool, optional): whether keys and queries have one. (default: ``False``)
+        align (Family or Module, optional): T, whose Tᵀ X are the queries, or a module that makes
+            queries of its own, such as learned ones; None for the identity.
+
+    Raises:
+        TypeError: an option has the wrong type; when a basis is made, the feature map gives none.
+        ValueError: an option is out of range; when a basis is made, the nodes hold nothing, or
+            what they hold does not fit.
+    """
+
+    equation = "A_h[m, n] = <phi(X_m W_k), phi(Q_n W_q)> / its sum over m"
+    reads = AnyStructure
+
+    heads: int
+    channels: int
+    feature_map: torch.nn.Module | str = "elu+1"
+    causal: bool = False
+    strict: bool = False
+    normalised: bool = True
+    in_channels: int | tuple[int, ...] = -1
+    bias: bool = False
+    align: Family | torch.nn.Module | None = None
+    score: FeatureMapped = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        heads, channels = positive("heads", self.heads), positive("channels", self.channels)
+        given = self.in_channels
+        ends = tuple(given) if isinstance(given, tuple | list) else (given, given)
+        if len(ends) != 2:
+            raise RefusedValue(refusal("in_channels are of sources and targets", "(P, P_q)", ends))
+        options = self.feature_map, self.bias, bool(self.normalised)
+        object.__setattr__(self, "score", FeatureMapped(heads, channels, ends, *options))
+        super().__post_init__()
+        if self.strict and not self.causal:
+            raise RefusedValue(refusal("strict leaves out n itself", "causal=True", self.causal))
+        if isinstance(self.align, Family):
+            check_heads("an alignment", self.align.num_bases, self.heads)
+
+    @property
+    def num_bases(self) -> int:
+        """H."""
+        return self.heads
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each label means."""
+        return tuple(f"head {head} of linear attention" for head in range(self.heads))
+
+    @property
+    def keeps_nodes(self) -> bool:  # type: ignore[override]
+        """Whether targets are the nodes of the structure."""
+        return self.align is None
+
+    @property
+    def reads_beside(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The content, and what the alignment is made of."""
+        return ("x", *self._read_by(self.align))
+
+    @property
+    def symmetries(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Numbers of nodes mean nothing, unless they are an order of time, or to the alignment."""
+        return () if self.causal else kept_symmetries(_ALL_PAIRS, self.align)
+
+    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
+        """The matrices that the content of a structure makes.
+
+        Raises:
+            ValueError: the nodes hold nothing, or what they hold does not fit.
+        """
+        content, asked = self.content_of(structure)
+        options = self.align, content, asked, self.causal
+        structure = structure_of_queries(structure, _ALL_PAIRS, *options)
+        key, query = self.score.features(content.source, asked)
+        exponents = self.score.up_to_factor
+        there = of_batch(content.present, key.shape[1:-2])
+        if there is not None:
+            nothing = -torch.inf if exponents else 0.0
+            key = key.masked_fill(~there[..., None, None], nothing)
+        if (key.size(0), query.size(0)) != structure.size:
+            raise RefusedValue(
+                refusal(
+                    "content is of the nodes of the structure",
+                    structure.size,
+                    (key.size(0), query.size(0)),
+                )
+            )
+        causal = ("strict" if self.strict else "inclusive") if self.causal else None
+        graphs, place = self._graphs_and_places(structure)
+        make = Factored.of_exponents if exponents else Factored
+        return make(key, query, self.normalised, causal, *graphs, target_place=place)
+
+    def _graphs_and_places(
+        self, structure: AnyStructure
+    ) -> tuple[tuple[Tensor | None, Tensor | None], Tensor | None]:
+        """The graphs of both ends, and the place of each query, if it is not its number."""
+        if not isinstance(structure, Placed):
+            return graphs_of(structure) or (None, None), None
+        if not isinstance(structure.place, range):
+            raise RefusedValue(
+                refusal(
+                    "causal linear attention takes queries in the order of the sources",
+                    "a part of these, such as Part(...)",
+                    self.align,
+                )
+            )
+        place, graphs = as_list(structure.place, structure.device), graphs_of(structure.whole)
+        if graphs is None:
+            return (None, None), place
+        within = places(graphs[0]).index_select(0, place)
+        return (graphs[0], graphs[0].index_select(0, place)), within

@@ -1,0 +1,95 @@
+"""Options of windows: one value for all axes, or one for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from numbers import Integral
+from typing import Any
+
+from ..errors import RefusedValue, refusal
+
+MOST_AXES = 64  # as many as a tensor can have
+MOST_PLACES = 100_000  # of a kernel, each a label with a matrix of parameters
+
+
+def settle(family: Any, names: Sequence[str]) -> None:
+    """Make tuples of lists and plain integers of numpy's among options of a frozen dataclass.
+
+    It must be hashable, and is known by the text that it is printed as.
+    """
+    for name in names:
+        object.__setattr__(family, name, _settled(getattr(family, name)))
+
+
+def _settled(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return tuple(map(_settled, value))
+    return int(value) if isinstance(value, Integral) else value
+
+
+def count_axes(family: Any, names: Sequence[str]) -> int:
+    """D, which every option that has a value for each axis must agree on.
+
+    Raises:
+        ValueError: two options disagree, or none tells.
+    """
+    counts = {n: len(v) for n in names if isinstance(v := getattr(family, n), tuple)}
+    if family.dim is not None:
+        counts["dim"] = family.dim
+    if getattr(family, "offsets", None):
+        counts["offsets"] = len(family.offsets[0])
+    who = type(family).__name__
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise RefusedValue(refusal(f"options of {who} have one value for each axis", "one D", said))
+    if not counts:
+        size = family.kernel_size
+        raise RefusedValue(
+            refusal(
+                f"{who} must be told its number of axes",
+                f"dim=2, or kernel_size=({size}, {size}), for images",
+                f"kernel_size={size} alone",
+            )
+        )
+    (num_axes,) = set(counts.values())
+    if num_axes < 1:
+        raise RefusedValue(refusal(f"{who} needs an axis", "dim >= 1", num_axes))
+    if num_axes > MOST_AXES:
+        raise RefusedValue(refusal(f"axes of {who} are bounded", f"dim <= {MOST_AXES}", num_axes))
+    return num_axes
+
+
+def spread(value: Any, num_axes: int) -> tuple[Any, ...]:
+    """The value of an option for each axis."""
+    return value if isinstance(value, tuple) else (value,) * num_axes
+
+
+def check_places(family: Any, num_axes: int) -> None:
+    """Refuse kernels of more places than parameters could be held for.
+
+    Raises:
+        ValueError: naming the kernel.
+    """
+    places = prod(spread(family.kernel_size or 1, num_axes))
+    if places > MOST_PLACES:
+        raise RefusedValue(
+            refusal(
+                f"kernel_size of {type(family).__name__} is bounded",
+                f"at most {MOST_PLACES} places in all",
+                f"{places} of {family.kernel_size}",
+            )
+        )
+
+
+def check_least(family: Any, name: str, least: int) -> None:
+    """Refuse values of an option, alone or one for each axis, that are too small.
+
+    Raises:
+        ValueError: naming the option.
+    """
+    value = getattr(family, name)
+    if any(part < least for part in spread(value, 1)):
+        raise RefusedValue(
+            refusal(f"{name} of {type(family).__name__} is bounded", f">= {least}", value)
+        )

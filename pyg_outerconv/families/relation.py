@@ -1,0 +1,103 @@
+"""Relation: one label for each type of edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ..basis.edges import EdgeBasis
+from ..equations import row
+from ..errors import RefusedValue, refusal
+from ..graph.edge_list import Structure
+from ..graph.norm import check_norm
+from ..kernels.index_checks import has_numbers
+from .explicit import edge_basis
+from .family import Family
+
+
+@row(
+    "Alignment",
+    "weighted, soft",
+    "Andreoli, section 4",
+    option='`Relation(1, "sum")`, `Cluster()` with weights',
+)
+@row("Support", "the edges that are given", "", option='`Relation(1, "sum")`, any explicit family')
+@dataclass(frozen=True)
+class Relation(Family):
+    r"""One adjacency matrix for each type of edge.
+
+    .. math:: A_r[m, n] = w_{mn} / c_{n,r} \quad\text{over the edges of type } r
+
+    with c the number of edges of type r that reach n (``'mean'``), or 1 (``'sum'``, ``'given'``).
+    The mean is within a relation, and relations add up, as the `"Modeling Relational Data with
+    Graph Convolutional Networks" <https://arxiv.org/abs/1703.06103>`_ paper has it (equation 2).
+    With one relation, edge types may be left out, and the mean is GraphSAGE's.
+
+    Args:
+        num_relations (int): R, the number of edge types.
+        norm (str, optional): ``'mean'``, ``'sum'``, or ``'given'``: the edge weights are the
+            constants 1/c of the paper and must be given. (default: ``'mean'``)
+
+    Raises:
+        ValueError: options are out of range; when a basis is made, an edge type is out of range
+            or missing, or weights are missing with ``norm='given'``.
+    """
+
+    equation = "A_r = W_r / (number of edges of type r that reach n)"
+    reads_beside = ("edge_weight", "edge_type")
+
+    num_relations: int = 1
+    norm: str = "mean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_relations < 1:
+            raise RefusedValue(
+                refusal("Relation needs a relation", "num_relations >= 1", self.num_relations)
+            )
+        check_norm(self.norm, ("mean", "sum", "given"))
+
+    @property
+    def num_bases(self) -> int:
+        """R."""
+        return self.num_relations
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each label means."""
+        return tuple(f"relation {r}" for r in range(self.num_relations))
+
+    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
+        """The edges, labelled by their types."""
+        self._check(edges)
+        basis = edge_basis(edges, self.num_relations)
+        return basis.mean(dtype) if self.norm == "mean" else basis
+
+    def _check(self, edges: Structure) -> None:
+        if self.norm == "given" and edges.edge_weight is None:
+            raise RefusedValue(
+                refusal(
+                    "Relation(norm='given') takes its constants from the edges",
+                    "edge_weight of shape (E,)",
+                    "None",
+                )
+            )
+        types = edges.edge_type
+        if types is None:
+            if self.num_relations > 1:
+                raise RefusedValue(
+                    refusal(
+                        f"Relation({self.num_relations}) needs the type of every edge",
+                        "edge_type of shape (E,), by its name: edge_type=",
+                        "None",
+                    )
+                )
+        elif has_numbers(types) and types.numel() and int(types.max()) >= self.num_relations:
+            raise RefusedValue(
+                refusal(
+                    "edge types must be below num_relations",
+                    f"[0, {self.num_relations})",
+                    int(types.max()),
+                )
+            )

@@ -1,0 +1,112 @@
+"""Blocks: every target sees the block that it lies in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ...basis.ragged import places
+from ...basis.same_block import Cliques
+from ...errors import RefusedValue, refusal
+from ...graph.batches import graphs_of
+from ...graph.cells import Cells
+from ...graph.structure import AnyStructure
+from ..per_axis import check_least, settle, spread
+from .axes import axes_told, for_each_axis
+from .support import Support
+
+
+@dataclass(frozen=True)
+class Blocks(Support):
+    r"""Sources in the block of the target, where blocks do not overlap.
+
+    .. math:: A_0[m, n] = 1 \iff
+        \left\lfloor \frac{m - t}{s} \right\rfloor = \left\lfloor \frac{n - t}{s} \right\rfloor
+
+    along each axis. On images these are the windows of the `"Swin Transformer"
+    <https://arxiv.org/abs/2103.14030>`_ paper (section 3.2), ``Blocks(7)`` and
+    ``Blocks(7, shift=3)`` in turn. A shift moves all borders: the first block is cut to t cells,
+    and the last to what is left. Nothing is wrapped round the ends, as nothing is in that paper
+    once its masks are applied to the image that it rolls.
+
+    In a sequence nodes follow each other in the order of their numbers, those of a graph of a batch
+    from its first one on, and where M ≠ N both sequences begin together. Cells without bounds have
+    borders at t and multiples of s from it.
+
+    Args:
+        size (int or tuple): s, for all axes or for each.
+        shift (int or tuple, optional): t, less than s. (default: ``0``)
+
+    Raises:
+        TypeError: an option has another type.
+        ValueError: an option is out of range; when a basis is made, options have other axes than
+            the structure, or nobody said how many nodes there are.
+    """
+
+    equation = "A_0[m, n] = 1 where floor((m - t) / s) = floor((n - t) / s)"
+    page = (
+        "both are in one block of cells",
+        "Liu et al., *Swin Transformer* (2103.14030), section 3.2",
+    )
+
+    size: int | tuple[int, ...]
+    shift: int | tuple[int, ...] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        settle(self, ("size", "shift"))
+        check_least(self, "size", 1)
+        check_least(self, "shift", 0)
+        axes = self.num_axes or 1
+        sizes, shifts = spread(self.size, axes), spread(self.shift, axes)
+        if any(t >= s for s, t in zip(sizes, shifts, strict=False)):
+            raise RefusedValue(
+                refusal("a shift moves borders within a block", f"< {self.size}", self.shift)
+            )
+
+    @property
+    def num_axes(self) -> int | None:
+        """D, where an option has a value for each axis."""
+        return axes_told(self.size, self.shift)
+
+    @property
+    def reads(self) -> type[AnyStructure]:  # type: ignore[override]
+        """Cells, where options are for several axes, else any structure."""
+        return Cells if (self.num_axes or 1) > 1 else AnyStructure
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the label means."""
+        return ("the same block",)
+
+    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> Cliques:
+        """:class:`~.cliques.Cliques`, the blocks of each graph or grid on their own."""
+        _, (sizes, shifts) = for_each_axis(self, structure, self.size, self.shift)
+        if isinstance(structure, Cells):
+            block = _of_cells(structure, sizes, shifts)
+            return Cliques(block, block)
+        graphs, ends = graphs_of(structure), structure.size
+        along = [torch.arange(count, device=structure.device) for count in ends]
+        if graphs is not None:
+            along = [places(graph) for graph in graphs]
+        blocks = [(place - shifts[0] + sizes[0]) // sizes[0] for place in along]
+        if graphs is not None:
+            count = max(ends) // sizes[0] + 2
+            blocks = [b + count * graph for b, graph in zip(blocks, graphs, strict=True)]
+        return Cliques(blocks[0], blocks[1])
+
+
+def _of_cells(cells: Cells, sizes: tuple[int, ...], shifts: tuple[int, ...]) -> Tensor:
+    """(n,) the block of each cell, those of several grids apart."""
+    listed = cells.listed()
+    index = listed.index
+    assert index is not None
+    block = torch.div(
+        index - index.new_tensor(shifts), index.new_tensor(sizes), rounding_mode="floor"
+    )
+    if not block.numel():
+        return block.new_zeros(len(block))
+    block = block - block.amin(0)
+    return listed.keys(block, tuple((block.amax(0) + 1).tolist()))

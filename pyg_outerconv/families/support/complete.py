@@ -1,0 +1,60 @@
+"""Complete: every target sees every source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ...basis.band import Band
+from ...basis.base import Basis
+from ...basis.edges import EdgeBasis
+from ...basis.same_block import Cliques
+from ...graph.batches import graphs_of
+from ...graph.checks import check_one_set
+from ...graph.structure import AnyStructure
+from .support import Support
+
+
+@dataclass(frozen=True)
+class Complete(Support):
+    r"""All pairs of a source and a target, or all that are of one graph.
+
+    .. math:: A_0[m, n] = 1
+
+    The support of full attention, and with M ≠ N of cross-attention (``size=(M, N)``, or a pair
+    of features). Of ragged graphs or sets (``batch``) nodes see those of their own. From the
+    `"Attention Is All You Need" <https://arxiv.org/abs/1706.03762>`_ paper, section 3.2.
+
+    Args:
+        loops (bool, optional): whether a node sees itself; without, sources and targets must be
+            the same nodes. (default: ``True``)
+
+    Raises:
+        TypeError: the option has another type.
+        ValueError: when a basis is made, nobody said how many nodes there are, or sources and
+            targets are a pair, without loops.
+    """
+
+    equation = "A_0[m, n] = 1"
+    page = ("always", "Vaswani et al., *Attention Is All You Need* (1706.03762), section 3.2")
+    symmetries = ("permutation-equivariant",)
+
+    loops: bool = True
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the label means."""
+        return ("all pairs",)
+
+    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> Basis:
+        """A :class:`Band` without limits, or :class:`Cliques`; edges, without loops."""
+        graphs, size = graphs_of(structure), structure.size
+        all_pairs = Band(*size, on=structure.device)
+        pairs = all_pairs if graphs is None else Cliques.of_graphs(*graphs)
+        if self.loops:
+            return pairs
+        check_one_set(structure.bipartite, size, "leaving out loops", "Complete()")
+        pattern = pairs.edges().pattern
+        ends = pattern.source, pattern.target
+        return EdgeBasis(pattern.subset(ends[0] != ends[1], *ends, size))

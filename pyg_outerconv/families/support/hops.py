@@ -1,0 +1,121 @@
+"""Hops: every target sees the nodes from which a few edges lead to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ...basis.edges import EdgeBasis
+from ...basis.pattern import Pattern
+from ...basis.product import compose_edges
+from ...basis.runs import sorted_pairs
+from ...graph.edge_list import Structure
+from ...kernels.index_checks import has_numbers
+from ..per_axis import check_least
+from .support import Support
+
+
+@dataclass(frozen=True)
+class Hops(Support):
+    r"""The graph's own edges, or the pairs that at most L of them join.
+
+    .. math:: A_0[m, n] = 1 \iff \text{a walk of } 1, \dots, L \text{ edges leads from } m
+        \text{ to } n
+
+    Weights of edges are not looked at; ``Relation(1, 'sum')`` is the edges with their weights. With
+    L = 1 edges are kept as they were given, parallel ones too; with more each pair comes once.
+    ``Hops(add_self_loops=True)`` is the support of GAT as PyG has it, from the `"Graph Attention
+    Networks" <https://arxiv.org/abs/1710.10903>`_ paper, section 2.1.
+
+    Args:
+        length (int, optional): L; more than one needs sources and targets that are the same nodes.
+            (default: ``1``)
+        add_self_loops (bool, optional): whether every node sees itself, once, whatever loops there
+            are; if ``False``, none does; if ``None``, loops stay as they are. Of a pair the
+            first min(M, N) sources and targets are the same nodes, as in PyG.
+            (default: ``None``)
+
+    Raises:
+        TypeError: an option has another type.
+        ValueError: the length is not positive; when a basis is made, sources and targets are a
+            pair and the length is more than one.
+    """
+
+    equation = "A_0[m, n] = 1 where at most L edges lead from m to n"
+    page = (
+        "a few edges lead from m to n, with or without self",
+        "Veličković et al., *Graph Attention Networks* (1710.10903), section 2.1",
+    )
+    reads = Structure
+    symmetries = ("permutation-equivariant",)
+
+    length: int = 1
+    add_self_loops: bool | None = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, "length", 1)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the label means."""
+        return ("edges",) if self.length == 1 else (f"within {self.length} hops",)
+
+    @property
+    def is_quick(self) -> bool:  # type: ignore[override]
+        """Whether edges stay as they are."""
+        return self.length == 1
+
+    def set_self_loops(self, add: bool) -> Hops:
+        """See :meth:`Family.set_self_loops`; where none are added, loops stay as they are."""
+        return replace(self, add_self_loops=True if add else None)
+
+    def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
+        """The edges, or the pairs."""
+        if self.length == 1:
+            index, origin = self._settle_loops(structure)
+            return EdgeBasis(Pattern.of_list(index, size=structure.size, origin=origin))
+        structure.require_one_set("more than one hop", "Hops(1)")
+        index, _ = self._settle_loops(structure.but(edge_index=self._reached(structure)))
+        return sorted_pairs(index, structure.size)
+
+    def _settle_loops(self, structure: Structure) -> tuple[Tensor, Tensor | int]:
+        """Edges (2, E) with the loops that the option wants, and where they come from.
+
+        That is (E,), or how many edges, the first ones, were given.
+        """
+        index, add, origin = structure.edge_index, self.add_self_loops, structure.origin
+        origin = index.size(1) if origin is None else origin
+        if add is None:
+            return index, origin
+        stays = index[0] != index[1]
+        if torch.jit.is_tracing() or not has_numbers(index) or not bool(stays.all()):
+            index, origin = index[:, stays], structure.origins()[stays]
+        if not add:
+            return index, origin
+        nodes = torch.arange(min(structure.size), dtype=index.dtype, device=index.device)
+        if isinstance(origin, Tensor) and origin.dim():  # a tracer counts in tensors
+            origin = torch.cat([origin, torch.full_like(nodes, -1, dtype=origin.dtype)])
+        return torch.cat([index, nodes.expand(2, -1)], dim=1), origin
+
+    def _reached(self, edges: Structure) -> Tensor:
+        """(2, E) the pairs that at most ``length`` edges join, each once."""
+        nodes = max(edges.size[0], 1)
+        step = sorted_pairs(edges.edge_index, edges.size)
+        found, newest = _keys(step, nodes), step
+        for _ in range(self.length - 1):
+            ahead = _keys(compose_edges(newest, step, "max"), nodes)
+            ahead = ahead[~torch.isin(ahead, found)]
+            if not ahead.numel():
+                break
+            found = torch.cat([found, ahead])
+            newest = sorted_pairs(torch.stack([ahead % nodes, ahead // nodes]), edges.size)
+        return torch.stack([found % nodes, found // nodes])
+
+
+def _keys(edges: EdgeBasis, nodes: int) -> Tensor:
+    """(E,) a number for each pair of nodes."""
+    source, target = edges.index.long()
+    return target * nodes + source

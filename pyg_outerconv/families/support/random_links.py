@@ -1,0 +1,87 @@
+"""RandomLinks: every target sees a few sources, drawn once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ...basis.edges import EdgeBasis
+from ...basis.ragged import places
+from ...basis.runs import sorted_pairs
+from ...graph.batches import graph_numbers
+from ...graph.structure import AnyStructure
+from ...kernels.lasting import lasting
+from ..per_axis import check_least
+from .support import Support
+
+
+@dataclass(frozen=True)
+class RandomLinks(Support):
+    r"""So many distinct sources for each target, any set of them as likely as another.
+
+    .. math:: A_0[m, n] = 1 \iff m \in R_n, \quad |R_n| = \min(r, M)
+
+    The random attention of the `"BigBird" <https://arxiv.org/abs/2007.14062>`_ paper (section 2),
+    which adds it to windows and global nodes. The same seed and number of nodes give the same
+    links, on every device. Each graph of a batch has the links that it has alone.
+
+    Args:
+        count (int): r.
+        seed (int, optional): what they are drawn from. (default: ``0``)
+
+    Raises:
+        TypeError: an option has another type.
+        ValueError: a number is negative; when a basis is made, nobody said how many nodes there
+            are.
+    """
+
+    equation = "A_0[m, n] = 1 where m is one of r random sources of n"
+    page = ("m is one of r drawn sources", "2007.14062, section 2")
+
+    count: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, "count", 0)
+        check_least(self, "seed", 0)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the label means."""
+        return ("random",)
+
+    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> EdgeBasis:
+        """The links, explicitly."""
+        sources, targets = graph_numbers(structure)
+        graph, order = sources.long().sort(stable=True)
+        begin = torch.searchsorted(graph, targets.long())
+        there = torch.searchsorted(graph, targets.long(), right=True) - begin
+        link = self._draw(there.cpu(), places(targets).cpu()).to(structure.device)
+        target, which = (link >= 0).nonzero(as_tuple=True)
+        source = order[begin[target] + link[target, which]]
+        return sorted_pairs(torch.stack([source, target]), structure.size)
+
+    def _draw(self, there: Tensor, place: Tensor) -> Tensor:
+        """(N, r) distinct numbers below ``there`` (N,) for each target, −1 where there are less.
+
+        What is drawn belongs to a target's ``place`` (N,) in its graph. It is drawn in Floyd's
+        way: the i-th time from all numbers but the last r − 1 − i, and the last of those is taken
+        where it was drawn before.
+        """
+        rows = int(place.max()) + 1 if place.numel() else 0
+        with lasting(torch.empty(0)):
+            generator = torch.Generator().manual_seed(self.seed)
+            shares = torch.rand(
+                rows, self.count, generator=generator, dtype=torch.float64, device="cpu"
+            )[place]
+        drawn = torch.full(shares.shape, -1)
+        first = (there - self.count).clamp(min=0)
+        for i in range(self.count):
+            last = first + i
+            one = (shares[:, i] * (last + 1)).long().clamp(max=last)
+            again = (drawn[:, :i] == one.unsqueeze(1)).any(1)
+            drawn[:, i] = torch.where(again, last, one).masked_fill_(last >= there, -1)
+        return drawn

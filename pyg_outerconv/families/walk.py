@@ -1,0 +1,171 @@
+"""Walk: powers of a transition matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from ..basis.algebra import Selected, Stacked
+from ..basis.base import Basis
+from ..basis.edges import EdgeBasis
+from ..basis.eye import Eye
+from ..basis.polynomial import MONOMIAL, Polynomial
+from ..basis.product import REDUCTIONS, compose_edges, identity_edges, merge_parallel
+from ..errors import RefusedValue, refusal, unknown
+from ..graph.edge_list import Structure
+from ..graph.norm import check_norm, normalise, with_self_loops
+from .explicit import edge_basis
+from .family import Family
+from .options import check_powers
+
+DIRECTIONS = ("forward", "backward", "both")
+
+_OF_A_PAIR = "powers=(0, 1) or one of these, direction='forward'"
+
+
+@dataclass(frozen=True)
+class Walk(Family):
+    r"""Walks of every length up to L: the weight of a walk is the product of its edges' weights.
+
+    .. math:: A_\ell[m, n] = \operatorname{aggregate}_{\text{walks } m \to n \text{ of length }
+        \ell} \prod_{e \in \text{walk}} w_e, \qquad \ell = 0, \dots, L
+
+    With ``aggregate='sum'`` this is the power Tℓ of the transition matrix T, held as a rule:
+
+    - ``norm='source'``: T = D_out⁻¹W, the paper's; what leaves a node sums to one.
+    - ``norm='target'``: T = W D_in⁻¹; what reaches a node sums to one.
+    - ``norm='sym'``: T = D^(−1/2) W D^(−1/2), as in GCN, TAGCN and SGC.
+    - ``norm=None``: T = W, the sum of path weights.
+
+    ``direction='backward'`` walks against the edges; ``'both'`` has forward labels, then backward
+    ones. Of a pair of sets of nodes there are walks of length 0, on which target n sees source n
+    for n < min(M, N) as in :class:`Identity`, and of length 1, along edges; ``powers`` leaves out
+    longer ones. ``Walk(L, norm='target', direction='both')`` is DCRNN's diffusion convolution
+    Σ_ℓ (D_out⁻¹W)^ℓ X Θ_{ℓ,1} + (D_in⁻¹Wᵀ)^ℓ X Θ_{ℓ,2}: in it a node collects from where its
+    out-edges point, so that its first sum is our backward labels, its second our forward ones.
+
+    Sources: section 3.3 of *Convolution is outer product*; the `"Diffusion Convolutional
+    Recurrent Neural Network" <https://arxiv.org/abs/1707.01926>`_ paper, equation 2.
+
+    Args:
+        length (int): L, at most 10,000. K = L + 1 in one direction, unless ``powers`` selects
+            fewer.
+        norm (str, optional): see above. (default: ``'source'``)
+        direction (str, optional): ``'forward'``, ``'backward'`` or ``'both'``.
+            (default: ``'forward'``)
+        aggregate (str, optional): over the walks from m to n: ``'sum'``, ``'mean'``, ``'max'`` or
+            ``'min'``. All but the sum make walks explicit, which can be many edges.
+            (default: ``'sum'``)
+        powers (tuple, optional): the lengths to keep, all if ``None``. (default: ``None``)
+        add_self_loops (bool, optional): add them before the norm. (default: ``False``)
+
+    Raises:
+        ValueError: an option is unknown or out of range; when a basis is made, sources and targets
+            are a pair and walks are longer than one step, backward, or with self-loops; or negative
+            weights leave a sum to divide by that is not positive, or are given to max or min.
+    """
+
+    equation = "A_l = (D_out^-1 W)^l, l = 0..L"
+
+    length: int = 2
+    norm: str | None = "source"
+    direction: str = "forward"
+    aggregate: str = "sum"
+    powers: tuple[int, ...] | None = None
+    add_self_loops: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.length < 0:
+            raise RefusedValue(refusal("a walk needs a length", "length >= 0", self.length))
+        check_powers(self, "length")
+        check_norm(self.norm, ("source", "target", "sym", None))
+        if self.direction not in DIRECTIONS:
+            raise RefusedValue(unknown("direction", self.direction, DIRECTIONS))
+        if self.aggregate not in REDUCTIONS:
+            raise RefusedValue(unknown("aggregate", self.aggregate, REDUCTIONS))
+        if self.powers is not None:
+            object.__setattr__(self, "powers", tuple(self.powers))
+            bad = [power for power in self.powers or () if not 0 <= power <= self.length]
+            if bad or not self.powers:
+                raise RefusedValue(
+                    refusal(
+                        "powers of a walk must be lengths that it has",
+                        f"some of [0, {self.length}]",
+                        self.powers,
+                    )
+                )
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The lengths that are kept."""
+        return self.powers if self.powers is not None else tuple(range(self.length + 1))
+
+    @property
+    def _num_ways(self) -> int:
+        return 2 if self.direction == "both" else 1
+
+    @property
+    def num_bases(self) -> int:
+        """How many lengths are kept, in each direction."""
+        return len(self.kept) * self._num_ways
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each label means."""
+        ways = ("forward", "backward") if self.direction == "both" else (self.direction,)
+        return tuple(f"{way} walks of length {power}" for way in ways for power in self.kept)
+
+    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> Basis:
+        """Powers of the transition matrix of each direction, those that are kept."""
+        if max(self.kept) > 1 or self.direction != "forward":
+            edges.require_one_set("a walk of more than one step, or backward,", _OF_A_PAIR)
+        ways = {
+            "forward": [edges],
+            "backward": [edges.reversed()],
+            "both": [edges, edges.reversed()],
+        }[self.direction]
+        parts = tuple([self._walks(way, dtype) for way in ways])
+        return parts[0] if len(parts) == 1 else Stacked(parts)
+
+    def _walks(self, edges: Structure, dtype: torch.dtype | None) -> Basis:
+        """The powers of one direction, or its explicit walks."""
+        if self.add_self_loops:
+            edges = replace(edges, only_sums=edges.only_sums and self.aggregate == "sum")
+            edges = with_self_loops(edges, dtype)
+        if self.aggregate in ("max", "min"):
+            edges.require_nonnegative(f"the {self.aggregate} over walks")
+        step = edge_basis(normalise(edges, self.norm, dtype))
+        if self.aggregate == "sum":
+            walks = _powers(step, max(self.kept) + 1)
+        else:
+            length = min(self.length, 1) if edges.bipartite else self.length
+            walks = explicit_walks(step.with_values(step.values(dtype)), length, self.aggregate)
+        return walks if self.powers is None else Selected.of(walks, self.powers)
+
+
+def _powers(step: EdgeBasis, count: int) -> Basis:
+    """The first powers of a matrix: a rule, unless the identity and the matrix are all of them."""
+    if count > 2:
+        return Polynomial(step, MONOMIAL, count)
+    own = Eye(step.size, step.device)
+    return own if count == 1 else Stacked((own, step))
+
+
+def explicit_walks(step: EdgeBasis, length: int, aggregate: str) -> EdgeBasis:
+    """Walks of length 0 … L as explicit edges, the weights of parallel walks aggregated.
+
+    A mean is the sum of the walks' weights over their number; max and min follow edge by edge,
+    which is right because weights are not negative.
+    """
+    if aggregate == "mean":
+        ones = step.with_values(torch.ones_like(step.values()))
+        total, number = explicit_walks(step, length, "sum"), explicit_walks(ones, length, "sum")
+        return total.with_values(total.values() / number.values())
+    walks = [identity_edges(step.size, step.dtype, step.device)]
+    if length:
+        walks.append(merge_parallel(step.index, step.values(), step.size, aggregate))
+    while len(walks) <= length:
+        walks.append(compose_edges(walks[-1], walks[1], aggregate))
+    return Stacked(tuple(walks)).edges()

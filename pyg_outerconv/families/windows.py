@@ -1,0 +1,136 @@
+"""What families of windows share: shapes become shifts, listed cells become edges."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ..basis.base import Basis
+from ..basis.edges import EdgeBasis
+from ..basis.grid_shift import GridShift
+from ..basis.pattern import Pattern
+from ..errors import RefusedValue, refusal
+from ..graph.cells import Cells
+from .family import Family
+from .neighbours import Found, among_cells, growing
+from .window import Window
+
+
+class Windows(Family):
+    """A family whose matrices are the taps of a kernel that slides over the cells of a grid.
+
+    All cells of a shape make a :class:`GridShift`, a rule; listed cells make edges.
+
+    Attributes:
+        is_turned: whether every matrix is transposed.
+        is_growing: whether listed cells make new ones, all that they reach.
+    """
+
+    reads = Cells
+    is_turned: bool = False
+    is_growing: bool = True
+    symmetries = ("translation-equivariant",)
+
+    @property
+    @abstractmethod
+    def windows(self) -> tuple[Window, ...]:
+        """The kernel along each axis."""
+
+    @property
+    @abstractmethod
+    def taps(self) -> tuple[tuple[int, ...], ...]:
+        """For each label, the tap on each axis."""
+
+    @property
+    def keeps_nodes(self) -> bool:  # type: ignore[override]
+        """Whether outputs are where listed cells are."""
+        return not self.is_growing
+
+    @property
+    def num_bases(self) -> int:
+        """K."""
+        return len(self.taps)
+
+    @property
+    def shifts(self) -> tuple[tuple[int, ...], ...]:
+        """The shift d of each label (before turning), one number an axis."""
+        return tuple(
+            tuple(window.shifts[t] for window, t in zip(self.windows, tap, strict=True))
+            for tap in self.taps
+        )
+
+    def output_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The cells on each axis of what a grid of some shape becomes.
+
+        Raises:
+            ValueError: the shape has other axes than the kernel, or is too small for it.
+        """
+        return self.rule(Cells.of_shape(tuple(shape))).output_shape
+
+    def outputs(self, cells: Any) -> Cells:
+        """The cells that targets are; those of a shape or a mask too.
+
+        Raises:
+            TypeError, ValueError: see :meth:`basis`.
+        """
+        given = self.read(cells)
+        assert isinstance(given, Cells)
+        if given.is_full:
+            return Cells.of_shape(self.rule(given).output_shape, given.device)
+        return self._find(given).outputs if self.is_growing else given
+
+    def rule(self, cells: Cells) -> GridShift:
+        """The shifts of all cells of a shape."""
+        self._check_axes(cells)
+        shape = cells.shape or ()
+        axes = [w.axis(n, self.is_turned) for w, n in zip(self.windows, shape, strict=True)]
+        return GridShift(tuple(axes), self.taps, on=cells.device, is_turned=self.is_turned)
+
+    def basis_on(self, structure: Cells, dtype: torch.dtype | None = None) -> Basis:
+        """The shifts of all cells of a shape, or edges between listed cells."""
+        if structure.is_full:
+            return self.rule(structure)
+        found = self._find(structure)
+        size = (structure.num_cells, found.outputs.num_cells)
+        pattern = Pattern.build(found.index, found.label, size=size, num_labels=self.num_bases)
+        return EdgeBasis(pattern)
+
+    def _find(self, cells: Cells) -> Found:
+        """The edges between listed cells."""
+        self._check_axes(cells)
+        modes = {window.padding_mode for window in self.windows} - {"zeros"}
+        if modes and cells.shape is None:
+            raise RefusedValue(
+                refusal(
+                    f"padding_mode={modes.pop()!r} needs the ends of the axes",
+                    "cells with a shape",
+                    cells,
+                )
+            )
+        if self.is_growing:
+            return growing(cells, self.windows, self.taps, self.is_turned)
+        strides = tuple(window.stride for window in self.windows)
+        if set(strides) != {1}:
+            raise RefusedValue(
+                refusal(
+                    "with growth='submanifold' outputs are where listed inputs are",
+                    "stride 1, or growth='full'",
+                    strides,
+                )
+            )
+        found = among_cells(cells, self.windows, self.taps)
+        return replace(found, index=found.index.flip(0)) if self.is_turned else found
+
+    def _check_axes(self, cells: Cells) -> None:
+        if cells.num_axes != len(self.windows):
+            raise RefusedValue(
+                refusal(
+                    f"{type(self).__name__} has an axis for each of the grid",
+                    len(self.windows),
+                    cells,
+                )
+            )

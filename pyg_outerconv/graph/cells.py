@@ -1,0 +1,267 @@
+"""Cells: the places of a grid that have nodes, all of them or those that are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from ..cache import cached_property
+from ..errors import RefusedType, RefusedValue, refusal
+from .cell_checks import KEY_LIMIT, check_cell_index, check_shape, check_unlisted, is_count
+from .checks import check_batch
+from .pyg_data import require_data
+from .structure import AnyStructure, refuse_beside
+
+
+@dataclass(frozen=True, eq=False)
+class Cells(AnyStructure):
+    """The cells of a D-dimensional grid on which there are nodes; node i is at ``index[i]``.
+
+    Sparse images, voxels, sequences with holes, and any points with whole coordinates. Where
+    all cells of a shape are there, none is listed: the last axis then runs fastest.
+
+    Attributes:
+        index: (n, D) integers, distinct within each item of a batch; None for all cells of
+            ``shape``.
+        shape: the number of cells on each axis, or None for a grid without bounds, whose
+            coordinates may be negative.
+        batch: (n,) integers, the grid of each cell where there are several; None for one.
+        on: where they are, if they are not listed.
+
+    Raises:
+        TypeError: ``index`` or ``batch`` does not hold integers.
+        ValueError: shapes do not fit, a cell is out of bounds or comes twice.
+    """
+
+    noun: ClassVar[str] = "cells"
+    expects: ClassVar[str] = "the shape of a grid, a mask of torch.bool, or Cells"
+
+    index: Tensor | None
+    shape: tuple[int, ...] | None = None
+    batch: Tensor | None = None
+    on: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    def __post_init__(self) -> None:
+        if self.shape is not None:
+            object.__setattr__(self, "shape", check_shape(self.shape))
+        if self.index is None:
+            check_unlisted(self.shape, self.batch)
+            return
+        object.__setattr__(self, "index", check_cell_index(self.index, self.shape))
+        object.__setattr__(self, "on", self.index.device)
+        check_batch(self.batch, self.index.size(0))
+        if self.batch is not None and self.batch.device != self.device:
+            raise RefusedValue(
+                refusal("batch must be where the cells are", self.device, self.batch.device)
+            )
+        self._check_distinct()
+
+    @staticmethod
+    def of_shape(shape: tuple[int, ...], device: torch.device | None = None) -> Cells:
+        """All cells of a shape."""
+        return Cells(None, shape, on=torch.empty(0, device=device).device)
+
+    @staticmethod
+    def of_mask(mask: Tensor, batched: bool = False) -> Cells:
+        """The cells where a mask is true, the last axis running fastest.
+
+        Args:
+            mask: booleans, of the grid's shape.
+            batched: whether the first axis is no axis of the grid but numbers several grids.
+
+        Raises:
+            TypeError: the mask holds no booleans.
+            ValueError: it has no axis.
+        """
+        if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+            got = getattr(mask, "dtype", type(mask).__name__)
+            raise RefusedType(refusal("a mask of cells holds booleans", "torch.bool", got))
+        least = 2 if batched else 1
+        if mask.dim() < least:
+            raise RefusedValue(
+                refusal("a mask has an axis for each of the grid", f">= {least}", mask.dim())
+            )
+        index = mask.nonzero()
+        if batched:
+            return Cells(index[:, 1:], tuple(mask.shape[1:]), index[:, 0])
+        return Cells(index, tuple(mask.shape))
+
+    def made_of(self) -> tuple[tuple[Tensor | None, ...], Hashable]:
+        """See :meth:`AnyStructure.made_of`."""
+        return (self.index, self.batch), (self.shape, self.on)
+
+    # As a structure -----------------------------------------------------------------------------
+
+    @classmethod
+    def recognises(cls, given: Any) -> bool:
+        """A shape, a mask, or cells."""
+        if isinstance(given, tuple | list):
+            return all(map(is_count, given))
+        return isinstance(given, Cells) or (isinstance(given, Tensor) and given.dtype == torch.bool)
+
+    @classmethod
+    def read(
+        cls,
+        given: Any,
+        *,
+        device: torch.device | None = None,
+        size: tuple[int | None, int | None] | None = None,
+        batch: Tensor | None = None,
+        bipartite: bool | None = None,
+        **beside: Any,
+    ) -> Cells:
+        """The cells of a shape, of a mask, or those that are given.
+
+        ``batch`` (n,) is the grid of each cell; cells are one set of nodes, whatever x is.
+
+        Raises:
+            TypeError, ValueError: it is none of these, something else came beside it, or ``size``
+                or ``batch`` is not of these cells.
+        """
+        refuse_beside("cells", beside)
+        if isinstance(given, Cells):
+            cells = given
+        elif isinstance(given, Tensor):
+            cells = Cells.of_mask(given)
+        elif cls.recognises(given):
+            cells = Cells.of_shape(tuple(given), device)
+        else:
+            got = given if isinstance(given, tuple | list) else type(given).__name__
+            raise RefusedType(refusal("a family of grids reads cells", cls.expects, got))
+        if size is not None and size[0] not in (None, cells.num_cells):
+            raise RefusedValue(
+                refusal("x and size must have a source for each cell", cells.num_cells, size[0])
+            )
+        return cells if batch is None else cells._in_graphs(batch)
+
+    def _in_graphs(self, batch: Any) -> Cells:
+        """The cells, each in the grid that ``batch`` (n,) says."""
+        check_batch(batch, self.num_cells)
+        if self.batch is not None:
+            if self.batch is not batch and not torch.equal(self.batch, batch.to(self.batch)):
+                raise RefusedValue(refusal("cells have a batch of their own", "no other", "batch"))
+            return self
+        if self.is_full and bool((batch == batch[:1]).all()):
+            return self
+        return replace(self.listed(), batch=batch)
+
+    @classmethod
+    def is_in(cls, data: Data) -> bool:
+        """Whether it has positions that are whole numbers."""
+        position = data.get("pos")
+        return isinstance(position, Tensor) and not position.is_floating_point()
+
+    @classmethod
+    def of_data(cls, data: Data) -> Cells:
+        """The cells at ``data.pos`` (n, D), without bounds, those of each graph on their own."""
+        require_data(data)
+        if data.get("pos") is None:
+            raise RefusedValue(
+                refusal(
+                    "cells of a graph are the positions of its nodes",
+                    "data.pos of shape (n, D), integers",
+                    f"a Data object with {sorted(data.keys())}",
+                )
+            )
+        return Cells(data.pos, batch=data.get("batch"))
+
+    @classmethod
+    def identity(cls, given: Any) -> tuple[tuple[Any, ...], Hashable]:
+        """The tensors of listed cells; shapes are known by value."""
+        if isinstance(given, Cells):
+            where = str(given.on) if given.index is None else None
+            return (given.index, given.batch), (given.shape, where)
+        return ((given,), None) if isinstance(given, Tensor) else ((None,), tuple(given))
+
+    # What they are ------------------------------------------------------------------------------
+
+    @property
+    def is_full(self) -> bool:
+        """Whether they are all cells of a shape, without a list."""
+        return self.index is None
+
+    @property
+    def num_axes(self) -> int:
+        """D."""
+        return len(self.shape or ()) if self.index is None else self.index.size(1)
+
+    @property
+    def num_cells(self) -> int:
+        """n."""
+        return prod(self.shape or ()) if self.index is None else self.index.size(0)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(n, n)."""
+        return self.num_cells, self.num_cells
+
+    @property
+    def device(self) -> torch.device:
+        """Where they are."""
+        return self.on
+
+    def listed(self) -> Cells:
+        """The same cells, with their coordinates."""
+        if self.index is not None:
+            return self
+        axes = [torch.arange(count, device=self.on) for count in self.shape or ()]
+        return replace(self, index=torch.cartesian_prod(*axes).view(-1, self.num_axes))
+
+    def to(self, device: torch.device | str) -> Cells:
+        """The cells on another device."""
+        if self.index is None:
+            return replace(self, on=torch.empty(0, device=device).device)
+        batch = None if self.batch is None else self.batch.to(device)
+        return replace(self, index=self.index.to(device), batch=batch)
+
+    @cached_property
+    def num_grids(self) -> int:
+        """The number of grids in the batch, as far as cells tell."""
+        if self.batch is None:
+            return 1
+        return int(self.batch.max()) + 1 if self.batch.numel() else 0
+
+    def grids(self) -> Tensor:
+        """(n,) the grid that each of the listed cells is in."""
+        assert self.index is not None
+        return self.index.new_zeros(len(self.index)) if self.batch is None else self.batch.long()
+
+    def keys(self, coordinates: Tensor, sizes: tuple[int, ...]) -> Tensor:
+        """(n,) a number for each cell, larger where its grid, then its ``coordinates`` (n, D) are.
+
+        Raises:
+            ValueError: there are more such cells than an integer can number.
+        """
+        self.check_numbers(sizes)
+        key = self.grids()
+        for axis, count in enumerate(sizes):
+            key = key * count + coordinates[:, axis]
+        return key
+
+    def check_numbers(self, sizes: tuple[int, ...]) -> None:
+        """Refuse boxes of ``sizes``, one for each grid, with too many cells to be numbered."""
+        if self.num_grids * prod(sizes) >= KEY_LIMIT:
+            raise RefusedValue(
+                refusal("boxes around cells can be numbered", f"< {KEY_LIMIT} cells", sizes)
+            )
+
+    def _check_distinct(self) -> None:
+        assert self.index is not None
+        if len(self.index) < 2:
+            return
+        low, high = self.index.amin(0), self.index.amax(0)
+        key = self.keys(self.index - low, tuple((high - low + 1).tolist())).sort().values
+        twice = int((key.diff() == 0).sum())
+        if twice:
+            raise RefusedValue(refusal("cells must be distinct", "each once", f"{twice} again"))
+
+    def __repr__(self) -> str:
+        what = "all" if self.index is None else self.num_cells
+        where = f"{self.num_axes} axes" if self.shape is None else f"shape={self.shape}"
+        return f"Cells({what}, {where}{'' if self.batch is None else f', {self.num_grids} grids'})"

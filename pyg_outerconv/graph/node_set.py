@@ -1,0 +1,158 @@
+"""No structure: numbers of nodes, and what is known of each of them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from ..errors import RefusedType, RefusedValue, refusal
+from .checks import agreed, check_batch, check_size
+from .pyg_data import require_data
+from .structure import AnyStructure, refuse_beside
+
+Ends = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Unstructured(AnyStructure):
+    """What ``None`` in the place of ``edge_index`` says: nodes, and nothing between them.
+
+    Attributes:
+        known: (M, N), each of them None if nobody said.
+        device: where a basis will be.
+        batch: the graph of each source (M,) and of each target (N,), or None.
+        pos: positions (M, D) of sources and (N, D) of targets, or None; unchecked but for M and N.
+        bipartite: whether sources and targets are different nodes; M ≠ N says so.
+    """
+
+    noun: ClassVar[str] = "nodes without structure"
+    expects: ClassVar[str] = "None"
+
+    known: tuple[int | None, int | None]
+    device: torch.device
+    batch: Ends | None = None
+    pos: Ends | None = None
+    bipartite: bool = False
+
+    def __post_init__(self) -> None:
+        counted = not self.bipartite and None not in self.known
+        if counted and self.known[0] != self.known[1]:
+            object.__setattr__(self, "bipartite", True)
+
+    @classmethod
+    def recognises(cls, given: Any) -> bool:
+        """None, or one that was read."""
+        return given is None or isinstance(given, Unstructured)
+
+    @classmethod
+    def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> Unstructured:
+        """The nodes that came beside nothing, counted by ``size``, ``batch`` or ``pos``.
+
+        ``batch`` and ``pos`` are a tensor for both ends, or a pair for sources and targets.
+
+        Raises:
+            TypeError: ``batch`` holds no integers, or ``pos`` is neither a tensor nor a pair.
+            ValueError: weights or the like came too, which belong to edges; or numbers of nodes
+                disagree.
+        """
+        if isinstance(given, Unstructured):
+            if all(value is None for value in beside.values()):
+                return given
+            device = given._join(beside)
+        bipartite = bool(beside.pop("bipartite", None))
+        size = beside.pop("size", None)
+        check_size(size)
+        batch, pos = (_both_ends(name, beside.pop(name, None)) for name in ("batch", "pos"))
+        refuse_beside(cls.noun, beside)
+        known = (None, None) if size is None else (size[0], size[1])
+        for name, ends in (("batch", batch), ("pos", pos)):
+            known = known if ends is None else _counted(name, ends, known)
+        for end in batch or ():
+            check_batch(end, end.size(0))
+        ends = batch or pos
+        where = device or torch.get_default_device() if ends is None else ends[0].device
+        return Unstructured(known, where, batch, pos, bipartite)
+
+    def _join(self, beside: dict[str, Any]) -> torch.device:
+        """Put what is known into what came beside it, which must not say it again."""
+        for name in ("batch", "pos"):
+            if (own := getattr(self, name)) is not None:
+                refuse_beside(f"nodes that have {name}", {name: beside.get(name)})
+                beside[name] = own
+        beside["size"] = agreed("the nodes that were read", self.known, beside.get("size"))
+        beside["bipartite"] = self.bipartite or beside.get("bipartite")
+        return self.device
+
+    @classmethod
+    def is_in(cls, data: Data) -> bool:
+        """Never: a graph that has no edges is more likely to have lost them."""
+        return False
+
+    @classmethod
+    def of_data(cls, data: Data) -> Unstructured:
+        """The nodes of a ``Data`` object, with their graphs and positions."""
+        require_data(data)
+        nodes = int(data.num_nodes or 0)
+        return cls.read(None, size=(nodes, nodes), batch=data.get("batch"), pos=data.get("pos"))
+
+    @classmethod
+    def of_sources(cls, structure: AnyStructure) -> Unstructured:
+        """The sources of a structure, of whose targets nothing is said."""
+        return cls((structure.size[0], None), structure.device)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(M, N), with N = M where nobody said.
+
+        Raises:
+            ValueError: M is not known.
+        """
+        sources, targets = self.known
+        if sources is None:
+            raise RefusedValue(
+                refusal("a basis without structure needs its nodes counted", "size=(M, N)", "None")
+            )
+        return sources, sources if targets is None else targets
+
+    def at(self, pos: Ends) -> Unstructured:
+        """See :meth:`AnyStructure.at`."""
+        return replace(self, pos=pos)
+
+    def made_of(self) -> tuple[tuple[Tensor | None, ...], Hashable]:
+        """See :meth:`AnyStructure.made_of`."""
+        return self.batch or (None, None), (self.known, self.bipartite, self.device)
+
+    def reversed(self) -> Unstructured:
+        """With targets for sources; nothing else is between them that could be turned."""
+        batch, pos = (None if ends is None else ends[::-1] for ends in (self.batch, self.pos))
+        return replace(self, known=self.known[::-1], batch=batch, pos=pos)
+
+
+def _both_ends(name: str, given: Any) -> Ends | None:
+    if given is None:
+        return None
+    ends = (given, given) if isinstance(given, Tensor) else given
+    is_pair = isinstance(ends, tuple | list) and len(ends) == 2
+    if not is_pair or not all(isinstance(end, Tensor) and end.dim() for end in ends):
+        raise RefusedType(
+            refusal(
+                f"{name} has a row for each node",
+                "a tensor, or a pair for sources and targets",
+                type(given).__name__,
+            )
+        )
+    return ends[0], ends[1]
+
+
+def _counted(name: str, ends: Ends, known: tuple[int | None, int | None]) -> tuple[int, int]:
+    """(M, N) as these rows say, which must not contradict what is known."""
+    counts = ends[0].size(0), ends[1].size(0)
+    for what, count, other in zip(("source", "target"), counts, known, strict=True):
+        if other not in (None, count):
+            raise RefusedValue(refusal(f"{name} needs a row for each {what}", other, count))
+    return counts

@@ -1,0 +1,141 @@
+"""Degrees, self-loops and the norms that families share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedValue, refusal, unknown
+from ..kernels.counts import gathered, inverse_counts
+from ..kernels.index_checks import can_read
+from ..kernels.loops import nodes_without_loops
+from .checks import holds
+from .edge_list import Structure
+
+NORMS = ("sym", "source", "target", None)
+
+
+def check_norm(norm: str | None, known: tuple[str | None, ...]) -> None:
+    """Refuse a norm that a family does not have.
+
+    Raises:
+        ValueError: ``norm`` is not in ``known``.
+    """
+    if norm not in known:
+        raise RefusedValue(unknown("norm", norm, map(str, known)))
+
+
+def degree(weight: Tensor, nodes: Tensor, num_nodes: int) -> Tensor:
+    """(num_nodes,) the sum of the weights of the edges that touch each node.
+
+    In float32 at least: bfloat16 cannot count past 256.
+    """
+    wide = torch.promote_types(weight.dtype, torch.float32)
+    return weight.new_zeros(num_nodes, dtype=wide).index_add(0, nodes, weight.to(wide))
+
+
+def divisor(weight: Tensor, nodes: Tensor, num_nodes: int, what: str) -> Tensor:
+    """(num_nodes,) the degrees to divide weights by: infinity for a node without weight.
+
+    Such a node gives and takes 0. Dividing edge by edge keeps derivatives in range, w/d² being
+    (w/d)/d, where those of 1/d, to be multiplied with w, are not: 1/d² overflows at d = 1e-20.
+
+    Raises:
+        ValueError: negative weights leave a degree that is negative, or cancel.
+    """
+    degrees = degree(weight, nodes, num_nodes)
+    if weight.numel() and not holds(weight.detach().min() >= 0):
+        _check_signs(weight.detach(), nodes, degrees.detach(), what)
+    return torch.where(degrees > 0, degrees, torch.inf)
+
+
+def _check_signs(weight: Tensor, nodes: Tensor, degrees: Tensor, what: str) -> None:
+    wrong = (degrees <= 0) & (degree(weight.abs(), nodes, degrees.numel()) > 0)
+    if not holds(~wrong.any()):
+        node = int(wrong.nonzero()[0])
+        raise RefusedValue(
+            refusal(
+                f"{what} divides by degrees, the sums of a node's weights",
+                "weights that are not negative, or whose sums are positive; "
+                "Relation(1, 'sum') and Walk(norm=None) divide by nothing",
+                f"weights that add up to {float(degrees[node]):g} at node {node}",
+            )
+        )
+
+
+def with_self_loops(edges: Structure, dtype: torch.dtype | None, fill: float = 1.0) -> Structure:
+    """Add a self-loop of weight ``fill`` at every node that has none; loops that exist are kept.
+
+    Raises:
+        ValueError: sources and targets are not the same nodes.
+    """
+    if edges.bipartite:
+        edges.require_one_set("adding self-loops", "add_self_loops=False")
+    if edges.only_sums:
+        return _with_loops_everywhere(edges, dtype, fill)
+    nodes = nodes_without_loops(edges.edge_index, edges.size[0])
+    if fill == 1.0 and edges.edge_weight is None:
+        return edges.with_diagonal(None, nodes)
+    value = torch.full(nodes.shape, fill, dtype=edges.weight(dtype).dtype, device=edges.device)
+    return edges.with_diagonal(value, nodes)
+
+
+def _with_loops_everywhere(edges: Structure, dtype: torch.dtype | None, fill: float) -> Structure:
+    """The same with N loops more, of weight 0 at nodes that have one: so many for any edges."""
+    is_loop, num_nodes = edges.source == edges.target, edges.size[0]
+    loops = degree(is_loop.float(), edges.target, num_nodes)
+    value = torch.where(loops > 0, 0.0, fill).to(edges.weight(dtype).dtype)
+    nodes = torch.arange(num_nodes, device=edges.device, dtype=edges.edge_index.dtype)
+    return edges.with_diagonal(value, nodes)
+
+
+def normalise(edges: Structure, norm: str | None, dtype: torch.dtype | None) -> Structure:
+    """Divide edge weights by degrees.
+
+    - 'sym': w / √(d(m) d(n)), d the in-degree at both ends as in PyG; of a pair of sets of nodes
+      the out-degree of the source and the in-degree of the target.
+    - 'source': w / d_out(m), so that the weights that leave a node sum to one.
+    - 'target': w / d_in(n), so that the weights that reach a node sum to one.
+    - None: w.
+
+    Raises:
+        ValueError: the norm is unknown, or negative weights leave degrees that are not positive.
+    """
+    if norm not in NORMS:
+        check_norm(norm, NORMS)
+    if norm is None:
+        return edges
+    if edges.edge_weight is None and can_read(edges.edge_index):
+        return edges.but(edge_weight=_counted(edges, norm, dtype or torch.get_default_dtype()))
+    weight, (num_sources, num_targets) = edges.weight(dtype), edges.size
+    source, target, narrow, what = edges.source, edges.target, weight.dtype, f"norm={norm!r}"
+    if norm == "source":
+        weight = weight / divisor(weight, source, num_sources, what)[source]
+    else:
+        received = divisor(weight, target, num_targets, what)
+        if norm == "target":
+            weight = weight / received[target]
+        else:
+            sent = received
+            if edges.bipartite:
+                sent = divisor(weight, source, num_sources, what)
+            weight = weight / sent.sqrt()[source] / received.sqrt()[target]
+    return edges.but(edge_weight=weight.to(narrow))
+
+
+def _counted(edges: Structure, norm: str, dtype: torch.dtype) -> Tensor:
+    """(E,) the values of edges that weigh 1 each, whose degrees are counts.
+
+    A source may be no target: where degrees are those of targets, its edges weigh nothing.
+    """
+    source, target = edges.edge_index.unbind(0)
+    wide = dtype if dtype == torch.float64 else torch.float32
+    if norm != "sym":
+        nodes, count = (source, edges.size[0]) if norm == "source" else (target, edges.size[1])
+        value = gathered(inverse_counts(nodes, count, wide), nodes)
+    else:
+        received = sent = inverse_counts(target, edges.size[1], wide, root=True)
+        if edges.bipartite:
+            sent = inverse_counts(source, edges.size[0], wide, root=True)
+        value = gathered(sent, source).mul_(gathered(received, target))
+    return value if wide == dtype else value.to(dtype)

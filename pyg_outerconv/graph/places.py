@@ -1,0 +1,119 @@
+"""Places: the positions that nodes have if nobody says more."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedType, RefusedValue, refusal
+from .batches import graphs_of
+from .cells import Cells
+from .checks import check_batch
+from .coordinates import as_coordinates
+from .structure import AnyStructure
+
+
+def positions_of(
+    structure: AnyStructure, dtype: torch.dtype | None = None
+) -> tuple[Tensor, Tensor]:
+    """The positions of sources and of targets that a structure says or implies.
+
+    In this order: ``pos`` where edges or nodes came with it; the coordinates of the cells of a
+    grid; the place of a node within its graph, from 0, where there is a batch vector; and else
+    0, 1, 2, ….
+
+    Args:
+        structure: anything that was read by a family.
+        dtype: of the result; by default that of ``pos`` if it is floating point, and else torch's
+            default type.
+
+    Returns:
+        (M, D) and (N, D), floating point, where the structure is.
+
+    Raises:
+        TypeError: ``pos`` is no tensor of numbers.
+        ValueError: it has no row for each node, the two ends have different numbers of axes, or
+            there is one batch vector for a pair.
+
+    >>> from pyg_outerconv import Cells
+    >>> positions_of(Cells.of_shape((2, 2)))[0].tolist()
+    [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]
+    """
+    source, target = _found(structure)
+    return _floating(source, dtype), _floating(target, dtype)
+
+
+def _found(structure: AnyStructure) -> tuple[Tensor, Tensor]:
+    """Positions as they were given, or as integers."""
+    pos = getattr(structure, "pos", None)
+    if pos is not None:
+        return _given(pos, structure.size)
+    if isinstance(structure, Cells):
+        index = structure.listed().index
+        assert index is not None  # listed
+        return index, index
+    graphs = graphs_of(structure)
+    if graphs is not None:
+        place = places_within(graphs[0]).unsqueeze(1)
+        same = graphs[1] is graphs[0]
+        return place, place if same else places_within(graphs[1]).unsqueeze(1)
+    sources, targets = structure.size
+    return _numbered(sources, structure.device), _numbered(targets, structure.device)
+
+
+def places_within(group: Tensor) -> Tensor:
+    """(n,) how many nodes of its group come before each node; groups need not be sorted.
+
+    Args:
+        group: (n,) integers, as ``batch`` is in PyG.
+
+    Raises:
+        TypeError: it holds no integers.
+        ValueError: it is no vector, or holds negative numbers.
+
+    >>> places_within(torch.tensor([0, 0, 1, 0, 1])).tolist()
+    [0, 1, 0, 2, 1]
+    """
+    check_batch(group, group.numel())
+    order = group.argsort(stable=True)
+    count = group.bincount()
+    first = count.cumsum(0) - count
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(group), device=group.device) - first[group[order].long()]
+    return place
+
+
+def relative_positions(positions: tuple[Tensor, Tensor], edge_index: Tensor) -> Tensor:
+    """(E, D) where the source of each edge lies as seen from its target, as index terms take it.
+
+    Args:
+        positions: (M, D) of sources and (N, D) of targets.
+        edge_index: (2, E), sources then targets.
+    """
+    source, target = positions
+    return source.index_select(0, edge_index[0]) - target.index_select(0, edge_index[1])
+
+
+def _given(pos: tuple[Tensor, Tensor], size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    source, target = map(as_coordinates, pos)
+    if (len(source), len(target)) != size:
+        raise RefusedValue(
+            refusal("pos has a row for each node", f"M, N = {size}", (len(source), len(target)))
+        )
+    if source.size(1) != target.size(1):
+        axes = source.size(1), target.size(1)
+        raise RefusedValue(refusal("both ends have positions on the same axes", "D = D", axes))
+    return source, target
+
+
+def _numbered(count: int, device: torch.device) -> Tensor:
+    return torch.arange(count, device=device).unsqueeze(1)
+
+
+def _floating(position: Tensor, dtype: torch.dtype | None) -> Tensor:
+    if dtype is not None and not dtype.is_floating_point:
+        raise RefusedType(refusal("positions become floating point", "torch.float32", dtype))
+    if dtype is None:
+        own = position.is_floating_point()
+        dtype = position.dtype if own else torch.get_default_dtype()
+    return position.to(dtype)

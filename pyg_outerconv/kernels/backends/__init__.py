@@ -1,0 +1,1 @@
+"""Backends of the primitives, one a file; Triton's kernels are in ``triton/``."""

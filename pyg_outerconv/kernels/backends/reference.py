@@ -1,0 +1,216 @@
+"""The truth: gather, multiply, scatter, written to be read. Never picked automatically."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..activation import Activation
+from ..backend import PRIMITIVES, Backend
+from ..tiles import accumulator, rows_of
+
+
+class Reference(Backend):
+    """Plain torch indexing; holds tensors of entries × channels. Half types add in float32."""
+
+    name = "reference"
+    priority = 0
+    devices = frozenset({"cpu", "cuda", "mps", "xpu"})
+    dtypes = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
+    primitives = PRIMITIVES | {"spmm_theta", "additive"}
+    deterministic = True
+    tolerance = 0.0
+
+    def spmm(self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor) -> Tensor:
+        """See :meth:`Backend.spmm`."""
+        messages = _messages(index, value, x)
+        out = messages.new_zeros((ptr.numel() - 1, *messages.shape[1:]))
+        return out.index_add_(0, rows_of(ptr), messages).to(x.dtype)
+
+    def spmm_arg(
+        self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool
+    ) -> Tensor:
+        """See :meth:`Backend.spmm_arg`."""
+        messages, rows = _messages(index, value, x), rows_of(ptr)
+        arg = torch.full(
+            (ptr.numel() - 1, *messages.shape[1:]), -1, dtype=torch.int64, device=x.device
+        )
+        for row in rows.unique().tolist():
+            entries = (rows == row).nonzero().view(-1)
+            scores = messages[entries] if largest else -messages[entries]
+            scores = scores.nan_to_num(nan=torch.inf, posinf=torch.finfo(scores.dtype).max)
+            best = scores == scores.amax(0, keepdim=True)
+            arg[row] = entries[best.int().argmax(0)]  # the first of equal ones
+        return arg
+
+    def spmm_theta(
+        self,
+        ptr: Tensor,
+        index: Tensor,
+        label: Tensor,
+        value: Tensor | None,
+        x: Tensor,
+        theta: Tensor,
+    ) -> Tensor:
+        """See :meth:`Backend.spmm_theta`."""
+        value = None if value is None else value.unsqueeze(-1)
+        messages = _messages(index, value, x.unsqueeze(1)).squeeze(1)
+        sent = torch.einsum("ep,epq->eq", messages, theta.index_select(0, label).to(messages.dtype))
+        out = sent.new_zeros((ptr.numel() - 1, theta.size(2)))
+        return out.index_add_(0, rows_of(ptr), sent).to(x.dtype)
+
+    def sddmm(self, ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        """See :meth:`Backend.sddmm`."""
+        wide = accumulator(a.dtype)
+        left, right = a.index_select(0, rows_of(ptr)), b.index_select(0, index)
+        return (left.to(wide) * right.to(wide)).sum(-1).to(a.dtype)
+
+    def segment_sum(self, ptr: Tensor, value: Tensor) -> Tensor:
+        """See :meth:`Backend.segment_sum`."""
+        wide = value.to(accumulator(value.dtype))
+        out = wide.new_zeros((ptr.numel() - 1, value.size(1)))
+        return out.index_add_(0, rows_of(ptr), wide).to(value.dtype)
+
+    def segment_softmax(self, ptr: Tensor, score: Tensor) -> Tensor:
+        """See :meth:`Backend.segment_softmax`."""
+        weight, total, _ = _exponentials(ptr, score.to(accumulator(score.dtype)))
+        total = total.masked_fill(total == 0, 1.0)  # of nothing but -inf
+        return (weight / total.index_select(0, rows_of(ptr))).to(score.dtype)
+
+    def attend(
+        self,
+        ptr: Tensor,
+        index: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        scale: float,
+    ) -> tuple[Tensor, Tensor]:
+        """See :meth:`Backend.attend`."""
+        wide = accumulator(query.dtype)
+        score = scale * self.sddmm(ptr, index, query.to(wide), key.to(wide))
+        score = score if bias is None else score + bias.to(wide)
+        share = self.segment_softmax(ptr, score)
+        _, total, highest = _exponentials(ptr, score)
+        out = self.spmm(ptr, index, share, value.to(wide)).to(query.dtype)
+        return out, total.log() + highest
+
+    def attend_backward(
+        self,
+        near: tuple[Tensor, Tensor],
+        far: tuple[Tensor, Tensor, Tensor],
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        scale: float,
+        out: Tensor,
+        logsumexp: Tensor,
+        grad: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """See :meth:`Backend.attend_backward`."""
+        (ptr, index), wide = near, accumulator(query.dtype)
+        rows, above = rows_of(ptr), grad.to(wide)
+        queries, keys, values = (t.to(wide) for t in (query, key, value))
+        score = scale * self.sddmm(ptr, index, queries, keys)
+        share = self.segment_softmax(ptr, score if bias is None else score + bias.to(wide))
+        of_share = self.sddmm(ptr, index, above, values)
+        mean = self.segment_sum(ptr, share * of_share)
+        of_score = share * (of_share - mean.index_select(0, rows))
+        of_query = scale * self.spmm(ptr, index, of_score, keys)
+        of_key, of_value = torch.zeros_like(keys), torch.zeros_like(values)
+        of_key.index_add_(0, index, scale * of_score.unsqueeze(-1) * queries.index_select(0, rows))
+        of_value.index_add_(0, index, share.unsqueeze(-1) * above.index_select(0, rows))
+        found = [t.to(query.dtype) for t in (of_query, of_key, of_value, of_score)]
+        return found[0], found[1], found[2], found[3]
+
+    def additive(
+        self,
+        ptr: Tensor,
+        index: Tensor,
+        a: Tensor,
+        b: Tensor,
+        left: Tensor | None,
+        right: Tensor | None,
+        phi: Activation,
+    ) -> Tensor:
+        """See :meth:`Backend.additive`."""
+        rows, wide = rows_of(ptr), accumulator(a.dtype)
+        sums = a.to(wide).index_select(0, rows) + b.to(wide).index_select(0, index)
+        bent = phi.write(sums, torch.empty_like(sums))
+        for factor, place in ((left, rows), (right, index)):
+            if factor is not None:
+                bent = bent * (factor if factor.size(0) == 1 else factor.index_select(0, place))
+        return bent.sum(-1).to(a.dtype)
+
+    def additive_rows(
+        self,
+        ptr: Tensor,
+        index: Tensor,
+        a: Tensor,
+        b: Tensor,
+        right: Tensor | None,
+        value: Tensor,
+        phi: Activation,
+        count: int,
+    ) -> Tensor:
+        """See :meth:`Backend.additive_rows`."""
+        rows, wide = rows_of(ptr), accumulator(a.dtype)
+        sums = a.to(wide).index_select(0, rows) + b.to(wide).index_select(0, index)
+        out = sums.new_zeros((count, *a.shape))
+        for number in range(count):
+            bent = phi.after(number).write(sums, torch.empty_like(sums)) * value.unsqueeze(-1)
+            out[number].index_add_(0, rows, bent if right is None else bent * right[index])
+        return out.to(a.dtype)
+
+    def grouped_matmul(
+        self,
+        x: Tensor,
+        ptr: Tensor,
+        theta: Tensor,
+        gather: Tensor | None,
+        scatter: Tensor | None,
+        num_rows: int,
+    ) -> Tensor:
+        """See :meth:`Backend.grouped_matmul`."""
+        wide, group = accumulator(x.dtype), rows_of(ptr)
+        rows = x if gather is None else x.index_select(0, gather)
+        product = torch.einsum("ip,ipq->iq", rows.to(wide), theta.to(wide).index_select(0, group))
+        out = product.new_zeros((num_rows, theta.size(2)))
+        place = torch.arange(group.numel(), device=x.device) if scatter is None else scatter
+        return out.index_add_(0, place, product).to(x.dtype)
+
+    def grouped_outer(
+        self,
+        x: Tensor,
+        ptr: Tensor,
+        y: Tensor,
+        gather: Tensor | None,
+        scatter: Tensor | None,
+    ) -> Tensor:
+        """See :meth:`Backend.grouped_outer`."""
+        wide = accumulator(x.dtype)
+        left = x if gather is None else x.index_select(0, gather)
+        right = y if scatter is None else y.index_select(0, scatter)
+        outer = torch.einsum("ip,iq->ipq", left.to(wide), right.to(wide))
+        out = outer.new_zeros((ptr.numel() - 1, x.size(1), y.size(1)))
+        return out.index_add_(0, rows_of(ptr), outer).to(x.dtype)
+
+
+def _messages(index: Tensor, value: Tensor | None, x: Tensor) -> Tensor:
+    """value[e, h] x[index[e], h, :], (E, H, channels)."""
+    gathered = x.index_select(0, index).to(accumulator(x.dtype))
+    return gathered if value is None else gathered * value.to(gathered.dtype).unsqueeze(-1)
+
+
+def _exponentials(ptr: Tensor, score: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """exp(score − the row's highest) (E, H), their sums (R, H), and the highest (R, H)."""
+    rows = rows_of(ptr)
+    highest = score.new_full((ptr.numel() - 1, score.size(1)), -torch.inf)
+    place = rows.unsqueeze(-1).expand_as(score)
+    highest = highest.scatter_reduce(0, place, score.detach(), "amax")
+    shift = highest.masked_fill(highest == -torch.inf, 0.0)
+    weight = (score - shift.index_select(0, rows)).exp()
+    total = torch.zeros_like(highest).index_add(0, rows, weight)
+    return weight, total, highest

@@ -1,0 +1,206 @@
+"""torch-scatter's segment kernels, on gathered tiles that never exceed a bound."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import torch
+from torch import Tensor
+
+from ..backend import Backend, Request
+from ..tiles import Tile, accumulator, tiles
+from . import tiled_additive
+
+
+def _sums(tile: Tile, y: Tensor) -> Tensor:
+    from torch_scatter import segment_sum_csr
+
+    out: Tensor = segment_sum_csr(y, tile.ptr.long())
+    return out
+
+
+class Scatter(Backend):
+    """Gather a tile of entries, reduce its rows by ``segment_csr``, add it to the result.
+
+    torch-scatter has no product of matrices, so there is no ``grouped_matmul``.
+    """
+
+    name = "scatter"
+    priority = 5
+    devices = frozenset({"cpu", "cuda"})
+    dtypes = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
+    primitives = frozenset({"spmm", "sddmm", "segment_softmax", "attend", "additive"})
+    deterministic = True
+    tolerance = 1e-5
+
+    def missing(self) -> list[str]:
+        """See :meth:`Backend.missing`."""
+        if importlib.util.find_spec("torch_scatter") is None:
+            return [
+                "torch-scatter is not installed (pip install 'pyg_outerconv[scatter]' after torch, "
+                "with --no-build-isolation)"
+            ]
+        return []
+
+    def why_not(self, request: Request) -> list[str]:
+        """torch-scatter is compiled by whoever installs it, with CUDA or without."""
+        reasons = super().why_not(request)
+        if request.device == "cuda" and not self.missing() and not _has_cuda():
+            reasons.append("this torch-scatter was built without CUDA")
+        return reasons
+
+    def spmm(self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor) -> Tensor:
+        """See :meth:`Backend.spmm`."""
+        from torch_scatter import segment_sum_csr
+
+        heads, wide = x.size(1) if value is None else value.size(1), accumulator(x.dtype)
+        out = x.new_zeros((ptr.numel() - 1, heads, x.size(2)), dtype=wide)
+        for tile in tiles(ptr, index.numel(), heads * x.size(2)):
+            out[tile.rows] += segment_sum_csr(_messages(tile, index, value, x), tile.ptr.long())
+        return out.to(x.dtype)
+
+    def spmm_arg(
+        self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool
+    ) -> Tensor:
+        """See :meth:`Backend.spmm_arg`."""
+        from torch_scatter import segment_max_csr
+
+        heads, wide = x.size(1) if value is None else value.size(1), accumulator(x.dtype)
+        shape, limit = (ptr.numel() - 1, heads, x.size(2)), torch.finfo(wide)
+        # Below every score: segment_max_csr begins at the least number of the type, and takes an
+        # entry that exceeds it. It passes over NaN, which therefore becomes infinity.
+        least = -float(
+            torch.nextafter(torch.tensor(limit.max, dtype=wide), torch.zeros((), dtype=wide))
+        )
+        best = x.new_full(shape, -torch.inf, dtype=wide)
+        arg = torch.full(shape, -1, dtype=torch.int64, device=x.device)
+        for tile in tiles(ptr, index.numel(), heads * x.size(2)):
+            score = _messages(tile, index, value, x)
+            score = score if largest else -score
+            score = score.nan_to_num_(nan=torch.inf, posinf=limit.max).clamp_(min=least)
+            found, entry = segment_max_csr(score, tile.ptr.long())
+            # Rows that begin here have -inf so far. Only a greater one replaces what came before,
+            # so of equal entries the first stays.
+            better = (found > best[tile.rows]) & (tile.ptr.diff() > 0).view(-1, 1, 1)
+            best[tile.rows] = torch.where(better, found, best[tile.rows])
+            arg[tile.rows] = torch.where(better, entry + tile.entries.start, arg[tile.rows])
+        return arg
+
+    def sddmm(self, ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        """See :meth:`Backend.sddmm`."""
+        from torch_scatter import gather_csr
+
+        heads, wide = max(a.size(1), b.size(1)), accumulator(a.dtype)
+        if a.size(2) == 0:  # gather_csr forgets the other sizes of a tensor without elements
+            return a.new_zeros((index.numel(), heads))
+        out = a.new_empty((index.numel(), heads))
+        for tile in tiles(ptr, index.numel(), heads * a.size(2)):
+            left = gather_csr(a[tile.rows].to(wide), tile.ptr.long())
+            right = b.index_select(0, index[tile.entries]).to(wide)
+            out[tile.entries] = (left * right).sum(-1)
+        return out
+
+    def segment_sum(self, ptr: Tensor, value: Tensor) -> Tensor:
+        """See :meth:`Backend.segment_sum`."""
+        from torch_scatter import segment_sum_csr
+
+        return segment_sum_csr(value.to(accumulator(value.dtype)), ptr.long()).to(value.dtype)
+
+    def segment_softmax(self, ptr: Tensor, score: Tensor) -> Tensor:
+        """See :meth:`Backend.segment_softmax`."""
+        from torch_scatter import gather_csr
+
+        weight, total, _ = _exponentials(ptr, score.to(accumulator(score.dtype)))
+        total.masked_fill_(total == 0, 1.0)
+        return weight.div_(gather_csr(total, ptr.long())).to(score.dtype)
+
+    def attend(
+        self,
+        ptr: Tensor,
+        index: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        scale: float,
+    ) -> tuple[Tensor, Tensor]:
+        """See :meth:`Backend.attend`."""
+        wide = accumulator(query.dtype)
+        score = self._scores(ptr, index, query.to(wide), key.to(wide), bias, scale)
+        weight, total, highest = _exponentials(ptr, score)
+        out = self.spmm(ptr, index, weight, value.to(wide))
+        out /= total.masked_fill(total == 0, 1.0).unsqueeze(-1)
+        return out.to(query.dtype), total.log_().add_(highest)
+
+    def attend_backward(
+        self,
+        near: tuple[Tensor, Tensor],
+        far: tuple[Tensor, Tensor, Tensor],
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        scale: float,
+        out: Tensor,
+        logsumexp: Tensor,
+        grad: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """See :meth:`Backend.attend_backward`; shares are computed again, not kept."""
+        from torch_scatter import gather_csr
+
+        (ptr, index), (ptr_t, index_t, perm) = near, far
+        wide, long = accumulator(query.dtype), ptr.long()
+        queries, keys, values, above = (t.to(wide) for t in (query, key, value, grad))
+        share = self._scores(ptr, index, queries, keys, bias, scale)
+        # A row without shares has -inf here, and scores of -inf: their difference is no number.
+        total = logsumexp.masked_fill(logsumexp == -torch.inf, 0.0)
+        share = share.sub_(gather_csr(total, long)).exp_()
+        of_score = self.sddmm(ptr, index, above, values)
+        of_score -= gather_csr((above * out).sum(-1), long)
+        of_score *= share
+        turned = of_score.index_select(0, perm)
+        of_query = self.spmm(ptr, index, of_score, keys).mul_(scale)
+        of_key = self.spmm(ptr_t, index_t, turned, queries).mul_(scale)
+        of_value = self.spmm(ptr_t, index_t, share.index_select(0, perm), above)
+        found = [t.to(query.dtype) for t in (of_query, of_key, of_value, of_score)]
+        return found[0], found[1], found[2], found[3]
+
+    additive = staticmethod(tiled_additive.score)
+    additive_rows = staticmethod(tiled_additive.rows_by(_sums))
+
+    def _scores(
+        self,
+        ptr: Tensor,
+        index: Tensor,
+        query: Tensor,
+        key: Tensor,
+        bias: Tensor | None,
+        scale: float,
+    ) -> Tensor:
+        """scale <query[row of e, h, :], key[index[e], h, :]> + bias[e, h], (E, H)."""
+        score = self.sddmm(ptr, index, query * scale, key)
+        return score if bias is None else score.add_(bias)
+
+
+def _has_cuda() -> bool:
+    import torch_scatter  # noqa: F401  (loads the operators)
+
+    return bool(torch.ops.torch_scatter.cuda_version() != -1)
+
+
+def _messages(tile: Tile, index: Tensor, value: Tensor | None, x: Tensor) -> Tensor:
+    """value[e, h] x[index[e], h, :] of a tile's entries, in the type for sums."""
+    gathered = x.index_select(0, index[tile.entries]).to(accumulator(x.dtype))
+    return gathered if value is None else gathered * value[tile.entries].unsqueeze(-1)
+
+
+def _exponentials(ptr: Tensor, score: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """exp(score − the row's highest) (E, H), their sums (R, H), and the highest (R, H)."""
+    from torch_scatter import gather_csr, segment_max_csr, segment_sum_csr
+
+    long = ptr.long()
+    # The highest of nothing but -inf is the least finite number, which leaves exp(-inf), 0. NaN is
+    # passed over here, and comes back with the sum.
+    highest, _ = segment_max_csr(score, long)
+    weight = (score - gather_csr(highest, long)).exp_()
+    return weight, segment_sum_csr(weight, long), highest

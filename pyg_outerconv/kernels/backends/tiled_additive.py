@@ -1,0 +1,110 @@
+"""Additive scores and their sums in bounded tiles of entries, one buffer for all tiles.
+
+A tile is as large as a cache. Gathering whole rows into it, and working on it in place, is limited
+by the random reads of rows alone; entries × channels tensors would go through main memory at every
+operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..activation import Activation
+from ..tiles import Tile, accumulator, rows_of, tiles
+from .native_csr import csr, times
+
+SumRows = Callable[[Tile, Tensor], Tensor]
+"""Sums within the rows of a tile: (entries of the tile, width) to (rows of the tile, width)."""
+
+
+def score(
+    ptr: Tensor,
+    index: Tensor,
+    a: Tensor,
+    b: Tensor,
+    left: Tensor | None,
+    right: Tensor | None,
+    phi: Activation,
+) -> Tensor:
+    """See :meth:`Backend.additive`."""
+    work = _Tiles(ptr, index, a, b)
+    out = work.a.new_empty((index.numel(), a.size(1)))
+    row_factor, column_factor = work.factor(left), work.factor(right)
+    for tile in work.tiles:
+        z = work.sums(tile)
+        phi.write(z, out=z)
+        work.multiply(z, row_factor, work.rows[tile.entries])
+        work.multiply(z, column_factor, index[tile.entries])
+        torch.sum(z.view(z.size(0), *a.shape[1:]), -1, out=out[tile.entries])
+    return out.to(a.dtype)
+
+
+def rows_by(sum_rows: SumRows) -> Callable[..., Tensor]:
+    """:meth:`Backend.additive_rows` with a backend's own sums within rows."""
+
+    def rows(
+        ptr: Tensor,
+        index: Tensor,
+        a: Tensor,
+        b: Tensor,
+        right: Tensor | None,
+        value: Tensor,
+        phi: Activation,
+        count: int,
+    ) -> Tensor:
+        """See :meth:`Backend.additive_rows`."""
+        work = _Tiles(ptr, index, a, b)
+        out = work.a.new_zeros((count, *work.a.shape))
+        column_factor, bent = work.factor(right), torch.empty_like(work.near)
+        for tile in work.tiles:
+            z = work.sums(tile)
+            weight = value[tile.entries].to(z.dtype).unsqueeze(-1)
+            for number in range(count):
+                # The last may be written over the sums.
+                into = z if number + 1 == count else bent[: z.size(0)]
+                y = phi.after(number).write(z, out=into)
+                y.view(y.size(0), *a.shape[1:]).mul_(weight)
+                work.multiply(y, column_factor, index[tile.entries])
+                out[number, tile.rows] += sum_rows(tile, y)
+        return out.view(count, *a.shape).to(a.dtype)
+
+    return rows
+
+
+def sum_by_product(tile: Tile, y: Tensor) -> Tensor:
+    """Sums within rows as the product with a matrix of ones."""
+    places = torch.arange(y.size(0), dtype=tile.ptr.dtype, device=y.device)
+    return times(csr(tile.ptr, places, y.new_ones(y.size(0)), y.size(0)), y)
+
+
+class _Tiles:
+    """The tiles of a matrix, and buffers for what its two ends hold, in the type for sums."""
+
+    def __init__(self, ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> None:
+        self.index, self.rows = index, rows_of(ptr)
+        self.a, self.b = (x.to(accumulator(x.dtype)).flatten(1) for x in (a, b))
+        self.tiles = list(tiles(ptr, index.numel(), self.a.size(1)))
+        # All tiles are of one length, but for the last.
+        longest = self.tiles[0].entries.stop if self.tiles else 0
+        self.near, self.far = (self.a.new_empty((longest, self.a.size(1))) for _ in range(2))
+
+    def factor(self, x: Tensor | None) -> Tensor | None:
+        """A factor of every node, or one for all."""
+        return None if x is None else x.to(self.a.dtype).flatten(1)
+
+    def sums(self, tile: Tile) -> Tensor:
+        """a[row of e] + b[column of e] of each entry of the tile, in the first buffer."""
+        out = _gathered(self.a, self.rows[tile.entries], self.near)
+        return out.add_(_gathered(self.b, self.index[tile.entries], self.far))
+
+    def multiply(self, y: Tensor, factor: Tensor | None, place: Tensor) -> None:
+        """Multiply in place with the factor of each entry's node, or with the one for all."""
+        if factor is not None:
+            y.mul_(factor if factor.size(0) == 1 else _gathered(factor, place, self.far))
+
+
+def _gathered(x: Tensor, place: Tensor, buffer: Tensor) -> Tensor:
+    return torch.index_select(x, 0, place, out=buffer[: place.numel()])

@@ -1,0 +1,148 @@
+"""Where things lie: the job of a program, positions in 32 or 64 bits, tiles of rows and heads.
+
+Positions are computed in 32 bits, which is twice as fast on a GPU, unless some tensor of the call
+has more elements than 32 bits can count: :func:`needs_int64` decides, :func:`offset` obeys.
+"""
+
+from __future__ import annotations
+
+from ctypes import c_float
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ...tiles import accumulator
+
+INT32_MAX = 2**31 - 1
+
+
+def needs_int64(*tensors: Tensor | None) -> bool:
+    """Whether one of the tensors has positions that a 32-bit integer cannot hold."""
+    return any(tensor is not None and tensor.numel() > INT32_MAX for tensor in tensors)
+
+
+def wide_type(dtype: torch.dtype) -> tl.dtype:
+    """The type in which sums of ``dtype`` are accumulated, for a kernel."""
+    return tl.float64 if accumulator(dtype) == torch.float64 else tl.float32
+
+
+def power_of_two(number: int) -> int:
+    """The least power of two that is at least ``number``, and at least 1."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+def halves(scale: float) -> tuple[float, float]:
+    """Two numbers that add up to ``scale``: arguments of kernels are rounded to float32."""
+    high = c_float(scale).value
+    return high, scale - high
+
+
+class Tile(NamedTuple):
+    """Block sizes for entries × heads × channels, and how many blocks cover heads and channels."""
+
+    entries: int
+    heads: int
+    channels: int
+    head_blocks: int
+    channel_blocks: int
+    warps: int
+
+
+def tile(heads: int, channels: int, dtype: torch.dtype, shared: bool = False) -> Tile:
+    """Blocks for a product of that many heads and channels; a function of shapes alone.
+
+    One warp holds 1024 numbers in 32 registers a thread. Heads that share their rows get larger
+    blocks, because every head in a block saves loading the rows once more.
+    """
+    budget = (4096 if shared else 2048) // (2 if dtype == torch.float64 else 1)
+    block_c = min(power_of_two(channels), 128)
+    block_h = min(power_of_two(heads), max(1, budget // (16 * block_c)))
+    block_e = 32 if block_c * block_h <= 16 else 16
+    size = block_e * block_h * block_c
+    return Tile(
+        block_e,
+        block_h,
+        block_c,
+        max(1, triton.cdiv(heads, block_h)),
+        max(1, triton.cdiv(channels, block_c)),
+        min(8, max(1, size // 1024)),
+    )
+
+
+@triton.jit
+def offset(position, stride, WIDE: tl.constexpr):
+    """``position * stride``, in 64 bits if WIDE."""
+    return position.to(tl.int64 if WIDE else tl.int32) * stride
+
+
+@triton.jit
+def joined(high, low, ACC: tl.constexpr):
+    """The number that :func:`halves` took apart."""
+    return tl.full([], high, ACC) + tl.full([], low, ACC)
+
+
+@triton.jit
+def bounds(number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT: tl.constexpr):
+    """Row, first entry, and end of job ``number``; whether it is a piece, or a whole row.
+
+    The pieces come first, being the longest jobs, then all rows, of which the long ones have
+    nothing left to do. ``number`` may be a block.
+    """
+    known = number < jobs
+    if SPLIT:
+        is_piece = number < num_pieces
+        row = tl.load(piece_row + number, mask=is_piece, other=0)
+        row = tl.where(is_piece, row, (number - num_pieces).to(tl.int64))
+        first = tl.load(ptr + row, mask=known, other=0).to(tl.int64)
+        last = tl.load(ptr + row + 1, mask=known, other=0).to(tl.int64)
+        whole = known & (number >= num_pieces) & (last - first <= limit)
+        begin = tl.load(piece_begin + number, mask=is_piece, other=0)
+        begin = tl.where(is_piece, begin, first)
+        end = tl.minimum(begin + limit, last)
+        end = tl.where(is_piece | whole, end, begin)
+    else:
+        row = number
+        begin = tl.load(ptr + row, mask=known, other=0)
+        end = tl.load(ptr + row + 1, mask=known, other=0)
+        is_piece = number < 0
+        whole = known
+    return row, begin, end, is_piece, whole
+
+
+@triton.jit
+def head_rows(
+    x, place, live, h, c, heads, channels,
+    SHARED: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """``x[place, h, c]`` (places, heads, channels), of one head if SHARED; 0 where not live."""
+    inside = live[:, None, None] & (c < channels)[None, None, :]
+    if SHARED:
+        where = offset(place, channels, WIDE)[:, None, None] + c[None, None, :]
+        found = tl.load(x + where, mask=inside, other=0.0)
+    else:
+        where = offset(place, heads * channels, WIDE)[:, None] + (h * channels)[None, :]
+        where = where[:, :, None] + c[None, None, :]
+        found = tl.load(x + where, mask=inside & (h < heads)[None, :, None], other=0.0)
+    return found.to(ACC)
+
+
+@triton.jit
+def entry_heads(value, e, live, h, heads, WIDE: tl.constexpr, ACC: tl.constexpr):
+    """``value[e, h]`` (entries, heads); 0 where not live."""
+    where = offset(e, heads, WIDE)[:, None] + h[None, :]
+    inside = live[:, None] & (h < heads)[None, :]
+    return tl.load(value + where, mask=inside, other=0.0).to(ACC)
+
+
+@triton.jit
+def keep(
+    out, partial, row, number, width, place, inside, is_piece, whole, result,
+    SPLIT: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Store a row's result in ``out``, a piece's in ``partial``; ``width`` numbers to a row."""
+    tl.store(out + offset(row, width, WIDE) + place, result, mask=inside & whole)
+    if SPLIT:
+        tl.store(partial + offset(number, width, WIDE) + place, result, mask=inside & is_piece)

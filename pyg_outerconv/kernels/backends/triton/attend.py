@@ -1,0 +1,194 @@
+"""Attention over the entries of each row: score, online softmax and weighted sum in one kernel.
+
+A program serves one job and a block of heads; the gathered tiles are (entries, heads, channels) of
+keys and of values. Scores need every channel of the query: wider ones are gone through block by
+block. Values wider than a block are left to several programs, each of which works the scores out
+anew. Pieces leave their normalised sum and the logarithm of their total weight, which is all it
+takes to merge them.
+
+A GPU profile should show the gathers of keys and values as the limit; the exponentials are one for
+every entry and head, one or two hundredths of the loads.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ...tiles import accumulator
+from . import balance
+from .addressing import (
+    bounds,
+    entry_heads,
+    halves,
+    head_rows,
+    joined,
+    keep,
+    needs_int64,
+    offset,
+    power_of_two,
+    tile,
+    wide_type,
+)
+from .launch import jobs_of, launch
+from .sddmm import dots
+from .softmax import finite
+from .sums import empty_partial
+
+
+@triton.jit
+def scores(
+    query, key, bias, row, e, place, live, h, heads, depth, scale, scale_low,
+    HAS_BIAS: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr, ONE: tl.constexpr,
+    BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """``scale <query[row], key[place]> + bias[e]`` (entries, heads); -inf where not live."""
+    score = dots(
+        query, key, row, place, live, h, heads, depth,
+        False, False, WIDE, ACC, ONE, BLOCK_E, BLOCK_H, BLOCK_D,
+    )  # fmt: skip
+    score = score * joined(scale, scale_low, ACC)
+    if HAS_BIAS:
+        score += entry_heads(bias, e, live, h, heads, WIDE, ACC)
+    return tl.where(live[:, None], score, -float("inf"))
+
+
+@triton.jit
+def normalised(total, weighted, high):
+    """The weighted mean (heads, channels) and log(sum exp(score)) (heads,); 0 and -inf of none."""
+    divisor = tl.where(total == 0.0, 1.0, total)
+    lse = tl.where(total == 0.0, -float("inf"), high + tl.log(divisor))
+    return tl.sum(weighted, 0) / divisor[:, None], lse
+
+
+@triton.jit
+def attend_kernel(
+    index, query, key, value, bias, out, lse_out, partial, partial_lse,
+    jobs, ptr, piece_row, piece_begin, num_pieces, limit,
+    heads, depth, channels, head_blocks, channel_blocks, scale, scale_low,
+    SPLIT: tl.constexpr, HAS_BIAS: tl.constexpr, ONE: tl.constexpr,
+    WIDE: tl.constexpr, ACC: tl.constexpr,
+    BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """``out[r, h] = sum_e softmax_e(score[e, h]) value[index[e], h]``, and log(sum exp(score))."""
+    block = tl.program_id(0) % (head_blocks * channel_blocks)
+    number = tl.program_id(0) // (head_blocks * channel_blocks)
+    row, begin, end, is_piece, whole = bounds(
+        number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT
+    )
+    h = (block // channel_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
+    c = (block % channel_blocks) * BLOCK_C + tl.arange(0, BLOCK_C)
+    high = tl.full([BLOCK_H], -float("inf"), ACC)
+    total = tl.zeros([BLOCK_H], ACC)
+    weighted = tl.zeros([BLOCK_E, BLOCK_H, BLOCK_C], ACC)
+    for start in range(begin, end, BLOCK_E):
+        e = start + tl.arange(0, BLOCK_E)
+        live = e < end
+        place = tl.load(index + e, mask=live, other=0)
+        score = scores(
+            query, key, bias, row, e, place, live, h, heads, depth, scale, scale_low,
+            HAS_BIAS, WIDE, ACC, ONE, BLOCK_E, BLOCK_H, BLOCK_D,
+        )  # fmt: skip
+        rows = head_rows(value, place, live, h, c, heads, channels, False, WIDE, ACC)
+        top = tl.maximum(high, tl.max(score, 0))
+        shift = finite(top)
+        fade = tl.exp(high - shift)
+        weight = tl.exp(score - shift[None, :])
+        total = total * fade + tl.sum(weight, 0)
+        weighted = weighted * fade[None, :, None] + weight[:, :, None] * rows
+        high = top
+    result, lse = normalised(total, weighted, high)
+    inside = (h < heads)[:, None] & (c < channels)[None, :]
+    where = (h * channels)[:, None] + c[None, :]
+    keep(
+        out, partial, row, number, heads * channels, where, inside, is_piece, whole, result,
+        SPLIT, WIDE,
+    )  # fmt: skip
+    # Programs for other channels of the same heads have the same number.
+    first = (h < heads) & (block % channel_blocks == 0)
+    keep(lse_out, partial_lse, row, number, heads, h, first, is_piece, whole, lse, SPLIT, WIDE)
+
+
+@triton.jit
+def attend_pieces_kernel(
+    partial, partial_lse, piece_ptr, long, out, lse_out,
+    heads, channels, head_blocks, channel_blocks,
+    WIDE: tl.constexpr, ACC: tl.constexpr,
+    BLOCK_T: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """Merge the pieces of each long row: a softmax over what each piece weighs."""
+    block = tl.program_id(0) % (head_blocks * channel_blocks)
+    number = tl.program_id(0) // (head_blocks * channel_blocks)
+    h = (block // channel_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
+    c = (block % channel_blocks) * BLOCK_C + tl.arange(0, BLOCK_C)
+    high = tl.full([BLOCK_H], -float("inf"), ACC)
+    total = tl.zeros([BLOCK_H], ACC)
+    weighted = tl.zeros([BLOCK_T, BLOCK_H, BLOCK_C], ACC)
+    end = tl.load(piece_ptr + number + 1)
+    for start in range(tl.load(piece_ptr + number), end, BLOCK_T):
+        piece = start + tl.arange(0, BLOCK_T)
+        live = piece < end
+        score = entry_heads(partial_lse, piece, live, h, heads, WIDE, ACC)
+        score = tl.where(live[:, None], score, -float("inf"))
+        rows = head_rows(partial, piece, live, h, c, heads, channels, False, WIDE, ACC)
+        top = tl.maximum(high, tl.max(score, 0))
+        shift = finite(top)
+        fade = tl.exp(high - shift)
+        weight = tl.exp(score - shift[None, :])
+        total = total * fade + tl.sum(weight, 0)
+        weighted = weighted * fade[None, :, None] + weight[:, :, None] * rows
+        high = top
+    result, lse = normalised(total, weighted, high)
+    row = tl.load(long + number)
+    where = (h * channels)[:, None] + c[None, :]
+    inside = (h < heads)[:, None] & (c < channels)[None, :]
+    tl.store(out + offset(row, heads * channels, WIDE) + where, result, mask=inside)
+    first = (h < heads) & (block % channel_blocks == 0)
+    tl.store(lse_out + offset(row, heads, WIDE) + h, lse, mask=first)
+
+
+def attend(
+    ptr: Tensor,
+    index: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+) -> tuple[Tensor, Tensor]:
+    """See :meth:`Backend.attend`."""
+    rows, heads, depth, channels = ptr.numel() - 1, query.size(1), query.size(2), value.size(2)
+    out = query.new_empty((rows, heads, channels))
+    lse = torch.empty((rows, heads), dtype=accumulator(query.dtype), device=query.device)
+    if lse.numel() == 0:
+        return out, lse
+    pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
+    partial = empty_partial(pieces, query, heads, channels)
+    partial_lse = empty_partial(pieces, query, heads)
+    blocks = tile(heads, max(depth, channels), query.dtype)
+    block_d = min(power_of_two(depth), blocks.channels)
+    block_c = min(power_of_two(channels), blocks.channels)
+    channel_blocks = max(1, triton.cdiv(channels, block_c))
+    jobs, job_arguments = jobs_of(ptr, pieces)
+    wide = needs_int64(index, query, key, value, bias, out, partial)
+    sizes = (heads, channels, blocks.head_blocks, channel_blocks)
+    launch(
+        attend_kernel, jobs * blocks.head_blocks * channel_blocks, query,
+        index, query, key, value, query if bias is None else bias, out, lse,
+        out if partial is None else partial, lse if partial_lse is None else partial_lse,
+        *job_arguments, heads, depth, *sizes[1:], *halves(scale),
+        SPLIT=pieces is not None, HAS_BIAS=bias is not None,
+        ONE=depth <= block_d, WIDE=wide,
+        ACC=wide_type(query.dtype), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
+        BLOCK_D=block_d, BLOCK_C=block_c, num_warps=blocks.warps,
+    )  # fmt: skip
+    if pieces is not None:
+        launch(
+            attend_pieces_kernel, pieces.long.numel() * blocks.head_blocks * channel_blocks, query,
+            partial, partial_lse, pieces.ptr, pieces.long, out, lse, *sizes,
+            WIDE=wide, ACC=wide_type(query.dtype), BLOCK_T=blocks.entries,
+            BLOCK_H=blocks.heads, BLOCK_C=block_c, num_warps=blocks.warps,
+        )  # fmt: skip
+    return out, lse

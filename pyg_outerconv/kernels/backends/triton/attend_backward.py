@@ -1,0 +1,161 @@
+"""The gradients of attention, without atomics: a pass over targets, then one over sources.
+
+The target pass works the scores out anew and has, for each entry and head,
+
+    share = exp(score − logsumexp),  slope = share (<grad, value> − <grad, out>),
+
+which is the gradient in the score; the sum of slope × key is the gradient in the query. The source
+pass sums slope × query and share × grad over the rows of the transpose: that is two ``spmm``, which
+find share and slope, (entries, heads) in the accumulating type, through ``perm``.
+
+A GPU profile should show five gathers of entries × heads × channels and no writes of that size.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ...tiles import accumulator
+from . import balance
+from .addressing import (
+    bounds,
+    entry_heads,
+    halves,
+    head_rows,
+    joined,
+    keep,
+    needs_int64,
+    offset,
+    power_of_two,
+    tile,
+    wide_type,
+)
+from .attend import scores
+from .launch import jobs_of, launch
+from .sddmm import dots
+from .softmax import finite
+from .spmm import spmm
+from .sums import add_pieces, empty_partial
+
+
+@triton.jit
+def target_kernel(
+    index, query, key, value, bias, out, lse, grad, share_out, slope_out, query_grad, partial,
+    jobs, ptr, piece_row, piece_begin, num_pieces, limit,
+    heads, depth, channels, head_blocks, scale, scale_low,
+    SPLIT: tl.constexpr, HAS_BIAS: tl.constexpr, WITH_QUERY: tl.constexpr,
+    ONE: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """Share and slope of each entry and head; the query's gradient, if a block holds its depth."""
+    number = tl.program_id(0) // head_blocks
+    row, begin, end, is_piece, whole = bounds(
+        number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT
+    )
+    h = (tl.program_id(0) % head_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
+    d = tl.arange(0, BLOCK_D)
+    one = tl.arange(0, 1)
+    # <grad, out> of the row: what every entry's <grad, value> is compared with.
+    mean = dots(
+        grad, out, row, row + one, one == 0, h, heads, channels,
+        False, False, WIDE, ACC, ONE, 1, BLOCK_H, BLOCK_C,
+    )  # fmt: skip
+    shift = finite(entry_heads(lse, row + one, one == 0, h, heads, WIDE, ACC))
+    total = tl.zeros([BLOCK_E, BLOCK_H, BLOCK_D], ACC)
+    for start in range(begin, end, BLOCK_E):
+        e = start + tl.arange(0, BLOCK_E)
+        live = e < end
+        place = tl.load(index + e, mask=live, other=0)
+        score = scores(
+            query, key, bias, row, e, place, live, h, heads, depth, scale, scale_low,
+            HAS_BIAS, WIDE, ACC, WITH_QUERY, BLOCK_E, BLOCK_H, BLOCK_D,
+        )  # fmt: skip
+        along = dots(
+            grad, value, row, place, live, h, heads, channels,
+            False, False, WIDE, ACC, ONE, BLOCK_E, BLOCK_H, BLOCK_C,
+        )  # fmt: skip
+        share = tl.exp(score - shift)
+        slope = share * (along - mean)
+        if WITH_QUERY:
+            rows = head_rows(key, place, live, h, d, heads, depth, False, WIDE, ACC)
+            total += slope[:, :, None] * rows
+        inside = live[:, None] & (h < heads)[None, :]
+        where = offset(e, heads, WIDE)[:, None] + h[None, :]
+        tl.store(share_out + where, share, mask=inside)
+        tl.store(slope_out + where, slope, mask=inside)
+    if WITH_QUERY:
+        result = tl.sum(total, 0) * joined(scale, scale_low, ACC)
+        inside = (h < heads)[:, None] & (d < depth)[None, :]
+        where = (h * depth)[:, None] + d[None, :]
+        keep(
+            query_grad, partial, row, number, heads * depth, where, inside, is_piece, whole, result,
+            SPLIT, WIDE,
+        )  # fmt: skip
+
+
+def attend_backward(
+    near: tuple[Tensor, Tensor],
+    far: tuple[Tensor, Tensor, Tensor],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    out: Tensor,
+    logsumexp: Tensor,
+    grad: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """See :meth:`Backend.attend_backward`."""
+    share, slope, query_grad = _target_pass(
+        near, query, key, value, bias, scale, out, logsumexp, grad
+    )
+    far_ptr, far_index, perm = far
+    key_grad = spmm(far_ptr, far_index, slope, query, perm, scale)
+    value_grad = spmm(far_ptr, far_index, share, grad, perm)
+    return query_grad, key_grad, value_grad, slope.to(query.dtype)
+
+
+def _target_pass(
+    near: tuple[Tensor, Tensor],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    out: Tensor,
+    logsumexp: Tensor,
+    grad: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Share and slope (E, H) in the accumulating type, and the gradient in the query."""
+    ptr, index = near
+    heads, depth, channels = query.size(1), query.size(2), value.size(2)
+    share = torch.empty((index.numel(), heads), dtype=accumulator(query.dtype), device=query.device)
+    slope, query_grad = torch.empty_like(share), torch.empty_like(query)
+    if query.size(0) * heads == 0:
+        return share, slope, query_grad
+    blocks = tile(heads, max(depth, channels), query.dtype)
+    block_d = min(power_of_two(depth), blocks.channels)
+    block_c = min(power_of_two(channels), blocks.channels)
+    with_query = depth <= block_d
+    pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
+    partial = empty_partial(pieces, query, heads, depth) if with_query else None
+    jobs, job_arguments = jobs_of(ptr, pieces)
+    launch(
+        target_kernel, jobs * blocks.head_blocks, query,
+        index, query, key, value, query if bias is None else bias, out, logsumexp, grad,
+        share, slope, query_grad, query_grad if partial is None else partial,
+        *job_arguments, heads, depth, channels, blocks.head_blocks, *halves(scale),
+        SPLIT=pieces is not None, HAS_BIAS=bias is not None, WITH_QUERY=with_query,
+        ONE=channels <= block_c,
+        WIDE=needs_int64(index, query, key, value, out, share, partial),
+        ACC=wide_type(query.dtype), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
+        BLOCK_D=block_d, BLOCK_C=block_c, num_warps=blocks.warps,
+    )  # fmt: skip
+    if not with_query:
+        query_grad = spmm(ptr, index, slope, key, scale=scale)
+    elif pieces is not None and partial is not None:
+        add_pieces(pieces, partial, query_grad)
+    return share, slope, query_grad

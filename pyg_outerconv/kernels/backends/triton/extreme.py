@@ -1,0 +1,145 @@
+"""Which entry of a row has the largest (or least) product: max and min with their argument.
+
+Every place of the tile (entries, heads, channels) keeps its own best product and where it was; the
+places are compared once, at the end. Pieces leave both, and a second kernel compares them in order.
+
+A GPU profile should look as that of ``spmm``, with twice the registers.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ...tiles import accumulator
+from . import balance
+from .addressing import (
+    bounds,
+    entry_heads,
+    head_rows,
+    keep,
+    needs_int64,
+    offset,
+    power_of_two,
+    tile,
+    wide_type,
+)
+from .launch import jobs_of, launch
+from .sums import empty_partial
+
+# Later than every entry.
+NEVER = tl.constexpr(2**62)
+
+
+@triton.jit
+def first_best(best, where):
+    """The best of each column, and the first place that has it; ``NEVER`` if none has."""
+    top = tl.max(best, 0)
+    return top, tl.min(tl.where(best == top[None], where, NEVER), 0)
+
+
+@triton.jit
+def extreme_kernel(
+    index, value, x, out, partial, partial_best,
+    jobs, ptr, piece_row, piece_begin, num_pieces, limit,
+    heads, channels, head_blocks, channel_blocks,
+    SPLIT: tl.constexpr, HAS_VALUE: tl.constexpr, SHARED: tl.constexpr, LARGEST: tl.constexpr,
+    HIGHEST: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """``out[r, h, c] = argmax_{e of row r} value[e, h] x[index[e], h, c]``, -1 without entries."""
+    block = tl.program_id(0) % (head_blocks * channel_blocks)
+    number = tl.program_id(0) // (head_blocks * channel_blocks)
+    row, begin, end, is_piece, whole = bounds(
+        number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT
+    )
+    h = (block // channel_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
+    c = (block % channel_blocks) * BLOCK_C + tl.arange(0, BLOCK_C)
+    best = tl.full([BLOCK_E, BLOCK_H, BLOCK_C], -float("inf"), ACC)
+    where = tl.full([BLOCK_E, BLOCK_H, BLOCK_C], NEVER, tl.int64)
+    for start in range(begin, end, BLOCK_E):
+        e = start + tl.arange(0, BLOCK_E)
+        live = e < end
+        place = tl.load(index + e, mask=live, other=0)
+        score = head_rows(x, place, live, h, c, heads, channels, SHARED, WIDE, ACC)
+        if HAS_VALUE:
+            score = entry_heads(value, e, live, h, heads, WIDE, ACC)[:, :, None] * score
+        if not LARGEST:
+            score = -score
+        # Finite numbers, so that NaN is above all of them and places without entries below.
+        is_nan = score != score
+        score = tl.where(score > HIGHEST, HIGHEST, tl.where(score < -HIGHEST, -HIGHEST, score))
+        score = tl.where(is_nan, float("inf"), score)
+        better = live[:, None, None] & (score > best)
+        best = tl.where(better, score, best)
+        where = tl.where(better, e.to(tl.int64)[:, None, None], where)
+    top, first = first_best(best, where)
+    inside = (h < heads)[:, None] & (c < channels)[None, :]
+    target = (h * channels)[:, None] + c[None, :]
+    width = heads * channels
+    if SPLIT:
+        slot = offset(number, width, WIDE) + target
+        tl.store(partial_best + slot, top, mask=inside & is_piece)
+    first = tl.where(first == NEVER, -1, first)
+    keep(out, partial, row, number, width, target, inside, is_piece, whole, first, SPLIT, WIDE)
+
+
+@triton.jit
+def extreme_pieces_kernel(
+    partial, partial_best, piece_ptr, long, out, width, blocks,
+    WIDE: tl.constexpr, ACC: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_W: tl.constexpr,
+):  # fmt: skip
+    """The first best of the pieces of each long row."""
+    number = tl.program_id(0) // blocks
+    w = (tl.program_id(0) % blocks) * BLOCK_W + tl.arange(0, BLOCK_W)
+    best = tl.full([BLOCK_T, BLOCK_W], -float("inf"), ACC)
+    where = tl.full([BLOCK_T, BLOCK_W], NEVER, tl.int64)
+    end = tl.load(piece_ptr + number + 1)
+    for start in range(tl.load(piece_ptr + number), end, BLOCK_T):
+        piece = start + tl.arange(0, BLOCK_T)
+        inside = (piece < end)[:, None] & (w < width)[None, :]
+        slot = offset(piece, width, WIDE)[:, None] + w[None, :]
+        score = tl.load(partial_best + slot, mask=inside, other=-float("inf"))
+        better = inside & (score > best)
+        best = tl.where(better, score, best)
+        where = tl.where(better, tl.load(partial + slot, mask=inside, other=0), where)
+    _top, first = first_best(best, where)
+    row = tl.load(long + number)
+    tl.store(out + offset(row, width, WIDE) + w, first, mask=w < width)
+
+
+def spmm_arg(ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool) -> Tensor:
+    """See :meth:`Backend.spmm_arg`."""
+    heads, channels = x.size(1) if value is None else value.size(1), x.size(2)
+    out = torch.empty((ptr.numel() - 1, heads, channels), dtype=torch.int64, device=x.device)
+    if out.numel() == 0:
+        return out
+    shared = x.size(1) == 1
+    pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
+    best = empty_partial(pieces, x, heads, channels)
+    partial = None if best is None else torch.empty_like(best, dtype=torch.int64)
+    blocks = tile(heads, channels, torch.float64)  # positions take 64 bits each
+    jobs, job_arguments = jobs_of(ptr, pieces)
+    wide = needs_int64(index, value, x, out, partial)
+    launch(
+        extreme_kernel, jobs * blocks.head_blocks * blocks.channel_blocks, x,
+        index, x if value is None else value, x,
+        out, out if partial is None else partial, out if best is None else best, *job_arguments,
+        heads, channels, blocks.head_blocks, blocks.channel_blocks,
+        SPLIT=pieces is not None, HAS_VALUE=value is not None, SHARED=shared, LARGEST=largest,
+        HIGHEST=torch.finfo(accumulator(x.dtype)).max, WIDE=wide, ACC=wide_type(x.dtype),
+        BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, BLOCK_C=blocks.channels,
+        num_warps=max(2, blocks.warps),
+    )  # fmt: skip
+    if pieces is not None:
+        width = heads * channels
+        block_w = min(power_of_two(width), 64)
+        parts = triton.cdiv(width, block_w)
+        launch(
+            extreme_pieces_kernel, pieces.long.numel() * parts, x,
+            partial, best, pieces.ptr, pieces.long, out, width, parts,
+            WIDE=wide, ACC=wide_type(x.dtype), BLOCK_T=8, BLOCK_W=block_w, num_warps=1,
+        )  # fmt: skip
+    return out

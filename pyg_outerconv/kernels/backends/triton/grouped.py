@@ -1,0 +1,169 @@
+"""A matrix for each group of rows, and the gradient in the matrices.
+
+Groups are cut into tiles of rows, so that one program has one matrix. Where results are scattered,
+rows of several groups may meet: the products, one row for each (gathered) row, are then added with
+``spmm`` in the order of their groups. The gradient in a matrix is cut along the rows of its group.
+
+Products of float32 are exact to its rounding ("ieee"), never in TF32. A GPU profile should show
+tensor cores busy in short types, and FMA units in float32.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ...tiles import accumulator
+from . import balance
+from .addressing import needs_int64, offset, power_of_two, wide_type
+from .launch import launch
+from .spmm import spmm
+from .sums import add_pieces
+
+
+@triton.jit
+def row_tile(x, rows, live, c, channels, WIDE: tl.constexpr):
+    """``x[rows, c]``, 0 where not live."""
+    inside = live[:, None] & (c < channels)[None, :]
+    return tl.load(x + offset(rows, channels, WIDE)[:, None] + c[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def grouped_matmul_kernel(
+    x, theta, gather, out, ptr, piece_group, piece_begin, inputs, outputs, blocks,
+    HAS_GATHER: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_Q: tl.constexpr,
+):  # fmt: skip
+    """``out[i] = x[gather[i]] theta[group of i]``, for a tile of rows of one group."""
+    number = tl.program_id(0) // blocks
+    group = tl.load(piece_group + number)
+    i = tl.load(piece_begin + number) + tl.arange(0, BLOCK_M)
+    live = i < tl.load(ptr + group + 1)
+    rows = tl.load(gather + i, mask=live, other=0) if HAS_GATHER else i
+    q = (tl.program_id(0) % blocks) * BLOCK_Q + tl.arange(0, BLOCK_Q)
+    result = tl.zeros([BLOCK_M, BLOCK_Q], ACC)
+    for first in range(0, inputs, BLOCK_P):
+        p = first + tl.arange(0, BLOCK_P)
+        left = row_tile(x, rows, live, p, inputs, WIDE)
+        where = offset(group, inputs * outputs, WIDE) + (p * outputs)[:, None] + q[None, :]
+        inside = (p < inputs)[:, None] & (q < outputs)[None, :]
+        right = tl.load(theta + where, mask=inside, other=0.0)
+        result = tl.dot(left, right, result, input_precision="ieee", out_dtype=ACC)
+    where = offset(i, outputs, WIDE)[:, None] + q[None, :]
+    tl.store(out + where, result, mask=live[:, None] & (q < outputs)[None, :])
+
+
+@triton.jit
+def grouped_outer_kernel(
+    x, y, gather, scatter, partial, ptr, piece_group, piece_begin, limit,
+    inputs, outputs, p_blocks, q_blocks,
+    HAS_GATHER: tl.constexpr, HAS_SCATTER: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_Q: tl.constexpr,
+):  # fmt: skip
+    """``partial[t] = sum_{i of piece t} x[gather[i]]^T y[scatter[i]]``."""
+    block = tl.program_id(0) % (p_blocks * q_blocks)
+    number = tl.program_id(0) // (p_blocks * q_blocks)
+    p = (block // q_blocks) * BLOCK_P + tl.arange(0, BLOCK_P)
+    q = (block % q_blocks) * BLOCK_Q + tl.arange(0, BLOCK_Q)
+    begin = tl.load(piece_begin + number)
+    last = tl.load(ptr + tl.load(piece_group + number) + 1).to(tl.int64)
+    end = tl.minimum(begin + limit, last)
+    result = tl.zeros([BLOCK_P, BLOCK_Q], ACC)
+    for start in range(begin, end, BLOCK_M):
+        i = start + tl.arange(0, BLOCK_M)
+        live = i < end
+        left = tl.load(gather + i, mask=live, other=0) if HAS_GATHER else i
+        right = tl.load(scatter + i, mask=live, other=0) if HAS_SCATTER else i
+        a = row_tile(x, left, live, p, inputs, WIDE)
+        b = row_tile(y, right, live, q, outputs, WIDE)
+        result = tl.dot(tl.trans(a), b, result, input_precision="ieee", out_dtype=ACC)
+    where = offset(number, inputs * outputs, WIDE) + (p * outputs)[:, None] + q[None, :]
+    tl.store(partial + where, result, mask=(p < inputs)[:, None] & (q < outputs)[None, :])
+
+
+def blocks_of(dtype: torch.dtype, channels: int) -> int:
+    """How many channels a block of a product has: 16 are the least that it takes."""
+    most = {torch.float64: 32, torch.float32: 64}.get(dtype, 128)
+    return min(most, max(16, power_of_two(channels)))
+
+
+def rows_of(dtype: torch.dtype) -> int:
+    """How many rows a tile of a product has: more for types that tensor cores multiply."""
+    return {torch.float64: 32, torch.float32: 32}.get(dtype, 64)
+
+
+def grouped_matmul(
+    x: Tensor,
+    ptr: Tensor,
+    theta: Tensor,
+    gather: Tensor | None,
+    scatter: Tensor | None,
+    num_rows: int,
+    num_products: int,
+) -> Tensor:
+    """See :meth:`Backend.grouped_matmul`; ``num_products`` is I."""
+    outputs = theta.size(2)
+    if scatter is None:
+        out = x.new_zeros((num_rows, outputs))
+        _products(x, ptr, theta, gather, out, num_products)
+        return out
+    wide = torch.empty((num_products, outputs), dtype=accumulator(x.dtype), device=x.device)
+    _products(x, ptr, theta, gather, wide, num_products)
+    row_ptr, order = balance.by_row(scatter, num_rows)
+    return spmm(row_ptr, order, None, wide.unsqueeze(1), like=x).squeeze(1)
+
+
+def _products(
+    x: Tensor, ptr: Tensor, theta: Tensor, gather: Tensor | None, out: Tensor, number: int
+) -> None:
+    """Write the product of each row into ``out``."""
+    inputs, outputs = theta.size(1), theta.size(2)
+    block_m, block_q = rows_of(x.dtype), blocks_of(x.dtype, outputs)
+    blocks = triton.cdiv(outputs, block_q)
+    pieces = balance.pieces_of(ptr, number, block_m, above=0)
+    if pieces is None:
+        return
+    launch(
+        grouped_matmul_kernel, pieces.number * blocks, x,
+        x, theta, ptr if gather is None else gather, out, ptr, pieces.row, pieces.begin,
+        inputs, outputs, blocks,
+        HAS_GATHER=gather is not None, WIDE=needs_int64(x, theta, gather, out),
+        ACC=wide_type(x.dtype), BLOCK_M=block_m, BLOCK_P=min(32, blocks_of(x.dtype, inputs)),
+        BLOCK_Q=block_q, num_warps=4,
+    )  # fmt: skip
+
+
+def grouped_outer(
+    x: Tensor,
+    ptr: Tensor,
+    y: Tensor,
+    gather: Tensor | None,
+    scatter: Tensor | None,
+    num_products: int,
+) -> Tensor:
+    """See :meth:`Backend.grouped_outer`; ``num_products`` is I."""
+    inputs, outputs = x.size(1), y.size(1)
+    out = x.new_zeros((ptr.numel() - 1, inputs, outputs))
+    block_p, block_q = (min(64, blocks_of(x.dtype, width)) for width in (inputs, outputs))
+    p_blocks, q_blocks = triton.cdiv(inputs, block_p), triton.cdiv(outputs, block_q)
+    # About 512 pieces keep a GPU busy; more rows to a piece mean fewer partial matrices.
+    limit = min(4096, max(balance.LIMIT, power_of_two(num_products // 512)))
+    pieces = balance.pieces_of(ptr, num_products, limit, above=0)
+    if pieces is None or out.numel() == 0:
+        return out
+    partial = torch.empty(
+        (pieces.number, inputs, outputs), dtype=accumulator(x.dtype), device=x.device
+    )
+    launch(
+        grouped_outer_kernel, pieces.number * p_blocks * q_blocks, x,
+        x, y, ptr if gather is None else gather, ptr if scatter is None else scatter,
+        partial, ptr, pieces.row, pieces.begin, pieces.limit,
+        inputs, outputs, p_blocks, q_blocks,
+        HAS_GATHER=gather is not None, HAS_SCATTER=scatter is not None,
+        WIDE=needs_int64(x, y, gather, scatter, partial), ACC=wide_type(x.dtype),
+        BLOCK_M=32, BLOCK_P=block_p, BLOCK_Q=block_q, num_warps=4,
+    )  # fmt: skip
+    add_pieces(pieces, partial, out)
+    return out

@@ -1,0 +1,125 @@
+"""A sparse product with labels mixed: values are made at once, and not kept for the backward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .call import View, pick, views
+from .differentiable import apply, differentiable
+from .products import product, sample
+from .softmax import sum_of_rows
+from .sparsity import Sparsity
+
+
+def mixed_product(
+    sparsity: Sparsity,
+    label: Tensor,
+    by_label: tuple[Tensor, Tensor],
+    value: Tensor | None,
+    coefficient: Tensor,
+    x: Tensor,
+) -> Tensor:
+    """(Σ_k c_k A_k)ᵀ X, for matrices A_k whose entries are those of one pattern, by label.
+
+    Holds E numbers while it runs and keeps none, where values that autograd knew would stay.
+
+    Args:
+        sparsity: (N × M) where the E entries are.
+        label: (E,) the matrix that each is of, in [0, K).
+        by_label: (K + 1,) where the entries of each label begin, and (E,) their positions.
+        value: (E,) or None for ones.
+        coefficient: c (K,).
+        x: (M, ...).
+
+    Returns:
+        (N, ...).
+    """
+    near, far = views(sparsity)
+    wide = x.flatten(1).unsqueeze(1)
+    value = None if value is None else value.to(x.dtype)
+    backend = pick("spmm", near, sparsity.shape[1], wide)
+    out: Tensor = apply(
+        _MixedProduct,
+        *near,
+        *far,
+        label,
+        *by_label,
+        value,
+        coefficient.to(x.dtype),
+        wide,
+        backend.name,
+    )
+    return out.squeeze(1).unflatten(1, x.shape[1:])
+
+
+def _mixed(value: Tensor | None, coefficient: Tensor, label: Tensor) -> Tensor:
+    """(E, 1) value[e] c[label[e]]."""
+    factor = coefficient.index_select(0, label)
+    return (factor if value is None else value * factor).unsqueeze(1)
+
+
+@differentiable
+class _MixedProduct(torch.autograd.Function):
+    """Linear in values, coefficients and x; its backward makes the mixed values again."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        ptr: Tensor,
+        index: Tensor,
+        perm: Tensor | None,
+        ptr_t: Tensor,
+        index_t: Tensor,
+        perm_t: Tensor | None,
+        label: Tensor,
+        label_ptr: Tensor,
+        by_label: Tensor,
+        value: Tensor | None,
+        coefficient: Tensor,
+        x: Tensor,
+        backend: str,
+    ) -> Tensor:
+        near, far = (ptr, index, perm), (ptr_t, index_t, perm_t)
+        return product(near, far, _mixed(value, coefficient, label), x, backend)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        *tensors, ctx.backend = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        near, far, (label, ptr, order), (value, coefficient, x) = _take_apart(ctx.saved_tensors)
+        backend = ctx.backend
+        of_value = of_coefficient = of_x = None
+        if ctx.needs_input_grad[11]:
+            of_x = product(far, near, _mixed(value, coefficient, label), grad, backend)
+        if any(ctx.needs_input_grad[9:11]):
+            sampled = sample(near, far, grad, x, backend)
+            if ctx.needs_input_grad[9]:
+                of_value = (sampled * coefficient.index_select(0, label).unsqueeze(1)).squeeze(1)
+            if ctx.needs_input_grad[10]:
+                pulled = sampled if value is None else sampled * value.unsqueeze(1)
+                of_coefficient = sum_of_rows(ptr, pulled.index_select(0, order), backend).squeeze(1)
+        return *(None,) * 9, of_value, of_coefficient, of_x, None
+
+    @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        near, far, (label, _, _), (value, coefficient, x) = _take_apart(primals)
+        of_value, of_coefficient, of_x = tangents[9:]
+        mixed = _mixed(value, of_coefficient, label)
+        if value is not None:
+            mixed = mixed + _mixed(of_value, coefficient, label)
+        out = product(near, far, _mixed(value, coefficient, label), of_x, ctx.backend)
+        return out + product(near, far, mixed, x, ctx.backend)
+
+
+def _take_apart(tensors: Sequence[Any]) -> tuple[View, View, Sequence[Tensor], Sequence[Any]]:
+    """Both views; label, its pointer and its order; value, coefficient and x."""
+    near, far = tuple(tensors[:3]), tuple(tensors[3:6])
+    return near, far, tensors[6:9], tensors[9:12]

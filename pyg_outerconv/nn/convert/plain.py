@@ -1,0 +1,68 @@
+"""What is converted by its weights computes by its weights alone: no wrappers, no hooks."""
+
+from __future__ import annotations
+
+from inspect import isfunction
+from typing import Any
+
+from torch import nn
+from torch.nn.parameter import is_lazy
+from torch.nn.utils.parametrize import is_parametrized
+
+from ...errors import RefusedType, RefusedValue, refusal
+
+LIBRARIES = ("torch.nn.modules.", "torch_geometric.nn.", "pyg_outerconv.")
+
+
+def require_plain(module: nn.Module) -> None:
+    """Refuse a layer of which any part computes something else than its class does.
+
+    A conversion reads options and weights. Parametrizations (``weight_norm``, ``spectral_norm`` and
+    the like), pruning, hooks, and methods of the object's own would be lost without a word.
+    An activation, which is passed on as it is, may be anything.
+
+    Raises:
+        TypeError: a part within that holds weights is of a class that neither library has.
+        ValueError: a part is parametrised, is hooked, or has methods of its own.
+    """
+    for name, part in module.named_modules():
+        if "activation" in name.split("."):
+            continue
+        where = f"{name or 'the layer'} ({type(part).__name__})"
+        if is_parametrized(part):
+            names = ", ".join(part.parametrizations)  # type: ignore[arg-type]
+            raise RefusedValue(
+                refusal(
+                    "weights are converted as they are, not what they are made of",
+                    "torch.nn.utils.parametrize.remove_parametrizations before",
+                    f"a parametrised {names} of {where}",
+                )
+            )
+        waiting = any(is_lazy(parameter) for parameter in part.parameters(recurse=False))
+        hooks = [] if waiting else _hooks(part)  # lazy parts wait for an input by a hook
+        methods = [key for key in vars(part) if isfunction(getattr(type(part), key, None))]
+        hooks += [f"a {key} of its own" for key in methods]
+        if hooks:
+            raise RefusedValue(
+                refusal(
+                    "a layer is converted that computes what its class does",
+                    "no hooks: remove them (remove_spectral_norm, prune.remove, handle.remove)",
+                    f"{', '.join(hooks)} on {where}",
+                )
+            )
+        holds = name and any(True for _ in part.parameters(recurse=False))
+        if holds and not f"{type(part).__module__}.".startswith(LIBRARIES):
+            raise RefusedType(
+                refusal(
+                    "a layer is converted whose parts are the library's", "none replaced", where
+                )
+            )
+
+
+def _hooks(part: nn.Module) -> list[str]:
+    """What is called before or after a part, forwards or backwards, by name."""
+    found: list[Any] = []
+    for name, value in vars(part).items():
+        if name.endswith("_hooks") and "state_dict" not in name and isinstance(value, dict):
+            found += value.values()
+    return [getattr(hook, "__name__", type(hook).__name__) for hook in found]

@@ -1,0 +1,123 @@
+"""Which of torch's layers becomes which of ours, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Union, overload
+
+from torch import nn
+from torch.nn.parameter import is_lazy
+from torch_geometric.nn.conv import MessagePassing
+
+from ...errors import RefusedType, RefusedValue, refusal
+from ..attention.decoder_block import DecoderBlock
+from ..attention.encoder_block import EncoderBlock
+from ..attention_conv import AttentionConv
+from ..grid_conv import GridConv
+from ..grid_pool import GridPool
+from .attentions import ATTENTIONS, from_attention, to_attention
+from .blocks import BLOCKS, from_block, to_block
+from .convolutions import CONVOLUTIONS, from_convolution, to_convolution
+from .plain import require_plain
+from .poolings import POOLINGS, from_pooling, to_pooling
+
+Layer = Union[GridConv, GridPool, AttentionConv, EncoderBlock, DecoderBlock]  # noqa: UP007
+
+
+@overload
+def from_torch(module: nn.MultiheadAttention, **supports: Any) -> AttentionConv: ...
+@overload
+def from_torch(module: nn.TransformerEncoderLayer, **supports: Any) -> EncoderBlock: ...
+@overload
+def from_torch(module: nn.TransformerDecoderLayer, **supports: Any) -> DecoderBlock: ...
+@overload
+def from_torch(module: nn.Module, **supports: Any) -> Layer: ...
+def from_torch(module: nn.Module, **supports: Any) -> Layer:
+    """The layer of this package that equals one of torch's, with a copy of its weights.
+
+    Args:
+        module: ``Conv1d``, ``Conv2d``, ``Conv3d``, ``ConvTranspose``, ``MaxPool`` or ``AvgPool`` of
+            1 to 3 axes, ``LPPool`` with norm 1, ``MultiheadAttention``, ``TransformerEncoderLayer``
+            or ``TransformerDecoderLayer``.
+        **supports: for attention, what torch is told by masks at a call: ``support``, and
+            ``memory_support`` of a decoder layer; complete if not given.
+
+    Raises:
+        TypeError: it is another layer, or a subclass, which may compute something else.
+        ValueError: it has an option that has no equal, or no weights yet; or a part of it is
+            parametrised (``weight_norm``, ``spectral_norm``, ...), pruned or hooked.
+    """
+    layer: Layer
+    if isinstance(module, nn.Module):
+        _require_weights(module)
+        require_plain(module)
+    kind = type(module)
+    if kind in ATTENTIONS:
+        layer = from_attention(module, **supports)
+    elif kind in BLOCKS:
+        layer = from_block(module, **supports)
+    elif supports:
+        raise RefusedType(
+            refusal("attention has supports", "no more than the module", sorted(supports))
+        )
+    elif kind in CONVOLUTIONS:
+        layer = from_convolution(module)
+    elif kind in POOLINGS:
+        layer = from_pooling(module)
+    else:
+        expected = "a convolution, pooling, attention or Transformer layer of torch.nn"
+        if isinstance(module, (*ATTENTIONS, *BLOCKS, *CONVOLUTIONS, *POOLINGS)):
+            expected += ", and no subclass of them"
+        if isinstance(module, MessagePassing):
+            expected += " (from_pyg takes attention layers of PyG)"
+        raise RefusedType(
+            refusal(
+                "a layer of torch becomes one of this package",
+                expected,
+                type(module).__name__,
+            )
+        )
+    return layer.train(module.training)
+
+
+def to_torch(layer: nn.Module) -> nn.Module:
+    """The layer of torch that equals one of this package on images or sequences, weights copied.
+
+    Attention of torch is told at a call, by masks, what the support is here.
+
+    Args:
+        layer: a :class:`GridConv`, :class:`GridPool`, :class:`AttentionConv`,
+            :class:`EncoderBlock` or :class:`DecoderBlock`.
+
+    Raises:
+        TypeError: it is another layer, or a subclass, which may compute something else.
+        ValueError: torch has no such layer: more than 3 axes, any offsets, other paddings,
+            reductions or forms of Θ, other scores or normalisers; or it has no weights yet; or a
+            part of it is parametrised, pruned or hooked.
+    """
+    make = TO_TORCH.get(type(layer))
+    if make is None:
+        raise RefusedType(
+            refusal(
+                "a layer of this package becomes one of torch",
+                "GridConv, GridPool, AttentionConv, EncoderBlock or DecoderBlock, and no subclass",
+                type(layer).__name__,
+            )
+        )
+    require_plain(layer)
+    return make(layer).train(layer.training)
+
+
+TO_TORCH: dict[type[nn.Module], Callable[[Any], nn.Module]] = {
+    GridConv: to_convolution,
+    GridPool: to_pooling,
+    AttentionConv: to_attention,
+    EncoderBlock: to_block,
+    DecoderBlock: to_block,
+}
+
+
+def _require_weights(module: nn.Module) -> None:
+    """Refuse a layer whose weights wait for the first input. Raises ValueError."""
+    if any(is_lazy(parameter) for parameter in module.parameters()):
+        raise RefusedValue(refusal("a layer is converted with its weights", "weights", "none yet"))

@@ -1,0 +1,49 @@
+"""Examples in docstrings run, and modules compile."""
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+import torch
+
+from pyg_outerconv import attention
+from pyg_outerconv.attention import (
+    ALiBi,
+    LearnedPositions,
+    RelativeBias,
+    Rotary,
+    SinusoidalPositions,
+)
+
+MODULES = [
+    f"{attention.__name__}.{module.name}" for module in pkgutil.iter_modules(attention.__path__)
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_are_right(name):
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+X = torch.randn(5, 8)
+RELATIVE = torch.arange(-3.0, 4.0).unsqueeze(1)
+
+
+@pytest.mark.parametrize(
+    ("module", "given"),
+    [
+        (SinusoidalPositions(8), (X,)),
+        (LearnedPositions(5, 8), (X,)),
+        (LearnedPositions((5, 2), 8, separable=True), (X, torch.ones(5, 2))),
+        (RelativeBias(3, reach=2), (RELATIVE,)),
+        (RelativeBias(3, reach=16, buckets=8), (RELATIVE,)),
+        (ALiBi(3), (RELATIVE,)),
+        (ALiBi(3, learned=True), (RELATIVE,)),
+        (Rotary(8), (X, torch.arange(5))),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_a_compiler_sees_one_graph(module, given):
+    compiled = torch.compile(module, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(*given), module(*given))

@@ -1,0 +1,135 @@
+"""Scores that subtract what is nearly equal, or that could leave the range of numbers."""
+
+import copy
+import random
+
+import pytest
+import torch
+from seen import PLAIN, SEEN, P, edges_of, layer, legal_orders, truth
+
+from pyg_outerconv.attention import make_normaliser, make_score
+from pyg_outerconv.families import Attention
+from pyg_outerconv.families.support.complete import Complete
+from pyg_outerconv.graph.content import Content
+from pyg_outerconv.testing import assert_near
+
+
+def scores(text, x, query, normalise="identity"):
+    """(M, N) values of one head on all pairs."""
+    family = Attention(make_score(text, 1), Complete(), make_normaliser(normalise))
+    structure = family.read(None, size=(len(x), len(query))).with_content(Content(x, query))
+    basis = family.basis_on(structure, x.dtype)
+    return basis.to_dense().detach()[0] if not x.requires_grad else basis.to_dense()[0]
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e5])
+def test_distances_are_exact_far_from_the_origin(offset):
+    x = (torch.randn(20, 4).double() + offset).float()
+    query = (torch.randn(30, 4).double() + offset).float()
+    expected = -torch.cdist(x.double(), query.double()).square() / 2
+    found = scores("gaussian-distance", x, query).double()
+    assert float((found - expected).abs().max()) < 1e-5 * float(expected.abs().max())
+
+
+def test_near_sources_are_told_apart():
+    """Of sources a thousandth apart, the nearest gets the most."""
+    x = (torch.arange(10) * 1e-3 + 7.0).unsqueeze(1)
+    found = scores("gaussian-distance(sigma=1e-4)", x, x[:5], "softmax")
+    assert found.argmax(0).tolist() == list(range(5))
+    assert float(found.diagonal().min()) > 0.999
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_distances_of_short_types_are_of_exact_products(dtype):
+    x, query = (torch.randn(20, 64) * 10).to(dtype), (torch.randn(5, 64) * 10).to(dtype)
+    found = scores("gaussian-distance(sigma=10.0)", x, query)
+    expected = -torch.cdist(x.double(), query.double()).square() / 200
+    assert found.dtype == dtype
+    error = (found.double() - expected).abs() / expected.abs()
+    assert float(error.max()) < torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("size", [1e-4, 1e4])
+def test_cosines_are_of_any_size(dtype, size):
+    x = (torch.randn(20, 8) * size).clamp(-6e4, 6e4).to(dtype)
+    found = scores("cosine", x, x[:5])
+    expected = torch.cosine_similarity(x.double().unsqueeze(1), x[:5].double(), dim=-1, eps=1e-30)
+    assert float((found.double() - expected).abs().max()) < 8 * torch.finfo(dtype).eps
+
+
+def test_a_zero_vector_is_at_right_angles_to_all():
+    x = torch.randn(4, 3, dtype=torch.float64)
+    x[1] = 0.0
+    x.requires_grad_()
+    found = scores("cosine", x, x)
+    assert not found[1].any()
+    assert not found[:, 1].any()
+    (gradient,) = torch.autograd.grad(found.square().sum() + found.sum(), x, create_graph=True)
+    assert gradient.isfinite().all()
+    assert not gradient[1].any()
+    assert torch.autograd.grad(gradient.square().sum(), x)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("text", ["dot-product", "gaussian-distance", "bilinear"])
+def test_scores_of_ten_thousands_do_not_overflow(text):
+    x = torch.tensor([[100.0], [-100.0], [0.0]], requires_grad=True)
+    found = scores(text, x, x, "softmax")
+    assert found.isfinite().all()
+    found.square().sum().backward()
+    assert x.grad.isfinite().all()
+
+
+SHORT = {torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
+
+@pytest.mark.parametrize("dtype", SHORT)
+@pytest.mark.parametrize("score", PLAIN)
+def test_scores_and_shares_of_short_types_are_made_in_float32(score, dtype):
+    """Products of large features leave the range of float16, and orders all do alike."""
+    draw = random.Random(f"{score}{dtype}")
+    for _ in range(3):
+        normalise = draw.choice(["softmax", "softmax-plus-one", "sigmoid"])
+        support = draw.choice([None, "complete", "causal", "slidingwindow(size=2)"])
+        nodes, size = 9, draw.choice([1.0, 30.0, 30.0 if normalise == "sigmoid" else 400.0])
+        seen = SEEN[support or "complete"](nodes)
+        conv = layer(score, normalise, support).to(dtype)
+        x = (size * torch.randn(nodes, P)).to(dtype).requires_grad_()
+        edges = edges_of(seen) if support is None else None
+        with torch.no_grad():
+            wanted = truth(copy.deepcopy(conv).double(), x.double(), x.double(), seen)
+        for order in legal_orders(conv, x, edges):
+            conv.order = order
+            found = conv(x, edges)
+            (gradient,) = torch.autograd.grad(found.float().sin().sum(), x)
+            assert found.dtype == gradient.dtype == dtype
+            assert found.isfinite().all()
+            assert gradient.isfinite().all()
+            if size == 1.0:
+                assert_near(found.double(), wanted, 10 * SHORT[dtype])
+
+
+@pytest.mark.parametrize("support", ["complete", "causal", None])
+@pytest.mark.parametrize("dtype", SHORT)
+def test_second_derivatives_of_short_types_are_finite(support, dtype):
+    conv = layer("dot-product(scale=None)", support=support).to(dtype)
+    x = (300 * torch.randn(7, P)).to(dtype).requires_grad_()
+    edges = edges_of(SEEN["causal"](7)) if support is None else None
+    for order in legal_orders(conv, x, edges):
+        conv.order = order
+        out = conv(x, edges).float().square().mean()
+        (first,) = torch.autograd.grad(out, x, create_graph=True)
+        (second,) = torch.autograd.grad(first.float().square().mean(), x)
+        assert first.isfinite().all()
+        assert second.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", SHORT)
+def test_orders_of_short_types_agree_where_scores_are_large(dtype):
+    """Scores of thousands, which differ by less than the short type tells apart."""
+    conv = layer("dot-product", support="complete").to(dtype)
+    x = (torch.randn(8, P) + 40).to(dtype)
+    wanted = truth(copy.deepcopy(conv).double(), x.double(), x.double(), SEEN["complete"](8))
+    for order in legal_orders(conv, x):
+        conv.order = order
+        assert_near(conv(x).double(), wanted, 2 * SHORT[dtype])

@@ -1,0 +1,158 @@
+"""Relative bias is a table of clipped or bucketed relative positions."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyg_outerconv.attention import IndexTerm, RelativeBias
+from pyg_outerconv.testing import assert_near
+
+
+def column(*values):
+    return torch.tensor(values, dtype=torch.float64).view(-1, 1)
+
+
+def test_far_positions_are_clipped():
+    term = RelativeBias(heads=3, reach=2).double()
+    seen = term(column(-7, -2, -1, 0, 1, 2, 3, 99))
+    assert torch.equal(seen, term.weight[[0, 0, 1, 2, 3, 4, 4, 4]])
+
+
+def test_axes_have_a_reach_each_and_one_table():
+    term = RelativeBias(heads=2, reach=(1, 2)).double()
+    table = term.weight.view(3, 5, 2)
+    relative = torch.cartesian_prod(*(torch.arange(-4.0, 5.0),) * 2)
+    expected = [
+        table[max(-1, min(1, int(a))) + 1, max(-2, min(2, int(b))) + 2]
+        for a, b in relative.tolist()
+    ]
+    assert torch.equal(term(relative), torch.stack(expected))
+
+
+def test_windows_of_a_grid_read_the_whole_table_as_in_swin():
+    height, width = 3, 4
+    term = RelativeBias(heads=2, reach=(height - 1, width - 1)).double()
+    cells = torch.cartesian_prod(torch.arange(3.0), torch.arange(4.0))
+    relative = (cells[:, None] - cells[None]).flatten(0, 1)
+    bias = term(relative).view(12, 12, 2)
+    # Entry (dy + H − 1)·(2W − 1) + dx + W − 1 of the table.
+    for m in range(12):
+        for n in range(12):
+            dy, dx = m // 4 - n // 4, m % 4 - n % 4
+            assert torch.equal(bias[m, n], term.weight[(dy + 2) * 7 + dx + 3])
+    assert term.weight.size(0) == 5 * 7
+
+
+def bucket(relative, buckets, reach, causal):
+    """The rule of T5, for one whole number."""
+    offset = 0
+    if causal:
+        distance = max(-relative, 0)
+    else:
+        buckets //= 2
+        offset = buckets if relative > 0 else 0
+        distance = abs(relative)
+    exact = buckets // 2
+    if distance < exact:
+        return offset + distance
+    grown = math.log(distance / exact) / math.log(reach / exact) * (buckets - exact)
+    return offset + min(exact + math.floor(grown + 1e-9), buckets - 1)
+
+
+@given(
+    st.sampled_from([(32, 128), (8, 16), (4, 2), (32, 9), (16, 1000), (12, 5), (20, 160)]),
+    st.booleans(),
+    st.lists(st.integers(-2000, 2000), min_size=1),
+)
+def test_buckets_are_those_of_t5(sizes, causal, relative):
+    buckets, reach = sizes
+    reach = max(reach, buckets // 2 + 1)
+    term = RelativeBias(heads=1, reach=reach, buckets=buckets, causal=causal)
+    with torch.no_grad():
+        term.weight.copy_(torch.arange(buckets).unsqueeze(1))
+    found = term(column(*relative)).flatten().tolist()
+    assert found == [bucket(one, buckets, reach, causal) for one in relative]
+
+
+def test_buckets_of_the_default_sizes():
+    term = RelativeBias(heads=1, reach=128, buckets=32)
+    with torch.no_grad():
+        term.weight.copy_(torch.arange(32).unsqueeze(1))
+    found = term(column(0, -1, 1, -7, -8, -11, -12, -16, -127, -128, -999, 999)).flatten()
+    # From 8 on thresholds grow by 16^(1/8): 8, 11.3, 16, 22.6, …, so 12 is the first of the second.
+    assert found.tolist() == [0, 1, 17, 7, 8, 8, 9, 10, 15, 15, 15, 31]
+
+
+def test_a_threshold_that_is_a_whole_number_is_in_the_bucket_that_it_begins():
+    term = RelativeBias(heads=1, reach=160, buckets=10, causal=True)
+    at, before = term(column(-80, -79)).flatten()  # 5 · 32^(4/5) = 80, in floating point a bit more
+    assert at == term.weight[9]
+    assert before == term.weight[8]
+
+
+def test_axes_have_buckets_each():
+    term = RelativeBias(heads=2, reach=(8, 16), buckets=4)
+    assert term.weight.shape == (16, 2)
+    with torch.no_grad():
+        term.weight.copy_(torch.arange(16.0).unsqueeze(1).expand(16, 2))
+    relative = torch.tensor([[0.0, 0.0], [1.0, -3.0], [-2.0, 1.0]])
+    expected = [bucket(a, 4, 8, False) * 4 + bucket(b, 4, 16, False) for a, b in relative.tolist()]
+    assert term(relative)[:, 1].tolist() == expected
+
+
+@pytest.mark.parametrize("options", [{}, {"buckets": 4}])
+def test_gradients_add_up_in_shared_entries(options):
+    term = RelativeBias(heads=2, reach=3, **options).double()
+    relative, direction = column(-9, -8, 0, 5, 5), torch.randn(5, 2, dtype=torch.float64)
+    (term(relative) * direction).sum().backward()
+    expected = torch.zeros_like(term.weight)
+    ends = [0, 0, 3, 6, 6] if not options else [1, 1, 0, 3, 3]
+    for row, entry in enumerate(ends):
+        expected[entry] += direction[row]
+    assert_near(term.weight.grad, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_the_type_is_that_of_the_table(dtype):
+    term = RelativeBias(heads=2, reach=3).to(dtype)
+    assert term(torch.zeros(4, 1)).dtype == dtype
+
+
+def test_a_table_moves_with_its_thresholds_and_saves_only_numbers_that_learn():
+    term = RelativeBias(heads=2, reach=30, buckets=8)
+    assert list(term.state_dict()) == ["weight"]
+    assert term.half().thresholds.dtype == torch.int64
+    assert term.to("meta").thresholds.device.type == "meta"
+
+
+def test_no_edge_is_no_error():
+    assert RelativeBias(heads=2, reach=3)(torch.empty(0, 1)).shape == (0, 2)
+
+
+def test_it_is_an_index_term():
+    assert isinstance(RelativeBias(heads=2, reach=3), IndexTerm)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "rule"),
+    [
+        (lambda: RelativeBias(0, 2), ValueError, "heads: expected >= 1, got 0"),
+        (lambda: RelativeBias(2, 0), ValueError, "reach: expected >= 1, got 0"),
+        (lambda: RelativeBias(2, 1.5), TypeError, "an integer, got 1.5"),
+        (lambda: RelativeBias(2, ()), ValueError, "a reach for each"),
+        (lambda: RelativeBias(2, 9, buckets=6), ValueError, "halved.*4·i, got 6"),
+        (lambda: RelativeBias(2, 9, buckets=5, causal=True), ValueError, "2·i, got 5"),
+        (lambda: RelativeBias(2, 8, buckets=32), ValueError, "reach > 8, got 8"),
+        (lambda: RelativeBias(2, 8, causal=True), ValueError, "causal is an option of buckets"),
+        (lambda: RelativeBias(2, 8)(torch.ones(3, 2)), ValueError, r"\(E, 1\), got \(3, 2\)"),
+        (lambda: RelativeBias(2, 8)(torch.ones(3)), ValueError, r"\(E, 1\), got \(3,\)"),
+        (lambda: RelativeBias(2, 8)(torch.tensor([[1]])), TypeError, "floating point.*int64"),
+        (lambda: RelativeBias(2, 8)(torch.tensor([[0.5]])), ValueError, "fractions, got 0.5"),
+    ],
+)
+def test_bad_input_is_refused(call, kind, rule):
+    with pytest.raises(kind, match=rule):
+        call()

@@ -1,0 +1,163 @@
+"""Sinusoidal encodings are the paper's, and shifts turn them."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch_geometric.nn import PositionalEncoding
+
+from pyg_outerconv.attention import Rotary, SinusoidalPositions, sinusoidal
+from pyg_outerconv.testing import assert_near
+
+
+def by_loop(positions, channels, base):
+    """The formula, one entry at a time."""
+    out = torch.empty(len(positions), channels, dtype=torch.float64)
+    for row, position in enumerate(positions):
+        for i in range(channels // 2):
+            angle = position / base ** (2 * i / channels)
+            out[row, 2 * i], out[row, 2 * i + 1] = math.sin(angle), math.cos(angle)
+    return out
+
+
+@pytest.mark.parametrize(("channels", "base"), [(2, 10000.0), (8, 10000.0), (10, 7.5)])
+def test_it_is_the_formula(channels, base):
+    positions = [0.0, 1.0, 2.5, -3.0, 511.0]
+    actual = sinusoidal(torch.tensor(positions, dtype=torch.float64), channels, base)
+    assert_near(actual, by_loop(positions, channels, base))
+
+
+def test_the_other_layout_has_sines_first():
+    position = torch.arange(6, dtype=torch.float64)
+    one, other = (sinusoidal(position, 8, interleaved=choice) for choice in (True, False))
+    assert_near(other, torch.cat([one[:, 0::2], one[:, 1::2]], dim=1))
+
+
+def test_pyg_has_other_frequencies_and_the_layout_of_sines_first():
+    position = torch.arange(5.0)
+    theirs = PositionalEncoding(4)(position)
+    # With two frequencies theirs are 1 and 1 / base, ours 1 and 1 / √base.
+    assert_near(sinusoidal(position, 4, base=10000.0**2, interleaved=False), theirs)
+
+
+def test_axes_share_the_channels():
+    position = torch.randn(7, 3, dtype=torch.float64)
+    axes = [sinusoidal(position[:, axis], 4) for axis in range(3)]
+    assert_near(sinusoidal(position, 12), torch.cat(axes, dim=1))
+    assert_near(sinusoidal(position[:, :1], 4), axes[0])
+    halves = [sinusoidal(position[:, axis], 4, interleaved=False) for axis in range(3)]
+    assert_near(sinusoidal(position, 12, interleaved=False), torch.cat(halves, dim=1))
+
+
+@given(
+    st.floats(-100, 100),
+    st.floats(-50, 50),
+    st.sampled_from([(2, 1), (6, 1), (8, 2), (12, 3)]),
+    st.booleans(),
+    st.floats(1.5, 1e5),
+)
+def test_a_shift_turns_the_encoding_by_angles_of_its_own(start, shift, form, interleaved, base):
+    channels, axes = form
+    position = torch.full((1, axes), start, dtype=torch.float64) * torch.arange(1, axes + 1)
+    step = torch.full((1, axes), shift, dtype=torch.float64)
+    moved = sinusoidal(position + step, channels, base, interleaved)
+    # (sin, cos) of p + k is that of p, turned by −k: the sine is the first of the pair.
+    turn = Rotary(channels, base, axes, interleaved)
+    assert_near(turn(sinusoidal(position, channels, base, interleaved), -step), moved, 1e-9)
+
+
+def test_an_inner_product_depends_on_the_difference():
+    code = sinusoidal(torch.arange(40, dtype=torch.float64), 16)
+    product = code @ code.t()
+    assert_near(product[3:20, 3:20], product[20:37, 20:37])
+    assert not torch.allclose(product[0], product[0, 0].expand(40))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_the_type_follows_the_positions(dtype):
+    position = torch.arange(0, 200, 25, dtype=dtype)  # which all of these types can say
+    expected = by_loop(position.tolist(), 6, 10000.0).to(dtype)
+    tolerance = {torch.float64: 1e-10, torch.float32: 1e-5}.get(dtype, 4e-3)
+    assert_near(sinusoidal(position, 6), expected, tolerance)
+
+
+def test_integers_give_the_default_type():
+    actual = sinusoidal(torch.arange(5), 4)
+    assert actual.dtype == torch.float32
+    assert torch.equal(actual, sinusoidal(torch.arange(5.0), 4))
+
+
+def test_positions_have_gradients():
+    position = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda p: sinusoidal(p, 8), position)
+    assert torch.autograd.gradgradcheck(lambda p: sinusoidal(p, 8), position)
+
+
+def test_the_module_adds_to_every_item_of_a_batch():
+    x = torch.randn(2, 3, 5, 4, dtype=torch.float64)
+    code = by_loop(range(5), 4, 10000.0)
+    assert_near(SinusoidalPositions(4)(x), x + code)
+    assert_near(SinusoidalPositions(4)(x[0, 0]), x[0, 0] + code)
+    position = torch.tensor([4, 0, 0, 7, 2])
+    assert_near(SinusoidalPositions(4)(x, position), x + by_loop(position.tolist(), 4, 10000.0))
+
+
+def test_the_module_takes_positions_on_several_axes():
+    x, position = torch.zeros(6, 8, dtype=torch.float64), torch.randn(6, 2, dtype=torch.float64)
+    assert_near(SinusoidalPositions(8, axes=2)(x, position), sinusoidal(position, 8))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_places_far_away_are_exact_in_narrow_types(dtype):
+    x = torch.zeros(3000, 4, dtype=dtype)
+    actual = SinusoidalPositions(4)(x)
+    assert actual.dtype == dtype
+    assert_near(actual, by_loop(range(3000), 4, 10000.0).to(dtype), 2e-2)
+
+
+def test_no_node_is_no_error():
+    assert SinusoidalPositions(4)(torch.empty(2, 0, 4)).shape == (2, 0, 4)
+    assert sinusoidal(torch.empty(0, 2), 8).shape == (0, 8)
+
+
+def test_it_has_no_state():
+    assert not SinusoidalPositions(4).state_dict()
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "rule"),
+    [
+        (lambda: sinusoidal(torch.ones(3), 5), ValueError, "channels a multiple of 2, got 5"),
+        (lambda: sinusoidal(torch.ones(3, 2), 6), ValueError, "channels a multiple of 4, got 6"),
+        (lambda: sinusoidal(torch.ones(3), 0), ValueError, "channels: expected >= 1, got 0"),
+        (lambda: sinusoidal(torch.ones(3), 4.0), TypeError, "expected an integer, got 4.0"),
+        (lambda: sinusoidal(torch.ones(3), 4, 0.0), ValueError, "finite, > 0, got 0.0"),
+        (lambda: sinusoidal(torch.ones(3), 4, "e"), TypeError, "is a number: expected > 0"),
+        (lambda: sinusoidal(torch.ones(1, 3, 1), 4), ValueError, r"\(n,\) or \(n, D\), got"),
+        (lambda: sinusoidal([0, 1], 4), TypeError, "positions are numbers.*got list"),
+        (lambda: sinusoidal(torch.ones(3, dtype=torch.bool), 4), TypeError, "torch.bool"),
+        (lambda: SinusoidalPositions(6, axes=2), ValueError, "a multiple of 4, got 6"),
+        (lambda: SinusoidalPositions(6)(torch.ones(3, 4)), ValueError, r"n, 6\), got \(3, 4\)"),
+        (lambda: SinusoidalPositions(4)(torch.ones(4)), ValueError, r"n, 4\), got \(4,\)"),
+        (
+            lambda: SinusoidalPositions(4)(torch.ones(3, 4), torch.arange(5)),
+            ValueError,
+            "one position: expected 3, got 5",
+        ),
+        (
+            lambda: SinusoidalPositions(4)(torch.ones(3, 4), torch.ones(3, 2)),
+            ValueError,
+            r"expected \(n,\), got \(3, 2\)",
+        ),
+        (
+            lambda: SinusoidalPositions(4, axes=2)(torch.ones(3, 4)),
+            ValueError,
+            r"must be given: expected \(n, 2\), got None",
+        ),
+    ],
+)
+def test_bad_input_is_refused(call, kind, rule):
+    with pytest.raises(kind, match=rule):
+        call()

@@ -1,0 +1,113 @@
+"""Scores and normalisers by name."""
+
+import pytest
+import torch
+
+from pyg_outerconv.attention import (
+    NORMALISERS,
+    SCORES,
+    KeyQuery,
+    Softmax,
+    make_normaliser,
+    make_score,
+)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_every_score_is_made_of_heads_and_channels(name):
+    score = make_score(name, 2, 3)
+    assert type(score) is SCORES[name]
+    assert score.heads == 2
+    assert score.equation.startswith("s[m, n] = ")
+    score.reset_parameters()
+
+
+@pytest.mark.parametrize("name", NORMALISERS)
+def test_every_normaliser_is_made_by_name(name):
+    assert type(make_normaliser(name)) is NORMALISERS[name]
+
+
+def test_options_are_written_in_parentheses():
+    score = make_score(" key-query( bias = True, scale=0.5 ) ", 2, 3, 4)
+    assert isinstance(score, KeyQuery)
+    assert score.key.bias is not None
+    assert score.scale == 0.5
+    assert make_normaliser("softmax(temperature=2)").temperature == 2.0
+
+
+def test_what_is_written_goes_before_what_is_given():
+    assert make_score("key-query(channels=7)", 2, 3, 4).channels == 7
+    assert make_normaliser("softmax(dropout=0.25)", dropout=0.5).dropout == 0.25
+
+
+def test_scores_of_values_have_the_channels_of_values():
+    assert make_score("additive", 2, 3, 4, 6).att_source.shape == (2, 6)
+    assert make_score("additive(own=True)", 2, 3, 4, 6).att_source.shape == (2, 3)
+    assert make_score("key-query", 2, 3, 4, 6).channels == 3
+
+
+def test_what_is_made_already_is_taken():
+    score, normaliser = KeyQuery(2, 3), Softmax()
+    assert make_score(score, 2) is score
+    assert make_normaliser(normaliser) is normaliser
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("key-qery", "did you mean 'key-query'"),
+        ("key-query(bais=True)", "did you mean 'bias'"),
+        ("key-query(3)", "a name with named options"),
+        ("key-query(bias=True", "a name with named options"),
+        ("key-query(bias=print)", "a name with named options"),
+        ("key-query(**{})", "a name with named options"),
+        ("", "a name with named options"),
+    ],
+)
+def test_bad_texts_are_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        make_score(text, 2, 3)
+
+
+def test_unknown_normalisers_are_refused():
+    with pytest.raises(ValueError, match="did you mean 'softmax'"):
+        make_normaliser("sofmax")
+    with pytest.raises(ValueError, match="did you mean 'dropout'"):
+        make_normaliser("softmax(dropuot=0.1)")
+    with pytest.raises(TypeError, match="a Normaliser or its name"):
+        make_normaliser(Softmax)
+    with pytest.raises(TypeError, match="a Score or its name"):
+        make_score(7, 2, 3)
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("heads", [0, -1])
+def test_heads_are_positive(name, heads):
+    with pytest.raises(ValueError, match="heads must be a number"):
+        make_score(name, heads, 3)
+
+
+def test_numbers_of_channels_are_checked():
+    for name in ("key-query", "additive", "gatv2", "bahdanau", "cosine(projected=True)"):
+        with pytest.raises(ValueError, match="channels of a head"):
+            make_score(name, 2, 0)
+        with pytest.raises(TypeError, match="channels of a head"):
+            make_score(name, 2, None)
+    with pytest.raises(ValueError, match="sigma is a width"):
+        make_score("gaussian-distance(sigma=0.0)", 2)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_the_state_of_a_lazy_score_is_loaded(name):
+    known, lazy = make_score(name, 2, 3, (4, 5)), make_score(name, 2, 3)
+    if set(known.state_dict()) != set(lazy.state_dict()):  # a pair has a projection of its own
+        lazy = make_score(name, 2, 3, (-1, -1))
+    lazy.load_state_dict(known.state_dict())
+    for key, value in known.state_dict().items():
+        assert torch.equal(lazy.state_dict()[key], value)
+
+
+def test_a_lazy_state_makes_a_score_lazy_again():
+    lazy, known = make_score("bilinear", 2), make_score("bilinear", 2, None, (4, 5))
+    known.load_state_dict(lazy.state_dict())
+    assert torch.nn.parameter.is_lazy(known.form.weight)

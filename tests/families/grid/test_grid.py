@@ -1,0 +1,345 @@
+"""Grid: options, sizes and signs are torch's, and bad ones are refused."""
+
+import copy
+import itertools
+import pickle
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyg_outerconv import Cells, Grid, OuterConv, flatten_grid, parse_family, unflatten_grid
+from pyg_outerconv.basis import Stacked
+from pyg_outerconv.basis.axis import PADDING_MODES
+from pyg_outerconv.families import GCN, Directed, Identity, Stack
+from pyg_outerconv.testing import assert_near
+
+CONV = {1: torch.nn.Conv1d, 2: torch.nn.Conv2d, 3: torch.nn.Conv3d}
+TRANSPOSED = {
+    1: torch.nn.ConvTranspose1d,
+    2: torch.nn.ConvTranspose2d,
+    3: torch.nn.ConvTranspose3d,
+}
+
+
+def matrices_of(conv, shape):
+    """(K, M, N) of a torch layer of one channel: its answer to every cell, weight by weight."""
+    count = torch.Size(shape).numel()
+    cells = torch.eye(count, dtype=torch.float64).view(count, 1, *shape)
+    found = []
+    for k in range(conv.weight.numel()):
+        with torch.no_grad():
+            conv.weight.zero_().view(-1)[k] = 1.0
+            found.append(conv(cells).flatten(1))
+    return torch.stack(found)
+
+
+@st.composite
+def options(draw, transposed=False):
+    dims = draw(st.integers(1, 3))
+
+    def each(low, high):
+        return tuple(draw(st.lists(st.integers(low, high), min_size=dims, max_size=dims)))
+
+    chosen = {"kernel_size": each(1, 3), "dilation": each(1, 2)}
+    chosen["stride"], chosen["padding"] = each(1, 3), each(0, 2)
+    if transposed:
+        pairs = zip(chosen["stride"], chosen["dilation"], strict=True)
+        chosen["output_padding"] = tuple(draw(st.integers(0, max(pair) - 1)) for pair in pairs)
+        return chosen, each(1, 4)
+    chosen["padding_mode"] = draw(st.sampled_from(PADDING_MODES))
+    if draw(st.booleans()):
+        chosen["padding"] = draw(st.sampled_from(("same", "valid")))
+        if chosen["padding"] == "same":
+            chosen["stride"] = (1,) * dims
+    return chosen, each(1, 5)
+
+
+def refusing(make):
+    """What ``make`` returns, or the error that it refuses with."""
+    try:
+        return make()
+    except (ValueError, RuntimeError) as error:
+        return error
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
+@given(drawn=options())
+def test_matrices_and_their_order_are_those_of_torch(drawn):
+    chosen, shape = drawn
+    conv = CONV[len(shape)](1, 1, bias=False, dtype=torch.float64, **chosen)
+    expected = refusing(lambda: matrices_of(conv, shape))
+    found = refusing(lambda: Grid(**chosen).basis(shape).to_dense(torch.float64))
+    if isinstance(expected, Exception):
+        # torch bounds the padding of these by the size of the grid.
+        bounded = chosen["padding_mode"] in ("circular", "reflect")
+        assert isinstance(found, ValueError) or bounded
+    else:
+        assert_near(found, expected)
+
+
+@given(drawn=options(transposed=True))
+def test_transposed_matrices_and_their_order_are_those_of_torch(drawn):
+    chosen, shape = drawn
+    conv = TRANSPOSED[len(shape)](1, 1, bias=False, dtype=torch.float64, **chosen)
+    expected = refusing(lambda: matrices_of(conv, shape))
+    found = refusing(lambda: Grid(transposed=True, **chosen).basis(shape).to_dense(torch.float64))
+    if isinstance(expected, Exception):
+        assert isinstance(found, ValueError)
+    else:
+        assert_near(found, expected)
+
+
+@pytest.mark.parametrize("mode", PADDING_MODES)
+def test_four_axes_by_the_definition(mode):
+    grid = Grid((2, 1, 3, 2), (1, 1, 2, 1), (1, 0, 1, 1), (2, 1, 1, 1), mode)
+    shape = (2, 2, 3, 2)
+    dense = grid.basis(shape).to_dense(torch.float64)
+    outputs = grid.output_shape(shape)
+    assert outputs == (2, 2, 2, 3)
+    number = {cell: i for i, cell in enumerate(itertools.product(*map(range, shape)))}
+    for k, tap in enumerate(itertools.product(range(2), range(1), range(3), range(2))):
+        expected = torch.zeros(dense.shape[1:], dtype=torch.float64)
+        for n, cell in enumerate(itertools.product(*map(range, outputs))):
+            at = tuple(
+                s * c - p + d * j
+                for s, c, p, d, j in zip(
+                    (1, 1, 2, 1), cell, (1, 0, 1, 1), (2, 1, 1, 1), tap, strict=True
+                )
+            )
+            brought = [bring_back(a, size, mode) for a, size in zip(at, shape, strict=True)]
+            if None not in brought:
+                expected[number[tuple(brought)], n] = 1
+        assert_near(dense[k], expected)
+
+
+def bring_back(position, count, mode):
+    if mode == "zeros":
+        return position if 0 <= position < count else None
+    if mode == "circular":
+        return position % count
+    if mode == "replicate":
+        return min(max(position, 0), count - 1)
+    while not 0 <= position < count:
+        position = -position if position < 0 else 2 * (count - 1) - position
+    return position
+
+
+def test_a_shift_moves_what_it_finds():
+    x = torch.arange(12.0).view(3, 4)
+    for d in itertools.product((-1, 0, 2), repeat=2):
+        matrix = Grid(offsets=(d,), padding_mode="circular").basis((3, 4)).to_dense()[0]
+        moved = (matrix.t() @ x.flatten()).view(3, 4)
+        assert torch.equal(moved, x.roll(d, (0, 1))), "input m goes to output m + d"
+
+
+def test_weight_j_of_torch_is_the_shift_padding_minus_dilation_j():
+    grid = Grid((3, 2), padding=(2, 0), dilation=(2, 3))
+    assert grid.shifts == ((2, 0), (2, -3), (0, 0), (0, -3), (-2, 0), (-2, -3))
+    assert grid.labels[1] == "shift (2, -3)"
+    assert grid.num_bases == len(grid.labels) == 6
+    assert Grid((2,)).labels == ("shift (0)", "shift (-1)")
+
+
+def test_causal_outputs_see_nothing_that_comes_later():
+    grid = Grid((3,), padding="causal", dilation=2)
+    dense = grid.basis((7,)).to_dense()
+    assert grid.output_shape((7,)) == (7,)
+    assert float(dense.sum(0).tril(-1).abs().max()) == 0
+    assert torch.equal(dense.sum(0)[:, 6], torch.tensor([0.0, 0, 1, 0, 1, 0, 1]))
+    assert Grid((3,), 2, "causal").output_shape((7,)) == (4,)
+
+
+def test_offsets_are_shifts_in_the_paper_s_sign():
+    offsets = ((0, 0), (2, -1), (-1, 3))
+    grid = Grid(offsets=offsets, stride=(1, 2))
+    assert grid.shifts == offsets
+    assert grid.output_shape((3, 5)) == (3, 3)
+    dense = grid.basis((3, 5)).to_dense()
+    for k, (a, b) in enumerate(offsets):
+        for m, n in itertools.product(range(15), range(9)):
+            at = (m // 5 == n // 3 - a) and (m % 5 == 2 * (n % 3) - b)
+            assert dense[k, m, n] == float(at)
+
+
+def test_offsets_of_a_kernel_are_the_kernel():
+    kernel = Grid((3, 3), padding=1, padding_mode="reflect")
+    offsets = Grid(offsets=kernel.shifts, padding_mode="reflect")
+    assert_near(offsets.basis((3, 4)).to_dense(), kernel.basis((3, 4)).to_dense())
+
+
+def test_a_transposed_grid_is_the_transpose_of_the_convolution():
+    forward, turned = Grid((3, 2), 2, 1), Grid((3, 2), 2, 1, transposed=True, output_padding=(0, 1))
+    assert turned.output_shape((3, 2)) == (5, 3)
+    assert forward.output_shape((5, 3)) == (3, 2)
+    basis = turned.basis((3, 2))
+    assert_near(basis.to_dense(), forward.basis((5, 3)).transpose().to_dense())
+    offsets = Grid(offsets=((0,), (1,)), stride=3, transposed=True, output_padding=2)
+    assert offsets.output_shape((3,)) == (9,)
+    assert Grid(offsets=((0,), (1,)), stride=3).output_shape((9,)) == (3,)
+
+
+def test_an_axis_without_cells_has_no_outputs():
+    assert Grid((3, 3), padding=1).output_shape((0, 4)) == (0, 4)
+    assert Grid((3, 3), 2).output_shape((0, 4)) == (0, 1)
+    assert Grid((3, 3), 2, transposed=True).output_shape((0, 4)) == (0, 9)
+    assert Grid(offsets=((1, 1),)).output_shape((0, 4)) == (0, 4)
+
+
+def test_integers_serve_all_axes():
+    assert Grid(3, 1, 1, dim=2).basis((4, 5)).size == (20, 20)
+    assert Grid(3, stride=(1, 2)).num_axes == 2
+    assert Grid(3, padding_mode=("zeros", "reflect", "circular")).num_axes == 3
+    assert Grid([3, 3]) == Grid((3, 3)), "lists are tuples"
+    assert hash(Grid([3, 3])) == hash(Grid((3, 3)))
+
+
+def test_images_become_nodes_and_images_again():
+    images = torch.randn(2, 3, 4, 5)
+    nodes = flatten_grid(images)
+    assert nodes.shape == (2, 20, 3)
+    assert nodes.data_ptr() == images.data_ptr()
+    assert torch.equal(nodes[1, 2 * 5 + 3], images[1, :, 2, 3])
+    again = unflatten_grid(nodes, (4, 5))
+    assert torch.equal(again, images)
+    assert again.data_ptr() == images.data_ptr()
+    assert flatten_grid(torch.zeros(2, 3, 0, 5)).shape == (2, 0, 3)
+    assert unflatten_grid(torch.zeros(2, 0, 3), (0, 5)).shape == (2, 3, 0, 5)
+    with pytest.raises(ValueError, match=r"expected shape \(B, P, \*shape\), got \(2, 3\)"):
+        flatten_grid(torch.zeros(2, 3))
+    with pytest.raises(ValueError, match=r"\(B, 21, Q\) for \(3, 7\), got \(2, 20, 3\)"):
+        unflatten_grid(nodes, (3, 7))
+
+
+def test_a_layer_on_nodes_is_torch_s_on_images():
+    conv = torch.nn.Conv2d(3, 4, (3, 2), (2, 1), (1, 0), (1, 2), padding_mode="replicate").double()
+    ours = OuterConv(3, 4, Grid((3, 2), (2, 1), (1, 0), (1, 2), "replicate")).double()
+    with torch.no_grad():
+        ours.theta.weight.copy_(
+            conv.weight.flatten(2).permute(2, 1, 0).reshape_as(ours.theta.weight)
+        )
+        ours.bias.copy_(conv.bias)
+    images = torch.randn(2, 3, 6, 5, dtype=torch.float64)
+    expected = conv(images)
+    found = ours(flatten_grid(images), (6, 5))
+    assert_near(unflatten_grid(found, expected.shape[2:]), expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "family"),
+    [
+        ("grid(kernel_size=(3,3), padding=1)", Grid((3, 3), padding=1)),
+        ("grid(3, padding='same', dim=2)", Grid(3, padding="same", dim=2)),
+        (
+            "Grid(offsets=((0, 1), (2, -1)), growth='full')",
+            Grid(offsets=((0, 1), (2, -1)), growth="full"),
+        ),
+        ("stack(grid((3,), padding=1), identity)", Stack(Grid((3,), padding=1), Identity())),
+    ],
+)
+def test_text_names_grids(text, family):
+    assert parse_family(text) == family
+    assert parse_family(repr(family)) == family
+
+
+def test_families_of_grids_are_copied_and_pickled():
+    grid = Grid((3, 3), padding=1)
+    assert grid.num_bases == 9
+    for again in (pickle.loads(pickle.dumps(grid)), copy.deepcopy(grid)):
+        assert again == grid
+        assert_near(again.basis((2, 2)).to_dense(), grid.basis((2, 2)).to_dense())
+
+
+def test_a_stack_passes_cells_on():
+    family = Stack(Grid((3, 3), padding=1), Identity())
+    basis = family.basis((3, 4))
+    assert isinstance(basis, Stacked)
+    assert basis.num_bases == 10
+    assert_near(basis.to_dense()[9], torch.eye(12))
+    mask = torch.rand(3, 4) < 0.5
+    assert family.basis(mask).size == (int(mask.sum()),) * 2
+    with pytest.raises(ValueError, match="must have one size"):
+        Stack(Grid((3, 3), 2, 1), Identity()).basis((3, 4))
+    with pytest.raises(
+        TypeError, match="read one kind of it: expected edges, got cells too, by Gr"
+    ):
+        Stack(GCN(), Grid((3, 3)))
+    with pytest.raises(TypeError, match="a family of edges, got Grid"):
+        Directed(Grid((3, 3)))
+
+
+REFUSED = [
+    (lambda: Grid((3, 0)), r"kernel_size of Grid is bounded: expected >= 1, got \(3, 0\)"),
+    (lambda: Grid((3, 3), 0), "stride of Grid is bounded: expected >= 1, got 0"),
+    (lambda: Grid((3, 3), dilation=(1, 0)), "dilation of Grid is bounded"),
+    (lambda: Grid((3, 3), padding=-1), "padding of Grid is bounded: expected >= 0, got -1"),
+    (lambda: Grid((3, 3), output_padding=-1), "output_padding of Grid is bounded"),
+    (lambda: Grid(), "one of kernel_size and offsets, got none"),
+    (lambda: Grid((3,), offsets=((1,),)), "one of kernel_size and offsets, got both"),
+    (lambda: Grid(3), "must be told its number of axes: expected dim=2, or kernel_size=\\(3, 3\\)"),
+    (lambda: Grid((3, 3), dim=3), "expected one D, got kernel_size 2, dim 3"),
+    (lambda: Grid((3, 3), (1, 1, 1)), "expected one D, got kernel_size 2, stride 3"),
+    (lambda: Grid(()), "needs an axis: expected dim >= 1, got 0"),
+    (lambda: Grid(3, dim=0), "needs an axis: expected dim >= 1, got 0"),
+    (lambda: Grid((3, 3), padding_mode="wrap"), "unknown padding_mode 'wrap'"),
+    (lambda: Grid((3, 3), padding_mode=("zeros", "circ")), r"did you mean 'circular'\?"),
+    (lambda: Grid((3, 3), padding="sam"), r"unknown padding 'sam' \(did you mean 'same'\?\)"),
+    (lambda: Grid((3, 3), 2, "same"), "padding='same' keeps the size.*stride 1, got 2"),
+    (lambda: Grid((3, 3), growth="some"), "unknown growth 'some'"),
+    (lambda: Grid((3, 3), 2, output_padding=1), "output_padding is of transposed grids"),
+    (lambda: Grid((3, 3), 2, transposed=True, output_padding=2), "less than stride or dilation"),
+    (lambda: Grid(offsets=()), "Grid needs a shift"),
+    (lambda: Grid(offsets=((1, 2), (1,))), "one number for each axis: expected 1, got 2"),
+    (lambda: Grid(offsets=((1, 2), (1, 2))), "offsets must differ"),
+    (lambda: Grid(offsets=((1, 2),), dim=3), "expected one D, got dim 3, offsets 2"),
+    (lambda: Grid(offsets=((1, 2),), padding=1), "without padding: expected 0, got 1"),
+    (lambda: Grid(offsets=((1, 2),), dilation=2), "without dilation: expected 1, got 2"),
+    (
+        lambda: Grid((3, 3)).basis((2, 3)),
+        "fit into the padded grid: expected at most 2 cells, got 3",
+    ),
+    (lambda: Grid((1,), padding=1, transposed=True).basis((2,)), "must leave a grid"),
+    (lambda: Grid((3, 3)).basis((5,)), r"axis for each of the grid: expected 2, got Cells\(all"),
+    (lambda: Grid((3, 3)).basis((5, -1)), r"a number of cells for each axis: .* got \(5, -1\)"),
+    (lambda: Grid((3, 3)).basis(()), r"a number of cells for each axis: .* got \(\)"),
+    (lambda: Grid((3, 3)).output_shape((5,)), "axis for each of the grid"),
+    (lambda: Grid((3, 3)).basis(torch.ones(5, dtype=torch.bool)), "axis for each of the grid"),
+    (
+        lambda: Grid((3, 3), 2).basis(torch.ones(5, 5, dtype=torch.bool)),
+        "stride 1, or growth='full'",
+    ),
+    (
+        lambda: Grid((3,), padding_mode="circular").basis(Cells(torch.tensor([[1]]))),
+        "padding_mode='circular' needs the ends of the axes: expected cells with a shape",
+    ),
+    (lambda: Grid((3,)).basis((5,), torch.ones(3)), "nothing beside them, got edge_weight"),
+    (lambda: Grid((3,)).basis((5,), size=(4, None)), "a source for each cell: expected 5, got 4"),
+]
+
+
+@pytest.mark.parametrize(("make", "rule"), REFUSED)
+def test_options_and_cells_that_make_no_sense_are_refused(make, rule):
+    with pytest.raises(ValueError, match=rule):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("make", "rule"),
+    [
+        (lambda: Grid((3, 2.5)), "Grid's kernel_size has a type"),
+        (lambda: Grid(True, dim=1), "Grid's kernel_size has a type"),
+        (lambda: Grid((3,), stride=1.0), "Grid's stride has a type"),
+        (lambda: Grid(offsets=(1, 2)), "Grid's offsets has a type"),
+        (lambda: Grid(offsets=((1, 2.0),)), "Grid's offsets has a type"),
+        (lambda: Grid((3, 3)).basis(torch.ones(5, 5)), "Grid reads cells: .* torch.float32"),
+        (lambda: Grid((3, 3)).basis(torch.ones(2, 5).long()), r"a mask of torch.bool.* \(2, 5\)"),
+        (lambda: Grid((3, 3)).basis("8x8"), "reads cells: expected the shape of a grid.* got str"),
+        (lambda: GCN().basis((3, 3)), r"GCN reads edges: .* got cells: \(3, 3\)"),
+        (lambda: GCN().basis(torch.ones(3, 3, dtype=torch.bool)), "GCN reads edges: .* got cells"),
+        (lambda: GCN().basis(Cells.of_shape((3,))), "GCN reads edges"),
+    ],
+)
+def test_other_types_are_refused(make, rule):
+    with pytest.raises(TypeError, match=rule):
+        make()

@@ -1,0 +1,123 @@
+"""Nearest neighbours are those that sorting all distances finds, ties by the lowest number."""
+
+import pytest
+import torch
+from torch_geometric.data import Batch, Data
+
+from pyg_outerconv import OuterConv
+from pyg_outerconv.families import Nearest, Stack, Union
+from pyg_outerconv.families.support import nearest
+from pyg_outerconv.graph import Cells
+from pyg_outerconv.testing import assert_declared_laws, assert_near
+
+
+def truth(k, loop, sources, targets, source_graph, target_graph):
+    """(M, N) booleans, target by target; one tensor for both ends is one set of nodes."""
+    mask = torch.zeros(len(sources), len(targets), dtype=torch.bool)
+    for n in range(len(targets)):
+        near = [
+            (float((sources[m] - targets[n]).square().sum()), m)
+            for m in range(len(sources))
+            if source_graph[m] == target_graph[n] and (loop or sources is not targets or m != n)
+        ]
+        mask[[m for _, m in sorted(near)[:k]], n] = True
+    return mask
+
+
+def drawn(seed, *shape):
+    """Positions on a small grid of whole numbers, where many distances are equal."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(4, shape, generator=generator).double()
+
+
+@pytest.mark.parametrize("tile", [1, 7, 50, 1 << 18])
+@pytest.mark.parametrize("loop", [True, False])
+def test_neighbours_in_the_graphs_of_a_batch(monkeypatch, tile, loop):
+    monkeypatch.setattr(nearest, "TILE", tile)
+    generator = torch.Generator().manual_seed(1)
+    for count, k in ((0, 2), (1, 2), (2, 0), (9, 1), (25, 3), (25, 40)):
+        pos, batch = drawn(count, count, 2), torch.randint(3, (count,), generator=generator)
+        family = Nearest(k, loop=loop)
+        for graphs in (batch, batch.sort().values, torch.zeros_like(batch)):
+            mask = truth(k, loop, pos, pos, graphs, graphs)
+            basis = family.basis(None, pos=pos, batch=graphs)
+            assert torch.equal(basis.support()[0], mask)
+            assert basis.num_edges == int(mask.sum())
+        alone = family.basis(None, pos=pos)
+        assert torch.equal(alone.support()[0], mask)
+
+
+def test_sources_and_targets_with_positions_of_their_own():
+    sources, targets = drawn(1, 11, 3), drawn(2, 6, 3)
+    graphs = torch.arange(11) % 3, torch.arange(6) % 4
+    for k in (1, 2, 5):
+        basis = Nearest(k).basis(None, pos=(sources, targets), batch=graphs)
+        assert torch.equal(basis.support()[0], truth(k, False, sources, targets, *graphs))
+    conv = OuterConv(2, 3, Nearest(2), bias=False).double()
+    x = torch.randn(11, 2).double(), torch.randn(6, 2).double()
+    mask = truth(2, False, sources, targets, [0] * 11, [0] * 6).double()
+    assert_near(conv(x, None, pos=(sources, targets)), mask.t() @ x[0] @ conv.theta()[0, 0])
+
+
+def test_edges_beside_positions_are_not_looked_at():
+    pos, edges = drawn(3, 8, 2), torch.tensor([[0, 1], [7, 0]])
+    assert torch.equal(
+        Nearest(3).basis(edges, pos=pos, size=(8, 8)).support(),
+        Nearest(3).basis(None, pos=pos).support(),
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.int64])
+def test_positions_of_other_types(dtype):
+    pos = drawn(4, 12, 2)
+    expected = Nearest(2).basis(None, pos=pos).support()
+    assert torch.equal(Nearest(2).basis(None, pos=pos.to(dtype)).support(), expected)
+
+
+def test_neighbours_carry_no_gradient_and_do_not_need_one():
+    pos = drawn(5, 6, 2).requires_grad_()
+    assert not Nearest(2).basis(None, pos=pos).learns
+
+
+def test_cells_are_where_they_are():
+    for cells in (Cells.of_shape((3, 4)), Cells(torch.tensor([[5, -3], [0, 0], [4, -3], [0, 2]]))):
+        place = cells.listed().index.double()
+        zeros = [0] * len(place)
+        expected = truth(2, False, place, place, zeros, zeros)
+        assert torch.equal(Nearest(2).basis(cells).support()[0], expected)
+
+
+def test_clouds_without_edges_are_stored_and_batched():
+    clouds = [Data(x=torch.randn(n, 2), pos=torch.randn(n, 3)) for n in (4, 1, 6)]
+    for family in (Nearest(2), Union(Nearest(1), Nearest(2, loop=True))):
+        blocks = [family.basis_of(one).to_dense()[0] for one in clouds]
+        for batch in (clouds, [family(one.clone()) for one in clouds]):
+            found = family.basis_of(Batch.from_data_list(batch)).to_dense()[0]
+            assert_near(found, torch.block_diag(*blocks))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_neighbours_do_not_depend_on_the_order_of_nodes(seed):
+    for family in (Nearest(2), Stack(Nearest(1), Nearest(3, loop=True))):
+        assert_declared_laws(family, seed)
+
+
+def test_bad_positions_are_refused():
+    pos = torch.randn(4, 2)
+    for message, given in (
+        ("what is near is told by positions", {"size": (4, 4)}),
+        ("a row for each source: expected 3, got 4", {"pos": pos, "size": (3, 3)}),
+        (r"pos needs a row for each source: expected shape \(4, D\)", {"pos": pos[:, 0]}),
+        ("the same axes", {"pos": (pos, pos[:, :1])}),
+        ("must be finite", {"pos": pos / 0}),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Nearest(2).basis(None, **given)
+    with pytest.raises(TypeError, match="floating point"):
+        Nearest(2).basis(None, pos=pos > 0)
+    with pytest.raises(TypeError, match="pos has a row for each node"):
+        Nearest(2).basis(None, pos=[pos])
+    with pytest.raises(ValueError, match=">= 0"):
+        Nearest(-1)
+    with pytest.raises(ValueError, match="makes nothing of pos"):
+        OuterConv(2, 2, "causal")(torch.randn(4, 2), None, pos=pos)

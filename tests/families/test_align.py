@@ -1,0 +1,251 @@
+"""Alignments and learned queries: what asks, and how many answers there are."""
+
+import pytest
+import torch
+
+from pyg_outerconv import OuterConv
+from pyg_outerconv.attention import SCORES, KeyQuery, LearnedQueries, PerHead, Softmax
+from pyg_outerconv.families import (
+    GCN,
+    Attention,
+    Cluster,
+    Hops,
+    Identity,
+    Mean,
+    Relation,
+    Stack,
+    Walk,
+)
+from pyg_outerconv.families.support.complete import Complete
+from pyg_outerconv.nn.attention_conv import AttentionConv
+from pyg_outerconv.testing import assert_near, assert_same_gradients
+
+N, P, Q, HEADS = 6, 4, 6, 2
+SPARSE = ("heads_transform_first",)
+EDGES = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 2], [1, 2, 3, 4, 5, 0, 3, 0]])
+
+
+def features(*shape):
+    return torch.randn(*shape, dtype=torch.float64).requires_grad_()
+
+
+def layer(**options):
+    options = {"heads": HEADS, "support": Complete(), "order": SPARSE[0], **options}
+    conv = AttentionConv(P, Q, **options).double()
+    with torch.no_grad():
+        for parameter in conv.parameters():
+            parameter.normal_(std=0.5)
+    return conv
+
+
+def attention(conv, x, queries):
+    """Dense attention of queries (N, P_q), or (N, H, P_q), to all of x."""
+    score = conv.family.score
+    queries = queries.unsqueeze(1).expand(-1, HEADS, -1) if queries.dim() == 2 else queries
+    far = torch.einsum("nhp,hpd->nhd", queries, score.query.weight)
+    near = torch.einsum("mp,hpd->mhd", x, score.key.weight)
+    shares = (torch.einsum("nhd,mhd->nmh", far, near) * score.scale).softmax(1)
+    values = torch.einsum("mp,hpv->mhv", x, conv.theta.weight)
+    return torch.einsum("nmh,mhv->nhv", shares, values).flatten(1) + conv.bias
+
+
+def test_queries_are_the_aligned_features():
+    conv, x = layer(align=GCN()), features(N, P)
+    aligned = GCN().basis(EDGES, size=(N, N), dtype=torch.float64).to_dense()[0].T @ x
+    actual, expected = conv(x, EDGES), attention(conv, x, aligned)
+    assert_near(actual, expected)
+    assert_same_gradients(actual, expected, [x, *conv.parameters()])
+
+
+def test_the_identity_aligns_nothing():
+    x = features(N, P)
+    conv = layer(align=Identity())
+    assert_near(conv(x), attention(conv, x, x))
+
+
+def test_each_head_may_have_its_own_alignment():
+    conv, x = layer(align=Stack(Identity(), GCN())), features(N, P)
+    dense = GCN().basis(EDGES, size=(N, N), dtype=torch.float64).to_dense()[0].T
+    aligned = torch.stack([x, dense @ x], 1)
+    actual, expected = conv(x, EDGES), attention(conv, x, aligned)
+    assert_near(actual, expected)
+    assert_same_gradients(actual, expected, [x, *conv.parameters()])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "align",
+    [
+        Walk(1, norm=None),
+        Walk(2, norm=None, powers=(0, 2)),
+        Walk(2, norm=None, aggregate="mean", powers=(1, 2)),
+        Walk(1),
+        Stack(Identity(), Relation(1, "sum")),
+        Stack(Hops(2), Identity()),
+    ],
+    ids=str,
+)
+def test_alignments_of_each_head_have_the_type_of_the_features(align, dtype):
+    conv, x = layer(align=align), features(N, P)
+    dense = align.basis(EDGES, size=(N, N), dtype=torch.float64).to_dense(torch.float64)
+    aligned = torch.einsum("hmn,mp->nhp", dense, x)
+    wanted = attention(conv, x, aligned)
+    given = x.detach().to(dtype).requires_grad_()
+    found = conv.to(dtype)(given, EDGES)
+    assert found.dtype == dtype
+    close = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 6e-2, torch.float16: 1e-2}
+    assert_near(found.double(), wanted, close[dtype])
+    (gradient,) = torch.autograd.grad(found.sum(), given)
+    assert gradient.dtype == dtype
+    assert_near(gradient.double(), torch.autograd.grad(wanted.sum(), x)[0], 5 * close[dtype])
+
+
+def test_a_batch_is_aligned_item_by_item():
+    conv, x = layer(align=Stack(Identity(), GCN())), features(3, N, P)
+    found = conv(x, EDGES)
+    for item, one in enumerate(x):
+        assert_near(found[item], conv(one, EDGES))
+
+
+def test_alignments_may_change_the_number_of_outputs():
+    """Means of clusters ask all nodes."""
+    conv, x = layer(align=Mean(Cluster())), features(N, P)
+    cluster = torch.tensor([0, 0, 1, 1, 1, 2])
+    means = torch.stack([x[cluster == one].mean(0) for one in range(3)])
+    actual = conv(x, alignment=cluster)
+    assert_near(actual, attention(conv, x, means))
+    assert conv(features(2, N, P), alignment=cluster).shape == (2, 3, Q)
+
+
+def test_soft_alignments_learn():
+    conv, x = layer(align=Cluster()), features(N, P)
+    soft = features(N, 3)
+    actual = conv(x, alignment=soft)
+    expected = attention(conv, x, soft.T @ x)
+    assert_near(actual, expected)
+    assert_same_gradients(actual, expected, [x, soft])
+
+
+def test_the_papers_rectangular_identity_is_a_selection_of_edges():
+    """Source and target joined, outputs on the target part: n asks what x holds at M - N + n."""
+    x = features(N, P)
+    given = torch.stack([torch.arange(4, N), torch.arange(N - 4)])
+    conv = layer(align=Relation(1, "sum"))
+    assert_near(conv(x, alignment=given), attention(conv, x, x[4:]))
+
+
+@pytest.mark.parametrize("heads", [None, HEADS])
+def test_learned_queries_ask_all_nodes(heads):
+    queries = LearnedQueries(4, 3, heads)
+    conv = AttentionConv(
+        (P, 3), Q, HEADS, support=Complete(), align=queries, order=SPARSE[0]
+    ).double()
+    x = features(N, P)
+    actual, expected = conv(x), attention(conv, x, queries.weight)
+    assert actual.shape == (4, Q)
+    assert_near(actual, expected)
+    assert_same_gradients(actual, expected, [x, *conv.parameters()])
+    assert any(parameter is queries.weight for parameter in conv.parameters())
+
+
+@pytest.mark.parametrize("heads", [None, HEADS])
+def test_each_graph_is_asked_by_the_same_queries(heads):
+    conv = layer(align=LearnedQueries(4, P, heads))
+    batch = torch.tensor([1, 0, 0, 1, 2, 1])
+    x = features(N, P)
+    found = conv(x, batch=batch)
+    assert found.shape == (12, Q)
+    expected = torch.cat(
+        [attention(conv, x[batch == g], conv.family.align.weight) for g in range(3)]
+    )
+    assert_near(found, expected)
+    assert_same_gradients(found, expected, [x, *conv.parameters()])
+
+
+def test_a_graph_without_nodes_is_answered_with_zeros():
+    conv = layer(align=LearnedQueries(2, P), bias=False)
+    found = conv(features(3, P), batch=torch.tensor([0, 2, 2]))
+    assert found.shape == (6, Q)
+    assert not found[2:4].any()
+    assert found[4:].all()
+
+
+def test_a_batch_of_sets_is_asked_by_the_same_queries():
+    conv, x = layer(align=LearnedQueries(4, P)), features(3, 5, P)
+    found = conv(x)
+    assert found.shape == (3, 4, Q)
+    for item in range(3):
+        assert_near(found[item], attention(conv, x[item], conv.family.align.weight))
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_learned_queries_ask_by_any_score_and_do_not_mind_the_order(name):
+    conv = layer(align=LearnedQueries(3, P), score=name)
+    x, order = features(N, P), torch.randperm(N)
+    assert_near(conv(x[order]), conv(x))
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_any_score_takes_queries_of_each_head(name):
+    """Equal queries of each head are queries for all."""
+    conv = layer(align=LearnedQueries(3, P), score=name)
+    x = features(N, P)
+    expected = conv(x)
+    shared = conv.family.align
+    wide = LearnedQueries(3, P, HEADS).double()
+    wide.weight = torch.nn.Parameter(shared.weight.detach().unsqueeze(1).repeat(1, HEADS, 1))
+    object.__setattr__(conv.family, "align", wide)
+    assert_near(conv(x), expected)
+
+
+def test_modules_may_make_queries():
+    class Middle(torch.nn.Module):
+        """The mean of the sources, seen from each head."""
+
+        def forward(self, content):
+            middle = content.source.mean(0, keepdim=True)
+            return PerHead(torch.stack([middle, 2 * middle], -2))
+
+    conv, x = layer(align=Middle()), features(N, P)
+    middle = x.mean(0, keepdim=True)
+    assert_near(conv(x), attention(conv, x, torch.stack([middle, 2 * middle], 1)))
+
+
+def test_bad_alignments_are_refused():
+    parts = KeyQuery(4, 3), Complete(), Softmax()
+    with pytest.raises(ValueError, match="an alignment is for all heads or for each"):
+        Attention(*parts, align=Stack(Identity(), GCN()))
+    with pytest.raises(TypeError, match="an alignment makes queries"):
+        Attention(*parts, align="identity")
+    with pytest.raises(ValueError, match="queries must be a number"):
+        LearnedQueries(0, 3)
+    with pytest.raises(ValueError, match="queries of each head.*expected 1 or 2, got 3"):
+        layer(align=LearnedQueries(4, P, heads=3))(features(N, P))
+    with pytest.raises(ValueError, match="an alignment reads what comes as alignment="):
+        layer()(features(N, P), alignment=torch.zeros(N).long())
+    conv = layer(support=Relation(1, "sum"), align=LearnedQueries(4, P))
+    with pytest.raises(ValueError, match="has targets of its own"):
+        conv(features(N, P), EDGES)
+    conv = layer(align=Mean(Cluster()))
+    with pytest.raises(ValueError, match="queries of several graphs are each of one"):
+        conv(
+            features(N, P),
+            batch=torch.tensor([0, 0, 0, 1, 1, 1]),
+            alignment=torch.tensor([0, 0, 0, 1, 1, 1]),
+        )
+    with pytest.raises(TypeError, match=r"reads memberships: expected alignment=... at the call"):
+        conv(features(N, P))
+
+
+def test_edges_that_are_missing_are_asked_for():
+    with pytest.raises(TypeError, match=r"Relation.* reads edges: .*or a support of nodes alone"):
+        layer(support=Relation(1, "sum"))(features(N, P))
+
+
+def test_a_layer_of_mixed_labels_aligns_its_heads():
+    family = Stack(GCN(), Attention(KeyQuery(HEADS, 3), Relation(1, "sum"), Softmax(), align=GCN()))
+    conv, x = OuterConv(P, Q, family).double(), features(N, P)
+    dense = conv.basis(x, EDGES).to_dense()
+    assert dense.shape == (1 + HEADS, N, N)
+    expected = torch.einsum("kmn,mp,kpq->nq", dense, x, conv.theta().squeeze(1)) + conv.bias
+    assert_near(conv(x, EDGES), expected)

@@ -1,0 +1,139 @@
+"""Chebyshev in batches, on drawn graphs: what each graph gives alone, written densely."""
+
+import pytest
+import torch
+from torch_geometric.data import Batch, Data
+
+from pyg_outerconv import OuterConv
+from pyg_outerconv.families import Chebyshev
+from pyg_outerconv.testing import assert_near, assert_same_gradients
+
+P, Q = 3, 2
+SEEDS = range(3)
+NORMS = ("sym", "rw", None)
+of_each_norm = pytest.mark.parametrize("norm", NORMS)
+
+
+def drawn_graphs(seed, dtype=torch.float64):
+    """Graphs of one to seven nodes: loops, parallel edges, isolated nodes, weights of zero."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def below(count):
+        return int(torch.randint(count, (), generator=generator))
+
+    graphs = []
+    for _ in range(2 + below(4)):
+        nodes = 1 + below(7)
+        edges = below(3 * nodes)
+        index = torch.randint(nodes, (2, edges), generator=generator)
+        weight = torch.rand(edges, generator=generator, dtype=dtype) * 10.0 ** (below(5) - 2)
+        weight[torch.rand(edges, generator=generator) < 0.1] = 0
+        if below(2):
+            index, weight = torch.cat([index, index.flip(0)], 1), torch.cat([weight, weight])
+        x = torch.randn(nodes, P, generator=generator, dtype=dtype)
+        graphs.append(Data(x=x, edge_index=index, edge_weight=weight))
+    return graphs
+
+
+def dense_terms(graph, weight, num_terms, lambda_max, norm):
+    """(K, N, N): the recurrence of T_k(2L/λ − I), of one graph."""
+    nodes = graph.num_nodes
+    zeros = torch.zeros(nodes, nodes, dtype=weight.dtype)
+    adjacency = zeros.index_put(tuple(graph.edge_index), weight, accumulate=True)
+    adjacency = adjacency - adjacency.diag().diag()
+    degree, eye = adjacency.sum(1), torch.eye(nodes, dtype=weight.dtype)
+    divisor = torch.where(degree > 0, degree, torch.inf)
+    matrix = {
+        "sym": eye - adjacency / divisor.sqrt()[:, None] / divisor.sqrt(),
+        "rw": eye - adjacency / divisor[:, None],
+        None: degree.diag() - adjacency,
+    }[norm]
+    if lambda_max == "exact":
+        lambda_max = float(torch.linalg.eigvals(matrix.detach()).abs().max())
+    elif lambda_max == "bound":
+        lambda_max = 2.0 if norm else 2 * float(degree.detach().max())
+    scaled = 2 * matrix / (lambda_max or 2.0) - eye
+    terms = [eye, scaled]
+    while len(terms) < num_terms:
+        terms.append(2 * scaled @ terms[-1] - terms[-2])
+    return torch.stack(terms[:num_terms])
+
+
+def given_lambda(option, graphs):
+    return {"numbers": tuple(1.0 + i for i in range(len(graphs))), "number": 1.7}.get(
+        option, option
+    )
+
+
+def assert_layer_is_its_graphs(option, norm, seed, with_batch):
+    graphs = drawn_graphs(seed)
+    batch = Batch.from_data_list(graphs)
+    lambda_max = given_lambda(option, graphs)
+    family = Chebyshev(1 + seed % 4, lambda_max, norm) if option else Chebyshev(3)
+    conv = OuterConv(P, Q, family).double()
+    x, weight = batch.x.requires_grad_(), batch.edge_weight.requires_grad_()
+    graph_of = batch.batch if with_batch else None
+    actual = conv(x, batch.edge_index, weight, size=(len(x),) * 2, batch=graph_of)
+    weights = weight.split([graph.num_edges for graph in graphs])
+    expected = []
+    for i, (graph, own) in enumerate(zip(graphs, weights, strict=True)):
+        number = lambda_max[i] if option == "numbers" else family.lambda_max
+        terms = dense_terms(graph, own, family.num_terms, number, family.normalization)
+        features = x[batch.ptr[i] : batch.ptr[i + 1]]
+        expected.append(torch.einsum("kmn,mp,kpq->nq", terms, features, conv.theta.weight))
+    expected = torch.cat(expected) + conv.bias
+    assert_near(actual, expected, 1e-8 if option == "exact" else None)
+    wanted = [x, weight, *conv.parameters()]
+    assert_same_gradients(actual, expected, wanted, 1e-7 if option == "exact" else 1e-9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("option", ["bound", "exact", "number", "numbers"])
+@of_each_norm
+def test_a_batch_is_convolved_as_its_graphs(norm, option, seed):
+    assert_layer_is_its_graphs(option, norm, seed, with_batch=True)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("option", "norm"), [(None, "sym"), ("bound", "sym"), ("bound", "rw"), ("number", None)]
+)
+def test_what_does_not_depend_on_the_batch_needs_none(option, norm, seed):
+    assert_layer_is_its_graphs(option, norm, seed, with_batch=False)
+
+
+@pytest.mark.parametrize("option", ["bound", "exact"])
+def test_without_batch_the_bound_of_degrees_and_exact_values_are_of_one_graph(option):
+    batch = Batch.from_data_list(drawn_graphs(2))
+    whole = Data(edge_index=batch.edge_index, num_nodes=batch.num_nodes)
+    family = Chebyshev(3, option, None)
+    found = family.basis(batch.edge_index, batch.edge_weight, size=(batch.num_nodes,) * 2)
+    assert_near(found.to_dense(), dense_terms(whole, batch.edge_weight, 3, option, None), 1e-8)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("option", ["bound", "exact", "number", "numbers"])
+@of_each_norm
+def test_edges_between_graphs_are_refused(norm, option, seed):
+    graphs = drawn_graphs(seed)
+    batch = Batch.from_data_list(graphs)
+    generator = torch.Generator().manual_seed(seed)
+    one, other = torch.randperm(len(graphs), generator=generator)[:2].tolist()
+    edge = torch.stack([batch.ptr[one], batch.ptr[other + 1] - 1])
+    at = int(torch.randint(batch.num_edges + 1, (), generator=generator))
+    index = torch.cat([batch.edge_index[:, :at], edge[:, None], batch.edge_index[:, at:]], 1)
+    family = Chebyshev(2, given_lambda(option, graphs), norm)
+    said = rf"edges within a graph, got {edge[0]} -> {edge[1]}, from graph {one} to {other}"
+    with pytest.raises(ValueError, match=said):
+        family.basis(index, size=(batch.num_nodes,) * 2, batch=batch.batch)
+    family.basis(batch.edge_index, size=(batch.num_nodes,) * 2, batch=batch.batch)
+
+
+def test_graphs_may_be_numbered_by_short_integers():
+    batch = Batch.from_data_list(drawn_graphs(1))
+    family, size = Chebyshev(3, normalization=None), (batch.num_nodes,) * 2
+    found, expected = (
+        family.basis(batch.edge_index, batch.edge_weight, size=size, batch=graph_of).to_dense()
+        for graph_of in (batch.batch.int(), batch.batch)
+    )
+    assert_near(found, expected)

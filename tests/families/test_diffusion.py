@@ -1,0 +1,174 @@
+"""Diffusion: truncated PageRank and heat, equal to their dense formulas, to GDC and to APPNP."""
+
+import math
+
+import pytest
+import torch
+from cases import STRUCTURES
+from torch_geometric.data import Data
+from torch_geometric.nn import APPNP
+from torch_geometric.transforms import GDC
+
+from pyg_outerconv import OuterConv, record
+from pyg_outerconv.contract import contract, contraction_path
+from pyg_outerconv.families import Diffusion, Walk, parse_family
+from pyg_outerconv.graph import structure
+from pyg_outerconv.testing import assert_near
+from pyg_outerconv.theta import Mixture
+
+NODES = 20
+PAIRS = {(n, (n * step + 1) % NODES) for n in range(NODES) for step in (1, 3, 7)}
+EDGE_INDEX = torch.tensor(sorted(pair for pair in PAIRS if pair[0] != pair[1])).t().contiguous()
+WEIGHT = torch.linspace(0.1, 1.1, EDGE_INDEX.size(1), dtype=torch.float64)
+GRAPH = structure(EDGE_INDEX, WEIGHT, size=(NODES, NODES))
+NORMS = ("sym", "source", "target", None)
+
+
+def step(norm, loops=True):
+    """T, dense, with degrees as GDC has them."""
+    adjacency = torch.zeros(NODES, NODES).double()
+    adjacency.index_put_((EDGE_INDEX[0], EDGE_INDEX[1]), WEIGHT, accumulate=True)
+    if loops:
+        adjacency += torch.eye(NODES)
+    sent, received = adjacency.sum(1), adjacency.sum(0)
+    if norm == "sym":
+        return adjacency / (received[:, None] * received).sqrt()
+    if norm == "source":
+        return adjacency / sent[:, None]
+    return adjacency / received if norm == "target" else adjacency
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_the_series_is_the_sum_of_powers_with_the_weights_of_gdc(norm):
+    transition, alpha, t, length = step(norm), 0.3, 1.7, 6
+    powers = [torch.linalg.matrix_power(transition, k) for k in range(length + 1)]
+    ppr = sum(alpha * (1 - alpha) ** k * power for k, power in enumerate(powers))
+    heat = sum(math.exp(-t) * t**k / math.factorial(k) * p for k, p in enumerate(powers))
+    for kind, expected in (("ppr", ppr), ("heat", heat)):
+        family = Diffusion(kind, alpha=alpha, t=t, length=length, norm=norm, remainder="drop")
+        assert_near(family.basis(GRAPH).to_dense()[0], expected)
+        assert_near(family.basis(GRAPH).edges().to_dense()[0], expected)
+
+
+def test_the_remainder_is_kept_dropped_or_shared():
+    alpha, length = 0.2, 3
+    series = [alpha * (1 - alpha) ** k for k in range(length + 1)]
+    assert Diffusion(alpha=alpha, length=length, remainder="drop").coefficients == pytest.approx(
+        series
+    )
+    kept = Diffusion(alpha=alpha, length=length).coefficients
+    assert kept == pytest.approx([*series[:-1], (1 - alpha) ** length])
+    shared = Diffusion(alpha=alpha, length=length, remainder="normalise").coefficients
+    assert shared == pytest.approx([weight / sum(series) for weight in series])
+    for kind in ("ppr", "heat"):
+        assert sum(Diffusion(kind).coefficients) == pytest.approx(1)
+        assert Diffusion(kind, length=0).coefficients == (1,)
+    assert Diffusion("heat", t=0.0, length=2, remainder="drop").coefficients == (1, 0, 0)
+
+
+def test_weights_that_are_shared_add_up_however_long_the_time():
+    weights = Diffusion("heat", t=2000.0, length=3, remainder="normalise").coefficients
+    assert abs(sum(weights) - 1) < 1e-12
+    assert abs(weights[3] / weights[2] - 2000.0 / 3) < 1e-9
+    assert Diffusion("heat", t=0.0, length=2, remainder="normalise").coefficients == (1, 0, 0)
+
+
+def test_nothing_that_walks_is_lost_where_the_remainder_is_kept():
+    dense = Diffusion("heat", norm="source", length=3).basis(GRAPH).to_dense()[0]
+    assert_near(dense.sum(1), torch.ones(NODES).double())
+
+
+@pytest.mark.parametrize("options", [{"method": "ppr", "alpha": 0.3}, {"method": "heat", "t": 2.0}])
+@pytest.mark.parametrize(("norm", "theirs"), [("sym", "sym"), ("target", "col"), ("source", "row")])
+def test_a_long_series_is_the_exact_diffusion_of_gdc(options, norm, theirs):
+    data = Data(edge_index=EDGE_INDEX, edge_attr=WEIGHT, num_nodes=NODES)
+    # What they drop is what is not positive: every entry here is, or is zero.
+    sparse = {"method": "threshold", "eps": -1.0}
+    data = GDC(1, theirs, None, options, sparse)(data)
+    expected = torch.zeros(NODES, NODES).double()
+    expected[data.edge_index[0], data.edge_index[1]] = data.edge_attr
+    known = {key: value for key, value in options.items() if key != "method"}
+    family = Diffusion(options["method"], length=90, norm=norm, **known)
+    assert_near(family.basis(GRAPH).to_dense()[0], expected)
+
+
+def test_gdc_with_coefficients_of_ones_own():
+    weights = (0.5, 0.0, 0.3, -0.2)
+    data = Data(edge_index=EDGE_INDEX, edge_attr=WEIGHT.float(), num_nodes=NODES)
+    options = {"method": "coeff", "coeffs": weights}
+    data = GDC(1, "col", None, options, {"method": "threshold", "eps": -9.0})(data)
+    expected = torch.zeros(NODES, NODES)
+    expected[data.edge_index[0], data.edge_index[1]] = data.edge_attr
+    family = Diffusion(weights, norm="target")
+    assert_near(family.basis(EDGE_INDEX, WEIGHT.float()).to_dense()[0], expected)
+    assert family.labels == ("weighted walks of length 0 to 3",)
+
+
+@pytest.mark.parametrize("length", [1, 4, 10])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_appnp_is_pagerank_whose_remainder_is_kept(length, weighted):
+    x = torch.randn(NODES, 5, dtype=torch.float64, requires_grad=True)
+    weight = WEIGHT if weighted else None
+    conv = OuterConv(5, 5, Diffusion(alpha=0.1, length=length), theta="identity", bias=False)
+    expected = APPNP(length, 0.1)(x, EDGE_INDEX, weight)
+    actual = conv(x, EDGE_INDEX, weight)
+    assert_near(actual, expected)
+    direction = torch.randn_like(actual)
+    found, wanted = (torch.autograd.grad(out, x, direction)[0] for out in (actual, expected))
+    assert_near(found, wanted)
+
+
+def test_no_power_is_made_and_theta_multiplies_once():
+    basis = Diffusion("heat", length=7).basis(STRUCTURES["weighted"])
+    x = torch.randn(basis.size[0], 4).double()
+    theta = torch.randn(1, 1, 4, 2).double()
+    with record() as calls:
+        contract(basis, x, theta)
+    assert [call.request.channels for call in calls] == [2] * 7
+    assert {call.request.num_entries for call in calls} == {basis.base.operator.num_edges}
+    unit = Mixture.identity(1, 4, x)
+    assert "mixed" in contraction_path(basis, x, unit).chosen[0]
+
+
+def test_weights_learn_through_a_diffusion():
+    weight = WEIGHT.clone().requires_grad_()
+    for family in (Diffusion(length=3), Diffusion("heat", length=3, norm="source")):
+        dense = family.basis(EDGE_INDEX, weight).to_dense()
+        assert torch.autograd.grad(dense.square().sum(), weight)[0].abs().min() > 0
+
+
+def test_powers_with_weights_are_walks_mixed():
+    family = Diffusion(length=3, norm="source", add_self_loops=False)
+    weights = torch.tensor([family.coefficients], dtype=torch.float64)
+    assert_near(family.basis(GRAPH).to_dense(), Walk(3).basis(GRAPH).mix(weights).to_dense())
+
+
+def test_a_diffusion_is_named_in_text():
+    assert parse_family("diffusion(kind='heat', t=2.0)") == Diffusion("heat", t=2.0)
+    assert parse_family("diffusion((0.5, 0.5))").coefficients == (0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"kind": "pagerank"}, "kind of diffusion"),
+        ({"kind": ()}, "a diffusion needs a weight"),
+        ({"kind": (0.5, float("nan"))}, "weights of walks are numbers: expected finite"),
+        ({"kind": (float("inf"),)}, "weights of walks are numbers: expected finite"),
+        ({"alpha": 0.0}, "0 < alpha <= 1, got 0.0"),
+        ({"alpha": 1.5}, "got 1.5"),
+        ({"t": -1.0}, "got -1.0"),
+        ({"length": -1}, "length >= 0, got -1"),
+        ({"norm": "row"}, "norm"),
+        ({"remainder": "lose"}, "remainder"),
+    ],
+    ids=str,
+)
+def test_bad_options_are_refused(options, rule):
+    with pytest.raises(ValueError, match=rule):
+        Diffusion(**options)
+
+
+def test_a_bipartite_graph_has_no_diffusion():
+    with pytest.raises(ValueError, match="a diffusion needs sources and targets that are the same"):
+        Diffusion().basis(torch.tensor([[0], [1]]), size=(2, 3))

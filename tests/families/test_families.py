@@ -1,0 +1,364 @@
+"""What each family claims to be, written out densely; and what each refuses."""
+
+import numpy as np
+import pytest
+import torch
+from cases import CASES
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyg_outerconv import OuterConv, parse_family
+from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
+from pyg_outerconv.families.chebyshev import largest_eigenvalues
+from pyg_outerconv.graph import structure
+from pyg_outerconv.graph.spectrum import DENSE_LIMIT
+from pyg_outerconv.testing import (
+    assert_layer_equals_dense,
+    assert_lazy_equals_explicit,
+    assert_near,
+    awkward_structures,
+)
+
+EDGES = awkward_structures()["weighted"]
+
+
+def adjacency(edges):
+    """W[m, n], parallel edges added."""
+    dense = torch.zeros(edges.size, dtype=torch.float64)
+    weight = edges.weight(torch.float64).double()
+    return dense.index_put((edges.source, edges.target), weight, accumulate=True)
+
+
+def invert(degree):
+    return torch.where(degree > 0, 1 / degree, 0.0)
+
+
+# Walk ----------------------------------------------------------------------------------------
+
+
+def test_walk_from_the_source_is_the_papers_and_keeps_mass():
+    w = adjacency(EDGES).detach()
+    transition = invert(w.sum(1))[:, None] * w
+    basis = Walk(3).basis(EDGES).to_dense()
+    for length in range(4):
+        assert_near(basis[length], torch.linalg.matrix_power(transition, length))
+    alive = w.sum(1) > 0
+    assert_near(basis[1].sum(1)[alive], torch.ones(int(alive.sum()), dtype=torch.float64))
+
+
+def test_walk_at_the_target_in_both_directions_is_dcrnn():
+    w = adjacency(EDGES).detach()
+    out_step, in_step = invert(w.sum(1))[:, None] * w, invert(w.sum(0))[:, None] * w.t()
+    conv = OuterConv(3, 2, Walk(2, norm="target", direction="both"), bias=False).double()
+    x, theta = torch.randn(5, 3, dtype=torch.float64), conv.theta()[:, 0]
+    expected = torch.zeros(5, 2, dtype=torch.float64)
+    for length in range(3):
+        theta_in, theta_out = theta[length], theta[3 + length]
+        expected += torch.linalg.matrix_power(out_step, length) @ x @ theta_out
+        expected += torch.linalg.matrix_power(in_step, length) @ x @ theta_in
+    assert_near(conv(x, EDGES.edge_index, EDGES.edge_weight), expected)
+
+
+def walks_by_hand(w, length):
+    """Weights of all walks m → n of that length, listed one by one over parallel edges."""
+    found = {(m, n): ([1.0] if m == n else []) for m in range(5) for n in range(5)}
+    for _ in range(length):
+        longer = {key: [] for key in found}
+        for (m, j), weights in found.items():
+            for source, target, weight in w:
+                if source == j:
+                    longer[m, target] += [weight * other for other in weights]
+        found = longer
+    return found
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "reduce"), [("sum", sum), ("mean", np.mean), ("max", max), ("min", min)]
+)
+@pytest.mark.parametrize("name", ["weighted", "multi-edge", "self-loops"])
+def test_walk_aggregates_over_walks_listed_one_by_one(name, aggregate, reduce):
+    edges = awkward_structures()[name]
+    listed = list(zip(*edges.edge_index.tolist(), edges.edge_weight.tolist(), strict=True))
+    dense = Walk(3, norm=None, aggregate=aggregate).basis(edges).to_dense()
+    for length in range(4):
+        for (m, n), weights in walks_by_hand(listed, length).items():
+            expected = reduce(weights) if weights else 0.0
+            assert float(dense[length, m, n].detach()) == pytest.approx(expected, rel=1e-12)
+
+
+def test_backward_walks_are_forward_walks_on_turned_edges():
+    backward = Walk(2, direction="backward").basis(EDGES).to_dense()
+    assert_near(backward, Walk(2).basis(EDGES.reversed()).to_dense())
+    both = Walk(2, direction="both").basis(EDGES).to_dense()
+    assert_near(both, torch.cat([Walk(2).basis(EDGES).to_dense(), backward]))
+    assert_near(both, Directed(Walk(2)).basis(EDGES).to_dense())
+
+
+# Chebyshev -----------------------------------------------------------------------------------
+
+
+def laplacian(edges, normalization):
+    w = adjacency(edges).detach()
+    w = w - torch.diag(w.diag())
+    degree = w.sum(1)
+    if normalization is None:
+        return torch.diag(degree) - w
+    if normalization == "rw":
+        return torch.eye(len(w), dtype=w.dtype) - invert(degree)[:, None] * w
+    root = invert(degree).sqrt()
+    return torch.eye(len(w), dtype=w.dtype) - root[:, None] * w * root
+
+
+@pytest.mark.parametrize("lambda_max", ["exact", "bound"])
+@pytest.mark.parametrize("normalization", ["sym", "rw", None])
+@pytest.mark.parametrize("name", ["weighted", "undirected", "isolated nodes", "one node"])
+def test_chebyshev_is_the_recurrence_in_the_rescaled_laplacian(name, normalization, lambda_max):
+    edges = awkward_structures()[name]
+    dense = laplacian(edges, normalization)
+    largest = float(torch.linalg.eigvals(dense).abs().max()) or 2.0
+    if lambda_max == "bound":
+        bound = 2.0 if normalization else 2 * float(dense.diag().max())
+        assert largest <= (bound or 2.0) + 1e-12
+        largest = bound or 2.0
+    scaled = 2 * dense / largest - torch.eye(len(dense), dtype=dense.dtype)
+    family = Chebyshev(4, lambda_max, normalization)
+    basis = family.basis(edges, dtype=torch.float64).to_dense()
+    terms = [torch.eye(len(dense), dtype=dense.dtype), scaled]
+    terms += [2 * scaled @ terms[1] - terms[0]]
+    terms += [2 * scaled @ terms[2] - terms[1]]
+    assert_near(basis.detach(), torch.stack(terms), 1e-8)
+
+
+def random_graph(num_nodes, num_edges, symmetric):
+    index = torch.randint(num_nodes, (2, num_edges))
+    index = torch.cat([index, index.flip(0)], 1) if symmetric else index
+    weight = torch.rand(num_edges).double() + 0.1
+    weight = torch.cat([weight, weight]) if symmetric else weight
+    return structure(index, weight, size=(num_nodes, num_nodes))
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("size", [DENSE_LIMIT - 1, DENSE_LIMIT + 40])
+def test_largest_eigenvalue_is_exact_below_and_above_the_dense_limit(size, symmetric):
+    edges = random_graph(size, 4 * size, symmetric)
+    found = float(largest_eigenvalues(edges))
+    expected = float(torch.linalg.eigvals(adjacency(edges)).abs().max())
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_largest_eigenvalue_of_many_equal_ones_in_float32():
+    """Many separate pairs of nodes with uneven weights: each has the eigenvalue 2."""
+    index = torch.arange(300).view(2, 150)
+    index = torch.cat([index, index.flip(0)], 1)
+    weight = torch.rand(150) + 0.1
+    edges = structure(index, torch.cat([weight, weight]), size=(300, 300))
+    basis = Chebyshev(2, "exact").basis(edges)
+    assert_near(basis.to_dense()[1] + torch.eye(300), laplacian(edges, "sym").float())
+
+
+def test_exact_eigenvalue_is_computed_once_without_gradient(monkeypatch):
+    calls = []
+
+    def count(*args):
+        calls.append(args)
+        return largest_eigenvalues(*args)
+
+    monkeypatch.setattr("pyg_outerconv.families.chebyshev.largest_eigenvalues", count)
+    index, weight = EDGES.edge_index.clone(), EDGES.edge_weight.detach().clone()
+    for _ in range(3):
+        Chebyshev(3, "exact").basis(index, weight, size=(5, 5))
+    assert len(calls) == 1
+    weight.mul_(2.0)
+    Chebyshev(3, "exact").basis(index, weight, size=(5, 5))
+    assert len(calls) == 2, "an in-place change is noticed"
+    Chebyshev(3, "exact").basis(index.clone(), weight, size=(5, 5))
+    assert len(calls) == 3, "other edges are other edges"
+
+
+def test_eigenvalues_are_each_graphs_own_in_a_batch():
+    one, two = random_graph(6, 12, True), random_graph(4, 5, False)
+    index = torch.cat([one.edge_index, two.edge_index + 6], 1)
+    weight = torch.cat([one.edge_weight, two.edge_weight])
+    batch = torch.tensor([0] * 6 + [1] * 4)
+    for family in (Chebyshev(3, "exact"), Chebyshev(3, "bound", None), Chebyshev(2, (1.5, 2.5))):
+        parts = [family, family]
+        if isinstance(family.lambda_max, tuple):
+            parts = [Chebyshev(2, value) for value in family.lambda_max]
+        whole = family.basis(index, weight, size=(10, 10), batch=batch).to_dense()
+        expected = [
+            part.basis(graph).to_dense() for part, graph in zip(parts, (one, two), strict=True)
+        ]
+        for k in range(family.num_bases):
+            assert_near(whole[k], torch.block_diag(*(dense[k] for dense in expected)), 1e-9)
+
+
+# The others ----------------------------------------------------------------------------------
+
+
+def test_given_norm_is_the_edge_weight():
+    dense = Relation(3, "given").basis(EDGES).to_dense()
+    assert_near(dense.sum(0), adjacency(EDGES))
+
+
+def test_identity_where_targets_come_first_among_sources():
+    dense = Identity().basis(torch.empty(2, 0, dtype=torch.long), size=(5, 3)).to_dense()
+    assert_near(dense[0], torch.eye(5, 3))
+
+
+def test_labels_say_what_each_matrix_means():
+    family = Stack(Walk(1, direction="both"), Relation(2), Identity())
+    assert family.labels == (
+        "forward walks of length 0",
+        "forward walks of length 1",
+        "backward walks of length 0",
+        "backward walks of length 1",
+        "relation 0",
+        "relation 1",
+        "self",
+    )
+    assert Directed(GCN()).labels == ("neighbours", "neighbours, reversed")
+
+
+def test_self_loops_are_a_setting_of_nested_families():
+    family = Stack(Directed(GCN()), Identity())
+    assert family.add_self_loops
+    assert family.set_self_loops(False) == Stack(Directed(GCN(add_self_loops=False)), Identity())
+    with pytest.raises(ValueError, match="self-loops"):
+        Identity().set_self_loops(True)
+
+
+# Graphs nobody thought of ----------------------------------------------------------------------
+
+
+@st.composite
+def graphs(draw):
+    num_nodes = draw(st.integers(1, 9))
+    node = st.integers(0, num_nodes - 1)
+    pairs = draw(st.lists(st.tuples(node, node, st.integers(0, 2)), max_size=24))
+    index = torch.tensor([pair[:2] for pair in pairs], dtype=torch.long).reshape(-1, 2).t()
+    kinds = torch.tensor([pair[2] for pair in pairs], dtype=torch.long)
+    weight = None
+    if draw(st.booleans()):
+        positive = st.floats(0.125, 4.0, width=32)
+        values = draw(st.lists(positive, min_size=len(pairs), max_size=len(pairs)))
+        weight = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+    return structure(index, weight, kinds, size=(num_nodes, num_nodes))
+
+
+ANY = [
+    GCN(),
+    Chebyshev(3, "bound"),
+    Walk(2, direction="both"),
+    Walk(2, None, aggregate="max"),
+    Relation(3),
+    Directed(Relation(3, "sum")),
+]
+
+
+@given(edges=graphs(), number=st.integers(0, len(ANY) - 1))
+def test_laws_hold_on_drawn_graphs(edges, number):
+    family = ANY[number]
+    if not isinstance(family, Relation | Directed):
+        edges = structure(edges.edge_index, edges.edge_weight, size=edges.size)
+    assert_lazy_equals_explicit(family.basis(edges, dtype=torch.float64))
+    conv = OuterConv(3, 2, family).double()
+    x = torch.randn(edges.size[0], 3, dtype=torch.float64, requires_grad=True)
+    assert_layer_equals_dense(conv, x, edges)
+
+
+# Refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "rule"),
+    [
+        (lambda: GCN(norm="symm"), r"unknown norm 'symm' \(did you mean 'sym'\?\)"),
+        (lambda: Walk(-1), "length >= 0, got -1"),
+        (lambda: Walk(2, norm="in"), "unknown norm 'in'"),
+        (lambda: Walk(2, direction="forwards"), "did you mean 'forward'"),
+        (lambda: Walk(2, aggregate="prod"), "unknown aggregate"),
+        (lambda: Walk(2, powers=(3,)), r"some of \[0, 2\], got \(3,\)"),
+        (lambda: Walk(2, powers=()), r"got \(\)"),
+        (lambda: Chebyshev(0), "num_terms >= 1, got 0"),
+        (lambda: Chebyshev(2, lambda_max="exakt"), "got 'exakt'"),
+        (lambda: Chebyshev(2, lambda_max=-1.0), "> 0, got -1.0"),
+        (lambda: Chebyshev(2, lambda_max=float("nan")), "> 0, got nan"),
+        (lambda: Chebyshev(2, normalization="left"), "unknown norm 'left'"),
+        (lambda: Relation(0), "num_relations >= 1, got 0"),
+        (lambda: Stack(), "at least one, got none"),
+        (lambda: parse_family("wolk(2)"), r"unknown family 'wolk' \(did you mean 'walk'\?\)"),
+        (lambda: parse_family("walk(len=2)"), "walk refuses its options"),
+        (lambda: parse_family("pool"), "pool refuses its options: .*'kernel_size'"),
+        (lambda: parse_family("walk(2"), "a name with options"),
+        (lambda: parse_family("3"), "a name with options"),
+        (lambda: parse_family("walk(__import__('os'))"), "unknown family|names, options"),
+        (lambda: parse_family("walk(1 + open)"), "names, options and plain values"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(make, rule):
+    with pytest.raises(ValueError, match=rule):
+        make()
+
+
+def test_a_stack_is_of_families():
+    with pytest.raises(TypeError, match="expected Family, got str"):
+        Stack("gcn")
+
+
+NEGATIVE = structure(torch.tensor([[0, 1], [1, 0]]), torch.tensor([1.0, -2.0]), size=(2, 2))
+
+
+def test_what_needs_weights_without_sign_refuses_negative_ones():
+    for family in (Chebyshev(2), Walk(1, None, aggregate="max")):
+        with pytest.raises(ValueError, match=r"not negative: expected edge_weight >= 0.* -2"):
+            family.basis(NEGATIVE)
+
+
+@pytest.mark.parametrize("family", [Relation(1), Walk(1, None), Relation(1, "sum")], ids=str)
+def test_families_without_a_norm_take_negative_weights(family):
+    assert float(family.basis(NEGATIVE).to_dense().min()) < 0
+
+
+@pytest.mark.parametrize(
+    ("family", "types", "rule"),
+    [
+        (Relation(2), [0, 2], r"\[0, 2\), got 2"),
+        (
+            Relation(2),
+            None,
+            r"type of every edge.*edge_type of shape \(E,\), by its name: edge_type=, got None",
+        ),
+        (Relation(2, "given"), [0, 1], "edge_weight of shape"),
+    ],
+)
+def test_relation_refuses_types_and_weights_that_do_not_fit(family, types, rule):
+    types = None if types is None else torch.tensor(types)
+    with pytest.raises(ValueError, match=rule):
+        family.basis(torch.tensor([[0, 1], [1, 0]]), None, types, size=(2, 2))
+
+
+def test_eigenvalues_given_must_fit_the_batch():
+    with pytest.raises(ValueError, match="for each graph: expected 1, got 2"):
+        Chebyshev(2, (1.0, 2.0)).basis(EDGES)
+
+
+@pytest.mark.parametrize("family", [GCN(norm="rw"), Walk(1, norm="target")], ids=str)
+def test_degrees_of_short_types_count_past_what_these_hold(family):
+    many = 1000  # bfloat16 counts to 256
+    edge_index = torch.stack([torch.arange(1, many + 1), torch.zeros(many).long()])
+    basis = family.basis(edge_index, torch.ones(many, dtype=torch.bfloat16))
+    assert basis.dtype == torch.bfloat16
+    assert float(basis.edges().values().float().min()) == pytest.approx(1 / many, rel=0.01)
+
+
+@pytest.mark.parametrize("family", CASES, ids=str)
+def test_values_have_the_type_of_the_weights_and_no_weight_makes_them_nan(family):
+    edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 0, 3]])
+    weight = torch.zeros(4, dtype=torch.bfloat16, requires_grad=True)
+    basis = family.basis(structure(edge_index, weight, torch.zeros(4).long(), size=(5, 5)))
+    assert basis.dtype in (None, torch.bfloat16)
+    dense = basis.to_dense(torch.bfloat16)
+    assert dense.isfinite().all()
+    if dense.requires_grad:
+        (gradient,) = torch.autograd.grad(dense.float().pow(2).sum(), weight, allow_unused=True)
+        assert gradient is None or gradient.isfinite().all()

@@ -1,0 +1,244 @@
+"""The full basis: a fully connected layer; and other bases made explicit."""
+
+import pytest
+import torch
+from contractions import normal, parameter
+from torch_geometric.data import Data
+
+from pyg_outerconv import OuterConv
+from pyg_outerconv.basis import EdgeBasis, Units
+from pyg_outerconv.contract import contract, contraction_path
+from pyg_outerconv.families import Explicit, Full, Identity, Stack, Walk, parse_family
+from pyg_outerconv.graph import structure
+from pyg_outerconv.testing import (
+    assert_adjoint,
+    assert_contraction,
+    assert_lazy_equals_explicit,
+    assert_near,
+    assert_stack,
+    assert_transpose,
+)
+from pyg_outerconv.theta import Mixture
+
+SIZES = [(3, 2), (2, 3), (1, 4), (4, 1), (0, 3), (3, 0)]
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_label_has_one_edge_and_the_laws_hold(size, turned):
+    basis = Units(size, on=CPU)
+    basis = basis.transpose() if turned else basis
+    dense = basis.to_dense(torch.float64)
+    sources, targets = size
+    eye = torch.eye(sources * targets).double()
+    expected = eye.view(sources * targets, sources, targets)
+    assert_near(dense, expected.transpose(1, 2) if turned else expected)
+    for law in (assert_lazy_equals_explicit, assert_transpose, assert_adjoint):
+        law(basis)
+    assert_stack(basis, basis)
+    edges = basis.edges().pattern
+    assert basis.num_edges == edges.num_edges
+    assert basis.num_source_pairs == edges.num_source_pairs
+    assert basis.num_target_pairs == edges.num_target_pairs
+    assert basis.mean() is basis
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("batch", [(), (2, 3), (0,)], ids=str)
+@pytest.mark.parametrize("turned", [False, True])
+def test_every_order_equals_the_oracle(size, groups, batch, turned):
+    basis = Units(size, on=CPU)
+    basis = basis.transpose() if turned else basis
+    x = normal(basis.size[0], *batch, 4)
+    assert_contraction(basis, x, parameter(basis.num_bases, groups, 4, 2), depth=2)
+    if basis.num_bases:
+        assert_contraction(basis, x, parameter(basis.num_bases, groups, 4, 2, 2))
+
+
+def test_it_is_a_linear_layer_with_weights_copied_both_ways():
+    m, n, p, q = 5, 6, 3, 4
+    conv = OuterConv(p, q, Full(m, n), bias=False).double()
+    linear = torch.nn.Linear(m * p, n * q, bias=False).double()
+    x = torch.randn(2, 7, m, p, dtype=torch.float64, requires_grad=True)
+    with torch.no_grad():
+        weight = linear.weight.view(n, q, m, p).permute(2, 0, 3, 1)
+        conv.theta.weight.copy_(weight.reshape(m * n, p, q))
+    actual, expected = conv(x, None), linear(x.flatten(-2)).unflatten(-1, (n, q))
+    assert_near(actual, expected)
+    direction = torch.randn_like(actual)
+    ours = torch.autograd.grad(actual, [x, conv.theta.weight], direction)
+    theirs = torch.autograd.grad(expected, [x, linear.weight], direction)
+    assert_near(ours[0], theirs[0])
+    back = ours[1].view(m, n, p, q).permute(1, 3, 0, 2).reshape(n * q, m * p)
+    assert_near(back, theirs[1])
+    assert conv.contraction_path(x, None).chosen == ["fully_connected"]
+
+
+def test_the_transpose_of_the_basis_is_one_dense_product_too():
+    basis, x = Units((5, 6), on=CPU).transpose(), torch.randn(6, 8, 3)
+    theta = torch.randn(30, 1, 3, 4)
+    assert contraction_path(basis, x, theta).chosen == ["fully_connected"]
+    assert_near(contract(basis, x, theta), contract(basis.edges(), x, theta))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
+def test_reductions_over_the_one_input_of_a_label_are_the_same(reduce):
+    basis, x, theta = Units((3, 2), on=CPU), torch.randn(3, 4), torch.randn(6, 1, 4, 2)
+    assert_near(
+        contract(basis, x, theta, "fully_connected", reduce=reduce), contract(basis, x, theta)
+    )
+
+
+def test_other_bases_and_features_are_refused_by_name():
+    theta = torch.randn(6, 1, 4, 2)
+    basis = Units((3, 2), on=CPU)
+    with pytest.raises(ValueError, match="solves Units, not a EdgeBasis"):
+        contract(basis.edges(), torch.randn(3, 4), theta, "fully_connected")
+    indices = torch.tensor([3, 0, 3])
+    with pytest.raises(ValueError, match="there are none to propagate"):
+        contract(basis, indices, theta, "fully_connected")
+    assert_contraction(basis, indices, theta)
+    assert_contraction(basis, indices, Mixture(torch.randn(6, 2), torch.randn(2, 1, 4, 2)))
+
+
+def test_more_parameters_than_the_limit_are_refused_before_they_are_made():
+    rule = "max_parameters, which can be set higher: expected at most 10000000, got 12000000"
+    with pytest.raises(ValueError, match=rule):
+        OuterConv(30, 40, Full(100, 100))
+    late = OuterConv(-1, 40, Full(100, 100))
+    with pytest.raises(ValueError, match=rule):
+        late(torch.randn(100, 30), None)
+    assert late.theta.in_channels == -1, "it can be tried again"
+    for most in (12_000, None):
+        conv = OuterConv(3, 4, Full(50, 20, max_parameters=most))
+        assert conv.theta.weight.numel() == 12_000
+    with pytest.raises(ValueError, match="got 12000, of 1000 labels"):
+        OuterConv(3, 4, Full(50, 20, max_parameters=11_999))
+    shared = OuterConv(3, 4, Full(50, 20, max_parameters=12), theta="shared")
+    assert sum(p.numel() for p in shared.theta.parameters()) == 12
+    with pytest.raises(ValueError, match="max_parameters"):
+        OuterConv(30, 40, Explicit(Full(100, 100)))
+
+
+def test_a_parameter_of_as_many_as_the_limit_is_made():
+    assert OuterConv(3, 4, Full(2, 2, max_parameters=48)).theta.weight.shape == (4, 3, 4)
+
+
+def test_numbers_of_nodes_are_those_of_the_family():
+    family = Full(3, 2)
+    assert family.num_bases == 6
+    assert family.labels == ("0 to 0", "0 to 1", "1 to 0", "1 to 1", "2 to 0", "2 to 1")
+    assert family.basis(None).size == (3, 2)
+    assert family.basis(torch.tensor([[0], [1]]), size=(3, 2)).size == (3, 2), "edges say nothing"
+    with pytest.raises(ValueError, match="is of a number of sources: expected 3, got 4"):
+        OuterConv(2, 2, family)(torch.randn(4, 2), None)
+    with pytest.raises(ValueError, match="is of a number of targets: expected 2, got 3"):
+        OuterConv(2, 2, family)(torch.randn(3, 2), torch.tensor([[0], [1]]))
+    with pytest.raises(ValueError, match="makes nothing of edge_weight"):
+        family.basis(None, torch.ones(2))
+    for options in ({"num_sources": 0}, {"num_targets": -1}, {"max_parameters": 0}):
+        with pytest.raises(ValueError, match=f"needs its {next(iter(options))}"):
+            Full(**{"num_sources": 1, "num_targets": 1, **options})
+    assert parse_family("full(3, 2, max_parameters=None)") == Full(3, 2, None)
+
+
+def test_a_graph_without_edges_is_not_taken_for_nodes_alone():
+    with pytest.raises(ValueError, match="a graph needs edges"):
+        Identity().basis_of(Data(x=torch.ones(3, 1)))
+    with pytest.raises(ValueError, match="a graph needs edges"):
+        Full(3, 2).basis_of(Data(x=torch.ones(3, 1)))
+
+
+def test_both_ends_stack():
+    """Nothing but the node itself, and everything."""
+    conv = OuterConv(2, 3, Stack(Identity(), Full(4, 4))).double()
+    x = torch.randn(4, 2).double()
+    expected = x @ conv.theta.weight[0] + torch.einsum(
+        "mp,mnpq->nq", x, conv.theta.weight[1:].view(4, 4, 2, 3)
+    )
+    assert_near(conv(x, None), expected)
+    assert sorted(conv.contraction_path(x, None).chosen) == ["fully_connected", "per_node"]
+
+
+def test_an_identity_without_structure_needs_a_number_of_nodes():
+    with pytest.raises(ValueError, match="needs its nodes counted"):
+        Identity().basis(None)
+    assert Identity().basis(None, size=(3, None)).size == (3, 3)
+
+
+# Explicit -------------------------------------------------------------------------------------
+
+
+def test_explicit_edges_take_the_reductions_that_a_rule_refuses():
+    graph = structure(torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 0, 2]]))
+    x = torch.randn(4, 3).double()
+    lazy = OuterConv(3, 3, Walk(2, norm=None), theta="identity", aggr="max", bias=False)
+    with pytest.raises(ValueError, match="Polynomial"):
+        lazy(x, graph)
+    conv = OuterConv(3, 3, Explicit(Walk(2, norm=None)), theta="identity", aggr="max", bias=False)
+    basis = conv.family.basis(graph, dtype=torch.float64)
+    assert isinstance(basis, EdgeBasis)
+    rows = []
+    for weight, mask in zip(basis.to_dense(), basis.support(), strict=True):
+        found = (weight[..., None] * x[:, None]).masked_fill(~mask[..., None], -torch.inf).amax(0)
+        rows.append(torch.where(found.isinf(), 0, found))
+    assert_near(conv(x, graph), sum(rows))
+
+
+def test_a_kept_explicit_basis_is_made_once():
+    edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    conv = OuterConv(2, 2, Explicit(Walk(3)), cached=True)
+    x = torch.randn(3, 2)
+    assert conv.basis(x, edge_index) is conv.basis(x, edge_index)
+
+
+def test_what_explicit_says_is_what_its_family_says():
+    family = Explicit(Walk(2, add_self_loops=True))
+    assert family.add_self_loops
+    assert not family.set_self_loops(False).family.add_self_loops
+    assert family.labels == family.family.labels
+    assert parse_family("explicit(walk(2))") == Explicit(Walk(2))
+
+
+# What torch can do with the order ----------------------------------------------------------------
+
+
+def test_vmap_and_func_equal_a_loop():
+    basis = Units((3, 2), on=CPU)
+    x, theta = torch.randn(5, 3, 4).double(), torch.randn(5, 6, 1, 4, 2).double()
+
+    def run(x, theta):
+        return contract(basis, x, theta, "fully_connected")
+
+    loop = torch.stack([run(*item) for item in zip(x, theta, strict=True)])
+    assert_near(torch.func.vmap(run)(x, theta), loop)
+    jacobian = torch.func.jacrev(run, argnums=1)(x[0], theta[0])
+    assert_near(torch.einsum("nqkgpr,kgpr->nq", jacobian, theta[0]), loop[0])
+    tangent = torch.func.jvp(run, (x[0], theta[0]), (x[1], torch.zeros_like(theta[0])))[1]
+    assert_near(tangent, run(x[1], theta[0]))
+
+
+def test_autocast_and_short_types():
+    basis, x, theta = Units((3, 2), on=CPU), torch.randn(3, 4), torch.randn(6, 1, 4, 2)
+    exact = contract(basis, x, theta, "fully_connected")
+    with torch.autocast("cpu", torch.bfloat16):
+        short = contract(basis, x, theta, "fully_connected")
+    assert short.dtype == torch.bfloat16
+    assert_near(short.float(), exact, 4e-2)
+    half = contract(basis, x.bfloat16(), theta.bfloat16(), "fully_connected")
+    assert_near(half.float(), exact, 4e-2)
+
+
+def test_a_layer_compiles_in_one_graph():
+    conv, x = OuterConv(3, 4, Full(5, 6)), torch.randn(2, 5, 3)
+    basis = conv.family.basis(None)
+    assert_near(torch.compile(conv, backend="aot_eager", fullgraph=True)(x, basis), conv(x, None))
+
+
+def test_messages_are_the_definition():
+    conv, x = OuterConv(3, 4, Full(5, 6)).double(), torch.randn(5, 3).double()
+    fused = conv(x, None)
+    conv.fuse = False
+    assert_near(conv(x, None), fused)

@@ -1,0 +1,451 @@
+"""Kernel: values made by a function, in a pattern that is sorted once; and dropped edges."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from cases import STRUCTURES
+from torch_geometric.data import Batch, Data
+
+from pyg_outerconv import OuterConv
+from pyg_outerconv.basis import Pattern, Polynomial, drop_edges
+from pyg_outerconv.cache import IdentityCache
+from pyg_outerconv.contract import contract
+from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Kernel, Relation, Stack, Walk
+from pyg_outerconv.families.kernel import _patterns
+from pyg_outerconv.families.parts import functions_of, nested
+from pyg_outerconv.graph import structure
+from pyg_outerconv.nn.edge_functions import BSpline, EdgeNetwork, GaussianMixture
+from pyg_outerconv.testing import (
+    assert_adjoint,
+    assert_contraction,
+    assert_lazy_equals_explicit,
+    assert_near,
+    assert_stack,
+    assert_transpose,
+)
+
+EDGE_INDEX = torch.tensor([[0, 1, 2, 0, 0], [1, 2, 0, 1, 2]])
+
+
+def powers(edge_attr):
+    """1, u and u² of the first attribute."""
+    u = edge_attr[:, 0]
+    return torch.stack([torch.ones_like(u), u, u * u], dim=1)
+
+
+def attributes(edges, dim=2):
+    generator = torch.Generator().manual_seed(0)
+    shape = (edges.num_edges, dim)
+    made = torch.rand(shape, generator=generator, dtype=torch.float64)
+    return replace(edges, edge_attr=made.requires_grad_())
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_the_laws_hold_on_every_graph(name):
+    edges = attributes(STRUCTURES[name])
+    basis = Kernel(powers, 3).basis(edges)
+    for law in (assert_lazy_equals_explicit, assert_transpose, assert_adjoint):
+        law(basis)
+    assert_stack(basis, basis.scale(2.0))
+    dense = torch.zeros(3, *edges.size).double()
+    for edge, (source, target) in enumerate(edges.edge_index.t().tolist()):
+        weight = 1 if edges.edge_weight is None else edges.edge_weight[edge]
+        dense[:, source, target] += powers(edges.edge_attr)[edge] * weight
+    assert_near(basis.to_dense(), dense)
+    x = torch.randn(edges.size[0], 2, dtype=torch.float64, requires_grad=True)
+    theta = torch.randn(3, 1, 2, 2, dtype=torch.float64, requires_grad=True)
+    learnt = [edges.edge_attr, *([] if edges.edge_weight is None else [edges.edge_weight])]
+    assert_contraction(basis, x, theta, learnt, depth=2)
+
+
+def test_a_graph_does_not_store_values_that_learn():
+    data = Data(edge_index=EDGE_INDEX, edge_attr=torch.rand(5, 2), num_nodes=3)
+    for family in (Kernel(powers, 3), Stack(Identity(), Kernel(powers, 3))):
+        with pytest.raises(ValueError, match="a graph stores values that stay"):
+            family(data)
+        assert family.basis_of(data).num_bases == family.num_bases
+
+
+def test_one_attribute_may_be_a_vector():
+    u = torch.rand(5)
+    basis = Kernel(powers, 3).basis(EDGE_INDEX, edge_attr=u)
+    assert_near(
+        basis.to_dense(), Kernel(powers, 3).basis(EDGE_INDEX, edge_attr=u[:, None]).to_dense()
+    )
+
+
+def test_the_pattern_is_kept_and_values_are_made_anew():
+    family, builds = Kernel(powers, 3), []
+    real = Pattern.build
+    first = family.basis(EDGE_INDEX, edge_attr=torch.rand(5, 1))
+    Pattern.build = staticmethod(lambda *args, **kwargs: builds.append(1) or real(*args, **kwargs))
+    try:
+        second = family.basis(EDGE_INDEX, edge_attr=torch.rand(5, 1))
+        assert not builds
+    finally:
+        Pattern.build = staticmethod(real)
+    assert second.pattern is first.pattern
+    assert not torch.equal(second.value, first.value)
+    other = replace(family, cached=False).basis(EDGE_INDEX, edge_attr=torch.rand(5, 1))
+    assert other.pattern is not first.pattern
+
+
+def test_changed_edges_have_another_pattern():
+    edge_index = EDGE_INDEX.clone()
+    family, u = Kernel(powers, 3), torch.rand(5, 1)
+    before = family.basis(edge_index, edge_attr=u)
+    edge_index[1, 0] = 2
+    after = family.basis(edge_index, edge_attr=u)
+    assert after.pattern is not before.pattern
+    fresh = family.basis(edge_index.clone(), edge_attr=u)
+    assert_near(after.to_dense(), fresh.to_dense())
+
+
+@pytest.mark.parametrize("wrap", [lambda kernel: kernel, lambda kernel: Stack(kernel, Identity())])
+def test_a_cached_layer_is_never_stale(wrap):
+    function = GaussianMixture(2, 3)
+    conv = OuterConv(2, 2, wrap(Kernel(function)), cached=True)
+    x, u = torch.randn(3, 2), torch.rand(5, 2)
+    before = conv(x, EDGE_INDEX, edge_attr=u)
+    with torch.no_grad():
+        function.mu += 1.0
+    after = conv(x, EDGE_INDEX, edge_attr=u)
+    fresh = copy.deepcopy(conv)(x, EDGE_INDEX.clone(), edge_attr=u)
+    assert not torch.allclose(before, after)
+    assert_near(after, fresh)
+    out = conv(x, EDGE_INDEX, edge_attr=u).sum()
+    out.backward()
+    conv(x, EDGE_INDEX, edge_attr=u).sum().backward()  # its graph was not freed with the first
+
+
+def test_the_functions_parameters_are_the_layers():
+    function = GaussianMixture(2, 3)
+    conv = OuterConv(2, 4, Stack(Kernel(function), Directed(Kernel(function))))
+    names = dict(conv.named_parameters())
+    assert names["functions.0.mu"] is function.mu
+    assert len(conv.functions) == 1, "one module, wherever it is"
+    assert "functions.0.sigma" in conv.state_dict()
+    assert conv.double().functions[0].mu.dtype == torch.float64
+    twin = copy.deepcopy(conv)
+    kernel = next(part for part in nested(twin.family) if isinstance(part, Kernel))
+    assert kernel.fn is twin.functions[0]
+    assert kernel.fn is not function
+    assert functions_of(twin.family) == [twin.functions[0]]
+    other = OuterConv(2, 4, Stack(Kernel(GaussianMixture(2, 3)), Directed(Kernel(function))))
+    assert len(other.functions) == 2
+
+
+def test_a_function_keeps_its_values_until_it_is_told_to_reset():
+    function = EdgeNetwork(2, 5)
+    weight = function.layers[0].weight.clone()
+    conv = OuterConv(2, 4, Kernel(function))
+    assert torch.equal(function.layers[0].weight, weight)
+    conv.reset_parameters()
+    assert not torch.equal(function.layers[0].weight, weight)
+
+
+def test_a_layer_of_a_kernel_trains():
+    torch.manual_seed(0)
+    conv = OuterConv(2, 1, Kernel(GaussianMixture(2, 4)))
+    x, u = torch.randn(3, 2), torch.rand(5, 2)
+    target = torch.randn(3, 1)
+    optimizer = torch.optim.Adam(conv.parameters(), 0.05)
+    losses = []
+    for _ in range(60):
+        loss = (conv(x, EDGE_INDEX, edge_attr=u) - target).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.1 * losses[0]
+    assert all(p.grad is not None for p in conv.functions.parameters())
+
+
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+def test_positions_of_both_ends(flow):
+    edge_index = torch.tensor([[0, 1, 3, 2], [1, 0, 1, 0]])
+    pos = torch.rand(4, 2).double(), torch.rand(2, 2).double()
+    x = torch.randn(4, 3).double(), None
+    conv = OuterConv(3, 2, Kernel(powers, 3, on="pos"), flow=flow).double()
+    if flow == "target_to_source":
+        edge_index, pos, x = edge_index.flip(0), pos[::-1], x[::-1]
+    out = conv(x, edge_index, size=(4, 2) if flow == "source_to_target" else (2, 4), pos=pos)
+    if flow == "target_to_source":
+        edge_index, pos, x = edge_index.flip(0), pos[::-1], x[::-1]
+    u = pos[0][edge_index[0]] - pos[1][edge_index[1]]
+    plain = OuterConv(3, 2, Kernel(powers, 3)).double()
+    plain.load_state_dict(conv.state_dict())
+    assert_near(out, plain(x, edge_index, size=(4, 2), edge_attr=u))
+
+
+def test_positions_are_scaled_by_the_largest_or_by_a_number():
+    pos = torch.tensor([[0.0, 0.0], [2.0, 1.0], [4.0, -4.0]])
+    seen = []
+
+    def look(u):
+        seen.append(u)
+        return u[:, :1]
+
+    edge_index = torch.tensor([[0, 2, 1], [1, 0, 1]])
+    Kernel(look, 1, on="pos", normalised=True).basis(edge_index, pos=pos)
+    Kernel(look, 1, on="pos", normalised=8.0).basis(edge_index, pos=pos)
+    away = torch.tensor([[-2.0, -1.0], [4.0, -4.0], [0.0, 0.0]])
+    assert_near(seen[0], away / 8 + 0.5)
+    assert_near(seen[1], away / 16 + 0.5)
+    Kernel(look, 1, on="pos", normalised=True).basis(edge_index[:, 2:], size=(3, 3), pos=pos)
+    assert_near(seen[2], torch.full((1, 2), 0.5))
+    Kernel(look, 1, on="pos", normalised=True).basis(edge_index[:, :0], size=(3, 3), pos=pos)
+    assert seen[3].shape == (0, 2)
+
+
+def test_data_gives_attributes_and_positions():
+    data = Data(
+        edge_index=EDGE_INDEX, edge_attr=torch.rand(5, 2), pos=torch.rand(3, 2), num_nodes=3
+    )
+    both = Batch.from_data_list([data, data])
+    for family in (Kernel(powers, 3), Kernel(powers, 3, on="pos")):
+        one = family.basis_of(data).to_dense()
+        assert_near(
+            family.basis_of(both).to_dense(), torch.stack([torch.block_diag(a, a) for a in one])
+        )
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "rule"),
+    [
+        (lambda: Kernel(powers), ValueError, "the number of its functions"),
+        (lambda: Kernel(powers, 0), ValueError, "num_functions >= 1, got 0"),
+        (lambda: Kernel(3, 1), TypeError, "Kernel's fn has a type: expected a function, got 3"),
+        (lambda: Kernel(powers, 3, on="distance"), ValueError, "input of a kernel"),
+        (lambda: Kernel(powers, 3, normalised=True), ValueError, "on='pos'"),
+        (lambda: Kernel(powers, 3, on="pos", normalised=-1.0), ValueError, "> 0, got -1.0"),
+        (lambda: Kernel(powers, 3, on="pos", normalised=float("nan")), ValueError, "got nan"),
+        (lambda: Kernel(powers, 3, on="pos", normalised=float("inf")), ValueError, "got inf"),
+        (lambda: Kernel(powers, 3).basis(EDGE_INDEX), ValueError, r"edge_attr \(E, D\), got None"),
+        (
+            lambda: Kernel(powers, 3).basis(EDGE_INDEX, edge_attr=torch.ones(5).long()),
+            TypeError,
+            "must be floating point",
+        ),
+        (
+            lambda: Kernel(powers, 2).basis(EDGE_INDEX, edge_attr=torch.rand(5)),
+            ValueError,
+            r"expected \(5, 2\), got \(5, 3\)",
+        ),
+        (
+            lambda: Kernel(lambda u: u > 0, 1).basis(EDGE_INDEX, edge_attr=torch.rand(5)),
+            TypeError,
+            "gives numbers: expected floating point, got torch.bool",
+        ),
+        (
+            lambda: Kernel(powers, 3, on="pos").basis(EDGE_INDEX),
+            ValueError,
+            r"pos \(N, D\), got None",
+        ),
+        (
+            lambda: Kernel(powers, 3, on="pos").basis(EDGE_INDEX, pos=torch.rand(4, 2)),
+            ValueError,
+            r"a row for each source: expected shape \(3, D\), got \(4, 2\)",
+        ),
+        (
+            lambda: Kernel(powers, 3, on="pos").basis(EDGE_INDEX, pos=torch.ones(3, 2).long()),
+            TypeError,
+            r"positions of nodes.*got \[torch.int64, torch.int64\]",
+        ),
+        (
+            lambda: Kernel(powers, 3, on="pos").basis(
+                EDGE_INDEX, pos=(torch.rand(3, 2), torch.rand(3, 1))
+            ),
+            ValueError,
+            "the same axes: expected one D, got {1, 2}",
+        ),
+    ],
+)
+def test_bad_input_is_refused(make, error, rule):
+    with pytest.raises(error, match=rule):
+        make()
+
+
+def test_what_the_function_says_is_the_number_of_labels():
+    assert Kernel(BSpline((5, 4))).num_bases == 20
+    assert Kernel(EdgeNetwork(3, 8)).num_bases == 9
+    assert type(Kernel(powers, np.int64(3)).num_bases) is int
+    assert Kernel(GaussianMixture(2, 3)).labels[2] == "function 2 of edge_attr"
+
+
+# Learned and dropped edges -------------------------------------------------------------------
+
+
+def test_learned_edge_weights_are_values_replaced_without_sorting():
+    basis = Relation(1, "sum").basis(EDGE_INDEX, dtype=torch.float64)
+    weight = torch.rand(5, dtype=torch.float64, requires_grad=True)
+    learnt = basis.edges().with_values(basis.edges().pattern.sort_values(weight))
+    assert learnt.pattern is basis.edges().pattern
+    x, theta = torch.randn(3, 2).double(), torch.randn(1, 1, 2, 2).double()
+    actual = contract(learnt, x, theta)
+    expected = contract(Relation(1, "sum").basis(EDGE_INDEX, weight), x, theta)
+    assert_near(actual, expected)
+    for found, wanted in zip(
+        *(torch.autograd.grad(out.sin().sum(), weight) for out in (actual, expected)), strict=True
+    ):
+        assert_near(found, wanted)
+
+
+def many(count=4000, labels=2):
+    index, label = torch.randint(50, (2, count)), torch.randint(labels, (count,))
+    return Relation(labels, "sum").basis(structure(index, edge_type=label, size=(50, 50))).edges()
+
+
+def test_dropped_edges_keep_the_pattern_and_the_mean():
+    basis = many()
+    dropped = drop_edges(basis, 0.25)
+    assert dropped.pattern is basis.pattern, "nothing is sorted again"
+    kept = dropped.value != 0
+    assert 0.70 < float(kept.float().mean()) < 0.80
+    assert_near(dropped.value[kept], torch.full((int(kept.sum()),), 1 / 0.75))
+    assert abs(float(dropped.value.mean()) - 1) < 0.05
+
+
+def test_nothing_is_dropped_where_nothing_is_trained_or_p_is_0():
+    basis = many()
+    assert drop_edges(basis, 0.5, training=False) is basis
+    assert drop_edges(basis, 0.0) is basis
+    assert not drop_edges(basis, 1.0).value.any()
+
+
+def test_a_generator_says_what_is_dropped():
+    basis = many()
+    one, same, other = (
+        drop_edges(basis, 0.5, generator=torch.Generator().manual_seed(seed)).value
+        for seed in (1, 1, 2)
+    )
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+
+
+def test_an_edge_is_dropped_under_all_its_labels_together():
+    edge_index = torch.randint(50, (2, 500))
+    basis = Kernel(lambda u: u.expand(-1, 3), 3).basis(edge_index, edge_attr=torch.ones(500))
+    together = drop_edges(basis, 0.5, whole=True)
+    by_edge = together.value[torch.argsort(basis.pattern.order)].view(3, 500)
+    assert torch.equal(by_edge[0], by_edge[1])
+    assert torch.equal(by_edge[0], by_edge[2])
+    apart = drop_edges(basis, 0.5).value[torch.argsort(basis.pattern.order)].view(3, 500)
+    assert not torch.equal(apart[0], apart[1])
+    loops = GCN().basis(torch.tensor([[0, 1], [1, 0]]))
+    assert_near(drop_edges(loops, 1.0, whole=True).to_dense()[0], torch.eye(2) / 2)
+
+
+def test_rules_drop_the_edges_that_they_are_made_of():
+    walk = Walk(3).basis(EDGE_INDEX)
+    dropped = drop_edges(walk, 0.5)
+    assert isinstance(dropped, Polynomial)
+    assert dropped.operator.pattern is walk.operator.pattern
+    both = Stack(Chebyshev(2), Identity(), Relation(1, "sum")).basis(EDGE_INDEX)
+    gone = drop_edges(both, 1.0).to_dense()
+    eye = torch.eye(3)
+    assert_near(gone, torch.stack([eye, torch.zeros(3, 3), eye, torch.zeros(3, 3)]))
+    mixed = Walk(1).basis(EDGE_INDEX).mix(torch.ones(1, 2))
+    assert_near(drop_edges(mixed, 1.0).to_dense()[0], eye)  # the power 0
+
+
+def test_gradients_reach_the_values_that_are_left():
+    weight = torch.rand(40, dtype=torch.float64, requires_grad=True)
+    basis = Relation(1, "sum").basis(torch.randint(9, (2, 40)), weight)
+    dropped = drop_edges(basis, 0.5)
+    gradient = torch.autograd.grad(dropped.value.sum(), weight)[0]
+    assert set(gradient.tolist()) == {0.0, 2.0}
+
+
+def test_a_layer_takes_a_basis_with_dropped_edges():
+    conv = OuterConv(2, 2, GCN())
+    x = torch.randn(3, 2)
+    basis = drop_edges(conv.basis(x, EDGE_INDEX), 0.5)
+    assert_near(conv(x, basis), contract(basis, x, conv.theta()) + conv.bias)
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.1, float("nan")])
+def test_a_probability_is_one(p):
+    with pytest.raises(ValueError, match="dropped with a probability"):
+        drop_edges(many(), p)
+
+
+@pytest.mark.parametrize("p", ["0.5", None, True])
+def test_a_probability_is_a_number(p):
+    with pytest.raises(TypeError, match="expected a number, got"):
+        drop_edges(many(), p)
+
+
+def test_edges_are_dropped_of_a_basis():
+    with pytest.raises(TypeError, match="expected a Basis, got Tensor"):
+        drop_edges(EDGE_INDEX, 0.5)
+
+
+def test_whole_edges_must_stem_from_a_list():
+    with pytest.raises(ValueError, match="stem from one"):
+        drop_edges(Walk(2).basis(EDGE_INDEX).edges(), 0.5, whole=True)
+
+
+def test_kept_patterns_die_with_their_edges():
+    assert isinstance(_patterns, IdentityCache)
+    before = len(_patterns)
+    edge_index = EDGE_INDEX.clone()
+    Kernel(powers, 3).basis(edge_index, edge_attr=torch.rand(5))
+    assert len(_patterns) == before + 1
+    del edge_index
+    assert len(_patterns) == before
+
+
+def test_messages_are_the_definition_and_can_be_masked():
+    conv = OuterConv(2, 3, Kernel(powers, 3)).double()
+    x, u = torch.randn(3, 2).double(), torch.rand(5, 1).double()
+    fused = conv(x, EDGE_INDEX, edge_attr=u)
+    conv.fuse = False
+    assert_near(conv(x, EDGE_INDEX, edge_attr=u), fused)
+    conv.explain, conv._apply_sigmoid = True, False
+    conv._edge_mask = torch.tensor([1.0, 0.0, 1.0, 0.0, 0.0]).double()
+    keep = conv._edge_mask.bool()
+    masked = conv(x, EDGE_INDEX, edge_attr=u)
+    conv.explain = False
+    assert_near(masked, conv(x, EDGE_INDEX[:, keep], edge_attr=u[keep]))
+
+
+def test_a_kernel_is_differentiated_by_torch_func():
+    function = GaussianMixture(2, 3).double()
+    family = Kernel(function)
+    u, x = torch.rand(5, 2).double(), torch.randn(3, 2).double()
+    theta = torch.randn(3, 1, 2, 2).double()
+
+    def run(u, parameters):
+        value = torch.func.functional_call(function, parameters, (u,))
+        edges = family.basis(EDGE_INDEX, edge_attr=torch.zeros(5, 2).double())
+        value = edges.pattern.sort_values(value.t().reshape(-1))
+        return contract(edges.with_values(value), x, theta).square().sum()
+
+    parameters = {name: p.detach() for name, p in function.named_parameters()}
+    found = torch.func.grad(run)(u, parameters)
+    leaf = u.clone().requires_grad_()
+    direct = contract(family.basis(EDGE_INDEX, edge_attr=leaf), x, theta).square().sum()
+    assert_near(found, torch.autograd.grad(direct, leaf)[0])
+    many = torch.func.vmap(torch.func.grad(run), (0, None))(torch.stack([u, u]), parameters)
+    assert_near(many[1], found)
+
+
+@pytest.mark.parametrize("name", ["edge_attr", "pos"])
+def test_families_that_make_nothing_of_attributes_refuse_them(name):
+    x, edge_index = torch.randn(2, 3), torch.tensor([[0], [1]])
+    given = {name: torch.rand({"edge_attr": 1, "pos": 2}[name], 2)}
+    for family in ("gcn", "stack(walk(2), identity)"):
+        conv = OuterConv(3, 2, family)
+        with pytest.raises(
+            ValueError, match=f"makes nothing of {name}: expected none, or .*Kernel"
+        ):
+            conv(x, edge_index, **given)
+    reads = Stack(Identity(), Kernel(torch.nn.Linear(2, 1), 1, on=name))
+    assert OuterConv(3, 2, reads)(x, edge_index, **given).shape == (2, 2)
+    other = {"edge_attr": "pos", "pos": "edge_attr"}[name]
+    with pytest.raises(ValueError, match="makes nothing of"):
+        OuterConv(3, 2, Kernel(torch.nn.Linear(2, 1), 1, on=other))(x, edge_index, **given)

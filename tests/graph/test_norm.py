@@ -1,0 +1,162 @@
+"""Weights divided by degrees: tiny ones, and negative ones, on drawn graphs."""
+
+import pytest
+import torch
+
+from pyg_outerconv import OuterConv
+from pyg_outerconv.families import GCN, Chebyshev, Diffusion, Directed, Relation, Walk
+from pyg_outerconv.testing import assert_near
+
+P, Q = 3, 2
+DIVIDING = [
+    GCN(),
+    GCN(norm="rw"),
+    GCN(add_self_loops=False),
+    GCN("rw", add_self_loops=False),
+    *(Walk(2, norm) for norm in ("source", "target", "sym")),
+    Walk(2, "source", direction="both", add_self_loops=True),
+    Diffusion(norm="source", length=3, add_self_loops=False),
+    Chebyshev(3),
+    Chebyshev(3, normalization="rw"),
+    Directed(GCN("rw", add_self_loops=False)),
+]
+of_each = pytest.mark.parametrize("family", DIVIDING, ids=str)
+
+
+def drawn(seed, nodes=7, edges=16):
+    """A connected graph whose nodes send and receive weights of very different sizes."""
+    generator = torch.Generator().manual_seed(seed)
+    ring = torch.arange(nodes)
+    index = torch.randint(nodes, (2, edges), generator=generator)
+    index = torch.cat([torch.stack([ring, (ring + 1) % nodes]), index], 1)
+    weight = torch.rand(index.size(1), generator=generator, dtype=torch.float64) + 0.1
+    return index, weight, torch.randn(nodes, P, generator=generator, dtype=torch.float64)
+
+
+def gradients(conv, index, weight, x):
+    weight = weight.detach().requires_grad_()
+    out = conv(x, index, weight)
+    direction = torch.linspace(-1, 1, out.numel(), dtype=x.dtype).view_as(out)
+    return out, torch.autograd.grad(out, [weight, *conv.parameters()], direction)
+
+
+@pytest.mark.parametrize(
+    ("exponent", "some"), [(-20, False), (-27, False), (-34, False), (-20, True)]
+)
+@of_each
+def test_gradients_of_tiny_degrees_are_those_of_float64(family, some, exponent):
+    index, weight, x = drawn(-exponent)
+    # All weights, or all that touch two of the nodes. (Beyond 1e-25 true derivatives overflow.)
+    tiny = (index < 2).any(0) if some else torch.ones_like(weight, dtype=torch.bool)
+    weight = torch.where(tiny, weight * 10.0**exponent, weight).float()
+    conv = OuterConv(P, Q, family)
+    found, found_gradients = gradients(conv, index, weight, x.float())
+    expected, expected_gradients = gradients(conv.double(), index, weight.double(), x)
+    assert_near(found.double(), expected, 1e-5)
+    for actual, reference in zip(found_gradients, expected_gradients, strict=True):
+        assert actual.isfinite().all()
+        assert_near(actual.double(), reference, 5e-5)
+
+
+def test_nodes_without_weight_give_and_take_nothing():
+    index = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    weight = torch.tensor([1.0, 0.0, 2.0], requires_grad=True)
+    for family in (GCN(add_self_loops=False), GCN("rw", add_self_loops=False), Walk(1)):
+        dense = family.basis(index, weight).to_dense()[-1]
+        assert dense.isfinite().all()
+        (gradient,) = torch.autograd.grad(dense.sum(), weight)
+        assert gradient.isfinite().all()
+        assert dense[1, 2] == 0
+
+
+def dense_norm(index, weight, nodes, norm, loops):
+    matrix = torch.zeros(nodes, nodes, dtype=weight.dtype)
+    matrix = matrix.index_put(tuple(index), weight, accumulate=True)
+    if loops:
+        bare = torch.ones(nodes, dtype=weight.dtype)
+        bare[index[0, index[0] == index[1]]] = 0
+        matrix = matrix + bare.diag()
+    sent, received = matrix.sum(1), matrix.sum(0)
+    return {
+        "source": matrix / sent[:, None],
+        "target": matrix / received,
+        "sym": matrix / received.sqrt()[:, None] / received.sqrt(),
+    }[norm]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("family", "norm", "loops"),
+    [
+        (GCN(), "sym", True),
+        (GCN("rw"), "target", True),
+        (GCN(add_self_loops=False), "sym", False),
+        (Walk(1, "source", powers=(1,)), "source", False),
+        (Walk(1, "target", powers=(1,), add_self_loops=True), "target", True),
+        (Walk(1, "sym", powers=(1,)), "sym", False),
+    ],
+    ids=str,
+)
+def test_negative_weights_whose_sums_stay_positive_are_divided_by_them(family, norm, loops, seed):
+    index, weight, _ = drawn(seed)
+    first = torch.arange(weight.numel()) < 7  # a ring, so that every node has a sum
+    weight = torch.where(first, weight + 4, -weight / 4).requires_grad_()
+    actual = family.basis(index, weight).to_dense()[0]
+    expected = dense_norm(index, weight, 7, norm, loops)
+    assert_near(actual, expected)
+    direction = torch.randn_like(expected)
+    found, wanted = (torch.autograd.grad(out, weight, direction)[0] for out in (actual, expected))
+    assert_near(found, wanted)
+
+
+@pytest.mark.parametrize("weights", [(1.0, -2.0), (1.0, -1.0)], ids=["negative", "cancelling"])
+@pytest.mark.parametrize(
+    "family",
+    [
+        GCN(add_self_loops=False),
+        GCN("rw", add_self_loops=False),
+        *(Walk(1, norm) for norm in ("source", "target", "sym")),
+        Chebyshev(2, "exact"),
+        Chebyshev(2, 1.5, "rw"),
+    ],
+    ids=str,
+)
+def test_sums_that_nothing_can_be_divided_by_are_refused(family, weights):
+    # Nodes 0 and 2 receive, and send, both weights.
+    index = torch.tensor([[1, 3, 0, 0, 2, 2, 1, 3], [0, 0, 1, 3, 1, 3, 2, 2]])
+    weight = torch.tensor([*weights, *weights, *weights, *weights])
+    said = rf"divides by degrees.*Walk\(norm=None\).*add up to {sum(weights):g} at node 0"
+    with pytest.raises(ValueError, match=said):
+        family.basis(index, weight)
+
+
+def test_an_exact_laplacian_takes_negative_weights_and_the_bound_refuses_them():
+    index = torch.tensor([[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]])
+    weight = torch.tensor([3.0, 3.0, -1.0, -1.0, 2.0, 2.0], dtype=torch.float64)
+    matrix = torch.zeros(3, 3, dtype=torch.float64).index_put(tuple(index), weight)
+    laplacian = matrix.sum(1).diag() - matrix
+    largest = float(torch.linalg.eigvalsh(laplacian).abs().max())
+    found = Chebyshev(2, "exact", None).basis(index, weight).to_dense()[1]
+    assert_near(found, 2 * laplacian / largest - torch.eye(3).double())
+    with pytest.raises(ValueError, match=r"lambda_max='bound' needs.*or lambda_max='exact'"):
+        Chebyshev(2, normalization=None).basis(index, weight)
+
+
+OF_COUNTS = [GCN(add_self_loops=False), GCN(), Walk(2), Relation(1)]
+
+
+@pytest.mark.parametrize("family", OF_COUNTS, ids=str)
+def test_degrees_are_counted_within_transforms_too(family):
+    edge_index, weight = torch.randint(6, (2, 14)), torch.randn(3, 2)
+    conv = OuterConv(3, 2, family, theta="shared", bias=False, cached=False)
+
+    def total(weight, x):
+        named = {name: weight for name, _ in conv.named_parameters()}
+        return torch.func.functional_call(conv, named, (x, edge_index)).square().sum()
+
+    x = torch.randn(4, 6, 3)
+    found = torch.func.vmap(torch.func.grad(total), (None, 0))(weight, x)
+    for one, gradient in zip(x, found, strict=True):
+        leaf = weight.clone().requires_grad_()
+        (wanted,) = torch.autograd.grad(total(leaf, one), leaf)
+        torch.testing.assert_close(gradient, wanted)

@@ -1,0 +1,130 @@
+"""Nodes have the positions that a structure says, or else implies."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch_geometric.data import Batch, Data
+
+from pyg_outerconv import Cells
+from pyg_outerconv.attention import ALiBi, IndexTerm
+from pyg_outerconv.graph import (
+    AnyStructure,
+    Memberships,
+    Unstructured,
+    places_within,
+    positions_of,
+    relative_positions,
+    structure,
+    structure_of,
+)
+
+EDGES = torch.tensor([[0, 1, 2, 2], [1, 1, 0, 2]])
+
+
+def test_positions_that_came_with_edges_are_taken():
+    pos = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
+    source, target = positions_of(structure(EDGES, pos=pos, batch=torch.tensor([0, 0, 1])))
+    assert source is pos
+    assert target is pos
+
+
+def test_both_ends_may_have_positions_of_their_own():
+    ends = torch.randn(3, 2), torch.randn(4, 2)
+    found = positions_of(structure(EDGES, size=(3, 4), pos=ends))
+    assert all(torch.equal(one, own) for one, own in zip(found, ends, strict=True))
+
+
+def test_one_coordinate_may_be_a_vector():
+    source, _ = positions_of(structure(EDGES, pos=torch.tensor([4.0, 1.0, 2.0])))
+    assert source.tolist() == [[4.0], [1.0], [2.0]]
+
+
+def test_cells_are_where_they_are():
+    full, _ = positions_of(Cells.of_shape((2, 3)))
+    assert full.tolist() == [[a, b] for a in (0.0, 1.0) for b in (0.0, 1.0, 2.0)]
+    index = torch.tensor([[4, -1], [0, 7]])
+    listed, _ = positions_of(Cells(index, batch=torch.tensor([0, 1])))
+    assert torch.equal(listed, index.float())
+
+
+def test_nodes_of_a_batch_count_within_their_graph():
+    graphs = [Data(edge_index=EDGES, num_nodes=count) for count in (3, 4)]
+    source, target = positions_of(structure_of(Batch.from_data_list(graphs)))
+    assert source.flatten().tolist() == [0, 1, 2, 0, 1, 2, 3]
+    assert torch.equal(source, target)
+
+
+def test_nodes_without_edges_may_say_where_they_are_and_of_which_graphs():
+    ends = torch.randn(3, 2), torch.randn(4, 2)
+    found = positions_of(Unstructured.read(None, pos=ends))
+    assert all(torch.equal(one, own) for one, own in zip(found, ends, strict=True))
+    graphs = torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1, 0])
+    source, target = positions_of(Unstructured.read(None, batch=graphs))
+    assert source.flatten().tolist() == [0, 0, 1]
+    assert target.flatten().tolist() == [0, 1, 0, 2]
+
+
+def test_other_nodes_are_numbered():
+    device = torch.device("cpu")
+    for given_, sizes in (
+        (structure(EDGES, size=(3, 5)), (3, 5)),
+        (Unstructured((4, 2), device), (4, 2)),
+        (AnyStructure.read(EDGES), (3, 3)),
+        (Memberships.read(torch.tensor([0, 1, 1, 0])), (4, 2)),
+    ):
+        for found, count in zip(positions_of(given_), sizes, strict=True):
+            assert found.flatten().tolist() == list(range(count))
+            assert found.shape == (count, 1)
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float64, torch.bfloat16])
+def test_the_type_can_be_chosen(dtype):
+    for given_ in (Cells.of_shape((2,)), structure(EDGES), structure(EDGES, pos=torch.ones(3, 2))):
+        assert positions_of(given_, dtype)[0].dtype == (dtype or torch.float32)
+    own = structure(EDGES, pos=torch.ones(3, 2, dtype=torch.float16))
+    assert positions_of(own, dtype)[1].dtype == (dtype or torch.float16)
+
+
+@given(st.lists(st.integers(0, 4)), st.sampled_from([torch.int64, torch.int32]))
+def test_places_count_the_members_that_came_before(groups, dtype):
+    expected = [groups[:node].count(group) for node, group in enumerate(groups)]
+    assert places_within(torch.tensor(groups, dtype=dtype)).tolist() == expected
+
+
+def test_relative_positions_are_of_the_source_as_seen_from_the_target():
+    found = relative_positions(positions_of(structure(EDGES)), EDGES)
+    assert found.flatten().tolist() == [-1, 0, 2, 0]
+
+
+def test_a_module_without_heads_is_no_index_term():
+    assert isinstance(ALiBi(2), IndexTerm)
+    assert not isinstance(torch.nn.Linear(2, 2), IndexTerm)
+
+
+def of(pos, size=None):
+    return lambda: positions_of(structure(EDGES, size=size, pos=pos))
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "rule"),
+    [
+        (of(torch.ones(4, 2)), ValueError, r"M, N = \(3, 3\), got \(4, 4\)"),
+        (of(torch.ones(3, 2), size=(3, 4)), ValueError, r"M, N = \(3, 4\), got \(3, 3\)"),
+        (of((torch.ones(3, 2), torch.ones(3, 1))), ValueError, r"on the same axes.*got \(2, 1\)"),
+        (of(torch.ones(3, 2, 1)), ValueError, "a number on each axis"),
+        (of(torch.ones(3, 2).bool()), TypeError, "torch.bool"),
+        (lambda: positions_of(structure(EDGES), torch.int64), TypeError, "become floating point"),
+        (
+            lambda: positions_of(structure(EDGES, size=(3, 4), batch=torch.zeros(4).long())),
+            ValueError,
+            "one batch vector for both ends",
+        ),
+        (lambda: places_within(torch.ones(3)), TypeError, "must hold integers"),
+        (lambda: places_within(torch.tensor([0, -1])), ValueError, "must not be negative"),
+        (lambda: places_within(torch.zeros(2, 2).long()), ValueError, "one graph for each node"),
+    ],
+)
+def test_bad_input_is_refused(call, kind, rule):
+    with pytest.raises(kind, match=rule):
+        call()

@@ -1,0 +1,216 @@
+"""Sparse features: prepared once, never stale, and checked."""
+
+import gc
+import weakref
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from pyg_outerconv.basis import EdgeBasis, Eye, Pattern
+from pyg_outerconv.contract import ORDERS, Problem, contract, predicted_share, sparse_pays
+from pyg_outerconv.graph import SparseFeatures
+from pyg_outerconv.graph import sparse_features as features
+from pyg_outerconv.graph import sparse_pattern as feature_pattern
+from pyg_outerconv.graph.sparse_features import replace_values, settled
+from pyg_outerconv.nn import dropout_features
+from pyg_outerconv.testing import assert_near
+
+DENSE = torch.tensor([[0.0, 2.0, 0.0, 1.0], [0.0] * 4, [3.0, 0.0, 0.0, 4.0]], dtype=torch.float64)
+
+
+def layouts():
+    index = torch.tensor([[2, 0, 2, 0, 2], [3, 1, 0, 3, 3]])
+    twice = torch.sparse_coo_tensor(index, torch.tensor([1.0, 2.0, 3.0, 1.0, 3.0]).double(), (3, 4))
+    return {
+        "csr": DENSE.to_sparse_csr(),
+        "coo": DENSE.to_sparse(),
+        "uncoalesced coo": twice,
+        "csc": DENSE.to_sparse_csc(),
+    }
+
+
+each_layout = pytest.mark.parametrize("layout", layouts())
+
+
+class Counted:
+    """Counts the preparations in a block."""
+
+    def __enter__(self):
+        self._patch = patch.object(features, "prepare", wraps=feature_pattern.prepare)
+        self._mock = self._patch.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self._patch.__exit__(*error)
+
+    @property
+    def times(self):
+        return self._mock.call_count
+
+
+@each_layout
+def test_the_pattern_is_sorted_both_ways(layout):
+    x = SparseFeatures.of(layouts()[layout])
+    assert (tuple(x.shape), x.dim(), x.num_entries) == ((3, 4), 2, 4)
+    assert x.sparsity.rowptr.tolist() == [0, 2, 2, 4]
+    assert x.sparsity.col.tolist() == [1, 3, 0, 3]
+    assert x.sparsity.colptr.tolist() == [0, 1, 2, 2, 4]
+    assert x.sparsity.row.tolist() == [2, 0, 0, 2]
+    assert x.sparsity.perm.tolist() == [2, 0, 1, 3]
+    assert x.value.tolist() == [2.0, 1.0, 3.0, 4.0]
+    assert x.sparsity.col.dtype == torch.int32
+
+
+@each_layout
+def test_a_tensor_is_prepared_once(layout):
+    x = layouts()[layout]
+    with Counted() as prepared:
+        first, again = SparseFeatures.of(x), SparseFeatures.of(x)
+    assert prepared.times == 1
+    assert first.sparsity is again.sparsity
+
+
+@each_layout
+def test_another_tensor_is_prepared_anew(layout):
+    with Counted() as prepared:
+        SparseFeatures.of(layouts()[layout])
+        SparseFeatures.of(layouts()[layout])
+    assert prepared.times == 2
+
+
+@pytest.mark.parametrize("layout", ["csr", "coo", "csc"])
+def test_a_tensor_changed_in_place_is_not_stale(layout):
+    x = layouts()[layout]
+    before = SparseFeatures.of(x).value.clone()
+    x.values().mul_(2)
+    assert_near(SparseFeatures.of(x).value, 2 * before)
+    other = torch.eye(3, 4, dtype=torch.float64)
+    if layout == "coo":
+        x.copy_(other.to_sparse())
+        with Counted() as prepared:
+            assert_near(SparseFeatures.of(x).times(torch.eye(4).double()), other)
+        assert prepared.times == 1
+
+
+def test_an_uncoalesced_tensor_changed_in_place_is_added_up_anew():
+    x = layouts()["uncoalesced coo"]
+    before = SparseFeatures.of(x).value
+    x.mul_(2)
+    assert_near(SparseFeatures.of(x).value, 2 * before)
+
+
+@each_layout
+def test_preparation_dies_with_its_tensor(layout):
+    x = layouts()[layout]
+    kept = SparseFeatures.of(x)
+    alive = weakref.ref(x)
+    del x
+    gc.collect()
+    assert alive() is None
+    assert kept.num_entries == 4
+
+
+@each_layout
+def test_dropped_features_are_not_sorted_again(layout):
+    x = layouts()[layout]
+    with Counted() as prepared:
+        for _ in range(3):
+            SparseFeatures.of(dropout_features(x, 0.5))
+    # Of an uncoalesced matrix, what it adds up to is prepared.
+    assert prepared.times == 1
+
+
+def test_prepared_in_inference_mode_it_serves_training():
+    x = DENSE.to_sparse_csr()
+    with torch.inference_mode():
+        SparseFeatures.of(x)
+    weight = torch.ones(4, 2, dtype=torch.float64, requires_grad=True)
+    SparseFeatures.of(x).times(weight).sum().backward()
+    assert_near(weight.grad, DENSE.sum(0)[:, None].expand(4, 2))
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@each_layout
+def test_the_transform_is_that_of_the_dense_matrix(groups, layout):
+    theta = torch.randn(3, groups, 4 // groups, 8 // groups, dtype=torch.float64)
+    x, eye = SparseFeatures.of(layouts()[layout]), Eye((3, 3), torch.device("cpu"))
+    expected = Problem(eye, DENSE, theta).transform()
+    actual = x.transform(theta)
+    assert_near(actual, expected)
+
+
+def test_indices_are_wide_where_groups_make_many_rows():
+    # 3 rows in 2 ** 30 groups are more than int32 counts: the arithmetic alone is tested.
+    assert features._index_dtype(3 * 2**30, 4, 5) == torch.int64
+    assert features._index_dtype(3 * 2**29, 4, 5) == torch.int32
+
+
+def test_features_move_and_change_type():
+    x = SparseFeatures.of(DENSE.to_sparse_csr())
+    assert x.to(torch.float32).dtype == torch.float32
+    assert x.to("meta").sparsity.col.device.type == "meta"
+    assert "3 x 4, entries=4" in repr(x)
+
+
+def test_orders_that_propagate_x_say_that_it_must_be_dense():
+    pattern = Pattern.build(torch.tensor([[0, 1], [1, 2]]), size=(3, 3))
+    theta = torch.randn(1, 1, 4, 2, dtype=torch.float64)
+    basis, x = EdgeBasis(pattern), SparseFeatures.of(DENSE.to_sparse())
+    with pytest.raises(ValueError, match="needs dense node features"):
+        contract(basis, x, theta, order="propagate_first")
+    for name, order in ORDERS.items():
+        if not order.why_not(Problem(basis, x, theta)):
+            assert_near(contract(basis, x, theta, order=name), contract(basis, DENSE, theta), 1e-12)
+
+
+def test_sizes_that_differ_take_the_rows_of_the_targets():
+    x, theta = SparseFeatures.of(DENSE.to_sparse()), torch.randn(1, 1, 4, 2).double()
+    for eye in (Eye(size, torch.device("cpu")) for size in ((3, 2), (3, 5))):
+        assert_near(contract(eye, x, theta), contract(eye, DENSE, theta))
+
+
+@each_layout
+def test_values_are_replaced_in_their_layout(layout):
+    x = settled(layouts()[layout])
+    out = replace_values(x, 2 * x.values())
+    assert out.layout == x.layout
+    assert_near(out.to_dense(), 2 * DENSE)
+
+
+@pytest.mark.parametrize(
+    ("pointers", "columns", "message"),
+    [
+        ([0, 1, 2, 2], [0, 4], r"every column .* expected \[0, 4\), got \[0, 4\]"),
+        ([0, 1, 2, 2], [-1, 0], r"every column .* expected \[0, 4\), got \[-1, 0\]"),
+        ([0, 2, 1, 2], [0, 1], "pointers .* must ascend"),
+        ([0, 1, 1, 1], [0, 1], "pointers .* expected from 0 to 2"),
+        ([1, 1, 2, 2], [0, 1], "pointers .* must ascend"),
+    ],
+)
+def test_a_broken_matrix_is_refused(pointers, columns, message):
+    x = torch.sparse_csr_tensor(
+        torch.tensor(pointers), torch.tensor(columns), torch.ones(2), (3, 4), check_invariants=False
+    )
+    with pytest.raises(ValueError, match=message):
+        SparseFeatures.of(x)
+
+
+def test_values_that_do_not_fit_are_refused():
+    x = SparseFeatures.of(DENSE.to_sparse())
+    with pytest.raises(ValueError, match="a value for each entry: expected"):
+        x.with_values(torch.ones(3))
+    with pytest.raises(TypeError, match="floating point values"):
+        x.with_values(torch.ones(4, dtype=torch.long))
+    with pytest.raises(ValueError, match="where the pattern is"):
+        x.with_values(torch.ones(4, device="meta"))
+
+
+def test_density_pays_where_it_is_low_and_x_is_large():
+    assert predicted_share(0, (10, 10)) == 0.0
+    assert predicted_share(10, (10, 10)) < predicted_share(20, (10, 10))
+    large = 1000 * 1000
+    assert sparse_pays(large // 100, (1000, 1000))
+    assert not sparse_pays(large // 2, (1000, 1000))
+    assert not sparse_pays(1, (10, 10))
+    assert not sparse_pays(0, (0, 5))

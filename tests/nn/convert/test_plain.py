@@ -1,0 +1,192 @@
+"""Only what computes as its class does is converted; scales are compared as numbers are."""
+
+import random
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations, prune
+from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
+
+from pyg_outerconv.nn import AttentionConv, EncoderBlock, GridConv, GridPool, multi_head_attention
+from pyg_outerconv.nn.convert import from_pyg, from_torch, to_torch
+from pyg_outerconv.testing import assert_near
+
+# A way in, what makes a layer for it, and the name of a part that holds weights ("" is itself).
+LAYERS = {
+    "conv": (from_torch, lambda: nn.Conv2d(2, 4, 3), ""),
+    "transposed": (from_torch, lambda: nn.ConvTranspose1d(2, 4, 3), ""),
+    "attention": (from_torch, lambda: nn.MultiheadAttention(8, 2), "out_proj"),
+    "encoder": (from_torch, lambda: nn.TransformerEncoderLayer(8, 2, 16), "linear1"),
+    "encoder-attention": (
+        from_torch,
+        lambda: nn.TransformerEncoderLayer(8, 2, 16),
+        "self_attn.out_proj",
+    ),
+    "decoder": (from_torch, lambda: nn.TransformerDecoderLayer(8, 2, 16), "linear2"),
+    "gat": (from_pyg, lambda: GATConv(4, 3, heads=2), "lin"),
+    "gatv2": (from_pyg, lambda: GATv2Conv(4, 3, heads=2), "lin_r"),
+    "transformer": (from_pyg, lambda: TransformerConv(4, 3, heads=2), "lin_key"),
+    "to-conv": (to_torch, lambda: GridConv(2, 4, 3, dim=2), "theta"),
+    "to-attention": (to_torch, lambda: multi_head_attention(8, 2), "theta"),
+    "to-encoder": (to_torch, lambda: EncoderBlock(8, 2), "feed_forward.second"),
+}
+PARAMETRISED = {
+    "weight_norm": parametrizations.weight_norm,
+    "spectral_norm": parametrizations.spectral_norm,
+    "orthogonal": parametrizations.orthogonal,
+    "old weight_norm": nn.utils.weight_norm,
+    "old spectral_norm": nn.utils.spectral_norm,
+    "pruned": prune.identity,
+}
+HOOKS = {
+    "forward": lambda part: part.register_forward_hook(lambda _, __, out: 2 * out),
+    "forward pre": lambda part: part.register_forward_pre_hook(lambda _, args: args),
+    "backward": lambda part: part.register_full_backward_hook(lambda *_: None),
+    "backward pre": lambda part: part.register_full_backward_pre_hook(lambda *_: None),
+    "own forward": lambda part: setattr(part, "forward", lambda *args: args[0]),
+}
+
+
+def weight_of(part):
+    """The name of a matrix among the weights."""
+    return next(name for name, p in part.named_parameters(recurse=False) if p.dim() > 1)
+
+
+@pytest.mark.parametrize("how", [*PARAMETRISED, *HOOKS])
+@pytest.mark.parametrize("name", LAYERS)
+def test_parametrised_and_hooked_layers_are_refused(name, how):
+    convert, make, where = LAYERS[name]
+    layer = make().eval()  # in training a spectral norm changes whenever it is looked at
+    convert(layer)
+    part = layer.get_submodule(where)
+    if how in HOOKS:
+        HOOKS[how](part)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            PARAMETRISED[how](part, weight_of(part))
+    before = {key: value.clone() for key, value in layer.state_dict().items()}
+    with pytest.raises(ValueError, match=r"weights are converted as they are|what its class does"):
+        convert(layer)
+    assert all(torch.equal(value, before[key]) for key, value in layer.state_dict().items())
+
+
+def test_hooks_of_messages_are_refused_too():
+    layer = GATConv(4, 3)
+    handle = layer.register_message_forward_hook(lambda _, __, out: 2 * out)
+    with pytest.raises(ValueError, match="no hooks"):
+        from_pyg(layer)
+    handle.remove()
+    from_pyg(layer)
+
+
+def test_methods_of_an_object_are_refused():
+    conv, block, gat = nn.Conv1d(2, 2, 3), nn.TransformerEncoderLayer(4, 2, 8), GATConv(4, 3)
+    conv._conv_forward = lambda x, weight, bias: x
+    block._ff_block = lambda x: x
+    gat.message = lambda x_j, alpha: x_j
+    for layer, convert in ((conv, from_torch), (block, from_torch), (gat, from_pyg)):
+        with pytest.raises(ValueError, match=r"a (_conv_forward|_ff_block|message) of its own"):
+            convert(layer)
+
+
+def test_what_was_made_permanent_is_converted():
+    conv = prune.l1_unstructured(nn.Conv1d(2, 3, 3), "weight", amount=0.5)
+    prune.remove(conv, "weight")
+    conv = parametrizations.weight_norm(conv)
+    nn.utils.parametrize.remove_parametrizations(conv, "weight")
+    x = torch.randn(2, 2, 7)
+    assert_near(from_torch(conv)(x), conv(x))
+
+
+class Standardised(nn.Conv2d):
+    def forward(self, x):
+        weight = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
+        return self._conv_forward(x, weight, self.bias)
+
+
+class Adapted(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+@pytest.mark.parametrize("base", [nn.Conv1d, nn.MaxPool2d, nn.AvgPool1d, nn.MultiheadAttention])
+def test_subclasses_are_refused(base):
+    kind = type("Own", (base,), {})
+    args = {nn.Conv1d: (2, 3, 3), nn.MultiheadAttention: (8, 2)}.get(base, (2,))
+    with pytest.raises(TypeError, match=r"subclass.* got Own"):
+        from_torch(kind(*args))
+
+
+def test_replaced_parts_are_refused():
+    with pytest.raises(TypeError, match=r"no subclass of them, got Standardised"):
+        from_torch(Standardised(2, 3, 3))
+    block = nn.TransformerEncoderLayer(8, 2, 16)
+    block.linear1 = Adapted(8, 16)
+    with pytest.raises(TypeError, match="Adapted"):
+        from_torch(block)
+    block = nn.TransformerEncoderLayer(8, 2, 16)
+    block.norm1 = nn.RMSNorm(8)
+    with pytest.raises(TypeError, match="LayerNorm, got norm1 = RMSNorm"):
+        from_torch(block)
+    for name, other in (("norm1", nn.Identity()), ("linear2", nn.Sequential(nn.Linear(16, 8)))):
+        block = nn.TransformerEncoderLayer(8, 2, 16)
+        setattr(block, name, other)
+        with pytest.raises(TypeError, match=f"of their class.*got {name} = {type(other).__name__}"):
+            from_torch(block)
+    block = nn.TransformerEncoderLayer(8, 2, 16)
+    block.self_attn = type("Own", (nn.MultiheadAttention,), {})(8, 2)
+    with pytest.raises(TypeError, match="Own"):
+        from_torch(block)
+    gat = GATConv(4, 3)
+    gat.lin = Adapted(4, 3, bias=False)
+    with pytest.raises(TypeError, match="Adapted"):
+        from_pyg(gat)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: type("Own", (GridConv,), {})(2, 3, 3, dim=1),
+        lambda: type("Own", (GridPool,), {})(2, dim=1),
+        lambda: type("Own", (AttentionConv,), {})(8, 8, 2, combine="sum", value_channels=4),
+        lambda: type("Own", (EncoderBlock,), {})(8, 2),
+    ],
+)
+def test_subclasses_of_ours_are_refused(layer):
+    with pytest.raises(TypeError, match=r"no subclass, got Own"):
+        to_torch(layer())
+
+
+def test_a_users_activation_is_passed_on():
+    class Squared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(()))
+
+        def forward(self, x):
+            return self.scale * x.relu().square()
+
+    block = nn.TransformerEncoderLayer(8, 2, 16, 0.0, Squared(), batch_first=True)
+    x = torch.randn(2, 5, 8)
+    assert_near(from_torch(block)(x), block(x))
+
+
+def test_every_head_size_goes_there_and_back():
+    for channels in range(1, 513):
+        heads = random.choice([1, 2])
+        layer = from_torch(nn.MultiheadAttention(heads * channels, heads, bias=False))
+        again = to_torch(layer)
+        assert again.head_dim == channels
+    x = torch.randn(2, 3, heads * channels)
+    assert_near(again(x, x, x)[0], layer(x), 1e-5)
+
+
+@pytest.mark.parametrize("off", [1e-3, -1e-4, 1.0])
+def test_another_scale_is_no_rounding(off):
+    layer = multi_head_attention(48, 2)
+    layer.family.score.scale *= 1 + off
+    with pytest.raises(ValueError, match="the scale"):
+        to_torch(layer)
