@@ -12,7 +12,7 @@ from .basis import Basis
 from .errors import RefusedValue, refusal
 from .families import FAMILIES, Family
 from .files import as_path
-from .graph import Cells, Structure, structure_of
+from .graph import Cells, EdgeList, edge_list_of
 from .plot.frames import frames
 from .train import family_options
 
@@ -119,13 +119,13 @@ def _on_graph(
         raise RefusedValue(refusal(f"{text} is drawn on a grid", "--shape such as 8x10", "none"))
     dataset = data.load(arguments.dataset or data.EMBEDDED, arguments.root)
     family = family_options.any_family(text, chosen, dataset.num_relations)
-    _require(issubclass(Structure, family.reads), family, "a graph")
-    return family, family.basis(structure_of(dataset.data)), dataset.entry.name
+    _require(issubclass(EdgeList, family.reads), family, "a graph")
+    return family, family.basis(edge_list_of(dataset.data)), dataset.entry.name
 
 
 def _require(fits: bool, family: Family, got: str) -> None:
     if not fits:
-        ways = {Cells: "--shape such as 8x10", Structure: "--dataset"}
+        ways = {Cells: "--shape such as 8x10", EdgeList: "--dataset"}
         expected = ways.get(family.reads, f"{family.reads.expects}, in Python")
         raise RefusedValue(
             refusal(f"{type(family).__name__} reads {family.reads.noun}", expected, got)

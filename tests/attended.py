@@ -8,8 +8,8 @@ from cases import STRUCTURES
 from contractions import normal
 
 from pyg_outerconv.basis import Pattern
-from pyg_outerconv.basis.attended import Attended
-from pyg_outerconv.basis.heads import Heads
+from pyg_outerconv.basis.attended import AttentionBasis
+from pyg_outerconv.basis.heads import MultiHeadEdges
 from pyg_outerconv.contract import ORDERS, contract
 from pyg_outerconv.contract.semiring import problems
 from pyg_outerconv.graph import SparseFeatures
@@ -51,14 +51,14 @@ def attended(pattern, heads, batch=(), biased=False, present=False, normalise=No
     query, key = normal(targets, *batch, heads, 2), normal(sources, *batch, heads, 2)
     bias = normal(pattern.num_edges, *batch, shared) if biased else None
     there = torch.rand(sources, *batch) < 0.7 if present else None
-    basis = Attended(pattern.with_values(None), query, key, normalise or Shares(), 0.7, bias, there)
+    basis = AttentionBasis(pattern.with_values(None), query, key, normalise or Shares(), 0.7, bias, there)
     return basis, [query, key] + ([bias] if biased else [])
 
 
 def heads_of(pattern, heads, batch=()):
     """A basis of values for each edge and head, and these."""
     value = normal(pattern.num_edges, *batch, heads // pattern.num_labels)
-    return Heads(pattern, value), [value]
+    return MultiHeadEdges(pattern, value), [value]
 
 
 def parameter_of(form, heads, rows, columns):
@@ -84,7 +84,7 @@ def parameter_of(form, heads, rows, columns):
 
 def dense_values(basis):
     """(H, *batch, M, N) the matrices, from scores edge by edge, without any order or kernel."""
-    if isinstance(basis, Heads):
+    if isinstance(basis, MultiHeadEdges):
         pattern, value = basis.pattern, basis.value
     else:
         pattern, value = basis.pattern, _shares(basis)
@@ -186,7 +186,7 @@ def assert_all_orders(basis, x, theta, tensors, depth=1, orders=None):
     expected = derivatives(dense_truth(basis, x, theta), inputs, depth)
     names = legal(basis, x, theta) if orders is None else orders
     for name in (None, *names):
-        fresh = replace(basis, kept={}) if isinstance(basis, Attended) else basis
+        fresh = replace(basis, kept={}) if isinstance(basis, AttentionBasis) else basis
         actual = derivatives(contract(fresh, x, theta, name), inputs, depth)
         for number, (found, reference) in enumerate(zip(actual, expected, strict=True)):
             try:

@@ -32,16 +32,16 @@ from pyg_outerconv.families import (
     Union,
     Walk,
 )
-from pyg_outerconv.graph import Memberships, Structure
+from pyg_outerconv.graph import Assignment, EdgeList
 from pyg_outerconv.testing import awkward_cells, awkward_structures
 
 STRUCTURES = awkward_structures()
 CELLS = awkward_cells()
 MEMBERSHIPS = {
-    "clusters": Memberships.read(torch.tensor([3, 0, 0, 3, 0])),
-    "one cluster each": Memberships.read(torch.tensor([1, 0, 2])),
-    "no members": Memberships.read(torch.empty(0, dtype=torch.long), size=(0, 2)),
-    "assigned softly": Memberships.read(
+    "clusters": Assignment.read(torch.tensor([3, 0, 0, 3, 0])),
+    "one cluster each": Assignment.read(torch.tensor([1, 0, 2])),
+    "no members": Assignment.read(torch.empty(0, dtype=torch.long), size=(0, 2)),
+    "assigned softly": Assignment.read(
         torch.tensor([[0.5, 0.0, 0.5], [0.0, 0.0, -2.0]], dtype=torch.float64)
     ),
 }
@@ -192,7 +192,7 @@ def structure_for(family, name):
 
 def arguments_of(structure):
     """A structure as the arguments of a layer: what stands for edge_index, and what is beside."""
-    if not isinstance(structure, Structure) or structure.bipartite:
+    if not isinstance(structure, EdgeList) or structure.bipartite:
         return structure, {}
     names = ("edge_weight", "edge_type", "size")
     return structure.edge_index, {name: getattr(structure, name) for name in names}

@@ -2,7 +2,7 @@
 
 import torch
 
-from pyg_outerconv.basis.factored import Factored
+from pyg_outerconv.basis.factored import FeatureProduct
 
 HEADS, CHANNELS = 2, 5
 TIMES = (None, "inclusive", "strict")
@@ -21,7 +21,7 @@ def factored(ends, batch=(), blocks=False, dtype=torch.float64, **options):
     key, query = (positive(end, *batch, HEADS, CHANNELS, dtype=dtype) for end in ends)
     graphs = [torch.randint(number, (end,)) for number, end in zip((4, 5), ends, strict=True)]
     source, target = graphs if blocks else (None, None)
-    return Factored(key, query, source_block=source, target_block=target, **options)
+    return FeatureProduct(key, query, source_block=source, target_block=target, **options)
 
 
 def places(block, count):

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from pyg_outerconv.attention import SCORES, Softmax, make_score
-from pyg_outerconv.basis.heads import Heads
+from pyg_outerconv.basis.heads import MultiHeadEdges
 from pyg_outerconv.families import Attention, Relation
 from pyg_outerconv.graph.content import Content
 from pyg_outerconv.theta import ValueOutput
@@ -220,7 +220,7 @@ class Tried:
     @property
     def heads(self):
         """The values."""
-        return self.basis if isinstance(self.basis, Heads) else self.basis.heads()
+        return self.basis if isinstance(self.basis, MultiHeadEdges) else self.basis.heads()
 
     @property
     def inputs(self):

@@ -19,15 +19,15 @@ from torch import Tensor
 
 from pyg_outerconv.attention import Softmax
 from pyg_outerconv.basis import Composed, Pattern, Repeated
-from pyg_outerconv.basis.attended import Attended
+from pyg_outerconv.basis.attended import AttentionBasis
 from pyg_outerconv.basis.axis import Axis
 from pyg_outerconv.basis.band import Band
 from pyg_outerconv.basis.eye import Eye
-from pyg_outerconv.basis.factored import Factored
+from pyg_outerconv.basis.factored import FeatureProduct
 from pyg_outerconv.basis.grid_shift import GridShift
-from pyg_outerconv.basis.heads import Heads
+from pyg_outerconv.basis.heads import MultiHeadEdges
 from pyg_outerconv.basis.polynomial import CHEBYSHEV, Polynomial
-from pyg_outerconv.basis.units import Units
+from pyg_outerconv.basis.units import UnitMatrices
 from pyg_outerconv.contract import ORDERS, Order, Problem, contract
 from pyg_outerconv.errors import Refused
 from pyg_outerconv.kernels import BACKENDS, REDUCTIONS, Request, use_backend
@@ -95,28 +95,28 @@ def homes(device: str) -> dict[str, tuple[Function, tuple[tuple[int, ...], ...]]
         "grid": (of_basis(lambda: grid), (x, theta)),
         "grid, Θ = I": (lambda x: (grid, x, Mixture.identity(LABELS, IN, x)), (x,)),
         "unit matrices": (
-            of_basis(lambda: Units((SOURCES, 2), on=here)),
+            of_basis(lambda: UnitMatrices((SOURCES, 2), on=here)),
             (x, (2 * SOURCES, 1, IN, OUT)),
         ),
         "product": (
             of_basis(lambda v: Composed(labelled.with_values(v), plain.with_values(v))),
             (x, theta, values),
         ),
-        "heads": (of_basis(lambda v: Heads(plain, v)), (x, theta, (len(EDGES), LABELS))),
+        "heads": (of_basis(lambda v: MultiHeadEdges(plain, v)), (x, theta, (len(EDGES), LABELS))),
         "attention": (
-            of_basis(lambda q, k: Attended(plain.with_values(None), q, k, softmax, 0.5)),
+            of_basis(lambda q, k: AttentionBasis(plain.with_values(None), q, k, softmax, 0.5)),
             (x, theta, (TARGETS, LABELS, IN), (SOURCES, LABELS, IN)),
         ),
         "attention of all": (
-            of_basis(lambda q, k: Attended(Band(SOURCES, TARGETS, on=here), q, k, softmax, 0.5)),
+            of_basis(lambda q, k: AttentionBasis(Band(SOURCES, TARGETS, on=here), q, k, softmax, 0.5)),
             (x, theta, (TARGETS, LABELS, IN), (SOURCES, LABELS, IN)),
         ),
         "factors": (
-            of_basis(lambda k, q: Factored(k, q, normalised=False)),
+            of_basis(lambda k, q: FeatureProduct(k, q, normalised=False)),
             (x, theta, (SOURCES, LABELS, IN), (TARGETS, LABELS, IN)),
         ),
         "factors of a sequence": (
-            of_basis(lambda k, q: Factored(k, q, normalised=False, causal="inclusive")),
+            of_basis(lambda k, q: FeatureProduct(k, q, normalised=False, causal="inclusive")),
             (x, theta, (SOURCES, LABELS, IN), (TARGETS, LABELS, IN)),
         ),
         "copies": (

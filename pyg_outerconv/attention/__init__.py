@@ -12,7 +12,7 @@ from .bahdanau import Bahdanau
 from .bilinear import Bilinear
 from .cosine import Cosine
 from .dot_product import DotProduct
-from .edge_context import Support
+from .edge_context import EdgeContext
 from .edge_features import EdgeFeatures, EdgeScores, require_edge_features
 from .embedded_gaussian import EmbeddedGaussian
 from .feature_mapped import FeatureMapped
@@ -71,7 +71,7 @@ __all__ = [
     "Softmax",
     "SoftmaxPlusOne",
     "SuperGAT",
-    "Support",
+    "EdgeContext",
     "Unnormalised",
     "make_normaliser",
     "make_score",

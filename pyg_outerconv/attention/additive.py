@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..basis.attended_ends import AttendedEnds
+from ..basis.attended_ends import AdditiveAttentionBasis
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
-from ..basis.on_demand import OnDemand
+from ..basis.on_demand import ImplicitEdges
 from ..graph import Features
 from ..kernels.attend_ends import can_attend_ends
 from ..kernels.tiles import exact
 from ..theta import ValueOutput
-from .edge_context import Support
+from .edge_context import EdgeContext
 from .edge_features import EdgeScores
 from .ends import Ends, over_batch, same_batch
 from .projection import Queries
@@ -84,12 +84,12 @@ class Additive(Score):
         """See :class:`Score`; one number a head is made of narrower features without them."""
         return self.ends.values(source, theta, folds=True)
 
-    def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
+    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         """See :class:`Score`."""
         near, far = self.ends.dots(source, query, support, self.att_source, self.att_target)
         return self._bent(near, far, support)
 
-    def of_sources(self, source: Features, support: Support) -> Dot | Tensor:
+    def of_sources(self, source: Features, support: EdgeContext) -> Dot | Tensor:
         """See :class:`Score`; the target adds nothing, as in PyG."""
         near = self.ends.dot_of_source(source, support, self.att_source)
         return self._bent(near, near.new_zeros(support.size[1], *near.shape[1:]), support)
@@ -104,16 +104,16 @@ class Additive(Score):
         fits = theta.value.shape == (self.heads, source.size(1), self.ends.channels)
         return fits and can_attend_ends(source, theta.value, self.att_source, self.att_target)
 
-    def at_once(self, source: Features, theta: Any, over: EdgeBasis | OnDemand) -> Basis | None:
+    def at_once(self, source: Features, theta: Any, over: EdgeBasis | ImplicitEdges) -> Basis | None:
         """See :class:`Score`."""
         nodes = source.size(0)  # type: ignore[union-attr]
         one = isinstance(over, EdgeBasis) and over.num_bases == 1 and over.dtype is None
         if not one or over.size != (nodes, nodes) or not over.num_edges:
             return None
         vectors = self.att_source, self.att_target
-        return AttendedEnds(over, source, theta.value, *vectors, self.negative_slope)  # type: ignore[arg-type]
+        return AdditiveAttentionBasis(over, source, theta.value, *vectors, self.negative_slope)  # type: ignore[arg-type]
 
-    def _bent(self, near: Tensor, far: Tensor, support: Support) -> Tensor:
+    def _bent(self, near: Tensor, far: Tensor, support: EdgeContext) -> Tensor:
         """The numbers of both ends, (M, *batch, H) and (N, *batch, H), added and bent."""
         near, far = exact(near), exact(far)
         batch = same_batch(near, far)

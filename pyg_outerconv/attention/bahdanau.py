@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..graph import Features
-from .edge_context import Support
+from .edge_context import EdgeContext
 from .ends import Ends
 from .neurons import neuron_scores
 from .projection import Projection, Queries
@@ -58,7 +58,7 @@ class Bahdanau(Score):
         if self.edge is not None:
             self.edge.reset_parameters()
 
-    def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
+    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         """See :class:`Score`."""
         near, far = self.ends(source, query, support)
         return neuron_scores(near, far, self.att, support, "tanh", edge=self.edge)

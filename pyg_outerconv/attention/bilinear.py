@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..graph import Features, SparseFeatures
-from .edge_context import Support
+from .edge_context import EdgeContext
 from .projection import Projection, Queries, channels_of, check_queries, project_heads, spread
 from .score import Dot, Score
 
@@ -49,7 +49,7 @@ class Bilinear(Score):
         """See :class:`Score`."""
         self.form.reset_parameters()
 
-    def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
+    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         """See :class:`Score`."""
         check_queries(self.form, query, source)
         self.form.settle(query, channels_of(source))

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..graph import Features
-from .edge_context import Support
+from .edge_context import EdgeContext
 from .ends import projections
 from .projection import Queries, spread
 from .score import Dot, Score
@@ -69,7 +69,7 @@ class Cosine(Score):
         if self.ends is not None:
             self.ends.reset_parameters()
 
-    def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
+    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         """See :class:`Score`."""
         if self.ends is None:
             near, far = spread(source, self.heads), spread(query, self.heads)

@@ -7,7 +7,7 @@ import math
 from torch import Tensor
 
 from ..graph import Features
-from .edge_context import Support
+from .edge_context import EdgeContext
 from .projection import Queries, channels_of, spread
 from .score import Dot, Score
 
@@ -44,7 +44,7 @@ class DotProduct(Score):
         super().__init__(heads)
         self.scale = scale
 
-    def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
+    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         """See :class:`Score`."""
         scale = 1.0 / math.sqrt(channels_of(source)) if self.scale is None else float(self.scale)
         return Dot(spread(query, self.heads), spread(source, self.heads), scale)

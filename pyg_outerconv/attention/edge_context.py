@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from ..basis.edges import EdgeBasis
-from ..basis.heads import Heads, by_label, listed_edges
-from ..basis.on_demand import OnDemand
+from ..basis.heads import MultiHeadEdges, by_label, listed_edges
+from ..basis.on_demand import ImplicitEdges
 from ..basis.pattern import Pattern
 from ..cache import IdentityCache
 from ..errors import RefusedType, RefusedValue, refusal
 from ..graph import Features, positions_of
-from ..graph.structure import AnyStructure
+from ..graph.structure import Structure
 from ..kernels import Sparsity, sddmm
 from ..kernels.lasting import lasting
 from ..kernels.listed import Listed
@@ -25,7 +25,7 @@ _parts = IdentityCache()
 
 
 @dataclass(frozen=True, eq=False)
-class Support:
+class EdgeContext:
     """The edges over which f normalises, and what lies beside them.
 
     Nothing is made before it is asked for: a rule that torch's own attention knows never becomes
@@ -42,8 +42,8 @@ class Support:
         listed: whether scores are in the order in which edges were given, not in the pattern's.
     """
 
-    basis: EdgeBasis | OnDemand
-    structure: AnyStructure
+    basis: EdgeBasis | ImplicitEdges
+    structure: Structure
     theta: Any = None
     values: Tensor | None = None
     exact: torch.dtype = torch.float32
@@ -85,9 +85,9 @@ class Support:
         """(E,) the source of each edge, in the order of scores."""
         return listed_edges(self.pattern).col if self.listed else self.pattern.source
 
-    def heads(self, value: Tensor) -> Heads:
+    def heads(self, value: Tensor) -> MultiHeadEdges:
         """The basis of some values (E, *batch, H/L), in the order of scores."""
-        return Heads.of_list(self.pattern, value) if self.listed else Heads(self.pattern, value)
+        return MultiHeadEdges.of_list(self.pattern, value) if self.listed else MultiHeadEdges(self.pattern, value)
 
     @property
     def positions(self) -> tuple[Tensor, Tensor]:

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..basis.heads import Heads, by_head
+from ..basis.heads import MultiHeadEdges, by_head
 from ..equations import row
 from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity, sddmm, spmm
 from ..kernels.sparsity import known_sparsity
 from ..kernels.tiles import exact
-from .edge_context import Support, check_attr, of_given
+from .edge_context import EdgeContext, check_attr, of_given
 from .projection import Projection
 from .score import Score, glorot
 
@@ -37,7 +37,7 @@ class EdgeScores(torch.nn.Module):
         self.projection.reset_parameters()
         glorot(self.att)
 
-    def forward(self, support: Support) -> Tensor:
+    def forward(self, support: EdgeContext) -> Tensor:
         """(E, H/L) in the pattern's order, from H numbers of each edge that was given.
 
         Raises:
@@ -67,7 +67,7 @@ class EdgeFeatures(Projection):
         channels: C, those of keys and of values.
     """
 
-    def of_keys(self, query: Tensor, support: Support) -> Tensor:
+    def of_keys(self, query: Tensor, support: EdgeContext) -> Tensor:
         """⟨W_e q_n, E_e⟩ for queries (N, *batch, H, C): (E, *batch, H/L) in the pattern's order.
 
         Raises:
@@ -81,7 +81,7 @@ class EdgeFeatures(Projection):
         found = sddmm(edges, support.fold(turned), attr.to(turned.dtype).unsqueeze(1))
         return support.unfold(found, self.heads, tuple(query.shape[1:-2]))
 
-    def of_values(self, heads: Heads, edge_attr: Tensor | None) -> Tensor:
+    def of_values(self, heads: MultiHeadEdges, edge_attr: Tensor | None) -> Tensor:
         """(Σ_e α_e E_e) W_e: (N, *batch, H, C), for the very shares α of a basis.
 
         Args:

@@ -12,7 +12,7 @@ from ..errors import RefusedValue, refusal
 from ..graph import Features
 from ..kernels import edge_sums
 from ..theta import ValueOutput
-from .edge_context import Support
+from .edge_context import EdgeContext
 from .projection import PerHead, Projection, Queries, check_queries, project_dot, project_heads
 from .score import positive
 
@@ -50,7 +50,7 @@ class Ends(torch.nn.Module):
             if end is not None:
                 end.reset_parameters()
 
-    def forward(self, source: Features, query: Queries, support: Support) -> tuple[Tensor, Tensor]:
+    def forward(self, source: Features, query: Queries, support: EdgeContext) -> tuple[Tensor, Tensor]:
         """(M, *batch, H, D) of sources, and (N, *batch, H, D) of queries.
 
         Raises:
@@ -82,7 +82,7 @@ class Ends(torch.nn.Module):
         self,
         source: Features,
         query: Queries,
-        support: Support,
+        support: EdgeContext,
         of_source: Tensor,
         of_target: Tensor,
     ) -> tuple[Tensor, Tensor]:
@@ -96,7 +96,7 @@ class Ends(torch.nn.Module):
         shared = values if end is self.source and query is source else None
         return near, self._dot(end, query, support.theta, of_target, shared)
 
-    def dot_of_source(self, source: Features, support: Support, vector: Tensor) -> Tensor:
+    def dot_of_source(self, source: Features, support: EdgeContext, vector: Tensor) -> Tensor:
         """The first of :meth:`dots`: (M, *batch, H)."""
         return self._dot(self.source, source, support.theta, vector, support.values)
 

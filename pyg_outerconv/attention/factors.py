@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 
 from ..basis.edges import EdgeBasis
-from ..basis.factored import Factored
+from ..basis.factored import FeatureProduct
 from ..basis.factored_support import FactoredSupport
-from ..basis.on_demand import OnDemand
+from ..basis.on_demand import ImplicitEdges
 from .normalise import L1, Normaliser, Unnormalised
 from .score import Dot
 
 
 def as_factors(
-    over: EdgeBasis | OnDemand, scores: Dot, normalise: Normaliser, present: Tensor | None
-) -> Factored | None:
+    over: EdgeBasis | ImplicitEdges, scores: Dot, normalise: Normaliser, present: Tensor | None
+) -> FeatureProduct | None:
     """The basis as its two factors, where that is what it is; else None.
 
     f has to be the identity, or L1 of products that are never negative, and the support all pairs,
@@ -42,5 +42,5 @@ def as_factors(
     if present is not None:
         nothing = -torch.inf if scores.exponents else 0.0
         key = key.masked_fill(~present[..., None, None], nothing)
-    make = Factored.of_exponents if scores.exponents else Factored
+    make = FeatureProduct.of_exponents if scores.exponents else FeatureProduct
     return make(key, query, normalised, pairs.causal, pairs.source_block, pairs.target_block)

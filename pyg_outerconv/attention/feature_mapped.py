@@ -8,7 +8,7 @@ from torch import Tensor
 from ..errors import RefusedType, refusal
 from ..graph import Features
 from ..kernels.tiles import exact
-from .edge_context import Support
+from .edge_context import EdgeContext
 from .feature_maps import Exponential, FeatureMap, make_feature_map
 from .projection import Projection, Queries, check_queries
 from .score import Dot, Score, positive
@@ -20,7 +20,7 @@ class FeatureMapped(Score):
     With the normaliser ``l1``, or with ``identity``, it is the linear attention of the
     `"Transformers are RNNs" <https://arxiv.org/abs/2006.16236>`_ paper (equation 4) on any support.
     Where that is all pairs, a causal sequence, or all pairs within graphs, no score is ever made:
-    see :class:`~pyg_outerconv.basis.factored.Factored`.
+    see :class:`~pyg_outerconv.basis.factored.FeatureProduct`.
 
     Args:
         heads: H.
@@ -69,7 +69,7 @@ class FeatureMapped(Score):
         self.key.reset_parameters()
         self.query.reset_parameters()
 
-    def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
+    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         """See :class:`Score`."""
         key, asked = self.features(source, query)
         is_positive = isinstance(self.phi, FeatureMap) and self.phi.is_positive

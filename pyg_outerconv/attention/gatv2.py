@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..graph import Features
-from .edge_context import Support
+from .edge_context import EdgeContext
 from .ends import Ends
 from .neurons import neuron_scores
 from .projection import Projection, Queries
@@ -77,7 +77,7 @@ class GATv2(Score):
         """See :class:`Score`."""
         return self.ends.values(source, theta)
 
-    def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
+    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         """See :class:`Score`."""
         near, far = self.ends(source, query, support)
         slope = self.negative_slope

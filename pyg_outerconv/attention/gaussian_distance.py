@@ -12,7 +12,7 @@ from ..errors import RefusedValue, refusal
 from ..graph import Features
 from ..kernels import sddmm
 from ..kernels.tiles import exact
-from .edge_context import Support
+from .edge_context import EdgeContext
 from .ends import projections, same_batch
 from .projection import Queries, spread
 from .score import Dot, Score
@@ -73,7 +73,7 @@ class GaussianDistance(Score):
         if self.ends is not None:
             self.ends.reset_parameters()
 
-    def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
+    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         """See :class:`Score`."""
         if self.ends is None:
             near, far = spread(source, self.heads), spread(query, self.heads)

@@ -16,8 +16,8 @@ from torch_geometric.utils import is_undirected
 from ..equations import row
 from ..errors import RefusedValue, refusal, unknown
 from ..graph.checks import check_positive
-from ..graph.edge_list import Structure
-from ..graph.interop import structure_of
+from ..graph.edge_list import EdgeList
+from ..graph.interop import edge_list_of
 from ..graph.places import places_within
 from ..graph.pyg_data import require_data
 
@@ -121,7 +121,7 @@ class GraphPositions(torch.nn.Module):
             ValueError: it has no edges; edges run between graphs of a batch; weights are negative,
                 or walks meet weights or parallel edges.
         """
-        edges = structure_of(data)
+        edges = edge_list_of(data)
         if self.kind == "random-walk":
             return self._walks(edges)
         edges.require_nonnegative("the Laplacian")
@@ -131,7 +131,7 @@ class GraphPositions(torch.nn.Module):
             out[nodes] = self._eigenvectors(graph).to(out)
         return out
 
-    def _walks(self, edges: Structure) -> Tensor:
+    def _walks(self, edges: EdgeList) -> Tensor:
         if edges.edge_weight is not None:
             raise RefusedValue(
                 refusal("walks take all edges alike", "no edge_weight", edges.edge_weight)
@@ -168,7 +168,7 @@ def _signed(vectors: Tensor) -> Tensor:
     return torch.where(vectors.gather(0, first) < 0, -vectors, vectors)
 
 
-def _graphs(edges: Structure) -> Iterator[tuple[Tensor, Data]]:
+def _graphs(edges: EdgeList) -> Iterator[tuple[Tensor, Data]]:
     """The nodes of each graph of a batch, and the graph by itself."""
     nodes = torch.arange(edges.size[0], device=edges.device)
     batch = torch.zeros_like(nodes) if edges.batch is None else edges.batch

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..equations import row
 from ..errors import RefusedValue, refusal
 from ..graph import Features
-from .edge_context import Support
+from .edge_context import EdgeContext
 from .edge_features import EdgeFeatures
 from .projection import Projection, Queries, check_queries
 from .score import Dot, Score, positive
@@ -87,7 +87,7 @@ class KeyQuery(Score):
         if self.edge is not None:
             self.edge.reset_parameters()
 
-    def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
+    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         """See :class:`Score`."""
         check_queries(self.query, query, source)
         far, near = self.query(query), self.key(source)

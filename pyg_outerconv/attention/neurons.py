@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from ..kernels import Sparsity, additive
 from ..kernels.listed import Listed
 from ..kernels.tiles import TILE_ELEMENTS, exact, rows_of
-from .edge_context import Support
+from .edge_context import EdgeContext
 from .ends import same_batch
 from .projection import Projection
 
@@ -22,7 +22,7 @@ def neuron_scores(
     near: Tensor,
     far: Tensor,
     weight: Tensor,
-    support: Support,
+    support: EdgeContext,
     activation: str,
     slope: float = 0.2,
     edge: Projection | None = None,

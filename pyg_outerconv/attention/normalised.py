@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..basis.attended import Attended
+from ..basis.attended import AttentionBasis
 from ..basis.base import Basis
 from ..errors import RefusedValue, refusal
 from ..graph import Features, relative_positions
 from ..kernels.exponentials import on_edges
-from .edge_context import Support
+from .edge_context import EdgeContext
 from .ends import over_batch
 from .factors import as_factors
 from .normalise import Normaliser
@@ -20,7 +20,7 @@ from .score import Dot, Score
 
 
 def with_terms(
-    support: Support, scores: Dot | Tensor, terms: tuple[Any, ...], heads: int
+    support: EdgeContext, scores: Dot | Tensor, terms: tuple[Any, ...], heads: int
 ) -> Dot | Tensor:
     """The scores, and what the positions of the two ends add to them."""
     if not terms:
@@ -34,7 +34,7 @@ def with_terms(
 
 
 def basis_of(
-    support: Support, scores: Dot | Tensor, normalise: Normaliser, dtype: torch.dtype | None
+    support: EdgeContext, scores: Dot | Tensor, normalise: Normaliser, dtype: torch.dtype | None
 ) -> Basis:
     """f of the scores, without sources that are not there; products are left for later.
 
@@ -55,7 +55,7 @@ def basis_of(
             return found
         if not scores.exponents:
             options = normalise, products.scale, products.bias, there
-            return Attended(support.basis, scores.query, scores.key, *options)
+            return AttentionBasis(support.basis, scores.query, scores.key, *options)
         scores = _of_exponents(support, scores, there)
     scores = scores * factor if factor != 1.0 else scores
     there = of_batch(support.present, scores.shape[1:-1])
@@ -66,7 +66,7 @@ def basis_of(
     return support.heads(value if dtype is None else value.to(dtype))
 
 
-def _of_exponents(support: Support, scores: Dot, there: Tensor | None) -> Tensor:
+def _of_exponents(support: EdgeContext, scores: Dot, there: Tensor | None) -> Tensor:
     """(E, *batch, H/L) products of exponentials."""
     key = scores.key
     if there is not None:

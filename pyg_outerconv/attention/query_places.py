@@ -12,26 +12,26 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..basis.between import as_list
 from ..basis.edges import EdgeBasis
-from ..basis.on_demand import OnDemand
+from ..basis.on_demand import ImplicitEdges
 from ..cache import EACH, recall
 from ..errors import RefusedValue, refusal
 from ..graph import positions_of
 from ..graph.batches import graphs_of
 from ..graph.checks import holds
-from ..graph.edge_list import Structure
-from ..graph.node_set import Unstructured
-from ..graph.structure import AnyStructure
+from ..graph.edge_list import EdgeList
+from ..graph.node_set import NodeSet
+from ..graph.structure import Structure
 
 Places = Union[range, Tensor]  # noqa: UP007
 """(N,) the source that each query is."""
 
-Edges = EdgeBasis | OnDemand
+Edges = EdgeBasis | ImplicitEdges
 
 _narrowed: WeakKeyDictionary[Basis, dict[range, Edges]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
-class Placed(AnyStructure):
+class Placed(Structure):
     """Sources, and targets that are some of them: attention of all, of which these are kept.
 
     Attributes:
@@ -42,7 +42,7 @@ class Placed(AnyStructure):
 
     noun: ClassVar[str] = "sources, of which some ask"
 
-    whole: AnyStructure
+    whole: Structure
     place: Places
     pos: tuple[Tensor, Tensor] | None = None
 
@@ -57,17 +57,17 @@ class Placed(AnyStructure):
         return self.whole.device
 
     def at(self, pos: tuple[Tensor, Tensor]) -> Placed:
-        """See :meth:`AnyStructure.at`."""
+        """See :meth:`Structure.at`."""
         return replace(self, pos=pos)
 
 
-def placed(structure: AnyStructure, place: Places) -> Placed:
+def placed(structure: Structure, place: Places) -> Placed:
     """Some sources of a structure as its targets.
 
     Raises:
         ValueError: a target is said to be of another graph than the source that it is.
     """
-    if not isinstance(structure, Unstructured | Structure):
+    if not isinstance(structure, NodeSet | EdgeList):
         return Placed(structure, place)  # cells, which are on both ends what they are
     sources, device, graphs = structure.size[0], structure.device, graphs_of(structure)
     if graphs is not None and graphs[0] is not graphs[1]:
@@ -78,12 +78,12 @@ def placed(structure: AnyStructure, place: Places) -> Placed:
             )
     both, pos = None if graphs is None else (graphs[0], graphs[0]), structure.pos
     around = None if pos is None else (pos[0], pos[0])
-    return Placed(Unstructured((sources, sources), device, both, around), place, pos)
+    return Placed(NodeSet((sources, sources), device, both, around), place, pos)
 
 
 def with_positions(
-    structure: AnyStructure, sources: AnyStructure, place: Places | None, align: object
-) -> AnyStructure:
+    structure: Structure, sources: Structure, place: Places | None, align: object
+) -> Structure:
     """The structure with positions of targets, which are those of the sources that they are.
 
     Args:

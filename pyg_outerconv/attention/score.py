@@ -12,10 +12,10 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
-from ..basis.on_demand import OnDemand
+from ..basis.on_demand import ImplicitEdges
 from ..errors import RefusedType, RefusedValue, refusal
 from ..graph import Features
-from .edge_context import Support
+from .edge_context import EdgeContext
 from .projection import Queries
 
 SCORES: dict[str, type[Score]] = {}
@@ -109,7 +109,7 @@ class Score(torch.nn.Module):
         """Give all parameters initial values."""
 
     @abstractmethod
-    def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
+    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         """The scores; see above."""
 
     def values(self, source: Features, theta: Any) -> Tensor | None:
@@ -123,18 +123,18 @@ class Score(torch.nn.Module):
         """Whether :meth:`at_once` may be asked, for queries that are the sources."""
         return False
 
-    def at_once(self, source: Features, theta: Any, over: EdgeBasis | OnDemand) -> Basis | None:
+    def at_once(self, source: Features, theta: Any, over: EdgeBasis | ImplicitEdges) -> Basis | None:
         """The softmax of scores, nothing of it made, of which sums of values are asked for.
 
         None where the support is none that it is for.
         """
         return None
 
-    def of_sources(self, source: Features, support: Support) -> Dot | Tensor:
+    def of_sources(self, source: Features, support: EdgeContext) -> Dot | Tensor:
         """The scores where targets have no features, of a score that needs none."""
         raise NotImplementedError(f"{type(self).__name__} needs queries")
 
-    def forward(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
+    def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         """The scores; see above."""
         return self.score(source, query, support)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..graph import Features
 from ..kernels.tiles import exact
-from .edge_context import Support
+from .edge_context import EdgeContext
 from .ends import Ends, same_batch
 from .projection import Queries
 from .score import Dot, Score, positive
@@ -62,7 +62,7 @@ class SuperGAT(Score):
         """See :class:`Score`."""
         return self.ends.values(source, theta)
 
-    def score(self, source: Features, query: Queries, support: Support) -> Dot | Tensor:
+    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         """See :class:`Score`."""
         near, far = self.ends(source, query, support)
         if self.negative_slope == 1.0:

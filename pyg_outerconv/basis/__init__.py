@@ -17,19 +17,19 @@ from .mixed import Mixed
 from .pattern import Pattern
 from .polynomial import CHEBYSHEV, MONOMIAL, Polynomial, Recurrence
 from .restricted import Restricted
-from .same_block import Cliques
+from .same_block import SameBlock
 from .scaled import Scaled
 from .selected import Selected
 from .stacked import Stacked
 from .transposed import Transposed
-from .units import Units
+from .units import UnitMatrices
 
 __all__ = [
     "CHEBYSHEV",
     "MONOMIAL",
     "Band",
     "Basis",
-    "Cliques",
+    "SameBlock",
     "Composed",
     "EdgeBasis",
     "Eye",
@@ -44,7 +44,7 @@ __all__ = [
     "Selected",
     "Stacked",
     "Transposed",
-    "Units",
+    "UnitMatrices",
     "drop_edges",
     "to_edge_index",
     "to_networkx",

@@ -15,9 +15,9 @@ from ..kernels.listed import Listed
 from ..kernels.tiles import exact
 from .base import Basis
 from .edges import EdgeBasis
-from .heads import Heads, by_head, by_label, for_heads, is_listed, listed_edges, one_type
+from .heads import MultiHeadEdges, by_head, by_label, for_heads, is_listed, listed_edges, one_type
 from .kind import Shape, TensorMap
-from .on_demand import OnDemand
+from .on_demand import ImplicitEdges
 from .pattern import Pattern
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Normalise(Protocol):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Attended(Basis):
+class AttentionBasis(Basis):
     """A_h[m, n] = f(factor ⟨query[n, h], key[m, h]⟩ + bias[e, h]) on the edges of a support.
 
     Equation 6 of *Convolution is outer product* with a factorised Λ. Nothing is computed until the
@@ -52,7 +52,7 @@ class Attended(Basis):
     own attention where the support is a rule that it knows.
 
     Attributes:
-        over: the support: where the edges are: L labels, each with H/L heads; see :class:`Heads`.
+        over: the support: where the edges are: L labels, each with H/L heads; see :class:`MultiHeadEdges`.
         query: (N, *batch, H, D).
         key: (M, *batch, H, D).
         normalise: f.
@@ -68,14 +68,14 @@ class Attended(Basis):
     is_leaf: ClassVar[bool] = True
     has_heads: ClassVar[bool] = True
 
-    over: EdgeBasis | OnDemand
+    over: EdgeBasis | ImplicitEdges
     query: Tensor
     key: Tensor
     normalise: Normalise
     factor: float = 1.0
     bias: Tensor | None = None
     present: Tensor | None = None
-    kept: dict[str, Heads] = field(default_factory=dict)
+    kept: dict[str, MultiHeadEdges] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         sources, targets = self.over.size
@@ -197,7 +197,7 @@ class Attended(Basis):
         bias = self.edge_bias()
         return score if bias is None else score + bias.to(score.dtype)
 
-    def exact_heads(self) -> Heads:
+    def exact_heads(self) -> MultiHeadEdges:
         """The values, in float32 at least, computed at the first call; dropout is drawn once."""
         if "exact" not in self.kept:
             pattern = self.pattern
@@ -205,11 +205,11 @@ class Attended(Basis):
                 entries = listed_edges(pattern)
                 score = entries.dot(self.query * self.factor, self.key)
                 shares = self.normalise(entries, score)
-                self.kept["exact"] = Heads.of_list(pattern, shares)
+                self.kept["exact"] = MultiHeadEdges.of_list(pattern, shares)
                 return self.kept["exact"]
             value = self.normalise(pattern.by_both, self.scores())
             shape = (self.num_edges, *self.batch, self.num_bases // self.num_labels)
-            self.kept["exact"] = Heads(pattern, value.view(shape))
+            self.kept["exact"] = MultiHeadEdges(pattern, value.view(shape))
         return self.kept["exact"]
 
     @property
@@ -219,17 +219,17 @@ class Attended(Basis):
         edges = self.over
         return plain and isinstance(edges, EdgeBasis) and is_listed(edges.pattern, self.key)
 
-    def heads(self) -> Heads:
+    def heads(self) -> MultiHeadEdges:
         """:meth:`exact_heads`, of the type of the basis."""
         if "heads" not in self.kept:
             found = self.exact_heads()
             same = found.dtype == self.dtype
             self.kept["heads"] = (
-                found if same else Heads(found.pattern, found.value.to(self.query.dtype))
+                found if same else MultiHeadEdges(found.pattern, found.value.to(self.query.dtype))
             )
         return self.kept["heads"]
 
-    def shares(self) -> Heads:
+    def shares(self) -> MultiHeadEdges:
         """See :meth:`heads`."""
         return self.heads()
 
@@ -285,15 +285,15 @@ class Attended(Basis):
         """Itself where inputs are added up, its edges where they are counted or compared."""
         return [(self if reduce == "sum" else self.edges(), theta)]
 
-    def item(self, *index: int) -> Heads:
-        """See :meth:`Heads.item`."""
+    def item(self, *index: int) -> MultiHeadEdges:
+        """See :meth:`MultiHeadEdges.item`."""
         return self.heads().item(*index)
 
     def edges(self) -> EdgeBasis:
-        """See :meth:`Heads.edges`."""
+        """See :meth:`MultiHeadEdges.edges`."""
         return self.heads().edges()
 
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Attended:
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> AttentionBasis:
         """See :meth:`Basis.map`."""
         over = self.over.map(index_map, value_map)
         bias = None if self.bias is None else value_map(self.bias)
@@ -310,4 +310,4 @@ class Attended(Basis):
 
     def __repr__(self) -> str:
         batch = f", batch={self.batch}" if self.batch else ""
-        return f"Attended({self._head()}{batch}, f={self.normalise}, over={self.over!r})"
+        return f"AttentionBasis({self._head()}{batch}, f={self.normalise}, over={self.over!r})"

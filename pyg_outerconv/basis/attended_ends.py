@@ -13,12 +13,12 @@ from ..kernels.attend_ends import attend_ends, shares_of_ends
 from ..kernels.head_copies import HeadCopies
 from .base import Basis
 from .edges import EdgeBasis
-from .heads import Heads, can_list, listed_edges
+from .heads import MultiHeadEdges, can_list, listed_edges
 from .kind import TensorMap
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AttendedEnds(Basis):
+class AdditiveAttentionBasis(Basis):
     """A_h[m, n] = softmax over m of leaky_relu(⟨a_s, X_m V_h⟩ + ⟨a_t, X_n V_h⟩) on some edges.
 
     Nothing is computed until it is asked for: where all that is asked for are sums of the values
@@ -89,21 +89,21 @@ class AttendedEnds(Basis):
             kept[heads] = HeadCopies(sparsity, row, heads)
         return kept[heads]
 
-    def shares(self) -> Heads:
+    def shares(self) -> MultiHeadEdges:
         """The values of all edges."""
         pattern, given = self.over.pattern, (self.x, self.value, self.of_source, self.of_target)
-        return Heads(pattern, shares_of_ends(*given, pattern.by_both, self.slope))
+        return MultiHeadEdges(pattern, shares_of_ends(*given, pattern.by_both, self.slope))
 
     def edges(self) -> EdgeBasis:
-        """See :meth:`Heads.edges`."""
+        """See :meth:`MultiHeadEdges.edges`."""
         return self.shares().edges()
 
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> AttendedEnds:
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> AdditiveAttentionBasis:
         """See :meth:`Basis.map`."""
         over = self.over.map(index_map, value_map)
         x, value = value_map(self.x), value_map(self.value)
         vectors = value_map(self.of_source), value_map(self.of_target)
-        return AttendedEnds(over, x, value, *vectors, self.slope)
+        return AdditiveAttentionBasis(over, x, value, *vectors, self.slope)
 
     def __repr__(self) -> str:
-        return f"AttendedEnds({self._head()}, over={self.over!r})"
+        return f"AdditiveAttentionBasis({self._head()}, over={self.over!r})"

@@ -14,7 +14,7 @@ from ..kernels.dense_attention import is_small
 from .between import spread_runs
 from .dense_rule import ADDS_NO_BIAS, Beside, DenseRule, Pairs
 from .edges import EdgeBasis
-from .on_demand import OnDemand
+from .on_demand import ImplicitEdges
 from .runs import unlabelled_edges
 
 
@@ -155,8 +155,8 @@ class Band(DenseRule):
             return range(self.offset, self.offset + self.num_targets)
         return super().taken()
 
-    def narrowed(self, place: range | Tensor) -> EdgeBasis | OnDemand:
-        """See :meth:`OnDemand.narrowed`: a band again of targets one after another."""
+    def narrowed(self, place: range | Tensor) -> EdgeBasis | ImplicitEdges:
+        """See :meth:`ImplicitEdges.narrowed`: a band again of targets one after another."""
         if isinstance(place, range):
             offset = self.offset + place.start
             return replace(self, num_targets=len(place), offset=offset, kept={})

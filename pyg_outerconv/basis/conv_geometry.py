@@ -17,7 +17,7 @@ MOST_AXES = 3  # of torch's convolutions and poolings
 
 
 @dataclass(frozen=True)
-class Span:
+class ConvGeometry:
     """What the outputs of an axis see: s·n + o, for offsets o = −d of the taps that labels use.
 
     Attributes:
@@ -33,7 +33,7 @@ class Span:
     extent: int
 
     @staticmethod
-    def of(axis: Axis, taps: set[int]) -> Span:
+    def of(axis: Axis, taps: set[int]) -> ConvGeometry:
         """The span of some taps of an axis."""
         offsets = [-axis.shifts[tap] for tap in taps]
         first = min(offsets)
@@ -41,7 +41,7 @@ class Span:
         for offset in offsets:
             step = gcd(step, offset - first)
         spacing = max(step, 1)
-        return Span(axis, first, spacing, (max(offsets) - first) // spacing + 1)
+        return ConvGeometry(axis, first, spacing, (max(offsets) - first) // spacing + 1)
 
     @property
     def before(self) -> int:
@@ -76,7 +76,7 @@ class Spans:
         places: for each label, the place in the box of all spans, the last axis fastest.
     """
 
-    axes: tuple[Span, ...]
+    axes: tuple[ConvGeometry, ...]
     places: tuple[int, ...]
 
     @property
@@ -119,7 +119,7 @@ def spans_of(basis: GridShift) -> Spans:
 
 def _find(basis: GridShift) -> Spans:
     axes = tuple(
-        Span.of(axis, {tap[number] for tap in basis.taps}) for number, axis in enumerate(basis.axes)
+        ConvGeometry.of(axis, {tap[number] for tap in basis.taps}) for number, axis in enumerate(basis.axes)
     )
     places = []
     for tap in basis.taps:

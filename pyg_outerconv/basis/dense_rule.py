@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from .on_demand import OnDemand
+from .on_demand import ImplicitEdges
 
 ADDS_NO_BIAS = "adds a bias to the scores of all pairs alone, not to those of a rule"
 
@@ -44,7 +44,7 @@ class Beside(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class DenseRule(OnDemand):
+class DenseRule(ImplicitEdges):
     """A rule of one label that torch's attention, or products of blocks, can follow.
 
     A new one states what it cannot have beside (:meth:`lacks`), the pairs that it looks at, and how

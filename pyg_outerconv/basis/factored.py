@@ -18,9 +18,9 @@ from ..kernels.latent import collect, spread
 from .base import Basis
 from .edges import EdgeBasis
 from .factored_support import FactoredSupport
-from .heads import Heads, by_label
+from .heads import MultiHeadEdges, by_label
 from .kind import TensorMap
-from .on_demand import OnDemand
+from .on_demand import ImplicitEdges
 
 if TYPE_CHECKING:
     from ..theta import Theta
@@ -30,7 +30,7 @@ _SMALLEST, _LARGEST = 32, 128  # places of a chunk
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Factored(Basis):
+class FeatureProduct(Basis):
     r"""A_h[m, n] = ⟨key[m, h], query[n, h]⟩, of all pairs, within blocks, or of a sequence.
 
     Without ``causal`` each A_h is the composition of an M × D and a D × N matrix, through D latent
@@ -103,7 +103,7 @@ class Factored(Basis):
         source_block: Tensor | None = None,
         target_block: Tensor | None = None,
         target_place: Tensor | None = None,
-    ) -> Factored:
+    ) -> FeatureProduct:
         """The normalised basis of e^key and e^query, numbers that need not be in range.
 
         A key of -inf is a source that is not there. Where targets see all sources of their block,
@@ -166,7 +166,7 @@ class Factored(Basis):
         ends = self.source_block, self.target_block
         return FactoredSupport(self.size, self.causal, *ends, self.target_place)
 
-    def over(self) -> EdgeBasis | OnDemand:
+    def over(self) -> EdgeBasis | ImplicitEdges:
         """The pairs that there are, of ones."""
         return self._support.pairs(self.device)
 
@@ -195,7 +195,7 @@ class Factored(Basis):
 
     # Edges ----------------------------------------------------------------------------------
 
-    def heads(self) -> Heads:
+    def heads(self) -> MultiHeadEdges:
         """A value for each pair: E·H numbers."""
         pattern = self.over().edges().pattern
         query, key = (by_label(part, 1) for part in (self.query, self.key))
@@ -204,9 +204,9 @@ class Factored(Basis):
         if self.normalised:
             total = spmm(pattern.by_both, value, value.new_ones(self.size[0], 1)).squeeze(-1)
             value = divided(value, total.index_select(0, pattern.target))
-        return Heads(pattern, value.unflatten(1, (*self.batch, self.num_bases)))
+        return MultiHeadEdges(pattern, value.unflatten(1, (*self.batch, self.num_bases)))
 
-    def item(self, *index: int) -> Factored:
+    def item(self, *index: int) -> FeatureProduct:
         """The basis of one item of the batch.
 
         Raises:
@@ -245,7 +245,7 @@ class Factored(Basis):
         """The factors exchanged, sums that divide with the queries; of a sequence, a rule."""
         if self.causal is not None:
             return super().transpose()
-        return Factored(
+        return FeatureProduct(
             self._shares() if self.normalised else self.query,
             self.key,
             normalised=False,
@@ -268,7 +268,7 @@ class Factored(Basis):
         latent = collect(key, key.new_ones(*key.shape[:2], 1), chunks)
         return divided(query, spread(query, latent, chunks)).view_as(self.query)
 
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Factored:
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> FeatureProduct:
         """See :meth:`Basis.map`."""
         ends = (self.source_block, self.target_block, self.target_place)
         source, target, place = (None if end is None else index_map(end) for end in ends)
@@ -286,7 +286,7 @@ class Factored(Basis):
         batch = f", batch={self.batch}" if self.batch else ""
         within = ", in blocks" if self.source_block is not None else ""
         return (
-            f"Factored({self._head()}, through={self.num_channels}{batch}, "
+            f"FeatureProduct({self._head()}, through={self.num_channels}{batch}, "
             f"normalised={self.normalised}, causal={self.causal!r}{within})"
         )
 

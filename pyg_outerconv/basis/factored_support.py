@@ -11,15 +11,15 @@ from ..errors import RefusedType, RefusedValue, refusal, unknown
 from ..kernels.chunks import Chunks
 from .band import Band
 from .edges import EdgeBasis
-from .on_demand import OnDemand
+from .on_demand import ImplicitEdges
 from .ragged import band_within, places
-from .same_block import Cliques
+from .same_block import SameBlock
 
 ORDERS_OF_TIME = ("inclusive", "strict")
 
 
 class FactoredSupport(NamedTuple):
-    """The pairs that a :class:`.factored.Factored` basis is of, which has these attributes too.
+    """The pairs that a :class:`.factored.FeatureProduct` basis is of, which has these attributes too.
 
     Attributes:
         size: (M, N).
@@ -36,9 +36,9 @@ class FactoredSupport(NamedTuple):
     target_place: Tensor | None = None
 
     @classmethod
-    def of(cls, over: EdgeBasis | OnDemand) -> FactoredSupport | None:
+    def of(cls, over: EdgeBasis | ImplicitEdges) -> FactoredSupport | None:
         """All pairs, those within blocks, or those up to each place; None for any other support."""
-        if isinstance(over, Cliques):
+        if isinstance(over, SameBlock):
             ends = over.source_block, over.target_block
             if any(end.numel() and int(end.min()) < 0 for end in ends):
                 return None  # some nodes have no block
@@ -74,7 +74,7 @@ class FactoredSupport(NamedTuple):
         ends = [end.max() for end in (self.source_block, self.target_block) if end.numel()]
         return int(torch.stack(ends).max()) + 1 if ends else 1
 
-    def pairs(self, device: torch.device) -> EdgeBasis | OnDemand:
+    def pairs(self, device: torch.device) -> EdgeBasis | ImplicitEdges:
         """An edge of one for each pair, as a rule where there is one."""
         right = {None: None, "inclusive": 0, "strict": -1}[self.causal]
         band = Band(*self.size, None, right, on=device)
@@ -84,7 +84,7 @@ class FactoredSupport(NamedTuple):
             one = [self.target_place.new_zeros(count) for count in self.size]
             return band_within(band, one[0], one[1], self.target_place)
         if self.causal is None:
-            return Cliques(self.source_block, self.target_block)
+            return SameBlock(self.source_block, self.target_block)
         return band_within(band, self.source_block, self.target_block, self.target_place)
 
     def chunks(self, size: int, count: int) -> Chunks:

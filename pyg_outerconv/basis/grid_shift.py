@@ -13,12 +13,12 @@ from ..cache import cached_property
 from ..errors import RefusedValue, refusal
 from .axis import Axis
 from .edges import EdgeBasis
-from .on_demand import OnDemand
+from .on_demand import ImplicitEdges
 from .pattern import Pattern, index_type
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GridShift(OnDemand):
+class GridShift(ImplicitEdges):
     r"""One shift of a grid for each label; all values are ones.
 
     .. math:: A_k = A^{(1)}_{t_1(k)} \otimes \dots \otimes A^{(D)}_{t_D(k)}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Heads(InSomeOrder, Basis):
+class MultiHeadEdges(InSomeOrder, Basis):
     """The matrices A_h of H heads on one pattern: entry ``[h, m, n]`` sums ``value[e, h]``.
 
     With a pattern of L labels, each of them has H/L heads: head h is of label h // (H/L), so that
@@ -61,12 +61,12 @@ class Heads(InSomeOrder, Basis):
         check_values(value, self.pattern, heads=True)
 
     @staticmethod
-    def of_list(pattern: Pattern, value: Tensor) -> Heads:
+    def of_list(pattern: Pattern, value: Tensor) -> MultiHeadEdges:
         """The basis whose ``value`` is in the order in which the few edges of a pattern were given.
 
         The pattern has one label, and nothing is sorted before it is asked for.
         """
-        made = object.__new__(Heads)
+        made = object.__new__(MultiHeadEdges)
         vars(made).update(pattern=pattern, given=value)
         return made
 
@@ -136,7 +136,7 @@ class Heads(InSomeOrder, Basis):
         """The (N·L) × (M·L) matrix that has a row for each target and label."""
         return self.pattern.by_both
 
-    def item(self, *index: int) -> Heads:
+    def item(self, *index: int) -> MultiHeadEdges:
         """The basis of one item of the batch.
 
         Raises:
@@ -165,7 +165,7 @@ class Heads(InSomeOrder, Basis):
                 origin=None if origin is None else origin.repeat_interleave(heads),
             )
 
-    def shares(self) -> Heads:
+    def shares(self) -> MultiHeadEdges:
         """Itself."""
         return self
 
@@ -217,14 +217,14 @@ class Heads(InSomeOrder, Basis):
         """Itself where inputs are added up, its edges where they are counted or compared."""
         return [(self if reduce == "sum" else self.edges(), theta)]
 
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Heads:
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> MultiHeadEdges:
         """See :meth:`Basis.map`."""
-        return Heads(self.pattern.map(index_map), value_map(self.value))
+        return MultiHeadEdges(self.pattern.map(index_map), value_map(self.value))
 
     def __repr__(self) -> str:
         batch = f", batch={self.batch}" if self.batch else ""
         return (
-            f"Heads({self._head()}, edges={self.num_edges}{batch}, "
+            f"MultiHeadEdges({self._head()}, edges={self.num_edges}{batch}, "
             f"values={str(self.value.dtype).removeprefix('torch.')}, device={str(self.device)!r})"
         )
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..theta import Theta
     from .base import Basis
     from .edges import EdgeBasis
-    from .heads import Heads
+    from .heads import MultiHeadEdges
     from .messages import Sender
     from .scaled import Scaled
     from .selected import Selected
@@ -165,7 +165,7 @@ class Kind(ABC):
         """(N,) the source that each target sees, where it sees one and that is soon known."""
         return None
 
-    def shares(self) -> Heads | None:
+    def shares(self) -> MultiHeadEdges | None:
         """Itself as heads with a value for each edge, if it has such values."""
         return None
 

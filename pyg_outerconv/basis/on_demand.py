@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class OnDemand(Basis):
+class ImplicitEdges(Basis):
     """A rule with about as many edges as it has work: grids, bands, blocks, unit matrices.
 
     An order may ask for the edges, and then they are kept. Unlike powers and products they are
@@ -97,7 +97,7 @@ class OnDemand(Basis):
         """See :meth:`.Kind.taken`: as its edges say."""
         return None if self.num_bases > 1 else self.edges().taken()
 
-    def narrowed(self, place: range | Tensor) -> EdgeBasis | OnDemand:
+    def narrowed(self, place: range | Tensor) -> EdgeBasis | ImplicitEdges:
         """What reaches some targets (N',), in their new order; one may come twice."""
         return self.edges().narrowed(place)
 

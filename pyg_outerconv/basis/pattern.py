@@ -37,7 +37,7 @@ FEW = 2**15
 """So few edges are listed once more beside the sorted ones, for products that need no order."""
 
 
-class EdgeList(NamedTuple):
+class UnsortedEdges(NamedTuple):
     """Labelled edges in the order in which they were given.
 
     Attributes:
@@ -153,7 +153,7 @@ class Pattern:
             edge_index = edge_index.clone()
         source, target = edge_index.unbind(0)
         label = None if label is None else label.to(kept, copy=True)
-        given = EdgeList(source, target, label, origin, dtype)
+        given = UnsortedEdges(source, target, label, origin, dtype)
         made = object.__new__(Pattern)
         vars(made).update(size=size, num_labels=num_labels, given=given)
         if compiles:  # what it makes of a pattern, it makes now
@@ -467,7 +467,7 @@ class Pattern:
             vars(new)["num_given"] = made["num_given"]
         if given is not None:
             listed: Any = {name: moved.pop(f"given.{name}") for name in given._fields}
-            vars(new)["given"] = EdgeList(**listed)
+            vars(new)["given"] = UnsortedEdges(**listed)
         vars(new).update(moved)
         return new
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..graph.batches import graphs_of
-from ..graph.structure import AnyStructure
+from ..graph.structure import Structure
 from .band import Band
 from .base import Basis
 from .between import spread_runs
@@ -24,7 +24,7 @@ def places(graph: Tensor) -> Tensor:
 
 
 def sequence(
-    structure: AnyStructure, left: int | None, right: int | None, dilation: int = 1
+    structure: Structure, left: int | None, right: int | None, dilation: int = 1
 ) -> Basis:
     """A :class:`Band` over the nodes in the order of their numbers, or one within each graph."""
     sources, targets = structure.size

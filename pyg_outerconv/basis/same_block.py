@@ -18,7 +18,7 @@ from .runs import unlabelled_edges
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Cliques(DenseRule):
+class SameBlock(DenseRule):
     r"""One M × N matrix with ones where source and target are of one block.
 
     .. math:: A_0[m, n] = 1 \iff s_m = t_n \ge 0
@@ -58,7 +58,7 @@ class Cliques(DenseRule):
         object.__setattr__(self, "on", ends[0])
 
     @staticmethod
-    def of_graphs(source_graph: Tensor, target_graph: Tensor) -> Cliques:
+    def of_graphs(source_graph: Tensor, target_graph: Tensor) -> SameBlock:
         """Nodes that see those of their own graph.
 
         The numbers are copied: a basis that is kept by the tensors it was made of must not hold
@@ -66,7 +66,7 @@ class Cliques(DenseRule):
         """
         same = target_graph is source_graph
         source = source_graph.clone()
-        return Cliques(source, source if same else target_graph.clone())
+        return SameBlock(source, source if same else target_graph.clone())
 
     @property
     def num_bases(self) -> int:
@@ -134,20 +134,20 @@ class Cliques(DenseRule):
         target, within = spread_runs(count)
         return unlabelled_edges(order[begin[target] + within], target, self.size)
 
-    def transpose(self) -> Cliques:
+    def transpose(self) -> SameBlock:
         """The transposed matrix: the ends exchanged."""
-        return Cliques(self.target_block, self.source_block)
+        return SameBlock(self.target_block, self.source_block)
 
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Cliques:
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> SameBlock:
         """See :meth:`Basis.map`."""
         source, target = index_map(self.source_block), index_map(self.target_block)
         same = source is self.source_block and target is self.target_block
-        return self if same else Cliques(source, target)
+        return self if same else SameBlock(source, target)
 
-    def narrowed(self, place: range | Tensor) -> Cliques:
-        """See :meth:`OnDemand.narrowed`: cliques again."""
+    def narrowed(self, place: range | Tensor) -> SameBlock:
+        """See :meth:`ImplicitEdges.narrowed`: cliques again."""
         at = as_list(place, self.on)
-        return Cliques(self.source_block, self.target_block.index_select(0, at))
+        return SameBlock(self.source_block, self.target_block.index_select(0, at))
 
     # Attention ------------------------------------------------------------------------------
 
@@ -183,4 +183,4 @@ class Cliques(DenseRule):
         return kernels.attend_cliques(query, key, value, blocks, scale=scale, dropout_p=dropped)
 
     def __repr__(self) -> str:
-        return f"Cliques(size={self.size}, device={str(self.on)!r})"
+        return f"SameBlock(size={self.size}, device={str(self.on)!r})"

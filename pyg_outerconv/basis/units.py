@@ -8,12 +8,12 @@ import torch
 
 from ..errors import RefusedValue, refusal
 from .edges import EdgeBasis
-from .on_demand import OnDemand
+from .on_demand import ImplicitEdges
 from .pattern import Pattern
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Units(OnDemand):
+class UnitMatrices(ImplicitEdges):
     """The K = M·N matrices with a single one: label k = m·N + n is the edge m → n alone.
 
     Every matrix is a sum of these, so that a convolution over them is a fully connected layer.
@@ -70,9 +70,9 @@ class Units(OnDemand):
         )
         return EdgeBasis(pattern)
 
-    def mean(self, dtype: torch.dtype | None = None) -> Units:
+    def mean(self, dtype: torch.dtype | None = None) -> UnitMatrices:
         """Itself: no target has two edges under one label."""
         return self
 
     def __repr__(self) -> str:
-        return f"Units(size={self.size}{', turned' if self.is_turned else ''})"
+        return f"UnitMatrices(size={self.size}{', turned' if self.is_turned else ''})"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..basis.attended import Attended
+from ..basis.attended import AttentionBasis
 from ..basis.base import Basis
-from ..basis.heads import Heads
+from ..basis.heads import MultiHeadEdges
 from ..graph.sparse_features import Features, SparseFeatures
 from ..theta import ValueOutput
 from .cost import Work
@@ -16,9 +16,9 @@ from .values import values_of
 from .work import transform
 
 
-def heads_of(problem: Problem) -> Heads | Attended:
+def heads_of(problem: Problem) -> MultiHeadEdges | AttentionBasis:
     """The basis."""
-    assert isinstance(problem.basis, Heads | Attended)  # what these orders solve
+    assert isinstance(problem.basis, MultiHeadEdges | AttentionBasis)  # what these orders solve
     return problem.basis
 
 
@@ -67,7 +67,7 @@ def sum_few(basis: Basis, x: Features, theta: ValueOutput, made: Tensor | None) 
         theta: values and outputs of heads.
         made: (M, *batch, H, V) the values, if they are known.
     """
-    if not isinstance(basis, Heads) or not basis.is_listed or not isinstance(x, Tensor):
+    if not isinstance(basis, MultiHeadEdges) or not basis.is_listed or not isinstance(x, Tensor):
         return None
     fits = x.is_floating_point() and x.size(-1) == theta.value.size(1)
     if not fits or torch.is_autocast_enabled(x.device.type):

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
-from ..basis.on_demand import OnDemand
+from ..basis.on_demand import ImplicitEdges
 from ..kernels.dispatch import forced, get_backend
 from ..kernels.grouped import known_groups
 from ..theta.autocast import autocast_pair
 from .cost import Cost
 from .problem import Problem
 
-EXPLICIT = (EdgeBasis, OnDemand)
+EXPLICIT = (EdgeBasis, ImplicitEdges)
 """The kinds of basis that have explicit edges, or make them when asked."""
 
 ORDERS: dict[str, Order] = {}

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
-from ..basis.on_demand import OnDemand
+from ..basis.on_demand import ImplicitEdges
 from ..graph.sparse_features import Features, SparseFeatures
 from ..kernels.differentiable import wants_gradients
 from ..theta import Mixture, Theta, ThetaValue, ValueOutput, as_theta
@@ -90,9 +90,9 @@ class Problem:
         return self.parameter if isinstance(self.parameter, Mixture) else None
 
     @property
-    def counted(self) -> EdgeBasis | OnDemand:
+    def counted(self) -> EdgeBasis | ImplicitEdges:
         """The basis, for orders that need to know how many edges there are, without making them."""
-        assert isinstance(self.basis, EdgeBasis | OnDemand)
+        assert isinstance(self.basis, EdgeBasis | ImplicitEdges)
         return self.basis
 
     @property

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 import torch
 from torch import Tensor
 
-from ..basis.factored import Factored, divided
+from ..basis.factored import FeatureProduct, divided
 from ..kernels.latent import collect, spread
 from ..kernels.scan import scan, scan_exponentials
 from .cost import Work, moving
@@ -28,9 +28,9 @@ def needs_time(problem: Problem, causal: bool) -> list[str]:
     return [f"the basis is of a batch of {basis.batch}, and x of {problem.batch}"]
 
 
-def factored_of(problem: Problem) -> Factored:
+def factored_of(problem: Problem) -> FeatureProduct:
     """The basis."""
-    return problem.of(Factored)
+    return problem.of(FeatureProduct)
 
 
 def folds(problem: Problem) -> tuple[int, int]:

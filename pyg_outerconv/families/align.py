@@ -16,9 +16,9 @@ from ..errors import RefusedType, RefusedValue, refusal
 from ..graph import SparseFeatures
 from ..graph.batches import graphs_of
 from ..graph.content import Content
-from ..graph.edge_list import Structure
-from ..graph.node_set import Ends, Unstructured
-from ..graph.structure import AnyStructure, require_kind
+from ..graph.edge_list import EdgeList
+from ..graph.node_set import Ends, NodeSet
+from ..graph.structure import Structure, require_kind
 from ..kernels import spmm
 from ..theta import Mixture
 from .family import Family
@@ -26,7 +26,7 @@ from .family import Family
 Align = Family | torch.nn.Module | None
 
 
-def queries(align: Align, structure: AnyStructure, content: Content) -> Queries:
+def queries(align: Align, structure: Structure, content: Content) -> Queries:
     """Tᵀ X (N, *batch, P_q), of each head if T is; the features of targets if T is the identity.
 
     Raises:
@@ -57,14 +57,14 @@ def queries(align: Align, structure: AnyStructure, content: Content) -> Queries:
 
 
 def structure_of_queries(
-    structure: AnyStructure,
+    structure: Structure,
     support: Family,
     align: Align,
     content: Content,
     asked: Queries,
     ordered: bool,
     positions: bool = False,
-) -> AnyStructure:
+) -> Structure:
     """The structure between sources and queries, where an alignment changes their number or order.
 
     Args:
@@ -100,7 +100,7 @@ def structure_of_queries(
 
 
 def place_of_queries(
-    structure: AnyStructure, align: Align, content: Content, asked: Queries
+    structure: Structure, align: Align, content: Content, asked: Queries
 ) -> Places | None:
     """The source that each query is; None where the alignment does not take it from one.
 
@@ -117,8 +117,8 @@ def place_of_queries(
 
 
 def _between(
-    structure: AnyStructure, support: Family, align: Align, content: Content, asked: Queries
-) -> AnyStructure:
+    structure: Structure, support: Family, align: Align, content: Content, asked: Queries
+) -> Structure:
     """The structure of as many targets as there are queries."""
     count = 0 if asked is None else asked.shape[0]
     graph = align.graph(content) if isinstance(align, QueryModule) else None
@@ -150,12 +150,12 @@ def _between(
             )
         graphs = known
     pos = getattr(structure, "pos", None)
-    return Unstructured((sources, count), device, graphs, pos)
+    return NodeSet((sources, count), device, graphs, pos)
 
 
-def with_graph(content: Content, structure: AnyStructure) -> Content:
+def with_graph(content: Content, structure: Structure) -> Content:
     """The content, told which graph each source is of, if anybody said."""
-    if isinstance(structure, Structure) and structure.bipartite and structure.source_batch is None:
+    if isinstance(structure, EdgeList) and structure.bipartite and structure.source_batch is None:
         return content  # batch is that of the targets
     graphs = graphs_of(structure)
     return content if graphs is None else replace(content, graph=graphs[0])
@@ -174,7 +174,7 @@ def _refuse_targets(align: Align, content: Content) -> None:
         )
 
 
-def _read_for(align: Family, structure: AnyStructure, content: Content) -> Any:
+def _read_for(align: Family, structure: Structure, content: Content) -> Any:
     given = content.alignment
     if given is None:
         if not isinstance(structure, align.reads):
@@ -187,7 +187,7 @@ def _read_for(align: Family, structure: AnyStructure, content: Content) -> Any:
             )
         return require_kind(align, structure).read(structure)
     kind = require_kind(align, given)
-    if isinstance(given, AnyStructure):
+    if isinstance(given, Structure):
         return kind.read(given)
     size = (content.source.size(0), None)
     return kind.read(given, size=size, device=content.source.device)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..attention import IndexTerm
-from ..attention.edge_context import Support, exact_type
+from ..attention.edge_context import EdgeContext, exact_type
 from ..attention.normalise import L1, Normaliser
 from ..attention.normalised import basis_of, type_of_values, with_terms
 from ..attention.projection import PerHead, Queries
@@ -18,14 +18,14 @@ from ..attention.score import Score
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.heads import are_few, can_list, is_listed
-from ..basis.on_demand import OnDemand
+from ..basis.on_demand import ImplicitEdges
 from ..cache import ValueCache
 from ..equations import row
 from ..errors import RefusedType, RefusedValue, refusal
 from ..graph import Features
 from ..graph.content import Content
-from ..graph.edge_list import Structure
-from ..graph.structure import AnyStructure
+from ..graph.edge_list import EdgeList
+from ..graph.structure import Structure
 from .align import place_of_queries, queries, structure_of_queries, with_graph
 from .content_family import ContentFamily, check_heads, kept_symmetries
 from .family import Family
@@ -173,7 +173,7 @@ class Attention(ContentFamily):
         return bool(self.terms) or "pos" in self.score.reads_beside
 
     @property
-    def reads(self) -> type[AnyStructure]:  # type: ignore[override]
+    def reads(self) -> type[Structure]:  # type: ignore[override]
         """What the support reads."""
         return self.support.reads
 
@@ -215,7 +215,7 @@ class Attention(ContentFamily):
         over = kept_support(self.support, structure, self.held)
         return self._of_content(over, structure, content, asked, self._lists(over, content.source))
 
-    def basis_over(self, over: EdgeBasis | OnDemand, structure: Any, content: Content) -> Basis:
+    def basis_over(self, over: EdgeBasis | ImplicitEdges, structure: Any, content: Content) -> Basis:
         """The matrices of some content on edges that are known, in the place of the support's.
 
         Args:
@@ -245,7 +245,7 @@ class Attention(ContentFamily):
 
     def _of_content(
         self,
-        over: EdgeBasis | OnDemand,
+        over: EdgeBasis | ImplicitEdges,
         structure: Any,
         content: Content,
         asked: Queries,
@@ -268,7 +268,7 @@ class Attention(ContentFamily):
         if isinstance(asked, PerHead):
             check_heads("what makes queries of each head", asked.value.size(-2), self.num_bases)
         exact, of_theta = exact_type(content.source), (content.theta, content.values)
-        support = Support(over, structure, *of_theta, exact, content.present, listed)
+        support = EdgeContext(over, structure, *of_theta, exact, content.present, listed)
         if self._sees_sources_alone(content):
             scores = self.score.of_sources(content.source, support)
         else:
@@ -290,17 +290,17 @@ class Attention(ContentFamily):
         plain = f.is_softmax and not f.dropped and f.temperature == 1.0
         return plain and self.score.sums_at_once(content.source, content.theta)
 
-    def at_once(self, over: EdgeBasis | OnDemand, content: Content) -> Basis | None:
+    def at_once(self, over: EdgeBasis | ImplicitEdges, content: Content) -> Basis | None:
         """See :meth:`Score.at_once`, for content that says that only sums are asked for."""
         return self.score.at_once(content.source, content.theta, over)
 
-    def _makes_few(self, structure: AnyStructure, x: Features) -> bool:
+    def _makes_few(self, structure: Structure, x: Features) -> bool:
         """Whether a support is sooner made than found: of few edges, which need not be sorted."""
         if not self.support.is_quick or not self._takes_any_order or not isinstance(x, Tensor):
             return False
-        return isinstance(structure, Structure) and are_few(structure.num_edges, x)
+        return isinstance(structure, EdgeList) and are_few(structure.num_edges, x)
 
-    def _lists(self, over: EdgeBasis | OnDemand, x: Features) -> bool:
+    def _lists(self, over: EdgeBasis | ImplicitEdges, x: Features) -> bool:
         """Whether the edges of a support are few, and need not be sorted."""
         if not self._takes_any_order or not isinstance(x, Tensor):
             return False

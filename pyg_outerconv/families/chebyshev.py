@@ -11,7 +11,7 @@ from ..basis.base import Basis
 from ..basis.polynomial import CHEBYSHEV, Polynomial
 from ..cache import IdentityCache
 from ..errors import RefusedValue, refusal
-from ..graph.edge_list import Structure
+from ..graph.edge_list import EdgeList
 from ..graph.norm import check_norm, degree, divisor
 from ..graph.spectrum import largest_eigenvalues
 from ..kernels.index_checks import has_numbers
@@ -94,7 +94,7 @@ class Chebyshev(Family):
         """What each label means."""
         return tuple(f"T_{k} of the rescaled Laplacian" for k in range(self.num_terms))
 
-    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
         """T_0(L̂), …, T_{K−1}(L̂), as a rule."""
         if edges.is_bare:
             rescaled = edges.but(edge_weight=edges.weight(dtype))
@@ -102,7 +102,7 @@ class Chebyshev(Family):
             rescaled = self._rescaled(edges, dtype)
         return Polynomial(edge_basis(rescaled), CHEBYSHEV, self.num_terms)
 
-    def _rescaled(self, edges: Structure, dtype: torch.dtype | None) -> Structure:
+    def _rescaled(self, edges: EdgeList, dtype: torch.dtype | None) -> EdgeList:
         """L̂."""
         edges.require_one_set("a Laplacian", "Walk(1) or Relation(1)")
         edges.require_separate_graphs("a Laplacian")
@@ -122,7 +122,7 @@ class Chebyshev(Family):
         narrow = edges.weight(dtype).dtype
         return laplacian.but(edge_weight=value.to(narrow))
 
-    def _laplacian(self, edges: Structure, dtype: torch.dtype | None) -> Structure:
+    def _laplacian(self, edges: EdgeList, dtype: torch.dtype | None) -> EdgeList:
         """L: the negated, normalised edges, then one diagonal entry for each node."""
         edges, num_nodes = _without_loops(edges), edges.size[0]
         if self.normalization is None:
@@ -136,7 +136,7 @@ class Chebyshev(Family):
         nodes = torch.arange(num_nodes, device=edges.device, dtype=edges.edge_index.dtype)
         return edges.with_diagonal(diagonal, nodes)
 
-    def _normalised(self, edges: Structure, dtype: torch.dtype | None) -> Structure:
+    def _normalised(self, edges: EdgeList, dtype: torch.dtype | None) -> EdgeList:
         """Edges without loops with the entries of −D^(−1/2) W D^(−1/2), or of −D⁻¹ W."""
         weight, num_nodes = edges.weight(dtype), edges.size[0]
         narrow, what = weight.dtype, f"normalization={self.normalization!r}"
@@ -148,7 +148,7 @@ class Chebyshev(Family):
             weight = weight / sent[edges.source] / sent[edges.target]
         return edges.but(edge_weight=(-weight).to(narrow))
 
-    def _lambda(self, edges: Structure, laplacian: Structure) -> Tensor:
+    def _lambda(self, edges: EdgeList, laplacian: EdgeList) -> Tensor:
         """λ_max, one for all graphs (1,) or one for each (G,); without gradient."""
         if isinstance(self.lambda_max, tuple):
             num_graphs = _num_graphs(edges.batch)
@@ -174,14 +174,14 @@ class Chebyshev(Family):
             found = torch.tensor([2.0], dtype=torch.float64)
         return torch.where(found > 0, found, 2.0).to(edges.device)
 
-    def _exact_lambda(self, edges: Structure) -> Tensor:
+    def _exact_lambda(self, edges: EdgeList) -> Tensor:
         # In float64 throughout: rounding makes a symmetric Laplacian lopsided, and Lanczos stall.
         weight = edges.weight(torch.float64).detach().double()
         precise = self._laplacian(replace(edges, edge_weight=weight), torch.float64)
         return largest_eigenvalues(precise, edges.batch)
 
     @staticmethod
-    def _largest_degree(edges: Structure, laplacian: Structure) -> Tensor:
+    def _largest_degree(edges: EdgeList, laplacian: EdgeList) -> Tensor:
         diagonal = laplacian.weight()[laplacian.origins() < 0].detach().double()
         graph = edges.batch
         if graph is None:
@@ -190,7 +190,7 @@ class Chebyshev(Family):
         return zeros.scatter_reduce(0, graph.long(), diagonal, "amax")
 
 
-def _without_loops(edges: Structure) -> Structure:
+def _without_loops(edges: EdgeList) -> EdgeList:
     is_loop = edges.source == edges.target
     if has_numbers(is_loop) and not bool(is_loop.any()):
         return edges

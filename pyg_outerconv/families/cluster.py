@@ -11,7 +11,7 @@ from ..basis.edges import EdgeBasis
 from ..basis.pattern import Pattern
 from ..equations import row
 from ..errors import RefusedValue, refusal
-from ..graph.assignment import Criterion, Memberships
+from ..graph.assignment import Criterion, Assignment
 from .family import Family
 
 
@@ -28,7 +28,7 @@ class Cluster(Family):
     .. math:: A_k[m, n] = S_k[m, n], \qquad\text{or}\qquad
         A_k[m, n] = 1 \iff m \text{ is the } k\text{-th member of } n \text{ from its end}
 
-    It reads :class:`Memberships` in the place of edges: a ``batch`` or cluster vector, a PyG
+    It reads :class:`Assignment` in the place of edges: a ``batch`` or cluster vector, a PyG
     ``SelectOutput``, an assignment matrix S (M, N), or a list of some, by as many ``criteria`` and
     with a label for each. ``OuterConv(-1, -1, Cluster(), theta="identity", bias=False, aggr=...)``
     is global pooling, with sum, mean, max and min; a mean divides by the number of members,
@@ -49,7 +49,7 @@ class Cluster(Family):
     """
 
     equation = "A_k[m, n] = 1 where m belongs to n, or how much it does"
-    reads = Memberships
+    reads = Assignment
     keeps_nodes = False
     symmetries = ()
 
@@ -79,7 +79,7 @@ class Cluster(Family):
             for k in range(self.positions)
         )
 
-    def basis_on(self, structure: Memberships, dtype: torch.dtype | None = None) -> EdgeBasis:
+    def basis_on(self, structure: Assignment, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The members of every criterion."""
         criteria = structure.criteria
         if len(criteria) != self.criteria:

@@ -10,7 +10,7 @@ import torch
 from ..basis.base import Basis
 from ..basis.composed import composed
 from ..errors import RefusedValue, refusal
-from ..graph.structure import AnyStructure, common_kind
+from ..graph.structure import Structure, common_kind
 from .family import Family
 from .gcn import GCN
 from .parts import nested
@@ -57,7 +57,7 @@ class Compose(Family):
             )
 
     @property
-    def reads(self) -> type[AnyStructure]:  # type: ignore[override]
+    def reads(self) -> type[Structure]:  # type: ignore[override]
         """The kind of structure that both read."""
         return common_kind((self.first, self.second))
 
@@ -87,7 +87,7 @@ class Compose(Family):
         """Those of both; see :meth:`Family.factors`."""
         return [*self.first.factors(), *self.second.factors()]
 
-    def outputs(self, structure: Any) -> AnyStructure:
+    def outputs(self, structure: Any) -> Structure:
         """See :meth:`Family.outputs`: those of the second, of those of the first."""
         return self.second.outputs(self.first.outputs(structure))
 

@@ -10,7 +10,7 @@ import torch
 from ..basis.base import Basis
 from ..basis.polynomial import MONOMIAL, Polynomial
 from ..errors import RefusedValue, refusal, unknown
-from ..graph.edge_list import Structure
+from ..graph.edge_list import EdgeList
 from ..graph.norm import check_norm, normalise, with_self_loops
 from .explicit import edge_basis
 from .family import Family
@@ -124,7 +124,7 @@ class Diffusion(Family):
         kind = self.kind if isinstance(self.kind, str) else "weighted"
         return (f"{kind} walks of length 0 to {len(self.coefficients) - 1}",)
 
-    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
         """Powers of T, mixed."""
         edges.require_one_set("a diffusion", "Walk(1, powers=(1,))")
         if self.add_self_loops:

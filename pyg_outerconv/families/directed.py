@@ -9,7 +9,7 @@ import torch
 from ..basis.algebra import Stacked
 from ..basis.base import Basis
 from ..errors import RefusedType, refusal
-from ..graph.edge_list import Structure
+from ..graph.edge_list import EdgeList
 from .family import Family
 from .gcn import GCN
 from .of_family import OfFamily
@@ -34,13 +34,13 @@ class Directed(OfFamily):
     """
 
     equation = "A_k(W), then A_k(W^T)"
-    reads = Structure  # type: ignore[assignment]
+    reads = EdgeList  # type: ignore[assignment]
 
     family: Family = field(default_factory=GCN)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not issubclass(Structure, self.family.reads):
+        if not issubclass(EdgeList, self.family.reads):
             raise RefusedType(
                 refusal("Directed turns edges round", "a family of edges", repr(self.family))
             )
@@ -56,7 +56,7 @@ class Directed(OfFamily):
         there = self.family.labels
         return (*there, *(f"{label}, reversed" for label in there))
 
-    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
         """The family's basis of the edges, and of the reversed ones."""
         instead = "the family itself, and a layer of its own for the reversed edges"
         edges.require_one_set("Directed", instead)

@@ -9,12 +9,12 @@ import torch
 
 from ..basis.edges import EdgeBasis
 from ..basis.pattern import Pattern
-from ..graph.edge_list import Structure
+from ..graph.edge_list import EdgeList
 from .family import Family
 from .of_family import OfFamily
 
 
-def edge_basis(edges: Structure, num_labels: int = 1) -> EdgeBasis:
+def edge_basis(edges: EdgeList, num_labels: int = 1) -> EdgeBasis:
     """The edges of a structure with its weights as values and, if K > 1, its types as labels."""
     label = edges.edge_type if num_labels > 1 else None
     origin = edges.num_edges if edges.origin is None else edges.origin

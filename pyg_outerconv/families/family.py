@@ -16,10 +16,10 @@ from ..basis.base import Basis
 from ..errors import RefusedValue, refusal
 from ..graph.cells import Cells
 from ..graph.checks import check_one_set
-from ..graph.edge_list import Structure
-from ..graph.node_set import Unstructured
+from ..graph.edge_list import EdgeList
+from ..graph.node_set import NodeSet
 from ..graph.pyg_data import require_data
-from ..graph.structure import AnyStructure, require_kind
+from ..graph.structure import Structure, require_kind
 from .options import check_options
 from .stored import check_storable, store, stored
 
@@ -46,7 +46,7 @@ class Family(BaseTransform):
 
     Attributes:
         equation: the matrices A_k, in one line of text; a class without one is no recipe itself.
-        reads: the kind of structure, edges by default; ``AnyStructure`` reads every kind.
+        reads: the kind of structure, edges by default; ``Structure`` reads every kind.
         keeps_nodes: whether targets are the nodes that the structure has, in their order.
         add_self_loops: whether the recipe adds self-loops, which needs sources and targets that are
             the same nodes (PyG asks this).
@@ -68,7 +68,7 @@ class Family(BaseTransform):
     """
 
     equation: ClassVar[str]
-    reads: type[AnyStructure] = Structure
+    reads: type[Structure] = EdgeList
     keeps_nodes: bool = True
     add_self_loops: bool = False
     max_parameters: int | None = None
@@ -145,7 +145,7 @@ class Family(BaseTransform):
         """The families that its matrices are products of those of, first to last."""
         return [self]
 
-    def outputs(self, structure: Any) -> AnyStructure:
+    def outputs(self, structure: Any) -> Structure:
         """The structure that the targets have, for a family that comes after this one.
 
         Args:
@@ -159,12 +159,12 @@ class Family(BaseTransform):
         check_one_set(found.bipartite or not self.keeps_nodes, found.size, what, instead)
         return found
 
-    def read(self, given: Any, **beside: Any) -> AnyStructure:
+    def read(self, given: Any, **beside: Any) -> Structure:
         """What a user gives, as the structure that this family reads.
 
         Args:
             given: edges, the cells of a grid, or the like.
-            **beside: what came beside it; see :meth:`AnyStructure.read`.
+            **beside: what came beside it; see :meth:`Structure.read`.
 
         Raises:
             TypeError: it is a structure of another kind.
@@ -208,7 +208,7 @@ class Family(BaseTransform):
 
         Args:
             edge_index: (2, E), an ``EdgeIndex``, a transposed sparse matrix (N × M, torch's or
-                torch_sparse's), or a :class:`Structure`; for families of grids the shape of one, a
+                torch_sparse's), or a :class:`EdgeList`; for families of grids the shape of one, a
                 mask, or :class:`~pyg_outerconv.graph.Cells`.
             edge_weight: (E,) or (E, 1) numbers, may carry gradients; integers become torch's
                 default type.
@@ -287,14 +287,14 @@ class Family(BaseTransform):
         found = stored(self, data, structure)
         return self.basis_on(structure) if found is None else found
 
-    def structure_in(self, data: Data) -> AnyStructure:
+    def structure_in(self, data: Data) -> Structure:
         """What the family reads of a ``Data`` or ``Batch`` object.
 
         Raises:
             ValueError: it holds no such thing.
         """
-        if self.takes_nodes_alone and not (Structure.is_in(data) or Cells.is_in(data)):
-            return Unstructured.of_data(data)
+        if self.takes_nodes_alone and not (EdgeList.is_in(data) or Cells.is_in(data)):
+            return NodeSet.of_data(data)
         return self.reads.of_data(data)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from ..basis.units import Units
+from ..basis.units import UnitMatrices
 from ..errors import RefusedValue, refusal
-from ..graph.node_set import Unstructured
-from ..graph.structure import AnyStructure
+from ..graph.node_set import NodeSet
+from ..graph.structure import Structure
 from .family import Family
 
 
@@ -38,7 +38,7 @@ class Full(Family):
     """
 
     equation = "A_k = e_m e_n^T for k = m N + n"
-    reads = AnyStructure
+    reads = Structure
     reads_beside = ()
     keeps_nodes = False
     symmetries = ()
@@ -68,17 +68,17 @@ class Full(Family):
             for target in range(self.num_targets)
         )
 
-    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Units:
+    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> UnitMatrices:
         """The unit matrices, if the nodes are as many as the family says."""
-        known = structure.known if isinstance(structure, Unstructured) else structure.size
-        if not (isinstance(structure, Unstructured) or structure.targets_are_sources):
+        known = structure.known if isinstance(structure, NodeSet) else structure.size
+        if not (isinstance(structure, NodeSet) or structure.targets_are_sources):
             known = (known[0], None)  # a grid does not say what comes out
         sizes = (self.num_sources, self.num_targets)
         for what, count, wanted in zip(("sources", "targets"), known, sizes, strict=True):
             if count not in (None, wanted):
                 raise RefusedValue(refusal(f"{self} is of a number of {what}", wanted, count))
-        return Units(sizes, on=structure.device)
+        return UnitMatrices(sizes, on=structure.device)
 
-    def structure_in(self, data: Data) -> Unstructured:
+    def structure_in(self, data: Data) -> NodeSet:
         """The nodes of a graph as sources, of whose targets nothing is said."""
-        return Unstructured.of_sources(super().structure_in(data))
+        return NodeSet.of_sources(super().structure_in(data))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from ..basis.edges import EdgeBasis
-from ..graph.edge_list import Structure
+from ..graph.edge_list import EdgeList
 from ..graph.norm import check_norm, normalise, with_self_loops
 from .explicit import edge_basis
 from .family import Family
@@ -58,7 +58,7 @@ class GCN(Family):
         """What each label means."""
         return ("neighbours",)
 
-    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
+    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The normalised edges."""
         if self.add_self_loops:
             edges = with_self_loops(edges, dtype, 2.0 if self.improved else 1.0)

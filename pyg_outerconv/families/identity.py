@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from ..basis.eye import Eye
-from ..graph.structure import AnyStructure
+from ..graph.structure import Structure
 from .family import Family
 
 
@@ -23,7 +23,7 @@ class Identity(Family):
     """
 
     equation = "A_0 = I"
-    reads = AnyStructure
+    reads = Structure
     reads_beside = ()
 
     @property
@@ -36,6 +36,6 @@ class Identity(Family):
         """What each label means."""
         return ("self",)
 
-    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> Eye:
+    def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> Eye:
         """The identity, as a rule."""
         return Eye(structure.size, structure.device)

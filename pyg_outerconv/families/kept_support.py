@@ -11,19 +11,19 @@ from torch import Tensor
 
 from ..attention.query_places import Placed, narrowed
 from ..basis.edges import EdgeBasis
-from ..basis.on_demand import OnDemand
+from ..basis.on_demand import ImplicitEdges
 from ..cache import IdentityCache, ValueCache
-from ..graph.structure import AnyStructure
+from ..graph.structure import Structure
 from ..kernels.lasting import lasting
 from .family import Family
 
-Edges = EdgeBasis | OnDemand
+Edges = EdgeBasis | ImplicitEdges
 
 _of_tensors = IdentityCache()
 _of_numbers: WeakValueDictionary[Hashable, Edges] = WeakValueDictionary()
 
 
-def kept_support(family: Family, structure: AnyStructure, held: ValueCache) -> Edges:
+def kept_support(family: Family, structure: Structure, held: ValueCache) -> Edges:
     """The basis of a support, whose edges are shared by all layers on the same structure.
 
     What is made of tensors is kept as long as these are, unmodified. What is made of numbers alone
@@ -62,7 +62,7 @@ def _shared(key: Hashable, make: Callable[[], Edges]) -> Edges:
 
 
 def _known_by(
-    family: Family, structure: AnyStructure
+    family: Family, structure: Structure
 ) -> tuple[tuple[Tensor | None, ...], Hashable] | None:
     """The tensors and the value that a basis depends on; None where it is made at every call."""
     beside: list[Any] = [

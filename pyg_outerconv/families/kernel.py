@@ -15,7 +15,7 @@ from ..basis.pattern import Pattern
 from ..cache import IdentityCache
 from ..errors import RefusedType, RefusedValue, refusal, unknown
 from ..graph.checks import check_positions
-from ..graph.edge_list import Structure
+from ..graph.edge_list import EdgeList
 from .family import Family
 
 _patterns = IdentityCache()
@@ -112,19 +112,19 @@ class Kernel(Family):
         """What each label means."""
         return tuple(f"function {k} of {self.on}" for k in range(self.num_bases))
 
-    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
+    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The edges once for each label, with the values that the function gives them."""
         pattern, value = self._pattern(edges), self._values(edges)
         return pattern.with_values(pattern.sort_values(value.t().reshape(-1)))
 
-    def _pattern(self, edges: Structure) -> Pattern:
+    def _pattern(self, edges: EdgeList) -> Pattern:
         if not self.cached or edges.origin is not None:
             return self._make_pattern(edges)
         key = (self.num_bases, edges.size)
         made: Pattern = _patterns.get(edges.edge_index, (), key, lambda: self._make_pattern(edges))
         return made
 
-    def _make_pattern(self, edges: Structure) -> Pattern:
+    def _make_pattern(self, edges: EdgeList) -> Pattern:
         index, count = edges.edge_index, self.num_bases
         label = torch.arange(count, dtype=index.dtype, device=index.device)
         return Pattern.build(
@@ -135,7 +135,7 @@ class Kernel(Family):
             origin=edges.origins().repeat(count),
         )
 
-    def _values(self, edges: Structure) -> Tensor:
+    def _values(self, edges: EdgeList) -> Tensor:
         """(E, K), edges as they were given."""
         value = self.fn(self._relative(edges) if self.on == "pos" else _attributes(edges))
         wanted = (edges.num_edges, self.num_bases)
@@ -152,7 +152,7 @@ class Kernel(Family):
             )
         return value if edges.edge_weight is None else value * edges.edge_weight.unsqueeze(1)
 
-    def _relative(self, edges: Structure) -> Tensor:
+    def _relative(self, edges: EdgeList) -> Tensor:
         """(E, D) the position of each source less that of its target."""
         of_sources, of_targets = _positions(edges)
         there = of_sources.index_select(0, edges.source)
@@ -166,7 +166,7 @@ class Kernel(Family):
         return found / (2 * longest) + 0.5
 
 
-def _attributes(edges: Structure) -> Tensor:
+def _attributes(edges: EdgeList) -> Tensor:
     given = edges.edge_attr
     if given is None:
         raise RefusedValue(refusal("a kernel on attributes needs them", "edge_attr (E, D)", "None"))
@@ -177,7 +177,7 @@ def _attributes(edges: Structure) -> Tensor:
     return given.view(-1, 1) if given.dim() == 1 else given
 
 
-def _positions(edges: Structure) -> tuple[Tensor, Tensor]:
+def _positions(edges: EdgeList) -> tuple[Tensor, Tensor]:
     given = edges.pos
     if given is None:
         raise RefusedValue(refusal("a kernel on positions needs them", "pos (N, D)", "None"))

@@ -14,12 +14,12 @@ from ..attention.query_places import Placed
 from ..attention.score import positive
 from ..basis.base import Basis
 from ..basis.between import as_list
-from ..basis.factored import Factored
+from ..basis.factored import FeatureProduct
 from ..basis.ragged import places
 from ..equations import row
 from ..errors import RefusedValue, refusal
 from ..graph.batches import graphs_of
-from ..graph.structure import AnyStructure
+from ..graph.structure import Structure
 from .align import structure_of_queries
 from .content_family import ContentFamily, check_heads, kept_symmetries
 from .family import Family
@@ -81,7 +81,7 @@ class LinearAttention(ContentFamily):
     """
 
     equation = "A_h[m, n] = <phi(X_m W_k), phi(Q_n W_q)> / its sum over m"
-    reads = AnyStructure
+    reads = Structure
 
     heads: int
     channels: int
@@ -158,11 +158,11 @@ class LinearAttention(ContentFamily):
             )
         causal = ("strict" if self.strict else "inclusive") if self.causal else None
         graphs, place = self._graphs_and_places(structure)
-        make = Factored.of_exponents if exponents else Factored
+        make = FeatureProduct.of_exponents if exponents else FeatureProduct
         return make(key, query, self.normalised, causal, *graphs, target_place=place)
 
     def _graphs_and_places(
-        self, structure: AnyStructure
+        self, structure: Structure
     ) -> tuple[tuple[Tensor | None, Tensor | None], Tensor | None]:
         """The graphs of both ends, and the place of each query, if it is not its number."""
         if not isinstance(structure, Placed):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..basis.base import Basis
-from ..graph.edge_list import Structure
+from ..graph.edge_list import EdgeList
 from .family import Family
 from .gcn import GCN
 from .of_family import OfFamily
@@ -42,6 +42,6 @@ class Mean(OfFamily):
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
         """The family's basis with means for sums."""
-        if isinstance(structure, Structure):
+        if isinstance(structure, EdgeList):
             structure = replace(structure, only_sums=False)  # edges are counted
         return self.family.basis_on(structure, dtype).mean(dtype)

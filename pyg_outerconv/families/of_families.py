@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import RefusedType, RefusedValue, refusal
-from ..graph.structure import AnyStructure, common_kind
+from ..graph.structure import Structure, common_kind
 from .family import Family
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class OfFamilies(Family):
         return type(self)(*(family.set_self_loops(False) for family in self.families))
 
     @property
-    def reads(self) -> type[AnyStructure]:  # type: ignore[override]
+    def reads(self) -> type[Structure]:  # type: ignore[override]
         """The kind of structure that all of the families read."""
         return common_kind(self.families)
 
@@ -75,6 +75,6 @@ class OfFamilies(Family):
         """Whether all of the families do."""
         return all(family.takes_nodes_alone for family in self.families)
 
-    def outputs(self, structure: Any) -> AnyStructure:
+    def outputs(self, structure: Any) -> Structure:
         """See :meth:`Family.outputs`: those of the first, for all have one size."""
         return self.families[0].outputs(structure)

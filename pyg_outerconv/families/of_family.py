@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..graph.structure import AnyStructure
+from ..graph.structure import Structure
 from .family import Family
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class OfFamily(Family):
         return replace(self, family=self.family.set_self_loops(add))  # type: ignore[type-var]
 
     @property
-    def reads(self) -> type[AnyStructure]:  # type: ignore[override]
+    def reads(self) -> type[Structure]:  # type: ignore[override]
         """The kind of structure that the family reads."""
         return self.family.reads
 
@@ -46,7 +46,7 @@ class OfFamily(Family):
         """The family's."""
         return self.family.max_parameters
 
-    def outputs(self, structure: Any) -> AnyStructure:
+    def outputs(self, structure: Any) -> Structure:
         """See :meth:`Family.outputs`."""
         return self.family.outputs(structure)
 

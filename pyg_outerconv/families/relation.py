@@ -9,7 +9,7 @@ import torch
 from ..basis.edges import EdgeBasis
 from ..equations import row
 from ..errors import RefusedValue, refusal
-from ..graph.edge_list import Structure
+from ..graph.edge_list import EdgeList
 from ..graph.norm import check_norm
 from ..kernels.index_checks import has_numbers
 from .explicit import edge_basis
@@ -68,13 +68,13 @@ class Relation(Family):
         """What each label means."""
         return tuple(f"relation {r}" for r in range(self.num_relations))
 
-    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
+    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The edges, labelled by their types."""
         self._check(edges)
         basis = edge_basis(edges, self.num_relations)
         return basis.mean(dtype) if self.norm == "mean" else basis
 
-    def _check(self, edges: Structure) -> None:
+    def _check(self, edges: EdgeList) -> None:
         if self.norm == "given" and edges.edge_weight is None:
             raise RefusedValue(
                 refusal(

@@ -20,9 +20,9 @@ from ..basis.edges import EdgeBasis, no_edges
 from ..basis.pattern import Pattern, index_type
 from ..errors import RefusedValue, refusal
 from ..graph.cells import Cells
-from ..graph.edge_list import Structure
-from ..graph.node_set import Unstructured
-from ..graph.structure import AnyStructure
+from ..graph.edge_list import EdgeList
+from ..graph.node_set import NodeSet
+from ..graph.structure import Structure
 from .parts import nested
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def check_storable(family: Family) -> None:
         )
 
 
-def store(family: Family, data: Data, structure: AnyStructure) -> None:
+def store(family: Family, data: Data, structure: Structure) -> None:
     """Store the edges of a family's basis on a graph, with a mark of what they were made of."""
     basis, found, key = family.basis_on(structure), [], _key(family)
     for number, edges in enumerate(edge_sets(basis)):
@@ -78,7 +78,7 @@ def store(family: Family, data: Data, structure: AnyStructure) -> None:
         data[f"{key}_0_mark"] = mark
 
 
-def stored(family: Family, data: Data, structure: AnyStructure) -> Basis | None:
+def stored(family: Family, data: Data, structure: Structure) -> Basis | None:
     """The basis of what was stored, or None if nothing was or the graph has changed since.
 
     Whatever a transform or a loader did to edges, weights, types, nodes or what was stored itself,
@@ -114,7 +114,7 @@ def stored(family: Family, data: Data, structure: AnyStructure) -> Basis | None:
     return _read_back(family, structure, found, kind)
 
 
-def _outline_on(family: Family, basis: Basis, structure: AnyStructure) -> int:
+def _outline_on(family: Family, basis: Basis, structure: Structure) -> int:
     """The outline of a basis that can be read back of its edges, and of nodes without any."""
     kind = outline(basis)
     if isinstance(basis, EdgeBasis) or not kind >> 32:
@@ -126,7 +126,7 @@ def _outline_on(family: Family, basis: Basis, structure: AnyStructure) -> int:
 
 
 def _read_back(
-    family: Family, structure: AnyStructure, found: Sequence[Sequence[Tensor]], kind: int
+    family: Family, structure: Structure, found: Sequence[Sequence[Tensor]], kind: int
 ) -> Basis | None:
     """The basis of that outline, made of these sets of edges; None if there is none by now."""
     dtype = found[0][3].dtype
@@ -175,7 +175,7 @@ def _key(family: Family) -> str:
 
 def _mark(
     family: Family,
-    structure: AnyStructure,
+    structure: Structure,
     found: Iterable[Sequence[Tensor]],
     counts: Tensor,
     kind: int,
@@ -192,7 +192,7 @@ def _mark(
     Returns:
         None for a kind of structure of which nothing is known.
     """
-    if not isinstance(structure, Structure | Cells | Unstructured):
+    if not isinstance(structure, EdgeList | Cells | NodeSet):
         return None
     counts = counts.contiguous()
     ends = counts.cumsum(0)
@@ -209,7 +209,7 @@ def _mark(
         return summed(_hash(source - begin, target - begin, *columns), graph)
 
     read, num_edges = torch.zeros_like(counts), torch.zeros_like(counts)
-    if isinstance(structure, Structure):
+    if isinstance(structure, EdgeList):
         source, target = structure.edge_index.long().unbind(0)
         attr = structure.edge_attr if family.makes_use_of("edge_attr") else None
         graph = graph_of(target)

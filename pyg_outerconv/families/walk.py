@@ -13,7 +13,7 @@ from ..basis.eye import Eye
 from ..basis.polynomial import MONOMIAL, Polynomial
 from ..basis.product import REDUCTIONS, compose_edges, identity_edges, merge_parallel
 from ..errors import RefusedValue, refusal, unknown
-from ..graph.edge_list import Structure
+from ..graph.edge_list import EdgeList
 from ..graph.norm import check_norm, normalise, with_self_loops
 from .explicit import edge_basis
 from .family import Family
@@ -117,7 +117,7 @@ class Walk(Family):
         ways = ("forward", "backward") if self.direction == "both" else (self.direction,)
         return tuple(f"{way} walks of length {power}" for way in ways for power in self.kept)
 
-    def basis_on(self, edges: Structure, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
         """Powers of the transition matrix of each direction, those that are kept."""
         if max(self.kept) > 1 or self.direction != "forward":
             edges.require_one_set("a walk of more than one step, or backward,", _OF_A_PAIR)
@@ -129,7 +129,7 @@ class Walk(Family):
         parts = tuple([self._walks(way, dtype) for way in ways])
         return parts[0] if len(parts) == 1 else Stacked(parts)
 
-    def _walks(self, edges: Structure, dtype: torch.dtype | None) -> Basis:
+    def _walks(self, edges: EdgeList, dtype: torch.dtype | None) -> Basis:
         """The powers of one direction, or its explicit walks."""
         if self.add_self_loops:
             edges = replace(edges, only_sums=edges.only_sums and self.aggregate == "sum")

@@ -1,24 +1,24 @@
 """What a basis is made of: edges, nodes, cells of a grid, assignments to clusters, features."""
 
-from .assignment import Memberships
+from .assignment import Assignment
 from .cells import Cells
-from .edge_list import Structure, structure
+from .edge_list import EdgeList, structure
 from .images import flatten_grid, unflatten_grid
-from .interop import from_hetero, from_networkx, from_scipy, structure_of
+from .interop import from_hetero, from_networkx, from_scipy, edge_list_of
 from .modes import fold, unfold
-from .node_set import Unstructured
+from .node_set import NodeSet
 from .places import places_within, positions_of, relative_positions
 from .sparse_features import Features, SparseFeatures
-from .structure import AnyStructure
+from .structure import Structure
 
 __all__ = [
-    "AnyStructure",
+    "Structure",
     "Cells",
     "Features",
-    "Memberships",
+    "Assignment",
     "SparseFeatures",
-    "Structure",
-    "Unstructured",
+    "EdgeList",
+    "NodeSet",
     "flatten_grid",
     "fold",
     "from_hetero",
@@ -28,7 +28,7 @@ __all__ = [
     "positions_of",
     "relative_positions",
     "structure",
-    "structure_of",
+    "edge_list_of",
     "unflatten_grid",
     "unfold",
 ]

@@ -14,7 +14,7 @@ from torch_geometric.utils import is_torch_sparse_tensor
 from ..errors import RefusedType, RefusedValue, refusal
 from .checks import agreed, check_batch, check_size, holds
 from .pyg_data import require_data
-from .structure import AnyStructure, refuse_beside
+from .structure import Structure, refuse_beside
 
 _SELECTED = ("node_index", "num_nodes", "cluster_index", "num_clusters", "weight")
 
@@ -38,7 +38,7 @@ class Criterion:
 
 
 @dataclass(frozen=True, eq=False)
-class Memberships(AnyStructure):
+class Assignment(Structure):
     """M sources that belong to N clusters, by one criterion or by several.
 
     A criterion is an integer vector (M,), as ``batch`` and ``cluster`` are in PyG; a
@@ -71,10 +71,10 @@ class Memberships(AnyStructure):
         """Whatever looks like a criterion, or a list of such."""
         if isinstance(given, list | tuple):
             return len(given) > 0 and all(_is_criterion(one) for one in given)
-        return isinstance(given, Memberships) or _is_criterion(given)
+        return isinstance(given, Assignment) or _is_criterion(given)
 
     @classmethod
-    def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> Memberships:
+    def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> Assignment:
         """The criteria, checked; ``size`` (M, N) where they do not say it.
 
         ``batch``, the graph of each source (M,), or a pair for sources and clusters, says no more
@@ -88,7 +88,7 @@ class Memberships(AnyStructure):
         beside.pop("bipartite", None)  # which memberships are, whatever x is
         check_size(size)
         refuse_beside(cls.noun, beside)
-        if isinstance(given, Memberships):
+        if isinstance(given, Assignment):
             agreed("the memberships", given.size, size)
             return given._checked(batch)
         if not cls.recognises(given):
@@ -105,9 +105,9 @@ class Memberships(AnyStructure):
         for one in criteria:
             _check_range("member", one.source, sources)
             _check_range("cluster", one.target, targets)
-        return Memberships(criteria, (sources, targets))._checked(batch)
+        return Assignment(criteria, (sources, targets))._checked(batch)
 
-    def _checked(self, batch: Any) -> Memberships:
+    def _checked(self, batch: Any) -> Assignment:
         """Itself, if there is a graph for each source (and cluster)."""
         ends = batch if isinstance(batch, tuple | list) else (batch,)
         for end, count in zip(ends, self.size, strict=False):
@@ -120,7 +120,7 @@ class Memberships(AnyStructure):
         return data.get("batch") is not None
 
     @classmethod
-    def of_data(cls, data: Data) -> Memberships:
+    def of_data(cls, data: Data) -> Assignment:
         """Nodes belong to their graphs; to one, if there is no batch."""
         require_data(data)
         batch = data.get("batch")
@@ -139,7 +139,7 @@ class Memberships(AnyStructure):
         tensors: list[Any] = []
         numbers: list[Any] = []
         for one in several:
-            if isinstance(one, Tensor | Memberships):
+            if isinstance(one, Tensor | Assignment):
                 tensors.append(one)
                 numbers.append(None)
                 continue

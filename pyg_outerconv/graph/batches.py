@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .edge_list import Structure
-from .structure import AnyStructure
+from .edge_list import EdgeList
+from .structure import Structure
 
 
-def graphs_of(structure: AnyStructure) -> tuple[Tensor, Tensor] | None:
+def graphs_of(structure: Structure) -> tuple[Tensor, Tensor] | None:
     """The graph of each source (M,) and of each target (N,), or None where all are of one.
 
     Raises:
@@ -20,15 +20,15 @@ def graphs_of(structure: AnyStructure) -> tuple[Tensor, Tensor] | None:
         return None
     if isinstance(batch, tuple):
         return batch
-    if isinstance(structure, Structure) and structure.source_batch is not None:
+    if isinstance(structure, EdgeList) and structure.source_batch is not None:
         return structure.source_batch, batch
-    if isinstance(structure, Structure):
+    if isinstance(structure, EdgeList):
         instead = "batch=(of sources, of targets)"
         structure.require_one_set("one batch vector for both ends", instead)
     return batch, batch
 
 
-def graph_numbers(structure: AnyStructure) -> tuple[Tensor, Tensor]:
+def graph_numbers(structure: Structure) -> tuple[Tensor, Tensor]:
     """:func:`graphs_of`, with zeros where all nodes are of one graph."""
     found, device = graphs_of(structure), structure.device
     sources, targets = structure.size

@@ -16,11 +16,11 @@ from ..errors import RefusedType, RefusedValue, refusal
 from .cell_checks import KEY_LIMIT, check_cell_index, check_shape, check_unlisted, is_count
 from .checks import check_batch
 from .pyg_data import require_data
-from .structure import AnyStructure, refuse_beside
+from .structure import Structure, refuse_beside
 
 
 @dataclass(frozen=True, eq=False)
-class Cells(AnyStructure):
+class Cells(Structure):
     """The cells of a D-dimensional grid on which there are nodes; node i is at ``index[i]``.
 
     Sparse images, voxels, sequences with holes, and any points with whole coordinates. Where
@@ -93,7 +93,7 @@ class Cells(AnyStructure):
         return Cells(index, tuple(mask.shape))
 
     def made_of(self) -> tuple[tuple[Tensor | None, ...], Hashable]:
-        """See :meth:`AnyStructure.made_of`."""
+        """See :meth:`Structure.made_of`."""
         return (self.index, self.batch), (self.shape, self.on)
 
     # As a structure -----------------------------------------------------------------------------

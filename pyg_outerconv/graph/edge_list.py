@@ -27,11 +27,11 @@ from .checks import (
     numbers,
 )
 from .pyg_data import edges_of
-from .structure import AnyStructure, refuse_beside
+from .structure import Structure, refuse_beside
 
 
 @dataclass(frozen=True, eq=False)
-class Structure(AnyStructure):
+class EdgeList(Structure):
     """A checked edge list from M sources to N targets, in the order in which it was given.
 
     Attributes:
@@ -50,7 +50,7 @@ class Structure(AnyStructure):
         source_batch: (M,) the graphs of sources that are other nodes than targets, or None.
         only_sums: whether values are only added up, so that an edge of weight 0 is as good as none.
             A compiler needs to know how many edges there are before it sees them.
-        is_bare: see :meth:`AnyStructure.bare`.
+        is_bare: see :meth:`Structure.bare`.
     """
 
     noun: ClassVar[str] = "edges"
@@ -76,9 +76,9 @@ class Structure(AnyStructure):
             object.__setattr__(self, "bipartite", True)
 
     @staticmethod
-    def of(edge_index: Tensor, size: tuple[int, int], **others: Any) -> Structure:
+    def of(edge_index: Tensor, size: tuple[int, int], **others: Any) -> EdgeList:
         """The constructor, in less time: a frozen class sets its attributes one by one."""
-        made = object.__new__(Structure)
+        made = object.__new__(EdgeList)
         vars(made).update(edge_index=edge_index, size=size, **others)
         if size[0] != size[1]:
             vars(made)["bipartite"] = True
@@ -86,13 +86,13 @@ class Structure(AnyStructure):
 
     @classmethod
     def recognises(cls, given: Any) -> bool:
-        """See :meth:`AnyStructure.recognises`: whatever tensor holds no switches."""
+        """See :meth:`Structure.recognises`: whatever tensor holds no switches."""
         if isinstance(given, Tensor) and given.layout == torch.strided:
             return given.dtype != torch.bool
-        return isinstance(given, Structure) or is_matrix(given)
+        return isinstance(given, EdgeList) or is_matrix(given)
 
     @classmethod
-    def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> Structure:
+    def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> EdgeList:
         """See :func:`structure`; edges are where their tensors are."""
         return structure(given, **beside)
 
@@ -102,8 +102,8 @@ class Structure(AnyStructure):
         return data.get("edge_index") is not None or data.get("adj_t") is not None
 
     @classmethod
-    def of_data(cls, data: Data) -> Structure:
-        """See :func:`.interop.structure_of`."""
+    def of_data(cls, data: Data) -> EdgeList:
+        """See :func:`.interop.edge_list_of`."""
         return structure(**edges_of(data))
 
     @property
@@ -132,7 +132,7 @@ class Structure(AnyStructure):
             return self.edge_weight
         return torch.ones(self.num_edges, dtype=dtype, device=self.device)
 
-    def reversed(self) -> Structure:
+    def reversed(self) -> EdgeList:
         """Every edge turned round: from N sources to M targets."""
         pos = None if self.pos is None else self.pos[::-1]
         turned = replace(self, edge_index=self.edge_index.flip(0), size=self.size[::-1], pos=pos)
@@ -140,14 +140,14 @@ class Structure(AnyStructure):
             return turned
         return replace(turned, batch=self.source_batch, source_batch=self.batch)
 
-    def bare(self) -> Structure:
-        """See :meth:`AnyStructure.bare`: the nodes without edges."""
+    def bare(self) -> EdgeList:
+        """See :meth:`Structure.bare`: the nodes without edges."""
         known = {"edge_weight": self.edge_weight, "edge_type": self.edge_type}
         known |= {"edge_attr": self.edge_attr, "origin": None}
         none = {name: None if each is None else each[:0] for name, each in known.items()}
         return self.but(edge_index=self.edge_index[:, :0], is_bare=True, **none)
 
-    def select(self, mask: Tensor) -> Structure:
+    def select(self, mask: Tensor) -> EdgeList:
         """The edges where ``mask`` (E,) is true."""
         return replace(
             self,
@@ -158,7 +158,7 @@ class Structure(AnyStructure):
             edge_attr=None if self.edge_attr is None else self.edge_attr[mask],
         )
 
-    def with_diagonal(self, value: Tensor | None, nodes: Tensor) -> Structure:
+    def with_diagonal(self, value: Tensor | None, nodes: Tensor) -> EdgeList:
         """Append an edge from each of ``nodes`` to itself.
 
         ``value`` has one for each of them; None adds edges of 1 to those that have no weights.
@@ -182,18 +182,18 @@ class Structure(AnyStructure):
         order = torch.arange(self.num_edges, device=self.device)
         return order if self.origin is None else torch.where(order < self.origin, order, -1)
 
-    def but(self, **changes: Any) -> Structure:
+    def but(self, **changes: Any) -> EdgeList:
         """The same with other attributes; ``dataclasses.replace`` takes longer than small sums."""
         new = object.__new__(type(self))
         vars(new).update(vars(self), **changes)
         return new
 
-    def at(self, pos: tuple[Tensor, Tensor]) -> Structure:
-        """See :meth:`AnyStructure.at`."""
+    def at(self, pos: tuple[Tensor, Tensor]) -> EdgeList:
+        """See :meth:`Structure.at`."""
         return self.but(pos=pos)
 
     def made_of(self) -> tuple[tuple[Tensor | None, ...], Hashable] | None:
-        """See :meth:`AnyStructure.made_of`; edges that a family has changed are of no user."""
+        """See :meth:`Structure.made_of`; edges that a family has changed are of no user."""
         if self.origin is not None:
             return None
         edges = self.edge_index, self.edge_weight, self.edge_type
@@ -265,7 +265,7 @@ def structure(
     pos: Tensor | tuple[Tensor, Tensor] | None = None,
     bipartite: bool | None = None,
     dtype: torch.dtype | None = None,
-) -> Structure:
+) -> EdgeList:
     """Check an edge list and say how many sources and targets it runs between.
 
     Args:
@@ -294,7 +294,7 @@ def structure(
         ValueError: shapes do not fit, sizes disagree, an index is out of range, a weight is NaN
             or infinite; or something comes beside a structure that has it already.
     """
-    if isinstance(edge_index, Structure):
+    if isinstance(edge_index, EdgeList):
         beside = {"edge_weight": edge_weight, "edge_type": edge_type, "edge_attr": edge_attr}
         refuse_beside("edges that were read", beside | {"pos": pos})
         weight = edge_index.edge_weight
@@ -330,7 +330,7 @@ def structure(
         check_attributes(edge_attr, edge_index)
     full_size = _infer_size(edge_index, size, bool(bipartite))
     ends = (pos, pos) if isinstance(pos, Tensor) else pos
-    known = Structure.of(
+    known = EdgeList.of(
         edge_index,
         full_size,
         edge_weight=edge_weight,
@@ -345,11 +345,11 @@ def structure(
 
 
 def completed(
-    known: Structure,
+    known: EdgeList,
     size: tuple[int | None, int | None] | None,
     batch: Tensor | tuple[Tensor, Tensor] | None,
     bipartite: bool | None,
-) -> Structure:
+) -> EdgeList:
     """Edges that were read, with what else is said of their nodes."""
     agreed("the edges that were read", known.size, size)
     if bipartite is False and known.bipartite:

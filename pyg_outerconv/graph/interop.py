@@ -10,23 +10,23 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 from ..errors import RefusedType, RefusedValue, refusal, unknown
-from .edge_list import Structure, structure
+from .edge_list import EdgeList, structure
 
 if TYPE_CHECKING:  # whoever has one of theirs has imported them, and nobody else waits for them
     import networkx as nx
 
 
-def structure_of(data: Data) -> Structure:
+def edge_list_of(data: Data) -> EdgeList:
     """The structure of a PyG ``Data`` or ``Batch``: edge_index (or adj_t), edge_weight, edge_type.
 
     Raises:
         TypeError: ``data`` is not a homogeneous graph.
         ValueError: it has no edges, or no number of nodes; see :func:`structure`.
     """
-    return Structure.of_data(data)
+    return EdgeList.of_data(data)
 
 
-def from_scipy(matrices: Any, bipartite: bool | None = None) -> Structure:
+def from_scipy(matrices: Any, bipartite: bool | None = None) -> EdgeList:
     """The structure of a scipy sparse matrix (M × N, entry ``[m, n]`` is the edge m → n).
 
     A sequence of matrices of one size gives edges with types. Stored zeros are edges.
@@ -71,7 +71,7 @@ def from_scipy(matrices: Any, bipartite: bool | None = None) -> Structure:
 
 def from_networkx(
     graph: nx.Graph, weight: str | None = "weight"
-) -> tuple[Structure, list[Hashable]]:
+) -> tuple[EdgeList, list[Hashable]]:
     """The structure of a networkx graph, and the node that each index stands for.
 
     An edge of an undirected graph becomes two, one in each direction (a self-loop stays one);
@@ -116,7 +116,7 @@ def from_networkx(
 
 def from_hetero(
     data: HeteroData, edge_type: tuple[str, str, str] | None = None
-) -> tuple[Structure, list[tuple[str, str, str]]]:
+) -> tuple[EdgeList, list[tuple[str, str, str]]]:
     """The structure of a heterogeneous graph, and the relation that each edge type stands for.
 
     Without ``edge_type`` the nodes of all types follow one another in the order of

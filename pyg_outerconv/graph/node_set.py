@@ -13,13 +13,13 @@ from torch_geometric.data import Data
 from ..errors import RefusedType, RefusedValue, refusal
 from .checks import agreed, check_batch, check_size
 from .pyg_data import require_data
-from .structure import AnyStructure, refuse_beside
+from .structure import Structure, refuse_beside
 
 Ends = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Unstructured(AnyStructure):
+class NodeSet(Structure):
     """What ``None`` in the place of ``edge_index`` says: nodes, and nothing between them.
 
     Attributes:
@@ -47,10 +47,10 @@ class Unstructured(AnyStructure):
     @classmethod
     def recognises(cls, given: Any) -> bool:
         """None, or one that was read."""
-        return given is None or isinstance(given, Unstructured)
+        return given is None or isinstance(given, NodeSet)
 
     @classmethod
-    def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> Unstructured:
+    def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> NodeSet:
         """The nodes that came beside nothing, counted by ``size``, ``batch`` or ``pos``.
 
         ``batch`` and ``pos`` are a tensor for both ends, or a pair for sources and targets.
@@ -60,7 +60,7 @@ class Unstructured(AnyStructure):
             ValueError: weights or the like came too, which belong to edges; or numbers of nodes
                 disagree.
         """
-        if isinstance(given, Unstructured):
+        if isinstance(given, NodeSet):
             if all(value is None for value in beside.values()):
                 return given
             device = given._join(beside)
@@ -76,7 +76,7 @@ class Unstructured(AnyStructure):
             check_batch(end, end.size(0))
         ends = batch or pos
         where = device or torch.get_default_device() if ends is None else ends[0].device
-        return Unstructured(known, where, batch, pos, bipartite)
+        return NodeSet(known, where, batch, pos, bipartite)
 
     def _join(self, beside: dict[str, Any]) -> torch.device:
         """Put what is known into what came beside it, which must not say it again."""
@@ -94,14 +94,14 @@ class Unstructured(AnyStructure):
         return False
 
     @classmethod
-    def of_data(cls, data: Data) -> Unstructured:
+    def of_data(cls, data: Data) -> NodeSet:
         """The nodes of a ``Data`` object, with their graphs and positions."""
         require_data(data)
         nodes = int(data.num_nodes or 0)
         return cls.read(None, size=(nodes, nodes), batch=data.get("batch"), pos=data.get("pos"))
 
     @classmethod
-    def of_sources(cls, structure: AnyStructure) -> Unstructured:
+    def of_sources(cls, structure: Structure) -> NodeSet:
         """The sources of a structure, of whose targets nothing is said."""
         return cls((structure.size[0], None), structure.device)
 
@@ -119,15 +119,15 @@ class Unstructured(AnyStructure):
             )
         return sources, sources if targets is None else targets
 
-    def at(self, pos: Ends) -> Unstructured:
-        """See :meth:`AnyStructure.at`."""
+    def at(self, pos: Ends) -> NodeSet:
+        """See :meth:`Structure.at`."""
         return replace(self, pos=pos)
 
     def made_of(self) -> tuple[tuple[Tensor | None, ...], Hashable]:
-        """See :meth:`AnyStructure.made_of`."""
+        """See :meth:`Structure.made_of`."""
         return self.batch or (None, None), (self.known, self.bipartite, self.device)
 
-    def reversed(self) -> Unstructured:
+    def reversed(self) -> NodeSet:
         """With targets for sources; nothing else is between them that could be turned."""
         batch, pos = (None if ends is None else ends[::-1] for ends in (self.batch, self.pos))
         return replace(self, known=self.known[::-1], batch=batch, pos=pos)

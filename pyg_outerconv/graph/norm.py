@@ -10,7 +10,7 @@ from ..kernels.counts import gathered, inverse_counts
 from ..kernels.index_checks import can_read
 from ..kernels.loops import nodes_without_loops
 from .checks import holds
-from .edge_list import Structure
+from .edge_list import EdgeList
 
 NORMS = ("sym", "source", "target", None)
 
@@ -63,7 +63,7 @@ def _check_signs(weight: Tensor, nodes: Tensor, degrees: Tensor, what: str) -> N
         )
 
 
-def with_self_loops(edges: Structure, dtype: torch.dtype | None, fill: float = 1.0) -> Structure:
+def with_self_loops(edges: EdgeList, dtype: torch.dtype | None, fill: float = 1.0) -> EdgeList:
     """Add a self-loop of weight ``fill`` at every node that has none; loops that exist are kept.
 
     Raises:
@@ -80,7 +80,7 @@ def with_self_loops(edges: Structure, dtype: torch.dtype | None, fill: float = 1
     return edges.with_diagonal(value, nodes)
 
 
-def _with_loops_everywhere(edges: Structure, dtype: torch.dtype | None, fill: float) -> Structure:
+def _with_loops_everywhere(edges: EdgeList, dtype: torch.dtype | None, fill: float) -> EdgeList:
     """The same with N loops more, of weight 0 at nodes that have one: so many for any edges."""
     is_loop, num_nodes = edges.source == edges.target, edges.size[0]
     loops = degree(is_loop.float(), edges.target, num_nodes)
@@ -89,7 +89,7 @@ def _with_loops_everywhere(edges: Structure, dtype: torch.dtype | None, fill: fl
     return edges.with_diagonal(value, nodes)
 
 
-def normalise(edges: Structure, norm: str | None, dtype: torch.dtype | None) -> Structure:
+def normalise(edges: EdgeList, norm: str | None, dtype: torch.dtype | None) -> EdgeList:
     """Divide edge weights by degrees.
 
     - 'sym': w / √(d(m) d(n)), d the in-degree at both ends as in PyG; of a pair of sets of nodes
@@ -123,7 +123,7 @@ def normalise(edges: Structure, norm: str | None, dtype: torch.dtype | None) -> 
     return edges.but(edge_weight=weight.to(narrow))
 
 
-def _counted(edges: Structure, norm: str, dtype: torch.dtype) -> Tensor:
+def _counted(edges: EdgeList, norm: str, dtype: torch.dtype) -> Tensor:
     """(E,) the values of edges that weigh 1 each, whose degrees are counts.
 
     A source may be no target: where degrees are those of targets, its edges weigh nothing.

@@ -10,11 +10,11 @@ from .batches import graphs_of
 from .cells import Cells
 from .checks import check_batch
 from .coordinates import as_coordinates
-from .structure import AnyStructure
+from .structure import Structure
 
 
 def positions_of(
-    structure: AnyStructure, dtype: torch.dtype | None = None
+    structure: Structure, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor]:
     """The positions of sources and of targets that a structure says or implies.
 
@@ -43,7 +43,7 @@ def positions_of(
     return _floating(source, dtype), _floating(target, dtype)
 
 
-def _found(structure: AnyStructure) -> tuple[Tensor, Tensor]:
+def _found(structure: Structure) -> tuple[Tensor, Tensor]:
     """Positions as they were given, or as integers."""
     pos = getattr(structure, "pos", None)
     if pos is not None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue
-from .edge_list import Structure
+from .edge_list import EdgeList
 
 if TYPE_CHECKING:  # scipy is imported where an eigenvalue is asked for
     import scipy.sparse as sp
@@ -26,7 +26,7 @@ DENSE_RESCUE = 1500
 _RESTARTS = 300
 
 
-def largest_eigenvalues(matrix: Structure, batch: Tensor | None = None) -> Tensor:
+def largest_eigenvalues(matrix: EdgeList, batch: Tensor | None = None) -> Tensor:
     """(G,) the largest eigenvalue, by modulus, of a square matrix, graph by graph.
 
     Lanczos (scipy's ``eigsh``) where the matrix is symmetric and has at least 128 rows, a dense

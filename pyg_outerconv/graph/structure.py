@@ -16,13 +16,13 @@ from .content import Content
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-KINDS: list[type[AnyStructure]] = []
+KINDS: list[type[Structure]] = []
 
 
-class AnyStructure:
+class Structure:
     """A kind of structure: what a user gives in the place of ``edge_index``, checked.
 
-    A family says by :attr:`Family.reads` which kind it reads. One that reads ``AnyStructure``
+    A family says by :attr:`Family.reads` which kind it reads. One that reads ``Structure``
     itself asks for no more than a number of nodes, and takes every kind.
 
     A new kind states what is below, :meth:`recognises`, :meth:`read`, and :meth:`is_in` and
@@ -65,10 +65,10 @@ class AnyStructure:
     @classmethod
     def recognises(cls, given: Any) -> bool:
         """Whether something is meant as this kind of structure, right or wrong in its details."""
-        return cls is AnyStructure and any(kind.recognises(given) for kind in KINDS)
+        return cls is Structure and any(kind.recognises(given) for kind in KINDS)
 
     @classmethod
-    def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> AnyStructure:
+    def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> Structure:
         """What was given, checked.
 
         Args:
@@ -82,10 +82,10 @@ class AnyStructure:
     @classmethod
     def is_in(cls, data: Data) -> bool:
         """Whether a ``Data`` object holds one."""
-        return cls is AnyStructure and any(kind.is_in(data) for kind in KINDS)
+        return cls is Structure and any(kind.is_in(data) for kind in KINDS)
 
     @classmethod
-    def of_data(cls, data: Data) -> AnyStructure:
+    def of_data(cls, data: Data) -> Structure:
         """The structure that a ``Data`` or ``Batch`` object holds."""
         found = [kind for kind in KINDS if kind.is_in(data)]
         return (found or KINDS)[0].of_data(data)
@@ -114,7 +114,7 @@ class AnyStructure:
         object.__setattr__(new, "is_bare", True)
         return new
 
-    def at(self, pos: tuple[Tensor, Tensor]) -> AnyStructure:
+    def at(self, pos: tuple[Tensor, Tensor]) -> Structure:
         """With positions (M, D) of sources and (N, D) of targets, where these are not its own."""
         return self
 
@@ -122,23 +122,23 @@ class AnyStructure:
         """The tensors and the value that say who sees whom; None where none are known to."""
         return None
 
-    def reversed(self) -> AnyStructure:
+    def reversed(self) -> Structure:
         """With targets for sources, for ``flow='target_to_source'``."""
         raise RefusedValue(refusal("flow='target_to_source' turns edges round", "edges", self.noun))
 
 
-def kind_of(given: Any) -> type[AnyStructure]:
+def kind_of(given: Any) -> type[Structure]:
     """The kind of structure that something is meant as; edges, if it is like nothing known."""
     return next((kind for kind in KINDS if kind.recognises(given)), KINDS[0])
 
 
-def require_kind(family: Any, given: Any) -> type[AnyStructure]:
+def require_kind(family: Any, given: Any) -> type[Structure]:
     """The kind that ``family`` reads ``given`` as.
 
     Raises:
         TypeError: it is another kind, which the family does not read.
     """
-    reads: type[AnyStructure] = family.reads
+    reads: type[Structure] = family.reads
     kind = reads if reads in KINDS and reads.recognises(given) else kind_of(given)
     if not issubclass(kind, reads) and kind.recognises(given):
         raise RefusedType(
@@ -151,14 +151,14 @@ def require_kind(family: Any, given: Any) -> type[AnyStructure]:
     return kind if issubclass(kind, reads) else reads
 
 
-def common_kind(families: Iterable[Any]) -> type[AnyStructure]:
+def common_kind(families: Iterable[Any]) -> type[Structure]:
     """The kind of structure that all of some families read.
 
     Raises:
         TypeError: two of them read different kinds.
     """
     kinds = {family.reads: family for family in families}
-    narrow = [kind for kind in kinds if kind is not AnyStructure]
+    narrow = [kind for kind in kinds if kind is not Structure]
     if len(narrow) > 1:
         raise RefusedType(
             refusal(
@@ -167,7 +167,7 @@ def common_kind(families: Iterable[Any]) -> type[AnyStructure]:
                 f"{narrow[1].noun} too, by {kinds[narrow[1]]}",
             )
         )
-    return narrow[0] if narrow else AnyStructure
+    return narrow[0] if narrow else Structure
 
 
 def _brief(given: Any) -> str:

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from ..basis import Basis
 from ..basis.edges import EdgeBasis
-from ..basis.on_demand import OnDemand
+from ..basis.on_demand import ImplicitEdges
 from ..errors import RefusedType, RefusedValue, refusal
 from ..families import Attention
-from ..graph import Structure, Unstructured
+from ..graph import EdgeList, NodeSet
 from ..graph.checks import holds
 from ..graph.content import Content
 from ..graph.edge_list import completed
-from ..graph.structure import AnyStructure
+from ..graph.structure import Structure
 
 
 def is_support(given: Any) -> bool:
@@ -31,7 +31,7 @@ def require_edges(family: Attention, given: Any) -> None:
     Raises:
         TypeError: it does.
     """
-    if given is None and not issubclass(Unstructured, reads := family.reads):
+    if given is None and not issubclass(NodeSet, reads := family.reads):
         wanted = f"{reads.expects}; or a support of nodes alone, such as Complete()"
         raise RefusedType(refusal(f"{family.support} reads {reads.noun}", wanted, given))
 
@@ -82,20 +82,20 @@ def basis_on_support(
     Raises:
         ValueError: the support does not fit the heads or the nodes.
     """
-    over = given if isinstance(given, OnDemand) else given.edges()
+    over = given if isinstance(given, ImplicitEdges) else given.edges()
     for name, part in (("edge_attr", edge_attr), ("pos", pos)):
         if part is not None and not family.makes_use_of(name):
             raise RefusedValue(refusal(f"the score makes nothing of {name}", "none", name))
     ends = (pos, pos) if isinstance(pos, Tensor) else pos
     is_pair = not content.is_single
-    structure: AnyStructure
-    if isinstance(over, OnDemand):
-        known = Unstructured.read(None, size=over.size, device=over.device, batch=batch)
+    structure: Structure
+    if isinstance(over, ImplicitEdges):
+        known = NodeSet.read(None, size=over.size, device=over.device, batch=batch)
         structure = replace(known, pos=ends, bipartite=is_pair)
     else:
         _check_origin(over, edge_attr)
         index = over.pattern.index
-        edges = Structure(index, over.size, edge_attr=edge_attr, pos=ends, bipartite=is_pair)
+        edges = EdgeList(index, over.size, edge_attr=edge_attr, pos=ends, bipartite=is_pair)
         structure = completed(edges, None, batch, None)
     return family.basis_over(over, structure, content)
 

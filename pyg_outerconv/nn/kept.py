@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from ..basis import Basis
 from ..cache import IdentityCache, ValueCache
-from ..graph.structure import AnyStructure
+from ..graph.structure import Structure
 
 bases = IdentityCache()
 rules = ValueCache(64)
@@ -58,7 +58,7 @@ def shares_here(given: Any) -> bool:
 
 def kept_basis(
     cache: IdentityCache,
-    kind: type[AnyStructure],
+    kind: type[Structure],
     given: Any,
     beside: Iterable[tuple[str, Any]],
     key: Hashable,

@@ -12,9 +12,9 @@ from ..basis import Basis
 from ..errors import RefusedType, RefusedValue, refusal
 from ..graph.checks import check_size
 from ..graph.content import Content
-from ..graph.edge_list import Structure, is_matrix
+from ..graph.edge_list import EdgeList, is_matrix
 from ..graph.sparse_features import Features, SparseFeatures
-from ..graph.structure import AnyStructure, require_kind
+from ..graph.structure import Structure, require_kind
 from .kept import bases, kept_basis, recent, shares_here
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def _make_basis(
     inputs: Inputs,
     given: Given,
     content: Content | None,
-    kind: type[AnyStructure],
+    kind: type[Structure],
     place: Place,
 ) -> Basis:
     """The basis that the layer's family makes, of values in the type of x or of parameters."""
@@ -242,7 +242,7 @@ def _make_basis(
             )
         )
     family.refuse_unread(beside)
-    if issubclass(kind, Structure):
+    if issubclass(kind, EdgeList):
         beside["dtype"] = dtype
     found = kind.read(
         given.edge_index,
@@ -252,7 +252,7 @@ def _make_basis(
         **beside,
     )
     found = found.reversed() if reverse else found
-    if torch.compiler.is_compiling() and isinstance(found, Structure):
+    if torch.compiler.is_compiling() and isinstance(found, EdgeList):
         found = replace(found, only_sums=conv.aggr == "sum" and content is None)
     found = found if content is None else found.with_content(content)
     dtype = dtype or torch.get_default_dtype()
@@ -263,7 +263,7 @@ def _make_basis(
 
 
 def _size(
-    conv: OuterConv, inputs: Inputs, given: Given, kind: type[AnyStructure]
+    conv: OuterConv, inputs: Inputs, given: Given, kind: type[Structure]
 ) -> tuple[int | None, int | None]:
     """(M, N) in the direction of the messages, from ``size``, x and the layer, which must agree."""
     size = given.size
@@ -288,7 +288,7 @@ def _size(
             known[end] = count
     if known[1] is None and kind.targets_are_sources:
         found = given.edge_index
-        if not isinstance(found, AnyStructure) and not is_matrix(found):  # which know theirs
+        if not isinstance(found, Structure) and not is_matrix(found):  # which know theirs
             known[1] = known[0]
     return known[0], known[1]
 

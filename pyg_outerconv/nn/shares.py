@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from ..basis import Basis
-from ..basis.heads import Heads
+from ..basis.heads import MultiHeadEdges
 from ..errors import RefusedValue, refusal
 from ..theta import ThetaValue, ValueOutput
 
@@ -61,7 +61,7 @@ def values_of_edges(
     Raises:
         ValueError: the basis has no edges.
     """
-    if not isinstance(basis, Heads):
+    if not isinstance(basis, MultiHeadEdges):
         raise RefusedValue(
             refusal("edge features come with the edges of the support", "edges", repr(basis))
         )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis, EdgeBasis
-from ..basis.attended_ends import AttendedEnds
+from ..basis.attended_ends import AdditiveAttentionBasis
 from ..graph.content import Content
 from .kept import bases
 from .prepare import Given
@@ -36,7 +36,7 @@ def on_kept_support(
 
     def support() -> EdgeBasis | None:
         made = make()
-        return made.over if isinstance(made, AttendedEnds) else None
+        return made.over if isinstance(made, AdditiveAttentionBasis) else None
 
     key = "support", conv._family.support, conv.flow, conv.root is None, nodes
     over = bases.get(edge_index, (), key, support)

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis
-from ..basis.attended import Attended
-from ..basis.heads import Heads
-from ..graph import Structure
+from ..basis.attended import AttentionBasis
+from ..basis.heads import MultiHeadEdges
+from ..graph import EdgeList
 from ..nn import OuterConv
 from .closeness import TOLERANCE, assert_near
 
 
 def assert_self_attention_equivariant(
-    conv: OuterConv, x: Tensor, edges: Structure | None = None
+    conv: OuterConv, x: Tensor, edges: EdgeList | None = None
 ) -> None:
     """Permuting the inputs of self-attention permutes its outputs, and changes nothing else.
 
@@ -42,7 +42,7 @@ def assert_self_attention_equivariant(
 
 
 def assert_learned_queries_invariant(
-    conv: OuterConv, x: Tensor, edges: Structure | None = None
+    conv: OuterConv, x: Tensor, edges: EdgeList | None = None
 ) -> None:
     """Permuting the inputs of attention with learned queries changes nothing: f(PX) = f(X).
 
@@ -69,8 +69,8 @@ def assert_stochastic(basis: Basis) -> None:
     Raises:
         AssertionError: it does not hold.
     """
-    heads = basis.heads() if isinstance(basis, Attended) else basis
-    assert isinstance(heads, Heads), f"needs the values of heads, not {basis!r}"
+    heads = basis.heads() if isinstance(basis, AttentionBasis) else basis
+    assert isinstance(heads, MultiHeadEdges), f"needs the values of heads, not {basis!r}"
     value, pattern = heads.value.detach(), heads.pattern
     assert not value.isnan().any(), "shares are numbers"
     assert bool((value >= 0).all()), "shares are not negative"
@@ -83,7 +83,7 @@ def assert_stochastic(basis: Basis) -> None:
 def _run(
     conv: OuterConv,
     x: Tensor,
-    edges: Structure | None,
+    edges: EdgeList | None,
     sources: Tensor | None,
     targets: Tensor | None,
 ) -> Tensor:

@@ -11,10 +11,10 @@ from ..basis import Basis
 from ..errors import RefusedValue, unknown
 from ..families import Family
 from ..families.windows import Windows
-from ..graph import Cells, Structure, structure
-from ..graph.assignment import Memberships
+from ..graph import Cells, EdgeList, structure
+from ..graph.assignment import Assignment
 from ..graph.content import Content
-from ..graph.structure import AnyStructure
+from ..graph.structure import Structure
 from ..nn import OuterConv
 from .attention_laws import assert_self_attention_equivariant
 from .basis_laws import assert_adjoint, assert_lazy_equals_explicit, assert_transpose
@@ -68,7 +68,7 @@ def _axes(family: Family) -> set[int]:
     return own.union(*map(_axes, family.parts))
 
 
-def draw_edges(family: Family, generator: torch.Generator) -> Structure:
+def draw_edges(family: Family, generator: torch.Generator) -> EdgeList:
     """A directed graph with loops and parallel edges, positive weights, types and attributes.
 
     Nodes have positions, for families that read some.
@@ -93,18 +93,18 @@ def draw_cells(family: Family, generator: torch.Generator) -> Cells:
     return Cells.of_mask(torch.rand(shape, generator=generator) < 0.6)
 
 
-def draw_memberships(family: Family, generator: torch.Generator) -> Memberships:
+def draw_memberships(family: Family, generator: torch.Generator) -> Assignment:
     """Nodes in clusters of three at most."""
     nodes = torch.randperm(3 * (1 + _integer(4, generator)), generator=generator)
     members = nodes[: 1 + _integer(len(nodes), generator)] // 3
-    return Memberships.read(members)
+    return Assignment.read(members)
 
 
-def draw(family: Family, generator: torch.Generator) -> AnyStructure:
+def draw(family: Family, generator: torch.Generator) -> Structure:
     """Something that the family reads."""
     if issubclass(Cells, family.reads) and _axes(family):
         return draw_cells(family, generator)
-    if family.reads is Memberships:
+    if family.reads is Assignment:
         return draw_memberships(family, generator)
     return draw_edges(family, generator)
 

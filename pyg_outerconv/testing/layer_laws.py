@@ -10,14 +10,14 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from ..families import Family
-from ..graph import Structure
-from ..graph.structure import AnyStructure
+from ..graph import EdgeList
+from ..graph.structure import Structure
 from ..nn import OuterConv
 from .closeness import TOLERANCE, assert_near, assert_same_gradients
 from .dense import dense_contraction
 
 
-def assert_layer_equals_dense(conv: OuterConv, x: Tensor, structure: AnyStructure) -> None:
+def assert_layer_equals_dense(conv: OuterConv, x: Tensor, structure: Structure) -> None:
     """Φ contracted with x is the layer, in value and in every gradient; so are its messages.
 
     Where a layer compares inputs or labels, :func:`dense_contraction` stands in the place of Φ.
@@ -39,9 +39,9 @@ def assert_layer_equals_dense(conv: OuterConv, x: Tensor, structure: AnyStructur
         assert_same_gradients(found, expected, wanted, 5 * tolerance)
 
 
-def _given(family: Family, structure: AnyStructure) -> tuple[Any, dict[str, Any]]:
+def _given(family: Family, structure: Structure) -> tuple[Any, dict[str, Any]]:
     """A structure as the arguments of a layer: edges of one set of nodes are taken apart."""
-    if not isinstance(structure, Structure) or structure.bipartite:
+    if not isinstance(structure, EdgeList) or structure.bipartite:
         return structure, {}
     names = [name for name in ("edge_weight", "edge_type") if family.makes_use_of(name)]
     given = {name: getattr(structure, name) for name in (*names, "size", "batch")}
@@ -81,7 +81,7 @@ def _by_messages(conv: OuterConv, x: Any, edge_index: Any, arguments: dict[str, 
         conv.fuse = fuse
 
 
-def assert_permutation_equivariant(conv: OuterConv, x: Tensor, edges: Structure) -> None:
+def assert_permutation_equivariant(conv: OuterConv, x: Tensor, edges: EdgeList) -> None:
     """Renumbering nodes and reordering edges renumbers the output and changes nothing else."""
     edges.require_one_set("renumbering nodes", "none")
     nodes, order = torch.randperm(edges.size[0]), torch.randperm(edges.num_edges)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from ..graph import Cells, Structure, structure
+from ..graph import Cells, EdgeList, structure
 
 
-def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, Structure]:
+def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, EdgeList]:
     """Small graphs that break careless code, by name; weights carry gradients.
 
     All have edge types below 3. Weights are positive. 'rectangular' and its kin have M ≠ N, and
@@ -20,7 +20,7 @@ def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, Structur
         size: tuple[int, int],
         weighted: bool,
         bipartite: bool | None = None,
-    ) -> Structure:
+    ) -> EdgeList:
         edge_index = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).t().contiguous()
         count = edge_index.size(1)
         weight = None

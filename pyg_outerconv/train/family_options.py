@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 from ..errors import RefusedValue, refusal, unknown
 from ..families import FAMILIES, Directed, Family, Relation, Stack, Union, parse_family
 from ..families.options import describe, fits
-from ..graph import Structure
+from ..graph import EdgeList
 
 _PREFIX = "family_option_"
 
@@ -148,7 +148,7 @@ def make_family(
         ValueError: a name, an option or a value is wrong, or the family reads no edges.
     """
     made = any_family(text, chosen, num_relations)
-    if not issubclass(Structure, made.reads):
+    if not issubclass(EdgeList, made.reads):
         raise RefusedValue(
             refusal("a graph is read by families of edges", "such as gcn", short_name(made))
         )

@@ -18,7 +18,7 @@ from torch_geometric.utils import add_remaining_self_loops, is_undirected
 from ..data import Dataset
 from ..errors import RefusedValue, refusal
 from ..families import GCN, Chebyshev, Directed, Family, Relation, Walk, parse_family
-from ..graph import structure_of
+from ..graph import edge_list_of
 from ..nn import OuterConv
 from .contender import PEER, Contender
 from .features import kept_features
@@ -163,7 +163,7 @@ def _gcn(family: GCN, data: Data, settings: Settings) -> _Recipe:
 
 def _operator(family: Family, data: Data) -> dict[str, Any]:
     """The edges and weights of the family's one matrix, for layers that take them as they are."""
-    matrix = family.basis_on(structure_of(data)).edges()
+    matrix = family.basis_on(edge_list_of(data)).edges()
     return {"edge_index": matrix.index.long(), "edge_weight": matrix.values()}
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pyg_outerconv.attention import ALiBi, FeatureMapped
-from pyg_outerconv.basis.factored import Factored
+from pyg_outerconv.basis.factored import FeatureProduct
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near, assert_same_gradients
 
@@ -41,7 +41,7 @@ def test_attention_without_a_softmax_is_never_made_edge_by_edge(support, score, 
     plain.load_state_dict(conv.state_dict())
     x = torch.randn(70, P, dtype=torch.float64, requires_grad=True)
     found, basis = conv(x, return_attention_weights=True)
-    assert isinstance(basis, Factored)
+    assert isinstance(basis, FeatureProduct)
     wanted, edges = plain(x, pairs(support, 70), return_attention_weights=True)
     assert_near(found, wanted)
     assert_same_gradients(found, wanted, [x])
@@ -54,14 +54,14 @@ def test_sources_that_are_not_there_and_graphs_count_alike():
     there = torch.rand(3, 9) < 0.6
     there[2] = False
     found, basis = conv(x, source_mask=there, return_attention_weights=True)
-    assert isinstance(basis, Factored)
+    assert isinstance(basis, FeatureProduct)
     for number in (0, 1):
         item = x[number]
         assert_near(found[number], conv((item[there[number]], item)))
     assert torch.equal(found[2], conv.bias.expand(9, Q))
     graph = torch.arange(3).repeat_interleave(9)
     of_graphs, basis = conv(x.flatten(0, 1), batch=graph, return_attention_weights=True)
-    assert isinstance(basis, Factored)
+    assert isinstance(basis, FeatureProduct)
     assert_near(of_graphs.view(3, 9, Q), conv(x))
 
 
@@ -81,7 +81,7 @@ def test_other_attention_is_not(options):
     """L1 of signed products divides by other sums; and dropped values have to be drawn."""
     conv = conv_of(**options)
     x = torch.randn(9, P, dtype=torch.float64)
-    assert not isinstance(conv.basis(x, None), Factored)
+    assert not isinstance(conv.basis(x, None), FeatureProduct)
     assert conv(x).isfinite().all()
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from scores import leaf
 
-from pyg_outerconv.basis.heads import Heads
+from pyg_outerconv.basis.heads import MultiHeadEdges
 from pyg_outerconv.kernels import edge_sums
 from pyg_outerconv.kernels.listed import Listed
 from pyg_outerconv.nn.attention.gat import gat_conv, gatv2_conv
@@ -91,7 +91,7 @@ def test_weights_are_sorted_where_they_are_looked_at(name, few):
     few(-1)
     other, sorted_heads = conv(x, EDGES, *given, return_attention_weights=True)
     assert_near(out, other)
-    assert isinstance(heads, Heads)
+    assert isinstance(heads, MultiHeadEdges)
     assert torch.equal(heads.pattern.index, sorted_heads.pattern.index)
     assert torch.equal(heads.pattern.origin, sorted_heads.pattern.origin)
     assert_near(heads.value, sorted_heads.value)

@@ -8,7 +8,7 @@ from factors import CHANNELS, HEADS, TIMES, dense, factored, positive
 
 from pyg_outerconv.basis import EdgeBasis, Pattern
 from pyg_outerconv.basis.algebra import Composed
-from pyg_outerconv.basis.factored import Factored
+from pyg_outerconv.basis.factored import FeatureProduct
 from pyg_outerconv.contract import contract
 from pyg_outerconv.testing import assert_near
 
@@ -27,7 +27,7 @@ def test_the_explicit_form_is_the_formula(ends, causal):
 
 def test_without_an_order_of_time_the_transpose_is_factored_again():
     basis = factored((4, 9), blocks=True)
-    assert isinstance(basis.T, Factored)
+    assert isinstance(basis.T, FeatureProduct)
     assert_near(basis.T.T.to_dense(), dense(basis))
 
 
@@ -72,7 +72,7 @@ def test_targets_whose_weights_add_up_to_zero_get_zeros():
         query[1] = 0.0
         key[:2] = 0.0
     for causal in TIMES:
-        found = Factored(key, query, causal=causal).to_dense()[0]
+        found = FeatureProduct(key, query, causal=causal).to_dense()[0]
         assert torch.isfinite(found).all()
         assert not found[:, 1].any()
         assert found[:, 4].sum().item() == pytest.approx(1.0)
@@ -124,7 +124,7 @@ def test_it_moves_and_casts_as_any_basis():
 def test_what_does_not_fit_is_refused(options, error, words):
     given = {"key": positive(4, HEADS, CHANNELS), "query": positive(3, HEADS, CHANNELS)}
     with pytest.raises(error, match=words):
-        Factored(**{**given, **options})
+        FeatureProduct(**{**given, **options})
 
 
 def test_reductions_that_look_at_edges_are_refused_until_they_are_made():

@@ -18,8 +18,8 @@ from cases import STRUCTURES
 from contractions import normal
 
 from pyg_outerconv.basis import Pattern
-from pyg_outerconv.basis.attended import Attended
-from pyg_outerconv.basis.heads import Heads, by_head, by_label
+from pyg_outerconv.basis.attended import AttentionBasis
+from pyg_outerconv.basis.heads import MultiHeadEdges, by_head, by_label
 from pyg_outerconv.contract import contract
 from pyg_outerconv.testing import (
     assert_adjoint,
@@ -122,19 +122,19 @@ def test_folding_of_heads_is_undone():
 def test_values_that_do_not_fit_the_edges_are_refused():
     pattern = pattern_of("multi-edge", 1)
     with pytest.raises(ValueError, match="heads need values for each edge"):
-        Heads(pattern, torch.randn(4, 2))
+        MultiHeadEdges(pattern, torch.randn(4, 2))
     with pytest.raises(ValueError, match="heads need values for each edge"):
-        Heads(pattern, torch.randn(9))
+        MultiHeadEdges(pattern, torch.randn(9))
     with pytest.raises(TypeError, match="floating point"):
-        Heads(pattern, torch.ones(9, 2, dtype=torch.long))
+        MultiHeadEdges(pattern, torch.ones(9, 2, dtype=torch.long))
     with pytest.raises(ValueError, match="where the pattern is"):
-        Heads(pattern, torch.randn(9, 2, device="meta"))
+        MultiHeadEdges(pattern, torch.randn(9, 2, device="meta"))
 
 
 def test_content_that_does_not_fit_the_support_is_refused():
     pattern = pattern_of("rectangular", 3)
     over, query, key = pattern.with_values(None), torch.randn(4, 3, 2), torch.randn(6, 3, 2)
-    Attended(over, query, key, Shares())
+    AttentionBasis(over, query, key, Shares())
     for wrong in (
         (key, query),
         (query[..., :1], key),
@@ -143,11 +143,11 @@ def test_content_that_does_not_fit_the_support_is_refused():
         (query.unsqueeze(1), key),
     ):
         with pytest.raises(ValueError, match="queries of targets and keys of sources"):
-            Attended(over, *wrong, Shares())
+            AttentionBasis(over, *wrong, Shares())
     with pytest.raises(ValueError, match="heads that 3 labels divide"):
-        Attended(over, query[:, :2], key[:, :2], Shares())
+        AttentionBasis(over, query[:, :2], key[:, :2], Shares())
     with pytest.raises(ValueError, match="edges without weights"):
-        Attended(pattern.with_values(torch.ones(5)), query, key, Shares())
+        AttentionBasis(pattern.with_values(torch.ones(5)), query, key, Shares())
 
 
 # The algebra --------------------------------------------------------------------------------------
@@ -225,4 +225,4 @@ def _support(basis):
 
 def test_heads_of_no_label_are_of_no_edges():
     pattern = Pattern.build(torch.empty(2, 0).long(), size=(3, 2), num_labels=1)
-    assert Heads(pattern, torch.empty(0, 2)).to_dense().shape == (2, 3, 2)
+    assert MultiHeadEdges(pattern, torch.empty(0, 2)).to_dense().shape == (2, 3, 2)

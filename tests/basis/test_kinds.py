@@ -10,14 +10,14 @@ from factors import factored
 from pyg_outerconv.basis import (
     Band,
     Basis,
-    Cliques,
+    SameBlock,
     EdgeBasis,
     Eye,
     Pattern,
     Repeated,
     Restricted,
     Transposed,
-    Units,
+    UnitMatrices,
 )
 from pyg_outerconv.basis.axis import Axis
 from pyg_outerconv.basis.edge_dropout import drop_edges
@@ -83,8 +83,8 @@ def kinds():
         "grid": grid,
         "turned grid": grid.transpose(),
         "band": Band(6, 5, left=2, right=1, on=CPU),
-        "cliques": Cliques(torch.tensor([0, 1, 0, -1]), torch.tensor([1, 0, 2])),
-        "units": Units((2, 3), on=CPU),
+        "cliques": SameBlock(torch.tensor([0, 1, 0, -1]), torch.tensor([1, 0, 2])),
+        "units": UnitMatrices((2, 3), on=CPU),
         "heads": heads_of(pattern, 6)[0],
         "attended": attended(pattern, 6, present=True)[0],
         "attended by another f": attended(pattern, 3, normalise=Shares(is_softmax=False))[0],

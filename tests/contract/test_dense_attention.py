@@ -16,9 +16,9 @@ from attended import (
 )
 from contractions import features, normal
 
-from pyg_outerconv.basis.attended import Attended
+from pyg_outerconv.basis.attended import AttentionBasis
 from pyg_outerconv.basis.band import Band
-from pyg_outerconv.basis.same_block import Cliques
+from pyg_outerconv.basis.same_block import SameBlock
 from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
 from pyg_outerconv.testing import assert_near
 
@@ -44,13 +44,13 @@ BANDS = {
     "one node": Band(1, 1, on=CPU),
 }
 CLIQUES = {
-    "graphs": Cliques(torch.tensor([0, 0, 1, 2, 2, 2]), torch.tensor([0, 0, 1, 2, 2, 2])),
-    "in any order": Cliques(torch.tensor([2, 0, 2, 1]), torch.tensor([1, 2, 0, 2, 1])),
-    "one size": Cliques(torch.tensor([0, 1, 0, 1]), torch.tensor([1, 0, 1, 0])),
-    "some in none": Cliques(torch.tensor([-1, 0, -3, 1]), torch.tensor([-1, 1, 4, 0, -2])),
-    "all in none": Cliques(torch.tensor([-1, -1]), torch.tensor([-1, 2])),
-    "no nodes": Cliques(torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long)),
-    "short integers": Cliques(
+    "graphs": SameBlock(torch.tensor([0, 0, 1, 2, 2, 2]), torch.tensor([0, 0, 1, 2, 2, 2])),
+    "in any order": SameBlock(torch.tensor([2, 0, 2, 1]), torch.tensor([1, 2, 0, 2, 1])),
+    "one size": SameBlock(torch.tensor([0, 1, 0, 1]), torch.tensor([1, 0, 1, 0])),
+    "some in none": SameBlock(torch.tensor([-1, 0, -3, 1]), torch.tensor([-1, 1, 4, 0, -2])),
+    "all in none": SameBlock(torch.tensor([-1, -1]), torch.tensor([-1, 2])),
+    "no nodes": SameBlock(torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long)),
+    "short integers": SameBlock(
         torch.tensor([0, 1, 1], dtype=torch.uint8), torch.tensor([1, 0], dtype=torch.uint8)
     ),
 }
@@ -62,7 +62,7 @@ def attended_over(over, heads=2, batch=(), bias=None, present=None, dropped=0.0,
     over = replace(over, kept={}) if isinstance(over, Band) else over
     query, key = normal(targets, *batch, heads, 3), normal(sources, *batch, heads, 3)
     normalise = Shares(dropped=dropped)
-    return Attended(over, query, key, normalise, factor, bias, present), [query, key]
+    return AttentionBasis(over, query, key, normalise, factor, bias, present), [query, key]
 
 
 @pytest.mark.parametrize("batch", [(), (2,)], ids=str)
@@ -177,7 +177,7 @@ def test_no_edge_is_made_for_dense_orders(name):
     over = (
         replace(over, kept={})
         if isinstance(over, Band)
-        else Cliques(over.source_block, over.target_block)
+        else SameBlock(over.source_block, over.target_block)
     )
     basis, _ = attended_over(over)
     for order in DENSE_ORDERS:
@@ -229,7 +229,7 @@ def test_torch_agrees_with_the_derivatives():
         over = SUPPORTS[name]
 
         def run(query, key, x, over=over):
-            basis = Attended(over, query, key, Shares(), 0.6)
+            basis = AttentionBasis(over, query, key, Shares(), 0.6)
             return contract(basis, x, theta.unsqueeze(1), DENSE_ORDERS[0])
 
         inputs = (normal(over.size[1], 2, 3), normal(over.size[0], 2, 3), normal(over.size[0], 3))
@@ -247,7 +247,7 @@ def test_functions_of_functions(name):
 
     def run(order):
         def loss(query, key, x):
-            basis = Attended(over, query, key, Shares(), 0.6)
+            basis = AttentionBasis(over, query, key, Shares(), 0.6)
             return contract(basis, x, theta, order).sin().sum()
 
         return loss
@@ -277,7 +277,7 @@ def test_functions_of_functions(name):
 def chosen(over, heads, width, in_channels, **options):
     shape = (over.size[0], heads, width)
     query, key = (torch.randn(n, *shape[1:], requires_grad=True) for n in over.size[::-1])
-    basis = Attended(over, query, key, Shares(**options))
+    basis = AttentionBasis(over, query, key, Shares(**options))
     theta = torch.randn(heads, 1, in_channels, width, requires_grad=True)
     x = torch.randn(over.size[0], in_channels, requires_grad=True)
     return contraction_path(basis, x, theta)
@@ -313,7 +313,7 @@ def test_what_torch_spells_out_counts_as_held():
 
 def test_costs_are_asked_for_without_edges():
     over = Band(2**20, 2**20, on=CPU)
-    basis = Attended(
+    basis = AttentionBasis(
         over,
         torch.randn(1, 2, 4).expand(2**20, -1, -1),
         torch.randn(1, 2, 4).expand(2**20, -1, -1),

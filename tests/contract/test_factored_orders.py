@@ -7,7 +7,7 @@ import torch
 from factors import HEADS, TIMES, dense, factored, normal
 from probes import Kept, Largest
 
-from pyg_outerconv.basis.factored import Factored
+from pyg_outerconv.basis.factored import FeatureProduct
 from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
 from pyg_outerconv.graph import SparseFeatures
 from pyg_outerconv.testing import assert_near
@@ -106,7 +106,7 @@ def test_no_weight_is_no_nan_in_any_derivative(causal):
     """Keys and queries of zeros, where sums that divide are zero."""
     key, query = torch.rand(9, 1, 3).double(), torch.rand(9, 1, 3).double()
     key[:4], query[6] = 0.0, 0.0
-    basis = Factored(key.requires_grad_(), query.requires_grad_(), causal=causal)
+    basis = FeatureProduct(key.requires_grad_(), query.requires_grad_(), causal=causal)
     for order in orders_of(causal):
         x, theta = normal(9, P), normal(1, 1, P, Q)
         found = contract(basis, x, theta, order)
@@ -123,7 +123,7 @@ def test_short_types_add_up_in_float32(dtype, causal):
     """4096 equal weights of 100 have a sum that float16 does not have."""
     nodes = 4096
     key = torch.full((nodes, 1, 4), 10.0, dtype=dtype)
-    basis = Factored(key, key, causal=causal)
+    basis = FeatureProduct(key, key, causal=causal)
     x, theta = torch.ones(nodes, 2, dtype=dtype), torch.eye(2, dtype=dtype).view(1, 1, 2, 2)
     for order in orders_of(causal):
         found = contract(basis, x, theta, order)
@@ -144,7 +144,7 @@ def test_float32_is_as_near_as_it_promises_at_many_nodes(causal):
 def test_65536_nodes_hold_no_pairs_and_no_state_for_each(causal):
     nodes, heads, width = 65_536, 2, 16
     key, query = (torch.rand(nodes, heads, width, requires_grad=True) for _ in range(2))
-    basis = Factored(key, query, causal=causal)
+    basis = FeatureProduct(key, query, causal=causal)
     x = torch.randn(nodes, width, requires_grad=True)
     theta = ValueOutput(torch.randn(heads, width, width, requires_grad=True))
     with Largest() as largest, Kept() as kept:

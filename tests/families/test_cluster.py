@@ -15,7 +15,7 @@ from torch_geometric.nn.pool.select import SelectOutput, SelectTopK
 from pyg_outerconv import OuterConv
 from pyg_outerconv.contract import contract
 from pyg_outerconv.families import GCN, Cluster, Stack, parse_family
-from pyg_outerconv.graph import Memberships
+from pyg_outerconv.graph import Assignment
 from pyg_outerconv.testing import (
     assert_adjoint,
     assert_contraction,
@@ -289,6 +289,6 @@ def test_bad_input_is_refused(make, error, rule):
 
 
 def test_memberships_are_read_once():
-    read = Memberships.read(BATCH)
-    assert Memberships.read(read) is read
+    read = Assignment.read(BATCH)
+    assert Assignment.read(read) is read
     assert Cluster().basis(read).size == (NODES, CLUSTERS)

@@ -6,7 +6,7 @@ from contractions import normal, parameter
 from torch_geometric.data import Data
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import EdgeBasis, Units
+from pyg_outerconv.basis import EdgeBasis, UnitMatrices
 from pyg_outerconv.contract import contract, contraction_path
 from pyg_outerconv.families import Explicit, Full, Identity, Stack, Walk, parse_family
 from pyg_outerconv.graph import structure
@@ -27,7 +27,7 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_label_has_one_edge_and_the_laws_hold(size, turned):
-    basis = Units(size, on=CPU)
+    basis = UnitMatrices(size, on=CPU)
     basis = basis.transpose() if turned else basis
     dense = basis.to_dense(torch.float64)
     sources, targets = size
@@ -49,7 +49,7 @@ def test_a_label_has_one_edge_and_the_laws_hold(size, turned):
 @pytest.mark.parametrize("batch", [(), (2, 3), (0,)], ids=str)
 @pytest.mark.parametrize("turned", [False, True])
 def test_every_order_equals_the_oracle(size, groups, batch, turned):
-    basis = Units(size, on=CPU)
+    basis = UnitMatrices(size, on=CPU)
     basis = basis.transpose() if turned else basis
     x = normal(basis.size[0], *batch, 4)
     assert_contraction(basis, x, parameter(basis.num_bases, groups, 4, 2), depth=2)
@@ -77,7 +77,7 @@ def test_it_is_a_linear_layer_with_weights_copied_both_ways():
 
 
 def test_the_transpose_of_the_basis_is_one_dense_product_too():
-    basis, x = Units((5, 6), on=CPU).transpose(), torch.randn(6, 8, 3)
+    basis, x = UnitMatrices((5, 6), on=CPU).transpose(), torch.randn(6, 8, 3)
     theta = torch.randn(30, 1, 3, 4)
     assert contraction_path(basis, x, theta).chosen == ["fully_connected"]
     assert_near(contract(basis, x, theta), contract(basis.edges(), x, theta))
@@ -85,7 +85,7 @@ def test_the_transpose_of_the_basis_is_one_dense_product_too():
 
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
 def test_reductions_over_the_one_input_of_a_label_are_the_same(reduce):
-    basis, x, theta = Units((3, 2), on=CPU), torch.randn(3, 4), torch.randn(6, 1, 4, 2)
+    basis, x, theta = UnitMatrices((3, 2), on=CPU), torch.randn(3, 4), torch.randn(6, 1, 4, 2)
     assert_near(
         contract(basis, x, theta, "fully_connected", reduce=reduce), contract(basis, x, theta)
     )
@@ -93,7 +93,7 @@ def test_reductions_over_the_one_input_of_a_label_are_the_same(reduce):
 
 def test_other_bases_and_features_are_refused_by_name():
     theta = torch.randn(6, 1, 4, 2)
-    basis = Units((3, 2), on=CPU)
+    basis = UnitMatrices((3, 2), on=CPU)
     with pytest.raises(ValueError, match="solves Units, not a EdgeBasis"):
         contract(basis.edges(), torch.randn(3, 4), theta, "fully_connected")
     indices = torch.tensor([3, 0, 3])
@@ -206,7 +206,7 @@ def test_what_explicit_says_is_what_its_family_says():
 
 
 def test_vmap_and_func_equal_a_loop():
-    basis = Units((3, 2), on=CPU)
+    basis = UnitMatrices((3, 2), on=CPU)
     x, theta = torch.randn(5, 3, 4).double(), torch.randn(5, 6, 1, 4, 2).double()
 
     def run(x, theta):
@@ -221,7 +221,7 @@ def test_vmap_and_func_equal_a_loop():
 
 
 def test_autocast_and_short_types():
-    basis, x, theta = Units((3, 2), on=CPU), torch.randn(3, 4), torch.randn(6, 1, 4, 2)
+    basis, x, theta = UnitMatrices((3, 2), on=CPU), torch.randn(3, 4), torch.randn(6, 1, 4, 2)
     exact = contract(basis, x, theta, "fully_connected")
     with torch.autocast("cpu", torch.bfloat16):
         short = contract(basis, x, theta, "fully_connected")

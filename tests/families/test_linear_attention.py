@@ -8,7 +8,7 @@ import torch
 from pyg_outerconv import OuterConv
 from pyg_outerconv.attention import LearnedQueries
 from pyg_outerconv.attention.feature_maps import FEATURE_MAPS, PositiveRandom, make_feature_map
-from pyg_outerconv.basis.factored import Factored
+from pyg_outerconv.basis.factored import FeatureProduct
 from pyg_outerconv.families import GCN, Grid, Stack
 from pyg_outerconv.families.linear_attention import LinearAttention
 from pyg_outerconv.nn import linear_attention
@@ -62,7 +62,7 @@ OPTIONS = [
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_a_layer_is_the_equation_of_the_paper(options):
     conv, x = layer(**options), normal(40, P)
-    assert isinstance(conv.basis(x, None), Factored)
+    assert isinstance(conv.basis(x, None), FeatureProduct)
     found = conv(x, None)
     wanted = formula(conv, x)
     assert_near(found, wanted)

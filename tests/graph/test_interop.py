@@ -10,7 +10,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_outerconv.basis import to_edge_index, to_networkx, to_scipy, to_torch_sparse
 from pyg_outerconv.families import Relation, edge_basis
-from pyg_outerconv.graph import from_hetero, from_networkx, from_scipy, structure, structure_of
+from pyg_outerconv.graph import from_hetero, from_networkx, from_scipy, structure, edge_list_of
 from pyg_outerconv.testing import assert_near
 
 INDEX = torch.tensor([[0, 2, 1, 2], [1, 0, 1, 3]])
@@ -57,14 +57,14 @@ def test_size_is_inferred_from_the_largest_index():
 
 def test_data_and_its_adjacency():
     data = Data(edge_index=INDEX, edge_weight=WEIGHT, num_nodes=6)
-    assert structure_of(data).size == (6, 6)
-    assert_near(dense(structure_of(data))[:3, :4], DENSE)
+    assert edge_list_of(data).size == (6, 6)
+    assert_near(dense(edge_list_of(data))[:3, :4], DENSE)
     sparse = Data(adj_t=torch.sparse_coo_tensor(INDEX.flip(0), WEIGHT, (6, 6)), num_nodes=6)
-    assert_near(dense(structure_of(sparse))[:3, :4], DENSE)
+    assert_near(dense(edge_list_of(sparse))[:3, :4], DENSE)
     with pytest.raises(ValueError, match="a graph needs edges: expected data.edge_index"):
-        structure_of(Data(x=torch.ones(2, 1)))
+        edge_list_of(Data(x=torch.ones(2, 1)))
     with pytest.raises(TypeError, match="homogeneous"):
-        structure_of(HeteroData())
+        edge_list_of(HeteroData())
 
 
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_matrix, sp.coo_array, sp.lil_matrix])

@@ -9,14 +9,14 @@ from torch_geometric.data import Batch, Data
 from pyg_outerconv import Cells
 from pyg_outerconv.attention import ALiBi, IndexTerm
 from pyg_outerconv.graph import (
-    AnyStructure,
-    Memberships,
-    Unstructured,
+    Structure,
+    Assignment,
+    NodeSet,
     places_within,
     positions_of,
     relative_positions,
     structure,
-    structure_of,
+    edge_list_of,
 )
 
 EDGES = torch.tensor([[0, 1, 2, 2], [1, 1, 0, 2]])
@@ -50,17 +50,17 @@ def test_cells_are_where_they_are():
 
 def test_nodes_of_a_batch_count_within_their_graph():
     graphs = [Data(edge_index=EDGES, num_nodes=count) for count in (3, 4)]
-    source, target = positions_of(structure_of(Batch.from_data_list(graphs)))
+    source, target = positions_of(edge_list_of(Batch.from_data_list(graphs)))
     assert source.flatten().tolist() == [0, 1, 2, 0, 1, 2, 3]
     assert torch.equal(source, target)
 
 
 def test_nodes_without_edges_may_say_where_they_are_and_of_which_graphs():
     ends = torch.randn(3, 2), torch.randn(4, 2)
-    found = positions_of(Unstructured.read(None, pos=ends))
+    found = positions_of(NodeSet.read(None, pos=ends))
     assert all(torch.equal(one, own) for one, own in zip(found, ends, strict=True))
     graphs = torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1, 0])
-    source, target = positions_of(Unstructured.read(None, batch=graphs))
+    source, target = positions_of(NodeSet.read(None, batch=graphs))
     assert source.flatten().tolist() == [0, 0, 1]
     assert target.flatten().tolist() == [0, 1, 0, 2]
 
@@ -69,9 +69,9 @@ def test_other_nodes_are_numbered():
     device = torch.device("cpu")
     for given_, sizes in (
         (structure(EDGES, size=(3, 5)), (3, 5)),
-        (Unstructured((4, 2), device), (4, 2)),
-        (AnyStructure.read(EDGES), (3, 3)),
-        (Memberships.read(torch.tensor([0, 1, 1, 0])), (4, 2)),
+        (NodeSet((4, 2), device), (4, 2)),
+        (Structure.read(EDGES), (3, 3)),
+        (Assignment.read(torch.tensor([0, 1, 1, 0])), (4, 2)),
     ):
         for found, count in zip(positions_of(given_), sizes, strict=True):
             assert found.flatten().tolist() == list(range(count))

@@ -32,7 +32,7 @@ from pyg_outerconv.families import (
     Union,
     Walk,
 )
-from pyg_outerconv.graph import Unstructured, structure
+from pyg_outerconv.graph import NodeSet, structure
 from pyg_outerconv.testing import assert_near
 
 EDGES = torch.tensor([[0, 1, 2, 3, 0, 4], [1, 2, 3, 0, 2, 1]])
@@ -185,7 +185,7 @@ def test_a_structure_holds_what_it_holds():
 
 def test_counted_nodes_take_what_they_do_not_know():
     family, here = Causal(), torch.device("cpu")
-    nodes, halves = Unstructured((4, None), here), torch.tensor([0, 0, 1, 1])
+    nodes, halves = NodeSet((4, None), here), torch.tensor([0, 0, 1, 1])
     expected = family.basis(None, size=(4, 4), batch=halves).to_dense()
     assert_near(family.basis(nodes, batch=halves).to_dense(), expected)
     known = family.read(None, size=(4, 4), batch=halves)

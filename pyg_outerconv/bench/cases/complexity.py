@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...attention import Softmax
-from ...basis.attended import Attended
+from ...basis.attended import AttentionBasis
 from ...basis.band import Band
 from ...contract import contract
 from ...families import Grid
@@ -72,7 +72,7 @@ def _attention(x: Tensor, context: Context) -> Layer:
     head = x.unsqueeze(1)
 
     def forward() -> Tensor:
-        basis = Attended(over, head, head, Softmax(), channels**-0.5)
+        basis = AttentionBasis(over, head, head, Softmax(), channels**-0.5)
         return contract(basis, x, ValueOutput(eye, adds=True), values=head)
 
     return forward, []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...basis.attended import Attended
+from ...basis.attended import AttentionBasis
 from ..cost import Work
 from ..head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
 from ..head_products import has_edges
@@ -13,7 +13,7 @@ from ..problem import Problem
 
 def needs_softmax(problem: Problem) -> list[str]:
     """Reasons where values are not plain shares of a softmax."""
-    basis = problem.of(Attended)
+    basis = problem.of(AttentionBasis)
     if not basis.normalise.is_softmax:
         return [f"knows the softmax alone, not {basis.normalise}"]
     return []
@@ -22,11 +22,11 @@ def needs_softmax(problem: Problem) -> list[str]:
 class Attend(HeadOrder):
     """By ``attend``; the backward pass computes shares again."""
 
-    solves = (Attended,)
+    solves = (AttentionBasis,)
 
     def needs(self, problem: Problem) -> list[str]:
         """A softmax of scaled products, and nothing that drops shares."""
-        drops = ["drops no shares"] if problem.of(Attended).normalise.dropped else []
+        drops = ["drops no shares"] if problem.of(AttentionBasis).normalise.dropped else []
         return needs_softmax(problem) + drops
 
     def is_prepared(self, problem: Problem) -> bool:
@@ -35,7 +35,7 @@ class Attend(HeadOrder):
 
     def propagating(self, problem: Problem, width: int) -> tuple[Work, Work, float]:
         """E·H·(D + width) gathered, two and a half times as much backwards."""
-        basis = problem.of(Attended)
+        basis = problem.of(AttentionBasis)
         columns = float(problem.num_labels // basis.num_labels * problem.num_columns)
         line = float((basis.query.size(-1) + width) * problem.itemsize)
         read = basis.num_edges * columns * line
@@ -46,7 +46,7 @@ class Attend(HeadOrder):
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
         """See :class:`HeadOrder`."""
-        return problem.of(Attended).attend(x)
+        return problem.of(AttentionBasis).attend(x)
 
 
 class AttendTransformFirst(Attend, TransformHeadsFirst):

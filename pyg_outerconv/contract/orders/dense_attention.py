@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...basis.attended import Attended
+from ...basis.attended import AttentionBasis
 from ...basis.dense_rule import Beside, DenseRule
 from ...basis.heads import by_head, by_label, one_type
 from ..cost import Work
@@ -30,7 +30,7 @@ class DenseAttention(HeadOrder):
     cut into blocks; cliques of one size go to torch together.
     """
 
-    solves = (Attended,)
+    solves = (AttentionBasis,)
 
     def needs(self, problem: Problem) -> list[str]:
         """A softmax of scaled products over a band or over cliques."""
@@ -63,20 +63,20 @@ class DenseAttentionPropagateFirst(DenseAttention, PropagateHeadsFirst):
 
 def needs_rule(problem: Problem) -> list[str]:
     """Reasons where the support is no rule that blocks follow, or scores have too much beside."""
-    over = problem.of(Attended).over
+    over = problem.of(AttentionBasis).over
     if not isinstance(over, DenseRule):
         return [f"needs a support that is a band or cliques, not a {type(over).__name__}"]
     return over.lacks(_beside(problem))
 
 
 def _rule(problem: Problem) -> DenseRule:
-    over = problem.of(Attended).over
+    over = problem.of(AttentionBasis).over
     assert isinstance(over, DenseRule)  # as needs_rule says
     return over
 
 
 def _beside(problem: Problem) -> Beside:
-    basis = problem.of(Attended)
+    basis = problem.of(AttentionBasis)
     learns = basis.bias is not None and basis.bias.requires_grad
     has = basis.bias is not None, basis.present is not None
     return Beside(*has, learns, basis.normalise.dropped > 0)
@@ -84,7 +84,7 @@ def _beside(problem: Problem) -> Beside:
 
 def _attended(problem: Problem, value: Tensor) -> Tensor:
     """Σ_m of the shares times what heads propagate: (M, *batch, H, C) to (N, *batch, H, C)."""
-    basis, batch = problem.of(Attended), problem.batch
+    basis, batch = problem.of(AttentionBasis), problem.batch
     query, key = basis.with_batch(batch)
     query, key, value = (by_label(part, basis.num_labels) for part in one_type(query, key, value))
     beside = _bias(basis, batch, query), _mask(basis, batch)
@@ -93,7 +93,7 @@ def _attended(problem: Problem, value: Tensor) -> Tensor:
     return by_head(out, basis.num_labels, basis.num_bases, batch)
 
 
-def _bias(basis: Attended, batch: tuple[int, ...], like: Tensor) -> Tensor | None:
+def _bias(basis: AttentionBasis, batch: tuple[int, ...], like: Tensor) -> Tensor | None:
     """(E, B·H) what is added to the scores of edges."""
     if basis.bias is None:
         return None
@@ -103,7 +103,7 @@ def _bias(basis: Attended, batch: tuple[int, ...], like: Tensor) -> Tensor | Non
     return bias.expand(bias.size(0), *batch, basis.num_bases).reshape(bias.size(0), like.size(1))
 
 
-def _mask(basis: Attended, batch: tuple[int, ...]) -> Tensor | None:
+def _mask(basis: AttentionBasis, batch: tuple[int, ...]) -> Tensor | None:
     """(M, B·H) booleans: the sources that there are."""
     if basis.present is None:
         return None
@@ -117,7 +117,7 @@ def _mask(basis: Attended, batch: tuple[int, ...]) -> Tensor | None:
 
 def _attending(problem: Problem, width: int) -> tuple[Work, Work, float]:
     """Forward and backward of attention in blocks, and the bytes that it holds."""
-    basis, pairs = problem.of(Attended), _rule(problem).pairs(_beside(problem))
+    basis, pairs = problem.of(AttentionBasis), _rule(problem).pairs(_beside(problem))
     columns = float(problem.num_labels * problem.num_columns)
     calls = CALLS_OF_A_JOB * columns * pairs.windows if pairs.windows else 1.0
     share = SHARE_OF_WINDOWS if pairs.windows else SHARE

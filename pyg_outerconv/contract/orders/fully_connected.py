@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...basis.units import Units
+from ...basis.units import UnitMatrices
 from ...kernels import REDUCTIONS
 from ..cost import Cost, moving
 from ..order import Order, needs_features
@@ -21,7 +21,7 @@ class FullyConnected(Order):
     """
 
     name = "fully_connected"
-    solves = (Units,)
+    solves = (UnitMatrices,)
     reductions = frozenset(REDUCTIONS)
 
     def lacks(self, problem: Problem) -> list[str]:
@@ -40,7 +40,7 @@ class FullyConnected(Order):
 
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
-        basis, x = problem.of(Units), problem.features
+        basis, x = problem.of(UnitMatrices), problem.features
         theta = problem.theta.unflatten(0, basis.shape)  # (M, N, G, P/G, Q/G)
         if basis.is_turned:
             theta = theta.transpose(0, 1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...basis.attended import Attended
-from ...basis.heads import Heads
+from ...basis.attended import AttentionBasis
+from ...basis.heads import MultiHeadEdges
 from ..cost import Work
 from ..head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
 from ..head_products import has_edges, heads_of
@@ -19,7 +19,7 @@ PASSES = 8.0
 def making_shares(problem: Problem) -> tuple[Work, Work, float]:
     """Forward and backward of the values of all edges, and the bytes that they take."""
     basis = heads_of(problem)
-    if isinstance(basis, Heads):
+    if isinstance(basis, MultiHeadEdges):
         return Work(), Work(), 0.0
     columns = float(problem.num_labels // basis.num_labels * problem.num_columns)
     entries = basis.num_edges * columns
@@ -34,7 +34,7 @@ def making_shares(problem: Problem) -> tuple[Work, Work, float]:
 class SpelledOut(HeadOrder):
     """By the values of all edges, then a sparse product for each head."""
 
-    solves = (Heads, Attended)
+    solves = (MultiHeadEdges, AttentionBasis)
 
     def is_prepared(self, problem: Problem) -> bool:
         """Whether the edges are made."""

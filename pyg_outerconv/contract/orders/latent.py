@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...basis.factored import Factored, divided
+from ...basis.factored import FeatureProduct, divided
 from ...kernels.latent import collect, spread
 from ...theta.autocast import autocast_pair
 from ..cost import Cost, Work, moving
@@ -27,7 +27,7 @@ class LatentTransformFirst(Order):
     """X Θ_h first, or the values of each head, then φ(K)ᵀ and φ(Q)."""
 
     name = "latent_transform_first"
-    solves = (Factored,)
+    solves = (FeatureProduct,)
 
     def lacks(self, problem: Problem) -> list[str]:
         """It needs all pairs, without an order of time."""
@@ -50,7 +50,7 @@ class Latent(Order):
     """φ(K)ᵀ X, at all heads in one product; Θ_h at the latent nodes; then φ(Q)."""
 
     name = "latent"
-    solves = (Factored,)
+    solves = (FeatureProduct,)
 
     def lacks(self, problem: Problem) -> list[str]:
         """It needs all pairs, without an order of time, and features."""

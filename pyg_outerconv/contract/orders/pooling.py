@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...basis.conv_geometry import (
-    Span,
+    ConvGeometry,
     Spans,
     as_images,
     as_nodes,
@@ -106,13 +106,13 @@ def _lacks(problem: Problem, spans: Spans, is_turned: bool) -> list[str]:
     return reasons
 
 
-def _lie_side_by_side(span: Span) -> bool:
+def _lie_side_by_side(span: ConvGeometry) -> bool:
     """Whether every input of the axis is in one window of its outputs."""
     axis = span.axis
     return span.first == 0 == span.behind and axis.stride == span.extent
 
 
-def _has_empty(span: Span) -> bool:
+def _has_empty(span: ConvGeometry) -> bool:
     """Whether some output of the axis sees nothing."""
     axis = span.axis
     if axis.padding_mode != "zeros":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...basis.factored import Factored
+from ...basis.factored import FeatureProduct
 from ..cost import Cost, Work
 from ..head_products import collect_values, making_values, value_width, values
 from ..order import Order
@@ -20,7 +20,7 @@ class Scan(Order):
     """
 
     name = "scan"
-    solves = (Factored,)
+    solves = (FeatureProduct,)
 
     def lacks(self, problem: Problem) -> list[str]:
         """It needs an order of time."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...errors import RefusedValue, refusal
 from ...graph.cells import Cells
-from ...graph.structure import AnyStructure
+from ...graph.structure import Structure
 from ..per_axis import spread
 
 PerAxis = int | tuple[int, ...]
@@ -19,7 +19,7 @@ def axes_told(*options: PerAxis) -> int | None:
 
 
 def for_each_axis(
-    family: Any, structure: AnyStructure, *options: PerAxis
+    family: Any, structure: Structure, *options: PerAxis
 ) -> tuple[int, list[tuple[int, ...]]]:
     """D of the structure, 1 if it is no grid, and the values of each option along its axes.
 

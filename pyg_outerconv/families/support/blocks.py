@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from ...basis.ragged import places
-from ...basis.same_block import Cliques
+from ...basis.same_block import SameBlock
 from ...errors import RefusedValue, refusal
 from ...graph.batches import graphs_of
 from ...graph.cells import Cells
-from ...graph.structure import AnyStructure
+from ...graph.structure import Structure
 from ..per_axis import check_least, settle, spread
 from .axes import axes_told, for_each_axis
 from .support import Support
@@ -72,21 +72,21 @@ class Blocks(Support):
         return axes_told(self.size, self.shift)
 
     @property
-    def reads(self) -> type[AnyStructure]:  # type: ignore[override]
+    def reads(self) -> type[Structure]:  # type: ignore[override]
         """Cells, where options are for several axes, else any structure."""
-        return Cells if (self.num_axes or 1) > 1 else AnyStructure
+        return Cells if (self.num_axes or 1) > 1 else Structure
 
     @property
     def labels(self) -> tuple[str, ...]:
         """What the label means."""
         return ("the same block",)
 
-    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> Cliques:
-        """:class:`~.cliques.Cliques`, the blocks of each graph or grid on their own."""
+    def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> SameBlock:
+        """:class:`~.cliques.SameBlock`, the blocks of each graph or grid on their own."""
         _, (sizes, shifts) = for_each_axis(self, structure, self.size, self.shift)
         if isinstance(structure, Cells):
             block = _of_cells(structure, sizes, shifts)
-            return Cliques(block, block)
+            return SameBlock(block, block)
         graphs, ends = graphs_of(structure), structure.size
         along = [torch.arange(count, device=structure.device) for count in ends]
         if graphs is not None:
@@ -95,7 +95,7 @@ class Blocks(Support):
         if graphs is not None:
             count = max(ends) // sizes[0] + 2
             blocks = [b + count * graph for b, graph in zip(blocks, graphs, strict=True)]
-        return Cliques(blocks[0], blocks[1])
+        return SameBlock(blocks[0], blocks[1])
 
 
 def _of_cells(cells: Cells, sizes: tuple[int, ...], shifts: tuple[int, ...]) -> Tensor:

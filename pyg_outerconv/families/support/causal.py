@@ -8,7 +8,7 @@ import torch
 
 from ...basis.base import Basis
 from ...basis.ragged import sequence
-from ...graph.structure import AnyStructure
+from ...graph.structure import Structure
 from .support import Support
 
 
@@ -42,6 +42,6 @@ class Causal(Support):
         """What the label means."""
         return ("all before",)
 
-    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> Basis:
         """A :class:`Band` without limit to the left, or edges within each graph."""
         return sequence(structure, None, -1 if self.strict else 0)

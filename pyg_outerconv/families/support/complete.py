@@ -9,10 +9,10 @@ import torch
 from ...basis.band import Band
 from ...basis.base import Basis
 from ...basis.edges import EdgeBasis
-from ...basis.same_block import Cliques
+from ...basis.same_block import SameBlock
 from ...graph.batches import graphs_of
 from ...graph.checks import check_one_set
-from ...graph.structure import AnyStructure
+from ...graph.structure import Structure
 from .support import Support
 
 
@@ -47,11 +47,11 @@ class Complete(Support):
         """What the label means."""
         return ("all pairs",)
 
-    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> Basis:
-        """A :class:`Band` without limits, or :class:`Cliques`; edges, without loops."""
+    def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> Basis:
+        """A :class:`Band` without limits, or :class:`SameBlock`; edges, without loops."""
         graphs, size = graphs_of(structure), structure.size
         all_pairs = Band(*size, on=structure.device)
-        pairs = all_pairs if graphs is None else Cliques.of_graphs(*graphs)
+        pairs = all_pairs if graphs is None else SameBlock.of_graphs(*graphs)
         if self.loops:
             return pairs
         check_one_set(structure.bipartite, size, "leaving out loops", "Complete()")

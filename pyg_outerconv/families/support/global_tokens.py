@@ -10,9 +10,9 @@ from torch import Tensor
 from ...basis.edges import EdgeBasis
 from ...basis.ragged import places
 from ...basis.runs import sorted_pairs
-from ...basis.same_block import Cliques
+from ...basis.same_block import SameBlock
 from ...graph.batches import graph_numbers
-from ...graph.structure import AnyStructure
+from ...graph.structure import Structure
 from ..per_axis import check_least, settle
 from .support import Support
 
@@ -56,11 +56,11 @@ class GlobalTokens(Support):
         """What the label means."""
         return ("to and from global nodes",)
 
-    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> EdgeBasis:
+    def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The pairs, explicitly."""
         sources, targets = graph_numbers(structure)
-        to_all = Cliques(self._globals(sources), targets).edges().index
-        from_all = Cliques(sources, self._globals(targets)).edges().index
+        to_all = SameBlock(self._globals(sources), targets).edges().index
+        from_all = SameBlock(sources, self._globals(targets)).edges().index
         return sorted_pairs(torch.cat([to_all, from_all], dim=1), structure.size)
 
     def _globals(self, graph: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from ...basis.edges import EdgeBasis
 from ...basis.pattern import Pattern
 from ...basis.product import compose_edges
 from ...basis.runs import sorted_pairs
-from ...graph.edge_list import Structure
+from ...graph.edge_list import EdgeList
 from ...kernels.index_checks import has_numbers
 from ..per_axis import check_least
 from .support import Support
@@ -48,7 +48,7 @@ class Hops(Support):
         "a few edges lead from m to n, with or without self",
         "Veličković et al., *Graph Attention Networks* (1710.10903), section 2.1",
     )
-    reads = Structure
+    reads = EdgeList
     symmetries = ("permutation-equivariant",)
 
     length: int = 1
@@ -72,7 +72,7 @@ class Hops(Support):
         """See :meth:`Family.set_self_loops`; where none are added, loops stay as they are."""
         return replace(self, add_self_loops=True if add else None)
 
-    def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
+    def basis_on(self, structure: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The edges, or the pairs."""
         if self.length == 1:
             index, origin = self._settle_loops(structure)
@@ -81,7 +81,7 @@ class Hops(Support):
         index, _ = self._settle_loops(structure.but(edge_index=self._reached(structure)))
         return sorted_pairs(index, structure.size)
 
-    def _settle_loops(self, structure: Structure) -> tuple[Tensor, Tensor | int]:
+    def _settle_loops(self, structure: EdgeList) -> tuple[Tensor, Tensor | int]:
         """Edges (2, E) with the loops that the option wants, and where they come from.
 
         That is (E,), or how many edges, the first ones, were given.
@@ -100,7 +100,7 @@ class Hops(Support):
             origin = torch.cat([origin, torch.full_like(nodes, -1, dtype=origin.dtype)])
         return torch.cat([index, nodes.expand(2, -1)], dim=1), origin
 
-    def _reached(self, edges: Structure) -> Tensor:
+    def _reached(self, edges: EdgeList) -> Tensor:
         """(2, E) the pairs that at most ``length`` edges join, each once."""
         nodes = max(edges.size[0], 1)
         step = sorted_pairs(edges.edge_index, edges.size)

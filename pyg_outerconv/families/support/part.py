@@ -11,8 +11,8 @@ from torch_geometric.data import Data
 from ...basis.band import Band
 from ...equations import row
 from ...errors import RefusedValue, refusal
-from ...graph.node_set import Unstructured
-from ...graph.structure import AnyStructure
+from ...graph.node_set import NodeSet
+from ...graph.structure import Structure
 from ..family import Family
 from ..per_axis import check_least
 
@@ -46,7 +46,7 @@ class Part(Family):
     """
 
     equation = "A_0[m, n] = 1 where m = s + n"
-    reads = AnyStructure
+    reads = Structure
     keeps_nodes = False
     symmetries = ()
 
@@ -70,7 +70,7 @@ class Part(Family):
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Band:
         """A :class:`~.band.Band` of one diagonal."""
-        if isinstance(structure, Unstructured):
+        if isinstance(structure, NodeSet):
             targets = structure.known[1]
         else:
             targets = structure.size[1] if structure.targets_are_sources else None
@@ -85,6 +85,6 @@ class Part(Family):
             raise RefusedValue(refusal("a part lies within the sources", self, got))
         return Band(sources, targets, left=0, right=0, offset=start, on=structure.device)
 
-    def structure_in(self, data: Data) -> Unstructured:
+    def structure_in(self, data: Data) -> NodeSet:
         """The nodes of a graph as sources; targets are some of them."""
-        return Unstructured.of_sources(super().structure_in(data))
+        return NodeSet.of_sources(super().structure_in(data))

@@ -11,7 +11,7 @@ from ...basis.edges import EdgeBasis
 from ...basis.ragged import places
 from ...basis.runs import sorted_pairs
 from ...graph.batches import graph_numbers
-from ...graph.structure import AnyStructure
+from ...graph.structure import Structure
 from ...kernels.lasting import lasting
 from ..per_axis import check_least
 from .support import Support
@@ -53,7 +53,7 @@ class RandomLinks(Support):
         """What the label means."""
         return ("random",)
 
-    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> EdgeBasis:
+    def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The links, explicitly."""
         sources, targets = graph_numbers(structure)
         graph, order = sources.long().sort(stable=True)

@@ -11,7 +11,7 @@ from ...basis.base import Basis
 from ...basis.ragged import sequence
 from ...basis.runs import sorted_pairs
 from ...graph.cells import Cells
-from ...graph.structure import AnyStructure
+from ...graph.structure import Structure
 from ..grid import Grid
 from ..per_axis import check_least, settle
 from .axes import axes_told, for_each_axis
@@ -66,16 +66,16 @@ class SlidingWindow(Support):
         return axes_told(self.size, self.dilation)
 
     @property
-    def reads(self) -> type[AnyStructure]:  # type: ignore[override]
+    def reads(self) -> type[Structure]:  # type: ignore[override]
         """Cells, where options are for several axes, else any structure."""
-        return Cells if (self.num_axes or 1) > 1 else AnyStructure
+        return Cells if (self.num_axes or 1) > 1 else Structure
 
     @property
     def labels(self) -> tuple[str, ...]:
         """What the label means."""
         return ("a window before" if self.causal else "a window around",)
 
-    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> Basis:
         """A :class:`~.band.Band` in a sequence; edges in a batch of several, and on grids."""
         axes, (sizes, dilations) = for_each_axis(self, structure, self.size, self.dilation)
         if not isinstance(structure, Cells) or (axes == 1 and structure.is_full):

@@ -8,7 +8,7 @@ import torch
 
 from ...basis.base import Basis
 from ...basis.ragged import sequence
-from ...graph.structure import AnyStructure
+from ...graph.structure import Structure
 from ..per_axis import check_least
 from .support import Support
 
@@ -54,6 +54,6 @@ class Strided(Support):
         """What the label means."""
         return (f"every {self.stride}th before" if self.causal else f"every {self.stride}th",)
 
-    def basis_on(self, structure: AnyStructure, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> Basis:
         """A :class:`~.band.Band` with that dilation, or edges within each graph."""
         return sequence(structure, None, 0 if self.causal else None, self.stride)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...graph.structure import AnyStructure
+from ...graph.structure import Structure
 from ..family import Family
 
 
@@ -16,14 +16,14 @@ class Support(Family):
     Its basis is a rule where there is one, of which a transform stores nothing, else edges.
     """
 
-    reads: type[AnyStructure] = AnyStructure
+    reads: type[Structure] = Structure
     reads_beside: tuple[str, ...] = ()
     symmetries: tuple[str, ...] = ()
 
     @property
     def takes_nodes_alone(self) -> bool:  # type: ignore[override]
         """Whether no structure is asked for."""
-        return self.reads is AnyStructure
+        return self.reads is Structure
 
     @property
     def num_bases(self) -> int:

@@ -11,7 +11,7 @@ from torch_geometric.data import Batch, Data
 
 from pyg_outerconv import Cells, Grid, Pool
 from pyg_outerconv.families import Identity, Stack
-from pyg_outerconv.graph import AnyStructure
+from pyg_outerconv.graph import Structure
 from pyg_outerconv.testing import assert_near, awkward_cells
 
 
@@ -260,7 +260,7 @@ def test_cells_of_a_graph_are_its_positions():
     cells = Cells.of_data(Batch.from_data_list(graphs()))
     assert cells.batch.tolist() == [0, 0, 0, 1, 1]
     assert cells.shape is None
-    assert isinstance(AnyStructure.of_data(graphs()[0]), Cells)
+    assert isinstance(Structure.of_data(graphs()[0]), Cells)
     assert Stack(Identity(), Grid((3, 3))).basis_of(graphs()[0]).num_bases == 10
 
 

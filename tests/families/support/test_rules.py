@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 import torch
 
-from pyg_outerconv.basis import Band, Cliques
+from pyg_outerconv.basis import Band, SameBlock
 from pyg_outerconv.testing import assert_near
 
 CPU = torch.device("cpu")
@@ -66,13 +66,13 @@ def test_cliques_are_their_mask(dtype):
         source = torch.randint(-1, 4, (m,), generator=generator, dtype=dtype)
         target = torch.randint(-2, 5, (n,), generator=generator, dtype=dtype)
         mask = (source.unsqueeze(1) == target) & (target >= 0)
-        cliques = Cliques(source, target)
+        cliques = SameBlock(source, target)
         assert_is(cliques, mask)
         assert_is(cliques.transpose(), mask.t())
-        assert isinstance(cliques.T, Cliques)
+        assert isinstance(cliques.T, SameBlock)
 
 
-RULES = [Band(4, 5, 1, None, on=CPU), Cliques(torch.tensor([0, 1, -1]), torch.tensor([1, 1]))]
+RULES = [Band(4, 5, 1, None, on=CPU), SameBlock(torch.tensor([0, 1, -1]), torch.tensor([1, 1]))]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
@@ -108,8 +108,8 @@ def test_bad_rules_are_refused():
     with pytest.raises(ValueError, match="dilation >= 1"):
         Band(1, 2, dilation=0, on=CPU)
     with pytest.raises(TypeError, match="target_block numbers blocks"):
-        Cliques(torch.zeros(2, dtype=torch.long), torch.zeros(2))
+        SameBlock(torch.zeros(2, dtype=torch.long), torch.zeros(2))
     with pytest.raises(ValueError, match="source_block has one block for each node"):
-        Cliques(torch.zeros(2, 1, dtype=torch.long), torch.zeros(2, dtype=torch.long))
+        SameBlock(torch.zeros(2, 1, dtype=torch.long), torch.zeros(2, dtype=torch.long))
     with pytest.raises(ValueError, match="in one place"):
-        Cliques(*(torch.zeros(2, dtype=torch.long, device=d) for d in ("cpu", "meta")))
+        SameBlock(*(torch.zeros(2, dtype=torch.long, device=d) for d in ("cpu", "meta")))

@@ -10,7 +10,7 @@ import torch
 from torch_geometric.data import Batch, Data
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.basis import Band, Cliques
+from pyg_outerconv.basis import Band, SameBlock
 from pyg_outerconv.families import (
     Blocks,
     Causal,
@@ -88,7 +88,7 @@ def test_pairs_of_every_size(family):
         nodes = [[(0, place) for place in range(count)] for count in (m, n)]
         assert_pairs(basis, mask_of(family, *nodes))
         if isinstance(family, LAZY):
-            assert isinstance(basis, Cliques if isinstance(family, Blocks) else Band)
+            assert isinstance(basis, SameBlock if isinstance(family, Blocks) else Band)
 
 
 @of_each_rule

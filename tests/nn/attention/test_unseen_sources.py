@@ -9,7 +9,7 @@ from seen import HEADS, PLAIN, SEEN, P, Q, edges_of, layer, legal_orders
 from pyg_outerconv import OuterConv
 from pyg_outerconv.attention import NORMALISERS, FeatureMapped
 from pyg_outerconv.attention.feature_maps import FEATURE_MAPS, PositiveRandom
-from pyg_outerconv.basis.factored import Factored
+from pyg_outerconv.basis.factored import FeatureProduct
 from pyg_outerconv.families import Causal, LinearAttention
 from pyg_outerconv.nn import AttentionConv, linear_attention
 from pyg_outerconv.testing import assert_near
@@ -159,7 +159,7 @@ def test_edges_of_a_causal_basis_are_in_range_too():
     conv = AttentionConv(P, Q, HEADS, Causal(), score=score, normalise="l1").double()
     x = features(9, 200.0)
     basis = conv.basis(x, None)
-    assert isinstance(basis, Factored)
+    assert isinstance(basis, FeatureProduct)
     theta = conv.theta_value()
     edges = basis.edges()
     wanted = torch.einsum("hmn,mp,hpq->nq", edges.to_dense(), x, theta.full().squeeze(1))
