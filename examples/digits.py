@@ -17,7 +17,7 @@ from sklearn.model_selection import train_test_split
 
 from pyg_outerconv.graph import Cells
 from pyg_outerconv.nn import GridConv, GridPool
-from pyg_outerconv.nn.convert import to_torch
+from pyg_outerconv.nn.convert.torch_layers import to_torch
 
 
 class DigitNet(torch.nn.Module):

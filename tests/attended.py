@@ -8,8 +8,8 @@ from cases import STRUCTURES
 from contractions import normal
 
 from pyg_outerconv.basis import Pattern
-from pyg_outerconv.basis.attended import AttentionBasis
-from pyg_outerconv.basis.heads import MultiHeadEdges
+from pyg_outerconv.basis.attention_basis import AttentionBasis
+from pyg_outerconv.basis.multi_head_edges import MultiHeadEdges
 from pyg_outerconv.contract import ORDERS, contract
 from pyg_outerconv.contract.semiring import problems
 from pyg_outerconv.graph import SparseFeatures
@@ -51,7 +51,9 @@ def attended(pattern, heads, batch=(), biased=False, present=False, normalise=No
     query, key = normal(targets, *batch, heads, 2), normal(sources, *batch, heads, 2)
     bias = normal(pattern.num_edges, *batch, shared) if biased else None
     there = torch.rand(sources, *batch) < 0.7 if present else None
-    basis = AttentionBasis(pattern.with_values(None), query, key, normalise or Shares(), 0.7, bias, there)
+    basis = AttentionBasis(
+        pattern.with_values(None), query, key, normalise or Shares(), 0.7, bias, there
+    )
     return basis, [query, key] + ([bias] if biased else [])
 
 

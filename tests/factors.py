@@ -2,7 +2,7 @@
 
 import torch
 
-from pyg_outerconv.basis.factored import FeatureProduct
+from pyg_outerconv.basis.feature_product import FeatureProduct
 
 HEADS, CHANNELS = 2, 5
 TIMES = (None, "inclusive", "strict")

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from pyg_outerconv.attention import SCORES, Softmax, make_score
-from pyg_outerconv.basis.heads import MultiHeadEdges
+from pyg_outerconv.basis.multi_head_edges import MultiHeadEdges
 from pyg_outerconv.families import Attention, Relation
 from pyg_outerconv.graph.content import Content
 from pyg_outerconv.theta import ValueOutput

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..basis.attended_ends import AdditiveAttentionBasis
+from ..basis.additive_attention import AdditiveAttentionBasis
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
-from ..basis.on_demand import ImplicitEdges
+from ..basis.implicit_edges import ImplicitEdges
 from ..graph import Features
 from ..kernels.attend_ends import can_attend_ends
 from ..kernels.tiles import exact
@@ -104,7 +104,9 @@ class Additive(Score):
         fits = theta.value.shape == (self.heads, source.size(1), self.ends.channels)
         return fits and can_attend_ends(source, theta.value, self.att_source, self.att_target)
 
-    def at_once(self, source: Features, theta: Any, over: EdgeBasis | ImplicitEdges) -> Basis | None:
+    def at_once(
+        self, source: Features, theta: Any, over: EdgeBasis | ImplicitEdges
+    ) -> Basis | None:
         """See :class:`Score`."""
         nodes = source.size(0)  # type: ignore[union-attr]
         one = isinstance(over, EdgeBasis) and over.num_bases == 1 and over.dtype is None

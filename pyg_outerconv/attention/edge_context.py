@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ..basis.edges import EdgeBasis
-from ..basis.heads import MultiHeadEdges, by_label, listed_edges
-from ..basis.on_demand import ImplicitEdges
+from ..basis.implicit_edges import ImplicitEdges
+from ..basis.multi_head_edges import MultiHeadEdges, by_label, listed_edges
 from ..basis.pattern import Pattern
 from ..cache import IdentityCache
 from ..errors import RefusedType, RefusedValue, refusal
@@ -87,7 +87,11 @@ class EdgeContext:
 
     def heads(self, value: Tensor) -> MultiHeadEdges:
         """The basis of some values (E, *batch, H/L), in the order of scores."""
-        return MultiHeadEdges.of_list(self.pattern, value) if self.listed else MultiHeadEdges(self.pattern, value)
+        return (
+            MultiHeadEdges.of_list(self.pattern, value)
+            if self.listed
+            else MultiHeadEdges(self.pattern, value)
+        )
 
     @property
     def positions(self) -> tuple[Tensor, Tensor]:

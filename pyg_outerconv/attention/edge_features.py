@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..basis.heads import MultiHeadEdges, by_head
+from ..basis.multi_head_edges import MultiHeadEdges, by_head
 from ..equations import row
 from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity, sddmm, spmm

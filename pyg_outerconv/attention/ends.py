@@ -50,7 +50,9 @@ class Ends(torch.nn.Module):
             if end is not None:
                 end.reset_parameters()
 
-    def forward(self, source: Features, query: Queries, support: EdgeContext) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, source: Features, query: Queries, support: EdgeContext
+    ) -> tuple[Tensor, Tensor]:
         """(M, *batch, H, D) of sources, and (N, *batch, H, D) of queries.
 
         Raises:

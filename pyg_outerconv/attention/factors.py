@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from ..basis.edges import EdgeBasis
-from ..basis.factored import FeatureProduct
-from ..basis.factored_support import FactoredSupport
-from ..basis.on_demand import ImplicitEdges
+from ..basis.feature_product import FeatureProduct
+from ..basis.feature_product_edges import FactoredSupport
+from ..basis.implicit_edges import ImplicitEdges
 from .normalise import L1, Normaliser, Unnormalised
 from .score import Dot
 

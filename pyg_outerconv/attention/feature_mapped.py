@@ -20,7 +20,7 @@ class FeatureMapped(Score):
     With the normaliser ``l1``, or with ``identity``, it is the linear attention of the
     `"Transformers are RNNs" <https://arxiv.org/abs/2006.16236>`_ paper (equation 4) on any support.
     Where that is all pairs, a causal sequence, or all pairs within graphs, no score is ever made:
-    see :class:`~pyg_outerconv.basis.factored.FeatureProduct`.
+    see :class:`~pyg_outerconv.basis.feature_product.FeatureProduct`.
 
     Args:
         heads: H.

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..basis.attended import AttentionBasis
+from ..basis.attention_basis import AttentionBasis
 from ..basis.base import Basis
 from ..errors import RefusedValue, refusal
 from ..graph import Features, relative_positions

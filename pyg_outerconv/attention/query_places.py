@@ -12,7 +12,7 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..basis.between import as_list
 from ..basis.edges import EdgeBasis
-from ..basis.on_demand import ImplicitEdges
+from ..basis.implicit_edges import ImplicitEdges
 from ..cache import EACH, recall
 from ..errors import RefusedValue, refusal
 from ..graph import positions_of

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
-from ..basis.on_demand import ImplicitEdges
+from ..basis.implicit_edges import ImplicitEdges
 from ..errors import RefusedType, RefusedValue, refusal
 from ..graph import Features
 from .edge_context import EdgeContext
@@ -123,7 +123,9 @@ class Score(torch.nn.Module):
         """Whether :meth:`at_once` may be asked, for queries that are the sources."""
         return False
 
-    def at_once(self, source: Features, theta: Any, over: EdgeBasis | ImplicitEdges) -> Basis | None:
+    def at_once(
+        self, source: Features, theta: Any, over: EdgeBasis | ImplicitEdges
+    ) -> Basis | None:
         """The softmax of scores, nothing of it made, of which sums of values are asked for.
 
         None where the support is none that it is for.

@@ -14,6 +14,7 @@ from .export import to_edge_index, to_networkx, to_scipy, to_torch_sparse
 from .eye import Eye
 from .kronecker import Kronecker, Repeated
 from .mixed import Mixed
+from .multi_head_edges import MultiHeadEdges
 from .pattern import Pattern
 from .polynomial import CHEBYSHEV, MONOMIAL, Polynomial, Recurrence
 from .restricted import Restricted
@@ -22,24 +23,25 @@ from .scaled import Scaled
 from .selected import Selected
 from .stacked import Stacked
 from .transposed import Transposed
-from .units import UnitMatrices
+from .unit_matrices import UnitMatrices
 
 __all__ = [
     "CHEBYSHEV",
     "MONOMIAL",
     "Band",
     "Basis",
-    "SameBlock",
     "Composed",
     "EdgeBasis",
     "Eye",
     "Kronecker",
     "Mixed",
+    "MultiHeadEdges",
     "Pattern",
     "Polynomial",
     "Recurrence",
     "Repeated",
     "Restricted",
+    "SameBlock",
     "Scaled",
     "Selected",
     "Stacked",

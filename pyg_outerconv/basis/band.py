@@ -14,7 +14,7 @@ from ..kernels.dense_attention import is_small
 from .between import spread_runs
 from .dense_rule import ADDS_NO_BIAS, Beside, DenseRule, Pairs
 from .edges import EdgeBasis
-from .on_demand import ImplicitEdges
+from .implicit_edges import ImplicitEdges
 from .runs import unlabelled_edges
 
 

@@ -119,7 +119,8 @@ def spans_of(basis: GridShift) -> Spans:
 
 def _find(basis: GridShift) -> Spans:
     axes = tuple(
-        ConvGeometry.of(axis, {tap[number] for tap in basis.taps}) for number, axis in enumerate(basis.axes)
+        ConvGeometry.of(axis, {tap[number] for tap in basis.taps})
+        for number, axis in enumerate(basis.axes)
     )
     places = []
     for tap in basis.taps:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from .on_demand import ImplicitEdges
+from .implicit_edges import ImplicitEdges
 
 ADDS_NO_BIAS = "adds a bias to the scores of all pairs alone, not to those of a rule"
 

@@ -13,7 +13,7 @@ from ..cache import cached_property
 from ..errors import RefusedValue, refusal
 from .axis import Axis
 from .edges import EdgeBasis
-from .on_demand import ImplicitEdges
+from .implicit_edges import ImplicitEdges
 from .pattern import Pattern, index_type
 
 

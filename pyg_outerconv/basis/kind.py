@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ..theta import Theta
     from .base import Basis
     from .edges import EdgeBasis
-    from .heads import MultiHeadEdges
     from .messages import Sender
+    from .multi_head_edges import MultiHeadEdges
     from .scaled import Scaled
     from .selected import Selected
 

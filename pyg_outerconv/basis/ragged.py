@@ -23,9 +23,7 @@ def places(graph: Tensor) -> Tensor:
     return torch.empty_like(within).index_copy_(0, order, within)
 
 
-def sequence(
-    structure: Structure, left: int | None, right: int | None, dilation: int = 1
-) -> Basis:
+def sequence(structure: Structure, left: int | None, right: int | None, dilation: int = 1) -> Basis:
     """A :class:`Band` over the nodes in the order of their numbers, or one within each graph."""
     sources, targets = structure.size
     band = Band(sources, targets, left, right, dilation, on=structure.device)

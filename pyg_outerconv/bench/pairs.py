@@ -14,7 +14,7 @@ from torch_geometric.nn import ChebConv, GATConv, GCNConv, RGCNConv, SAGEConv
 from ..families import GCN, Chebyshev, Relation
 from ..nn import OuterConv
 from ..nn.attention.gat import gat_conv
-from ..nn.convert import from_pyg
+from ..nn.convert.pyg_layers import from_pyg
 from .peers import set_parameter
 
 HEADS, RELATIONS, TERMS = 4, 3, 3

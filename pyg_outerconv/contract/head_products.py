@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..basis.attended import AttentionBasis
+from ..basis.attention_basis import AttentionBasis
 from ..basis.base import Basis
-from ..basis.heads import MultiHeadEdges
+from ..basis.multi_head_edges import MultiHeadEdges
 from ..graph.sparse_features import Features, SparseFeatures
 from ..theta import ValueOutput
 from .cost import Work

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
-from ..basis.on_demand import ImplicitEdges
+from ..basis.implicit_edges import ImplicitEdges
 from ..kernels.dispatch import forced, get_backend
 from ..kernels.grouped import known_groups
 from ..theta.autocast import autocast_pair

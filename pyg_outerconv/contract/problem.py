@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
-from ..basis.on_demand import ImplicitEdges
+from ..basis.implicit_edges import ImplicitEdges
 from ..graph.sparse_features import Features, SparseFeatures
 from ..kernels.differentiable import wants_gradients
 from ..theta import Mixture, Theta, ThetaValue, ValueOutput, as_theta

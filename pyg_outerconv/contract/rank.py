@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 import torch
 from torch import Tensor
 
-from ..basis.factored import FeatureProduct, divided
+from ..basis.feature_product import FeatureProduct, divided
 from ..kernels.latent import collect, spread
 from ..kernels.scan import scan, scan_exponentials
 from .cost import Work, moving

@@ -17,8 +17,8 @@ from ..attention.query_places import with_positions
 from ..attention.score import Score
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
-from ..basis.heads import are_few, can_list, is_listed
-from ..basis.on_demand import ImplicitEdges
+from ..basis.implicit_edges import ImplicitEdges
+from ..basis.multi_head_edges import are_few, can_list, is_listed
 from ..cache import ValueCache
 from ..equations import row
 from ..errors import RefusedType, RefusedValue, refusal
@@ -215,7 +215,9 @@ class Attention(ContentFamily):
         over = kept_support(self.support, structure, self.held)
         return self._of_content(over, structure, content, asked, self._lists(over, content.source))
 
-    def basis_over(self, over: EdgeBasis | ImplicitEdges, structure: Any, content: Content) -> Basis:
+    def basis_over(
+        self, over: EdgeBasis | ImplicitEdges, structure: Any, content: Content
+    ) -> Basis:
         """The matrices of some content on edges that are known, in the place of the support's.
 
         Args:

@@ -11,7 +11,7 @@ from ..basis.edges import EdgeBasis
 from ..basis.pattern import Pattern
 from ..equations import row
 from ..errors import RefusedValue, refusal
-from ..graph.assignment import Criterion, Assignment
+from ..graph.assignment import Assignment, Criterion
 from .family import Family
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..attention.query_places import Placed, narrowed
 from ..basis.edges import EdgeBasis
-from ..basis.on_demand import ImplicitEdges
+from ..basis.implicit_edges import ImplicitEdges
 from ..cache import IdentityCache, ValueCache
 from ..graph.structure import Structure
 from ..kernels.lasting import lasting

@@ -14,7 +14,7 @@ from ..attention.query_places import Placed
 from ..attention.score import positive
 from ..basis.base import Basis
 from ..basis.between import as_list
-from ..basis.factored import FeatureProduct
+from ..basis.feature_product import FeatureProduct
 from ..basis.ragged import places
 from ..equations import row
 from ..errors import RefusedValue, refusal

@@ -4,7 +4,7 @@ from .assignment import Assignment
 from .cells import Cells
 from .edge_list import EdgeList, structure
 from .images import flatten_grid, unflatten_grid
-from .interop import from_hetero, from_networkx, from_scipy, edge_list_of
+from .interop import edge_list_of, from_hetero, from_networkx, from_scipy
 from .modes import fold, unfold
 from .node_set import NodeSet
 from .places import places_within, positions_of, relative_positions
@@ -12,13 +12,14 @@ from .sparse_features import Features, SparseFeatures
 from .structure import Structure
 
 __all__ = [
-    "Structure",
-    "Cells",
-    "Features",
     "Assignment",
-    "SparseFeatures",
+    "Cells",
     "EdgeList",
+    "Features",
     "NodeSet",
+    "SparseFeatures",
+    "Structure",
+    "edge_list_of",
     "flatten_grid",
     "fold",
     "from_hetero",
@@ -28,7 +29,6 @@ __all__ = [
     "positions_of",
     "relative_positions",
     "structure",
-    "edge_list_of",
     "unflatten_grid",
     "unfold",
 ]

@@ -13,9 +13,7 @@ from .coordinates import as_coordinates
 from .structure import Structure
 
 
-def positions_of(
-    structure: Structure, dtype: torch.dtype | None = None
-) -> tuple[Tensor, Tensor]:
+def positions_of(structure: Structure, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
     """The positions of sources and of targets that a structure says or implies.
 
     In this order: ``pos`` where edges or nodes came with it; the coordinates of the cells of a

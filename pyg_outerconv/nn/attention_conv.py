@@ -13,7 +13,7 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..attention import Normaliser, Score
 from ..basis import Basis
-from ..basis.attended_ends import AdditiveAttentionBasis
+from ..basis.additive_attention import AdditiveAttentionBasis
 from ..contract.head_products import sum_few
 from ..equations import row
 from ..errors import RefusedValue, refusal
@@ -195,7 +195,8 @@ class AttentionConv(FoldOutput, OuterConv):
 
         Returns:
             The node features :math:`(*, N, Q)`, or the pair :obj:`(out, basis)`. A learned basis is
-            a :class:`~pyg_outerconv.basis.heads.MultiHeadEdges`, unless linear attention makes its factors.
+            a :class:`~pyg_outerconv.basis.MultiHeadEdges`, unless linear attention makes its
+            factors.
             PyG's pair :obj:`(edge_index, alpha)` is then :obj:`(basis.pattern.index, basis.value)`,
             sources before targets, sorted by target, with :obj:`alpha` of shape :math:`(E, H)`
             where heads share the support; :obj:`basis.pattern.origin` is the place of each edge in

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..basis import Basis
 from ..basis.edges import EdgeBasis
-from ..basis.on_demand import ImplicitEdges
+from ..basis.implicit_edges import ImplicitEdges
 from ..errors import RefusedType, RefusedValue, refusal
 from ..families import Attention
 from ..graph import EdgeList, NodeSet

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from ..basis import Basis
-from ..basis.heads import MultiHeadEdges
+from ..basis.multi_head_edges import MultiHeadEdges
 from ..errors import RefusedValue, refusal
 from ..theta import ThetaValue, ValueOutput
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis, EdgeBasis
-from ..basis.attended_ends import AdditiveAttentionBasis
+from ..basis.additive_attention import AdditiveAttentionBasis
 from ..graph.content import Content
 from .kept import bases
 from .prepare import Given

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis
-from ..basis.attended import AttentionBasis
-from ..basis.heads import MultiHeadEdges
+from ..basis.attention_basis import AttentionBasis
+from ..basis.multi_head_edges import MultiHeadEdges
 from ..graph import EdgeList
 from ..nn import OuterConv
 from .closeness import TOLERANCE, assert_near

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pyg_outerconv.attention import ALiBi, FeatureMapped
-from pyg_outerconv.basis.factored import FeatureProduct
+from pyg_outerconv.basis.feature_product import FeatureProduct
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near, assert_same_gradients
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from scores import leaf
 
-from pyg_outerconv.basis.heads import MultiHeadEdges
+from pyg_outerconv.basis.multi_head_edges import MultiHeadEdges
 from pyg_outerconv.kernels import edge_sums
 from pyg_outerconv.kernels.listed import Listed
 from pyg_outerconv.nn.attention.gat import gat_conv, gatv2_conv

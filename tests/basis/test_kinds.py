@@ -10,12 +10,12 @@ from factors import factored
 from pyg_outerconv.basis import (
     Band,
     Basis,
-    SameBlock,
     EdgeBasis,
     Eye,
     Pattern,
     Repeated,
     Restricted,
+    SameBlock,
     Transposed,
     UnitMatrices,
 )

@@ -16,7 +16,7 @@ from attended import (
 )
 from contractions import features, normal
 
-from pyg_outerconv.basis.attended import AttentionBasis
+from pyg_outerconv.basis.attention_basis import AttentionBasis
 from pyg_outerconv.basis.band import Band
 from pyg_outerconv.basis.same_block import SameBlock
 from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path

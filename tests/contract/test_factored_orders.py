@@ -7,7 +7,7 @@ import torch
 from factors import HEADS, TIMES, dense, factored, normal
 from probes import Kept, Largest
 
-from pyg_outerconv.basis.factored import FeatureProduct
+from pyg_outerconv.basis.feature_product import FeatureProduct
 from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
 from pyg_outerconv.graph import SparseFeatures
 from pyg_outerconv.testing import assert_near

@@ -8,7 +8,7 @@ import torch
 from pyg_outerconv import OuterConv
 from pyg_outerconv.attention import LearnedQueries
 from pyg_outerconv.attention.feature_maps import FEATURE_MAPS, PositiveRandom, make_feature_map
-from pyg_outerconv.basis.factored import FeatureProduct
+from pyg_outerconv.basis.feature_product import FeatureProduct
 from pyg_outerconv.families import GCN, Grid, Stack
 from pyg_outerconv.families.linear_attention import LinearAttention
 from pyg_outerconv.nn import linear_attention

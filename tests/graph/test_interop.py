@@ -10,7 +10,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_outerconv.basis import to_edge_index, to_networkx, to_scipy, to_torch_sparse
 from pyg_outerconv.families import Relation, edge_basis
-from pyg_outerconv.graph import from_hetero, from_networkx, from_scipy, structure, edge_list_of
+from pyg_outerconv.graph import edge_list_of, from_hetero, from_networkx, from_scipy, structure
 from pyg_outerconv.testing import assert_near
 
 INDEX = torch.tensor([[0, 2, 1, 2], [1, 0, 1, 3]])

@@ -9,14 +9,14 @@ from torch_geometric.data import Batch, Data
 from pyg_outerconv import Cells
 from pyg_outerconv.attention import ALiBi, IndexTerm
 from pyg_outerconv.graph import (
-    Structure,
     Assignment,
     NodeSet,
+    Structure,
+    edge_list_of,
     places_within,
     positions_of,
     relative_positions,
     structure,
-    edge_list_of,
 )
 
 EDGES = torch.tensor([[0, 1, 2, 2], [1, 1, 0, 2]])

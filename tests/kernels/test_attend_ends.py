@@ -5,7 +5,7 @@ import torch
 from scores import leaf
 
 from pyg_outerconv.basis import EdgeBasis, Pattern
-from pyg_outerconv.basis.attended_ends import AdditiveAttentionBasis
+from pyg_outerconv.basis.additive_attention import AdditiveAttentionBasis
 from pyg_outerconv.kernels import edge_sums, head_copies
 from pyg_outerconv.testing import assert_near
 
@@ -33,7 +33,9 @@ def drawn(heads=3, width=4, dtype=torch.float64, scales=(1.0, 1.0, 1.0, 1.0)):
 
 def basis_of(given):
     """The basis on a pattern that nothing has sorted."""
-    return AdditiveAttentionBasis(EdgeBasis(Pattern.build(EDGES, size=(NODES, NODES))), *given, SLOPE)
+    return AdditiveAttentionBasis(
+        EdgeBasis(Pattern.build(EDGES, size=(NODES, NODES))), *given, SLOPE
+    )
 
 
 def by_definition(x, value, of_source, of_target):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
 
-from ...nn.convert import from_pyg
+from ...nn.convert.pyg_layers import from_pyg
 from ..bounds import attention
 from ..case import Setup, case, layer_contender
 from ..context import Context

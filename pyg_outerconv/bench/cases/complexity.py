@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...attention import Softmax
-from ...basis.attended import AttentionBasis
+from ...basis.attention_basis import AttentionBasis
 from ...basis.band import Band
 from ...contract import contract
 from ...families import Grid

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ...families import SlidingWindow
 from ...nn.attention_conv import AttentionConv
-from ...nn.convert import from_torch
+from ...nn.convert.torch_layers import from_torch
 from ..bounds import attention
 from ..case import Setup, case, layer_contender
 from ..context import Context

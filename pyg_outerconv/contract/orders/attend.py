@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...basis.attended import AttentionBasis
+from ...basis.attention_basis import AttentionBasis
 from ..cost import Work
 from ..head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
 from ..head_products import has_edges

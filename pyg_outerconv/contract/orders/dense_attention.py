@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...basis.attended import AttentionBasis
+from ...basis.attention_basis import AttentionBasis
 from ...basis.dense_rule import Beside, DenseRule
-from ...basis.heads import by_head, by_label, one_type
+from ...basis.multi_head_edges import by_head, by_label, one_type
 from ..cost import Work
 from ..head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
 from ..problem import Problem

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...basis.attended import AttentionBasis
-from ...basis.heads import MultiHeadEdges
+from ...basis.attention_basis import AttentionBasis
+from ...basis.multi_head_edges import MultiHeadEdges
 from ..cost import Work
 from ..head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
 from ..head_products import has_edges, heads_of

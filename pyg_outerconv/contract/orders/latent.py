@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...basis.factored import FeatureProduct, divided
+from ...basis.feature_product import FeatureProduct, divided
 from ...kernels.latent import collect, spread
 from ...theta.autocast import autocast_pair
 from ..cost import Cost, Work, moving

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...basis.factored import FeatureProduct
+from ...basis.feature_product import FeatureProduct
 from ..cost import Cost, Work
 from ..head_products import collect_values, making_values, value_width, values
 from ..order import Order

@@ -13,7 +13,7 @@ from pyg_outerconv.families import Blocks
 from pyg_outerconv.nn.attention.encoder_block import EncoderBlock
 from pyg_outerconv.nn.attention.set_pooling import set_pooling
 from pyg_outerconv.nn.attention.windowed import long_sequence_block, windowed_block
-from pyg_outerconv.nn.convert import to_torch
+from pyg_outerconv.nn.convert.torch_layers import to_torch
 from pyg_outerconv.testing import assert_near
 
 HEADS, CHANNELS = 2, 8

@@ -9,7 +9,7 @@ from seen import HEADS, PLAIN, SEEN, P, Q, edges_of, layer, legal_orders
 from pyg_outerconv import OuterConv
 from pyg_outerconv.attention import NORMALISERS, FeatureMapped
 from pyg_outerconv.attention.feature_maps import FEATURE_MAPS, PositiveRandom
-from pyg_outerconv.basis.factored import FeatureProduct
+from pyg_outerconv.basis.feature_product import FeatureProduct
 from pyg_outerconv.families import Causal, LinearAttention
 from pyg_outerconv.nn import AttentionConv, linear_attention
 from pyg_outerconv.testing import assert_near

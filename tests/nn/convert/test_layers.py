@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from pyg_outerconv.nn import GridConv, GridPool, OuterConv
-from pyg_outerconv.nn.convert import from_torch, to_torch
+from pyg_outerconv.nn.convert.torch_layers import from_torch, to_torch
 from pyg_outerconv.testing import assert_near
 
 POOLINGS = [

@@ -10,7 +10,8 @@ from torch.nn.utils import parametrizations, prune
 from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
 
 from pyg_outerconv.nn import AttentionConv, EncoderBlock, GridConv, GridPool, multi_head_attention
-from pyg_outerconv.nn.convert import from_pyg, from_torch, to_torch
+from pyg_outerconv.nn.convert.pyg_layers import from_pyg
+from pyg_outerconv.nn.convert.torch_layers import from_torch, to_torch
 from pyg_outerconv.testing import assert_near
 
 # A way in, what makes a layer for it, and the name of a part that holds weights ("" is itself).

@@ -16,7 +16,9 @@ from torch_geometric.nn import (
 )
 
 from pyg_outerconv.nn.attention.gat import gat_conv
-from pyg_outerconv.nn.convert import from_pyg, from_torch, pyg_layers
+from pyg_outerconv.nn.convert import pyg_layers
+from pyg_outerconv.nn.convert.pyg_layers import from_pyg
+from pyg_outerconv.nn.convert.torch_layers import from_torch
 from pyg_outerconv.testing import assert_near
 
 F64, PAIR = torch.float64, (P, P + 1)

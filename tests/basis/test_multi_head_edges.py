@@ -18,8 +18,8 @@ from cases import STRUCTURES
 from contractions import normal
 
 from pyg_outerconv.basis import Pattern
-from pyg_outerconv.basis.attended import AttentionBasis
-from pyg_outerconv.basis.heads import MultiHeadEdges, by_head, by_label
+from pyg_outerconv.basis.attention_basis import AttentionBasis
+from pyg_outerconv.basis.multi_head_edges import MultiHeadEdges, by_head, by_label
 from pyg_outerconv.contract import contract
 from pyg_outerconv.testing import (
     assert_adjoint,

@@ -13,8 +13,8 @@ from ..kernels.attend_ends import attend_ends, shares_of_ends
 from ..kernels.head_copies import HeadCopies
 from .base import Basis
 from .edges import EdgeBasis
-from .heads import MultiHeadEdges, can_list, listed_edges
 from .kind import TensorMap
+from .multi_head_edges import MultiHeadEdges, can_list, listed_edges
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -17,10 +17,10 @@ from ..kernels.exponentials import of_all, on_edges
 from ..kernels.latent import collect, spread
 from .base import Basis
 from .edges import EdgeBasis
-from .factored_support import FactoredSupport
-from .heads import MultiHeadEdges, by_label
+from .feature_product_edges import FactoredSupport
+from .implicit_edges import ImplicitEdges
 from .kind import TensorMap
-from .on_demand import ImplicitEdges
+from .multi_head_edges import MultiHeadEdges, by_label
 
 if TYPE_CHECKING:
     from ..theta import Theta

@@ -11,7 +11,7 @@ from ..errors import RefusedType, RefusedValue, refusal, unknown
 from ..kernels.chunks import Chunks
 from .band import Band
 from .edges import EdgeBasis
-from .on_demand import ImplicitEdges
+from .implicit_edges import ImplicitEdges
 from .ragged import band_within, places
 from .same_block import SameBlock
 
@@ -19,7 +19,7 @@ ORDERS_OF_TIME = ("inclusive", "strict")
 
 
 class FactoredSupport(NamedTuple):
-    """The pairs that a :class:`.factored.FeatureProduct` basis is of, which has these attributes too.
+    """The pairs that a :class:`FeatureProduct` is of, which has these attributes too.
 
     Attributes:
         size: (M, N).

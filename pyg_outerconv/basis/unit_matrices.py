@@ -8,7 +8,7 @@ import torch
 
 from ..errors import RefusedValue, refusal
 from .edges import EdgeBasis
-from .on_demand import ImplicitEdges
+from .implicit_edges import ImplicitEdges
 from .pattern import Pattern
 
 

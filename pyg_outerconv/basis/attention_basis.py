@@ -15,9 +15,17 @@ from ..kernels.listed import Listed
 from ..kernels.tiles import exact
 from .base import Basis
 from .edges import EdgeBasis
-from .heads import MultiHeadEdges, by_head, by_label, for_heads, is_listed, listed_edges, one_type
+from .implicit_edges import ImplicitEdges
 from .kind import Shape, TensorMap
-from .on_demand import ImplicitEdges
+from .multi_head_edges import (
+    MultiHeadEdges,
+    by_head,
+    by_label,
+    for_heads,
+    is_listed,
+    listed_edges,
+    one_type,
+)
 from .pattern import Pattern
 
 if TYPE_CHECKING:
@@ -52,7 +60,8 @@ class AttentionBasis(Basis):
     own attention where the support is a rule that it knows.
 
     Attributes:
-        over: the support: where the edges are: L labels, each with H/L heads; see :class:`MultiHeadEdges`.
+        over: the support: where the edges are, of L labels with H/L heads each; see
+            :class:`MultiHeadEdges`.
         query: (N, *batch, H, D).
         key: (M, *batch, H, D).
         normalise: f.
