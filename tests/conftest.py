@@ -13,7 +13,7 @@ from hypothesis import settings
 from pyg_outerconv.contract import choose
 from pyg_outerconv.kernels import edge_sums
 from pyg_outerconv.kernels.dispatch import CHOSEN
-from pyg_outerconv.nn.kept import recent
+from pyg_outerconv.nn.cache import recent
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("repeatable")

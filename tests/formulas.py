@@ -30,7 +30,7 @@ class Graph:
             else (self.weight.double())
         )
 
-    def turned(self):
+    def transposed(self):
         """Every edge the other way."""
         return replace(self, source=self.target, target=self.source, size=self.size[::-1])
 
@@ -127,7 +127,11 @@ def _step(graph, norm, add_self_loops):
 def walk(graph, length=2, norm="source", direction="forward", powers=None, add_self_loops=False):
     """T^l for the lengths that are kept, forward or backward or both."""
     kept = range(length + 1) if powers is None else powers
-    ways = {"forward": [graph], "backward": [graph.turned()], "both": [graph, graph.turned()]}
+    ways = {
+        "forward": [graph],
+        "backward": [graph.transposed()],
+        "both": [graph, graph.transposed()],
+    }
     if max(kept) < 2:  # no products: edges are known
         found = []
         for way in ways[direction]:
@@ -178,7 +182,7 @@ def diffusion(graph, kind="ppr", alpha=0.15, t=5.0, length=10, norm="sym", add_s
 
 def directed(graph, part):
     """A family on the edges, then on the reversed edges."""
-    return stack(part(graph), part(graph.turned()))
+    return stack(part(graph), part(graph.transposed()))
 
 
 def stack(*parts):

@@ -11,7 +11,7 @@ from pyg_outerconv.basis.grid_shift import GridShift
 CPU = torch.device("cpu")
 
 
-def box(shape, kernel, stride=1, padding=0, dilation=1, mode="zeros", turned=False):
+def box(shape, kernel, stride=1, padding=0, dilation=1, mode="zeros", transposed=False):
     """The shifts of a kernel over a grid, one number for all axes."""
     reach = dilation * (kernel - 1)
     shifts = tuple(padding - dilation * j for j in range(kernel))
@@ -20,11 +20,11 @@ def box(shape, kernel, stride=1, padding=0, dilation=1, mode="zeros", turned=Fal
         for count in shape
     )
     return GridShift(
-        axes, tuple(product(range(kernel), repeat=len(axes))), on=CPU, is_turned=turned
+        axes, tuple(product(range(kernel), repeat=len(axes))), on=CPU, is_transposed=transposed
     )
 
 
-def some_shifts(offsets, shape, mode="zeros", turned=False):
+def some_shifts(offsets, shape, mode="zeros", transposed=False):
     """One label for each of some offsets d, on a grid that keeps its size."""
     distinct = [tuple(dict.fromkeys(d[axis] for d in offsets)) for axis in range(len(shape))]
     axes = tuple(
@@ -34,7 +34,7 @@ def some_shifts(offsets, shape, mode="zeros", turned=False):
         tuple(shifts.index(d) for shifts, d in zip(distinct, offset, strict=True))
         for offset in offsets
     )
-    return GridShift(axes, taps, on=CPU, is_turned=turned)
+    return GridShift(axes, taps, on=CPU, is_transposed=transposed)
 
 
 def draw_shifts(seed, most_axes=3):
@@ -52,4 +52,4 @@ def draw_shifts(seed, most_axes=3):
     every = list(product(*(range(len(axis.shifts)) for axis in axes)))
     some = [pick.choice(every) for _ in range(pick.randint(1, 4))]
     taps = tuple(every if pick.random() < 0.5 else some)
-    return GridShift(tuple(axes), taps, on=CPU, is_turned=pick.random() < 0.5)
+    return GridShift(tuple(axes), taps, on=CPU, is_transposed=pick.random() < 0.5)

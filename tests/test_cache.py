@@ -25,7 +25,7 @@ from pyg_outerconv.cache import (
     state_of,
 )
 from pyg_outerconv.families import GCN, Chebyshev, Relation, Walk
-from pyg_outerconv.nn import kept
+from pyg_outerconv.nn import cache
 from pyg_outerconv.testing import assert_near
 
 # Ways of writing that autograd does not count ----------------------------------------------------
@@ -200,13 +200,13 @@ def test_what_was_used_longest_ago_goes_first(each, tensors, asked):
 def test_the_bases_of_one_edge_index_are_bounded():
     index, x = torch.randint(5, (2, 8)), torch.randn(5, 3)
     gc.collect()
-    before = len(kept.bases)
+    before = len(cache.bases)
     for length in range(3 * EACH):
         OuterConv(3, 2, Walk(length), cached=True).basis(x, index)
-        assert len(kept.bases) <= before + EACH
+        assert len(cache.bases) <= before + EACH
     del index
     gc.collect()
-    assert len(kept.bases) == before
+    assert len(cache.bases) == before
 
 
 def test_recall_keeps_what_was_used_last():
@@ -223,7 +223,7 @@ def test_everything_kept_is_forgotten_when_asked():
     rules.get("key", object)
     assert conv.basis(x, index) is basis
     pyg_outerconv.clear_caches()
-    assert len(kept.bases) == len(kept.rules) == len(rules) == 0
+    assert len(cache.bases) == len(cache.rules) == len(rules) == 0
     again = conv.basis(x, index)
     assert again is not basis
     assert conv.basis(x, index) is again
@@ -260,4 +260,4 @@ def test_nothing_is_kept_in_forward_mode():
         forward_ad.unpack_dual(weight).tangent.zero_()
         then = forward_ad.unpack_dual(conv(x, edge_index, edge_weight=weight)).tangent
         assert then.norm() == 0
-    assert len(kept.recent) == 0
+    assert len(cache.recent) == 0

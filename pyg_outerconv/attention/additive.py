@@ -86,13 +86,17 @@ class Additive(Score):
 
     def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         """See :class:`Score`."""
-        near, far = self.ends.dots(source, query, support, self.att_source, self.att_target)
-        return self._bent(near, far, support)
+        at_source, at_target = self.ends.dots(
+            source, query, support, self.att_source, self.att_target
+        )
+        return self._bent(at_source, at_target, support)
 
     def of_sources(self, source: Features, support: EdgeContext) -> Dot | Tensor:
         """See :class:`Score`; the target adds nothing, as in PyG."""
-        near = self.ends.dot_of_source(source, support, self.att_source)
-        return self._bent(near, near.new_zeros(support.size[1], *near.shape[1:]), support)
+        at_source = self.ends.dot_of_source(source, support, self.att_source)
+        return self._bent(
+            at_source, at_source.new_zeros(support.size[1], *at_source.shape[1:]), support
+        )
 
     def sums_at_once(self, source: Features, theta: Any) -> bool:
         """See :class:`Score`: values and numbers of both ends are one product of the features."""
@@ -115,11 +119,11 @@ class Additive(Score):
         vectors = self.att_source, self.att_target
         return AdditiveAttentionBasis(over, source, theta.value, *vectors, self.negative_slope)  # type: ignore[arg-type]
 
-    def _bent(self, near: Tensor, far: Tensor, support: EdgeContext) -> Tensor:
+    def _bent(self, at_source: Tensor, at_target: Tensor, support: EdgeContext) -> Tensor:
         """The numbers of both ends, (M, *batch, H) and (N, *batch, H), added and bent."""
-        near, far = exact(near), exact(far)
-        batch = same_batch(near, far)
-        found = support.add(far, near)
+        at_source, at_target = exact(at_source), exact(at_target)
+        batch = same_batch(at_source, at_target)
+        found = support.add(at_target, at_source)
         if self.edge is not None:
             found = found + over_batch(self.edge(support), batch)
         return torch.nn.functional.leaky_relu(found, self.negative_slope)

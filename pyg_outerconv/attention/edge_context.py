@@ -103,19 +103,21 @@ class EdgeContext:
 
     # Numbers of edges -------------------------------------------------------------------------
 
-    def add(self, far: Tensor, near: Tensor) -> Tensor:
+    def add(self, at_target: Tensor, at_source: Tensor) -> Tensor:
         """far[n, h] + near[m, h] of (N, *batch, H) and (M, *batch, H): (E, *batch, H/L)."""
         if isinstance(entries := self.entries, Listed):
-            return entries.add(far, near)
-        ends = [self.fold(x.unsqueeze(-1)).squeeze(-1) for x in (far, near)]
-        return self.unfold(sddmm(entries, *ends, op="add"), far.size(-1), far.shape[1:-1])
+            return entries.add(at_target, at_source)
+        ends = [self.fold(x.unsqueeze(-1)).squeeze(-1) for x in (at_target, at_source)]
+        return self.unfold(
+            sddmm(entries, *ends, op="add"), at_target.size(-1), at_target.shape[1:-1]
+        )
 
-    def dot(self, far: Tensor, near: Tensor) -> Tensor:
+    def dot(self, at_target: Tensor, at_source: Tensor) -> Tensor:
         """⟨far[n, h], near[m, h]⟩ of (N, *batch, H, D) and (M, *batch, H, D): (E, *batch, H/L)."""
         if isinstance(entries := self.entries, Listed):
-            return entries.dot(far, near)
-        found = sddmm(entries, self.fold(far), self.fold(near))
-        return self.unfold(found, far.size(-2), far.shape[1:-2])
+            return entries.dot(at_target, at_source)
+        found = sddmm(entries, self.fold(at_target), self.fold(at_source))
+        return self.unfold(found, at_target.size(-2), at_target.shape[1:-2])
 
     def fold(self, x: Tensor) -> Tensor:
         """(nodes, *batch, H, C) as :attr:`sparsity` joins them: (nodes·L, B·H/L, C)."""

@@ -59,11 +59,11 @@ class Ends(torch.nn.Module):
             ValueError: channels do not fit, or there is no Θ of so many heads.
         """
         end, theta = self._end_of(query, source), support.theta
-        near = support.values
-        near = self._one(self.source, source, theta) if near is None else near
+        at_source = support.values
+        at_source = self._one(self.source, source, theta) if at_source is None else at_source
         if end is self.source and query is source:
-            return near, near
-        return near, self._one(end, query, theta)
+            return at_source, at_source
+        return at_source, self._one(end, query, theta)
 
     def values(self, source: Features, theta: Any, folds: bool = False) -> Tensor | None:
         """(M, *batch, H, V) what Θ makes of the sources; None if they have a projection.
@@ -94,9 +94,9 @@ class Ends(torch.nn.Module):
             ValueError: see :meth:`forward`.
         """
         end, values = self._end_of(query, source), support.values
-        near = self._dot(self.source, source, support.theta, of_source, values)
+        at_source = self._dot(self.source, source, support.theta, of_source, values)
         shared = values if end is self.source and query is source else None
-        return near, self._dot(end, query, support.theta, of_target, shared)
+        return at_source, self._dot(end, query, support.theta, of_target, shared)
 
     def dot_of_source(self, source: Features, support: EdgeContext, vector: Tensor) -> Tensor:
         """The first of :meth:`dots`: (M, *batch, H)."""

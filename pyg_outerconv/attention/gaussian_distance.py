@@ -76,20 +76,24 @@ class GaussianDistance(Score):
     def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         """See :class:`Score`."""
         if self.ends is None:
-            near, far = spread(source, self.heads), spread(query, self.heads)
+            at_source, at_target = spread(source, self.heads), spread(query, self.heads)
         else:
-            near, far = self.ends(source, query, support)
-        same_batch(near, far)
-        short = near.dtype in (torch.float16, torch.bfloat16)
-        near, far = exact(near), exact(far)
-        middle = _middle(near.detach())
-        near, far = self._narrow(near - middle), self._narrow(far - middle)
-        far = torch.cat([far, -_half_square(far), torch.ones_like(far[..., :1])], -1)
-        near = torch.cat([near, torch.ones_like(near[..., :1]), -_half_square(near)], -1)
+            at_source, at_target = self.ends(source, query, support)
+        same_batch(at_source, at_target)
+        short = at_source.dtype in (torch.float16, torch.bfloat16)
+        at_source, at_target = exact(at_source), exact(at_target)
+        middle = _middle(at_source.detach())
+        at_source, at_target = self._narrow(at_source - middle), self._narrow(at_target - middle)
+        at_target = torch.cat(
+            [at_target, -_half_square(at_target), torch.ones_like(at_target[..., :1])], -1
+        )
+        at_source = torch.cat(
+            [at_source, torch.ones_like(at_source[..., :1]), -_half_square(at_source)], -1
+        )
         if not short:
-            return Dot(far, near)
-        score = sddmm(support.sparsity, support.fold(far), support.fold(near))
-        return support.unfold(score, self.heads, near.shape[1:-2])
+            return Dot(at_target, at_source)
+        score = sddmm(support.sparsity, support.fold(at_target), support.fold(at_source))
+        return support.unfold(score, self.heads, at_source.shape[1:-2])
 
     def _narrow(self, x: Tensor) -> Tensor:
         """X / σ of each head."""

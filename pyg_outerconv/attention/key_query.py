@@ -90,9 +90,12 @@ class KeyQuery(Score):
     def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         """See :class:`Score`."""
         check_queries(self.query, query, source)
-        far, near = self.query(query), self.key(source)
-        bias = None if self.edge is None else self.edge.of_keys(far, support) * self.scale
+        at_target, at_source = self.query(query), self.key(source)
+        bias = None if self.edge is None else self.edge.of_keys(at_target, support) * self.scale
         if self.rotary is not None:
             of_source, of_target = support.positions
-            far, near = self.rotary(far, of_target), self.rotary(near, of_source)
-        return Dot(far, near, self.scale, bias)
+            at_target, at_source = (
+                self.rotary(at_target, of_target),
+                self.rotary(at_source, of_source),
+            )
+        return Dot(at_target, at_source, self.scale, bias)

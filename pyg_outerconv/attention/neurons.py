@@ -19,8 +19,8 @@ _BENT = {"leaky_relu": torch.nn.functional.leaky_relu, "tanh": lambda z, _: torc
 
 
 def neuron_scores(
-    near: Tensor,
-    far: Tensor,
+    at_source: Tensor,
+    at_target: Tensor,
     weight: Tensor,
     support: EdgeContext,
     activation: str,
@@ -44,33 +44,35 @@ def neuron_scores(
     Raises:
         ValueError: the ends have different batches, or there are no edge features.
     """
-    batch = same_batch(near[..., 0], far[..., 0])
+    batch = same_batch(at_source[..., 0], at_target[..., 0])
     attr = None if edge is None else support.edge_attr
     if isinstance(entries := support.entries, Listed):
-        bent = entries.add(exact(far), exact(near))
+        bent = entries.add(exact(at_target), exact(at_source))
         if edge is not None and attr is not None:
             sent = edge(attr).to(bent.dtype)
             bent = bent + sent.view(sent.size(0), *(1,) * len(batch), *sent.shape[1:])
         return (_BENT[activation](bent, slope) * weight).sum(-1)
-    near, far = support.fold(exact(near)), support.fold(exact(far))
+    at_source, at_target = support.fold(exact(at_source)), support.fold(exact(at_target))
     found, heads = [], weight.size(0) // support.num_labels
     for label, (part, places) in enumerate(support.label_parts()):
         own = (label * heads, heads)
-        wide = weight.narrow(0, *own).expand(prod(batch), heads, -1).flatten(0, 1).to(near.dtype)
+        wide = (
+            weight.narrow(0, *own).expand(prod(batch), heads, -1).flatten(0, 1).to(at_source.dtype)
+        )
         if edge is None or attr is None:
             options = {"activation": activation, "negative_slope": slope}
-            found.append(additive(part, far, near, wide, **options))  # type: ignore[arg-type]
+            found.append(additive(part, at_target, at_source, wide, **options))  # type: ignore[arg-type]
         else:
             of_label = attr if places is None else attr.index_select(0, places)
             of_edges = (of_label, edge, own, (activation, slope))
-            found.append(_in_tiles(part, near, far, wide, *of_edges))
+            found.append(_in_tiles(part, at_source, at_target, wide, *of_edges))
     return support.unfold(support.join_labels(found), weight.size(0), batch)
 
 
 def _in_tiles(
     part: Sparsity,
-    near: Tensor,
-    far: Tensor,
+    at_source: Tensor,
+    at_target: Tensor,
     weight: Tensor,
     attr: Tensor,
     edge: Projection,
@@ -83,16 +85,20 @@ def _in_tiles(
     of_edge = edge.weight.narrow(0, *own)
     heads = weight.size(0) // of_edge.size(0)  # the items of a batch
 
-    def tile(near: Tensor, far: Tensor, weight: Tensor, of_edge: Tensor, at: slice) -> Tensor:
-        sent = torch.einsum("ed,hdc->ehc", attr[at].to(near.dtype), of_edge.to(near.dtype))
-        z = far.index_select(0, row[at]) + near.index_select(0, part.col[at])
+    def tile(
+        at_source: Tensor, at_target: Tensor, weight: Tensor, of_edge: Tensor, at: slice
+    ) -> Tensor:
+        sent = torch.einsum(
+            "ed,hdc->ehc", attr[at].to(at_source.dtype), of_edge.to(at_source.dtype)
+        )
+        z = at_target.index_select(0, row[at]) + at_source.index_select(0, part.col[at])
         z = phi(z + sent.repeat(1, heads, 1), slope)
         return (z * weight).sum(-1)
 
     row = rows_of(part.rowptr)
     step = max(1, TILE_ELEMENTS // max(1, weight.numel()))
     starts = range(0, max(part.num_entries, 1), step)
-    given = (near, far, weight, of_edge)
+    given = (at_source, at_target, weight, of_edge)
     if not torch.is_grad_enabled():
         return torch.cat([tile(*given, slice(s, s + step)) for s in starts])
     again = {"use_reentrant": False, "preserve_rng_state": False}

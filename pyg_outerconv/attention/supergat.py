@@ -64,10 +64,10 @@ class SuperGAT(Score):
 
     def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         """See :class:`Score`."""
-        near, far = self.ends(source, query, support)
+        at_source, at_target = self.ends(source, query, support)
         if self.negative_slope == 1.0:
-            return Dot(far, near, self.scale)
-        same_batch(near[..., 0], far[..., 0])
-        near, far = exact(near), exact(far)
-        found = support.dot(far * self.scale, near)
+            return Dot(at_target, at_source, self.scale)
+        same_batch(at_source[..., 0], at_target[..., 0])
+        at_source, at_target = exact(at_source), exact(at_target)
+        found = support.dot(at_target * self.scale, at_source)
         return torch.nn.functional.leaky_relu(found, self.negative_slope)

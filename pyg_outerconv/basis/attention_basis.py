@@ -24,7 +24,7 @@ from .multi_head_edges import (
     for_heads,
     is_listed,
     listed_edges,
-    one_type,
+    same_dtype,
 )
 from .pattern import Pattern
 
@@ -259,7 +259,7 @@ class AttentionBasis(Basis):
             return self.times(x)
         batch = tuple(x.shape[1:-2])
         query, key = self.with_batch(batch)
-        query, key, x = (by_label(part, self.num_labels) for part in one_type(query, key, x))
+        query, key, x = (by_label(part, self.num_labels) for part in same_dtype(query, key, x))
         bias = self.edge_bias(batch)
         bias = None if bias is None else bias.to(query.dtype)
         out = attend(self.pattern.by_both, query, key, x, bias, scale=self.factor)

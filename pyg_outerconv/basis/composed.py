@@ -87,7 +87,7 @@ class Pair(Basis):
         first, second = (part.with_edges(change, same_nodes) for part in (self.first, self.second))
         return replace(self, first=first, second=second)
 
-    def turned(self) -> Basis:
+    def transposed(self) -> Basis:
         """The transpose, which is nothing put off."""
         return self.transpose()
 
@@ -153,10 +153,10 @@ class Composed(Pair):
 
     def transpose(self) -> Basis:
         """(A_i B_j)ᵀ = B_jᵀ A_iᵀ: the transposes composed, with labels of pairs swapped."""
-        turned = Composed(self.second.transpose(), self.first.transpose())
+        transposed = Composed(self.second.transpose(), self.first.transpose())
         if 1 in (self.first.num_bases, self.second.num_bases):
-            return turned
-        return turned.select(self.swapped())
+            return transposed
+        return transposed.select(self.swapped())
 
     @property
     def shares_nodes(self) -> bool:
@@ -180,7 +180,7 @@ class Composed(Pair):
             second if targets is None else second.restricted(None, targets),
         )
 
-    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """See :meth:`.Kind.reached`.
 
         One way through both for all labels of the first that come with the same of the second.
@@ -192,14 +192,14 @@ class Composed(Pair):
         groups: dict[tuple[int, ...], list[int]] = {}
         for first, seconds in partners.items():
             groups.setdefault(seconds, []).append(first)
-        out = seen.new_zeros(self.size[turned])
+        out = seen.new_zeros(self.size[transposed])
         for seconds, firsts in groups.items():
-            if turned:
-                between = self.first.reached(seen, firsts, turned)
-                out = out | self.second.reached(between, seconds, turned)
+            if transposed:
+                between = self.first.reached(seen, firsts, transposed)
+                out = out | self.second.reached(between, seconds, transposed)
             else:
-                between = self.second.reached(seen, seconds, turned)
-                out = out | self.first.reached(between, firsts, turned)
+                between = self.second.reached(seen, seconds, transposed)
+                out = out | self.first.reached(between, firsts, transposed)
         return out
 
     def propagate(self, x: Tensor) -> Tensor:

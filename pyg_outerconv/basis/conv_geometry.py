@@ -142,7 +142,7 @@ def why_no_spans(basis: GridShift) -> list[str]:
         axis, most = span.axis, max(span.before, span.behind)
         if axis.padding_mode == "zeros" or most <= 0:
             continue
-        if basis.is_turned:
+        if basis.is_transposed:
             reasons.append(f"torch has no turned shifts with padding_mode={axis.padding_mode!r}")
         limit = {"circular": axis.num_inputs, "reflect": axis.num_inputs - 1}
         if most > limit.get(axis.padding_mode, most):
@@ -155,7 +155,7 @@ def why_no_spans(basis: GridShift) -> list[str]:
 
 def sees_one(basis: GridShift) -> bool:
     """Whether every output sees one input under a label at most."""
-    return not basis.is_turned or all(axis.padding_mode == "zeros" for axis in basis.axes)
+    return not basis.is_transposed or all(axis.padding_mode == "zeros" for axis in basis.axes)
 
 
 def pad(x: Tensor, spans: Spans, value: float = 0.0) -> Tensor:

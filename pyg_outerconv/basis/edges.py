@@ -194,15 +194,15 @@ class EdgeBasis(InSomeOrder, Basis):
         # Sorted edges are numbered as the user gave them, not as the old pattern had them.
         return EdgeBasis(replace(moved, order=pattern.order.index_select(0, moved.order)), value)
 
-    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """See :meth:`.Kind.reached`."""
         pattern = self.pattern
         starts, ends = pattern.source, pattern.target
-        starts, ends = (ends, starts) if turned else (starts, ends)
+        starts, ends = (ends, starts) if transposed else (starts, ends)
         counts = torch.zeros(pattern.num_labels, dtype=torch.bool, device=pattern.device)
         counts[list(labels)] = True
         used = seen.index_select(0, ends) & counts.index_select(0, pattern.label)
-        out = seen.new_zeros(self.size[turned])
+        out = seen.new_zeros(self.size[transposed])
         out[starts[used].long()] = True
         return out
 

@@ -77,13 +77,13 @@ class Eye(Basis):
         """Itself: it is made of no edges."""
         return self
 
-    def turned(self) -> Eye:
+    def transposed(self) -> Eye:
         """The identity of the other size."""
         return Eye(self.shape[::-1], self.on)
 
-    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """See :meth:`.Kind.reached`: what is seen itself."""
-        out = seen.new_zeros(self.size[turned])
+        out = seen.new_zeros(self.size[transposed])
         shared = min(self.size) if labels else 0
         out[:shared] = seen[:shared]
         return out

@@ -253,9 +253,9 @@ class FeatureProduct(Basis):
             target_block=self.source_block,
         )
 
-    def turned(self) -> Basis:
+    def transposed(self) -> Basis:
         """The transpose; of a sequence, its edges turned."""
-        return self.transpose() if self.causal is None else super().turned()
+        return self.transpose() if self.causal is None else super().transposed()
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
         """Itself: orders know factors."""

@@ -54,12 +54,16 @@ class GridShift(ImplicitEdges):
     @property
     def input_shape(self) -> tuple[int, ...]:
         """Cells on each axis that values come from."""
-        return tuple(axis.num_outputs if self.is_turned else axis.num_inputs for axis in self.axes)
+        return tuple(
+            axis.num_outputs if self.is_transposed else axis.num_inputs for axis in self.axes
+        )
 
     @property
     def output_shape(self) -> tuple[int, ...]:
         """Cells on each axis that values go to."""
-        return tuple(axis.num_inputs if self.is_turned else axis.num_outputs for axis in self.axes)
+        return tuple(
+            axis.num_inputs if self.is_transposed else axis.num_outputs for axis in self.axes
+        )
 
     @property
     def shifts(self) -> tuple[tuple[int, ...], ...]:
@@ -104,18 +108,18 @@ class GridShift(ImplicitEdges):
     @property
     def num_source_pairs(self) -> int:
         """U_in."""
-        return self._counts[0 if self.is_turned else 1]
+        return self._counts[0 if self.is_transposed else 1]
 
     @property
     def num_target_pairs(self) -> int:
         """U_out."""
-        return self._counts[1 if self.is_turned else 0]
+        return self._counts[1 if self.is_transposed else 0]
 
     # Edges ----------------------------------------------------------------------------------
 
     def make_edges(self) -> EdgeBasis:
         """The edges: for each output and label the input that it sees, axis by axis."""
-        size = self.size[::-1] if self.is_turned else self.size
+        size = self.size[::-1] if self.is_transposed else self.size
         dtype = index_type(size, self.num_bases, size[1] * self.num_bases)
         seen = self._seen(dtype)
         is_edge = seen >= 0
@@ -123,7 +127,7 @@ class GridShift(ImplicitEdges):
         target, label = torch.meshgrid(*numbers, indexing="ij")
         ends = (part[is_edge] for part in (seen, target, label))
         pattern = Pattern.of_sorted(*ends, size=size, num_labels=self.num_bases)
-        return EdgeBasis(pattern.transposed if self.is_turned else pattern)
+        return EdgeBasis(pattern.transposed if self.is_transposed else pattern)
 
     def _seen(self, dtype: torch.dtype) -> Tensor:
         """(N, K) the input of the axes that an output of theirs sees under each label, or −1."""
@@ -139,25 +143,25 @@ class GridShift(ImplicitEdges):
     @property
     def names(self) -> list[str]:
         """The shift of each label."""
-        turned = ", transposed" if self.is_turned else ""
-        return [f"shift ({', '.join(map(str, shift))}){turned}" for shift in self.shifts]
+        transposed = ", transposed" if self.is_transposed else ""
+        return [f"shift ({', '.join(map(str, shift))}){transposed}" for shift in self.shifts]
 
     def grids(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Its own."""
         return self.input_shape, self.output_shape
 
-    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """See :meth:`.Kind.reached`.
 
         Axis by axis, for outputs of the axes that are seen, or that may see what is.
         """
-        from_outputs = turned == self.is_turned
+        from_outputs = transposed == self.is_transposed
         shape = torch.Size(axis.num_outputs for axis in self.axes)
         outputs = seen if from_outputs else seen.new_ones(shape.numel())
         cells = outputs.view(shape).nonzero().unbind(1)
         number = outputs.nonzero().view(-1)
         tables = [axis.table(seen.device) for axis in self.axes]
-        out = seen.new_zeros(self.size[turned])
+        out = seen.new_zeros(self.size[transposed])
         for label in labels:
             inputs, inside = torch.zeros_like(number), torch.ones_like(number, dtype=torch.bool)
             for axis, table, tap, cell in zip(
@@ -173,8 +177,8 @@ class GridShift(ImplicitEdges):
 
     def mean(self, dtype: torch.dtype | None = None) -> GridShift | EdgeBasis:
         """Itself, where every output sees one input under a label at most."""
-        return self.edges().mean(dtype) if self.is_turned else self
+        return self.edges().mean(dtype) if self.is_transposed else self
 
     def __repr__(self) -> str:
-        turned = ", turned" if self.is_turned else ""
-        return f"GridShift({self._head()}, {self.input_shape} to {self.output_shape}{turned})"
+        transposed = ", turned" if self.is_transposed else ""
+        return f"GridShift({self._head()}, {self.input_shape} to {self.output_shape}{transposed})"

@@ -37,7 +37,7 @@ class ImplicitEdges(Basis):
     """
 
     on: torch.device
-    is_turned: bool = False
+    is_transposed: bool = False
     kept: dict[str, EdgeBasis] = field(default_factory=dict)
 
     @property
@@ -83,9 +83,9 @@ class ImplicitEdges(Basis):
 
     def transpose(self) -> Self:
         """The transposed matrices, again a rule."""
-        return replace(self, is_turned=not self.is_turned, kept={})
+        return replace(self, is_transposed=not self.is_transposed, kept={})
 
-    def turned(self) -> Self:
+    def transposed(self) -> Self:
         """The transpose, which is nothing put off."""
         return self.transpose()
 

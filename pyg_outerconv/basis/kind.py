@@ -146,7 +146,7 @@ class Kind(ABC):
         """
         return change(self.edges())
 
-    def turned(self) -> Basis:
+    def transposed(self) -> Basis:
         """The transpose at last, where :meth:`Basis.transpose` may put it off: one level in."""
         return self.edges().transposed_edges()
 
@@ -154,12 +154,12 @@ class Kind(ABC):
         """A_k[sources, targets] for distinct indices, not both None, as far inside as it goes."""
         return make("restrict", self, sources, targets)
 
-    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """(M,) where edges under some of ``labels`` start that end in ``seen`` (N,).
 
-        ``turned``: along the edges, from sources (M,) to targets (N,).
+        ``transposed``: along the edges, from sources (M,) to targets (N,).
         """
-        return self.edges().reached(seen, labels, turned)
+        return self.edges().reached(seen, labels, transposed)
 
     def taken(self) -> range | Tensor | None:
         """(N,) the source that each target sees, where it sees one and that is soon known."""

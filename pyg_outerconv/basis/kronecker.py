@@ -81,9 +81,9 @@ class Kronecker(Pair):
             return None
         return first[0] + second[0], first[1] + second[1]
 
-    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """See :meth:`.Kind.reached`: axis by axis."""
-        return self.chain().reached(seen, labels, turned)
+        return self.chain().reached(seen, labels, transposed)
 
     def propagate(self, x: Tensor) -> Tensor:
         """See :meth:`.Kind.propagate`: axis by axis."""
@@ -169,17 +169,17 @@ class Repeated(Derived):
         """See :meth:`.Kind.with_edges`: those of one copy, which has nodes of its own."""
         return change(self.edges()) if same_nodes else super().with_edges(change)
 
-    def turned(self) -> Repeated:
+    def transposed(self) -> Repeated:
         """The transpose, which is nothing put off."""
         return self.transpose()
 
-    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """See :meth:`.Kind.reached`: copy by copy."""
-        here, there = self.base.size[not turned], self.base.size[turned]
+        here, there = self.base.size[not transposed], self.base.size[transposed]
         copies = seen.view(self.before, here, self.after).transpose(1, 2).flatten(0, 1)
         out = seen.new_zeros(copies.size(0), there)
         for copy in copies.any(1).nonzero().view(-1).tolist():
-            out[copy] = self.base.reached(copies[copy], labels, turned)
+            out[copy] = self.base.reached(copies[copy], labels, transposed)
         return out.view(self.before, self.after, there).transpose(1, 2).flatten()
 
     def propagate(self, x: Tensor) -> Tensor:

@@ -111,7 +111,7 @@ class Mixed(Derived):
         self.base.mean(self.dtype)  # which refuses
         return self.edges().mean(dtype)
 
-    def turned(self) -> Mixed:
+    def transposed(self) -> Mixed:
         """The transpose of the base, mixed."""
         return Mixed(self.base.transpose(), self.matrix)
 
@@ -119,9 +119,9 @@ class Mixed(Derived):
         """See :meth:`.Kind.restricted`: rows and columns of the base, mixed."""
         return Mixed(self.base.restricted(sources, targets), self.matrix)
 
-    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """See :meth:`.Kind.reached`: by any label of the base."""
-        return self.base.reached(seen, range(self.base.num_bases if labels else 0), turned)
+        return self.base.reached(seen, range(self.base.num_bases if labels else 0), transposed)
 
     def propagate(self, x: Tensor) -> Tensor:
         """See :meth:`.Kind.propagate`: what the base gives, mixed."""

@@ -193,13 +193,13 @@ class MultiHeadEdges(InSomeOrder, Basis):
             if batch and not self.batch:
                 listed = listed.view(listed.size(0), *(1,) * len(batch), -1)
             if listed.dtype != x.dtype:
-                listed, x = one_type(listed, x)
+                listed, x = same_dtype(listed, x)
             return listed_edges(self.pattern).sums(listed, x)
         value = self.value
         if self.batch == () and batch:
             value = value.view(value.size(0), *(1,) * len(batch), -1)
             value = value.expand(value.size(0), *batch, -1)
-        value, x = one_type(value, x)
+        value, x = same_dtype(value, x)
         shared = x.stride(-2) == 0 and not batch and self.num_labels == 1
         operand = x[:, :1] if shared else by_label(x, self.num_labels)  # one x is not copied
         out = spmm(self.sparsity, value.flatten(1), operand)
@@ -278,7 +278,7 @@ def for_heads(x: Tensor, heads: int, own: tuple[int, ...]) -> Tensor:
     return x.unsqueeze(-2).expand(*x.shape[:-1], heads, -1)
 
 
-def one_type(*tensors: Tensor) -> list[Tensor]:
+def same_dtype(*tensors: Tensor) -> list[Tensor]:
     """The tensors in the widest of their types: autocast makes products shorter than scores."""
     wide = tensors[0].dtype
     for tensor in tensors[1:]:

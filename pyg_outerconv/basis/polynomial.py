@@ -165,11 +165,11 @@ class Polynomial(Basis):
         """See :meth:`.Kind.with_edges`: those of the operator."""
         return replace(self, operator=change(self.operator))
 
-    def turned(self) -> Polynomial:
+    def transposed(self) -> Polynomial:
         """The polynomials of the operator's transpose."""
         return replace(self, operator=self.operator.transposed_edges())
 
-    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """See :meth:`.Kind.reached`.
 
         Step by step; where a term subtracts one before it, it has the edges of that one too.
@@ -177,7 +177,7 @@ class Polynomial(Basis):
         out, terms = torch.zeros_like(seen), [seen]
         for k in range(max(labels, default=-1) + 1):
             if k:
-                ahead = self.operator.reached(terms[-1], [0], turned)
+                ahead = self.operator.reached(terms[-1], [0], transposed)
                 lower = k > 1 and bool(self.recurrence.gamma)
                 terms.append(ahead | terms[-2] if lower else ahead)
             if k in labels:

@@ -91,7 +91,7 @@ class Restricted(Derived):
         """See :meth:`.Kind.with_edges`: those of the base, which has other nodes."""
         return change(self.edges()) if same_nodes else super().with_edges(change)
 
-    def turned(self) -> Basis:
+    def transposed(self) -> Basis:
         """The transpose, which is nothing put off."""
         return self.transpose()
 
@@ -100,9 +100,9 @@ class Restricted(Derived):
         ends = _within(self.sources, sources), _within(self.targets, targets)
         return Restricted(self.base, *ends)
 
-    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """See :meth:`.Kind.reached`: by the product."""
-        return self.product.reached(seen, labels, turned)
+        return self.product.reached(seen, labels, transposed)
 
     def propagate(self, x: Tensor) -> Tensor:
         """See :meth:`.Kind.propagate`: along the product."""

@@ -85,7 +85,7 @@ class Scaled(Derived):
         """The mean within each label, scaled."""
         return Scaled(self.base.mean(self.dtype), self.factor)
 
-    def turned(self) -> Scaled:
+    def transposed(self) -> Scaled:
         """The transpose of the base, scaled."""
         return Scaled(self.base.transpose(), self.factor)
 
@@ -93,9 +93,9 @@ class Scaled(Derived):
         """See :meth:`.Kind.restricted`: rows and columns of the base, scaled."""
         return Scaled(self.base.restricted(sources, targets), self.factor)
 
-    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """See :meth:`.Kind.reached`: what the base reaches."""
-        return self.base.reached(seen, labels, turned)
+        return self.base.reached(seen, labels, transposed)
 
     def propagate(self, x: Tensor) -> Tensor:
         """See :meth:`.Kind.propagate`: what the base gives, scaled."""

@@ -90,7 +90,7 @@ class Selected(Derived):
         """The mean within each chosen label."""
         return Selected(self.base.mean(dtype), self.labels)
 
-    def turned(self) -> Selected:
+    def transposed(self) -> Selected:
         """Labels of the transpose of the base."""
         return Selected(self.base.transpose(), self.labels)
 
@@ -98,9 +98,9 @@ class Selected(Derived):
         """See :meth:`.Kind.restricted`: labels of what is left of the base."""
         return Selected(self.base.restricted(sources, targets), self.labels)
 
-    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """See :meth:`.Kind.reached`: by the labels that were chosen."""
-        return self.base.reached(seen, [self.labels[k] for k in labels], turned)
+        return self.base.reached(seen, [self.labels[k] for k in labels], transposed)
 
     def propagate(self, x: Tensor) -> Tensor:
         """See :meth:`.Kind.propagate`: some of what the base gives."""

@@ -150,7 +150,7 @@ class Stacked(Basis):
         """See :meth:`.Kind.with_edges`: part by part."""
         return Stacked(tuple(part.with_edges(change, same_nodes) for part in self.parts))
 
-    def turned(self) -> Stacked:
+    def transposed(self) -> Stacked:
         """The transposes of the parts."""
         return Stacked(tuple(part.transpose() for part in self.parts))
 
@@ -158,12 +158,12 @@ class Stacked(Basis):
         """See :meth:`.Kind.restricted`: part by part."""
         return Stacked(tuple(part.restricted(sources, targets) for part in self.parts))
 
-    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """See :meth:`.Kind.reached`: by any part."""
-        out = seen.new_zeros(self.size[turned])
+        out = seen.new_zeros(self.size[transposed])
         for part, start, end in self._ranges():
             mine = [k - start for k in labels if start <= k < end]
-            out = out | part.reached(seen, mine, turned)
+            out = out | part.reached(seen, mine, transposed)
         return out
 
     def propagate(self, x: Tensor) -> Tensor:

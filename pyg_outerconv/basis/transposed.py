@@ -45,7 +45,7 @@ class Transposed(Derived):
         """The base: turning twice changes nothing."""
         return self.base
 
-    def turned(self) -> Basis:
+    def transposed(self) -> Basis:
         """The base."""
         return self.base
 
@@ -58,21 +58,21 @@ class Transposed(Derived):
         """See :meth:`.Kind.restricted`: columns and rows of the base, turned."""
         return self.base.restricted(targets, sources).transpose()
 
-    def reached(self, seen: Tensor, labels: Sequence[int], turned: bool = False) -> Tensor:
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """See :meth:`.Kind.reached`: by the base the other way."""
-        return self.base.reached(seen, labels, not turned)
+        return self.base.reached(seen, labels, not transposed)
 
     def propagate(self, x: Tensor) -> Tensor:
         """See :meth:`.Kind.propagate`: by the transpose of the base, one level in."""
-        return self.base.turned().propagate(x)
+        return self.base.transposed().propagate(x)
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
         """See :meth:`.Kind.products`."""
-        return self.base.turned().products(shape, learns)
+        return self.base.transposed().products(shape, learns)
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
         """The transpose moves inward until it meets edges."""
-        return self.base.turned().absorb(theta, reduce)
+        return self.base.transposed().absorb(theta, reduce)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Transposed:
         """See :meth:`Basis.map`."""

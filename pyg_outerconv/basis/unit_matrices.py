@@ -39,7 +39,7 @@ class UnitMatrices(ImplicitEdges):
     @property
     def size(self) -> tuple[int, int]:
         """(M, N), turned if the matrices are."""
-        return self.shape[::-1] if self.is_turned else self.shape
+        return self.shape[::-1] if self.is_transposed else self.shape
 
     @property
     def num_edges(self) -> int:
@@ -62,7 +62,7 @@ class UnitMatrices(ImplicitEdges):
         columns = max(self.shape[1], 1)
         index = torch.stack([label // columns, label % columns])
         pattern = Pattern.build(
-            index.flip(0) if self.is_turned else index,
+            index.flip(0) if self.is_transposed else index,
             label,
             size=self.size,
             num_labels=self.num_bases,

@@ -57,8 +57,8 @@ def sparse_product(
     line = float(width * problem.num_columns * problem.itemsize)
     # MKL takes a further detour for rows that do not fill their last line.
     vain = count * (-line % CACHE_LINE + CACHE_LINE) if line % CACHE_LINE else 0.0
-    forward, turned = (
+    forward, transposed = (
         Work(gathers=((count * line, end * line),), picks=((vain, end * line),), calls=1)
         for end in rows
     )
-    return forward, turned * wanted + forward * problem.gradients[2]
+    return forward, transposed * wanted + forward * problem.gradients[2]

@@ -27,9 +27,9 @@ from ..graph.content import Content
 from ..graph.edge_list import EdgeList
 from ..graph.structure import Structure
 from .align import place_of_queries, queries, structure_of_queries, with_graph
+from .cached_support import cached_support
 from .content_family import ContentFamily, check_heads, kept_symmetries
 from .family import Family
-from .kept_support import kept_support
 
 
 @row(
@@ -212,7 +212,7 @@ class Attention(ContentFamily):
         if self._makes_few(structure, content.source):
             edges = self.support.basis_on(structure).edges()
             return self._of_content(edges, structure, content, asked, can_list(edges.pattern))
-        over = kept_support(self.support, structure, self.held)
+        over = cached_support(self.support, structure, self.held)
         return self._of_content(over, structure, content, asked, self._lists(over, content.source))
 
     def basis_over(

@@ -60,8 +60,8 @@ class Directed(OfFamily):
         """The family's basis of the edges, and of the reversed ones."""
         instead = "the family itself, and a layer of its own for the reversed edges"
         edges.require_one_set("Directed", instead)
-        turned = edges.reversed()
+        transposed = edges.reversed()
         if edges.content is not None:
-            turned = turned.with_content(edges.content)
-        ends = (edges, turned)
+            transposed = transposed.with_content(edges.content)
+        ends = (edges, transposed)
         return Stacked(tuple(self.family.basis_on(part, dtype) for part in ends))

@@ -149,7 +149,7 @@ class Grid(Windows):
             )
 
     @property
-    def is_turned(self) -> bool:  # type: ignore[override]
+    def is_transposed(self) -> bool:  # type: ignore[override]
         """Whether it is transposed."""
         return self.transposed
 

@@ -44,7 +44,9 @@ def among_cells(cells: Cells, windows: Sequence[Window], taps: Taps) -> Found:
     return Found(torch.cat(found, 1), _labels([edges[0] for edges in found]), cells)
 
 
-def growing(cells: Cells, windows: Sequence[Window], taps: Taps, is_turned: bool = False) -> Found:
+def growing(
+    cells: Cells, windows: Sequence[Window], taps: Taps, is_transposed: bool = False
+) -> Found:
     """The edges to every output that a cell reaches; outputs in the order of grid, then place.
 
     Args:
@@ -53,14 +55,14 @@ def growing(cells: Cells, windows: Sequence[Window], taps: Taps, is_turned: bool
         taps: for each label, the tap on each axis.
         is_turned: whether the cells are outputs of the axes, and what they reach is inputs.
     """
-    box = _Box.that_grows(cells, windows, is_turned)
-    sizes = tuple(axis.num_inputs if is_turned else axis.num_outputs for axis in box.axes)
+    box = _Box.that_grows(cells, windows, is_transposed)
+    sizes = tuple(axis.num_inputs if is_transposed else axis.num_outputs for axis in box.axes)
     cells.check_numbers(sizes)
     sources, keys = [], []
     for tap in taps:
         row, key = torch.arange(cells.num_cells, device=cells.device), cells.grids()
         for d, axis, t in _each(box.axes, tap):
-            reach = axis.inputs_of if is_turned else axis.outputs_of
+            reach = axis.inputs_of if is_transposed else axis.outputs_of
             kept, reached = reach(box.at[row, d], t)
             row, key = row[kept], key[kept] * sizes[d] + reached
         sources.append(row)
@@ -99,24 +101,24 @@ class _Box:
         return _Box(tuple(axes), at, at.new_zeros(len(axes)))
 
     @staticmethod
-    def that_grows(cells: Cells, windows: Sequence[Window], is_turned: bool) -> _Box:
+    def that_grows(cells: Cells, windows: Sequence[Window], is_transposed: bool) -> _Box:
         """Where outputs are all that the cells reach."""
         at = _index(cells)
         if cells.shape is None:
-            return _Box._unbounded(at, windows, is_turned)
-        axes = [w.axis(count, is_turned) for w, count in zip(windows, cells.shape, strict=True)]
+            return _Box._unbounded(at, windows, is_transposed)
+        axes = [w.axis(count, is_transposed) for w, count in zip(windows, cells.shape, strict=True)]
         return _Box(tuple(axes), at, at.new_zeros(len(axes)))
 
     @staticmethod
-    def _unbounded(index: Tensor, windows: Sequence[Window], is_turned: bool) -> _Box:
+    def _unbounded(index: Tensor, windows: Sequence[Window], is_transposed: bool) -> _Box:
         ends = [(0, 0)] * len(windows)
         if len(index):
             ends = list(zip(index.amin(0).tolist(), index.amax(0).tolist(), strict=True))
-        framed = [w.framed(*both, is_turned) for w, both in zip(windows, ends, strict=True)]
+        framed = [w.framed(*both, is_transposed) for w, both in zip(windows, ends, strict=True)]
         axes = tuple(axis for axis, _ in framed)
         outputs = index.new_tensor([base for _, base in framed])
         inputs = outputs * index.new_tensor([axis.stride for axis in axes])
-        given, reached = (outputs, inputs) if is_turned else (inputs, outputs)
+        given, reached = (outputs, inputs) if is_transposed else (inputs, outputs)
         return _Box(axes, index - given, reached)
 
 

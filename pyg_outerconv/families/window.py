@@ -69,13 +69,13 @@ class Window:
             raise RefusedValue(refusal("a transposed kernel must leave a grid", ">= 1 cell", count))
         return count
 
-    def axis(self, num_cells: int, is_turned: bool = False) -> Axis:
+    def axis(self, num_cells: int, is_transposed: bool = False) -> Axis:
         """The shifts of an axis with so many inputs, or with so many outputs if turned."""
-        inputs = self.num_inputs(num_cells) if is_turned else num_cells
-        outputs = num_cells if is_turned else self.num_outputs(num_cells)
+        inputs = self.num_inputs(num_cells) if is_transposed else num_cells
+        outputs = num_cells if is_transposed else self.num_outputs(num_cells)
         return Axis(inputs, outputs, self.shifts, self.stride, self.padding_mode)
 
-    def framed(self, lowest: int, highest: int, is_turned: bool = False) -> tuple[Axis, int]:
+    def framed(self, lowest: int, highest: int, is_transposed: bool = False) -> tuple[Axis, int]:
         """The axis of a box that holds given cells of an unbounded axis and all that they reach.
 
         Args:
@@ -86,7 +86,7 @@ class Window:
             The axis, and the output b that is output 0 in the box; input s·b is input 0 there.
         """
         s, d_low, d_high = self.stride, min(self.shifts), max(self.shifts)
-        if is_turned:
+        if is_transposed:
             base = min(lowest, (s * lowest - d_high) // s)
             outputs = highest - base + 1
             inputs = s * (highest - base) - d_low + 1

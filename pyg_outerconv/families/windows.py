@@ -31,7 +31,7 @@ class Windows(Family):
     """
 
     reads = Cells
-    is_turned: bool = False
+    is_transposed: bool = False
     is_growing: bool = True
     symmetries = ("translation-equivariant",)
 
@@ -87,8 +87,8 @@ class Windows(Family):
         """The shifts of all cells of a shape."""
         self._check_axes(cells)
         shape = cells.shape or ()
-        axes = [w.axis(n, self.is_turned) for w, n in zip(self.windows, shape, strict=True)]
-        return GridShift(tuple(axes), self.taps, on=cells.device, is_turned=self.is_turned)
+        axes = [w.axis(n, self.is_transposed) for w, n in zip(self.windows, shape, strict=True)]
+        return GridShift(tuple(axes), self.taps, on=cells.device, is_transposed=self.is_transposed)
 
     def basis_on(self, structure: Cells, dtype: torch.dtype | None = None) -> Basis:
         """The shifts of all cells of a shape, or edges between listed cells."""
@@ -112,7 +112,7 @@ class Windows(Family):
                 )
             )
         if self.is_growing:
-            return growing(cells, self.windows, self.taps, self.is_turned)
+            return growing(cells, self.windows, self.taps, self.is_transposed)
         strides = tuple(window.stride for window in self.windows)
         if set(strides) != {1}:
             raise RefusedValue(
@@ -123,7 +123,7 @@ class Windows(Family):
                 )
             )
         found = among_cells(cells, self.windows, self.taps)
-        return replace(found, index=found.index.flip(0)) if self.is_turned else found
+        return replace(found, index=found.index.flip(0)) if self.is_transposed else found
 
     def _check_axes(self, cells: Cells) -> None:
         if cells.num_axes != len(self.windows):

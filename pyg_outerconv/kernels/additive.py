@@ -7,7 +7,7 @@ from torch import Tensor
 from ..errors import RefusedValue, refusal, unknown
 from .activation import ACTIVATIONS, Activation
 from .additive_sums import score
-from .call import one_type, pick, views
+from .call import pick, same_dtype, views
 from .sparsity import Sparsity
 
 
@@ -62,7 +62,7 @@ def additive(
                 f"{tuple(a.shape)}, {tuple(b.shape)} and {tuple(weight.shape)}",
             )
         )
-    a, b, weight = one_type("additive", a, b, weight)  # type: ignore[assignment]
+    a, b, weight = same_dtype("additive", a, b, weight)  # type: ignore[assignment]
     near, far = views(sparsity)
     backend = pick("additive", near, cols, a).name
     phi = Activation(activation, float(negative_slope), 0)

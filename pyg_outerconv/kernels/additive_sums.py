@@ -20,7 +20,7 @@ from torch import Tensor
 
 from .activation import Activation
 from .additive_operators import rows_here, rows_operator, score_here, score_operator
-from .call import View, apart, is_plain
+from .call import View, distinct_views, is_plain
 from .differentiable import apply, differentiable
 
 
@@ -40,7 +40,7 @@ def score(
     """
     if phi.vanishes:
         return a.new_zeros((near[1].numel(), a.size(1)))
-    tensors = apart(*near[:2], far[0], far[1], far[2], a, b, left, right)
+    tensors = distinct_views(*near[:2], far[0], far[1], far[2], a, b, left, right)
     return apply(_Score, *tensors, *phi, backend)  # type: ignore[no-any-return]
 
 
@@ -63,7 +63,7 @@ def rows(
         return a.new_zeros((count, *a.shape))
     if right is not None and right.size(0) == 1:
         return _scaled(right, rows(near, far, a, b, None, value, phi, count, backend))
-    tensors = apart(*near, *far, a, b, right, value)
+    tensors = distinct_views(*near, *far, a, b, right, value)
     return apply(_Rows, *tensors, *phi, count, backend)  # type: ignore[no-any-return]
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal
 from .attend_operators import attend_here, attend_operator, backward_here, backward_operator
-from .call import View, apart, is_plain, one_type, one_value_an_entry, pick, views
+from .call import View, distinct_views, is_plain, one_value_an_entry, pick, same_dtype, views
 from .differentiable import apply, differentiable, is_differentiated
 from .products import product, sample
 from .softmax import of_shares, softmax_of_rows
@@ -71,11 +71,11 @@ def attend(
                 refusal("attend needs a bias for each head", query.size(1), bias.size(1))
             )
         bias = bias.expand(-1, query.size(1))
-    query, key, value, bias = one_type("attend", query, key, value, bias)  # type: ignore[assignment]
+    query, key, value, bias = same_dtype("attend", query, key, value, bias)  # type: ignore[assignment]
     near, far = views(sparsity)
     backend = pick("attend", near, cols, query).name
     scale = 1.0 / math.sqrt(max(query.size(2), 1)) if scale is None else float(scale)
-    tensors = apart(*near[:2], *far, query, key, value, bias)
+    tensors = distinct_views(*near[:2], *far, query, key, value, bias)
     out, _ = apply(_Attend, *tensors, scale, backend)
     return out  # type: ignore[no-any-return]
 

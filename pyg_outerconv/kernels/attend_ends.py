@@ -141,19 +141,19 @@ def _parts(
     x: Tensor, value: Tensor, of_source: Tensor, of_target: Tensor, entries: Entries, slope: float
 ) -> Tensor:
     """What :func:`attend_ends` gives, by other primitives."""
-    values, near, far = _ends(x, value, of_source, of_target)
+    values, at_source, at_target = _ends(x, value, of_source, of_target)
     if isinstance(entries, Listed):
-        share = entries.shares(leaky_relu(entries.add(far, near), slope))
+        share = entries.shares(leaky_relu(entries.add(at_target, at_source), slope))
         return entries.sums(share, values)
-    return spmm(entries.sparsity, _shares(entries.sparsity, near, far, slope), values)
+    return spmm(entries.sparsity, _shares(entries.sparsity, at_source, at_target, slope), values)
 
 
 def shares_of_ends(
     x: Tensor, value: Tensor, of_source: Tensor, of_target: Tensor, sparsity: Sparsity, slope: float
 ) -> Tensor:
     """(E, H) the share of each entry in :func:`attend_ends`, by other primitives."""
-    _, near, far = _ends(x, value, of_source, of_target)
-    return _shares(sparsity, near, far, slope)
+    _, at_source, at_target = _ends(x, value, of_source, of_target)
+    return _shares(sparsity, at_source, at_target, slope)
 
 
 def _ends(
@@ -164,6 +164,6 @@ def _ends(
     return values, (values * of_source).sum(-1), (values * of_target).sum(-1)
 
 
-def _shares(sparsity: Sparsity, near: Tensor, far: Tensor, slope: float) -> Tensor:
-    score = leaky_relu(sddmm(sparsity, far, near, op="add"), slope)
+def _shares(sparsity: Sparsity, at_source: Tensor, at_target: Tensor, slope: float) -> Tensor:
+    score = leaky_relu(sddmm(sparsity, at_target, at_source, op="add"), slope)
     return segment_softmax(sparsity, score)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .call import one_type
+from .call import same_dtype
 from .torch_attention import torch_attention
 
 
@@ -35,7 +35,7 @@ def checked(
                 f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}",
             )
         )
-    query, key, value = one_type(what, query, key, value)  # type: ignore[assignment]
+    query, key, value = same_dtype(what, query, key, value)  # type: ignore[assignment]
     if source_mask is None:
         return query, key, value, None
     if source_mask.dtype != torch.bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 from . import band_attention
 from .band import Band
 from .band_attention import Options
-from .call import apart
+from .call import distinct_views
 from .differentiable import apply, differentiable, is_differentiated
 
 
@@ -18,7 +18,7 @@ def banded(
     query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, band: Band, options: Options
 ) -> Tensor:
     """Row n attends to the columns of the band that ``seen`` (C, H), booleans or None, leaves."""
-    tensors = apart(query, key, value, seen)
+    tensors = distinct_views(query, key, value, seen)
     return apply(_Banded, *tensors, *band, *options)  # type: ignore[no-any-return]
 
 

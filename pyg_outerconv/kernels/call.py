@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import _len_torch_dispatch_stack
 from ..errors import RefusedType, RefusedValue, refusal
 from .backend import BACKENDS, Backend, Request
 from .differentiable import Later, apply, is_lean
-from .dispatch import CHOSEN, choose, forced, note, recording
+from .dispatch import CHOSEN, choose, forced, log_call, recording
 from .index_checks import PLAIN
 from .sparsity import BY_COLUMN, Sparsity
 
@@ -60,7 +60,7 @@ def tell(
 ) -> None:
     """Tell whoever records calls that ``backend`` serves this one; see :func:`request`."""
     if recording():
-        note(backend, request(primitive, ptr, index, num_cols, *rest))
+        log_call(backend, request(primitive, ptr, index, num_cols, *rest))
 
 
 def pick(primitive: str, view: View, num_cols: int, x: Tensor, reduction: str = "sum") -> Backend:
@@ -118,7 +118,7 @@ def item_by_item(
     return torch.stack(outs), 0
 
 
-def apart(*tensors: Tensor | None) -> list[Tensor | None]:
+def distinct_views(*tensors: Tensor | None) -> list[Tensor | None]:
     """The tensors, with a view in place of each that has come before.
 
     torch.compile cannot trace an ``autograd.Function`` that gets the same tensor twice.
@@ -130,7 +130,7 @@ def apart(*tensors: Tensor | None) -> list[Tensor | None]:
     return out
 
 
-def one_type(what: str, *tensors: Tensor | None) -> list[Tensor | None]:
+def same_dtype(what: str, *tensors: Tensor | None) -> list[Tensor | None]:
     """The tensors in one floating point type, to which autocast may bring them.
 
     Raises:

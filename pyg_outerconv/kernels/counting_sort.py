@@ -88,7 +88,7 @@ def sort_edges(
     return ptr, other, by_label.index_select(0, order), None
 
 
-def turned_round(ptr: Tensor, index: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+def transposed_rows(ptr: Tensor, index: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """The transpose of a CSR matrix: its pointers, its indices, and where its entries come from.
 
     Args:

@@ -78,7 +78,7 @@ def record() -> Iterator[list[Call]]:
         RECORDERS[:] = [recorder for recorder in RECORDERS if recorder is not calls]
 
 
-def note(backend: Backend, request: Request) -> None:
+def log_call(backend: Backend, request: Request) -> None:
     """Tell the active recorders that ``backend`` served ``request``."""
     for recorder in list(RECORDERS):
         recorder.append(Call(request.primitive, backend.name, request))

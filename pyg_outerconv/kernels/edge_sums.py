@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from .backend import BACKENDS, Request
 from .counting_sort import scipy_tools
-from .dispatch import RECORDERS, forced, note
+from .dispatch import RECORDERS, forced, log_call
 from .index_checks import PLAIN
 
 MOST = 2**22
@@ -82,7 +82,7 @@ def edge_sums(
     if RECORDERS:
         shape = (num_rows, x.size(0))
         size = source.numel(), x.size(1)
-        note(BACKENDS["native"], Request("spmm", "cpu", x.dtype, source.dtype, shape, *size))
+        log_call(BACKENDS["native"], Request("spmm", "cpu", x.dtype, source.dtype, shape, *size))
     if _tool() is None:
         return add_up(source, target, value, x, num_rows)
     learns = x.requires_grad or (value is not None and value.requires_grad)

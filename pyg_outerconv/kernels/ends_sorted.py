@@ -54,8 +54,8 @@ def pull(entries: HeadCopies, kept: Kept, grad: Tensor, slope: float) -> Tensor:
     of_score = torch.ops.aten.leaky_relu_backward(of_score, score, slope, False)
     columns = heads * width
     found = grad.new_empty(nodes, columns + 2 * heads)
-    of_values = entries.times_turned(weight, of_sums).transpose(0, 1)
+    of_values = entries.times_transposed(weight, of_sums).transpose(0, 1)
     found[:, :columns].view(nodes, heads, width).copy_(of_values)
-    found[:, columns : columns + heads].copy_(entries.sums_turned(of_score).t())
+    found[:, columns : columns + heads].copy_(entries.sums_transposed(of_score).t())
     found[:, columns + heads :].copy_(entries.sums(of_score).t())
     return found

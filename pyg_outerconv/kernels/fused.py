@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .backend import BACKENDS, Request
-from .dispatch import note
+from .dispatch import log_call
 
 PRIMITIVE = "spmm_theta"
 
@@ -40,7 +40,7 @@ def spmm_theta(
     See :meth:`Backend.spmm_theta`; :mod:`pyg_outerconv.contract.orders.fused` differentiates it.
     """
     implementation = BACKENDS[backend]
-    note(implementation, fused_request(ptr, index, x.size(0), theta))
+    log_call(implementation, fused_request(ptr, index, x.size(0), theta))
     value = None if value is None else value.contiguous()
     with torch.autocast(x.device.type, enabled=False):
         return implementation.spmm_theta(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
-from .call import apart, item_by_item, one_type
+from .call import distinct_views, item_by_item, same_dtype
 from .differentiable import apply, differentiable
 from .dispatch import choose
 from .grouped_operators import matmul_operator, outer_operator, request_of
@@ -90,9 +90,9 @@ def _multiply(
 ) -> Tensor:
     if scatter is None or num_rows is None:
         num_rows = x.size(0) if gather is None else gather.numel()
-    x, theta = one_type("grouped_matmul", x, theta)  # type: ignore[assignment]
+    x, theta = same_dtype("grouped_matmul", x, theta)  # type: ignore[assignment]
     backend = choose(request_of(x, ptr, theta))
-    tensors = apart(x, ptr, theta, gather, scatter)
+    tensors = distinct_views(x, ptr, theta, gather, scatter)
     return apply(_Grouped, *tensors, num_rows, backend.name)  # type: ignore[no-any-return]
 
 
@@ -139,7 +139,7 @@ def grouped_outer(
         ValueError: no backend can serve the call.
         TypeError: ``x`` and ``y`` are of different types.
     """
-    x, y = one_type("grouped_outer", x, y)  # type: ignore[assignment]
+    x, y = same_dtype("grouped_outer", x, y)  # type: ignore[assignment]
     backend = choose(request_of(x, ptr, y.unsqueeze(0)))
     return apply(_Outer, x, ptr, y, gather, scatter, backend.name)  # type: ignore[no-any-return]
 
@@ -172,10 +172,13 @@ class _Grouped(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             turned = theta.transpose(1, 2)
             of_x = apply(
-                _Grouped, *apart(grad, ptr, turned, scatter, gather), x.size(0), ctx.backend
+                _Grouped,
+                *distinct_views(grad, ptr, turned, scatter, gather),
+                x.size(0),
+                ctx.backend,
             )
         if ctx.needs_input_grad[2]:
-            of_theta = apply(_Outer, *apart(x, ptr, grad, gather, scatter), ctx.backend)
+            of_theta = apply(_Outer, *distinct_views(x, ptr, grad, gather, scatter), ctx.backend)
         return of_x, None, of_theta, None, None, None, None
 
     @staticmethod
@@ -216,9 +219,13 @@ class _Outer(torch.autograd.Function):
         of_x = of_y = None
         if ctx.needs_input_grad[0]:
             turned = grad.transpose(1, 2)
-            of_x = apply(_Grouped, *apart(y, ptr, turned, scatter, gather), x.size(0), ctx.backend)
+            of_x = apply(
+                _Grouped, *distinct_views(y, ptr, turned, scatter, gather), x.size(0), ctx.backend
+            )
         if ctx.needs_input_grad[2]:
-            of_y = apply(_Grouped, *apart(x, ptr, grad, gather, scatter), y.size(0), ctx.backend)
+            of_y = apply(
+                _Grouped, *distinct_views(x, ptr, grad, gather, scatter), y.size(0), ctx.backend
+            )
         return of_x, None, of_y, None, None, None
 
     @staticmethod

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .backend import BACKENDS, Request
 from .call import exactly
-from .dispatch import note, recording
+from .dispatch import log_call, recording
 
 
 def request_of(x: Tensor, ptr: Tensor, theta: Tensor) -> Request:
@@ -31,7 +31,7 @@ def matmul_operator(
     """See :func:`.grouped.grouped_matmul`."""
     implementation = BACKENDS[backend]
     if recording():
-        note(implementation, request_of(x, ptr, theta))
+        log_call(implementation, request_of(x, ptr, theta))
     with exactly(x.device.type):
         return implementation.grouped_matmul(
             x.contiguous(), ptr, theta.contiguous(), _flat(gather), _flat(scatter), num_rows

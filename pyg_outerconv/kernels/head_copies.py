@@ -44,16 +44,16 @@ class HeadCopies:
 
     def times(self, value: Tensor, x: Tensor) -> Tensor:
         """S_h x_h: (H, R, V) of values (H, E) and x (H, C, V)."""
-        return self._multiply(value, x, turned=False)
+        return self._multiply(value, x, transposed=False)
 
-    def times_turned(self, value: Tensor, x: Tensor) -> Tensor:
+    def times_transposed(self, value: Tensor, x: Tensor) -> Tensor:
         """S_hᵀ x_h: (H, C, V) of values (H, E) and x (H, R, V)."""
         self._know_columns()
-        return self._multiply(value.index_select(1, self.sparsity.perm), x, turned=True)
+        return self._multiply(value.index_select(1, self.sparsity.perm), x, transposed=True)
 
     def sampled(self, a: Tensor, b: Tensor) -> Tensor:
         """⟨a_h[row of e], b_h[column of e]⟩: (H, E) of a (H, R, V) and b (H, C, V)."""
-        ptr, index, _ = self._view(turned=False)
+        ptr, index, _ = self._view(transposed=False)
         if self._is_one:
             width = a.size(2)
             found = sampled(ptr, index, a.view(-1, width), b.view(-1, width))
@@ -65,7 +65,7 @@ class HeadCopies:
 
     def sums(self, value: Tensor) -> Tensor:
         """(H, R): the sums of values (H, E) over rows."""
-        ptr, index, cols = self._view(turned=False)
+        ptr, index, cols = self._view(transposed=False)
         rows = self.shape[0]
         out = value.new_empty((self.heads, rows))
         count = 1 if self._is_one else self.heads
@@ -75,7 +75,7 @@ class HeadCopies:
             torch.addmv(total, matrix, ones, beta=0.0, out=total)
         return out
 
-    def sums_turned(self, value: Tensor) -> Tensor:
+    def sums_transposed(self, value: Tensor) -> Tensor:
         """(H, C): the sums of values (H, E) over columns, in the order of rows."""
         # Which takes ten times as long with indices of 32 bits.
         out = value.new_zeros((self.heads, self.shape[1]))
@@ -89,8 +89,8 @@ class HeadCopies:
             score -= highest.index_select(1, self.row)
         return score.exp_()
 
-    def _multiply(self, value: Tensor, x: Tensor, turned: bool) -> Tensor:
-        ptr, index, cols = self._view(turned)
+    def _multiply(self, value: Tensor, x: Tensor, transposed: bool) -> Tensor:
+        ptr, index, cols = self._view(transposed)
         if self._is_one:
             matrix = csr(ptr, index, value.view(-1), self.heads * cols)
             width = x.size(2)
@@ -100,16 +100,16 @@ class HeadCopies:
             out[head] = times(csr(ptr, index, value[head], cols), x[head])
         return out
 
-    def _view(self, turned: bool) -> _View:
+    def _view(self, transposed: bool) -> _View:
         """Pointers, indices and columns of a head's matrix, or of that of all heads."""
-        found = self._copies.get(turned)
+        found = self._copies.get(transposed)
         if found is None:
-            found = self._copies[turned] = self._made(turned)
+            found = self._copies[transposed] = self._made(transposed)
         return found
 
-    def _made(self, turned: bool) -> _View:
+    def _made(self, transposed: bool) -> _View:
         known, (rows, cols) = self.sparsity, self.shape
-        view = (known.colptr, known.row, rows) if turned else (known.rowptr, known.col, cols)
+        view = (known.colptr, known.row, rows) if transposed else (known.rowptr, known.col, cols)
         if not self._is_one:
             return view
         with lasting(self.row):

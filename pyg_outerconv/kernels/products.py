@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .backend import BACKENDS
-from .call import View, apart, exactly, is_plain, tell
+from .call import View, distinct_views, exactly, is_plain, tell
 from .differentiable import apply, differentiable
 
 # The operators -------------------------------------------------------------------------------
@@ -76,14 +76,14 @@ def product(near: View, far: View, value: Tensor | None, x: Tensor, backend: str
     """
     if value is not None and value.size(1) == 1 and x.size(1) > 1:
         # One matrix for all heads: they are channels.
-        out = apply(_SpMM, *apart(*near, *far, value, x.flatten(1).unsqueeze(1)), backend)
+        out = apply(_SpMM, *distinct_views(*near, *far, value, x.flatten(1).unsqueeze(1)), backend)
         return out.squeeze(1).unflatten(1, x.shape[1:])  # type: ignore[no-any-return]
-    return apply(_SpMM, *apart(*near, *far, value, x), backend)  # type: ignore[no-any-return]
+    return apply(_SpMM, *distinct_views(*near, *far, value, x), backend)  # type: ignore[no-any-return]
 
 
 def sample(near: View, far: View, a: Tensor, b: Tensor, backend: str) -> Tensor:
     """out[e, h] = <a[row e, h], b[col e, h]> in row order, (E, H); ``near`` is the view by row."""
-    return apply(_SDDMM, *apart(*near, *far, a, b), backend)  # type: ignore[no-any-return]
+    return apply(_SDDMM, *distinct_views(*near, *far, a, b), backend)  # type: ignore[no-any-return]
 
 
 def _like(grad: Tensor, heads: int) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal, unknown
-from .call import View, apart, one_type, pick, views
+from .call import View, distinct_views, pick, same_dtype, views
 from .differentiable import apply, differentiable
 from .products import sample
 from .softmax import sum_of_rows
@@ -60,7 +60,7 @@ def sddmm(sparsity: Sparsity, a: Tensor, b: Tensor, *, op: str = "dot") -> Tenso
                 f"{tuple(a.shape)} and {tuple(b.shape)}",
             )
         )
-    a, b = one_type("sddmm", a, b)  # type: ignore[assignment]
+    a, b = same_dtype("sddmm", a, b)  # type: ignore[assignment]
     near, far = views(sparsity)
     plain = a.dim() == dims[0]
     if plain:
@@ -71,7 +71,7 @@ def sddmm(sparsity: Sparsity, a: Tensor, b: Tensor, *, op: str = "dot") -> Tenso
 
 
 def _add(near: View, far: View, a: Tensor, b: Tensor, backend: str) -> Tensor:
-    out: Tensor = apply(_Add, *apart(*near[:2], far[0], far[2], a, b), backend)
+    out: Tensor = apply(_Add, *distinct_views(*near[:2], far[0], far[2], a, b), backend)
     return out
 
 

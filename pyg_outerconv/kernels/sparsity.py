@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .counting_sort import turned_round
+from .counting_sort import transposed_rows
 from .index_checks import check_indices, check_integers, check_pointers, has_numbers
 from .lasting import lasting
 
@@ -56,7 +56,7 @@ class Sparsity:
         if name not in BY_COLUMN or "num_cols" not in vars(self):
             raise AttributeError(name)
         with lasting(self.col):
-            made = turned_round(self.rowptr, self.col, vars(self)["num_cols"])
+            made = transposed_rows(self.rowptr, self.col, vars(self)["num_cols"])
         found = dict(zip(BY_COLUMN, made, strict=True))
         if not torch.compiler.is_compiling():  # whose tensors are those of a graph
             vars(self).update(found)
@@ -93,7 +93,7 @@ def known_sparsity(
 def known_rows(rowptr: Tensor, col: Tensor, num_cols: int) -> Sparsity:
     """The same by row alone: the columns are sorted if something asks for them, as gradients do."""
     if torch.compiler.is_compiling():  # which cannot come back to it
-        return known_sparsity(rowptr, col, *turned_round(rowptr, col, num_cols))
+        return known_sparsity(rowptr, col, *transposed_rows(rowptr, col, num_cols))
     made = object.__new__(Sparsity)
     vars(made).update(rowptr=rowptr, col=col, num_cols=num_cols)
     return made

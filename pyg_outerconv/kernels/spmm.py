@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal, unknown
 from .backend import REDUCTIONS
-from .call import one_type, one_value_an_entry, pick, views
+from .call import one_value_an_entry, pick, same_dtype, views
 from .extreme import extreme
 from .products import product
 from .sparsity import Sparsity
@@ -63,7 +63,7 @@ def spmm(
             raise RefusedValue(
                 refusal("spmm needs as many heads of values as of x", x.size(1), value.size(1))
             )
-        value, x = one_type("spmm", value, x)  # type: ignore[assignment]
+        value, x = same_dtype("spmm", value, x)  # type: ignore[assignment]
     backend = pick("spmm", near, cols, x, reduce)
     if reduce in ("max", "min"):
         out = extreme(near, value, x, backend.name, largest=reduce == "max")

@@ -13,6 +13,7 @@ from .attention.set_pooling import set_pooling
 from .attention.transformer_conv import TransformerConv, transformer_conv
 from .attention.windowed import long_sequence_block, windowed_block
 from .attention_conv import AttentionConv
+from .cache import share_bases
 from .compose import compose
 from .composed_conv import ComposedConv
 from .dropout import dropout_features
@@ -22,7 +23,6 @@ from .fuse import FusionReport, fuse
 from .grid_conv import GridConv
 from .grid_pool import GridPool
 from .grid_unpool import GridUnpool
-from .kept import share_bases
 from .outer_conv import OuterConv
 from .recipes import appnp, gdc_conv, mix_hop, sg_conv, ssg_conv
 from .recurrent.conv_gru_cell import ConvGRUCell

@@ -33,7 +33,7 @@ from .outer_conv import OuterConv
 from .prepare import Given, Inputs, nodes_first, split_input
 from .shares import showing_shares, values_of_edges
 from .source_mask import checked_mask, without_absent
-from .sums_at_once import on_kept_support, only_sums
+from .sums_at_once import on_cached_support, only_sums
 from .theta import view_of
 
 
@@ -258,7 +258,7 @@ class AttentionConv(FoldOutput, OuterConv):
         require_edges(self._family, edge_index)
         given = Given(edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
         make = partial(super().basis, inputs, *given, content)
-        return on_kept_support(self, given, content, make)
+        return on_cached_support(self, given, content, make)
 
     def __repr__(self) -> str:
         family = self.family

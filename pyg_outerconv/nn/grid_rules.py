@@ -30,7 +30,7 @@ class GridRules:
         family: Windows,
         shape: tuple[int, ...],
         device: torch.device,
-        turned: bool = False,
+        transposed: bool = False,
         change: Callable[[GridShift], GridShift] | None = None,
     ) -> GridShift:
         """The rule of a family for a grid, made where it is new; beyond ``MOST`` the oldest goes.
@@ -45,12 +45,12 @@ class GridRules:
         Raises:
             ValueError: the grid is too small for the kernel.
         """
-        key = (family, shape, device, turned)
+        key = (family, shape, device, transposed)
         found = self.kept.get(key)
         if found is None:
             rule = family.rule(Cells.of_shape(shape, device))
             rule = rule if change is None else change(rule)
-            found = rule.transpose() if turned else rule
+            found = rule.transpose() if transposed else rule
             for oldest in list(self.kept)[: max(0, len(self.kept) + 1 - MOST)]:
                 self.kept.pop(oldest, None)  # another thread may have been here
             self.kept[key] = found

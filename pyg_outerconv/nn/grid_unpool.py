@@ -115,7 +115,7 @@ class GridUnpool(torch.nn.Module):
             if output_size is None
             else check_shape(output_size)
         )
-        rule = self._rules.get(self.family, wanted, images.device, turned=True)
+        rule = self._rules.get(self.family, wanted, images.device, transposed=True)
         if rule.input_shape != shape:
             raise RefusedValue(
                 refusal(

@@ -15,7 +15,7 @@ from ..graph.content import Content
 from ..graph.edge_list import EdgeList, is_matrix
 from ..graph.sparse_features import Features, SparseFeatures
 from ..graph.structure import Structure, require_kind
-from .kept import bases, kept_basis, recent, shares_here
+from .cache import bases, cached_basis, recent, shares_here
 
 if TYPE_CHECKING:
     from .outer_conv import OuterConv
@@ -175,7 +175,7 @@ def prepare_basis(
             check_size(size)
             size = tuple(size)  # type: ignore[assignment]
         sources = conv.theta.in_channels if inputs.featureless else inputs.num_sources
-        basis = kept_basis(
+        basis = cached_basis(
             bases if conv.cached else recent,
             kind,
             edge_index,

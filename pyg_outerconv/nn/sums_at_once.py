@@ -11,7 +11,7 @@ from torch import Tensor
 from ..basis import Basis, EdgeBasis
 from ..basis.additive_attention import AdditiveAttentionBasis
 from ..graph.content import Content
-from .kept import bases
+from .cache import bases
 from .prepare import Given
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def only_sums(conv: AttentionConv) -> bool:
     return free and sums and not (conv._is_asked_for_messages() or conv._is_watched())
 
 
-def on_kept_support(
+def on_cached_support(
     conv: AttentionConv, given: Given, content: Content, make: Callable[[], Basis]
 ) -> Basis:
     """The basis that ``make()`` gives, its support kept where the layer is ``cached``."""

@@ -37,9 +37,9 @@ def assert_associative(first: Basis, second: Basis, third: Basis) -> None:
 
 def assert_transpose_of_product(first: Basis, second: Basis) -> None:
     """(A∘B)ᵀ = Bᵀ∘Aᵀ, with (i, j) of the one being (j, i) of the other."""
-    turned = second.transpose().compose(first.transpose())
+    transposed = second.transpose().compose(first.transpose())
     count, other = first.num_bases, second.num_bases
-    swapped = turned.to_dense(_dtype(turned)).unflatten(0, (other, count)).transpose(0, 1)
+    swapped = transposed.to_dense(_dtype(transposed)).unflatten(0, (other, count)).transpose(0, 1)
     assert_is_dense(first.compose(second).transpose(), swapped.flatten(0, 1))
 
 

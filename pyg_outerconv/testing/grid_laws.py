@@ -34,8 +34,8 @@ def assert_translation_equivariant(
     """
     basis = conv.basis(x, shape)
     assert isinstance(basis, GridShift), f"{conv.family} makes no shifts of a whole grid"
-    ahead = [1 if basis.is_turned else axis.stride for axis in basis.axes]
-    behind = [axis.stride if basis.is_turned else 1 for axis in basis.axes]
+    ahead = [1 if basis.is_transposed else axis.stride for axis in basis.axes]
+    behind = [axis.stride if basis.is_transposed else 1 for axis in basis.axes]
     dims = tuple(range(len(basis.axes)))
     cells = x.unflatten(0, basis.input_shape)
     moves = [b * step for b, step in zip(by, ahead, strict=True)]
@@ -44,7 +44,7 @@ def assert_translation_equivariant(
     after = after.unflatten(0, basis.output_shape)
     places = []
     for axis, b, step in zip(basis.axes, by, behind, strict=True):
-        seen = _comparable(axis, basis.is_turned)
+        seen = _comparable(axis, basis.is_transposed)
         count = seen.numel()
         if _wraps(axis):
             places.append((torch.arange(count), (torch.arange(count) + b * step) % max(count, 1)))
@@ -65,10 +65,10 @@ def _wraps(axis: Axis) -> bool:
     return axis.padding_mode == "circular" and axis.num_inputs == axis.stride * axis.num_outputs
 
 
-def _comparable(axis: Axis, is_turned: bool) -> Tensor:
+def _comparable(axis: Axis, is_transposed: bool) -> Tensor:
     """Booleans, for each result along the axis: whether nothing that it sees lies beyond an end."""
     shifts = torch.tensor(axis.shifts)
-    if not is_turned:
+    if not is_transposed:
         seen = axis.stride * torch.arange(axis.num_outputs).unsqueeze(1) - shifts
         return ((seen >= 0) & (seen < axis.num_inputs)).all(1)
     # Input m is seen by the outputs n with s·n − d = m.

@@ -74,13 +74,13 @@ def test_means_distribute_over_the_algebra():
     counted = basis.support().sum(2, keepdim=True).clamp(min=1)
     dense = basis.to_dense()
     assert counted.shape == (3, 5, 1)
-    turned = basis.transpose().mean().to_dense()
+    transposed = basis.transpose().mean().to_dense()
     count = torch.zeros(3, 5, dtype=torch.float64).index_put(
         (EDGES.edge_type, EDGES.source),
         torch.ones(EDGES.num_edges, dtype=torch.float64),
         accumulate=True,
     )
-    testing.assert_near(turned, dense.transpose(1, 2) / count.clamp(min=1)[:, None])
+    testing.assert_near(transposed, dense.transpose(1, 2) / count.clamp(min=1)[:, None])
 
 
 def test_mean_of_a_polynomial_is_refused_by_name():

@@ -98,16 +98,16 @@ def test_every_family_obeys_them(family, name):
     basis = family.basis(edges, dtype=torch.float64)
     weights = [] if edges.edge_weight is None else [edges.edge_weight]
     sources, targets = basis.size
-    turned = basis.transpose()
+    transposed = basis.transpose()
     if basis.num_bases <= 4:
-        testing.assert_compose(basis, turned, weights)
-        testing.assert_transpose_of_product(turned, basis)
+        testing.assert_compose(basis, transposed, weights)
+        testing.assert_transpose_of_product(transposed, basis)
     small = Walk(1).basis(torch.tensor([[0, 1], [1, 1]]), dtype=torch.float64)
     testing.assert_kron(basis, small, weights)
     matrix = torch.randn(2, basis.num_bases, dtype=torch.float64, requires_grad=True)
     testing.assert_mix(basis, matrix, weights)
     rows, columns = torch.randperm(sources)[: sources // 2], torch.arange(targets) % 2 == 0
     testing.assert_restrict(basis, rows, columns, weights)
-    testing.assert_restrict(turned, None, rows, weights)
+    testing.assert_restrict(transposed, None, rows, weights)
     testing.assert_receptive_field(basis)
-    testing.assert_receptive_field(turned)
+    testing.assert_receptive_field(transposed)

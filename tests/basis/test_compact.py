@@ -39,7 +39,7 @@ PATTERNS = {
     "zero edges": lambda: build(0, (4, 5), 3),
     "no labels": lambda: build(0, (4, 5), 0),
     "no nodes": lambda: build(0, (0, 0), 3),
-    "turned": lambda: build(30, (7, 4), 3).transposed,
+    "transposed": lambda: build(30, (7, 4), 3).transposed,
 }
 
 each_pattern = pytest.mark.parametrize("name", PATTERNS)
@@ -52,7 +52,7 @@ def matrix(sparsity, value):
     return zeros.index_put((rows, sparsity.col.long()), value, accumulate=True)
 
 
-def turned(sparsity, value):
+def transposed(sparsity, value):
     """(R, C) once more, from the pointers of the columns."""
     columns = torch.arange(sparsity.shape[1]).repeat_interleave(sparsity.colptr.diff().long())
     zeros = torch.zeros(sparsity.shape, dtype=value.dtype)
@@ -74,7 +74,7 @@ def in_row_order(value, order):
 
 
 @each_pattern
-@pytest.mark.parametrize("direction", [matrix, turned])
+@pytest.mark.parametrize("direction", [matrix, transposed])
 def test_pairs_of_sources_hold_the_basis(name, direction):
     made = PATTERNS[name]()
     value, pairs = values_of(made), made.source_pairs
@@ -86,7 +86,7 @@ def test_pairs_of_sources_hold_the_basis(name, direction):
 
 
 @each_pattern
-@pytest.mark.parametrize("direction", [matrix, turned])
+@pytest.mark.parametrize("direction", [matrix, transposed])
 def test_pairs_of_targets_hold_the_basis(name, direction):
     made = PATTERNS[name]()
     value, pairs = values_of(made), made.target_pairs
@@ -98,7 +98,7 @@ def test_pairs_of_targets_hold_the_basis(name, direction):
 
 
 @each_pattern
-@pytest.mark.parametrize("direction", [matrix, turned])
+@pytest.mark.parametrize("direction", [matrix, transposed])
 def test_blocks_hold_the_basis_label_by_label(name, direction):
     made = PATTERNS[name]()
     value = values_of(made)

@@ -147,10 +147,10 @@ def test_what_is_absorbed_is_still_there(name):
 def test_what_is_turned_is_the_transpose(name):
     basis = kinds()[name]
     dense = basis.to_dense(torch.float64).transpose(1, 2)
-    assert not isinstance(basis.turned(), Transposed), "one level further in"
-    for turned in (basis.turned(), basis.transpose()):
-        assert turned.size == basis.size[::-1]
-        assert_near(turned.to_dense(torch.float64), dense)
+    assert not isinstance(basis.transposed(), Transposed), "one level further in"
+    for transposed in (basis.transposed(), basis.transpose()):
+        assert transposed.size == basis.size[::-1]
+        assert_near(transposed.to_dense(torch.float64), dense)
 
 
 @every_kind
@@ -171,12 +171,12 @@ def test_what_is_reached_is_where_edges_run(name):
     basis = kinds()[name]
     support = basis.support()
     for labels in ([0], list(range(basis.num_bases)), []):
-        for turned in (False, True):
-            here = basis.size[0 if turned else 1]
+        for transposed in (False, True):
+            here = basis.size[0 if transposed else 1]
             seen = torch.rand(here) < 0.4
             along = support[labels].any(0)
-            along = along[seen].any(0) if turned else along[:, seen].any(1)
-            assert torch.equal(basis.reached(seen, labels, turned), along), (labels, turned)
+            along = along[seen].any(0) if transposed else along[:, seen].any(1)
+            assert torch.equal(basis.reached(seen, labels, transposed), along), (labels, transposed)
 
 
 @every_kind

@@ -79,20 +79,20 @@ def test_with_values_never_sorts(monkeypatch):
     monkeypatch.setattr(torch, "argsort", refuse)
     again = basis.with_values(torch.rand(6, requires_grad=True))
     assert again.pattern is made
-    turned = again.transpose().edges()
-    assert turned.size == (3, 4)
-    turned.to_dense().sum().backward()
+    transposed = again.transpose().edges()
+    assert transposed.size == (3, 4)
+    transposed.to_dense().sum().backward()
 
 
 def test_transposed_pattern_equals_one_built_from_turned_edges():
-    turned = example().transposed
+    transposed = example().transposed
     fresh = Pattern.build(EDGES.flip(0), LABEL, size=(3, 4), num_labels=2)
     for name in ("target", "label", "target_ptr", "source_ptr"):
-        assert torch.equal(getattr(turned, name), getattr(fresh, name)), name
-    assert torch.equal(turned.index[:, turned.by_source], turned.transposed.index.flip(0)), (
-        "turning twice leads back"
-    )
-    assert torch.equal(turned.transposed.source, example().source)
+        assert torch.equal(getattr(transposed, name), getattr(fresh, name)), name
+    assert torch.equal(
+        transposed.index[:, transposed.by_source], transposed.transposed.index.flip(0)
+    ), "turning twice leads back"
+    assert torch.equal(transposed.transposed.source, example().source)
 
 
 def test_values_carry_gradients_to_where_they_came_from():

@@ -47,15 +47,15 @@ def test_equals_the_dense_form_for_any_shifts(seed):
 
 
 def test_many_random_shifts_are_lowered():
-    turned = [draw_shifts(seed).is_turned for seed in LEGAL]
-    assert len(turned) > len(SEEDS) / 3
-    assert turned.count(True) > 20
+    transposed = [draw_shifts(seed).is_transposed for seed in LEGAL]
+    assert len(transposed) > len(SEEDS) / 3
+    assert transposed.count(True) > 20
 
 
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shape", [(5,), (4, 5), (3, 3, 4)], ids=str)
-def test_second_derivatives(shape, turned):
-    basis = box(shape, 2, stride=2, padding=1, turned=turned)
+def test_second_derivatives(shape, transposed):
+    basis = box(shape, 2, stride=2, padding=1, transposed=transposed)
     x, theta = normal(basis.size[0], 2, 2), parameter(basis.num_bases, 1, 2, 3)
     out = contract(basis, x, theta, order="convolution")
     reference = dense_contraction(basis, x, theta)
@@ -83,10 +83,10 @@ def test_four_axes_equal_the_dense_form_without_a_lowering():
     assert_contraction(basis, normal(basis.size[0], 2), parameter(basis.num_bases, 1, 2, 2))
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_the_bias_reaches_every_cell(turned):
+@pytest.mark.parametrize("transposed", [False, True])
+def test_the_bias_reaches_every_cell(transposed):
     # Turned, some outputs lie outside of what the kernel reaches.
-    basis = some_shifts([(2, 3), (3, 3)], (4, 6), turned=turned)
+    basis = some_shifts([(2, 3), (3, 3)], (4, 6), transposed=transposed)
     x, theta, bias = normal(24, 2), parameter(2, 1, 2, 3), normal(3)
     out = contract(basis, x, theta, order="convolution", bias=bias)
     assert_near(out, dense_contraction(basis, x, theta) + bias)
@@ -98,11 +98,11 @@ def test_the_bias_reaches_every_cell(turned):
 
 
 def test_reasons_name_what_torch_lacks():
-    turned = box((4, 4), 3, padding=1, mode="circular", turned=True)
+    transposed = box((4, 4), 3, padding=1, mode="circular", transposed=True)
     for basis, reason in (
         (box((2, 2, 2, 2), 2), "torch has no more than 3 axes, not 4"),
-        (box((4, 4), 3, padding=1, mode="reflect", turned=True), "turned shifts"),
-        (turned, "torch has no turned shifts with padding_mode='circular'"),
+        (box((4, 4), 3, padding=1, mode="reflect", transposed=True), "turned shifts"),
+        (transposed, "torch has no turned shifts with padding_mode='circular'"),
         (some_shifts([(5,), (0,)], (3,), mode="circular"), "circular by 3 at most, not by 5"),
         (some_shifts([(3,), (0,)], (3,), mode="reflect"), "reflect by 2 at most, not by 3"),
         (box((0, 4), 1), "needs cells, and there are none"),
@@ -122,7 +122,7 @@ def test_features_and_channels_are_needed():
 
 
 def test_several_inputs_of_a_label_are_added_up_only():
-    basis = box((4,), 3, padding=2, mode="replicate", turned=True)
+    basis = box((4,), 3, padding=2, mode="replicate", transposed=True)
     theta = parameter(3, 1, 2, 2)
     problem = Problem(basis, normal(basis.size[0], 2), theta, reduce="max")
     assert any("several inputs share a label under max" in r for r in CONVOLUTION.why_not(problem))

@@ -22,7 +22,9 @@ def shifts(pick):
     mode = pick.choice(("zeros", "circular", "replicate"))
     taps = tuple((t,) for t in range(3))
     on = torch.device("cpu")
-    return GridShift((Axis(5, 5, (1, 0, -1), 1, mode),), taps, on=on, is_turned=pick.random() < 0.5)
+    return GridShift(
+        (Axis(5, 5, (1, 0, -1), 1, mode),), taps, on=on, is_transposed=pick.random() < 0.5
+    )
 
 
 def leaf(pick):

@@ -83,7 +83,7 @@ def test_windows_with_holes(label_reduce):
 
 @pytest.mark.parametrize("shape", [(4,), (3, 2), (2, 3, 2)], ids=str)
 def test_the_transpose_of_windows_side_by_side_repeats_cells(shape):
-    basis = box([3 * count for count in shape], 3, stride=3, turned=True)
+    basis = box([3 * count for count in shape], 3, stride=3, transposed=True)
     x = normal(basis.size[0], 2, 2)
     for constant in (1.0, 0.25):
         out = contract(basis, x, identity(basis, constant=constant), "pooling")
@@ -97,8 +97,8 @@ def test_lowered_by_choice_without_making_edges():
     for label_reduce in ("sum", "max", "min"):
         path = contraction_path(basis, x, theta, label_reduce=label_reduce)
         assert path.chosen == ["pooling"]
-    turned = contraction_path(basis.transpose(), torch.zeros(1024, 8, 32), theta)
-    assert turned.chosen == ["pooling"]
+    transposed = contraction_path(basis.transpose(), torch.zeros(1024, 8, 32), theta)
+    assert transposed.chosen == ["pooling"]
     assert not basis.has_edges
 
 
@@ -112,8 +112,8 @@ def test_reasons_name_what_torch_lacks():
         (some_shifts([(0, 0), (1, 1)], (4, 4)), None, "max", "one label at every place"),
         (some_shifts([(0,), (0,)], (4,)), None, "sum", "one label at every place"),
         (some_shifts([(5,)], (4,)), None, "max", "a window without cells gives 0"),
-        (box((6,), 3, stride=2, turned=True), None, "sum", "lie side by side"),
-        (box((6,), 2, stride=2, turned=True), None, "max", "turned windows are added up"),
+        (box((6,), 3, stride=2, transposed=True), None, "sum", "lie side by side"),
+        (box((6,), 2, stride=2, transposed=True), None, "max", "turned windows are added up"),
         (box((2, 2, 2, 2), 2), None, "max", "no more than 3 axes"),
         (window.edges(), None, "max", "solves GridShift, not a EdgeBasis"),
     ):

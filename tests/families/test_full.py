@@ -25,15 +25,15 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("turned", [False, True])
-def test_a_label_has_one_edge_and_the_laws_hold(size, turned):
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_label_has_one_edge_and_the_laws_hold(size, transposed):
     basis = UnitMatrices(size, on=CPU)
-    basis = basis.transpose() if turned else basis
+    basis = basis.transpose() if transposed else basis
     dense = basis.to_dense(torch.float64)
     sources, targets = size
     eye = torch.eye(sources * targets).double()
     expected = eye.view(sources * targets, sources, targets)
-    assert_near(dense, expected.transpose(1, 2) if turned else expected)
+    assert_near(dense, expected.transpose(1, 2) if transposed else expected)
     for law in (assert_lazy_equals_explicit, assert_transpose, assert_adjoint):
         law(basis)
     assert_stack(basis, basis)
@@ -47,10 +47,10 @@ def test_a_label_has_one_edge_and_the_laws_hold(size, turned):
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("batch", [(), (2, 3), (0,)], ids=str)
-@pytest.mark.parametrize("turned", [False, True])
-def test_every_order_equals_the_oracle(size, groups, batch, turned):
+@pytest.mark.parametrize("transposed", [False, True])
+def test_every_order_equals_the_oracle(size, groups, batch, transposed):
     basis = UnitMatrices(size, on=CPU)
-    basis = basis.transpose() if turned else basis
+    basis = basis.transpose() if transposed else basis
     x = normal(basis.size[0], *batch, 4)
     assert_contraction(basis, x, parameter(basis.num_bases, groups, 4, 2), depth=2)
     if basis.num_bases:

@@ -193,10 +193,10 @@ def hides_what_it_needs(matrices, aggr):
 
 def arguments(graph, family, x, own, flow):
     """What the layer is called with: pairs and edges the other way round for the other flow."""
-    turned = flow == "target_to_source"
+    transposed = flow == "target_to_source"
     ends, size = (graph.source, graph.target), graph.size
     pair = (x, own) if graph.is_pair else x
-    if turned:
+    if transposed:
         ends, size = ends[::-1], size[::-1]
         pair = pair[::-1] if graph.is_pair else pair
     text = repr(family)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pyg_outerconv.kernels import counting_sort as module
-from pyg_outerconv.kernels.counting_sort import counting_sort, sort_edges, turned_round
+from pyg_outerconv.kernels.counting_sort import counting_sort, sort_edges, transposed_rows
 from pyg_outerconv.kernels.sparsity import known_rows
 
 SIZES = [(0, 3), (1, 1), (100, 7), (2**14, 300), (2**14, 70_000), (3 * 2**14, 2)]
@@ -41,7 +41,7 @@ def test_a_matrix_is_turned_round(entries, count):
     ptr, _ = counting_sort(torch.randint(count, (entries,), dtype=torch.int32), count)
     row = torch.arange(count, dtype=torch.int32).repeat_interleave(ptr.diff())
     col = torch.randint(9, (entries,), dtype=torch.int32)
-    colptr, index, perm = turned_round(ptr, col, 9)
+    colptr, index, perm = transposed_rows(ptr, col, 9)
     assert torch.equal(perm.long(), torch.sort(col, stable=True).indices)
     assert torch.equal(index, row[perm.long()])
     assert torch.equal(colptr.diff().long(), torch.bincount(col, minlength=9))

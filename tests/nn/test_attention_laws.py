@@ -166,8 +166,8 @@ def test_scores_that_read_places_declare_no_symmetry(score):
     for terms in ((), (ALiBi(2),)):
         family = Attention(made, Complete(), Softmax(), terms=terms)
         assert ("permutation-equivariant" in family.laws) == (not terms)
-    turned = Attention(KeyQuery(2, 4, P, rotary=Rotary(4)), Complete(), Softmax())
-    assert "permutation-equivariant" not in turned.laws
+    transposed = Attention(KeyQuery(2, 4, P, rotary=Rotary(4)), Complete(), Softmax())
+    assert "permutation-equivariant" not in transposed.laws
     x = normal(6, P, grad=False)
     with pytest.raises(AssertionError, match="largest difference"):
-        assert_self_attention_equivariant(layer(turned.score, support=Complete()), x)
+        assert_self_attention_equivariant(layer(transposed.score, support=Complete()), x)

@@ -207,10 +207,10 @@ def test_attention_takes_the_other_flow_and_reductions(name, aggr, pair):
     other.load_state_dict(plain.state_dict())
     x = torch.randn(N, P)
     x = (x, torch.randn(N + 1, P)) if pair else x
-    turned = x[::-1] if pair else x
+    transposed = x[::-1] if pair else x
     reads = name not in ("complete", "causal", "window")
     attr = [torch.randn(EDGES.size(1), 2)] if name == "edges" else []
-    out = other(turned, *((EDGES.flip(0), *attr) if reads else ()))
+    out = other(transposed, *((EDGES.flip(0), *attr) if reads else ()))
     assert_near(out, plain(x, *((EDGES, *attr) if reads else ())))
     other.fuse = False
-    assert_near(other(turned, *((EDGES.flip(0), *attr) if reads else ())), out)
+    assert_near(other(transposed, *((EDGES.flip(0), *attr) if reads else ())), out)

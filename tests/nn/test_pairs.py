@@ -225,7 +225,7 @@ def test_who_says_that_there_are_two_sets_of_nodes():
         "all types": from_hetero(data)[0],
         "rows and columns": from_scipy(matrix, bipartite=True),
         "a matrix": from_scipy(matrix),
-        "turned": structure(index, bipartite=True).reversed(),
+        "transposed": structure(index, bipartite=True).reversed(),
     }
     one_set = {name for name, edges in said.items() if not edges.bipartite}
     assert one_set == {"nobody", "one type", "all types", "a matrix"}

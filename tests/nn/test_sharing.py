@@ -6,7 +6,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pyg_outerconv import OuterConv, clear_caches, share_bases
 from pyg_outerconv.families import GCN, Relation
-from pyg_outerconv.nn.kept import recent, shares_here
+from pyg_outerconv.nn.cache import recent, shares_here
 from pyg_outerconv.testing import assert_near
 
 

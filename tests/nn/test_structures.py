@@ -9,7 +9,7 @@ from pyg_outerconv import Cells, Grid, OuterConv, Pool
 from pyg_outerconv.basis.grid_shift import GridShift
 from pyg_outerconv.cache import ValueCache
 from pyg_outerconv.families import GCN, Identity, Stack
-from pyg_outerconv.nn import kept
+from pyg_outerconv.nn import cache
 from pyg_outerconv.testing import assert_near
 
 RING = torch.tensor([[0, 1, 2], [1, 2, 0]])
@@ -114,9 +114,9 @@ def test_few_rules_are_kept():
 def test_bases_of_masks_and_cells_are_kept_as_long_as_these():
     conv, x = layer(GRID, cached=True), normal(4, 4)
     mask, cells = MASK.clone(), Cells(MASK.nonzero(), (2, 3))
-    before = len(kept.bases)
+    before = len(cache.bases)
     found = conv.basis(x, mask), conv.basis(x, cells)
-    assert len(kept.bases) == before + 2
+    assert len(cache.bases) == before + 2
     assert conv.basis(x, mask) is found[0]
     assert conv.basis(x, cells) is found[1]
     assert conv.basis(x, mask.clone()) is not found[0]
@@ -124,7 +124,7 @@ def test_bases_of_masks_and_cells_are_kept_as_long_as_these():
     assert conv.basis(x, mask) is not found[0], "a mask that changed is another mask"
     del mask, cells, found
     gc.collect()
-    assert len(kept.bases) == before
+    assert len(cache.bases) == before
 
 
 def test_what_comes_beside_cells_is_never_served_from_what_was_kept():

@@ -97,16 +97,16 @@ class Convolution(Order):
         """See :class:`Order`."""
         basis = problem.of(GridShift)
         spans, images = spans_of(basis), as_images(problem.features, basis.input_shape)
-        run = _turned if basis.is_turned else _forward
-        out = run(images, kernel_of(problem.theta, spans, basis.is_turned), spans, problem)
+        run = _transposed if basis.is_transposed else _forward
+        out = run(images, kernel_of(problem.theta, spans, basis.is_transposed), spans, problem)
         return as_nodes(out, problem.batch)
 
 
-def kernel_of(theta: Tensor, spans: Spans, is_turned: bool) -> Tensor:
+def kernel_of(theta: Tensor, spans: Spans, is_transposed: bool) -> Tensor:
     """Θ (K, G, P/G, Q/G) as torch's weight: (Q, P/G, *kernel), or turned (P, Q/G, *kernel)."""
     num_labels, groups, rows, columns = theta.shape
-    order = (1, 2, 3, 0) if is_turned else (1, 3, 2, 0)
-    ends = (groups * rows, columns) if is_turned else (groups * columns, rows)
+    order = (1, 2, 3, 0) if is_transposed else (1, 3, 2, 0)
+    ends = (groups * rows, columns) if is_transposed else (groups * columns, rows)
     weight = theta.permute(order).reshape(*ends, num_labels)
     if not spans.is_in_order:
         place = torch.tensor(spans.places, device=theta.device)
@@ -129,7 +129,7 @@ def _forward(x: Tensor, weight: Tensor, spans: Spans, problem: Problem) -> Tenso
     )
 
 
-def _turned(x: Tensor, weight: Tensor, spans: Spans, problem: Problem) -> Tensor:
+def _transposed(x: Tensor, weight: Tensor, spans: Spans, problem: Problem) -> Tensor:
     """The transpose: what the padding of :func:`_forward` adds, this takes away."""
     padding, spare = [], []
     grown: list[int] = []  # from the last axis on, as F.pad counts

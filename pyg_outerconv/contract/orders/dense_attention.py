@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ...basis.attention_basis import AttentionBasis
 from ...basis.dense_rule import Beside, DenseRule
-from ...basis.multi_head_edges import by_head, by_label, one_type
+from ...basis.multi_head_edges import by_head, by_label, same_dtype
 from ..cost import Work
 from ..head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
 from ..problem import Problem
@@ -86,7 +86,7 @@ def _attended(problem: Problem, value: Tensor) -> Tensor:
     """Σ_m of the shares times what heads propagate: (M, *batch, H, C) to (N, *batch, H, C)."""
     basis, batch = problem.of(AttentionBasis), problem.batch
     query, key = basis.with_batch(batch)
-    query, key, value = (by_label(part, basis.num_labels) for part in one_type(query, key, value))
+    query, key, value = (by_label(part, basis.num_labels) for part in same_dtype(query, key, value))
     beside = _bias(basis, batch, query), _mask(basis, batch)
     options = basis.factor, basis.normalise.dropped
     out = _rule(problem).attend(query, key, value, *beside, *options)

@@ -42,7 +42,7 @@ class FullyConnected(Order):
         """See :class:`Order`."""
         basis, x = problem.of(UnitMatrices), problem.features
         theta = problem.theta.unflatten(0, basis.shape)  # (M, N, G, P/G, Q/G)
-        if basis.is_turned:
+        if basis.is_transposed:
             theta = theta.transpose(0, 1)
         sources, targets, groups, rows, columns = theta.shape
         if groups > 1:

@@ -146,10 +146,10 @@ class _Fused(torch.autograd.Function):
         pattern, backend = ctx.edges.pattern, ctx.backend
         of_value = of_x = of_theta = None
         if ctx.needs_input_grad[1]:
-            turned = pattern.transposed
+            transposed = pattern.transposed
             value_t = None if value is None else value.index_select(0, pattern.by_source)
             turned_theta = theta.transpose(1, 2)
-            of_x = apply(_Fused, value_t, grad, turned_theta, _Edges(turned), backend)
+            of_x = apply(_Fused, value_t, grad, turned_theta, _Edges(transposed), backend)
         if ctx.needs_input_grad[2]:
             pairs = pattern.target_pairs
             ordered = None if value is None else value.index_select(0, pairs.order).unsqueeze(1)

@@ -54,7 +54,7 @@ class Pooling(Order):
         if not problem.in_channels:
             reasons.append("needs channels, and there are none")
         why = why_no_spans(basis)
-        return reasons + (why or _lacks(problem, spans_of(basis), basis.is_turned))
+        return reasons + (why or _lacks(problem, spans_of(basis), basis.is_transposed))
 
     def cost(self, problem: Problem) -> Cost:
         """Each window is read from a cache, again for the gradient; and what is padded."""
@@ -71,7 +71,7 @@ class Pooling(Order):
         assert problem.mixture is not None
         assert problem.mixture.constant is not None
         spans, images = spans_of(basis), as_images(problem.features, basis.input_shape)
-        if basis.is_turned:
+        if basis.is_transposed:
             out = _repeat(images, spans.kernel, problem.mixture.constant)
         elif problem.label_reduce == "sum":
             out = _add(images, spans, problem.mixture.constant)
@@ -82,7 +82,7 @@ class Pooling(Order):
         return as_nodes(out, problem.batch)
 
 
-def _lacks(problem: Problem, spans: Spans, is_turned: bool) -> list[str]:
+def _lacks(problem: Problem, spans: Spans, is_transposed: bool) -> list[str]:
     reasons = []
     if not spans.is_box:
         reasons.append("needs one label at every place of a window")
@@ -96,7 +96,7 @@ def _lacks(problem: Problem, spans: Spans, is_turned: bool) -> list[str]:
     short = isinstance(problem.x, Tensor) and problem.x.dtype in (torch.float16, torch.bfloat16)
     if short and len(axes) == 3 and problem.label_reduce == "sum" and problem.device.type == "cpu":
         reasons.append("torch adds up windows of 3 axes in float32 and float64 alone on a CPU")
-    if is_turned:
+    if is_transposed:
         if problem.label_reduce != "sum":
             reasons.append(f"turned windows are added up, not reduced with {problem.label_reduce}")
         if not all(map(_lie_side_by_side, axes)):

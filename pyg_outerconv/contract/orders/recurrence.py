@@ -37,9 +37,9 @@ def recurrence_cost(
     between = moving(line, line, line)
     # A is square: turned products and samples for the values' gradient read what products read.
     of_basis = problem.gradients[2]
-    turned = steps if wanted else max(steps - 1, 0) * of_basis
+    transposed = steps if wanted else max(steps - 1, 0) * of_basis
     dense, dense_back = products
-    back = (sparse + between) * turned + sparse * (steps * of_basis) + dense_back
+    back = (sparse + between) * transposed + sparse * (steps * of_basis) + dense_back
     factors = {basis.recurrence.first, basis.recurrence.alpha} - {1.0} if steps else set()
     held = line * ((steps + 2 if keeps else 3) + beside) + len(factors) * entries * problem.itemsize
     return Cost((sparse + between) * steps + dense, back, held)

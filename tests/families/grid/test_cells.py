@@ -140,8 +140,10 @@ def test_full_growth_is_the_dense_form_without_what_sees_nothing(mode, transpose
 
 def test_transposed_submanifold_is_the_edges_turned_round():
     cells = awkward_cells()["unbounded batch"]
-    turned = Grid((3, 2), padding=(1, 0), transposed=True).basis(cells)
-    assert_near(turned.to_dense(), Grid((3, 2), padding=(1, 0)).basis(cells).transpose().to_dense())
+    transposed = Grid((3, 2), padding=(1, 0), transposed=True).basis(cells)
+    assert_near(
+        transposed.to_dense(), Grid((3, 2), padding=(1, 0)).basis(cells).transpose().to_dense()
+    )
 
 
 @pytest.mark.parametrize(

@@ -170,10 +170,13 @@ def test_offsets_of_a_kernel_are_the_kernel():
 
 
 def test_a_transposed_grid_is_the_transpose_of_the_convolution():
-    forward, turned = Grid((3, 2), 2, 1), Grid((3, 2), 2, 1, transposed=True, output_padding=(0, 1))
-    assert turned.output_shape((3, 2)) == (5, 3)
+    forward, transposed = (
+        Grid((3, 2), 2, 1),
+        Grid((3, 2), 2, 1, transposed=True, output_padding=(0, 1)),
+    )
+    assert transposed.output_shape((3, 2)) == (5, 3)
     assert forward.output_shape((5, 3)) == (3, 2)
-    basis = turned.basis((3, 2))
+    basis = transposed.basis((3, 2))
     assert_near(basis.to_dense(), forward.basis((5, 3)).transpose().to_dense())
     offsets = Grid(offsets=((0,), (1,)), stride=3, transposed=True, output_padding=2)
     assert offsets.output_shape((3,)) == (9,)

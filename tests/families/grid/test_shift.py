@@ -97,21 +97,21 @@ FAMILIES_OF_AXES = [
 
 
 @pytest.mark.parametrize("axes", FAMILIES_OF_AXES, ids=len)
-@pytest.mark.parametrize("is_turned", [False, True])
-def test_a_shift_is_the_kronecker_product_of_shifts_along_axes(axes, is_turned):
-    shift = GridShift(axes, products(axes), on=CPU, is_turned=is_turned)
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_a_shift_is_the_kronecker_product_of_shifts_along_axes(axes, is_transposed):
+    shift = GridShift(axes, products(axes), on=CPU, is_transposed=is_transposed)
     dense = [by_definition(axis) for axis in axes]
     for k, tap in enumerate(shift.taps):
         parts = [matrices[t] for matrices, t in zip(dense, tap, strict=True)]
         expected = reduce(torch.kron, parts)
-        expected = expected.t() if is_turned else expected
+        expected = expected.t() if is_transposed else expected
         assert_near(shift.select([k]).to_dense(torch.float32)[0], expected.contiguous())
 
 
 @pytest.mark.parametrize("axes", FAMILIES_OF_AXES, ids=len)
-@pytest.mark.parametrize("is_turned", [False, True])
-def test_counts_are_those_of_the_edges_before_there_are_any(axes, is_turned):
-    shift = GridShift(axes, products(axes)[::-1], on=CPU, is_turned=is_turned)
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_counts_are_those_of_the_edges_before_there_are_any(axes, is_transposed):
+    shift = GridShift(axes, products(axes)[::-1], on=CPU, is_transposed=is_transposed)
     counted = (shift.num_edges, shift.num_source_pairs, shift.num_target_pairs)
     assert not shift.has_edges
     pattern = shift.edges().pattern
@@ -119,12 +119,12 @@ def test_counts_are_those_of_the_edges_before_there_are_any(axes, is_turned):
     assert shift.edges() is shift.edges(), "edges are made once"
 
 
-@pytest.mark.parametrize("is_turned", [False, True])
-def test_edges_are_those_that_sorting_would_give(is_turned):
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_edges_are_those_that_sorting_would_give(is_transposed):
     from pyg_outerconv.basis import Pattern
 
     axes = FAMILIES_OF_AXES[0]
-    pattern = GridShift(axes, products(axes), on=CPU, is_turned=is_turned).edges().pattern
+    pattern = GridShift(axes, products(axes), on=CPU, is_transposed=is_transposed).edges().pattern
     built = Pattern.build(pattern.index, pattern.label, size=pattern.size, num_labels=6)
     for name in ("source", "target", "label", "target_ptr", "source_ptr", "by_source"):
         found, expected = getattr(pattern, name), getattr(built, name)
@@ -136,9 +136,9 @@ def test_the_mean_of_a_shift_is_itself_and_of_a_turned_one_is_of_edges():
     grid = Grid((3,), padding=1, padding_mode="replicate")
     basis = grid.basis((4,))
     assert basis.mean() is basis
-    dense, turned = basis.to_dense(), basis.transpose()
+    dense, transposed = basis.to_dense(), basis.transpose()
     expected = dense.transpose(1, 2) / dense.transpose(1, 2).sum(1, keepdim=True).clamp(min=1)
-    assert_near(turned.mean().to_dense(), expected)
+    assert_near(transposed.mean().to_dense(), expected)
 
 
 def test_a_rule_is_pickled_without_its_edges():

@@ -88,8 +88,8 @@ def _spread(value, dim):
 
 def _images(pick, shape, dtype):
     """Images, some of which do not lie in memory as torch makes them."""
-    layout = pick.choice(("contiguous", "contiguous", "turned", "strided", "channels last"))
-    if layout == "turned":
+    layout = pick.choice(("contiguous", "contiguous", "transposed", "strided", "channels last"))
+    if layout == "transposed":
         return torch.randn(shape[::-1], dtype=dtype).permute(*range(len(shape))[::-1])
     if layout == "strided":
         return torch.randn(*shape[:-1], 2 * shape[-1], dtype=dtype)[..., ::2]

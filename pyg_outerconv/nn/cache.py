@@ -56,7 +56,7 @@ def shares_here(given: Any) -> bool:
     )
 
 
-def kept_basis(
+def cached_basis(
     cache: IdentityCache,
     kind: type[Structure],
     given: Any,

@@ -23,7 +23,7 @@ _of_tensors = IdentityCache()
 _of_numbers: WeakValueDictionary[Hashable, Edges] = WeakValueDictionary()
 
 
-def kept_support(family: Family, structure: Structure, held: ValueCache) -> Edges:
+def cached_support(family: Family, structure: Structure, held: ValueCache) -> Edges:
     """The basis of a support, whose edges are shared by all layers on the same structure.
 
     What is made of tensors is kept as long as these are, unmodified. What is made of numbers alone
@@ -35,7 +35,7 @@ def kept_support(family: Family, structure: Structure, held: ValueCache) -> Edge
         held: the few bases of numbers that a layer holds.
     """
     if isinstance(structure, Placed):
-        return narrowed(kept_support(family, structure.whole, held), structure.place)
+        return narrowed(cached_support(family, structure.whole, held), structure.place)
 
     def make() -> Edges:
         return family.basis_on(structure).whole()  # type: ignore[return-value]
