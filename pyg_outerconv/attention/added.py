@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
-from ..graph.coordinates import as_coordinates
+from ..graph.positions import as_coordinates
 
 
 class AddedPositions(torch.nn.Module, ABC):

@@ -8,7 +8,7 @@ from torch.nn import Parameter
 
 from ..equations import row
 from ..graph.checks import check_positive
-from ..graph.coordinates import exact_type
+from ..graph.positions import exact_type
 from .term import check_relative
 
 

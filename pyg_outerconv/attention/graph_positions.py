@@ -18,7 +18,7 @@ from ..errors import RefusedValue, refusal, unknown
 from ..graph.checks import check_positive
 from ..graph.edge_list import EdgeList
 from ..graph.interop import edge_list_of
-from ..graph.places import places_within
+from ..graph.positions import places_within
 from ..graph.pyg_data import require_data
 
 _ATTRIBUTES = {"laplacian": "laplacian_eigenvector_pe", "random-walk": "random_walk_pe"}

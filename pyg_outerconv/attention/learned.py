@@ -12,7 +12,7 @@ from torch.nn import Parameter
 from ..equations import row
 from ..errors import RefusedIndex, RefusedValue, refusal
 from ..graph.checks import check_positive, holds
-from ..graph.coordinates import as_whole
+from ..graph.positions import as_whole
 from .added import AddedPositions
 
 _SPREAD = 0.02  # the standard deviation with which transformers draw such tables

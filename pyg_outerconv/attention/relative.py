@@ -12,7 +12,7 @@ from torch.nn import Parameter
 from ..equations import row
 from ..errors import RefusedValue, refusal
 from ..graph.checks import check_positive
-from ..graph.coordinates import as_whole
+from ..graph.positions import as_whole
 from .learned import numbered
 from .term import check_relative
 

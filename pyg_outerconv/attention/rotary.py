@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..equations import row
 from ..errors import RefusedValue, refusal
-from ..graph.coordinates import as_coordinates, exact_type
+from ..graph.positions import as_coordinates, exact_type
 from .angles import angles, check_frequencies
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..equations import row
-from ..graph.coordinates import as_coordinates, exact_type
+from ..graph.positions import as_coordinates, exact_type
 from .added import AddedPositions
 from .angles import angles, check_frequencies
 

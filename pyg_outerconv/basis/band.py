@@ -14,8 +14,7 @@ from ..kernels.dense_attention import is_small
 from .between import spread_runs
 from .dense_rule import ADDS_NO_BIAS, Beside, DenseRule, Pairs
 from .edges import EdgeBasis
-from .implicit_edges import ImplicitEdges
-from .runs import unlabelled_edges
+from .implicit_edges import ImplicitEdges, unlabelled_edges
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -17,8 +17,14 @@ from .receptive_field import receptive_field
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from .algebra import Composed, Kronecker, Mixed, Scaled, Selected, Stacked, Transposed
+    from .composed import Composed
+    from .kronecker import Kronecker
+    from .mixed import Mixed
     from .reorder import Reordered
+    from .scaled import Scaled
+    from .selected import Selected
+    from .stacked import Stacked
+    from .transposed import Transposed
 
 DEEPEST = 50
 """How deep bases may be made of others. Each level is a call within the one before, and Python

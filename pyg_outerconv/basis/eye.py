@@ -18,8 +18,7 @@ from .pattern import Pattern
 
 if TYPE_CHECKING:
     from ..theta import Theta
-    from .kind import Leaf
-    from .messages import Sender
+    from .kind import Leaf, Sender
 
 
 @dataclass(frozen=True, eq=False, repr=False)

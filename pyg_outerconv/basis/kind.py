@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from weakref import ref
 
 import torch
@@ -17,12 +17,30 @@ if TYPE_CHECKING:
     from ..theta import Theta
     from .base import Basis
     from .edges import EdgeBasis
-    from .messages import Sender
+    from .eye import Eye
     from .multi_head_edges import MultiHeadEdges
+    from .polynomial import Polynomial
     from .scaled import Scaled
     from .selected import Selected
 
     Leaf = tuple[Basis, Theta]
+
+
+class Sender(Protocol):
+    """Sends features by messages, and says what targets receive: (N, *batch, Q)."""
+
+    def along(self, edges: EdgeBasis) -> Tensor:
+        """A message for each edge."""
+        ...
+
+    def step_by_step(self, polynomial: Polynomial) -> Tensor:
+        """A message for each edge of the operator and each power but the zeroth."""
+        ...
+
+    def to_itself(self, eye: Eye) -> Tensor:
+        """What nodes keep."""
+        ...
+
 
 TensorMap = Callable[[Tensor], Tensor]
 Shape = tuple[int, ...]

@@ -18,8 +18,7 @@ from .stacked import Stacked
 
 if TYPE_CHECKING:
     from ..theta import Theta
-    from .kind import Leaf
-    from .messages import Sender
+    from .kind import Leaf, Sender
     from .selected import Selected
 
 Step = Callable[[Tensor, float], Tensor]

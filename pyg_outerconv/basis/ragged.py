@@ -11,7 +11,7 @@ from .band import Band
 from .base import Basis
 from .between import spread_runs
 from .edges import EdgeBasis
-from .runs import unlabelled_edges
+from .implicit_edges import unlabelled_edges
 
 
 def places(graph: Tensor) -> Tensor:

@@ -13,8 +13,8 @@ from ..kernels.lasting import lasting
 from .between import as_list, spread_runs
 from .dense_rule import ADDS_NO_BIAS, Beside, DenseRule, Pairs
 from .edges import EdgeBasis
+from .implicit_edges import unlabelled_edges
 from .kind import TensorMap
-from .runs import unlabelled_edges
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""Contractions within contractions: what an order solves that takes a basis apart into others."""
+"""Contractions within contractions: what orders solve that take a basis apart into factors."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from ..basis.base import Basis
+from ..errors import RefusedValue
 from ..graph.sparse_features import Features
 from ..theta import ThetaValue, as_theta
 from .choose import choose_order
 from .cost import Cost
+from .order import orders_of
 from .problem import Problem
 
 
@@ -81,3 +83,21 @@ def stand_in(shape: tuple[int, ...], like: Tensor, learns: bool) -> Tensor:
             (1,) * len(shape), dtype=like.dtype, device=like.device, requires_grad=wanted
         )
         return one.expand(shape)
+
+
+def propagating(basis: Basis, x: Tensor) -> Cost:
+    """What ``basis.propagate(x)`` would cost: sparse products of width P, and no dense one."""
+    parts = basis.products(tuple(x.shape), x.requires_grad)
+    return together(*(_one(part, stand_in(shape, x, learns)) for part, shape, learns in parts))
+
+
+def _one(basis: Basis, x: Tensor) -> Cost:
+    nothing = as_theta(stand_in((basis.num_bases, 1, x.size(-1), 0), x, False))
+    problem, reasons = Problem(basis, x, nothing), []
+    for order in orders_of(type(basis)):
+        if not order.propagates:
+            continue
+        if not (why := order.why_not(problem)):
+            return order.cost(problem)
+        reasons += why
+    raise RefusedValue(f"features cannot be propagated by {basis}: {'; '.join(reasons)}")

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ..basis.algebra import Stacked
 from ..basis.base import Basis
+from ..basis.stacked import Stacked
 from ..errors import RefusedType, refusal
 from ..graph.edge_list import EdgeList
+from .combinators import OfFamily
 from .family import Family
 from .gcn import GCN
-from .of_family import OfFamily
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import torch
 from ..basis.edges import EdgeBasis
 from ..basis.pattern import Pattern
 from ..graph.edge_list import EdgeList
+from .combinators import OfFamily
 from .family import Family
-from .of_family import OfFamily
 
 
 def edge_basis(edges: EdgeList, num_labels: int = 1) -> EdgeBasis:

@@ -9,9 +9,9 @@ import torch
 
 from ..basis.base import Basis
 from ..graph.edge_list import EdgeList
+from .combinators import OfFamily
 from .family import Family
 from .gcn import GCN
-from .of_family import OfFamily
 
 
 @dataclass(frozen=True)

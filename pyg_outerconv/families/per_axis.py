@@ -1,4 +1,4 @@
-"""Options of windows: one value for all axes, or one for each."""
+"""Options that grids have for each axis, and sequences once: one value for all, or one for each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from numbers import Integral
 from typing import Any
 
 from ..errors import RefusedValue, refusal
+from ..graph.cells import Cells
+from ..graph.structure import Structure
 
 MOST_AXES = 64  # as many as a tensor can have
 MOST_PLACES = 100_000  # of a kernel, each a label with a matrix of parameters
@@ -93,3 +95,26 @@ def check_least(family: Any, name: str, least: int) -> None:
         raise RefusedValue(
             refusal(f"{name} of {type(family).__name__} is bounded", f">= {least}", value)
         )
+
+
+def axes_told(*options: int | tuple[int, ...]) -> int | None:
+    """D, where one of the options has a value for each axis."""
+    tuples = [option for option in options if isinstance(option, tuple)]
+    return len(tuples[0]) if tuples else None
+
+
+def for_each_axis(
+    family: Any, structure: Structure, *options: int | tuple[int, ...]
+) -> tuple[int, list[tuple[int, ...]]]:
+    """D of the structure, 1 if it is no grid, and the values of each option along its axes.
+
+    Raises:
+        ValueError: an option has values for another number of axes.
+    """
+    axes = structure.num_axes if isinstance(structure, Cells) else 1
+    values = [spread(option, axes) for option in options]
+    if any(len(value) != axes for value in values):
+        raise RefusedValue(
+            refusal(f"{family} has a value for each axis", f"{axes} axes", structure)
+        )
+    return axes, values

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from ..basis.algebra import Stacked
 from ..basis.base import Basis
+from ..basis.stacked import Stacked
 from ..equations import row
-from .of_families import OfFamilies
+from .combinators import OfFamilies
 
 
 @row(

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from ..basis.algebra import Selected, Stacked
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.eye import Eye
 from ..basis.polynomial import MONOMIAL, Polynomial
 from ..basis.product import REDUCTIONS, compose_edges, identity_edges, merge_parallel
+from ..basis.selected import Selected
+from ..basis.stacked import Stacked
 from ..errors import RefusedValue, refusal, unknown
 from ..graph.edge_list import EdgeList
 from ..graph.norm import check_norm, normalise, with_self_loops

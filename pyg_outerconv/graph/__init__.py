@@ -7,7 +7,7 @@ from .images import flatten_grid, unflatten_grid
 from .interop import edge_list_of, from_hetero, from_networkx, from_scipy
 from .modes import fold, unfold
 from .node_set import NodeSet
-from .places import places_within, positions_of, relative_positions
+from .positions import places_within, positions_of, relative_positions
 from .sparse_features import Features, SparseFeatures
 from .structure import Structure
 

@@ -23,12 +23,18 @@ from ..graph.checks import check_positive
 from ..graph.content import Content
 from ..theta import ThetaValue, ValueOutput
 from ..theta.bias import add_bias
-from .attention_parts import normaliser_of, score_of, support_of
+from .attention_parts import (
+    check_values,
+    form_of,
+    normaliser_of,
+    score_of,
+    support_of,
+    value_channels_of,
+)
 from .checks import check_channels
 from .devices import check_devices
 from .fold_output import FoldOutput
 from .given_support import basis_on_support, check_beside, is_support, require_edges
-from .head_forms import check_values, form_of, value_channels_of
 from .outer_conv import OuterConv
 from .prepare import Given, Inputs, nodes_first, split_input
 from .shares import showing_shares, values_of_edges

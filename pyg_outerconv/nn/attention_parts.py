@@ -12,8 +12,9 @@ from ..attention import (
     make_score,
     require_edge_features,
 )
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue, refusal, unknown
 from ..families import Family, Hops, parse_family
+from .theta import Theta
 
 
 def support_of(given: Family | str | None) -> Family:
@@ -56,3 +57,71 @@ def normaliser_of(given: Normaliser | str, dropout: float) -> Normaliser:
     if dropout and normalise.dropout != dropout:
         raise RefusedValue(refusal("a normaliser has a dropout of its own", 0, dropout))
     return normalise
+
+
+COMBINATIONS = ("sum", "concat", "mean")
+WITH_VALUES = ("full", "columns", "low-rank", "value-output")  # forms of Θ that make values first
+
+
+def form_of(
+    combine: str, value_channels: int | None, theta: str | None, out_channels: int, heads: int
+) -> str:
+    """The form of Θ that says how heads come together.
+
+    Args:
+        combine: one of ``COMBINATIONS``.
+        value_channels: V, where an output projection follows, or None.
+        theta: a form that was asked for, or None.
+        out_channels: Q, of all heads together.
+        heads: H.
+
+    Raises:
+        ValueError: the combination is unknown, or contradicts the others; or heads side by side
+            would have unlike numbers of channels.
+    """
+    if combine not in COMBINATIONS:
+        raise RefusedValue(unknown("combine", combine, COMBINATIONS))
+    if theta is not None:
+        if value_channels is not None or combine == "concat":
+            got = f"combine={combine!r}, value_channels={value_channels}"
+            raise RefusedValue(
+                refusal("heads with a theta of their own are added up", "'sum' or 'mean'", got)
+            )
+        return theta
+    if value_channels is not None:
+        if combine != "sum":
+            raise RefusedValue(
+                refusal("an output projection adds up heads", "combine='sum'", repr(combine))
+            )
+        return f"value-output(channels={value_channels})"
+    if combine != "concat":
+        return "full"
+    if out_channels % heads:
+        raise RefusedValue(
+            refusal(
+                "heads side by side share out_channels evenly",
+                f"out_channels a multiple of {heads}, or combine='sum'",
+                out_channels,
+            )
+        )
+    return "columns"
+
+
+def value_channels_of(theta: Theta) -> int:
+    """V, the channels that a head is propagated with after its values were made."""
+    if theta.name == "value-output":
+        return theta.option
+    return theta.out_channels // (theta.num_labels if theta.name == "columns" else 1)
+
+
+def check_values(theta: Theta, *, value_bias: bool, edge_features: bool) -> None:
+    """Refuse what is added to values where a form of Θ makes none.
+
+    Raises:
+        ValueError: naming it.
+    """
+    for wanted, what in ((value_bias, "a value bias is"), (edge_features, "edge features are")):
+        if wanted and theta.name not in WITH_VALUES:
+            raise RefusedValue(
+                refusal(f"{what} added to values", f"theta in {WITH_VALUES}", theta.name)
+            )

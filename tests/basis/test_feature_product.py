@@ -7,7 +7,7 @@ import torch
 from factors import CHANNELS, HEADS, TIMES, dense, factored, positive
 
 from pyg_outerconv.basis import EdgeBasis, Pattern
-from pyg_outerconv.basis.algebra import Composed
+from pyg_outerconv.basis.composed import Composed
 from pyg_outerconv.basis.feature_product import FeatureProduct
 from pyg_outerconv.contract import contract
 from pyg_outerconv.testing import assert_near

@@ -6,12 +6,19 @@ from math import prod
 
 from torch import Tensor
 
-from ...basis.algebra import Composed
+from ...basis.composed import Composed
 from ..cost import Cost, moving
-from ..nested import solve, solve_transformed, solving, solving_transformed, stand_in, together
+from ..nested import (
+    propagating,
+    solve,
+    solve_transformed,
+    solving,
+    solving_transformed,
+    stand_in,
+    together,
+)
 from ..order import Order, needs_features
 from ..problem import Problem
-from ..propagated import propagating
 
 
 def _by_pairs(problem: Problem) -> Tensor:

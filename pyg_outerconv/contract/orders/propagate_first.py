@@ -1,12 +1,24 @@
-"""A_kᵀ X first, for all labels in one sparse product, then one dense product with Θ."""
+"""A_kᵀ X first, in one sparse product, then one dense product with Θ.
+
+For all targets, or only for those that edges of label k reach.
+"""
 
 from __future__ import annotations
 
 from torch import Tensor
 
+from ...basis.multiply import multiply
 from ...kernels import REDUCTIONS
-from ..cost import Cost, moving
-from ..order import EXPLICIT, Order, has_made, needs_features
+from ..cost import Cost, moving, picking_in_turn
+from ..order import (
+    EXPLICIT,
+    Order,
+    each_of_batch,
+    grouped,
+    has_made,
+    needs_features,
+    needs_grouped_products,
+)
 from ..problem import Problem
 from ..rule import rank_of_form
 from ..work import dense_product, sparse_product
@@ -52,3 +64,55 @@ class PropagateFirst(Order):
         basis = problem.basis.edges()
         h = basis.propagate_rows(problem.x, problem.reduce)
         return problem.parameter.combine(h, basis.size[1], problem.bias)
+
+
+class PropagateFirstCompact(Order):
+    """Σ_k (A_kᵀ X) Θ_k over the distinct (target, label): cheap where labels are many."""
+
+    name = "propagate_first_compact"
+    solves = EXPLICIT
+    reductions = frozenset(REDUCTIONS)
+
+    def lacks(self, problem: Problem) -> list[str]:
+        """It needs features to propagate, and products by groups."""
+        return needs_features(problem) + needs_grouped_products()
+
+    def rank(self, problem: Problem) -> int:
+        """By the plain rule."""
+        return rank_of_form(problem, first=False, compact=True)
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """See :class:`Order`."""
+        return has_made(problem, "target_pairs", "num_target_pairs")
+
+    def cost(self, problem: Problem) -> Cost:
+        """E·P sparse, U_out·P·Q dense in K groups, U_out·P numbers."""
+        pairs, sources = float(problem.num_target_pairs), problem.basis.size[0]
+        rows = pairs * problem.num_columns
+        between = moving(rows * problem.in_channels * problem.itemsize)
+        held = between.moved
+        if problem.has_values:  # in the order of the pairs
+            held += problem.num_edges * problem.itemsize
+        wanted, of_theta, of_basis = problem.gradients
+        first, first_back = sparse_product(problem, problem.in_channels, (sources, pairs), wanted)
+        deep = wanted or of_basis
+        then, then_back = dense_product(problem, rows, deep)
+        line = problem.out_channels * problem.itemsize
+        put = picking_in_turn(rows * line, problem.num_labels * problem.num_blocks)
+        blocks = 1 + (problem.num_blocks > 1)  # each is multiplied with columns of its own
+        return Cost(
+            first + between * blocks + then + put,
+            then_back + between * (blocks * deep) + put * (deep + of_theta) + first_back,
+            held,
+        )
+
+    def run(self, problem: Problem) -> Tensor:
+        """See :class:`Order`."""
+        edges, theta, num_targets = problem.edges, problem.theta, problem.basis.size[1]
+        pairs = edges.pattern.target_pairs
+
+        def run(item: Tensor) -> Tensor:
+            h = multiply(pairs.sparsity, edges, item, pairs.order, problem.reduce)
+            return grouped(h, pairs.ptr, theta, scatter=pairs.node, num_rows=num_targets)
+
+        return each_of_batch(problem, run)

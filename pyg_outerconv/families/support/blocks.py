@@ -13,8 +13,7 @@ from ...errors import RefusedValue, refusal
 from ...graph.batches import graphs_of
 from ...graph.cells import Cells
 from ...graph.structure import Structure
-from ..per_axis import check_least, settle, spread
-from .axes import axes_told, for_each_axis
+from ..per_axis import axes_told, check_least, for_each_axis, settle, spread
 from .support import Support
 
 

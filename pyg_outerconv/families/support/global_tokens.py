@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ...basis.edges import EdgeBasis
+from ...basis.implicit_edges import sorted_pairs
 from ...basis.ragged import places
-from ...basis.runs import sorted_pairs
 from ...basis.same_block import SameBlock
 from ...graph.batches import graph_numbers
 from ...graph.structure import Structure

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from ...basis.edges import EdgeBasis
+from ...basis.implicit_edges import sorted_pairs
 from ...basis.pattern import Pattern
 from ...basis.product import compose_edges
-from ...basis.runs import sorted_pairs
 from ...graph.edge_list import EdgeList
 from ...kernels.index_checks import has_numbers
 from ..per_axis import check_least

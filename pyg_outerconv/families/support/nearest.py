@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...basis.edges import EdgeBasis, no_edges
-from ...basis.runs import sorted_pairs
+from ...basis.implicit_edges import sorted_pairs
 from ...errors import RefusedValue, refusal
 from ...graph.batches import graph_numbers
 from ...graph.cells import Cells

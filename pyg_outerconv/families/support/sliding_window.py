@@ -8,13 +8,12 @@ from itertools import product
 import torch
 
 from ...basis.base import Basis
+from ...basis.implicit_edges import sorted_pairs
 from ...basis.ragged import sequence
-from ...basis.runs import sorted_pairs
 from ...graph.cells import Cells
 from ...graph.structure import Structure
 from ..grid import Grid
-from ..per_axis import check_least, settle
-from .axes import axes_told, for_each_axis
+from ..per_axis import axes_told, check_least, for_each_axis, settle
 from .support import Support
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from ...basis.edges import EdgeBasis
-from ...basis.runs import sorted_pairs
+from ...basis.implicit_edges import sorted_pairs
 from ...basis.stacked import Stacked
-from ..of_families import OfFamilies
+from ..combinators import OfFamilies
 
 
 @dataclass(frozen=True, init=False, repr=False)

@@ -1,9 +1,11 @@
-"""What a family is that is made of several others, on one structure."""
+"""What families are that are made of others."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from ..errors import RefusedType, RefusedValue, refusal
 from ..graph.structure import Structure, common_kind
@@ -11,6 +13,80 @@ from .family import Family
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from .family import Family
+
+
+def nested(family: Family) -> list[Family]:
+    """A family, its parts, and theirs."""
+    found = [family]  # no generator, which torch.compile could not read
+    for part in family.parts:
+        found += nested(part)
+    return found
+
+
+def functions_of(family: Family) -> list[torch.nn.Module]:
+    """The modules that a family computes values with, each once."""
+    held = [option for part in nested(family) for option in _options(part)]
+    found = [option for option in held if isinstance(option, torch.nn.Module)]
+    return list(dict.fromkeys(found))
+
+
+def _options(family: Family) -> list[Any]:
+    known = fields(family)  # type: ignore[arg-type]  # every family is a dataclass
+    given = [getattr(family, option.name) for option in known]
+    return [
+        part for option in given for part in (option if isinstance(option, tuple) else [option])
+    ]
+
+
+class OfFamily(Family):
+    """A family that resembles its option ``family`` in all that it does not say itself."""
+
+    reads_beside = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def family(self) -> Family: ...  # noqa: D102
+
+    @property
+    def add_self_loops(self) -> bool:  # type: ignore[override]
+        """Whether the family adds self-loops."""
+        return self.family.add_self_loops
+
+    def set_self_loops(self, add: bool) -> Self:
+        """See :meth:`Family.set_self_loops`."""
+        return replace(self, family=self.family.set_self_loops(add))  # type: ignore[type-var]
+
+    @property
+    def reads(self) -> type[Structure]:  # type: ignore[override]
+        """The kind of structure that the family reads."""
+        return self.family.reads
+
+    @property
+    def keeps_nodes(self) -> bool:  # type: ignore[override]
+        """Whether the family does."""
+        return self.family.keeps_nodes
+
+    @property
+    def max_parameters(self) -> int | None:  # type: ignore[override]
+        """The family's."""
+        return self.family.max_parameters
+
+    def outputs(self, structure: Any) -> Structure:
+        """See :meth:`Family.outputs`."""
+        return self.family.outputs(structure)
+
+    @property
+    def num_bases(self) -> int:
+        """The family's."""
+        return self.family.num_bases
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The family's."""
+        return self.family.labels
 
 
 @dataclass(frozen=True, init=False)
