@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from . import data, kernels
+from . import backend_table, data
 from .bench.command import Bench
 from .errors import Refused
 from .families import FAMILIES
@@ -187,7 +187,7 @@ class Backends:
     @staticmethod
     def run(arguments: argparse.Namespace) -> int:
         """Print a table."""
-        print(kernels.backends())
+        print(backend_table.backends())
         return 0
 
 

@@ -34,7 +34,7 @@ class ImplicitEdges(Basis):
 
     Attributes:
         on: where edges will be.
-        is_turned: whether every matrix is transposed.
+        is_transposed: whether every matrix is transposed.
     """
 
     on: torch.device

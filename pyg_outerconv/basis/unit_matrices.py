@@ -75,4 +75,4 @@ class UnitMatrices(ImplicitEdges):
         return self
 
     def __repr__(self) -> str:
-        return f"UnitMatrices(size={self.size}{', turned' if self.is_turned else ''})"
+        return f"UnitMatrices(size={self.size}{', turned' if self.is_transposed else ''})"

@@ -11,9 +11,9 @@ from ..basis.base import Basis
 from ..basis.composed import composed
 from ..errors import RefusedValue, refusal
 from ..graph.structure import Structure, common_kind
-from .combinators import nested
 from .family import Family
 from .gcn import GCN
+from .parts import nested
 
 
 @dataclass(frozen=True)

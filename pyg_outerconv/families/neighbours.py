@@ -53,7 +53,7 @@ def growing(
         cells: the inputs.
         windows: the kernel along each axis.
         taps: for each label, the tap on each axis.
-        is_turned: whether the cells are outputs of the axes, and what they reach is inputs.
+        is_transposed: whether the cells are outputs of the axes, and what they reach is inputs.
     """
     box = _Box.that_grows(cells, windows, is_transposed)
     sizes = tuple(axis.num_inputs if is_transposed else axis.num_outputs for axis in box.axes)

@@ -80,7 +80,7 @@ class Window:
 
         Args:
             lowest, highest: the first and the last given cell.
-            is_turned: whether the given cells are outputs of the axis.
+            is_transposed: whether the given cells are outputs of the axis.
 
         Returns:
             The axis, and the output b that is output 0 in the box; input s·b is input 0 there.

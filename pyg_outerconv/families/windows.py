@@ -26,7 +26,7 @@ class Windows(Family):
     All cells of a shape make a :class:`GridShift`, a rule; listed cells make edges.
 
     Attributes:
-        is_turned: whether every matrix is transposed.
+        is_transposed: whether every matrix is transposed.
         is_growing: whether listed cells make new ones, all that they reach.
     """
 

@@ -11,7 +11,7 @@ from torch.nn import Parameter
 
 from ..errors import RefusedType, RefusedValue, refusal
 from ..families import Compose, Family, Identity, Mean, Stack
-from ..families.combinators import functions_of
+from ..families.parts import functions_of
 from .composed_conv import ComposedConv, constants_of
 from .dense import full_matrices
 from .grid_conv import GridConv

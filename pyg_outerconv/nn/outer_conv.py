@@ -13,7 +13,7 @@ from ..basis import Basis
 from ..contract import ContractionPath, check_memory, check_order, contract, contraction_path
 from ..errors import RefusedType, RefusedValue, refusal
 from ..families import Family, parse_family
-from ..families.combinators import functions_of, nested
+from ..families.parts import functions_of, nested
 from ..graph import Features
 from ..graph.content import Content
 from ..theta import ThetaValue

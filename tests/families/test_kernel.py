@@ -14,8 +14,8 @@ from pyg_outerconv.basis import Pattern, Polynomial, drop_edges
 from pyg_outerconv.cache import IdentityCache
 from pyg_outerconv.contract import contract
 from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Kernel, Relation, Stack, Walk
-from pyg_outerconv.families.combinators import functions_of, nested
 from pyg_outerconv.families.kernel import _patterns
+from pyg_outerconv.families.parts import functions_of, nested
 from pyg_outerconv.graph import structure
 from pyg_outerconv.nn.edge_functions import BSpline, EdgeNetwork, GaussianMixture
 from pyg_outerconv.testing import (

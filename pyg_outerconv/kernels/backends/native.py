@@ -11,7 +11,7 @@ from torch import Tensor
 from .. import tiles
 from ..backend import PRIMITIVES, Backend, Request
 from ..tiles import accumulator
-from . import native_attend, native_grouped, tiled_additive
+from . import tiled_additive
 from .native_csr import csr, row_sums, sampled, spread, times
 
 # exp of scores up to this bound neither overflows nor underflows in float32, also when summed up,
@@ -19,7 +19,7 @@ from .native_csr import csr, row_sums, sampled, spread, times
 _SAFE_SCORE = 60.0
 
 
-def forward(
+def _attend(
     ptr: Tensor,
     index: Tensor,
     query: Tensor,
@@ -37,7 +37,7 @@ def forward(
         score = sampled(ptr, index, _head(query, head, wide) * scale, keys)
         if bias is not None:
             score += bias[:, head]
-        shift = shift_of_rows(ptr, score)
+        shift = _shift_of_rows(ptr, score)
         if shift is not None:
             score -= spread(ptr, shift, score.numel())
         weight = score.exp_()
@@ -48,7 +48,7 @@ def forward(
     return out, logsumexp
 
 
-def backward(
+def _attend_backward(
     near: tuple[Tensor, Tensor],
     far: tuple[Tensor, Tensor, Tensor],
     query: Tensor,
@@ -96,7 +96,7 @@ def _head(x: Tensor, head: int, dtype: torch.dtype) -> Tensor:
     return x[:, head].to(dtype).contiguous()
 
 
-def shift_of_rows(ptr: Tensor, score: Tensor) -> Tensor | None:
+def _shift_of_rows(ptr: Tensor, score: Tensor) -> Tensor | None:
     """What to subtract in each row so that exp stays in range; None where nothing is needed."""
     if score.numel() == 0:
         return None
@@ -107,7 +107,7 @@ def shift_of_rows(ptr: Tensor, score: Tensor) -> Tensor | None:
     return highest.masked_fill(highest == -torch.inf, 0.0)
 
 
-def matmul(
+def _grouped_matmul(
     x: Tensor,
     ptr: Tensor,
     theta: Tensor,
@@ -130,7 +130,7 @@ def matmul(
     return out.to(x.dtype)
 
 
-def outer(
+def _grouped_outer(
     x: Tensor, ptr: Tensor, y: Tensor, gather: Tensor | None, scatter: Tensor | None
 ) -> Tensor:
     """See :meth:`Backend.grouped_outer`."""
@@ -222,18 +222,18 @@ class Native(Backend):
     def segment_softmax(self, ptr: Tensor, score: Tensor) -> Tensor:
         """See :meth:`Backend.segment_softmax`."""
         wide = score.to(accumulator(score.dtype))
-        shift = native_attend.shift_of_rows(ptr, wide)
+        shift = _shift_of_rows(ptr, wide)
         weight = wide.exp() if shift is None else (wide - spread(ptr, shift, len(score))).exp_()
         total = row_sums(ptr, weight)
         total.masked_fill_(total == 0, 1.0)
         return weight.div_(spread(ptr, total, score.size(0))).to(score.dtype)
 
-    attend = staticmethod(native_attend.forward)
-    attend_backward = staticmethod(native_attend.backward)
+    attend = staticmethod(_attend)
+    attend_backward = staticmethod(_attend_backward)
     additive = staticmethod(tiled_additive.score)
     additive_rows = staticmethod(tiled_additive.rows_by(tiled_additive.sum_by_product))
-    grouped_matmul = staticmethod(native_grouped.matmul)
-    grouped_outer = staticmethod(native_grouped.outer)
+    grouped_matmul = staticmethod(_grouped_matmul)
+    grouped_outer = staticmethod(_grouped_outer)
 
 
 def _arguments(matrix: Tensor, x: Tensor, reduce: str) -> Tensor:
