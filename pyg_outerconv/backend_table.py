@@ -1,4 +1,4 @@
-"""What is there, for people: the backends as a table."""
+"""The backends and their abilities, as a table of text."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _HEAD = (
 
 
 def backends() -> str:
-    """A table of the backends: what each can do, and below it why the rest is not to be had here.
+    """A table of the backends, followed by the reasons why some of them cannot run here.
 
-    State is 'here', 'missing' (something has to be installed), or 'no device'. Tolerance is against
-    ``reference`` in float32, relative to the largest entry.
+    The state of a backend is 'here', 'missing' (a package has to be installed), or 'no device'. The
+    tolerance is the largest difference from the backend ``reference`` in float32, relative to the
+    largest entry of the result.
     """
     rows: list[tuple[list[str], ...]] = [tuple([word] for word in _HEAD)]
     notes = []
@@ -64,7 +65,7 @@ def backends() -> str:
 
 
 def _state(backend: Backend) -> tuple[str, list[str]]:
-    """One word, and why."""
+    """The state of a backend, and the reasons why it cannot run; none where it can."""
     if missing := backend.missing():
         return "missing", missing
     if not any(_is_here(device) for device in backend.devices):
@@ -73,5 +74,6 @@ def _state(backend: Backend) -> tuple[str, list[str]]:
 
 
 def _is_here(device: str) -> bool:
+    """Whether this machine has a device of the type 'cpu', 'cuda', 'mps' or 'xpu'."""
     module = {"cuda": torch.cuda, "mps": torch.backends.mps, "xpu": torch.xpu}.get(device)
     return device == "cpu" or (module is not None and bool(module.is_available()))

@@ -1,21 +1,20 @@
-"""What is made once: caches by the identity of tensors, by value, and in an object.
+"""Caches: by the identity of tensors, by value, and in the attributes of an object.
 
-A tensor stands for what was made of it as long as it is the same object, and nothing shows that it
-was changed:
+A result is cached for a tensor as long as that tensor is the same object and shows no change:
 
-- Every change that autograd counts is seen (``index[0, 0] = 3``, ``weight.mul_(2)``), and so are a
-  new memory, shape or stride (``index.data = other``), on every device.
-- On a CPU a change that autograd does not count (``index.data[...] = 3``, a write through numpy or
-  by another process that shares the memory) is seen where it changes one of the numbers that are
-  looked at: all of a tensor of up to 32 KiB (2048 edges of int64), of a larger one 512 places of
-  64 bytes, evenly spread (4096 numbers of int64).
-- Not seen are such a change on CUDA, where looking would wait for the device, and one on a CPU that
-  spares the places looked at in a larger tensor. Write to the tensor itself, or call
-  :func:`clear_caches` after it.
+- On every device, changes that autograd counts are noticed (``index[0, 0] = 3``,
+  ``weight.mul_(2)``), and so are new memory, a new shape or a new stride (``index.data = other``).
+- On a CPU, a change that autograd does not count (``index.data[...] = 3``, a write through numpy or
+  by another process that shares the memory) is noticed if it changes bytes that are compared: all
+  bytes of a tensor of up to 32 KiB (2048 edges of int64); of a larger tensor 512 evenly spaced
+  blocks of 64 bytes (4096 numbers of int64).
+- Such a change is not noticed on CUDA, where reading would wait for the device, nor on a CPU where
+  it misses the blocks of a larger tensor. Write to the tensor itself, or call :func:`clear_caches`
+  afterwards.
 
-Tensors of inference mode do not count their changes, and nothing is kept for them. Under
-torch.compile and torch.export nothing is kept either: what is made is part of the graph; nor in
-forward mode, where it has tangents.
+Tensors of inference mode do not count changes, so nothing is cached for them. Nothing is cached
+under torch.compile and torch.export either, where a result is part of the graph, nor in forward
+mode, where a result has tangents.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ from .kernels.lasting import lasting
 
 T = TypeVar("T")
 
-LINES, LINE = 512, 64  # lines of memory of a tensor that are looked at, and their bytes
-TENSORS = 1024  # for which a cache keeps something
-EACH = 16  # things that are kept for one tensor
+LINES, LINE = 512, 64  # blocks of a large tensor that are compared, and bytes in a block
+TENSORS = 1024  # tensors for which one cache holds results, at most
+EACH = 16  # results that are cached for one tensor, at most
 
 _caches: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def clear_caches() -> None:
-    """Forget every basis, support, eigenvalue and sorted feature matrix that is kept anywhere.
+    """Empty all caches: of bases, supports, eigenvalues and sorted feature matrices.
 
-    What is in use stays with those who use it. Caches are bounded, and entries die with their
-    tensors; this is for memory that is wanted at once, or after changes that cannot be seen (see
+    Results in use stay valid. Caches are bounded, and entries are removed with their tensors, so
+    call this only to free memory at once, or after changes that go unnoticed (see
     :mod:`pyg_outerconv.cache`).
     """
     for cache in list(_caches):
@@ -57,19 +56,19 @@ def clear_caches() -> None:
 
 
 def recall(entries: dict[Any, Any], key: Hashable, make: Callable[[], Any], limit: int) -> Any:
-    """``entries[key]``, or what ``make()`` gives, which is then kept.
+    """``entries[key]``; where it is missing, the result of ``make()``, which is then stored.
 
-    Of more than ``limit`` entries the one goes that was used longest ago: the first of the dict.
-    Other threads may be here too: each step finds the dict as it is.
+    Beyond ``limit`` entries the least recently used one, the first of the dict, is removed. Other
+    threads may change the dict between two steps of this function.
     """
-    known = entries.get(key, _NOTHING)
-    result = make() if known is _NOTHING else known
+    cached = entries.get(key, _MISSING)
+    result = make() if cached is _MISSING else cached
     use_last(entries, key, result, limit)
     return result
 
 
 def use_last(entries: dict[Any, Any], key: Hashable, value: Any, limit: int | None = None) -> None:
-    """Make an entry the last of a dict, of which the first ones go beyond ``limit``."""
+    """Move an entry to the end of a dict; beyond ``limit`` entries the first ones are removed."""
     entries.pop(key, None)
     entries[key] = value
     if limit is not None and len(entries) > limit:
@@ -77,11 +76,11 @@ def use_last(entries: dict[Any, Any], key: Hashable, value: Any, limit: int | No
             entries.pop(oldest, None)
 
 
-_NOTHING = object()
+_MISSING = object()
 
 
 class ValueCache:
-    """The last few results by a hashable key: for rules, which no tensor stands for."""
+    """The most recently used results by a hashable key, for results that depend on no tensor."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -89,11 +88,11 @@ class ValueCache:
         _caches.add(self)
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The kept result, or that of ``make()``, which is then kept; see :func:`recall`."""
+        """The cached result; where it is missing, the result of ``make()``, which is cached."""
         return recall(self._entries, key, make, self._limit)
 
     def clear(self) -> None:
-        """Forget all results."""
+        """Remove all results."""
         self._entries.clear()
 
     def __len__(self) -> int:
@@ -101,14 +100,14 @@ class ValueCache:
 
 
 class IdentityCache:
-    """Results by the identity of an anchor tensor, of further tensors, and by a hashable key.
+    """Results by the identity of a first tensor (the anchor), of other tensors, and by a key.
 
-    A hit needs the very same tensor objects, no sign that one of them was changed since (this
-    module says which signs there are), and an equal key. A result must not refer to the tensors it
-    is kept under, or none of them is ever freed.
+    A cached result is returned for the same tensor objects, none of them changed since (see
+    :mod:`pyg_outerconv.cache`), and an equal key. A result must not refer to these tensors, or they
+    are never freed.
 
-    Entries die with their anchor. For each anchor the last ``each`` results are kept, and those of
-    the last ``tensors`` anchors: what was used longest ago goes first.
+    Entries are removed with their anchor. At most ``each`` results are cached for an anchor, and
+    results for at most ``tensors`` anchors; the least recently used are removed first.
     """
 
     def __init__(self, each: int = EACH, tensors: int = TENSORS) -> None:
@@ -123,70 +122,79 @@ class IdentityCache:
         key: Hashable,
         make: Callable[[], Any],
     ) -> Any:
-        """The kept result, or that of ``make()``, which is then kept."""
+        """The cached result; where there is none, the result of ``make()``, which is cached.
+
+        Args:
+            anchor: the tensor with which the result is removed.
+            others: further tensors that the result depends on, or None in their places.
+            key: what else the result depends on.
+            make: computes the result.
+        """
         if torch.compiler.is_compiling() or forward_ad._current_level >= 0:
             return make()
-        tensors = (anchor, *[given for given in others if given is not None])
-        for given in tensors:
-            if given.is_inference() or is_functorch_wrapped_tensor(given):
+        tensors = (anchor, *[tensor for tensor in others if tensor is not None])
+        for tensor in tensors:
+            if tensor.is_inference() or is_functorch_wrapped_tensor(tensor):
                 return make()
         anchors, number = self._anchors, id(anchor)
-        states = [state_of(given) for given in tensors]
-        known = anchors.get(number)
-        if known is not None and known[0]() is anchor:
-            found = known[1].get(key)
-            if found is not None and found[0] == states and _are(others, found[1]):
-                use_last(anchors, number, known)
-                use_last(known[1], key, found)
-                return found[2]
+        states = [state_of(tensor) for tensor in tensors]
+        entry = anchors.get(number)
+        if entry is not None and entry[0]() is anchor:
+            cached = entry[1].get(key)
+            if cached is not None and cached[0] == states and _are_same(others, cached[1]):
+                use_last(anchors, number, entry)
+                use_last(entry[1], key, cached)
+                return cached[2]
         with lasting(anchor):
             result = make()
-        ends = [None if given is None else weakref.ref(given) for given in others]
-        known = anchors.get(number)
-        if known is None or known[0]() is not anchor:
-            known = weakref.ref(anchor, lambda _: anchors.pop(number, None)), {}
-        use_last(known[1], key, (states, ends, result), self._each)
-        use_last(anchors, number, known, self._tensors)
+        references = [None if tensor is None else weakref.ref(tensor) for tensor in others]
+        entry = anchors.get(number)
+        if entry is None or entry[0]() is not anchor:
+            entry = weakref.ref(anchor, lambda _: anchors.pop(number, None)), {}
+        use_last(entry[1], key, (states, references, result), self._each)
+        use_last(anchors, number, entry, self._tensors)
         return result
 
     def clear(self) -> None:
-        """Forget all results."""
+        """Remove all results."""
         self._anchors.clear()
 
     def __len__(self) -> int:
         return sum(len(results) for _, results in list(self._anchors.values()))
 
 
-def _are(tensors: Sequence[Tensor | None], known: Sequence[weakref.ref[Tensor] | None]) -> bool:
-    """Whether they are the very tensors that are known."""
-    ends = [None if end is None else end() for end in known]
-    return all(end is given for end, given in zip(ends, tensors, strict=True))
+def _are_same(
+    tensors: Sequence[Tensor | None], references: Sequence[weakref.ref[Tensor] | None]
+) -> bool:
+    """Whether the tensors are the objects that the weak references point to."""
+    cached = [None if reference is None else reference() for reference in references]
+    return all(known is tensor for known, tensor in zip(cached, tensors, strict=True))
 
 
 def state_of(tensor: Tensor) -> Hashable:
-    """What shows that a tensor was changed: equal as long as no change is seen; never waits."""
+    """A key that changes with the tensor, as the module describes; it never waits for a device."""
     if isinstance(tensor, EdgeIndex):
         tensor = tensor.as_tensor()
-    counted = tensor._version, tensor.shape
+    version = tensor._version, tensor.shape
     if tensor.layout is not torch.strided:
-        return counted, *map(state_of, _parts(tensor))
+        return version, *map(state_of, _parts(tensor))
     if type(tensor) not in PLAIN or is_functorch_wrapped_tensor(tensor):
-        return counted  # there is no memory to look at
+        return version  # there is no memory to read
     stride = tensor.stride()
     if not tensor.is_cpu:
-        return counted, tensor.data_ptr(), stride
+        return version, tensor.data_ptr(), stride
     count = tensor.nbytes
     if count and not tensor.is_contiguous():
         extent = 1 + sum([(n - 1) * step for n, step in zip(tensor.shape, stride, strict=True)])
         count = extent * tensor.element_size()
     address = tensor.data_ptr()
     few = count <= LINES * LINE
-    seen = ctypes.string_at(address, count) if few else np.asarray(_Lines(address, count)).tobytes()
-    return counted, address, stride, seen
+    data = ctypes.string_at(address, count) if few else np.asarray(_Lines(address, count)).tobytes()
+    return version, address, stride, data
 
 
 def _parts(matrix: Tensor) -> tuple[Tensor, ...]:
-    """The strided tensors that a sparse one holds."""
+    """The indices and values of a sparse tensor, as strided tensors."""
     if matrix.layout == torch.sparse_coo:
         return matrix._indices(), matrix._values()
     if matrix.layout in (torch.sparse_csr, torch.sparse_bsr):
@@ -195,9 +203,9 @@ def _parts(matrix: Tensor) -> tuple[Tensor, ...]:
 
 
 class _Lines:
-    """``LINES`` lines of memory, evenly spread over ``count`` bytes, as numpy reads an array.
+    """``LINES`` evenly spaced blocks of ``count`` bytes of memory, as an array that numpy can read.
 
-    Read from memory, because within ``torch.func`` and modes even a view becomes something else.
+    A view of the tensor would not do: within ``torch.func`` and modes it is a wrapped tensor.
     """
 
     def __init__(self, address: int, count: int) -> None:
@@ -211,9 +219,9 @@ class _Lines:
 
 
 class cached_property(Generic[T]):  # noqa: N801
-    """A property that is computed at its first use, and kept in the object from then on.
+    """A property that is computed at its first use, and then cached in the object.
 
-    That of ``functools`` holds a lock up to Python 3.11, which torch.compile cannot enter.
+    The one of ``functools`` takes a lock up to Python 3.11, which torch.compile cannot trace.
     """
 
     def __init__(self, make: Callable[[Any], T]) -> None:
@@ -226,6 +234,6 @@ class cached_property(Generic[T]):  # noqa: N801
     def __get__(self, instance: object | None, owner: type[Any] | None = None) -> Self | T:
         if instance is None:
             return self
-        made = self._make(instance)
-        instance.__dict__[self._name] = made  # which is found before this from now on
-        return made
+        result = self._make(instance)
+        instance.__dict__[self._name] = result  # Python looks it up before this descriptor
+        return result

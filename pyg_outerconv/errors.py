@@ -1,4 +1,4 @@
-"""How the package refuses bad input: the rule, what was expected, what came."""
+"""Exceptions for bad input; their messages state the rule, what was expected and what came."""
 
 from __future__ import annotations
 
@@ -7,28 +7,34 @@ from difflib import get_close_matches
 
 
 class Refused(Exception):
-    """Input that breaks a rule. Raised as one of the built-in kinds below, never by itself."""
+    """Base class of the exceptions for bad input; only the subclasses below are raised."""
 
 
 class RefusedValue(Refused, ValueError):
-    """A value that breaks a rule."""
+    """A value that breaks a rule; a ``ValueError``."""
 
 
 class RefusedType(Refused, TypeError):
-    """An argument of the wrong type."""
+    """An argument of the wrong type or dtype; a ``TypeError``."""
 
 
 class RefusedIndex(Refused, IndexError):
-    """An index out of range."""
+    """An index out of range; an ``IndexError``."""
 
 
 def refusal(rule: str, expected: object, got: object) -> str:
-    """One line for an exception: the rule that was broken, what it expects, and what came."""
+    """The message of an exception, one line.
+
+    Args:
+        rule: the rule that the input breaks.
+        expected: the value, or a description of the values, that the rule allows.
+        got: the value that was passed; tensors are shown by dtype and shape.
+    """
     return f"{rule}: expected {_brief(expected)}, got {_brief(got)}"
 
 
 def _brief(value: object) -> object:
-    """A tensor of more than a number by its type and shape: a message is one line."""
+    """A description of a tensor with dimensions (dtype and shape); any other value unchanged."""
     shape = getattr(value, "shape", ())
     if not shape or not hasattr(value, "dtype"):
         return value
@@ -36,9 +42,15 @@ def _brief(value: object) -> object:
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
-    """One line for a name that is not registered, with the nearest registered one."""
+    """The message for a name that is not registered; suggests the registered name most like it.
+
+    Args:
+        kind: the kind of thing that is looked up, such as 'backend'.
+        name: the name that was passed.
+        known: the registered names.
+    """
     names = sorted(known)
     by_lower = {candidate.lower(): candidate for candidate in names}
-    near = get_close_matches(str(name).lower(), by_lower, n=1, cutoff=0.5)
-    hint = f" (did you mean {by_lower[near[0]]!r}?)" if near else ""
+    similar = get_close_matches(str(name).lower(), by_lower, n=1, cutoff=0.5)
+    hint = f" (did you mean {by_lower[similar[0]]!r}?)" if similar else ""
     return f"unknown {kind} {name!r}{hint}: expected one of {', '.join(names)}"

@@ -1,4 +1,4 @@
-"""Registration by definition: files of a folder are imported, and what is in them registers."""
+"""Import all files of a package, so that the classes defined in them register themselves."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pkgutil import iter_modules
 
 
 def import_files(package: str, path: Iterable[str], but: Collection[str] = ()) -> None:
-    """Import the files of a package, so that what stands in them is known by name.
+    """Import the files of a package (not its subpackages), so that their classes are registered.
 
     Args:
-        package: its name.
-        path: its ``__path__``.
-        but: names of files to leave alone.
+        package: the full name of the package.
+        path: the ``__path__`` of the package.
+        but: names of files, without ``.py``, that are not imported.
     """
     for file in iter_modules(path, f"{package}."):
         if not file.ispkg and file.name.rpartition(".")[2] not in but:

@@ -1,4 +1,4 @@
-"""Θ: a matrix for each label, in one of the forms in which it can be held."""
+"""The parameter Θ, a matrix for each label: as one tensor, a mixture, or values and outputs."""
 
 from .dense_theta import DenseTheta
 from .forms import ThetaValue, as_theta, full, scaled

@@ -10,10 +10,10 @@ from .theta import Theta, add_rows
 
 
 class DenseTheta(Theta):
-    """Every Θ_k spelled out.
+    """Θ as one tensor that holds every Θ_k.
 
     Attributes:
-        tensor: (K, G, P/G, Q/G).
+        tensor: Θ (K, G, P/G, Q/G).
     """
 
     shape: torch.Size
@@ -27,30 +27,30 @@ class DenseTheta(Theta):
         self.requires_grad = tensor.requires_grad
 
     def full(self) -> Tensor:
-        """The tensor itself."""
+        """Θ (K, G, P/G, Q/G), the tensor itself."""
         return self.tensor
 
     def labels(self, start: int, end: int) -> DenseTheta:
-        """See :class:`Theta`."""
+        """Θ_k for k from ``start`` to ``end``."""
         return DenseTheta(self.tensor[start:end])
 
     def scaled(self, factor: Tensor | float) -> DenseTheta:
-        """See :class:`Theta`."""
+        """c_k Θ_k, for ``factor`` (K,) or one number."""
         if isinstance(factor, Tensor):
             factor = factor.to(self.tensor.dtype).view(-1, 1, 1, 1)
         return DenseTheta(self.tensor * factor)
 
     def mixed(self, matrix: Tensor) -> Theta:
-        """See :class:`Theta`; a mixture of the Θ_j where J < K."""
+        """Σ_j C[j, k] Θ_j for each k, for ``matrix`` C (J, K); a mixture of the Θ_j if J < K."""
         matrix = matrix.to(self.tensor.dtype)
         if matrix.size(0) < matrix.size(1):
             return Mixture(matrix.t(), self.tensor)
         return DenseTheta(torch.tensordot(matrix.t(), self.tensor, dims=1))
 
     def gathered(self, label: Tensor, num_labels: int) -> DenseTheta:
-        """See :class:`Theta`."""
+        """For each k of ``num_labels``, the sum of the Θ_i with ``label[i] == k``."""
         return DenseTheta(add_rows(self.tensor, label, num_labels))
 
     def expanded(self, size: tuple[int, ...]) -> DenseTheta:
-        """See :class:`Theta`."""
+        """Θ expanded to another size without a copy; only its sizes are used, for costs."""
         return DenseTheta(self.tensor.expand(size))

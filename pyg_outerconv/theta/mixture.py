@@ -1,4 +1,4 @@
-"""Θ as a mixture of few matrices, which lets labels be mixed before anything is multiplied."""
+"""Θ as a mixture of few matrices, so that labels can be mixed before the product with X."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Mixture(Theta):
     Attributes:
         coefficient: c (K, B).
         matrices: V (B, G, P/G, Q/G).
-        is_unit: whether V is the identity alone, ones (1, P, 1, 1) without gradients which nothing
-            needs to be multiplied with: Θ_k = c_k I.
-        constant: the number that every c_k is, where that is known without looking.
+        is_unit: whether Θ_k = c_k I: V is ones (1, P, 1, 1), requires no gradient, and needs no
+            product.
+        constant: the value of every c_k, if it is known without reading the tensor; else None.
     """
 
     coefficient: Tensor
@@ -31,8 +31,8 @@ class Mixture(Theta):
 
     @staticmethod
     def identity(num_labels: int, channels: int, like: Tensor) -> Mixture:
-        """Θ_k = I of ``channels`` channels for every k, of the type and device of ``like``."""
-        ones = torch.ones(1, dtype=like.dtype, device=like.device)  # no batch, where like has one
+        """Θ_k = I of ``channels`` channels for every k, with the dtype and device of ``like``."""
+        ones = torch.ones(1, dtype=like.dtype, device=like.device)  # not batched, as like may be
         return Mixture(ones.expand(num_labels, 1), ones.expand(1, channels, 1, 1), True, 1.0)
 
     @property
@@ -41,40 +41,40 @@ class Mixture(Theta):
         return torch.Size((self.coefficient.size(0), *self.matrices.shape[1:]))
 
     def form(self) -> Hashable:
-        """See :class:`Theta`."""
+        """The shape, B, ``is_unit`` and ``constant``, on which the choice of an order depends."""
         return self.shape, self.num_matrices, self.is_unit, self.constant
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of V."""
+        """The dtype of V."""
         return self.matrices.dtype
 
     @property
     def device(self) -> torch.device:
-        """Where V is."""
+        """The device of V."""
         return self.matrices.device
 
     @property
     def requires_grad(self) -> bool:
-        """Whether coefficients or matrices do."""
+        """Whether c or V requires gradients."""
         return self.coefficient.requires_grad or self.matrices.requires_grad
 
     @property
     def num_matrices(self) -> int:
-        """B."""
+        """The number B of matrices that are mixed."""
         return self.coefficient.size(1)
 
     def full(self) -> Tensor:
-        """Θ (K, G, P/G, Q/G), of the type of the matrices, whatever autocast multiplies in."""
+        """Θ (K, G, P/G, Q/G), in the dtype of V even under autocast."""
         flat = self.coefficient @ self.matrices.flatten(1)
         return flat.view(self.shape).to(self.matrices.dtype)
 
     def labels(self, start: int, end: int) -> Mixture:
-        """See :class:`Theta`."""
+        """Θ_k for k from ``start`` to ``end``."""
         return replace(self, coefficient=self.coefficient[start:end])
 
     def scaled(self, factor: Tensor | float) -> Mixture:
-        """See :class:`Theta`: coefficients are scaled, and the matrices stay."""
+        """s_k Θ_k, for ``factor`` s (K,) or one number: c is scaled, V stays the same."""
         if isinstance(factor, Tensor):
             scaled = self.coefficient * factor.to(self.coefficient.dtype).unsqueeze(-1)
             return replace(self, coefficient=scaled, constant=None)
@@ -82,23 +82,23 @@ class Mixture(Theta):
         return replace(self, coefficient=self.coefficient * factor, constant=constant)
 
     def mixed(self, matrix: Tensor) -> Mixture:
-        """See :class:`Theta`."""
+        """Σ_j C[j, k] Θ_j for each k, for ``matrix`` C (J, K): c is mixed, V stays the same."""
         coefficient = matrix.to(self.coefficient.dtype).t() @ self.coefficient
         return replace(self, coefficient=coefficient, constant=None)
 
     def gathered(self, label: Tensor, num_labels: int) -> Mixture:
-        """See :class:`Theta`."""
+        """For each k of ``num_labels``, the sum of the Θ_i with ``label[i] == k``."""
         coefficient = add_rows(self.coefficient, label, num_labels)
         return replace(self, coefficient=coefficient, constant=None)
 
     def transform(self, x: Tensor) -> Tensor:
-        """See :class:`Theta`; nothing is multiplied where V is the identity."""
+        """X Θ_k for every label, (M, K, *batch, Q): c_k X without a product where V is I."""
         if not self.is_unit:
             return super().transform(x)
         return torch.einsum("m...p,k->mk...p", x, self.coefficient[:, 0].to(x.dtype))
 
     def combine(self, h: Tensor, num_rows: int, bias: Tensor | None = None) -> Tensor:
-        """See :class:`Theta`; nothing is multiplied where V is the identity."""
+        """Σ_k H_k Θ_k + b, (N, *batch, Q): Σ_k c_k H_k + b where V is I."""
         if not self.is_unit:
             return super().combine(h, num_rows, bias)
         coefficient = self.coefficient[:, 0].to(h.dtype)
@@ -107,5 +107,5 @@ class Mixture(Theta):
         return out if bias is None else add_bias(out, bias, own=True)
 
     def expanded(self, size: tuple[int, ...]) -> Mixture:
-        """See :class:`Theta`."""
+        """Θ with V expanded to another size without a copy; only its sizes are used, for costs."""
         return replace(self, matrices=self.matrices.expand(size))

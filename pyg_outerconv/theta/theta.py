@@ -1,4 +1,4 @@
-"""What every form of Θ can do: linear combinations of its matrices, in that form where it can."""
+"""The interface of every form of Θ: linear combinations of its matrices, and products with X."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from .bias import add_bias, add_product
 class Theta(ABC):
     """A matrix Θ_k (P, Q) for each of K labels, block-diagonal with G blocks: (K, G, P/G, Q/G).
 
-    What a basis is made of beside its edges moves into Θ by these methods: a scale of labels, a
-    mixing or a choice of them.
+    Scaled, mixed and selected labels of a basis are absorbed into Θ by these methods.
 
     Attributes:
         shape: (K, G, P/G, Q/G).
-        dtype: the type of its numbers.
-        device: where they are.
-        requires_grad: whether a backward pass will want a gradient of any part.
+        dtype: the dtype of its tensors.
+        device: the device of its tensors.
+        requires_grad: whether any of its tensors requires gradients.
     """
 
-    if TYPE_CHECKING:  # what each form has, as attributes or properties
+    if TYPE_CHECKING:  # a subclass has each of them as an attribute or as a property
 
         @property
         def shape(self) -> torch.Size: ...  # noqa: D102
@@ -39,15 +38,15 @@ class Theta(ABC):
         @property
         def requires_grad(self) -> bool: ...  # noqa: D102
 
-    bias: Tensor | None = None  # of values, see :class:`.ValueOutput`
+    bias: Tensor | None = None  # the bias of values, in ValueOutput alone
 
     def form(self) -> Hashable:
-        """What a choice of order depends on: equal for parameters of one form and size."""
+        """A key on which the choice of an order depends; equal for Θ of equal form and sizes."""
         return self.shape
 
     @abstractmethod
     def full(self) -> Tensor:
-        """One tensor (K, G, P/G, Q/G)."""
+        """Θ as one tensor (K, G, P/G, Q/G)."""
 
     @abstractmethod
     def labels(self, start: int, end: int) -> Theta:
@@ -63,11 +62,11 @@ class Theta(ABC):
 
     @abstractmethod
     def gathered(self, label: Tensor, num_labels: int) -> Theta:
-        """Σ of the Θ_i with ``label[i] == k``, for each k of ``num_labels``."""
+        """For each k of ``num_labels``, the sum of the Θ_i with ``label[i] == k``."""
 
     @abstractmethod
     def expanded(self, size: tuple[int, ...]) -> Theta:
-        """Matrices of another size in the same memory, as ``Tensor.expand``: to ask for a cost."""
+        """Θ expanded to another size without a copy; only its sizes are used, for costs."""
 
     def transform(self, x: Tensor) -> Tensor:
         """X Θ_k for every label and dense X (M, *batch, P): (M, K, *batch, Q)."""
@@ -87,9 +86,9 @@ class Theta(ABC):
         """Σ_k H_k Θ_k + b: (N, *batch, Q).
 
         Args:
-            h: H (N·K, *batch, P), the rows of a node's labels one after another.
+            h: H (N·K, *batch, P); the K rows of a target are adjacent.
             num_rows: N.
-            bias: b (Q,), or rows (N, *batch, Q) that nobody else holds; or None.
+            bias: b (Q,), or (N, *batch, Q), which is overwritten; or None.
         """
         theta = self.full()
         num_labels, groups, rows, columns = theta.shape
@@ -102,33 +101,33 @@ class Theta(ABC):
         tall = by_column(theta.reshape(num_labels * rows, columns), h)
         if bias is None:
             return h @ tall
-        one_type = h.dtype == bias.dtype and not torch.is_autocast_enabled(h.device.type)
-        if not one_type or h.dim() != 2:
+        same_dtype = h.dtype == bias.dtype and not torch.is_autocast_enabled(h.device.type)
+        if not same_dtype or h.dim() != 2:
             return add_bias(h @ tall, bias, own=True)
         if bias.dim() == 2:
             return add_product(bias, h, tall, own=True)
         return torch.addmm(bias, h, tall)
 
 
-_NARROW, _MANY = 16, 1000  # columns of Θ, rows of X
+_NARROW, _MANY = 16, 1000  # at most so many columns of Θ, at least so many rows of X
 
 
 def by_column(matrix: Tensor, x: Tensor) -> Tensor:
-    """The same matrix (P, Q), in memory by column where it is narrow, X has many rows, on a CPU.
+    """Θ (P, Q) stored column by column, if it is narrow, X (M, P) has many rows, and on a CPU.
 
-    MKL's products of many rows with few columns are slow otherwise, and those of Θ's gradient
-    still more, for which autograd looks at this layout: 500 to 7 channels take half the time.
+    MKL multiplies many rows with few columns slowly otherwise, forwards and even more for the
+    gradient of Θ, for which autograd uses the same layout: 500 to 7 channels take half the time.
     """
     if matrix.size(1) > _NARROW or torch.compiler.is_compiling() or not matrix.is_cpu:
-        return matrix  # no size of the data decides what a graph is
+        return matrix  # a compiled graph must not depend on the number of rows
     return matrix if x.numel() < _MANY * matrix.size(0) else matrix.t().contiguous().t()
 
 
 def by_label(rows: Tensor, num_rows: int, num_labels: int) -> Tensor:
-    """Rows (N·K, …) of nodes and labels as (N, K, …)."""
+    """Rows (N·K, …) of pairs of node and label, viewed as (N, K, …)."""
     return rows.view(num_rows, num_labels, *rows.shape[1:])
 
 
 def add_rows(rows: Tensor, label: Tensor, num_labels: int) -> Tensor:
-    """(num_labels, …) the sum of the rows of each label."""
+    """Sum the rows of each label, (num_labels, …)."""
     return rows.new_zeros((num_labels, *rows.shape[1:])).index_add(0, label, rows)

@@ -1,4 +1,4 @@
-"""Θ_h = V_h O_h kept apart: values of each head, then an output projection or concatenation."""
+"""Θ_h = V_h O_h as two factors: values of each head, then an output projection."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from .theta import Theta, add_rows
 
 @dataclass(frozen=True)
 class ValueOutput(Theta):
-    """Θ_h = V_h O_h of rank V at most, so that a head is propagated at width V, not Q.
+    """Θ_h = V_h O_h of rank V at most, so that a head is propagated with V channels, not Q.
 
-    ``(Σ_m A_h[m, n] (X V_h + b_h)) O_h`` is what head h gives; without O the heads are put side by
-    side, which is O_h being zero but for a unit matrix in block h of its columns.
+    The output of head h is ``(Σ_m A_h[m, n] (X V_h + b_h)) O_h``. Without ``output`` the heads are
+    concatenated: O_h is zero except for the identity in block h of its columns.
 
     Attributes:
         value: V (H, P, V).
-        output: O (H, V, Q), or None to concatenate: Q = H·V.
-        adds: whether O_h is the unit matrix for every head, so that heads are added up: Q = V.
-        bias: b (H, V), or None. Not part of Θ: it is one more channel of X, which is 1.
-        factor: of Θ_h and b_h O_h, which values do not see: one for a sum of heads, 1/H for a mean.
+        output: O (H, V, Q), or None to concatenate the heads: Q = H·V.
+        adds: whether O_h is the identity for every head, so that heads are added up: Q = V.
+        bias: b (H, V), or None. It is no part of Θ, but acts as one more channel of X that is 1.
+        factor: a number by which the outputs of all heads are multiplied, not their values: 1 for a
+            sum of heads, 1/H for a mean.
     """
 
     value: Tensor
@@ -43,27 +44,27 @@ class ValueOutput(Theta):
         return torch.Size((heads, 1, rows, columns))
 
     def form(self) -> Hashable:
-        """See :class:`Theta`."""
+        """The shape, V, and which of ``output``, ``adds`` and ``bias`` are set."""
         return self.shape, self.value.size(2), self.output is None, self.adds, self.bias is None
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of V."""
+        """The dtype of V."""
         return self.value.dtype
 
     @property
     def device(self) -> torch.device:
-        """Where V is."""
+        """The device of V."""
         return self.value.device
 
     @property
     def requires_grad(self) -> bool:
-        """Whether any part does."""
+        """Whether V, O or b requires gradients."""
         parts = (self.value, self.output, self.bias)
         return any(part is not None and part.requires_grad for part in parts)
 
     def outputs(self) -> Tensor:
-        """O (H, V, Q), spelled out where heads are concatenated."""
+        """O (H, V, Q), as a tensor also where heads are concatenated or added up."""
         if self.output is not None:
             return self.output
         heads, _, width = self.value.shape
@@ -74,18 +75,18 @@ class ValueOutput(Theta):
         return place.view(heads, width, heads * width)
 
     def full(self) -> Tensor:
-        """Θ (H, 1, P, Q), which has no place for the bias."""
-        found = self.value if self.adds else self.value @ self.outputs()
-        return self._times_factor(found).unsqueeze(1)
+        """Θ (H, 1, P, Q), without the bias."""
+        product = self.value if self.adds else self.value @ self.outputs()
+        return self._times_factor(product).unsqueeze(1)
 
     def full_bias(self) -> Tensor | None:
-        """b_h O_h (H, 1, 1, Q): Θ of the channel of X that is 1."""
+        """b_h O_h (H, 1, 1, Q): Θ_h of a channel of X that is 1; None without a bias."""
         if self.bias is None:
             return None
         return self._times_factor(self.bias.unsqueeze(1) @ self.outputs()).unsqueeze(1)
 
     def collect(self, h: Tensor) -> Tensor:
-        """Σ_h H_h O_h, or the heads side by side, for (N, *batch, H, V): (N, *batch, Q)."""
+        """Σ_h H_h O_h, or the concatenated heads, for (N, *batch, H, V): (N, *batch, Q)."""
         if self.adds:
             return self._times_factor(h.sum(-2))
         if self.output is None:
@@ -97,7 +98,7 @@ class ValueOutput(Theta):
         return x if self.factor == 1.0 else x * self.factor
 
     def scaled(self, factor: Tensor | float) -> ValueOutput:
-        """c_h Θ_h and c_h b_h, for ``factor`` (H,), or one number, which leaves values alone."""
+        """c_h Θ_h and c_h b_h O_h, for ``factor`` (H,) or one number."""
         if not isinstance(factor, Tensor):
             return replace(self, factor=self.factor * factor)
         factor = factor.to(self.value.dtype)
@@ -107,31 +108,31 @@ class ValueOutput(Theta):
         return replace(self, value=self.value * factor.view(-1, 1, 1), bias=bias)
 
     def labels(self, start: int, end: int) -> ValueOutput:
-        """Those of heads from ``start`` to ``end``; all of Q stays."""
+        """Θ_h for heads from ``start`` to ``end``, with all Q columns."""
         whole = end - start == self.value.size(0)
         output = self.output if whole or self.adds else self.outputs()[start:end]
         bias = None if self.bias is None else self.bias[start:end]
         return replace(self, value=self.value[start:end], output=output, bias=bias)
 
     def mixed(self, matrix: Tensor) -> Theta:
-        """See :class:`Theta`: full matrices from here on."""
+        """Σ_j C[j, k] Θ_j for each k, for ``matrix`` C (J, K), as full matrices."""
         if self.bias is None:
             return DenseTheta(self.full()).mixed(matrix)
         matrix = matrix.to(self.value.dtype)
         return self._recombined(lambda rows: torch.tensordot(matrix.t(), rows, dims=1))
 
     def gathered(self, label: Tensor, num_labels: int) -> Theta:
-        """See :class:`Theta`: full matrices from here on."""
+        """For each k of ``num_labels``, the sum of Θ_h with ``label[h] == k``, as full matrices."""
         if self.bias is None:
             return DenseTheta(self.full()).gathered(label, num_labels)
         return self._recombined(lambda rows: add_rows(rows, label, num_labels))
 
     def _recombined(self, combine: Callable[[Tensor], Tensor]) -> ValueOutput:
-        """Linear combinations of Θ_h, and those of b_h O_h, as full matrices."""
-        of_bias = self.full_bias()
-        bias = None if of_bias is None else combine(of_bias[:, 0, 0])
+        """Combine the Θ_h, and likewise the b_h O_h, linearly, as full matrices."""
+        full_bias = self.full_bias()
+        bias = None if full_bias is None else combine(full_bias[:, 0, 0])
         return ValueOutput(combine(self.full()[:, 0]), bias=bias, adds=True)
 
     def expanded(self, size: tuple[int, ...]) -> Theta:
-        """See :class:`Theta`: full matrices."""
+        """Θ expanded to another size without a copy; only its sizes are used, for costs."""
         return DenseTheta(self.full().expand(size))
