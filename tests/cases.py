@@ -37,7 +37,7 @@ from pyg_outerconv.testing import awkward_cells, awkward_structures
 
 STRUCTURES = awkward_structures()
 CELLS = awkward_cells()
-MEMBERSHIPS = {
+ASSIGNMENTS = {
     "clusters": Assignment.read(torch.tensor([3, 0, 0, 3, 0])),
     "one cluster each": Assignment.read(torch.tensor([1, 0, 2])),
     "no members": Assignment.read(torch.empty(0, dtype=torch.long), size=(0, 2)),
@@ -180,13 +180,13 @@ CELL_PAIRS = [(family, name) for family in CELL_CASES for name in CELLS if fits_
 ALL_PAIRS = [
     *PAIRS,
     *CELL_PAIRS,
-    *((family, name) for family in CLUSTER_CASES for name in MEMBERSHIPS),
+    *((family, name) for family in CLUSTER_CASES for name in ASSIGNMENTS),
 ]
 
 
 def structure_for(family, name):
     """What has that name; edges as :func:`edges_for` has them."""
-    others = CELLS | MEMBERSHIPS
+    others = CELLS | ASSIGNMENTS
     return others[name] if name in others else edges_for(family, name)
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..basis.edges import EdgeBasis
 from ..basis.feature_product import FeatureProduct
-from ..basis.feature_product_edges import FactoredSupport
+from ..basis.feature_product_edges import FeatureProductSupport
 from ..basis.implicit_edges import ImplicitEdges
 from .normalise import L1, Normaliser, Unnormalised
 from .score import Dot
@@ -32,7 +32,7 @@ def as_factors(
     fits = fits or isinstance(normalise, Unnormalised)
     if not fits or scores.bias is not None or normalise.dropped:
         return None
-    pairs = FactoredSupport.of(over)
+    pairs = FeatureProductSupport.of(over)
     if pairs is None:
         return None
     wide = torch.promote_types(scores.key.dtype, scores.query.dtype)  # autocast shortens one

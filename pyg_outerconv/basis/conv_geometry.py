@@ -17,7 +17,7 @@ MOST_AXES = 3  # of torch's convolutions and poolings
 
 
 @dataclass(frozen=True)
-class ConvGeometry:
+class AxisGeometry:
     """What the outputs of an axis see: s·n + o, for offsets o = −d of the taps that labels use.
 
     Attributes:
@@ -33,15 +33,15 @@ class ConvGeometry:
     extent: int
 
     @staticmethod
-    def of(axis: Axis, taps: set[int]) -> ConvGeometry:
-        """The span of some taps of an axis."""
+    def of(axis: Axis, taps: set[int]) -> AxisGeometry:
+        """The window of some taps of an axis."""
         offsets = [-axis.shifts[tap] for tap in taps]
         first = min(offsets)
         step = 0
         for offset in offsets:
             step = gcd(step, offset - first)
         spacing = max(step, 1)
-        return ConvGeometry(axis, first, spacing, (max(offsets) - first) // spacing + 1)
+        return AxisGeometry(axis, first, spacing, (max(offsets) - first) // spacing + 1)
 
     @property
     def before(self) -> int:
@@ -63,26 +63,26 @@ class ConvGeometry:
         return zeros and self.before >= 0 and 0 <= spare < self.axis.stride
 
     def place(self, tap: int) -> int:
-        """Which place of the span a tap is."""
+        """Which place of the window a tap is."""
         return (-self.axis.shifts[tap] - self.first) // self.spacing
 
 
 @dataclass(frozen=True)
-class Spans:
-    """The spans of all axes of some shifts, and where in them each label is.
+class ConvGeometry:
+    """The geometry of all axes of some shifts, and where in them each label is.
 
     Attributes:
-        axes: one span an axis.
-        places: for each label, the place in the box of all spans, the last axis fastest.
+        axes: one window an axis.
+        places: for each label, the place in the box of all geometry, the last axis fastest.
     """
 
-    axes: tuple[ConvGeometry, ...]
+    axes: tuple[AxisGeometry, ...]
     places: tuple[int, ...]
 
     @property
     def kernel(self) -> tuple[int, ...]:
         """The size of the box."""
-        return tuple(span.extent for span in self.axes)
+        return tuple(window.extent for window in self.axes)
 
     @property
     def is_in_order(self) -> bool:
@@ -105,11 +105,11 @@ class Spans:
         return self.is_full and len(self.places) == prod(self.kernel)
 
 
-_kept: WeakKeyDictionary[GridShift, Spans] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[GridShift, ConvGeometry] = WeakKeyDictionary()
 
 
-def spans_of(basis: GridShift) -> Spans:
-    """The spans of some shifts, kept as long as these."""
+def geometry_of(basis: GridShift) -> ConvGeometry:
+    """The geometry of some shifts, kept as long as these."""
     if torch.compiler.is_compiling():  # which does not know such a dictionary
         return _find(basis)
     if basis not in _kept:
@@ -117,29 +117,29 @@ def spans_of(basis: GridShift) -> Spans:
     return _kept[basis]
 
 
-def _find(basis: GridShift) -> Spans:
+def _find(basis: GridShift) -> ConvGeometry:
     axes = tuple(
-        ConvGeometry.of(axis, {tap[number] for tap in basis.taps})
+        AxisGeometry.of(axis, {tap[number] for tap in basis.taps})
         for number, axis in enumerate(basis.axes)
     )
     places = []
     for tap in basis.taps:
         place = 0
-        for span, t in zip(axes, tap, strict=True):
-            place = place * span.extent + span.place(t)
+        for window, t in zip(axes, tap, strict=True):
+            place = place * window.extent + window.place(t)
         places.append(place)
-    return Spans(axes, tuple(places))
+    return ConvGeometry(axes, tuple(places))
 
 
-def why_no_spans(basis: GridShift) -> list[str]:
+def why_not_torch(basis: GridShift) -> list[str]:
     """Reasons why torch's convolutions and poolings cannot read these shifts."""
     reasons = []
     if len(basis.axes) > MOST_AXES:
         reasons.append(f"torch has no more than {MOST_AXES} axes, not {len(basis.axes)}")
     if 0 in basis.input_shape or 0 in basis.output_shape:
         return [*reasons, "needs cells, and there are none"]
-    for span in spans_of(basis).axes:
-        axis, most = span.axis, max(span.before, span.behind)
+    for window in geometry_of(basis).axes:
+        axis, most = window.axis, max(window.before, window.behind)
         if axis.padding_mode == "zeros" or most <= 0:
             continue
         if basis.is_transposed:
@@ -158,20 +158,20 @@ def sees_one(basis: GridShift) -> bool:
     return not basis.is_transposed or all(axis.padding_mode == "zeros" for axis in basis.axes)
 
 
-def pad(x: Tensor, spans: Spans, value: float = 0.0) -> Tensor:
+def pad(x: Tensor, geometry: ConvGeometry, value: float = 0.0) -> Tensor:
     """``x`` (..., *shape) with exactly what the outputs see: padded and cropped.
 
     ``value`` stands where there is nothing.
     """
-    modes = dict.fromkeys(span.axis.padding_mode for span in spans.axes)
+    modes = dict.fromkeys(window.axis.padding_mode for window in geometry.axes)
     for mode in modes:
         sizes: list[int] = []
-        for span in reversed(spans.axes):  # F.pad counts from the last axis
-            mine = span.axis.padding_mode == mode
-            sizes += [max(end, 0) * mine for end in (span.before, span.behind)]
+        for window in reversed(geometry.axes):  # F.pad counts from the last axis
+            mine = window.axis.padding_mode == mode
+            sizes += [max(end, 0) * mine for end in (window.before, window.behind)]
         if any(sizes):
             x = F.pad(x, sizes, value=value) if mode == "zeros" else F.pad(x, sizes, mode)
-    return crop(x, [(-span.before, -span.behind) for span in spans.axes])
+    return crop(x, [(-window.before, -window.behind) for window in geometry.axes])
 
 
 def crop(x: Tensor, ends: list[tuple[int, int]]) -> Tensor:
@@ -185,10 +185,10 @@ def crop(x: Tensor, ends: list[tuple[int, int]]) -> Tensor:
 
 def padded_bytes(basis: GridShift, columns: int, itemsize: int) -> float:
     """Of what :func:`pad` makes of (columns, *shape); 0 where nothing is to be padded."""
-    spans = spans_of(basis).axes
-    if all(span.is_padded_alike for span in spans):
+    geometry = geometry_of(basis).axes
+    if all(window.is_padded_alike for window in geometry):
         return 0.0
-    sizes = [w.axis.num_inputs + max(w.before, 0) + max(w.behind, 0) for w in spans]
+    sizes = [w.axis.num_inputs + max(w.before, 0) + max(w.behind, 0) for w in geometry]
     return float(prod(sizes) * columns * itemsize)
 
 

@@ -17,7 +17,7 @@ from ..kernels.exponentials import of_all, on_edges
 from ..kernels.latent import collect, spread
 from .base import Basis
 from .edges import EdgeBasis
-from .feature_product_edges import FactoredSupport
+from .feature_product_edges import FeatureProductSupport
 from .implicit_edges import ImplicitEdges
 from .kind import TensorMap
 from .multi_head_edges import MultiHeadEdges, by_label
@@ -162,9 +162,9 @@ class FeatureProduct(Basis):
     # Who sees whom --------------------------------------------------------------------------
 
     @property
-    def _support(self) -> FactoredSupport:
+    def _support(self) -> FeatureProductSupport:
         ends = self.source_block, self.target_block
-        return FactoredSupport(self.size, self.causal, *ends, self.target_place)
+        return FeatureProductSupport(self.size, self.causal, *ends, self.target_place)
 
     def over(self) -> EdgeBasis | ImplicitEdges:
         """The pairs that there are, of ones."""

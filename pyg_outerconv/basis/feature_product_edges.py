@@ -18,7 +18,7 @@ from .same_block import SameBlock
 ORDERS_OF_TIME = ("inclusive", "strict")
 
 
-class FactoredSupport(NamedTuple):
+class FeatureProductSupport(NamedTuple):
     """The pairs that a :class:`FeatureProduct` is of, which has these attributes too.
 
     Attributes:
@@ -36,7 +36,7 @@ class FactoredSupport(NamedTuple):
     target_place: Tensor | None = None
 
     @classmethod
-    def of(cls, over: EdgeBasis | ImplicitEdges) -> FactoredSupport | None:
+    def of(cls, over: EdgeBasis | ImplicitEdges) -> FeatureProductSupport | None:
         """All pairs, those within blocks, or those up to each place; None for any other support."""
         if isinstance(over, SameBlock):
             ends = over.source_block, over.target_block

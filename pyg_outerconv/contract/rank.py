@@ -16,7 +16,7 @@ from .problem import Problem
 
 def needs_time(problem: Problem, causal: bool) -> list[str]:
     """Reasons where the factors have an order of time or none, or are of another batch."""
-    basis = factored_of(problem)
+    basis = feature_product_of(problem)
     if (basis.causal is not None) != causal:
         return [
             "needs an order of time: all pairs take two products"
@@ -28,14 +28,14 @@ def needs_time(problem: Problem, causal: bool) -> list[str]:
     return [f"the basis is of a batch of {basis.batch}, and x of {problem.batch}"]
 
 
-def factored_of(problem: Problem) -> FeatureProduct:
+def feature_product_of(problem: Problem) -> FeatureProduct:
     """The basis."""
     return problem.of(FeatureProduct)
 
 
 def folds(problem: Problem) -> tuple[int, int]:
     """(R, B): items of the batch with factors of their own, and items that share factors."""
-    if factored_of(problem).batch:
+    if feature_product_of(problem).batch:
         return problem.num_columns, 1
     return 1, problem.num_columns
 
@@ -58,7 +58,7 @@ def received_by_values(problem: Problem, value: Tensor) -> Tensor:
 
     A column of ones beside the values receives the sums that normalise.
     """
-    basis, (own, shared), dtype = factored_of(problem), folds(problem), value.dtype
+    basis, (own, shared), dtype = feature_product_of(problem), folds(problem), value.dtype
     heads, width = value.shape[-2:]
     with at_full_precision(problem):
         query, key, value = in_full(basis.query, basis.key, value)
@@ -84,7 +84,7 @@ def received_by_values(problem: Problem, value: Tensor) -> Tensor:
 
 def rank_work(problem: Problem, width: int, rows: float) -> tuple[Work, Work, float]:
     """Forward and backward of products of ``rows`` rows of rank D at a width, and bytes held."""
-    basis, (of_x, of_theta, of_basis) = factored_of(problem), problem.gradients
+    basis, (of_x, of_theta, of_basis) = feature_product_of(problem), problem.gradients
     columns = float(problem.num_labels * problem.num_columns * width)
     forward = Work(dense_flops=2.0 * rows * basis.num_channels * columns, calls=2)
     passed = sum(basis.size) * columns * problem.itemsize

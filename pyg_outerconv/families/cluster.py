@@ -1,4 +1,4 @@
-"""Cluster: pooling by membership, from the members of a cluster to the cluster."""
+"""Cluster: pooling by assignment, from the members of a cluster to the cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .family import Family
     "Alignment",
     "means of clusters",
     "Andreoli, section 4",
-    option="`Mean(Cluster())`, with `alignment=` memberships",
+    option="`Mean(Cluster())`, with `alignment=` assignments",
 )
 @dataclass(frozen=True)
 class Cluster(Family):
@@ -39,7 +39,7 @@ class Cluster(Family):
     member that was given, and a cluster has at most L.
 
     Args:
-        criteria (int, optional): how many memberships there are. (default: ``1``)
+        criteria (int, optional): how many assignments there are. (default: ``1``)
         positions (int, optional): L. K is ``criteria`` times L; label c·L + k is the k-th member
             by criterion c. (default: members are not told apart)
 
@@ -84,7 +84,7 @@ class Cluster(Family):
         criteria = structure.criteria
         if len(criteria) != self.criteria:
             raise RefusedValue(
-                refusal(f"{self} reads as many memberships", self.criteria, len(criteria))
+                refusal(f"{self} reads as many assignments", self.criteria, len(criteria))
             )
         labels = [self._label(number, one) for number, one in enumerate(criteria)]
         source = torch.cat([one.source.long() for one in criteria])

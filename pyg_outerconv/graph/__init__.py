@@ -1,4 +1,4 @@
-"""What a basis is made of: edges, nodes, cells of a grid, assignments to clusters, features."""
+"""Structures that a basis is built from, sparse features, positions, and readers of graphs."""
 
 from .assignment import Assignment
 from .cells import Cells

@@ -1,4 +1,4 @@
-"""Memberships: which source belongs to which cluster, by one criterion or by several."""
+"""Assignments of sources to clusters, by one criterion or by several."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ _SELECTED = ("node_index", "num_nodes", "cluster_index", "num_clusters", "weight
 
 @dataclass(frozen=True, eq=False)
 class Criterion:
-    """The members that one criterion finds, in the order in which it was given.
+    """One assignment of M sources to N clusters: its (source, cluster) pairs, in input order.
 
     Attributes:
-        source: (E,) the member.
+        source: (E,) the source of each pair.
         target: (E,) its cluster.
-        weight: (E,) floating point, how much it is one, or None for ones; may carry gradients.
-        num_sources, num_targets: M and N, None where it does not say.
+        weight: (E,) floating point, how strongly the source belongs to the cluster, or None for
+            ones; may require gradients.
+        num_sources, num_targets: M and N; None where the criterion does not determine them.
     """
 
     source: Tensor
@@ -39,19 +40,19 @@ class Criterion:
 
 @dataclass(frozen=True, eq=False)
 class Assignment(Structure):
-    """M sources that belong to N clusters, by one criterion or by several.
+    """An assignment of M sources to N clusters, by one criterion or by several.
 
     A criterion is an integer vector (M,), as ``batch`` and ``cluster`` are in PyG; a
-    ``SelectOutput``; or an assignment matrix (M, N), dense or ``torch.sparse``, whose entries that
-    are not zero are the weights of members. Several come as a list.
+    ``SelectOutput``; or an assignment matrix (M, N), dense or ``torch.sparse``, whose nonzero
+    entries are weights. Several criteria are given as a list.
 
     Attributes:
-        criteria: one or more.
+        criteria: one or more criteria.
         size: (M, N).
-        bipartite: True; clusters are no nodes.
+        bipartite: True, because clusters are not nodes.
     """
 
-    noun: ClassVar[str] = "memberships"
+    noun: ClassVar[str] = "assignments"
     expects: ClassVar[str] = (
         "a cluster for each source (M,), a SelectOutput, an assignment matrix (M, N), or a list"
     )
@@ -63,36 +64,36 @@ class Assignment(Structure):
 
     @property
     def device(self) -> torch.device:
-        """Where the first criterion is."""
+        """The device of the first criterion."""
         return self.criteria[0].source.device
 
     @classmethod
     def recognises(cls, given: Any) -> bool:
-        """Whatever looks like a criterion, or a list of such."""
+        """Whether the argument has the form of a criterion or of a list of criteria."""
         if isinstance(given, list | tuple):
             return len(given) > 0 and all(_is_criterion(one) for one in given)
         return isinstance(given, Assignment) or _is_criterion(given)
 
     @classmethod
     def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> Assignment:
-        """The criteria, checked; ``size`` (M, N) where they do not say it.
+        """Check the criteria; ``size`` gives (M, N) where they do not determine it.
 
-        ``batch``, the graph of each source (M,), or a pair for sources and clusters, says no more
-        than the criteria do.
+        ``batch``, the graph of each source (M,), or a pair for sources and clusters, is checked but
+        not used.
 
         Raises:
-            TypeError: what was given is no criterion.
-            ValueError: they disagree in M or N, or hold a number that is out of range.
+            TypeError: the argument is not a criterion.
+            ValueError: the criteria disagree in M or N, or an index is out of range.
         """
         size, batch = beside.pop("size", None), beside.pop("batch", None)
-        beside.pop("bipartite", None)  # which memberships are, whatever x is
+        beside.pop("bipartite", None)  # assignments are bipartite whatever x is
         check_size(size)
         refuse_beside(cls.noun, beside)
         if isinstance(given, Assignment):
-            agreed("the memberships", given.size, size)
+            agreed("the assignments", given.size, size)
             return given._checked(batch)
         if not cls.recognises(given):
-            raise RefusedType(refusal("memberships have a form", cls.expects, repr(given)))
+            raise RefusedType(refusal("assignments have a known form", cls.expects, repr(given)))
         several = given if isinstance(given, list | tuple) else (given,)
         criteria = tuple(map(_criterion, several))
         sources, targets = size or (None, None)
@@ -101,14 +102,14 @@ class Assignment(Structure):
         if targets is None:
             ends = [one.target for one in criteria if one.target.numel()]
             targets = max((int(end.max()) + 1 for end in ends), default=0)
-        assert sources is not None  # every criterion says it
+        assert sources is not None  # every criterion has num_sources
         for one in criteria:
-            _check_range("member", one.source, sources)
+            _check_range("source", one.source, sources)
             _check_range("cluster", one.target, targets)
         return Assignment(criteria, (sources, targets))._checked(batch)
 
     def _checked(self, batch: Any) -> Assignment:
-        """Itself, if there is a graph for each source (and cluster)."""
+        """The same assignment, if ``batch`` has one graph for each source (and cluster)."""
         ends = batch if isinstance(batch, tuple | list) else (batch,)
         for end, count in zip(ends, self.size, strict=False):
             check_batch(end, count)
@@ -116,12 +117,12 @@ class Assignment(Structure):
 
     @classmethod
     def is_in(cls, data: Data) -> bool:
-        """Whether it says which graph each node is of."""
+        """Whether the ``Data`` object has a batch vector."""
         return data.get("batch") is not None
 
     @classmethod
     def of_data(cls, data: Data) -> Assignment:
-        """Nodes belong to their graphs; to one, if there is no batch."""
+        """Assign each node to its graph; all nodes to one graph if there is no batch vector."""
         require_data(data)
         batch = data.get("batch")
         nodes = int(data.num_nodes or 0)
@@ -134,7 +135,7 @@ class Assignment(Structure):
 
     @classmethod
     def identity(cls, given: Any) -> tuple[tuple[Any, ...], Hashable]:
-        """The tensors of all criteria, and the numbers beside them."""
+        """The tensors of all criteria, and their numbers of nodes and clusters."""
         several = given if isinstance(given, list | tuple) else (given,)
         tensors: list[Any] = []
         numbers: list[Any] = []
@@ -177,11 +178,13 @@ def _criterion(given: Any) -> Criterion:
 
 
 def _agreed(what: str, given: int | None, known: list[int | None]) -> int | None:
-    """The one number that somebody said."""
-    said = {count for count in (given, *known) if count is not None}
-    if len(said) > 1:
-        raise RefusedValue(refusal(f"memberships are of one number of {what}", "one", sorted(said)))
-    return next(iter(said), None)
+    """The one number on which all criteria agree, or None where none states it."""
+    stated = {count for count in (given, *known) if count is not None}
+    if len(stated) > 1:
+        raise RefusedValue(
+            refusal(f"all assignments have the same number of {what}", "one", sorted(stated))
+        )
+    return next(iter(stated), None)
 
 
 def _check_range(what: str, index: Tensor, count: int) -> None:
@@ -190,5 +193,5 @@ def _check_range(what: str, index: Tensor, count: int) -> None:
     lowest, highest = int(index.min()), int(index.max())
     if lowest < 0 or highest >= count:
         raise RefusedValue(
-            refusal(f"every {what} has a number", f"[0, {count})", min(lowest, 0) or highest)
+            refusal(f"{what} indices must be in range", f"[0, {count})", min(lowest, 0) or highest)
         )

@@ -1,4 +1,4 @@
-"""Which graph each node of a structure is of."""
+"""The graph that each node of a structure belongs to."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .structure import Structure
 
 
 def graphs_of(structure: Structure) -> tuple[Tensor, Tensor] | None:
-    """The graph of each source (M,) and of each target (N,), or None where all are of one.
+    """The graph of each source (M,) and of each target (N,), or None without a batch vector.
 
     Raises:
-        ValueError: sources and targets are a pair, and only one end has its graphs told.
+        ValueError: sources and targets are different nodes, and only one side has a batch vector.
     """
     batch = getattr(structure, "batch", None)
     if batch is None:
@@ -29,7 +29,7 @@ def graphs_of(structure: Structure) -> tuple[Tensor, Tensor] | None:
 
 
 def graph_numbers(structure: Structure) -> tuple[Tensor, Tensor]:
-    """:func:`graphs_of`, with zeros where all nodes are of one graph."""
+    """The graph of each source (M,) and of each target (N,); zeros without a batch vector."""
     found, device = graphs_of(structure), structure.device
     sources, targets = structure.size
     if found is not None:

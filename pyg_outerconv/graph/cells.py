@@ -1,4 +1,4 @@
-"""Cells: the places of a grid that have nodes, all of them or those that are listed."""
+"""Cells of a grid as nodes: all cells of a shape, or a list of coordinates."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ from .structure import Structure, refuse_beside
 
 @dataclass(frozen=True, eq=False)
 class Cells(Structure):
-    """The cells of a D-dimensional grid on which there are nodes; node i is at ``index[i]``.
+    """Cells of a D-dimensional grid, each a node; node i is the cell at ``index[i]``.
 
-    Sparse images, voxels, sequences with holes, and any points with whole coordinates. Where
-    all cells of a shape are there, none is listed: the last axis then runs fastest.
+    Cells represent sparse images, voxels, sequences with gaps, or any points with integer
+    coordinates. Without a list (``index`` None) they are all cells of ``shape``, in the order in
+    which the last axis runs fastest.
 
     Attributes:
-        index: (n, D) integers, distinct within each item of a batch; None for all cells of
-            ``shape``.
+        index: (n, D) integer coordinates, distinct within each grid of a batch; None for all cells
+            of ``shape``.
         shape: the number of cells on each axis, or None for a grid without bounds, whose
             coordinates may be negative.
-        batch: (n,) integers, the grid of each cell where there are several; None for one.
-        on: where they are, if they are not listed.
+        batch: (n,) integers, the grid of each cell, or None for a single grid.
+        on: the device of the cells, if ``index`` is None.
 
     Raises:
-        TypeError: ``index`` or ``batch`` does not hold integers.
-        ValueError: shapes do not fit, a cell is out of bounds or comes twice.
+        TypeError: ``index`` or ``batch`` is not a tensor of integers.
+        ValueError: shapes do not fit, a cell is out of bounds, or a cell is repeated.
     """
 
     noun: ClassVar[str] = "cells"
@@ -58,13 +59,13 @@ class Cells(Structure):
         check_batch(self.batch, self.index.size(0))
         if self.batch is not None and self.batch.device != self.device:
             raise RefusedValue(
-                refusal("batch must be where the cells are", self.device, self.batch.device)
+                refusal("batch must be on the device of the cells", self.device, self.batch.device)
             )
         self._check_distinct()
 
     @staticmethod
     def of_shape(shape: tuple[int, ...], device: torch.device | None = None) -> Cells:
-        """All cells of a shape."""
+        """All cells of a shape, the last axis running fastest."""
         return Cells(None, shape, on=torch.empty(0, device=device).device)
 
     @staticmethod
@@ -73,11 +74,11 @@ class Cells(Structure):
 
         Args:
             mask: booleans, of the grid's shape.
-            batched: whether the first axis is no axis of the grid but numbers several grids.
+            batched: whether the first axis numbers several grids instead of being an axis of one.
 
         Raises:
-            TypeError: the mask holds no booleans.
-            ValueError: it has no axis.
+            TypeError: the mask is not a tensor of booleans.
+            ValueError: the mask has no grid axis.
         """
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
             got = getattr(mask, "dtype", type(mask).__name__)
@@ -85,7 +86,7 @@ class Cells(Structure):
         least = 2 if batched else 1
         if mask.dim() < least:
             raise RefusedValue(
-                refusal("a mask has an axis for each of the grid", f">= {least}", mask.dim())
+                refusal("a mask has the axes of the grid", f">= {least}", mask.dim())
             )
         index = mask.nonzero()
         if batched:
@@ -93,14 +94,14 @@ class Cells(Structure):
         return Cells(index, tuple(mask.shape))
 
     def made_of(self) -> tuple[tuple[Tensor | None, ...], Hashable]:
-        """See :meth:`Structure.made_of`."""
+        """``index`` and ``batch``, with the shape and the device."""
         return (self.index, self.batch), (self.shape, self.on)
 
     # As a structure -----------------------------------------------------------------------------
 
     @classmethod
     def recognises(cls, given: Any) -> bool:
-        """A shape, a mask, or cells."""
+        """Whether the argument is a shape, a boolean mask or ``Cells``."""
         if isinstance(given, tuple | list):
             return all(map(is_count, given))
         return isinstance(given, Cells) or (isinstance(given, Tensor) and given.dtype == torch.bool)
@@ -116,13 +117,14 @@ class Cells(Structure):
         bipartite: bool | None = None,
         **beside: Any,
     ) -> Cells:
-        """The cells of a shape, of a mask, or those that are given.
+        """Read a shape, a boolean mask or ``Cells``.
 
-        ``batch`` (n,) is the grid of each cell; cells are one set of nodes, whatever x is.
+        ``batch`` (n,) is the grid of each cell. Cells are never bipartite, whatever is given.
 
         Raises:
-            TypeError, ValueError: it is none of these, something else came beside it, or ``size``
-                or ``batch`` is not of these cells.
+            TypeError: the argument is none of these.
+            ValueError: edge attributes or positions were given too, or ``size`` or ``batch`` does
+                not fit the cells.
         """
         refuse_beside("cells", beside)
         if isinstance(given, Cells):
@@ -133,19 +135,19 @@ class Cells(Structure):
             cells = Cells.of_shape(tuple(given), device)
         else:
             got = given if isinstance(given, tuple | list) else type(given).__name__
-            raise RefusedType(refusal("a family of grids reads cells", cls.expects, got))
+            raise RefusedType(refusal("a grid family reads cells", cls.expects, got))
         if size is not None and size[0] not in (None, cells.num_cells):
             raise RefusedValue(
-                refusal("x and size must have a source for each cell", cells.num_cells, size[0])
+                refusal("x and size must have one source per cell", cells.num_cells, size[0])
             )
-        return cells if batch is None else cells._in_graphs(batch)
+        return cells if batch is None else cells._with_batch(batch)
 
-    def _in_graphs(self, batch: Any) -> Cells:
-        """The cells, each in the grid that ``batch`` (n,) says."""
+    def _with_batch(self, batch: Any) -> Cells:
+        """The same cells, with the grid of each cell in ``batch`` (n,)."""
         check_batch(batch, self.num_cells)
         if self.batch is not None:
             if self.batch is not batch and not torch.equal(self.batch, batch.to(self.batch)):
-                raise RefusedValue(refusal("cells have a batch of their own", "no other", "batch"))
+                raise RefusedValue(refusal("these cells already have a batch", "the same", "batch"))
             return self
         if self.is_full and bool((batch == batch[:1]).all()):
             return self
@@ -153,18 +155,18 @@ class Cells(Structure):
 
     @classmethod
     def is_in(cls, data: Data) -> bool:
-        """Whether it has positions that are whole numbers."""
+        """Whether ``data.pos`` has an integer dtype."""
         position = data.get("pos")
         return isinstance(position, Tensor) and not position.is_floating_point()
 
     @classmethod
     def of_data(cls, data: Data) -> Cells:
-        """The cells at ``data.pos`` (n, D), without bounds, those of each graph on their own."""
+        """The cells at ``data.pos`` (n, D), on one unbounded grid for each graph."""
         require_data(data)
         if data.get("pos") is None:
             raise RefusedValue(
                 refusal(
-                    "cells of a graph are the positions of its nodes",
+                    "cells are read from the positions of nodes",
                     "data.pos of shape (n, D), integers",
                     f"a Data object with {sorted(data.keys())}",
                 )
@@ -173,27 +175,27 @@ class Cells(Structure):
 
     @classmethod
     def identity(cls, given: Any) -> tuple[tuple[Any, ...], Hashable]:
-        """The tensors of listed cells; shapes are known by value."""
+        """The tensors of listed cells, and the shape by value."""
         if isinstance(given, Cells):
             where = str(given.on) if given.index is None else None
             return (given.index, given.batch), (given.shape, where)
         return ((given,), None) if isinstance(given, Tensor) else ((None,), tuple(given))
 
-    # What they are ------------------------------------------------------------------------------
+    # Properties ---------------------------------------------------------------------------------
 
     @property
     def is_full(self) -> bool:
-        """Whether they are all cells of a shape, without a list."""
+        """Whether these are all cells of a shape, without a list of coordinates."""
         return self.index is None
 
     @property
     def num_axes(self) -> int:
-        """D."""
+        """Number of axes, D."""
         return len(self.shape or ()) if self.index is None else self.index.size(1)
 
     @property
     def num_cells(self) -> int:
-        """n."""
+        """Number of cells, n."""
         return prod(self.shape or ()) if self.index is None else self.index.size(0)
 
     @property
@@ -203,18 +205,18 @@ class Cells(Structure):
 
     @property
     def device(self) -> torch.device:
-        """Where they are."""
+        """The device of the cells."""
         return self.on
 
     def listed(self) -> Cells:
-        """The same cells, with their coordinates."""
+        """The same cells with ``index`` (n, D) filled in."""
         if self.index is not None:
             return self
         axes = [torch.arange(count, device=self.on) for count in self.shape or ()]
         return replace(self, index=torch.cartesian_prod(*axes).view(-1, self.num_axes))
 
     def to(self, device: torch.device | str) -> Cells:
-        """The cells on another device."""
+        """The same cells on another device."""
         if self.index is None:
             return replace(self, on=torch.empty(0, device=device).device)
         batch = None if self.batch is None else self.batch.to(device)
@@ -222,21 +224,21 @@ class Cells(Structure):
 
     @cached_property
     def num_grids(self) -> int:
-        """The number of grids in the batch, as far as cells tell."""
+        """Number of grids: the largest batch index plus one; 1 without a batch."""
         if self.batch is None:
             return 1
         return int(self.batch.max()) + 1 if self.batch.numel() else 0
 
     def grids(self) -> Tensor:
-        """(n,) the grid that each of the listed cells is in."""
+        """(n,) the grid of each listed cell."""
         assert self.index is not None
         return self.index.new_zeros(len(self.index)) if self.batch is None else self.batch.long()
 
     def keys(self, coordinates: Tensor, sizes: tuple[int, ...]) -> Tensor:
-        """(n,) a number for each cell, larger where its grid, then its ``coordinates`` (n, D) are.
+        """(n,) distinct cell numbers, increasing with the grid, then with ``coordinates`` (n, D).
 
         Raises:
-            ValueError: there are more such cells than an integer can number.
+            ValueError: the numbers would not fit into int64.
         """
         self.check_numbers(sizes)
         key = self.grids()
@@ -245,10 +247,10 @@ class Cells(Structure):
         return key
 
     def check_numbers(self, sizes: tuple[int, ...]) -> None:
-        """Refuse boxes of ``sizes``, one for each grid, with too many cells to be numbered."""
+        """Refuse one box of ``sizes`` per grid if the cells are too many for int64 numbers."""
         if self.num_grids * prod(sizes) >= KEY_LIMIT:
             raise RefusedValue(
-                refusal("boxes around cells can be numbered", f"< {KEY_LIMIT} cells", sizes)
+                refusal("bounding boxes need cell numbers in int64", f"< {KEY_LIMIT} cells", sizes)
             )
 
     def _check_distinct(self) -> None:
@@ -257,9 +259,11 @@ class Cells(Structure):
             return
         low, high = self.index.amin(0), self.index.amax(0)
         key = self.keys(self.index - low, tuple((high - low + 1).tolist())).sort().values
-        twice = int((key.diff() == 0).sum())
-        if twice:
-            raise RefusedValue(refusal("cells must be distinct", "each once", f"{twice} again"))
+        repeated = int((key.diff() == 0).sum())
+        if repeated:
+            raise RefusedValue(
+                refusal("cells must be distinct", "each once", f"{repeated} repeated")
+            )
 
     def __repr__(self) -> str:
         what = "all" if self.index is None else self.num_cells

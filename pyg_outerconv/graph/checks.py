@@ -1,4 +1,4 @@
-"""What an edge list must be like: types, shapes and ranges."""
+"""Checks of edge lists and their attributes: dtypes, shapes and ranges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from ..kernels.index_checks import has_numbers
 
 
 def check_positive(what: str, **counts: int) -> None:
-    """Refuse counts that are no whole numbers from 1 on."""
+    """Refuse counts that are not positive integers.
+
+    Raises:
+        TypeError: a count is not an integer.
+        ValueError: a count is less than 1.
+    """
     for name, count in counts.items():
         if not isinstance(count, Integral) or isinstance(count, bool):
             raise RefusedType(refusal(f"{what} needs its {name}", "an integer", repr(count)))
@@ -22,7 +27,7 @@ def check_positive(what: str, **counts: int) -> None:
 
 
 def check_size(size: Any) -> None:
-    """Refuse a size that is no pair of numbers of nodes, each of which may be None."""
+    """Refuse a size that is not a pair (M, N) of node counts, each an integer or None."""
     if size is None:
         return
     if not isinstance(size, tuple | list) or len(size) != 2:
@@ -30,7 +35,7 @@ def check_size(size: Any) -> None:
             refusal("size must be the numbers of sources and targets", "(M, N)", size)
         )
     for count in size:
-        is_count = isinstance(count, int) or hasattr(count, "__index__")  # a compiler sees ints
+        is_count = isinstance(count, int) or hasattr(count, "__index__")  # Dynamo: only ints
         if count is not None and (not is_count or count < 0):
             raise RefusedValue(refusal("size must hold numbers of nodes", ">= 0 or None", count))
 
@@ -38,10 +43,10 @@ def check_size(size: Any) -> None:
 def agreed(
     what: str, known: tuple[int | None, int | None], size: tuple[int | None, int | None] | None
 ) -> tuple[int | None, int | None]:
-    """What is known of (M, N), completed by ``size``, which must not contradict it.
+    """The known (M, N), with missing entries taken from ``size``.
 
     Raises:
-        ValueError: it does.
+        ValueError: ``size`` contradicts the known numbers.
     """
     check_size(size)
     given = size or (None, None)
@@ -54,7 +59,7 @@ def agreed(
 
 
 def check_batch(batch: Any, num_nodes: int) -> None:
-    """Refuse a batch vector that does not number the graph of every node."""
+    """Refuse a batch vector that is not (num_nodes,) nonnegative integers."""
     if batch is None:
         return
     if not isinstance(batch, Tensor) or batch.is_floating_point() or batch.dtype == torch.bool:
@@ -83,7 +88,7 @@ def check_index(edge_index: Tensor) -> None:
 
 
 def check_edge_vector(name: str, vector: Tensor | None, index: Tensor, *, floating: bool) -> None:
-    """Refuse weights or types that do not fit the edges."""
+    """Refuse edge weights or edge types of a wrong shape, device, dtype or range."""
     if vector is None:
         return
     if not isinstance(vector, Tensor):
@@ -98,7 +103,7 @@ def check_edge_vector(name: str, vector: Tensor | None, index: Tensor, *, floati
         )
     if vector.device != index.device:
         raise RefusedValue(
-            refusal(f"{name} must be where edge_index is", index.device, vector.device)
+            refusal(f"{name} must be on the device of edge_index", index.device, vector.device)
         )
     if floating:
         if not holds(torch.isfinite(vector.detach()).all()):
@@ -110,16 +115,16 @@ def check_edge_vector(name: str, vector: Tensor | None, index: Tensor, *, floati
 
 
 def numbers(name: str, given: Any, index: Tensor, dtype: torch.dtype | None) -> Any:
-    """Numbers for edges, given as (E,) or (E, 1) of any real type, as (E,) floating point.
+    """Convert numbers of edges, (E,) or (E, 1) of any real dtype, to (E,) floating point.
 
     Args:
-        name: what they are.
-        given: the numbers; what is no tensor stays for :func:`check_edge_vector` to refuse.
+        name: the name of the argument, for messages.
+        given: the numbers; a non-tensor is returned for :func:`check_edge_vector` to refuse.
         index: (2, E).
-        dtype: the type to take them in; if None, theirs, or torch's default for integers.
+        dtype: the dtype of the result; if None, that of ``given``, or torch's default for integers.
 
     Raises:
-        TypeError: they are booleans, or complex.
+        TypeError: the numbers are boolean or complex.
     """
     if not isinstance(given, Tensor):
         return given
@@ -127,7 +132,7 @@ def numbers(name: str, given: Any, index: Tensor, dtype: torch.dtype | None) -> 
         raise RefusedType(
             refusal(
                 f"{name} must be numbers",
-                "floating point or integers; of a mask, edge_index[:, mask]",
+                "floating point or integers (to select edges: edge_index[:, mask])",
                 given.dtype,
             )
         )
@@ -139,7 +144,7 @@ def numbers(name: str, given: Any, index: Tensor, dtype: torch.dtype | None) -> 
 
 
 def check_attributes(edge_attr: Any, index: Tensor) -> None:
-    """Refuse attributes that have no row for each edge."""
+    """Refuse edge attributes that are not a tensor (E, *)."""
     if edge_attr is None:
         return
     if not isinstance(edge_attr, Tensor):
@@ -155,13 +160,13 @@ def check_attributes(edge_attr: Any, index: Tensor) -> None:
 
 
 def check_one_set(bipartite: bool, size: tuple[int, int], what: str, instead: str) -> None:
-    """Refuse a pair of sets of nodes for something that one set alone has.
+    """Refuse a bipartite structure for an operation on a single set of nodes.
 
     Args:
         bipartite: whether sources and targets are different nodes, however many there are.
         size: (M, N).
-        what: what needs one set.
-        instead: what does for a pair.
+        what: the operation that needs a single set of nodes.
+        instead: what to use for a pair.
     """
     if bipartite:
         got = f"a pair of M = {size[0]} sources and N = {size[1]} targets"
@@ -170,11 +175,11 @@ def check_one_set(bipartite: bool, size: tuple[int, int], what: str, instead: st
 
 
 def check_positions(pos: Any, size: tuple[int, int]) -> None:
-    """Refuse positions that are not a pair, of M sources and of N targets, with D columns each."""
+    """Refuse positions that are not a pair of floating point tensors (M, D) and (N, D)."""
     if len(pos) != 2 or not all(isinstance(e, Tensor) and e.is_floating_point() for e in pos):
         got = [getattr(end, "dtype", type(end).__name__) for end in pos]
         raise RefusedType(
-            refusal("pos holds positions of nodes, or of both ends", "floating point", got)
+            refusal("pos is a tensor, or a pair for sources and targets", "floating point", got)
         )
     for name, end, count in zip(("source", "target"), pos, size, strict=True):
         if end.dim() != 2 or end.size(0) != count:
@@ -183,14 +188,16 @@ def check_positions(pos: Any, size: tuple[int, int]) -> None:
             )
     widths = {end.size(1) for end in pos}
     if len(widths) > 1:
-        raise RefusedValue(refusal("positions of both ends have the same axes", "one D", widths))
+        raise RefusedValue(
+            refusal("positions of sources and targets have equally many columns", "one D", widths)
+        )
 
 
 def holds(condition: Tensor) -> bool:
-    """Whether a check of values succeeds.
+    """Whether a check of values succeeds, or cannot be made.
 
-    None is made where values differ, under ``vmap``, nor where there are none yet, under
-    torch.compile and torch.export: a graph of one piece cannot depend on them.
+    Returns True unchecked under ``vmap``, where the result differs between items, and under
+    torch.compile and torch.export, where a check of values would break the graph.
     """
     if torch.compiler.is_compiling():
         return True

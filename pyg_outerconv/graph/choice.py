@@ -1,4 +1,4 @@
-"""What users choose labels and nodes by: indices, in any of their usual forms, or a mask."""
+"""Selections of labels and nodes by indices, slices or boolean masks."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from torch import Tensor
 from ..errors import RefusedIndex, RefusedType, RefusedValue, refusal
 
 Labels = Union[int, slice, Sequence[int], Sequence[bool], Tensor]  # noqa: UP007
-"""Which labels, in which order: one, a slice, a list or a vector of them, or a mask."""
+"""A selection of labels, in order: an index, a slice, a list or vector of indices, or a mask."""
 
 Nodes = Union[Tensor, Sequence[int], Sequence[bool], None]  # noqa: UP007
-"""Which nodes, in which order: distinct indices, or a mask; None means all."""
+"""A selection of nodes, in order: distinct indices, or a mask; None selects all."""
 
 
 def chosen(name: str, given: Any, count: int) -> Tensor:
-    """(n,) int64 indices, as given; of a mask, the places where it is true.
+    """(n,) int64 indices of a selection; a mask selects the indices where it is true.
 
     Args:
-        name: what is chosen, for messages.
-        given: a list, tuple or range of integers, or a vector of them; or a mask, a list or a
+        name: what is selected, for messages.
+        given: a list, tuple, range or vector of integers; or a mask, a list or a
             vector of ``count`` booleans.
-        count: how many there are to choose from. Whether indices are below is not looked at.
+        count: how many there are to select from. Indices are not compared with it.
 
     Raises:
-        TypeError: it is none of these.
-        ValueError: it has more than one dimension, or a mask has another length.
+        TypeError: the selection has none of these forms.
+        ValueError: the selection has more than one dimension, or a mask has another length.
     """
     if isinstance(given, np.ndarray | np.generic):
         if given.dtype.kind not in "biufc":
@@ -41,19 +41,22 @@ def chosen(name: str, given: Any, count: int) -> Tensor:
     if given.is_floating_point() or given.is_complex():
         raise RefusedType(_of_another_kind(name, given.dtype))
     if given.dim() != 1:
-        raise RefusedValue(refusal(f"{name} are a list", "one dimension", tuple(given.shape)))
+        raise RefusedValue(refusal(f"{name} are a vector", "one dimension", tuple(given.shape)))
     if given.dtype != torch.bool:
         return given.long()
     if given.numel() != count:
-        raise RefusedValue(refusal(f"a mask of {name} has an entry for each", count, given.numel()))
+        raise RefusedValue(
+            refusal(f"a mask of {name} has one entry for each", count, given.numel())
+        )
     return given.nonzero().view(-1)
 
 
 def check_nodes(name: str, nodes: Nodes, count: int, device: torch.device) -> Tensor | None:
-    """(n,) distinct indices below ``count``, of indices or a mask.
+    """(n,) distinct node indices below ``count``, from indices or a mask; None for None.
 
     Raises:
-        TypeError, ValueError: see :func:`chosen`; or an index comes twice.
+        TypeError: the selection is not a list, vector or mask; see :func:`chosen`.
+        ValueError: an index is repeated, or a shape does not fit.
         IndexError: an index is out of range.
     """
     if nodes is None:
@@ -66,9 +69,7 @@ def check_nodes(name: str, nodes: Nodes, count: int, device: torch.device) -> Te
             )
         )
     if nodes.unique().numel() != nodes.numel():
-        raise RefusedValue(
-            refusal(f"{name} are distinct", "each index once", "an index that comes twice")
-        )
+        raise RefusedValue(refusal(f"{name} are distinct", "each index once", "a repeated index"))
     return nodes
 
 
@@ -82,15 +83,15 @@ def _listed(name: str, given: Any) -> Tensor:
         raise RefusedType(_of_another_kind(name, repr(given)))
     numbers = [int(item) for item in given]
     if any(not -(2**63) <= number < 2**63 for number in numbers):
-        raise RefusedValue(refusal(f"{name} are indices", "whole numbers that int64 has", numbers))
+        raise RefusedValue(refusal(f"{name} are indices", "integers that fit int64", numbers))
     return torch.tensor(numbers, dtype=torch.long)
 
 
 def _is_index(item: Any) -> bool:
-    """Whether an item of a list is a tensor that holds one integer."""
+    """Whether an item of a list is a 0-dimensional integer tensor."""
     whole = isinstance(item, Tensor) and item.dim() == 0 and item.dtype != torch.bool
     return whole and not (item.is_floating_point() or item.is_complex())
 
 
 def _of_another_kind(name: str, got: Any) -> str:
-    return refusal(f"{name} are indices or a mask", "integers, or a boolean for each", got)
+    return refusal(f"{name} are indices or a mask", "integers, or one boolean for each", got)

@@ -1,4 +1,4 @@
-"""Content: what the nodes hold, for families whose values are made of it."""
+"""Content: node features and parameters that content-based families compute values from."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """What a layer hands to a content-based family beside the structure; nodes come first.
+    """Features that a layer passes to a content-based family with the structure; nodes come first.
 
     Attributes:
         source: (M, *batch, P) features of the sources; may be sparse features (M, P).
-        target: (N, *batch, P_t) features of the targets, or None where only sources have some; it
-            is ``source`` where one x stands for both ends.
+        target: (N, *batch, P_t) features of the targets, or None if only sources have features;
+            the same object as ``source`` if one x is for both.
         present: (M, *batch) booleans, the sources that may be attended to, or None for all.
-        alignment: the structure that alignments read, or None for that of the edges.
-        theta: the parameters of the values, for scores of transformed features; else None.
-        values: (M, *batch, H, V) what these make of the sources, where the layer has made that.
-        graph: (M,) the graph of each source, where there is a batch vector, for learned queries.
-        only_sums: whether nothing is asked for but sums of what theta makes of the sources.
-        target_is_used: whether the layer reads features of targets itself, for a root weight.
+        alignment: the structure that alignments read, or None to use that of the edges.
+        theta: the parameter Θ of the values, for scores of transformed features; else None.
+        values: (M, *batch, H, V) the values x Θ, if the layer has computed them.
+        graph: (M,) the graph of each source, if there is a batch vector, for learned queries.
+        only_sums: whether the layer needs only sums of values.
+        target_is_used: whether the layer itself reads the target features, for a root weight.
     """
 
     source: Any
@@ -37,5 +37,5 @@ class Content:
 
     @property
     def is_single(self) -> bool:
-        """Whether one x stands for both ends."""
+        """Whether one x is for both sources and targets."""
         return self.target is self.source

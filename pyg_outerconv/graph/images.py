@@ -1,4 +1,4 @@
-"""Images as nodes: the numbering ω of the cells of a grid."""
+"""Images as node features and back: the numbering ω of the cells of a grid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import RefusedValue, refusal
 
 
 def flatten_grid(images: Tensor) -> Tensor:
-    r"""The cells of images as nodes, the last axis running fastest.
+    r"""Flatten images into node features, the last axis running fastest.
 
     .. math:: \omega(i_1, \dots, i_D) = (\dots(i_1 M_2 + i_2) M_3 + \dots) M_D + i_D
 
@@ -26,30 +26,32 @@ def flatten_grid(images: Tensor) -> Tensor:
         (B, M, P), with M the product of ``shape``.
 
     Raises:
-        ValueError: there is no axis besides batch and channels.
+        ValueError: the images have no axis besides batch and channels.
     """
     if images.dim() < 3:
-        raise RefusedValue(refusal("images have axes", "shape (B, P, *shape)", tuple(images.shape)))
+        raise RefusedValue(
+            refusal("images have grid axes", "shape (B, P, *shape)", tuple(images.shape))
+        )
     return images.flatten(2).transpose(1, 2)
 
 
 def unflatten_grid(nodes: Tensor, shape: Sequence[int]) -> Tensor:
-    r"""Nodes as images again: the inverse of :func:`flatten_grid`.
+    r"""Reshape node features into images: the inverse of :func:`flatten_grid`.
 
     Args:
-        nodes: (B, N, Q), as layers return them; a view of it is returned where one exists.
+        nodes: (B, N, Q), as layers return them; the result is a view where possible.
         shape: the number of cells on each axis.
 
     Returns:
         (B, Q, \*shape).
 
     Raises:
-        ValueError: there are not as many nodes as cells of the shape.
+        ValueError: N is not the number of cells of the shape.
     """
     if nodes.dim() != 3 or nodes.size(1) != prod(shape) or not shape:
         raise RefusedValue(
             refusal(
-                "nodes of a grid are its cells",
+                "a grid has one node per cell",
                 f"shape (B, {prod(shape)}, Q) for {tuple(shape)}",
                 tuple(nodes.shape),
             )

@@ -1,4 +1,4 @@
-"""Edge lists of graphs from elsewhere: PyG's, scipy's and networkx's, heterogeneous ones too."""
+"""Edge lists of PyG, scipy and networkx graphs, and of heterogeneous PyG graphs."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from torch_geometric.data import Data, HeteroData
 from ..errors import RefusedType, RefusedValue, refusal, unknown
 from .edge_list import EdgeList, structure
 
-if TYPE_CHECKING:  # whoever has one of theirs has imported them, and nobody else waits for them
+if TYPE_CHECKING:  # networkx is slow to import, and a user who passes a graph has imported it
     import networkx as nx
 
 
 def edge_list_of(data: Data) -> EdgeList:
-    """The structure of a PyG ``Data`` or ``Batch``: edge_index (or adj_t), edge_weight, edge_type.
+    """The edge list of a PyG ``Data`` or ``Batch``: edge_index (or adj_t), edge_weight, edge_type.
 
     Raises:
         TypeError: ``data`` is not a homogeneous graph.
-        ValueError: it has no edges, or no number of nodes; see :func:`structure`.
+        ValueError: ``data`` has no edges or no number of nodes; see :func:`structure`.
     """
     return EdgeList.of_data(data)
 
 
 def from_scipy(matrices: Any, bipartite: bool | None = None) -> EdgeList:
-    """The structure of a scipy sparse matrix (M × N, entry ``[m, n]`` is the edge m → n).
+    """The edge list of a scipy sparse matrix (M × N, entry ``[m, n]`` is the edge m → n).
 
-    A sequence of matrices of one size gives edges with types. Stored zeros are edges.
+    A sequence of matrices of one size gives an edge list with edge types. Stored zeros are edges.
 
     Args:
         matrices: a scipy sparse matrix or array, or a sequence of them.
         bipartite: whether rows and columns are different nodes; by default where M ≠ N.
 
     Raises:
-        TypeError: an argument is no scipy sparse matrix or array, or a value is no real number.
+        TypeError: an argument is not a scipy sparse matrix or array, or a value is not real.
         ValueError: sizes differ, a value is not finite, or an integer is too large for the
-            default type.
+            default dtype.
     """
     import scipy.sparse as sp
 
@@ -54,7 +54,7 @@ def from_scipy(matrices: Any, bipartite: bool | None = None) -> EdgeList:
             )
         if part.shape != parts[0].shape:
             raise RefusedValue(
-                refusal("matrices of a structure must have one size", parts[0].shape, part.shape)
+                refusal("matrices of an edge list must have one size", parts[0].shape, part.shape)
             )
     coo = [sp.coo_array(part) for part in parts]
     edge_index = np.concatenate([np.stack(part.coords).astype(np.int64) for part in coo], axis=1)
@@ -72,22 +72,22 @@ def from_scipy(matrices: Any, bipartite: bool | None = None) -> EdgeList:
 def from_networkx(
     graph: nx.Graph, weight: str | None = "weight"
 ) -> tuple[EdgeList, list[Hashable]]:
-    """The structure of a networkx graph, and the node that each index stands for.
+    """The edge list of a networkx graph, and the networkx node of each index.
 
-    An edge of an undirected graph becomes two, one in each direction (a self-loop stays one);
+    An undirected edge becomes two directed edges (a self-loop stays one);
     parallel edges of a multigraph are kept.
 
     Args:
         graph: directed or not, multigraph or not.
-        weight: the edge attribute that holds weights. If no edge has it, all weigh the same.
+        weight: the edge attribute that holds weights. If no edge has it, the edges are unweighted.
 
     Returns:
-        The structure, and ``nodes`` with ``nodes[i]`` the networkx node of index i.
+        The edge list, and ``nodes`` with ``nodes[i]`` the networkx node of index i.
 
     Raises:
-        TypeError: a weight is no real number.
-        ValueError: only some edges have the weight, or one is not finite, or an integer that the
-            default type does not hold.
+        TypeError: a weight is not a real number.
+        ValueError: only some edges have the weight, a weight is not finite, or a weight is an
+            integer that the default dtype cannot represent.
     """
     nodes = list(graph.nodes)
     number = {node: i for i, node in enumerate(nodes)}
@@ -117,9 +117,9 @@ def from_networkx(
 def from_hetero(
     data: HeteroData, edge_type: tuple[str, str, str] | None = None
 ) -> tuple[EdgeList, list[tuple[str, str, str]]]:
-    """The structure of a heterogeneous graph, and the relation that each edge type stands for.
+    """The edge list of a heterogeneous graph, and the relation of each edge type number.
 
-    Without ``edge_type`` the nodes of all types follow one another in the order of
+    Without ``edge_type`` the nodes of all types are concatenated in the order of
     ``data.node_types``, and relation number r of ``data.edge_types`` has edge type r. With it,
     only that relation's edges are taken, from its M sources to its N targets, which are different
     nodes unless both are of one type.
@@ -173,16 +173,16 @@ def from_hetero(
 
 
 def _as_float(values: np.ndarray) -> np.ndarray:
-    """Real numbers as floats; integers change type, to one that must hold them exactly."""
+    """Real numbers as floating point; integers and booleans must be representable exactly."""
     if values.dtype in (np.float16, np.float32, np.float64):
         return values
     if values.dtype.kind not in "biu":
         raise RefusedType(
-            refusal("weights of edges are real numbers", "float64, or integers", values.dtype)
+            refusal("edge weights are real numbers", "float64, or integers", values.dtype)
         )
     short = values.astype(np.float32 if torch.get_default_dtype() == torch.float32 else np.float64)
     if not np.array_equal(short.astype(values.dtype), values):
         raise RefusedValue(
-            refusal("integers are weights that the default type holds", short.dtype, values.max())
+            refusal("integer weights must fit the default dtype", short.dtype, values.max())
         )
     return short

@@ -1,4 +1,4 @@
-"""Modes: images, videos and other tensors as matrices, and back."""
+"""Mode-n unfolding: images, videos and other tensors as matrices, and back."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def unfold(x: Tensor, mode: int, *, batch_dims: int = 0, first_fastest: bool = F
 
     The order of columns is a convention. Here the last of the other axes runs fastest, as cells
     are numbered everywhere in this package: column j is node j of ``flatten_grid``, so that
-    ``unfold(image, 0).T`` of channels × cells are its features. The text has the first axis run
+    ``unfold(image, 0).T`` of channels × cells are its features. In the paper the first axis runs
     fastest: ``first_fastest=True``.
 
     This is not torch's ``unfold``, which makes windows.
 
     Args:
         x: (\*batch, I_1, …, I_D).
-        mode: n, among the D axes; negative from the end.
+        mode: n, the number of an axis from 0 to D - 1; negative from the end.
         batch_dims: the number of leading axes that stay as they are.
-        first_fastest: see above.
+        first_fastest: whether the first of the other axes runs fastest along columns.
 
     Returns:
         (\*batch, I_n, J), J the product of the other axes; a view where one exists, as of a
@@ -61,11 +61,11 @@ def fold(
     batch_dims: int = 0,
     first_fastest: bool = False,
 ) -> Tensor:
-    r"""The tensor whose unfolding is a matrix: the inverse of :func:`unfold`.
+    r"""Fold a matrix into a tensor: the inverse of :func:`unfold`.
 
     Args:
         matrix: (\*batch, I_n, J).
-        mode: n, among the axes of ``shape``; negative from the end.
+        mode: n, the number of an axis of ``shape``; negative from the end.
         shape: I_1, …, I_D.
         batch_dims: the number of leading axes that stay as they are.
         first_fastest: whether the first of the other axes runs fastest along columns.
@@ -75,8 +75,7 @@ def fold(
 
     Raises:
         TypeError: a number is no integer.
-        ValueError: the matrix has another size than the unfolding of such a tensor, or ``shape``
-            has no axis.
+        ValueError: the matrix does not have the size of the unfolding, or ``shape`` has no axis.
         IndexError: there is no axis ``mode``.
 
     >>> import torch
@@ -101,9 +100,9 @@ def fold(
 
 
 def _order(axes: int, mode: int, first_fastest: bool) -> list[int]:
-    """The mode, then the other axes, slowest first."""
+    """The axis ``mode``, then the other axes, slowest first."""
     if axes < 1:
-        raise RefusedValue(refusal("what is unfolded has axes", ">= 1 beside the batch", axes))
+        raise RefusedValue(refusal("a tensor to unfold has axes", ">= 1 beside the batch", axes))
     if not isinstance(mode, Integral) or isinstance(mode, bool):
         raise RefusedType(refusal("a mode is the number of an axis", "an integer", repr(mode)))
     if not -axes <= mode < axes:

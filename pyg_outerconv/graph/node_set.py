@@ -1,4 +1,4 @@
-"""No structure: numbers of nodes, and what is known of each of them alone."""
+"""Node sets: numbers of nodes, with positions and graphs, but without edges."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Ends = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class NodeSet(Structure):
-    """What ``None`` in the place of ``edge_index`` says: nodes, and nothing between them.
+    """Nodes without edges, read from ``edge_index=None``.
 
     Attributes:
-        known: (M, N), each of them None if nobody said.
-        device: where a basis will be.
+        known: (M, N), each None if not known.
+        device: the device of a basis on these nodes.
         batch: the graph of each source (M,) and of each target (N,), or None.
-        pos: positions (M, D) of sources and (N, D) of targets, or None; unchecked but for M and N.
-        bipartite: whether sources and targets are different nodes; M ≠ N says so.
+        pos: positions (M, D) of sources and (N, D) of targets, or None; only M and N are checked.
+        bipartite: whether sources and targets are different nodes; M ≠ N implies it.
     """
 
-    noun: ClassVar[str] = "nodes without structure"
+    noun: ClassVar[str] = "nodes without edges"
     expects: ClassVar[str] = "None"
 
     known: tuple[int | None, int | None]
@@ -46,24 +46,23 @@ class NodeSet(Structure):
 
     @classmethod
     def recognises(cls, given: Any) -> bool:
-        """None, or one that was read."""
+        """Whether the argument is None or a ``NodeSet``."""
         return given is None or isinstance(given, NodeSet)
 
     @classmethod
     def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> NodeSet:
-        """The nodes that came beside nothing, counted by ``size``, ``batch`` or ``pos``.
+        """Count the nodes by ``size``, ``batch`` or ``pos``.
 
-        ``batch`` and ``pos`` are a tensor for both ends, or a pair for sources and targets.
+        ``batch`` and ``pos`` are one tensor for both, or a pair for sources and targets.
 
         Raises:
-            TypeError: ``batch`` holds no integers, or ``pos`` is neither a tensor nor a pair.
-            ValueError: weights or the like came too, which belong to edges; or numbers of nodes
-                disagree.
+            TypeError: ``batch`` is not of integers, or ``pos`` is neither a tensor nor a pair.
+            ValueError: edge weights, types or attributes were given, or numbers of nodes disagree.
         """
         if isinstance(given, NodeSet):
             if all(value is None for value in beside.values()):
                 return given
-            device = given._join(beside)
+            device = given._add_to(beside)
         bipartite = bool(beside.pop("bipartite", None))
         size = beside.pop("size", None)
         check_size(size)
@@ -78,36 +77,36 @@ class NodeSet(Structure):
         where = device or torch.get_default_device() if ends is None else ends[0].device
         return NodeSet(known, where, batch, pos, bipartite)
 
-    def _join(self, beside: dict[str, Any]) -> torch.device:
-        """Put what is known into what came beside it, which must not say it again."""
+    def _add_to(self, beside: dict[str, Any]) -> torch.device:
+        """Write the attributes of these nodes into ``beside``, which must not have them already."""
         for name in ("batch", "pos"):
             if (own := getattr(self, name)) is not None:
                 refuse_beside(f"nodes that have {name}", {name: beside.get(name)})
                 beside[name] = own
-        beside["size"] = agreed("the nodes that were read", self.known, beside.get("size"))
+        beside["size"] = agreed("the NodeSet", self.known, beside.get("size"))
         beside["bipartite"] = self.bipartite or beside.get("bipartite")
         return self.device
 
     @classmethod
     def is_in(cls, data: Data) -> bool:
-        """Never: a graph that has no edges is more likely to have lost them."""
+        """False: a ``Data`` object without edges is more likely a mistake than a set of nodes."""
         return False
 
     @classmethod
     def of_data(cls, data: Data) -> NodeSet:
-        """The nodes of a ``Data`` object, with their graphs and positions."""
+        """The nodes of a ``Data`` object, with ``batch`` and ``pos``."""
         require_data(data)
         nodes = int(data.num_nodes or 0)
         return cls.read(None, size=(nodes, nodes), batch=data.get("batch"), pos=data.get("pos"))
 
     @classmethod
     def of_sources(cls, structure: Structure) -> NodeSet:
-        """The sources of a structure, of whose targets nothing is said."""
+        """The sources of a structure as nodes; the number of targets stays unknown."""
         return cls((structure.size[0], None), structure.device)
 
     @property
     def size(self) -> tuple[int, int]:
-        """(M, N), with N = M where nobody said.
+        """(M, N), with N = M if N is not known.
 
         Raises:
             ValueError: M is not known.
@@ -115,20 +114,20 @@ class NodeSet(Structure):
         sources, targets = self.known
         if sources is None:
             raise RefusedValue(
-                refusal("a basis without structure needs its nodes counted", "size=(M, N)", "None")
+                refusal("a basis without edges needs the number of nodes", "size=(M, N)", "None")
             )
         return sources, sources if targets is None else targets
 
     def at(self, pos: Ends) -> NodeSet:
-        """See :meth:`Structure.at`."""
+        """The same nodes with positions (M, D) of sources and (N, D) of targets."""
         return replace(self, pos=pos)
 
     def made_of(self) -> tuple[tuple[Tensor | None, ...], Hashable]:
-        """See :meth:`Structure.made_of`."""
+        """The batch vectors, with the numbers of nodes and the device."""
         return self.batch or (None, None), (self.known, self.bipartite, self.device)
 
     def reversed(self) -> NodeSet:
-        """With targets for sources; nothing else is between them that could be turned."""
+        """The same nodes with sources and targets exchanged."""
         batch, pos = (None if ends is None else ends[::-1] for ends in (self.batch, self.pos))
         return replace(self, known=self.known[::-1], batch=batch, pos=pos)
 
@@ -150,7 +149,7 @@ def _both_ends(name: str, given: Any) -> Ends | None:
 
 
 def _counted(name: str, ends: Ends, known: tuple[int | None, int | None]) -> tuple[int, int]:
-    """(M, N) as these rows say, which must not contradict what is known."""
+    """(M, N), the numbers of rows of both tensors, which must not contradict ``known``."""
     counts = ends[0].size(0), ends[1].size(0)
     for what, count, other in zip(("source", "target"), counts, known, strict=True):
         if other not in (None, count):

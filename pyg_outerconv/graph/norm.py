@@ -1,4 +1,4 @@
-"""Degrees, self-loops and the norms that families share."""
+"""Degrees, self-loops, and the normalisation of edge weights by degrees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NORMS = ("sym", "source", "target", None)
 
 
 def check_norm(norm: str | None, known: tuple[str | None, ...]) -> None:
-    """Refuse a norm that a family does not have.
+    """Refuse an unknown norm.
 
     Raises:
         ValueError: ``norm`` is not in ``known``.
@@ -26,22 +26,22 @@ def check_norm(norm: str | None, known: tuple[str | None, ...]) -> None:
 
 
 def degree(weight: Tensor, nodes: Tensor, num_nodes: int) -> Tensor:
-    """(num_nodes,) the sum of the weights of the edges that touch each node.
+    """(num_nodes,) the sum of edge weights at each node; ``nodes`` (E,) is one end of each edge.
 
-    In float32 at least: bfloat16 cannot count past 256.
+    Summed in float32 at least, because bfloat16 cannot count past 256.
     """
     wide = torch.promote_types(weight.dtype, torch.float32)
     return weight.new_zeros(num_nodes, dtype=wide).index_add(0, nodes, weight.to(wide))
 
 
 def divisor(weight: Tensor, nodes: Tensor, num_nodes: int, what: str) -> Tensor:
-    """(num_nodes,) the degrees to divide weights by: infinity for a node without weight.
+    """(num_nodes,) the degrees to divide weights by; infinity for a degree of 0.
 
-    Such a node gives and takes 0. Dividing edge by edge keeps derivatives in range, w/d² being
-    (w/d)/d, where those of 1/d, to be multiplied with w, are not: 1/d² overflows at d = 1e-20.
+    Edges at a node of degree 0 get weight 0. Callers divide, w/d, instead of multiplying by 1/d:
+    the derivative w/d² is then computed as (w/d)/d, whereas 1/d² overflows at d = 1e-20.
 
     Raises:
-        ValueError: negative weights leave a degree that is negative, or cancel.
+        ValueError: negative weights make a degree negative, or zero by cancellation.
     """
     degrees = degree(weight, nodes, num_nodes)
     if weight.numel() and not holds(weight.detach().min() >= 0):
@@ -55,7 +55,7 @@ def _check_signs(weight: Tensor, nodes: Tensor, degrees: Tensor, what: str) -> N
         node = int(wrong.nonzero()[0])
         raise RefusedValue(
             refusal(
-                f"{what} divides by degrees, the sums of a node's weights",
+                f"{what} divides by degrees, the sums of the weights at each node",
                 "weights that are not negative, or whose sums are positive; "
                 "Relation(1, 'sum') and Walk(norm=None) divide by nothing",
                 f"weights that add up to {float(degrees[node]):g} at node {node}",
@@ -64,10 +64,10 @@ def _check_signs(weight: Tensor, nodes: Tensor, degrees: Tensor, what: str) -> N
 
 
 def with_self_loops(edges: EdgeList, dtype: torch.dtype | None, fill: float = 1.0) -> EdgeList:
-    """Add a self-loop of weight ``fill`` at every node that has none; loops that exist are kept.
+    """Add a self-loop of weight ``fill`` at every node without one; existing loops are kept.
 
     Raises:
-        ValueError: sources and targets are not the same nodes.
+        ValueError: the edges are bipartite.
     """
     if edges.bipartite:
         edges.require_one_set("adding self-loops", "add_self_loops=False")
@@ -81,7 +81,7 @@ def with_self_loops(edges: EdgeList, dtype: torch.dtype | None, fill: float = 1.
 
 
 def _with_loops_everywhere(edges: EdgeList, dtype: torch.dtype | None, fill: float) -> EdgeList:
-    """The same with N loops more, of weight 0 at nodes that have one: so many for any edges."""
+    """Add N self-loops, of weight 0 at nodes that have one; their number is known to a compiler."""
     is_loop, num_nodes = edges.source == edges.target, edges.size[0]
     loops = degree(is_loop.float(), edges.target, num_nodes)
     value = torch.where(loops > 0, 0.0, fill).to(edges.weight(dtype).dtype)
@@ -92,14 +92,14 @@ def _with_loops_everywhere(edges: EdgeList, dtype: torch.dtype | None, fill: flo
 def normalise(edges: EdgeList, norm: str | None, dtype: torch.dtype | None) -> EdgeList:
     """Divide edge weights by degrees.
 
-    - 'sym': w / √(d(m) d(n)), d the in-degree at both ends as in PyG; of a pair of sets of nodes
-      the out-degree of the source and the in-degree of the target.
+    - 'sym': w / √(d(m) d(n)), with d the in-degree of both as in PyG; for bipartite edges the
+      out-degree of the source and the in-degree of the target.
     - 'source': w / d_out(m), so that the weights that leave a node sum to one.
     - 'target': w / d_in(n), so that the weights that reach a node sum to one.
     - None: w.
 
     Raises:
-        ValueError: the norm is unknown, or negative weights leave degrees that are not positive.
+        ValueError: the norm is unknown, or negative weights make degrees that are not positive.
     """
     if norm not in NORMS:
         check_norm(norm, NORMS)
@@ -124,9 +124,9 @@ def normalise(edges: EdgeList, norm: str | None, dtype: torch.dtype | None) -> E
 
 
 def _counted(edges: EdgeList, norm: str, dtype: torch.dtype) -> Tensor:
-    """(E,) the values of edges that weigh 1 each, whose degrees are counts.
+    """(E,) the normalised weights of edges of weight 1, whose degrees are counts.
 
-    A source may be no target: where degrees are those of targets, its edges weigh nothing.
+    With norm 'sym' and one set of nodes, a source of in-degree 0 gives its edges weight 0.
     """
     source, target = edges.edge_index.unbind(0)
     wide = dtype if dtype == torch.float64 else torch.float32

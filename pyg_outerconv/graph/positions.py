@@ -1,4 +1,4 @@
-"""Positions of nodes: as they are given, checked, or places that nodes have if nobody says more."""
+"""Positions of nodes: given, or implied by cells, by places within a graph or by node numbers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def as_coordinates(position: Tensor, axes: int | None = None) -> Tensor:
 
     Args:
         position: integers or floating point.
-        axes: D, or None for any.
+        axes: the required D, or None for any.
 
     Raises:
-        TypeError: it is no tensor of numbers.
-        ValueError: it has another shape.
+        TypeError: ``position`` is not a numeric tensor.
+        ValueError: ``position`` has another shape.
     """
     if not isinstance(position, Tensor) or position.dtype == torch.bool or position.is_complex():
         got = getattr(position, "dtype", type(position).__name__)
@@ -36,10 +36,10 @@ def as_coordinates(position: Tensor, axes: int | None = None) -> Tensor:
 
 
 def as_whole(position: Tensor) -> Tensor:
-    """Positions as int64, where they are whole numbers.
+    """Integer-valued positions as int64.
 
     Raises:
-        ValueError: one is not.
+        ValueError: a position has a fraction.
     """
     if not position.is_floating_point():
         return position.long()
@@ -48,7 +48,7 @@ def as_whole(position: Tensor) -> Tensor:
         away = (whole - position.detach()).abs().nan_to_num(1.0).argmax()
         raise RefusedValue(
             refusal(
-                "tables have entries for whole numbers",
+                "tables are indexed by integer positions",
                 "positions without fractions",
                 float(position.detach().flatten()[away]),
             )
@@ -57,7 +57,7 @@ def as_whole(position: Tensor) -> Tensor:
 
 
 def exact_type(*types: torch.dtype) -> torch.dtype:
-    """The type to compute angles and distances in: the widest of some, and float32 at least."""
+    """The dtype for angles and distances: the widest of the given ones, at least float32."""
     widest = torch.float32
     for one in types:
         widest = torch.promote_types(widest, one)
@@ -65,41 +65,41 @@ def exact_type(*types: torch.dtype) -> torch.dtype:
 
 
 def positions_of(structure: Structure, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
-    """The positions of sources and of targets that a structure says or implies.
+    """The positions of the sources and targets of a structure.
 
-    In this order: ``pos`` where edges or nodes came with it; the coordinates of the cells of a
-    grid; the place of a node within its graph, from 0, where there is a batch vector; and else
-    0, 1, 2, ….
+    The first of these that applies: ``pos``, if the structure has it; the coordinates of the cells
+    of a grid; the place of each node within its graph, from 0, if there is a batch vector; the node
+    number 0, 1, 2, ….
 
     Args:
-        structure: anything that was read by a family.
-        dtype: of the result; by default that of ``pos`` if it is floating point, and else torch's
-            default type.
+        structure: any structure.
+        dtype: the dtype of the result; by default that of ``pos`` if it is floating point, else
+            torch's default.
 
     Returns:
-        (M, D) and (N, D), floating point, where the structure is.
+        (M, D) and (N, D), floating point, on the structure's device.
 
     Raises:
-        TypeError: ``pos`` is no tensor of numbers.
-        ValueError: it has no row for each node, the two ends have different numbers of axes, or
-            there is one batch vector for a pair.
+        TypeError: ``pos`` is not a pair of numeric tensors.
+        ValueError: ``pos`` does not have one row per node, sources and targets differ in D, or a
+            bipartite structure has only one batch vector.
 
     >>> from pyg_outerconv import Cells
     >>> positions_of(Cells.of_shape((2, 2)))[0].tolist()
     [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]
     """
-    source, target = _found(structure)
+    source, target = _positions(structure)
     return _floating(source, dtype), _floating(target, dtype)
 
 
-def _found(structure: Structure) -> tuple[Tensor, Tensor]:
-    """Positions as they were given, or as integers."""
+def _positions(structure: Structure) -> tuple[Tensor, Tensor]:
+    """The positions before conversion to floating point."""
     pos = getattr(structure, "pos", None)
     if pos is not None:
-        return _given(pos, structure.size)
+        return _check_rows(pos, structure.size)
     if isinstance(structure, Cells):
         index = structure.listed().index
-        assert index is not None  # listed
+        assert index is not None  # listed() fills it
         return index, index
     graphs = graphs_of(structure)
     if graphs is not None:
@@ -111,14 +111,14 @@ def _found(structure: Structure) -> tuple[Tensor, Tensor]:
 
 
 def places_within(group: Tensor) -> Tensor:
-    """(n,) how many nodes of its group come before each node; groups need not be sorted.
+    """(n,) the place of each node within its group, from 0; groups need not be sorted.
 
     Args:
         group: (n,) integers, as ``batch`` is in PyG.
 
     Raises:
-        TypeError: it holds no integers.
-        ValueError: it is no vector, or holds negative numbers.
+        TypeError: ``group`` is not of integers.
+        ValueError: ``group`` is not a vector, or has negative entries.
 
     >>> places_within(torch.tensor([0, 0, 1, 0, 1])).tolist()
     [0, 1, 0, 2, 1]
@@ -133,7 +133,7 @@ def places_within(group: Tensor) -> Tensor:
 
 
 def relative_positions(positions: tuple[Tensor, Tensor], edge_index: Tensor) -> Tensor:
-    """(E, D) where the source of each edge lies as seen from its target, as index terms take it.
+    """(E, D) the position of each edge's source minus that of its target.
 
     Args:
         positions: (M, D) of sources and (N, D) of targets.
@@ -143,7 +143,7 @@ def relative_positions(positions: tuple[Tensor, Tensor], edge_index: Tensor) -> 
     return source.index_select(0, edge_index[0]) - target.index_select(0, edge_index[1])
 
 
-def _given(pos: tuple[Tensor, Tensor], size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+def _check_rows(pos: tuple[Tensor, Tensor], size: tuple[int, int]) -> tuple[Tensor, Tensor]:
     source, target = map(as_coordinates, pos)
     if (len(source), len(target)) != size:
         raise RefusedValue(
@@ -151,7 +151,9 @@ def _given(pos: tuple[Tensor, Tensor], size: tuple[int, int]) -> tuple[Tensor, T
         )
     if source.size(1) != target.size(1):
         axes = source.size(1), target.size(1)
-        raise RefusedValue(refusal("both ends have positions on the same axes", "D = D", axes))
+        raise RefusedValue(
+            refusal("positions of sources and targets have equally many columns", "one D", axes)
+        )
     return source, target
 
 

@@ -1,4 +1,4 @@
-"""Graphs: what a PyG ``Data`` or ``Batch`` object holds of a structure."""
+"""The edges and edge attributes of a PyG ``Data`` or ``Batch`` object."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..errors import RefusedType, RefusedValue, refusal
 
 
 def edges_of(data: Data) -> dict[str, Any]:
-    """What it holds of edges, as arguments of :func:`.edge_list.structure`.
+    """The edges of a ``Data`` object and their attributes, as arguments of :func:`.structure`.
 
     Raises:
         TypeError: ``data`` is not a homogeneous graph.
-        ValueError: it has no edges.
+        ValueError: ``data`` has no edges.
     """
     require_data(data)
     edge_index = data.get("edge_index")
@@ -34,10 +34,10 @@ def edges_of(data: Data) -> dict[str, Any]:
 
 
 def require_data(data: Any) -> None:
-    """Refuse what is no homogeneous graph.
+    """Refuse an argument that is not a homogeneous graph.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: ``data`` is not a ``Data`` object.
     """
     if not isinstance(data, Data):
         raise RefusedType(

@@ -1,4 +1,4 @@
-"""Sparse node features: where the entries of X are, prepared once, and their values."""
+"""Sparse node features: the sparsity pattern of X, prepared once, and its values."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _known = IdentityCache()
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SparseFeatures:
-    """X (M, P) of E entries, ready to be multiplied from both sides.
+    """Sparse X (M, P) of E entries, sorted by row and by column.
 
-    A layer makes it of a ``torch.sparse`` tensor by :meth:`of`. It may be given instead of one
-    where the places of the entries stay and their values change, see :meth:`with_values`, and
-    under ``torch.compile``, which reads no sparse tensors.
+    Layers build it from a ``torch.sparse`` tensor by :meth:`of`. Pass it instead of such a tensor
+    if values change but the pattern does not (:meth:`with_values`), or under ``torch.compile``,
+    which cannot read sparse tensors.
 
     Attributes:
-        sparsity: where the entries are; within a row in the order of their columns.
-        value: (E,) floating point, in row order; may carry gradients.
+        sparsity: the pattern; entries of a row are sorted by column.
+        value: (E,) floating point, in row order; may require gradients.
 
     Raises:
         ValueError: there is not one value for each entry, or they are on another device.
-        TypeError: values are not floating point.
+        TypeError: ``value`` is not floating point.
     """
 
     sparsity: Sparsity
@@ -55,25 +55,25 @@ class SparseFeatures:
             )
         if value.device != entries.device:
             raise RefusedValue(
-                refusal("values must be where the pattern is", entries.device, value.device)
+                refusal("values must be on the pattern's device", entries.device, value.device)
             )
 
     @staticmethod
     def of(x: Tensor) -> SparseFeatures:
-        """The features that a ``torch.sparse`` tensor (M, P) holds: CSR, COO or CSC.
+        """Sparse features from a ``torch.sparse`` tensor (M, P): CSR, COO or CSC.
 
-        Repeated entries add up. Sorting is done once for each tensor object, as long as it is not
-        changed in place. Gradients reach the tensor, or what its values were made of.
+        Repeated entries are summed. The pattern is sorted once per tensor object, until the tensor
+        is changed in place. Gradients flow to the tensor.
 
         Raises:
-            ValueError: it has other dimensions than two, dense ones, or indices out of range; or it
-                requires gradients and has indices that are not sorted, or come twice, which torch
-                itself gets wrong.
-            TypeError: it is not floating point, or of a block layout.
+            ValueError: the tensor is not a matrix, has dense dimensions or indices out of range; or
+                it requires gradients and its indices are unsorted or repeated, for which torch
+                computes wrong gradients.
+            TypeError: the tensor is not floating point, or has a block layout.
         """
         if torch.compiler.is_compiling() or is_functorch_wrapped_tensor(x):
             return SparseFeatures._read(x)
-        # torch.func has no place for the parts of compressed matrices.
+        # torch.func cannot wrap the pointers and indices of compressed matrices.
         with torch._C._DisableFuncTorch():
             return SparseFeatures._read(x)
 
@@ -82,7 +82,7 @@ class SparseFeatures:
         anchor, x = x, settled(x)
         prepared: Prepared = _known.get(anchor, (), "pattern", lambda: prepare(x))
         if x.requires_grad and not prepared.regular:
-            # torch's gradient of values() sorts them first, and then they are in the wrong places.
+            # torch's gradient of values() sorts the entries first, so it would be in another order.
             raise RefusedValue(
                 refusal(
                     "sparse features that require gradients must be in torch's order",
@@ -90,22 +90,22 @@ class SparseFeatures:
                     f"others in a matrix of layout {x.layout}",
                 )
             )
-        # No view of a sparse tensor, which torch.compile could not read.
+        # A copy, because torch.compile cannot read a view of a sparse tensor.
         value = x.values().clone() if x.requires_grad else x.values().detach()
         if prepared.order is not None:
             value = value.index_select(0, prepared.order)
         return SparseFeatures(prepared.sparsity, value)
 
     def with_values(self, value: Tensor) -> SparseFeatures:
-        """The same places with other values (E,), in row order; nothing is sorted."""
+        """The same pattern with other values (E,), in row order."""
         return SparseFeatures(self.sparsity, value)
 
     def to(self, target: torch.device | str | torch.dtype) -> SparseFeatures:
-        """On another device, or of another type."""
+        """The same features on another device or in another dtype."""
         value = self.value.to(target)
         return SparseFeatures(self.sparsity.to(value.device), value)
 
-    # What a dense X would answer ------------------------------------------------------------------
+    # The interface of a dense X -------------------------------------------------------------------
 
     @property
     def shape(self) -> torch.Size:
@@ -114,17 +114,17 @@ class SparseFeatures:
 
     @property
     def num_entries(self) -> int:
-        """E, zeros that are spelled out included."""
+        """Number of entries E, stored zeros included."""
         return self.sparsity.num_entries
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the values."""
+        """The dtype of the values."""
         return self.value.dtype
 
     @property
     def device(self) -> torch.device:
-        """Where its tensors are."""
+        """The device of the pattern and the values."""
         return self.value.device
 
     def dim(self) -> int:
@@ -136,7 +136,7 @@ class SparseFeatures:
         return self.sparsity.shape[dim]
 
     def is_floating_point(self) -> bool:
-        """True: they are features, not indices of nodes."""
+        """True: these are features, not indices of nodes."""
         return True
 
     # Products -------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class SparseFeatures:
     def transform(self, theta: Tensor) -> Tensor:
         """X Θ_k for every label of Θ (K, G, P/G, Q/G): (M, K, Q), in one sparse product.
 
-        Under autocast it is computed in autocast's type, as a dense product is.
+        Under autocast it is computed in autocast's dtype, as a dense product is.
         """
         num_labels, groups, rows, columns = theta.shape
         value, theta = autocast_pair(self.value, theta)
@@ -158,9 +158,9 @@ class SparseFeatures:
         return blocks.transpose(1, 2).reshape(self.size(0), num_labels, groups * columns)
 
     def _by_group(self, groups: int) -> Sparsity:
-        """The (M·G) × P matrix in which row m·G + g holds what row m has in block g of columns.
+        """The (M·G) × P pattern whose row m·G + g has the entries of row m in column block g.
 
-        Entries of a row are sorted by column, so their order stays.
+        Entries of a row are sorted by column, so the order of values does not change.
         """
         if groups == 1:
             return self.sparsity
@@ -184,15 +184,15 @@ class SparseFeatures:
         )
 
 
-# Spelled as PyG, which reads the types of the layer, can read it.
+# A Union, because PyG parses the annotations of a layer and does not know ``|``.
 Features = Union[Tensor, SparseFeatures, None]  # noqa: UP007
 """X: dense features, sparse ones, indices of nodes (integers), or None."""
 
 
 def settled(x: Tensor) -> Tensor:
-    """A ``torch.sparse`` tensor with repeated entries of a COO matrix added up.
+    """A ``torch.sparse`` tensor, coalesced if it is a COO matrix.
 
-    Done once for each tensor object, but for one that requires gradients, at every call.
+    The result is cached per tensor object, unless the tensor requires gradients.
 
     Raises:
         ValueError, TypeError: see :meth:`SparseFeatures.of`.
@@ -207,9 +207,10 @@ def settled(x: Tensor) -> Tensor:
 
 
 def replace_values(x: Tensor, value: Tensor) -> Tensor:
-    """A settled ``torch.sparse`` tensor with other values, whose pattern is not prepared again.
+    """A ``torch.sparse`` tensor with the pattern of ``x``, coalesced, and other values.
 
-    ``value`` (E,) is in the order of ``x.values()``; the layout stays, and gradients reach it.
+    ``value`` (E,) is in the order of ``x.values()``, and gradients flow to it. The layout stays,
+    and the prepared pattern is shared.
     """
     if x.layout == torch.sparse_coo:
         out = torch.sparse_coo_tensor(

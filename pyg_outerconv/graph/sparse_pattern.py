@@ -1,4 +1,4 @@
-"""The pattern of a ``torch.sparse`` matrix: checked, and sorted both ways."""
+"""The sparsity pattern of a ``torch.sparse`` matrix, checked and sorted by row and by column."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 
 class Prepared(NamedTuple):
-    """The pattern of a torch.sparse tensor, and how its values come into row order.
+    """The pattern of a torch.sparse tensor, and the permutation of its values into row order.
 
-    ``order`` (E,) is the position of each entry in the tensor; None where they are the same.
-    ``regular`` says whether the tensor has them sorted without repeats, as torch expects it.
+    ``order`` (E,) is the position of each entry in the tensor; None for the identity.
+    ``regular`` says whether the tensor's own indices are sorted without repeats.
     """
 
     sparsity: Sparsity
@@ -29,15 +29,16 @@ class Prepared(NamedTuple):
 
 
 def check_sparse(x: Tensor) -> None:
-    """Refuse a tensor that is no sparse matrix of floating point numbers.
+    """Refuse a tensor that is not a floating point sparse matrix in COO, CSR or CSC layout.
 
     Raises:
-        ValueError, TypeError: see :meth:`SparseFeatures.of`.
+        ValueError: the tensor is not a matrix, or has dense dimensions.
+        TypeError: it is not floating point, or has another layout.
     """
     if x.layout not in LAYOUTS:
         raise RefusedType(
             refusal(
-                "sparse features must have one number an entry",
+                "sparse features must have one number per entry",
                 "torch.sparse_csr, torch.sparse_coo or torch.sparse_csc",
                 x.layout,
             )
@@ -80,7 +81,7 @@ def prepare(x: Tensor) -> Prepared:
 
 
 def index_dtype(*counts: int) -> torch.dtype:
-    """int32 where it can hold all of these numbers."""
+    """int32 if it can hold all these numbers, else int64."""
     return torch.int32 if max(counts) < _INT32_LIMIT else torch.int64
 
 
@@ -95,7 +96,7 @@ def _places(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _spread(ptr: Tensor, index: Tensor) -> Tensor:
-    """The row of each entry of a compressed layout, whose pointers are checked."""
+    """(E,) the row of each entry of a compressed layout, after a check of its pointers."""
     counts = ptr.long().diff()
     ends = (int(ptr[0]), int(ptr[-1]))
     if ends != (0, index.numel()) or bool((counts < 0).any()):

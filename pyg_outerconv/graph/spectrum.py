@@ -1,4 +1,4 @@
-"""The largest eigenvalue of a graph's Laplacian, computed without gradient."""
+"""The largest eigenvalue of a graph's Laplacian, without gradients."""
 
 from __future__ import annotations
 
@@ -13,31 +13,34 @@ from torch import Tensor
 from ..errors import RefusedValue
 from .edge_list import EdgeList
 
-if TYPE_CHECKING:  # scipy is imported where an eigenvalue is asked for
+if TYPE_CHECKING:  # scipy.sparse is imported when an eigenvalue is computed
     import scipy.sparse as sp
 
-# Below this size a dense solver is faster than Lanczos, and Lanczos needs room for its vectors.
+# Below this size a dense solver is faster than Lanczos, which needs more rows than vectors.
 DENSE_LIMIT = 128
-# Arnoldi may settle on an eigenvalue that is not the largest where many have nearly one modulus.
+# Arnoldi may converge to another eigenvalue where several have almost the largest modulus.
 DENSE_LIMIT_ASYMMETRIC = 512
-# Up to this size a dense solver takes over where an iteration fails.
+# Up to this size a dense solver is used if the iteration does not converge.
 DENSE_RESCUE = 1500
-# Restarts of an iteration: what needs more is as good as stuck, and takes minutes to say so.
+# Bound on restarts: an iteration that needs more rarely converges, and takes minutes to fail.
 _RESTARTS = 300
 
 
 def largest_eigenvalues(matrix: EdgeList, batch: Tensor | None = None) -> Tensor:
-    """(G,) the largest eigenvalue, by modulus, of a square matrix, graph by graph.
+    """The largest eigenvalue by modulus of a square matrix, for each graph of a batch.
 
-    Lanczos (scipy's ``eigsh``) where the matrix is symmetric and has at least 128 rows, a dense
-    solver where it is smaller. Where it is not symmetric its eigenvalues may be complex: the
-    largest modulus is returned, by Arnoldi (``eigs``) or a dense solver, of each strongly connected
-    component: their eigenvalues are those of the whole, which alone may be too far from normal for
-    any iteration (a long path in one direction). A matrix without rows has the eigenvalue 0.
+    Symmetric matrices: Lanczos (scipy's ``eigsh``) from 128 rows on, a dense solver below. Other
+    matrices may have complex eigenvalues, and the largest modulus is returned: Arnoldi (``eigs``)
+    or a dense solver on each strongly connected component. The components have the eigenvalues of
+    the whole matrix, which may be too far from normal for an iteration (a long directed path).
+    A matrix without rows has the eigenvalue 0.
 
     Args:
-        matrix: the entries, in ``edge_weight``; square.
-        batch: (N,) the graph of each row, whose blocks are treated one by one; None for one graph.
+        matrix: a square matrix whose entries are the edge weights.
+        batch: (N,) the graph of each row, one diagonal block per graph; None for one graph.
+
+    Returns:
+        One value for each graph, float64.
 
     Raises:
         ValueError: the iteration did not converge.
@@ -49,7 +52,7 @@ def largest_eigenvalues(matrix: EdgeList, batch: Tensor | None = None) -> Tensor
     return _largest_eigenvalues(matrix.edge_index, value, matrix.size[0], batch, num_graphs)
 
 
-# An operator, so that scipy sees plain tensors under torch.func, and a compiler one node.
+# A custom operator: scipy gets plain tensors under torch.func, and a compiler sees one node.
 @torch.library.custom_op("pyg_outerconv::largest_eigenvalues", mutates_args=())
 def _largest_eigenvalues(
     edge_index: Tensor, value: Tensor, num_nodes: int, batch: Tensor | None, num_graphs: int
@@ -93,7 +96,7 @@ def _largest(matrix: sp.csr_array) -> float:
 
 
 def _diagonal_blocks(matrix: sp.csr_array, part: np.ndarray, count: int) -> Iterator[sp.csr_array]:
-    """The rows and columns of each of ``count`` parts, ``part`` (N,) saying which a row is in."""
+    """The diagonal block of each of ``count`` parts, ``part`` (N,) being the part of each row."""
     order = np.argsort(part, kind="stable")
     ends = np.bincount(part, minlength=count).cumsum()
     matrix = matrix[order][:, order]
@@ -107,13 +110,13 @@ def _largest_of_block(matrix: sp.csr_array, symmetric: bool) -> float:
     size = matrix.shape[0]
     if size < (DENSE_LIMIT if symmetric else DENSE_LIMIT_ASYMMETRIC):
         return _largest_of_dense(matrix.toarray(), symmetric)
-    # A fixed start makes the result repeatable; random, so that it misses no eigenvector.
+    # Fixed, to be reproducible; random, to be orthogonal to no eigenvector.
     start = np.random.default_rng(0).standard_normal(size)
     solve = eigsh if symmetric else eigs
     try:
         found = solve(
             matrix,
-            k=1 if symmetric else 6,  # the largest of several, in case it is not found first
+            k=1 if symmetric else 6,  # Arnoldi may not find the largest first
             which="LM",
             v0=start,
             ncv=min(size, 64),

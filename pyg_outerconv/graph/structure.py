@@ -1,4 +1,4 @@
-"""What families read: edges, the cells of a grid, and whatever else a basis can be made of."""
+"""Structures, which families read: the base class of edge lists, cells, assignments and nodes."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ KINDS: list[type[Structure]] = []
 
 
 class Structure:
-    """A kind of structure: what a user gives in the place of ``edge_index``, checked.
+    """A checked argument in the place of ``edge_index``; each kind of structure is a subclass.
 
-    A family says by :attr:`Family.reads` which kind it reads. One that reads ``Structure``
-    itself asks for no more than a number of nodes, and takes every kind.
+    :attr:`Family.reads` names the kind that a family reads. A family that reads ``Structure``
+    itself needs only a number of nodes, and accepts every kind.
 
-    A new kind states what is below, :meth:`recognises`, :meth:`read`, and :meth:`is_in` and
-    :meth:`of_data` if a ``Data`` object can hold it.
+    A new kind defines the attributes below, :meth:`recognises`, :meth:`read`, and, if a ``Data``
+    object can contain it, :meth:`is_in` and :meth:`of_data`.
 
     Attributes:
-        noun: what it is called, in the plural.
-        expects: what a user gives for it.
-        rank: of kinds that recognise the same, that of the lowest rank is meant, then the first by
-            name; the very first is meant where none recognises it.
-        targets_are_sources: whether a single x says how many targets there are.
-        size: (M, N) for families with a target for each source; M is right for all.
-        device: where it is.
-        content: what its nodes hold, for families whose values are made of it; None elsewhere.
-        bipartite: whether sources and targets are different nodes, however many there are.
-        is_bare: whether it is not the structure itself but :meth:`bare`.
+        noun: the name of the kind in messages, in the plural.
+        expects: the accepted arguments, for messages.
+        rank: if several kinds recognise an argument, the lowest rank is used, then the first name;
+            if none does, the first kind overall is used.
+        targets_are_sources: whether a single x determines the number of targets.
+        size: (M, N) for families with a target for each source; M holds for all families.
+        device: the device of its tensors.
+        content: node features for families that compute values from them; else None.
+        bipartite: whether sources and targets are different nodes, even if M = N.
+        is_bare: whether this is the result of :meth:`bare`.
     """
 
     noun: ClassVar[str] = "structure"
@@ -60,83 +60,83 @@ class Structure:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         KINDS.append(cls)
-        KINDS.sort(key=lambda kind: (kind.rank, kind.__name__))  # however files are imported
+        KINDS.sort(key=lambda kind: (kind.rank, kind.__name__))  # independent of import order
 
     @classmethod
     def recognises(cls, given: Any) -> bool:
-        """Whether something is meant as this kind of structure, right or wrong in its details."""
+        """Whether an argument has the form of this kind; its details are not checked."""
         return cls is Structure and any(kind.recognises(given) for kind in KINDS)
 
     @classmethod
     def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> Structure:
-        """What was given, checked.
+        """Read and check an argument.
 
         Args:
             given: something that :meth:`recognises` accepts; anything else is refused.
-            device: where the structure is, if what was given has no tensors.
-            **beside: what came beside it: edge_weight, edge_type, edge_attr, pos, size, batch,
-                and bipartite, whether features came as a pair.
+            device: the device of the structure, if ``given`` has no tensors.
+            **beside: the other arguments of the call: edge_weight, edge_type, edge_attr, pos, size,
+                batch, and bipartite (whether x is a pair).
         """
         return kind_of(given).read(given, device=device, **beside)
 
     @classmethod
     def is_in(cls, data: Data) -> bool:
-        """Whether a ``Data`` object holds one."""
+        """Whether a ``Data`` object contains a structure of this kind."""
         return cls is Structure and any(kind.is_in(data) for kind in KINDS)
 
     @classmethod
     def of_data(cls, data: Data) -> Structure:
-        """The structure that a ``Data`` or ``Batch`` object holds."""
+        """The structure in a ``Data`` or ``Batch`` object."""
         found = [kind for kind in KINDS if kind.is_in(data)]
         return (found or KINDS)[0].of_data(data)
 
     @classmethod
     def identity(cls, given: Any) -> tuple[tuple[Any, ...], Hashable]:
-        """The objects that something given is known by, and a value that it is known by.
+        """The cache key of an argument: objects compared by identity, and a value compared by ==.
 
-        A layer that keeps its basis serves it again where the objects are the same, unmodified
-        tensors, and the values are equal.
+        A layer reuses its cached basis if the objects are the same, unmodified tensors and the
+        values are equal.
         """
         return (given,), None
 
     def with_content(self, content: Content) -> Self:
-        """The same structure, of nodes that hold something."""
+        """A copy of the structure with ``content``."""
         new = copy(self)
         object.__setattr__(new, "content", content)
         return new
 
     def bare(self) -> Self:
-        """The same nodes for a basis whose edges do not matter, for others replace them.
+        """The same nodes, for a basis whose edges will be replaced.
 
-        A family that makes edges at a cost, or refuses some, may make none.
+        A family may skip the checks and the computation of edges.
         """
         new = copy(self)
         object.__setattr__(new, "is_bare", True)
         return new
 
     def at(self, pos: tuple[Tensor, Tensor]) -> Structure:
-        """With positions (M, D) of sources and (N, D) of targets, where these are not its own."""
+        """A copy with positions (M, D) of sources and (N, D) of targets; cells keep their own."""
         return self
 
     def made_of(self) -> tuple[tuple[Tensor | None, ...], Hashable] | None:
-        """The tensors and the value that say who sees whom; None where none are known to."""
+        """Cache key of a basis: the tensors and the value that determine its edges; or None."""
         return None
 
     def reversed(self) -> Structure:
-        """With targets for sources, for ``flow='target_to_source'``."""
-        raise RefusedValue(refusal("flow='target_to_source' turns edges round", "edges", self.noun))
+        """The structure with sources and targets exchanged, for ``flow='target_to_source'``."""
+        raise RefusedValue(refusal("flow='target_to_source' reverses edges", "edges", self.noun))
 
 
 def kind_of(given: Any) -> type[Structure]:
-    """The kind of structure that something is meant as; edges, if it is like nothing known."""
+    """The kind of structure that recognises an argument; ``EdgeList`` if none does."""
     return next((kind for kind in KINDS if kind.recognises(given)), KINDS[0])
 
 
 def require_kind(family: Any, given: Any) -> type[Structure]:
-    """The kind that ``family`` reads ``given`` as.
+    """The kind of structure as which ``family`` reads ``given``.
 
     Raises:
-        TypeError: it is another kind, which the family does not read.
+        TypeError: ``given`` is of another kind, which the family does not read.
     """
     reads: type[Structure] = family.reads
     kind = reads if reads in KINDS and reads.recognises(given) else kind_of(given)
@@ -152,7 +152,7 @@ def require_kind(family: Any, given: Any) -> type[Structure]:
 
 
 def common_kind(families: Iterable[Any]) -> type[Structure]:
-    """The kind of structure that all of some families read.
+    """The kind of structure that all of ``families`` read.
 
     Raises:
         TypeError: two of them read different kinds.
@@ -162,7 +162,7 @@ def common_kind(families: Iterable[Any]) -> type[Structure]:
     if len(narrow) > 1:
         raise RefusedType(
             refusal(
-                "families on one structure read one kind of it",
+                "families on one structure read the same kind of structure",
                 narrow[0].noun,
                 f"{narrow[1].noun} too, by {kinds[narrow[1]]}",
             )
@@ -177,13 +177,11 @@ def _brief(given: Any) -> str:
 
 
 def refuse_beside(noun: str, beside: dict[str, Any]) -> None:
-    """Refuse what belongs to another kind of structure.
+    """Refuse arguments that belong to another kind of structure.
 
     Raises:
-        ValueError: something came beside it.
+        ValueError: an argument in ``beside`` is not None.
     """
     given = [name for name, value in beside.items() if value is not None]
     if given:
-        raise RefusedValue(
-            refusal(f"{noun} are a whole structure", "nothing beside them", ", ".join(given))
-        )
+        raise RefusedValue(refusal(f"{noun} allow no further arguments", "none", ", ".join(given)))

@@ -12,7 +12,8 @@ from ..basis import Basis
 from ..errors import RefusedType, RefusedValue, refusal
 from ..graph.checks import check_size
 from ..graph.content import Content
-from ..graph.edge_list import EdgeList, is_matrix
+from ..graph.edge_index import is_matrix
+from ..graph.edge_list import EdgeList
 from ..graph.sparse_features import Features, SparseFeatures
 from ..graph.structure import Structure, require_kind
 from .cache import bases, cached_basis, recent, shares_here

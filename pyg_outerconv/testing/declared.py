@@ -93,7 +93,7 @@ def draw_cells(family: Family, generator: torch.Generator) -> Cells:
     return Cells.of_mask(torch.rand(shape, generator=generator) < 0.6)
 
 
-def draw_memberships(family: Family, generator: torch.Generator) -> Assignment:
+def draw_assignment(family: Family, generator: torch.Generator) -> Assignment:
     """Nodes in clusters of three at most."""
     nodes = torch.randperm(3 * (1 + _integer(4, generator)), generator=generator)
     members = nodes[: 1 + _integer(len(nodes), generator)] // 3
@@ -105,7 +105,7 @@ def draw(family: Family, generator: torch.Generator) -> Structure:
     if issubclass(Cells, family.reads) and _axes(family):
         return draw_cells(family, generator)
     if family.reads is Assignment:
-        return draw_memberships(family, generator)
+        return draw_assignment(family, generator)
     return draw_edges(family, generator)
 
 

@@ -1,10 +1,10 @@
-"""Factored bases: their explicit form, what they are compositions of, and what they refuse."""
+"""Products of features: their explicit form, their factors, and what they refuse."""
 
 from itertools import product
 
 import pytest
 import torch
-from factors import CHANNELS, HEADS, TIMES, dense, factored, positive
+from feature_products import CHANNELS, HEADS, TIMES, dense, feature_product, positive
 
 from pyg_outerconv.basis import EdgeBasis, Pattern
 from pyg_outerconv.basis.composed import Composed
@@ -19,14 +19,14 @@ ENDS = [(7, 7), (4, 9), (9, 4), (1, 1), (0, 3), (3, 0)]
 @pytest.mark.parametrize("causal", TIMES)
 def test_the_explicit_form_is_the_formula(ends, causal):
     for normalised, blocks in product((False, True), repeat=2):
-        basis = factored(ends, blocks=blocks, normalised=normalised, causal=causal)
+        basis = feature_product(ends, blocks=blocks, normalised=normalised, causal=causal)
         assert_near(basis.to_dense(), dense(basis))
         assert_near(basis.transpose().to_dense(), dense(basis).mT)
         assert not basis.to_dense()[~basis.support()].any()
 
 
-def test_without_an_order_of_time_the_transpose_is_factored_again():
-    basis = factored((4, 9), blocks=True)
+def test_without_an_order_of_time_the_transpose_is_a_product_again():
+    basis = feature_product((4, 9), blocks=True)
     assert isinstance(basis.T, FeatureProduct)
     assert_near(basis.T.T.to_dense(), dense(basis))
 
@@ -41,7 +41,7 @@ def complete(value):
 
 def test_a_head_is_the_composition_of_two_bases_through_d_latent_nodes():
     """A_h = φ(K_h) φ(Q_h)ᵀ: sources to D nodes, and these to targets; both contract alike."""
-    basis = factored((6, 8), normalised=False)
+    basis = feature_product((6, 8), normalised=False)
     theta = torch.randn(HEADS, 1, 3, 4, dtype=torch.float64)
     x = torch.randn(6, 3, dtype=torch.float64)
     total = 0.0
@@ -56,7 +56,7 @@ def test_a_head_is_the_composition_of_two_bases_through_d_latent_nodes():
 
 
 def test_blocks_are_the_composition_through_d_latent_nodes_of_each():
-    basis = factored((6, 8), blocks=True, normalised=False)
+    basis = feature_product((6, 8), blocks=True, normalised=False)
     latent = basis.num_blocks * CHANNELS
     ends = []
     for factor, block in ((basis.key, basis.source_block), (basis.query, basis.target_block)):
@@ -80,7 +80,7 @@ def test_targets_whose_weights_add_up_to_zero_get_zeros():
 
 
 def test_an_item_of_a_batch_is_its_own_basis():
-    basis = factored((4, 5), batch=(2, 3))
+    basis = feature_product((4, 5), batch=(2, 3))
     assert_near(basis.item(1, 2).to_dense(), dense(basis)[1, 2])
     with pytest.raises(ValueError, match="batch"):
         basis.edges()
@@ -89,7 +89,7 @@ def test_an_item_of_a_batch_is_its_own_basis():
 
 
 def test_it_moves_and_casts_as_any_basis():
-    basis = factored((4, 5), blocks=True, causal="inclusive")
+    basis = feature_product((4, 5), blocks=True, causal="inclusive")
     short = basis.float()
     assert (short.dtype, short.source_block.dtype) == (torch.float32, torch.int64)
     assert_near(short.to_dense(), basis.to_dense().float())
@@ -128,7 +128,7 @@ def test_what_does_not_fit_is_refused(options, error, words):
 
 
 def test_reductions_that_look_at_edges_are_refused_until_they_are_made():
-    basis = factored((4, 4))
+    basis = feature_product((4, 4))
     theta, x = torch.randn(HEADS, 1, 3, 4).double(), torch.randn(4, 3).double()
     with pytest.raises(ValueError, match="edges"):
         basis.mean()

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from attended import Shares, attended, heads_of
-from factors import factored
+from attention_bases import Shares, attention_basis, heads_of
+from feature_products import feature_product
 
 from pyg_outerconv.basis import (
     Band,
@@ -83,13 +83,15 @@ def kinds():
         "grid": grid,
         "turned grid": grid.transpose(),
         "band": Band(6, 5, left=2, right=1, on=CPU),
-        "cliques": SameBlock(torch.tensor([0, 1, 0, -1]), torch.tensor([1, 0, 2])),
+        "blocks": SameBlock(torch.tensor([0, 1, 0, -1]), torch.tensor([1, 0, 2])),
         "units": UnitMatrices((2, 3), on=CPU),
         "heads": heads_of(pattern, 6)[0],
-        "attended": attended(pattern, 6, present=True)[0],
-        "attended by another f": attended(pattern, 3, normalise=Shares(is_softmax=False))[0],
-        "factors": factored((4, 6)),
-        "factors of a sequence": factored((5, 5), causal="inclusive"),
+        "attention": attention_basis(pattern, 6, present=True)[0],
+        "attention by another f": attention_basis(pattern, 3, normalise=Shares(is_softmax=False))[
+            0
+        ],
+        "factors": feature_product((4, 6)),
+        "factors of a sequence": feature_product((5, 5), causal="inclusive"),
         "stack": relation.stack(chebyshev, Eye(relation.size, CPU)),
         "scaled": chebyshev.scale(factors),
         "mixed": relation.mix(factors.expand(2, 3)),
@@ -105,8 +107,8 @@ def kinds():
 
 
 OPEN = {  # those of which everybody knows the edges
-    *("new", "edges", "identity", "wide identity", "grid", "turned grid", "band", "cliques"),
-    *("units", "heads", "attended", "attended by another f", "mixed", "selected edges"),
+    *("new", "edges", "identity", "wide identity", "grid", "turned grid", "band", "blocks"),
+    *("units", "heads", "attention", "attention by another f", "mixed", "selected edges"),
 }
 every_kind = pytest.mark.parametrize("name", kinds())
 

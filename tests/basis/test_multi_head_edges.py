@@ -1,14 +1,14 @@
-"""Heads and attended bases: their dense form, their edges, and the algebra over both."""
+"""Bases of heads and of attention: their dense form, their edges, and the algebra over both."""
 
 import pickle
 
 import pytest
 import torch
-from attended import (
+from attention_bases import (
     FORMS,
     SHARES,
     Shares,
-    attended,
+    attention_basis,
     dense_values,
     heads_of,
     parameter_of,
@@ -32,7 +32,7 @@ from pyg_outerconv.testing import (
 from pyg_outerconv.theta import ValueOutput
 
 shares = pytest.mark.parametrize(("labels", "heads"), SHARES)
-makes = pytest.mark.parametrize("make", [attended, heads_of])
+makes = pytest.mark.parametrize("make", [attention_basis, heads_of])
 
 
 # What it is ---------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def test_casting_moving_detaching_and_pickling(make):
 
 
 def test_attention_computes_its_values_once_and_never_keeps_those_of_another_type():
-    basis, _ = attended(pattern_of("multi-edge", 1), 2)
+    basis, _ = attention_basis(pattern_of("multi-edge", 1), 2)
     assert basis.heads() is basis.heads()
     assert basis.to(torch.float32).heads().dtype == torch.float32
 

@@ -4,14 +4,14 @@ from itertools import product
 
 import pytest
 import torch
-from attended import (
+from attention_bases import (
     ATTEND_ORDERS,
     FORMS,
     HEAD_ORDERS,
     SHARES,
     Shares,
     assert_all_orders,
-    attended,
+    attention_basis,
     heads_of,
     legal,
     parameter_of,
@@ -28,7 +28,7 @@ shares = pytest.mark.parametrize(("labels", "heads"), SHARES)
 def test_attention_on_every_structure(name, labels, heads):
     pattern = pattern_of(name, labels)
     for batch, form in product(((), (2,)), ("full", "concat+b", "output")):
-        basis, tensors = attended(pattern, heads, batch)
+        basis, tensors = attention_basis(pattern, heads, batch)
         theta, of_theta = parameter_of(form, heads, 3, 2)
         x = normal(pattern.size[0], *batch, 3)
         tried = assert_all_orders(basis, x, theta, [*tensors, *of_theta], depth=2)
@@ -53,7 +53,7 @@ def test_heads_on_every_structure(name, labels, heads):
 @shares
 def test_every_kind_of_features_and_of_parameter(labels, heads, kind, form):
     pattern = pattern_of("multi-edge", labels)
-    for make in (attended, heads_of):
+    for make in (attention_basis, heads_of):
         basis, tensors = make(pattern, heads)  # of no batch, whatever x is of
         x = features(kind, 5, 5)
         theta, of_theta = parameter_of(form, heads, 5, 3)
@@ -71,7 +71,7 @@ def test_every_kind_of_features_and_of_parameter(labels, heads, kind, form):
 @shares
 def test_biases_of_scores_and_sources_that_are_not_there(labels, heads, batch, biased, present):
     pattern = pattern_of("multi-edge", labels)
-    basis, tensors = attended(pattern, heads, batch, biased, present)
+    basis, tensors = attention_basis(pattern, heads, batch, biased, present)
     theta, of_theta = parameter_of("output+b", heads, 3, 2)
     x = normal(5, *batch, 3)
     tried = assert_all_orders(basis, x, theta, [*tensors, *of_theta], depth=2)
@@ -81,7 +81,7 @@ def test_biases_of_scores_and_sources_that_are_not_there(labels, heads, batch, b
 @shares
 def test_blocks_of_channels(labels, heads):
     pattern = pattern_of("multi-edge", labels)
-    for make in (attended, heads_of):
+    for make in (attention_basis, heads_of):
         basis, tensors = make(pattern, heads)
         theta = normal(heads, 2, 2, 3)
         assert_all_orders(basis, normal(5, 4), theta, [*tensors, theta], depth=2)
@@ -91,26 +91,28 @@ def test_blocks_of_channels(labels, heads):
 @pytest.mark.parametrize("batch", [(0,), (2, 0), (1, 2)], ids=str)
 def test_batches_of_any_size(labels, heads, batch):
     pattern = pattern_of("multi-edge", labels)
-    for make, of_basis in product((attended, heads_of), ((), batch)):
+    for make, of_basis in product((attention_basis, heads_of), ((), batch)):
         basis, tensors = make(pattern, heads, of_basis)
         theta, of_theta = parameter_of("output", heads, 3, 2)
         assert_all_orders(basis, normal(5, *batch, 3), theta, [*tensors, *of_theta])
 
 
 def test_all_that_is_no_softmax_is_spelled_out():
-    basis, tensors = attended(pattern_of("multi-edge", 1), 2, normalise=Shares(is_softmax=False))
+    basis, tensors = attention_basis(
+        pattern_of("multi-edge", 1), 2, normalise=Shares(is_softmax=False)
+    )
     theta, of_theta = parameter_of("concat", 2, 3, 2)
     tried = assert_all_orders(basis, normal(5, 3), theta, [*tensors, *of_theta], depth=2)
     assert set(tried) == set(HEAD_ORDERS)
 
 
 def test_dropped_shares_are_spelled_out():
-    basis, _ = attended(pattern_of("multi-edge", 1), 2, normalise=Shares(dropped=0.1))
+    basis, _ = attention_basis(pattern_of("multi-edge", 1), 2, normalise=Shares(dropped=0.1))
     assert set(legal(basis, normal(5, 3), parameter_of("concat", 2, 3, 2)[0])) == set(HEAD_ORDERS)
 
 
 def test_another_batch_than_that_of_the_content_is_refused():
-    basis, _ = attended(pattern_of("multi-edge", 1), 2, (2,))
+    basis, _ = attention_basis(pattern_of("multi-edge", 1), 2, (2,))
     theta, _ = parameter_of("concat", 2, 3, 2)
     assert not legal(basis, normal(5, 3), theta)
     assert not legal(basis, normal(5, 3, 3), theta)
@@ -119,7 +121,7 @@ def test_another_batch_than_that_of_the_content_is_refused():
 @pytest.mark.parametrize("name", ["no nodes", "zero edges", "one node"])
 def test_outputs_that_nothing_reaches_are_zero(name):
     pattern = pattern_of(name, 1)
-    basis, tensors = attended(pattern, 2)
+    basis, tensors = attention_basis(pattern, 2)
     theta, of_theta = parameter_of("concat+b", 2, 3, 2)
     x = normal(pattern.size[0], 3)
     assert_all_orders(basis, x, theta, [*tensors, *of_theta], depth=2)
@@ -128,7 +130,7 @@ def test_outputs_that_nothing_reaches_are_zero(name):
 @pytest.mark.parametrize("channels", [(0, 2), (3, 0)], ids=str)
 def test_nothing_to_do_is_done(channels):
     rows, columns = channels
-    for make in (attended, heads_of):
+    for make in (attention_basis, heads_of):
         basis, tensors = make(pattern_of("multi-edge", 1), 2)
         for form in ("full", "concat", "output", "sum+b"):
             theta, of_theta = parameter_of(form, 2, rows, columns)
@@ -142,7 +144,7 @@ def test_indices_of_either_width(order, labels, heads):
     theta, _ = parameter_of("output", heads, 3, 2)
     for dtype in (torch.int32, torch.long):
         torch.manual_seed(1)
-        basis, tensors = attended(pattern_of("multi-edge", labels, dtype), heads)
+        basis, tensors = attention_basis(pattern_of("multi-edge", labels, dtype), heads)
         assert_all_orders(basis, x, theta, tensors, orders=[order])
 
 

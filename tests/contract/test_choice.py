@@ -197,7 +197,7 @@ def test_reasons_of_the_order_that_was_asked_for_are_given():
     for function in (contract, contraction_path):
         with pytest.raises(
             ValueError,
-            match=r"'propagate_first' may not solve this: solves EdgeBasis and OnDemand, not",
+            match=r"'propagate_first' may not solve this: solves EdgeBasis and ImplicitEdges, not",
         ):
             function(basis, case.x, case.theta, order="propagate_first")
         with pytest.raises(ValueError, match="needs dense node features, and there are none"):
@@ -311,7 +311,7 @@ def test_a_verbose_path_has_every_order_for_every_leaf():
     text = str(path)
     assert text.count("→ ") == 2
     assert all(text.count(f" {name} ") == 2 for name in ORDERS)
-    assert "solves EdgeBasis and OnDemand, not a Polynomial" in text
+    assert "solves EdgeBasis and ImplicitEdges, not a Polynomial" in text
     assert all(f"→ {name} " in text for name in path.chosen)
 
 

@@ -1,11 +1,11 @@
-"""Attention over bands and cliques without sparse matrices equals that over their edges."""
+"""Attention over bands and blocks without sparse matrices equals that over their edges."""
 
 from dataclasses import replace
 from itertools import product
 
 import pytest
 import torch
-from attended import (
+from attention_bases import (
     ATTEND_ORDERS,
     FORMS,
     HEAD_ORDERS,
@@ -43,7 +43,7 @@ BANDS = {
     "nothing": Band(0, 0, 1, 1, on=CPU),
     "one node": Band(1, 1, on=CPU),
 }
-CLIQUES = {
+BLOCKS = {
     "graphs": SameBlock(torch.tensor([0, 0, 1, 2, 2, 2]), torch.tensor([0, 0, 1, 2, 2, 2])),
     "in any order": SameBlock(torch.tensor([2, 0, 2, 1]), torch.tensor([1, 2, 0, 2, 1])),
     "one size": SameBlock(torch.tensor([0, 1, 0, 1]), torch.tensor([1, 0, 1, 0])),
@@ -54,10 +54,10 @@ CLIQUES = {
         torch.tensor([0, 1, 1], dtype=torch.uint8), torch.tensor([1, 0], dtype=torch.uint8)
     ),
 }
-SUPPORTS = BANDS | CLIQUES
+SUPPORTS = BANDS | BLOCKS
 
 
-def attended_over(over, heads=2, batch=(), bias=None, present=None, dropped=0.0, factor=0.6):
+def attention_over(over, heads=2, batch=(), bias=None, present=None, dropped=0.0, factor=0.6):
     sources, targets = over.size
     over = replace(over, kept={}) if isinstance(over, Band) else over
     query, key = normal(targets, *batch, heads, 3), normal(sources, *batch, heads, 3)
@@ -70,7 +70,7 @@ def attended_over(over, heads=2, batch=(), bias=None, present=None, dropped=0.0,
 def test_every_support_by_every_order(name, batch):
     over = SUPPORTS[name]
     for form in ("full", "concat+b", "output"):
-        basis, tensors = attended_over(over, batch=batch)
+        basis, tensors = attention_over(over, batch=batch)
         theta, of_theta = parameter_of(form, 2, 3, 2)
         x = normal(over.size[0], *batch, 3)
         tried = assert_all_orders(basis, x, theta, [*tensors, *of_theta], depth=2)
@@ -84,7 +84,7 @@ def test_scores_times_nothing_or_less_by_every_order(name, factor):
     over = SUPPORTS[name]
     present = torch.rand(over.size[0]) < 0.6 if isinstance(over, Band) else None
     for there in (None, present):
-        basis, tensors = attended_over(over, factor=factor, present=there)
+        basis, tensors = attention_over(over, factor=factor, present=there)
         theta, of_theta = parameter_of("output", 2, 3, 2)
         tensors += of_theta
         assert_all_orders(basis, normal(over.size[0], 3), theta, tensors, orders=DENSE_ORDERS[:1])
@@ -96,7 +96,7 @@ def test_every_kind_of_features_and_of_parameter(kind, form):
     if form == "identity" and kind in ("none", "indices"):
         pytest.skip("the identity is no full matrix")
     for name in ("all", "window", "graphs"):
-        basis, tensors = attended_over(SUPPORTS[name])
+        basis, tensors = attention_over(SUPPORTS[name])
         sources = basis.size[0]
         x = features(kind, sources, sources)
         theta, of_theta = parameter_of(form, 2, sources, 3)
@@ -110,7 +110,7 @@ def test_sources_that_are_not_there(name, batch):
     over = BANDS[name]
     for of_batch in {(), batch}:
         present = torch.rand(over.size[0], *of_batch) < 0.6
-        basis, tensors = attended_over(over, batch=batch, present=present)
+        basis, tensors = attention_over(over, batch=batch, present=present)
         theta, of_theta = parameter_of("concat+b", 2, 3, 2)
         x = normal(over.size[0], *batch, 3)
         tried = assert_all_orders(basis, x, theta, [*tensors, *of_theta], depth=2)
@@ -119,7 +119,7 @@ def test_sources_that_are_not_there(name, batch):
 
 def test_nobody_there_at_all_gives_zeros():
     over = BANDS["all"]
-    basis, tensors = attended_over(over, present=torch.zeros(6, dtype=torch.bool))
+    basis, tensors = attention_over(over, present=torch.zeros(6, dtype=torch.bool))
     theta, of_theta = parameter_of("concat+b", 2, 3, 2)
     x = normal(6, 3)
     assert_all_orders(basis, x, theta, [*tensors, *of_theta], depth=2)
@@ -134,7 +134,7 @@ def test_biases_of_all_pairs(name, batch):
         ones = (1,) * (len(batch) - len(of_batch))
         bias = normal(over.num_edges, *of_batch, *ones, heads)
         present = torch.rand(over.size[0]) < 0.7 if masked else None
-        basis, tensors = attended_over(over, batch=batch, bias=bias, present=present)
+        basis, tensors = attention_over(over, batch=batch, bias=bias, present=present)
         theta, of_theta = parameter_of("concat", 2, 3, 2)
         x = normal(over.size[0], *batch, 3)
         tried = assert_all_orders(basis, x, theta, [*tensors, bias, *of_theta], depth=2)
@@ -144,15 +144,15 @@ def test_biases_of_all_pairs(name, batch):
 def test_a_bias_of_a_rule_is_left_to_sparse_orders_by_name():
     for name in ("window", "graphs", "before"):
         over = SUPPORTS[name]
-        basis, _ = attended_over(over, bias=normal(over.num_edges, 2))
+        basis, _ = attention_over(over, bias=normal(over.num_edges, 2))
         theta, x = parameter_of("concat", 2, 3, 2)[0], normal(over.size[0], 3)
         assert set(legal(basis, x, theta)) == {*ATTEND_ORDERS, *HEAD_ORDERS}
         with pytest.raises(ValueError, match="scores of all pairs alone"):
             contract(basis, x, theta, DENSE_ORDERS[0])
 
 
-def test_missing_sources_of_cliques_are_left_to_sparse_orders_by_name():
-    basis, _ = attended_over(CLIQUES["graphs"], present=torch.arange(6) > 1)
+def test_missing_sources_of_blocks_are_left_to_sparse_orders_by_name():
+    basis, _ = attention_over(BLOCKS["graphs"], present=torch.arange(6) > 1)
     theta, of_theta = parameter_of("concat", 2, 3, 2)
     x = normal(6, 3)
     assert_all_orders(basis, x, theta, of_theta)
@@ -162,9 +162,9 @@ def test_missing_sources_of_cliques_are_left_to_sparse_orders_by_name():
 
 def test_explicit_edges_and_other_normalisers_are_refused_by_name():
     over = BANDS["all"]
-    basis, _ = attended_over(over)
+    basis, _ = attention_over(over)
     theta, x = parameter_of("concat", 2, 3, 2)[0], normal(6, 3)
-    with pytest.raises(ValueError, match="a band or cliques, not a EdgeBasis"):
+    with pytest.raises(ValueError, match="a band or blocks, not a EdgeBasis"):
         contract(replace(basis, over=over.edges(), kept={}), x, theta, DENSE_ORDERS[0])
     with pytest.raises(ValueError, match="knows the softmax alone"):
         other = replace(basis, normalise=Shares(is_softmax=False), kept={})
@@ -179,7 +179,7 @@ def test_no_edge_is_made_for_dense_orders(name):
         if isinstance(over, Band)
         else SameBlock(over.source_block, over.target_block)
     )
-    basis, _ = attended_over(over)
+    basis, _ = attention_over(over)
     for order in DENSE_ORDERS:
         contract(basis, normal(over.size[0], 3), parameter_of("full", 2, 3, 2)[0], order)
     assert not basis.over.has_edges
@@ -189,7 +189,7 @@ def test_no_edge_is_made_for_dense_orders(name):
 def test_dropout_keeps_the_mean_and_zeroes_shares(name):
     over = SUPPORTS[name]
     sources, targets = over.size
-    basis, _ = attended_over(over, dropped=0.5)
+    basis, _ = attention_over(over, dropped=0.5)
     # Values are the unit matrix, so that the result is the shares.
     theta = torch.eye(sources, dtype=torch.float64).expand(2, 1, -1, -1)
     plain = contract(replace(basis, normalise=Shares()), None, theta, DENSE_ORDERS[0])
@@ -207,7 +207,7 @@ def test_dropout_keeps_the_mean_and_zeroes_shares(name):
 @pytest.mark.parametrize("name", ["all", "before", "window", "graphs"])
 def test_scores_of_ten_thousand_stay_finite(name, dtype):
     over = SUPPORTS[name]
-    basis, _ = attended_over(over)
+    basis, _ = attention_over(over)
     basis = replace(basis, query=basis.query * 100, key=basis.key * 100).to(dtype)
     theta = parameter_of("concat", 2, 3, 2)[0]
     theta = replace(theta, value=theta.value.to(dtype))

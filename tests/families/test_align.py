@@ -233,7 +233,7 @@ def test_bad_alignments_are_refused():
             batch=torch.tensor([0, 0, 0, 1, 1, 1]),
             alignment=torch.tensor([0, 0, 0, 1, 1, 1]),
         )
-    with pytest.raises(TypeError, match=r"reads memberships: expected alignment=... at the call"):
+    with pytest.raises(TypeError, match=r"reads assignments: expected alignment=... at the call"):
         conv(features(N, P))
 
 

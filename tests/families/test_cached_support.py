@@ -120,7 +120,7 @@ def test_graphs_that_are_gone_leave_nothing_behind():
     assert gone() is None
 
 
-def test_memberships_are_read_at_every_call():
+def test_assignments_are_read_at_every_call():
     """Clusters ask their own members."""
     of, cluster = family(Cluster()), torch.tensor([0, 0, 1])
 

@@ -1,4 +1,4 @@
-"""Pooling by membership: PyG's global and cluster pools, and assignment matrices."""
+"""Pooling by assignment: PyG's global and cluster pools, and assignment matrices."""
 
 import pytest
 import torch
@@ -260,27 +260,31 @@ def test_short_integers_and_stacks():
     [
         (lambda: Cluster(0), ValueError, "clusters have criteria: expected >= 1, got 0"),
         (lambda: Cluster(positions=0), ValueError, "clusters have positions"),
-        (lambda: Cluster().basis([BATCH, BATCH]), ValueError, "as many memberships: expected 1"),
+        (lambda: Cluster().basis([BATCH, BATCH]), ValueError, "as many assignments: expected 1"),
         (lambda: Cluster(2).basis(BATCH), ValueError, "expected 2, got 1"),
-        (lambda: Cluster().basis(BATCH - 1), ValueError, r"every cluster has a number.*got -1"),
+        (
+            lambda: Cluster().basis(BATCH - 1),
+            ValueError,
+            r"cluster indices must be in .*got -1",
+        ),
         (lambda: Cluster().basis(BATCH, size=(9, 3)), ValueError, r"expected \[0, 3\), got 3"),
-        (lambda: Cluster().basis(BATCH, size=(8, 4)), ValueError, "one number of sources"),
+        (lambda: Cluster().basis(BATCH, size=(8, 4)), ValueError, "same number of sources"),
         (
             lambda: Cluster(2).basis([torch.rand(9, 3), torch.rand(9, 4)]),
             ValueError,
-            "one number of clusters",
+            "same number of clusters",
         ),
         (lambda: Cluster().basis(torch.full((2, 2), torch.nan)), ValueError, "must be finite"),
-        (lambda: Cluster().basis(BATCH, torch.ones(9)), ValueError, "nothing beside them"),
+        (lambda: Cluster().basis(BATCH, torch.ones(9)), ValueError, "no further arguments"),
         (
             lambda: Cluster().basis(torch.tensor([[0, 1], [1, 0]])),
             TypeError,
-            "reads memberships.*got edges",
+            "reads assignments.*got edges",
         ),
-        (lambda: Cluster().basis("batch"), TypeError, "memberships have a form"),
-        (lambda: Cluster().basis([]), TypeError, "reads memberships"),
-        (lambda: GCN().basis([BATCH]), TypeError, "reads edges.*got memberships"),
-        (lambda: pool()(torch.randn(8, 2), BATCH), ValueError, "one number of sources"),
+        (lambda: Cluster().basis("batch"), TypeError, "assignments have a known form"),
+        (lambda: Cluster().basis([]), TypeError, "reads assignments"),
+        (lambda: GCN().basis([BATCH]), TypeError, "reads edges.*got assignments"),
+        (lambda: pool()(torch.randn(8, 2), BATCH), ValueError, "same number of sources"),
     ],
 )
 def test_bad_input_is_refused(make, error, rule):
@@ -288,7 +292,7 @@ def test_bad_input_is_refused(make, error, rule):
         make()
 
 
-def test_memberships_are_read_once():
+def test_assignments_are_read_once():
     read = Assignment.read(BATCH)
     assert Assignment.read(read) is read
     assert Cluster().basis(read).size == (NODES, CLUSTERS)

@@ -94,7 +94,7 @@ def test_reductions_over_the_one_input_of_a_label_are_the_same(reduce):
 def test_other_bases_and_features_are_refused_by_name():
     theta = torch.randn(6, 1, 4, 2)
     basis = UnitMatrices((3, 2), on=CPU)
-    with pytest.raises(ValueError, match="solves Units, not a EdgeBasis"):
+    with pytest.raises(ValueError, match="solves UnitMatrices, not a EdgeBasis"):
         contract(basis.edges(), torch.randn(3, 4), theta, "fully_connected")
     indices = torch.tensor([3, 0, 3])
     with pytest.raises(ValueError, match="there are none to propagate"):
@@ -163,7 +163,7 @@ def test_both_ends_stack():
 
 
 def test_an_identity_without_structure_needs_a_number_of_nodes():
-    with pytest.raises(ValueError, match="needs its nodes counted"):
+    with pytest.raises(ValueError, match="needs the number of nodes"):
         Identity().basis(None)
     assert Identity().basis(None, size=(3, None)).size == (3, 3)
 

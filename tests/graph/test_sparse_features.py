@@ -142,8 +142,8 @@ def test_the_transform_is_that_of_the_dense_matrix(groups, layout):
 
 def test_indices_are_wide_where_groups_make_many_rows():
     # 3 rows in 2 ** 30 groups are more than int32 counts: the arithmetic alone is tested.
-    assert features._index_dtype(3 * 2**30, 4, 5) == torch.int64
-    assert features._index_dtype(3 * 2**29, 4, 5) == torch.int32
+    assert feature_pattern.index_dtype(3 * 2**30, 4, 5) == torch.int64
+    assert feature_pattern.index_dtype(3 * 2**29, 4, 5) == torch.int32
 
 
 def test_features_move_and_change_type():
@@ -202,7 +202,7 @@ def test_values_that_do_not_fit_are_refused():
         x.with_values(torch.ones(3))
     with pytest.raises(TypeError, match="floating point values"):
         x.with_values(torch.ones(4, dtype=torch.long))
-    with pytest.raises(ValueError, match="where the pattern is"):
+    with pytest.raises(ValueError, match="on the pattern's device"):
         x.with_values(torch.ones(4, device="meta"))
 
 

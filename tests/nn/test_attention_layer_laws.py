@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from attended import ATTEND_ORDERS, HEAD_ORDERS, dense_truth
+from attention_bases import ATTEND_ORDERS, HEAD_ORDERS, dense_truth
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv.attention import KeyQuery, Softmax

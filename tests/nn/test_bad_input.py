@@ -213,7 +213,7 @@ CALLS = {
         (
             TypeError,
             "edge_weight must be numbers",
-            "floating point or integers; of a mask",
+            "floating point or integers (to select edges",
             "torch",
         ),
     ),

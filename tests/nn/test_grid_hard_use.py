@@ -64,7 +64,7 @@ def test_options_of_other_types_are_refused(make, error, words):
 
 @pytest.mark.parametrize("size", [5, (), (4.0, 4), "44"])
 def test_an_output_size_that_is_no_shape_is_refused(size):
-    with pytest.raises(ValueError, match="number of cells for each axis"):
+    with pytest.raises(ValueError, match="number of cells on each axis"):
         GridUnpool(2, dim=2)(torch.randn(1, 3, 2, 2), output_size=size)
 
 

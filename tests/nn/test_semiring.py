@@ -273,7 +273,7 @@ def test_simple_conv(aggr):
     ],
 )
 def test_aggregation_modules_of_pyg(aggr, module):
-    """A membership of nodes in graphs is a basis: m → batch[m]."""
+    """The assignment of nodes to graphs is a basis: m → batch[m]."""
     batch = torch.tensor([0, 0, 1, 3, 3, 3])
     x = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
     conv = OuterConv(4, -1, Relation(1, "sum"), False, "identity", aggr=aggr)

@@ -130,7 +130,7 @@ def test_bases_of_masks_and_cells_are_kept_as_long_as_these():
 def test_what_comes_beside_cells_is_never_served_from_what_was_kept():
     conv, x = layer(GRID, cached=True), normal(6, 4)
     conv(x, (2, 3))
-    with pytest.raises(ValueError, match="nothing beside them, got edge_weight"):
+    with pytest.raises(ValueError, match="no further arguments: expected none, got edge_weight"):
         conv(x, (2, 3), torch.ones(3).double())
 
 
@@ -142,8 +142,8 @@ def test_gradients_flow_through_listed_cells():
 @pytest.mark.parametrize(
     ("family", "x", "given", "error", "rule"),
     [
-        (GRID, normal(5, 4), (2, 3), ValueError, "a source for each cell: expected 6, got 5"),
-        (GRID, normal(6, 4), MASK, ValueError, "a source for each cell: expected 4, got 6"),
+        (GRID, normal(5, 4), (2, 3), ValueError, "one source per cell: expected 6, got 5"),
+        (GRID, normal(6, 4), MASK, ValueError, "one source per cell: expected 4, got 6"),
         (GRID, normal(3, 4), RING, TypeError, "Grid reads cells: .* got edges: .*int64"),
         (GCN(), normal(6, 4), (2, 3), TypeError, r"GCN reads edges: .* got cells: \(2, 3\)"),
         (GCN(), normal(4, 4), MASK, TypeError, "GCN reads edges: .* got cells: .*torch.bool"),
@@ -164,7 +164,7 @@ def test_structures_that_do_not_fit_are_refused(family, x, given, error, rule):
 
 
 def test_cells_are_not_turned_round():
-    with pytest.raises(ValueError, match="flow='target_to_source' turns edges round"):
+    with pytest.raises(ValueError, match="flow='target_to_source' reverses edges"):
         layer(GRID, flow="target_to_source")(normal(6, 4), (2, 3))
 
 

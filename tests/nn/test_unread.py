@@ -129,11 +129,11 @@ def test_the_batch_of_cells_is_their_grids():
         assert_near(conv(x, given, batch=batch), expected)
     whole = OuterConv(3, 2, Grid((3, 3), padding=1))
     assert_near(whole(x, (2, 2), batch=torch.zeros(4).long()), whole(x, (2, 2)))
-    with pytest.raises(ValueError, match="cells have a batch of their own"):
+    with pytest.raises(ValueError, match="these cells already have a batch"):
         conv(x, Cells(mask.nonzero(), (2, 2), batch), batch=batch.flip(0))
 
 
-def test_memberships_say_more_than_a_batch():
+def test_assignments_say_more_than_a_batch():
     conv, x, of = OuterConv(3, 2, Cluster()), torch.randn(4, 3), torch.tensor([0, 2, 1, 2])
     for batch in (torch.zeros(4).long(), (torch.zeros(4).long(), torch.zeros(3).long())):
         assert_near(conv(x, of, batch=batch), conv(x, of))
@@ -174,12 +174,12 @@ def test_a_structure_holds_what_it_holds():
         conv = OuterConv(3, 2, family)
         assert_near(conv(x, edges), conv(x, EDGES, **{name: BESIDE[name] for name in reads}))
         for name in reads:
-            with pytest.raises(ValueError, match=f"nothing beside them, got {name}"):
+            with pytest.raises(ValueError, match=f"expected none, got {name}"):
                 conv(x, edges, **{name: BESIDE[name]})
-        with pytest.raises(ValueError, match="size must fit the edges that were read"):
+        with pytest.raises(ValueError, match="size must fit the EdgeList"):
             conv(torch.randn(6, 3), edges)
         assert_near(conv(x, edges, batch=BATCH), conv(x, edges))
-    with pytest.raises(ValueError, match="edges that were read have their batch"):
+    with pytest.raises(ValueError, match="this EdgeList already has a batch"):
         GCN().basis(structure(EDGES, batch=BATCH), batch=BATCH.clone())
 
 
@@ -192,7 +192,7 @@ def test_counted_nodes_take_what_they_do_not_know():
     assert_near(family.basis(known, size=(4, None)).to_dense(), expected)
     with pytest.raises(ValueError, match="nodes that have batch"):
         family.basis(known, batch=halves.flip(0))
-    with pytest.raises(ValueError, match="size must fit the nodes that were read"):
+    with pytest.raises(ValueError, match="size must fit the NodeSet"):
         family.basis(known, size=(5, 5))
 
 

@@ -406,7 +406,7 @@ def test_a_layer_writes_files(tmp_path: Path) -> None:
         ({"kind": "shift", "outputs": (4, 5)}, "inputs= too"),
         ({"kind": "shift", "inputs": (4, 4), "outputs": (4, 5)}, "inputs are one grid's"),
         ({"kind": "shift", "inputs": (4, 5), "outputs": (4, 6)}, "outputs are one grid's"),
-        ({"kind": "shift", "inputs": "4x5"}, "a family of grids reads cells"),
+        ({"kind": "shift", "inputs": "4x5"}, "a grid family reads cells"),
         ({"kind": "flattenings", "theta": torch.ones(2, 2, 3)}, r"\(9, P, Q\)"),
         ({"kind": "flattenings", "channels": (0, 3)}, r"\(P, Q\) >= 1"),
         ({"kind": "graph", "layout": "springs"}, "did you mean 'spring'"),

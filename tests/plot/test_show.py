@@ -190,7 +190,7 @@ GRID = ["--shape", "8x10", "--offset", "2,4"]
         (["--shape", "8x10", "--family", "gcn"], "expected --dataset, got --shape"),
         (["--family", "grid"], "--shape such as 8x10"),
         (["--family", "grid(kernel_size=(3, 3))"], "--shape such as 8x10"),
-        (["--family", "cluster(2)", "--shape", "3"], "Cluster reads memberships"),
+        (["--family", "cluster(2)", "--shape", "3"], "Cluster reads assignments"),
         (["--dataset", "karate"], "did you mean 'KarateClub'"),
         (["--layout", "springs"], "did you mean 'spring'"),
         (["--kind", "receptive-field", "--node", "34"], "below (34,)"),

@@ -10,15 +10,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...basis.conv_geometry import (
-    Spans,
+    ConvGeometry,
     as_images,
     as_nodes,
     crop,
+    geometry_of,
     pad,
     padded_bytes,
     sees_one,
-    spans_of,
-    why_no_spans,
+    why_not_torch,
 )
 from ...basis.grid_shift import GridShift
 from ...kernels import REDUCTIONS
@@ -60,15 +60,15 @@ class Convolution(Order):
             reasons.append(f"adds up, and several inputs share a label under {problem.reduce}")
         if not problem.in_channels or not problem.out_channels:
             reasons.append("needs channels, and there are none")
-        why = why_no_spans(basis)
-        if not why and not spans_of(basis).is_full:
+        why = why_not_torch(basis)
+        if not why and not geometry_of(basis).is_full:
             why.append("needs a label at every place of a box, for zero times NaN is NaN")
         return reasons + why
 
     def cost(self, problem: Problem) -> Cost:
         """2·N·P·Q/G flops for each place of the kernel, and what is padded."""
         basis = problem.of(GridShift)
-        places = prod(spans_of(basis).kernel)
+        places = prod(geometry_of(basis).kernel)
         cells = prod([axis.num_outputs for axis in basis.axes]) * problem.num_columns
         narrow = (problem.parameter.shape[2], problem.parameter.shape[3])
         lanes = LONE_CHANNEL if narrow == (1, 1) else -(-narrow[1] // CHANNEL_BLOCK) * CHANNEL_BLOCK
@@ -96,47 +96,49 @@ class Convolution(Order):
     def run(self, problem: Problem) -> Tensor:
         """See :class:`Order`."""
         basis = problem.of(GridShift)
-        spans, images = spans_of(basis), as_images(problem.features, basis.input_shape)
+        geometry, images = geometry_of(basis), as_images(problem.features, basis.input_shape)
         run = _transposed if basis.is_transposed else _forward
-        out = run(images, kernel_of(problem.theta, spans, basis.is_transposed), spans, problem)
+        out = run(
+            images, kernel_of(problem.theta, geometry, basis.is_transposed), geometry, problem
+        )
         return as_nodes(out, problem.batch)
 
 
-def kernel_of(theta: Tensor, spans: Spans, is_transposed: bool) -> Tensor:
+def kernel_of(theta: Tensor, geometry: ConvGeometry, is_transposed: bool) -> Tensor:
     """Θ (K, G, P/G, Q/G) as torch's weight: (Q, P/G, *kernel), or turned (P, Q/G, *kernel)."""
     num_labels, groups, rows, columns = theta.shape
     order = (1, 2, 3, 0) if is_transposed else (1, 3, 2, 0)
     ends = (groups * rows, columns) if is_transposed else (groups * columns, rows)
     weight = theta.permute(order).reshape(*ends, num_labels)
-    if not spans.is_in_order:
-        place = torch.tensor(spans.places, device=theta.device)
-        weight = weight.new_zeros(*ends, prod(spans.kernel)).index_add(-1, place, weight)
+    if not geometry.is_in_order:
+        place = torch.tensor(geometry.places, device=theta.device)
+        weight = weight.new_zeros(*ends, prod(geometry.kernel)).index_add(-1, place, weight)
     # In torch's own layout, which its gradient in float64 needs: with few channels strides may look
     # as if channels came last.
-    return weight.flatten().view(*ends, *spans.kernel)
+    return weight.flatten().view(*ends, *geometry.kernel)
 
 
-def _forward(x: Tensor, weight: Tensor, spans: Spans, problem: Problem) -> Tensor:
-    alike = all(span.is_padded_alike for span in spans.axes)
-    return _FORWARD[len(spans.axes) - 1](
-        x if alike else pad(x, spans),
+def _forward(x: Tensor, weight: Tensor, geometry: ConvGeometry, problem: Problem) -> Tensor:
+    alike = all(window.is_padded_alike for window in geometry.axes)
+    return _FORWARD[len(geometry.axes) - 1](
+        x if alike else pad(x, geometry),
         weight,
         problem.bias,
-        stride=[span.axis.stride for span in spans.axes],
-        padding=[span.before if alike else 0 for span in spans.axes],
-        dilation=[span.spacing for span in spans.axes],
+        stride=[window.axis.stride for window in geometry.axes],
+        padding=[window.before if alike else 0 for window in geometry.axes],
+        dilation=[window.spacing for window in geometry.axes],
         groups=problem.num_blocks,
     )
 
 
-def _transposed(x: Tensor, weight: Tensor, spans: Spans, problem: Problem) -> Tensor:
+def _transposed(x: Tensor, weight: Tensor, geometry: ConvGeometry, problem: Problem) -> Tensor:
     """The transpose: what the padding of :func:`_forward` adds, this takes away."""
     padding, spare = [], []
     grown: list[int] = []  # from the last axis on, as F.pad counts
     ends = []
-    for span in spans.axes:
-        before, behind = span.before, span.behind
-        largest = max(span.axis.stride, span.spacing)
+    for window in geometry.axes:
+        before, behind = window.before, window.behind
+        largest = max(window.axis.stride, window.spacing)
         fits = before >= 0 and 0 <= before - behind < largest
         both = before if fits else max(min(before, behind), 0)
         padding.append(both)
@@ -144,18 +146,18 @@ def _transposed(x: Tensor, weight: Tensor, spans: Spans, problem: Problem) -> Te
         rest = (0, 0) if fits else (before - both, behind - both)
         grown = [max(-end, 0) for end in rest] + grown
         ends.append(rest)
-    out = _TURNED[len(spans.axes) - 1](
+    out = _TURNED[len(geometry.axes) - 1](
         x,
         weight,
         None if any(grown) else problem.bias,
-        stride=[span.axis.stride for span in spans.axes],
+        stride=[window.axis.stride for window in geometry.axes],
         padding=padding,
         output_padding=spare,
-        dilation=[span.spacing for span in spans.axes],
+        dilation=[window.spacing for window in geometry.axes],
         groups=problem.num_blocks,
     )
     if any(grown):
         out = F.pad(out, grown)
         if problem.bias is not None:
-            out = out + problem.bias.view(-1, *(1,) * len(spans.axes))
+            out = out + problem.bias.view(-1, *(1,) * len(geometry.axes))
     return crop(out, ends)

@@ -27,13 +27,13 @@ class DenseAttention(HeadOrder):
     """By attention of blocks of nodes, without a sparse matrix.
 
     All pairs, and all before a target, are torch's ``scaled_dot_product_attention``; windows are
-    cut into blocks; cliques of one size go to torch together.
+    cut into blocks; blocks of one size go to torch together.
     """
 
     solves = (AttentionBasis,)
 
     def needs(self, problem: Problem) -> list[str]:
-        """A softmax of scaled products over a band or over cliques."""
+        """A softmax of scaled products over a band or over blocks."""
         return needs_softmax(problem) + needs_rule(problem)
 
     def is_prepared(self, problem: Problem) -> bool:
@@ -46,7 +46,7 @@ class DenseAttention(HeadOrder):
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
         """See :class:`HeadOrder`."""
-        return _attended(problem, x)
+        return _attend(problem, x)
 
 
 class DenseAttentionTransformFirst(DenseAttention, TransformHeadsFirst):
@@ -65,7 +65,7 @@ def needs_rule(problem: Problem) -> list[str]:
     """Reasons where the support is no rule that blocks follow, or scores have too much beside."""
     over = problem.of(AttentionBasis).over
     if not isinstance(over, DenseRule):
-        return [f"needs a support that is a band or cliques, not a {type(over).__name__}"]
+        return [f"needs a support that is a band or blocks, not a {type(over).__name__}"]
     return over.lacks(_beside(problem))
 
 
@@ -82,7 +82,7 @@ def _beside(problem: Problem) -> Beside:
     return Beside(*has, learns, basis.normalise.dropped > 0)
 
 
-def _attended(problem: Problem, value: Tensor) -> Tensor:
+def _attend(problem: Problem, value: Tensor) -> Tensor:
     """Σ_m of the shares times what heads propagate: (M, *batch, H, C) to (N, *batch, H, C)."""
     basis, batch = problem.of(AttentionBasis), problem.batch
     query, key = basis.with_batch(batch)

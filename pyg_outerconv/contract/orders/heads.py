@@ -1,4 +1,4 @@
-"""Heads with the values of all edges at hand: one sparse product for each head."""
+"""MultiHeadEdges: the values of all edges are given: one sparse product for each head."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from ..order import Order, needs_features
 from ..problem import Problem
 from ..rank import (
     at_full_precision,
-    factored_of,
+    feature_product_of,
     folds,
     in_full,
     needs_time,
@@ -58,7 +58,7 @@ class Latent(Order):
 
     def cost(self, problem: Problem) -> Cost:
         """M·H·D·P, G·H·D·P·V, and N·H·D·V, all dense."""
-        basis, (of_x, of_theta, of_basis) = factored_of(problem), problem.gradients
+        basis, (of_x, of_theta, of_basis) = feature_product_of(problem), problem.gradients
         rows = float(problem.num_labels * basis.num_channels * problem.num_columns)
         width = float(value_width(problem) if _beside(problem) else problem.out_channels)
         inside = 2.0 * basis.num_blocks * rows * problem.in_channels * width
@@ -85,7 +85,7 @@ class Latent(Order):
 
 def _through(problem: Problem, x: Tensor, matrix: Tensor) -> Tensor:
     """Y (N, *batch, Q): heads put side by side, or added up in the last product."""
-    basis, (own, shared) = factored_of(problem), folds(problem)
+    basis, (own, shared) = feature_product_of(problem), folds(problem)
     query, key, x, matrix = in_full(basis.query, basis.key, x, matrix)
     heads, channels, inputs = problem.num_labels, basis.num_channels, x.size(-1)
     query, key = (part.reshape(part.size(0), own, heads, channels) for part in (query, key))
@@ -140,7 +140,7 @@ class Scan(Order):
 
     def cost(self, problem: Problem) -> Cost:
         """(M + N)·H·D·V for states, and N·H·C·(D + V) within chunks of C."""
-        basis, width = factored_of(problem), value_width(problem)
+        basis, width = feature_product_of(problem), value_width(problem)
         made, back_made = making_values(problem)
         work, back, held = rank_work(problem, width, float(sum(basis.size)))
         chunks = basis.chunks(width)

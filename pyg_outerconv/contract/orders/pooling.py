@@ -9,15 +9,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...basis.conv_geometry import (
+    AxisGeometry,
     ConvGeometry,
-    Spans,
     as_images,
     as_nodes,
+    geometry_of,
     pad,
     padded_bytes,
     sees_one,
-    spans_of,
-    why_no_spans,
+    why_not_torch,
 )
 from ...basis.grid_shift import GridShift
 from ...kernels import REDUCTIONS
@@ -42,7 +42,7 @@ class Pooling(Order):
     label_reductions = frozenset({"sum", "max", "min"})
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs Θ_k = c I, a full grid of 1 to 3 axes, and a label at each place of a span."""
+        """It needs Θ_k = c I, a full grid of 1 to 3 axes, and a label at each place of a window."""
         reasons = needs_features(problem)
         basis, mixture = problem.of(GridShift), problem.mixture
         if mixture is None or not mixture.is_unit or mixture.constant is None:
@@ -53,8 +53,8 @@ class Pooling(Order):
             reasons.append(f"adds up, and several inputs share a label under {problem.reduce}")
         if not problem.in_channels:
             reasons.append("needs channels, and there are none")
-        why = why_no_spans(basis)
-        return reasons + (why or _lacks(problem, spans_of(basis), basis.is_transposed))
+        why = why_not_torch(basis)
+        return reasons + (why or _lacks(problem, geometry_of(basis), basis.is_transposed))
 
     def cost(self, problem: Problem) -> Cost:
         """Each window is read from a cache, again for the gradient; and what is padded."""
@@ -70,28 +70,28 @@ class Pooling(Order):
         basis = problem.of(GridShift)
         assert problem.mixture is not None
         assert problem.mixture.constant is not None
-        spans, images = spans_of(basis), as_images(problem.features, basis.input_shape)
+        geometry, images = geometry_of(basis), as_images(problem.features, basis.input_shape)
         if basis.is_transposed:
-            out = _repeat(images, spans.kernel, problem.mixture.constant)
+            out = _repeat(images, geometry.kernel, problem.mixture.constant)
         elif problem.label_reduce == "sum":
-            out = _add(images, spans, problem.mixture.constant)
+            out = _add(images, geometry, problem.mixture.constant)
         else:
             least = problem.label_reduce == "min"
-            out = _largest(-images if least else images, spans)
+            out = _largest(-images if least else images, geometry)
             out = -out if least else out
         return as_nodes(out, problem.batch)
 
 
-def _lacks(problem: Problem, spans: Spans, is_transposed: bool) -> list[str]:
+def _lacks(problem: Problem, geometry: ConvGeometry, is_transposed: bool) -> list[str]:
     reasons = []
-    if not spans.is_box:
+    if not geometry.is_box:
         reasons.append("needs one label at every place of a window")
-    elif problem.label_reduce != "sum" and not (spans.is_in_order or spans.is_backwards):
+    elif problem.label_reduce != "sum" and not (geometry.is_in_order or geometry.is_backwards):
         reasons.append(
             "of equal cells the lowest label takes the gradient, and labels are in no such order"
         )
-    axes = spans.axes
-    if problem.label_reduce == "sum" and any(span.spacing > 1 for span in axes):
+    axes = geometry.axes
+    if problem.label_reduce == "sum" and any(window.spacing > 1 for window in axes):
         reasons.append("torch adds up windows without dilation alone")
     short = isinstance(problem.x, Tensor) and problem.x.dtype in (torch.float16, torch.bfloat16)
     if short and len(axes) == 3 and problem.label_reduce == "sum" and problem.device.type == "cpu":
@@ -106,19 +106,19 @@ def _lacks(problem: Problem, spans: Spans, is_transposed: bool) -> list[str]:
     return reasons
 
 
-def _lie_side_by_side(span: ConvGeometry) -> bool:
+def _lie_side_by_side(window: AxisGeometry) -> bool:
     """Whether every input of the axis is in one window of its outputs."""
-    axis = span.axis
-    return span.first == 0 == span.behind and axis.stride == span.extent
+    axis = window.axis
+    return window.first == 0 == window.behind and axis.stride == window.extent
 
 
-def _has_empty(span: ConvGeometry) -> bool:
+def _has_empty(window: AxisGeometry) -> bool:
     """Whether some output of the axis sees nothing."""
-    axis = span.axis
+    axis = window.axis
     if axis.padding_mode != "zeros":
         return False
-    places = range(span.first, span.first + span.spacing * span.extent, span.spacing)
-    if span.first >= 0 and span.behind <= 0:
+    places = range(window.first, window.first + window.spacing * window.extent, window.spacing)
+    if window.first >= 0 and window.behind <= 0:
         return False
     return not all(
         any(0 <= axis.stride * output + place < axis.num_inputs for place in places)
@@ -126,28 +126,30 @@ def _has_empty(span: ConvGeometry) -> bool:
     )
 
 
-def _fits(spans: Spans) -> bool:
+def _fits(geometry: ConvGeometry) -> bool:
     """Whether torch pads by itself: alike at both ends, and by half a window's cells at most.
 
     Along 3 axes its averages want cells for a whole window, padding not counted.
     """
     return all(
-        span.is_padded_alike
-        and 2 * span.before <= span.extent
-        and (len(spans.axes) < 3 or span.spacing * (span.extent - 1) < span.axis.num_inputs)
-        for span in spans.axes
+        window.is_padded_alike
+        and 2 * window.before <= window.extent
+        and (
+            len(geometry.axes) < 3 or window.spacing * (window.extent - 1) < window.axis.num_inputs
+        )
+        for window in geometry.axes
     )
 
 
-def _add(x: Tensor, spans: Spans, factor: float) -> Tensor:
-    """``factor`` times the sum over each span. torch's averages divide by a whole number."""
-    fits = _fits(spans)
-    x = x if fits else pad(x, spans)
-    lone = len(spans.axes) == 1  # of one axis torch divides by nothing but the window's size
-    axes = spans.axes
-    sizes = [span.extent for span in axes]
-    strides = [span.axis.stride for span in axes]
-    padding = [span.before if fits else 0 for span in axes]
+def _add(x: Tensor, geometry: ConvGeometry, factor: float) -> Tensor:
+    """``factor`` times the sum over each window. torch's averages divide by a whole number."""
+    fits = _fits(geometry)
+    x = x if fits else pad(x, geometry)
+    lone = len(geometry.axes) == 1  # of one axis torch divides by nothing but the window's size
+    axes = geometry.axes
+    sizes = [window.extent for window in axes]
+    strides = [window.axis.stride for window in axes]
+    padding = [window.before if fits else 0 for window in axes]
     if lone:
         x, sizes, strides, padding = x.unsqueeze(-2), [1, *sizes], [1, *strides], [0, *padding]
     average = F.avg_pool3d if len(sizes) == 3 else F.avg_pool2d
@@ -157,18 +159,18 @@ def _add(x: Tensor, spans: Spans, factor: float) -> Tensor:
     return out if mean or factor == 1.0 else out * factor
 
 
-def _largest(x: Tensor, spans: Spans) -> Tensor:
-    axes = spans.axes
+def _largest(x: Tensor, geometry: ConvGeometry) -> Tensor:
+    axes = geometry.axes
     everywhere = tuple(range(-len(axes), 0))
-    turns = not spans.is_in_order and torch.is_grad_enabled()  # values are the same both ways
-    fits = _fits(spans) and not turns
-    x = x if fits else pad(x, spans, value=float("-inf"))
+    turns = not geometry.is_in_order and torch.is_grad_enabled()  # values are the same both ways
+    fits = _fits(geometry) and not turns
+    x = x if fits else pad(x, geometry, value=float("-inf"))
     out = _LARGEST[len(axes)](
         x.flip(everywhere) if turns else x,
-        [span.extent for span in axes],
-        [span.axis.stride for span in axes],
-        [span.before if fits else 0 for span in axes],
-        [span.spacing for span in axes],
+        [window.extent for window in axes],
+        [window.axis.stride for window in axes],
+        [window.before if fits else 0 for window in axes],
+        [window.spacing for window in axes],
     )
     return out.flip(everywhere) if turns else out
 

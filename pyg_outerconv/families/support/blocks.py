@@ -81,7 +81,7 @@ class Blocks(Support):
         return ("the same block",)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> SameBlock:
-        """:class:`~.cliques.SameBlock`, the blocks of each graph or grid on their own."""
+        """:class:`~.same_block.SameBlock`, the blocks of each graph or grid on their own."""
         _, (sizes, shifts) = for_each_axis(self, structure, self.size, self.shift)
         if isinstance(structure, Cells):
             block = _of_cells(structure, sizes, shifts)

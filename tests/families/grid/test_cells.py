@@ -170,7 +170,7 @@ def test_neighbours_far_apart_take_no_room():
     grown = Grid((3, 3, 3), 2, 1, growth="full")
     assert grown.basis(Cells(far)).size[1] == grown.outputs(Cells(far)).num_cells
     too_far = torch.tensor([[0, 0, 0], [2**40, 2**40, 2**40]])
-    with pytest.raises(ValueError, match="boxes around cells can be numbered"):
+    with pytest.raises(ValueError, match="bounding boxes need cell numbers"):
         Cells(too_far)
 
 
@@ -214,8 +214,12 @@ def test_cells_move_and_are_pickled():
 @pytest.mark.parametrize(
     ("make", "error", "rule"),
     [
-        (lambda: Cells(torch.rand(3, 2)), TypeError, "whole coordinates: expected torch.int64"),
-        (lambda: Cells([[1, 2]]), TypeError, "whole coordinates: .* got list"),
+        (
+            lambda: Cells(torch.rand(3, 2)),
+            TypeError,
+            "of cells are integers: expected torch.int64",
+        ),
+        (lambda: Cells([[1, 2]]), TypeError, "coordinates of cells are integers: .* got list"),
         (lambda: Cells(torch.zeros(3).long()), ValueError, r"shape \(n, D\), got \(3,\)"),
         (lambda: Cells(torch.zeros(3, 0).long()), ValueError, r"shape \(n, D\), got \(3, 0\)"),
         (
@@ -231,7 +235,7 @@ def test_cells_move_and_are_pickled():
         ),
         (lambda: Cells(-torch.ones(1, 1).long(), (3,)), ValueError, r"below \(3,\), got \(-1,\)"),
         (lambda: Cells(None), ValueError, "expected a shape, got neither"),
-        (lambda: Cells(None, (2,), torch.zeros(2).long()), ValueError, "grids of listed cells"),
+        (lambda: Cells(None, (2,), torch.zeros(2).long()), ValueError, "batch needs listed cells"),
         (
             lambda: Cells(torch.ones(1, 1).long(), batch=torch.ones(2).long()),
             ValueError,
@@ -241,7 +245,7 @@ def test_cells_move_and_are_pickled():
         (lambda: Cells.of_mask(torch.ones(3)), TypeError, "expected torch.bool, got torch.float32"),
         (lambda: Cells.of_mask(torch.tensor(True)), ValueError, "expected >= 1, got 0"),
         (lambda: Cells.of_mask(torch.tensor([True]), batched=True), ValueError, ">= 2, got 1"),
-        (lambda: Cells.of_shape((2.5,)), ValueError, "number of cells for each axis"),
+        (lambda: Cells.of_shape((2.5,)), ValueError, "number of cells on each axis"),
     ],
 )
 def test_cells_that_make_no_sense_are_refused(make, error, rule):
@@ -279,7 +283,7 @@ def test_targets_of_its_own_are_not_stored_on_a_graph_but_made_of_it(family):
     ("data", "error", "rule"),
     [
         (Data(x=torch.ones(2, 1)), ValueError, r"data.pos of shape \(n, D\), integers, got a Data"),
-        (Data(pos=torch.rand(2, 2)), TypeError, "whole coordinates"),
+        (Data(pos=torch.rand(2, 2)), TypeError, "coordinates of cells are integers"),
         ({"pos": torch.ones(2, 2)}, TypeError, "homogeneous graph"),
     ],
 )

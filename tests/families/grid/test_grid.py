@@ -265,7 +265,7 @@ def test_a_stack_passes_cells_on():
     with pytest.raises(ValueError, match="must have one size"):
         Stack(Grid((3, 3), 2, 1), Identity()).basis((3, 4))
     with pytest.raises(
-        TypeError, match="read one kind of it: expected edges, got cells too, by Gr"
+        TypeError, match="read the same kind of structure: expected edges, got cells too, by Gr"
     ):
         Stack(GCN(), Grid((3, 3)))
     with pytest.raises(TypeError, match="a family of edges, got Grid"):
@@ -304,8 +304,8 @@ REFUSED = [
     ),
     (lambda: Grid((1,), padding=1, transposed=True).basis((2,)), "must leave a grid"),
     (lambda: Grid((3, 3)).basis((5,)), r"axis for each of the grid: expected 2, got Cells\(all"),
-    (lambda: Grid((3, 3)).basis((5, -1)), r"a number of cells for each axis: .* got \(5, -1\)"),
-    (lambda: Grid((3, 3)).basis(()), r"a number of cells for each axis: .* got \(\)"),
+    (lambda: Grid((3, 3)).basis((5, -1)), r"number of cells on each axis: .* got \(5, -1\)"),
+    (lambda: Grid((3, 3)).basis(()), r"number of cells on each axis: .* got \(\)"),
     (lambda: Grid((3, 3)).output_shape((5,)), "axis for each of the grid"),
     (lambda: Grid((3, 3)).basis(torch.ones(5, dtype=torch.bool)), "axis for each of the grid"),
     (
@@ -316,8 +316,11 @@ REFUSED = [
         lambda: Grid((3,), padding_mode="circular").basis(Cells(torch.tensor([[1]]))),
         "padding_mode='circular' needs the ends of the axes: expected cells with a shape",
     ),
-    (lambda: Grid((3,)).basis((5,), torch.ones(3)), "nothing beside them, got edge_weight"),
-    (lambda: Grid((3,)).basis((5,), size=(4, None)), "a source for each cell: expected 5, got 4"),
+    (
+        lambda: Grid((3,)).basis((5,), torch.ones(3)),
+        "no further arguments: expected none, got edge_weight",
+    ),
+    (lambda: Grid((3,)).basis((5,), size=(4, None)), "one source per cell: expected 5, got 4"),
 ]
 
 

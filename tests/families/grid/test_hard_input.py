@@ -21,10 +21,14 @@ def test_integers_of_numpy_are_plain_ones():
     ("make", "error", "words"),
     [
         (lambda: Grid(1, dim=1).basis((True,)), TypeError, r"got \(True,\)"),
-        (lambda: Cells.of_shape((True, 2)), ValueError, "number of cells for each axis"),
+        (lambda: Cells.of_shape((True, 2)), ValueError, "number of cells on each axis"),
         (lambda: Grid(1, dim=1).basis((4.0,)), TypeError, r"got \(4.0,\)"),
         (lambda: Cells(np.zeros((3, 2), int)), TypeError, "a tensor of integers, got ndarray"),
-        (lambda: Cells(torch.zeros(3, 2, dtype=torch.cfloat)), TypeError, "whole coordinates"),
+        (
+            lambda: Cells(torch.zeros(3, 2, dtype=torch.cfloat)),
+            TypeError,
+            "coordinates of cells are integers",
+        ),
         (lambda: Grid(offsets=(1, 2)), TypeError, "lists of integers with commas or none, got"),
     ],
 )
@@ -35,7 +39,7 @@ def test_what_is_not_what_it_seems_is_refused(make, error, words):
 
 @pytest.mark.parametrize("ends", [(2**63 - 1,), (-(2**63), 2**63 - 1), (-(2**62), 0)])
 def test_coordinates_that_would_overflow_are_refused(ends):
-    with pytest.raises(ValueError, match="where integers reach"):
+    with pytest.raises(ValueError, match="coordinates of cells are bounded"):
         Cells(torch.tensor(ends).view(-1, 1))
 
 

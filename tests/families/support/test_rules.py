@@ -1,4 +1,4 @@
-"""Bands and cliques: rules that equal their dense masks, counted without edges."""
+"""Bands and blocks: rules that equal their dense masks, counted without edges."""
 
 import copy
 import pickle
@@ -60,16 +60,16 @@ def test_a_band_of_a_long_sequence_is_counted_without_work():
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
-def test_cliques_are_their_mask(dtype):
+def test_blocks_are_their_mask(dtype):
     generator = torch.Generator().manual_seed(3)
     for m, n in product(SIZES, SIZES):
         source = torch.randint(-1, 4, (m,), generator=generator, dtype=dtype)
         target = torch.randint(-2, 5, (n,), generator=generator, dtype=dtype)
         mask = (source.unsqueeze(1) == target) & (target >= 0)
-        cliques = SameBlock(source, target)
-        assert_is(cliques, mask)
-        assert_is(cliques.transpose(), mask.t())
-        assert isinstance(cliques.T, SameBlock)
+        blocks = SameBlock(source, target)
+        assert_is(blocks, mask)
+        assert_is(blocks.transpose(), mask.t())
+        assert isinstance(blocks.T, SameBlock)
 
 
 RULES = [Band(4, 5, 1, None, on=CPU), SameBlock(torch.tensor([0, 1, -1]), torch.tensor([1, 1]))]

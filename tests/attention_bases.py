@@ -45,7 +45,7 @@ def pattern_of(name, num_labels, index_dtype=torch.long):
     return Pattern.build(index, types, size=found.size, num_labels=num_labels, origin=origin)
 
 
-def attended(pattern, heads, batch=(), biased=False, present=False, normalise=None):
+def attention_basis(pattern, heads, batch=(), biased=False, present=False, normalise=None):
     """A basis of queries and keys of two channels, and its tensors that want gradients."""
     (sources, targets), shared = pattern.size, heads // pattern.num_labels
     query, key = normal(targets, *batch, heads, 2), normal(sources, *batch, heads, 2)

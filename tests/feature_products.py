@@ -1,4 +1,4 @@
-"""What the tests of factored bases share: some of them, and the dense truth."""
+"""What the tests of products of features share: some bases, and the dense truth."""
 
 import torch
 
@@ -16,7 +16,7 @@ def normal(*shape, dtype=torch.float64):
     return torch.randn(shape, dtype=dtype, requires_grad=True)
 
 
-def factored(ends, batch=(), blocks=False, dtype=torch.float64, **options):
+def feature_product(ends, batch=(), blocks=False, dtype=torch.float64, **options):
     """A basis of positive factors; with blocks, some of which lack sources or targets."""
     key, query = (positive(end, *batch, HEADS, CHANNELS, dtype=dtype) for end in ends)
     graphs = [torch.randint(number, (end,)) for number, end in zip((4, 5), ends, strict=True)]

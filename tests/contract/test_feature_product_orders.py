@@ -1,10 +1,10 @@
-"""Orders of factored bases: equal to the dense formula, for every Θ, X, batch and derivative."""
+"""Orders of products of features equal the dense formula, for every Θ, X, batch and derivative."""
 
 from itertools import product
 
 import pytest
 import torch
-from factors import HEADS, TIMES, dense, factored, normal
+from feature_products import HEADS, TIMES, dense, feature_product, normal
 from probes import Kept, Largest
 
 from pyg_outerconv.basis.feature_product import FeatureProduct
@@ -62,7 +62,7 @@ def assert_same(basis, x, make, order, depth=1):
 @pytest.mark.parametrize("causal", TIMES)
 def test_every_form_of_theta_is_the_dense_formula(form, causal):
     for order, normalised, blocks in product(orders_of(causal), (False, True), (False, True)):
-        basis = factored((23, 31), blocks=blocks, normalised=normalised, causal=causal)
+        basis = feature_product((23, 31), blocks=blocks, normalised=normalised, causal=causal)
         assert_same(basis, normal(23, P), THETAS[form], order)
 
 
@@ -70,7 +70,7 @@ def test_every_form_of_theta_is_the_dense_formula(form, causal):
 @pytest.mark.parametrize("causal", TIMES)
 def test_a_batch_has_factors_of_its_own_or_shares_them(batch, causal):
     for order, own, form in product(orders_of(causal), (batch, ()), ("full", "side by side")):
-        basis = factored((11, 8), own, blocks=True, causal=causal)
+        basis = feature_product((11, 8), own, blocks=True, causal=causal)
         assert_same(basis, normal(11, *batch, P), THETAS[form], order)
 
 
@@ -78,20 +78,20 @@ def test_a_batch_has_factors_of_its_own_or_shares_them(batch, causal):
 @pytest.mark.parametrize("causal", TIMES)
 def test_sizes_from_nothing_to_many_chunks(ends, causal):
     for order, blocks in product(orders_of(causal), (False, True)):
-        basis = factored(ends, blocks=blocks, causal=causal)
+        basis = feature_product(ends, blocks=blocks, causal=causal)
         assert_same(basis, normal(ends[0], P), THETAS["full"], order)
 
 
 @pytest.mark.parametrize("causal", TIMES)
 def test_second_derivatives_are_those_of_the_formula(causal):
     for order, form in product(orders_of(causal), ("full", "projected, biased")):
-        basis = factored((70, 66), blocks=True, causal=causal)
+        basis = feature_product((70, 66), blocks=True, causal=causal)
         assert_same(basis, normal(70, P), THETAS[form], order, depth=2)
 
 
 @pytest.mark.parametrize("causal", TIMES)
 def test_sparse_features_indices_and_none_are_transformed_first(causal):
-    basis = factored((6, 8), causal=causal)
+    basis = feature_product((6, 8), causal=causal)
     theta = normal(HEADS, 1, 6, Q)
     eye = torch.eye(6, dtype=torch.float64)
     chosen = torch.tensor([3, 0, 0, 5, 1, 2])
@@ -133,7 +133,7 @@ def test_short_types_add_up_in_float32(dtype, causal):
 
 @pytest.mark.parametrize("causal", TIMES)
 def test_float32_is_as_near_as_it_promises_at_many_nodes(causal):
-    basis = factored((3000, 3000), causal=causal, dtype=torch.float32)
+    basis = feature_product((3000, 3000), causal=causal, dtype=torch.float32)
     x, theta = torch.randn(3000, P), torch.randn(HEADS, 1, P, Q)
     wanted = truth(basis.double(), x.double(), theta.double()).float()
     for order in orders_of(causal):
@@ -158,7 +158,7 @@ def test_65536_nodes_hold_no_pairs_and_no_state_for_each(causal):
 
 @pytest.mark.parametrize("causal", TIMES)
 def test_an_order_holds_about_what_its_cost_says(causal):
-    basis = factored((5000, 5000), causal=causal)
+    basis = feature_product((5000, 5000), causal=causal)
     x, theta = normal(5000, P), normal(HEADS, 1, P, Q)
     for order in orders_of(causal):
         claimed = ORDERS[order].cost(Problem(basis, x, theta)).memory
@@ -170,18 +170,18 @@ def test_an_order_holds_about_what_its_cost_says(causal):
 
 def test_theta_goes_where_it_is_least_work():
     """Few latent nodes and many sources: Θ is multiplied with what the D nodes received."""
-    basis = factored((2000, 2000))
+    basis = feature_product((2000, 2000))
     for width, wanted in ((128, "latent"), (1, "latent_transform_first")):
         theta = ValueOutput(normal(HEADS, 64, width))
         x = normal(2000, 64)
         assert contraction_path(basis, x, theta).chosen == [wanted]
-    in_time = factored((20, 20), causal="strict")
+    in_time = feature_product((20, 20), causal="strict")
     assert contraction_path(in_time, normal(20, P), normal(HEADS, 1, P, Q)).chosen == ["scan"]
 
 
 def test_transposes_stacks_and_scales_go_into_theta():
-    basis = factored((9, 9), blocks=True)
-    causal = factored((9, 9), causal="inclusive")
+    basis = feature_product((9, 9), blocks=True)
+    causal = feature_product((9, 9), causal="inclusive")
     whole = basis.T.stack(causal.scale(0.5), causal.T)
     x, theta = normal(9, P), normal(3 * HEADS, 1, P, Q)
     wanted = torch.einsum("kmn,mp,kpq->nq", whole.to_dense(), x, theta[:, 0])
@@ -189,14 +189,16 @@ def test_transposes_stacks_and_scales_go_into_theta():
 
 
 def test_other_bases_and_other_batches_are_refused_by_name():
-    basis = factored((4, 4), (2,))
+    basis = feature_product((4, 4), (2,))
     x, theta = normal(4, 3, P), normal(HEADS, 1, P, Q)
     with pytest.raises(ValueError, match=r"batch of \(2,\), and x of \(3,\)"):
         contract(basis, x, theta)
-    causal = factored((4, 4), causal="strict")
+    causal = feature_product((4, 4), causal="strict")
     with pytest.raises(ValueError, match="scan"):
         contract(causal, normal(4, P), theta, "latent")
     with pytest.raises(ValueError, match="order of time"):
-        contract(factored((4, 4)), normal(4, P), theta, "scan")
-    edges = factored((4, 4)).edges()
-    assert "solves Factored" in ORDERS["latent"].why_not(Problem(edges, normal(4, P), theta))[0]
+        contract(feature_product((4, 4)), normal(4, P), theta, "scan")
+    edges = feature_product((4, 4)).edges()
+    assert (
+        "solves FeatureProduct" in ORDERS["latent"].why_not(Problem(edges, normal(4, P), theta))[0]
+    )

@@ -1,0 +1,108 @@
+"""Sparse matrices as an ``edge_index``, and the numbers of nodes that indices imply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
+
+from ..errors import RefusedValue, refusal
+from ..kernels.index_checks import has_numbers
+from .checks import agreed
+
+
+def is_matrix(given: Any) -> bool:
+    """Whether the argument is a sparse matrix: torch's, or torch_sparse's ``SparseTensor``.
+
+    The latter is recognised by its methods, because torch_sparse is optional.
+    """
+    return is_torch_sparse_tensor(given) or (
+        hasattr(given, "coo") and hasattr(given, "sparse_sizes")
+    )
+
+
+def from_sparse(
+    matrix: Any, edge_weight: Tensor | None, size: tuple[int | None, int | None] | None
+) -> tuple[Tensor, Tensor | None, tuple[int | None, int | None]]:
+    """The (2, E) edge index, weights and (M, N) of a sparse matrix (N, M), whose rows are targets.
+
+    The values of the matrix are the weights unless ``edge_weight`` is given.
+
+    Raises:
+        ValueError: ``size`` contradicts the matrix, or it is an uncoalesced COO matrix that
+            requires gradients.
+    """
+    is_torchs = isinstance(matrix, Tensor)
+    rows, columns = matrix.shape if is_torchs else matrix.sparse_sizes()
+    known = (columns, rows)
+    agreed("the sparse matrix, which has a row for each target", known, size)
+    if not is_torchs:
+        row, column, value = matrix.coo()
+        row_col = torch.stack([row, column])
+    elif matrix.layout == torch.sparse_coo and not matrix.is_coalesced():
+        # Parallel edges are kept apart, as everywhere else.
+        if matrix.requires_grad:
+            raise RefusedValue(
+                refusal(
+                    "torch gives values of a COO matrix gradients only where it is coalesced",
+                    "matrix.coalesce()",
+                    "a matrix that is not",
+                )
+            )
+        row_col, value = matrix._indices(), matrix._values()
+    elif matrix.layout == torch.sparse_coo:
+        row_col, value = matrix.indices(), matrix.values()
+    else:
+        row_col, value = to_edge_index(matrix)
+    return (
+        row_col.flip(0),
+        value if edge_weight is None else edge_weight,
+        known,
+    )
+
+
+def infer_size(
+    edge_index: Tensor, size: tuple[int | None, int | None] | None, bipartite: bool
+) -> tuple[int, int]:
+    """(M, N): ``size``, with missing entries inferred from the largest indices.
+
+    Raises:
+        ValueError: an index is negative, or not below M (row 0) or N (row 1).
+    """
+    if size is not None and not has_numbers(edge_index):  # fake tensors: nothing to check
+        num_sources, num_targets = size
+        if num_sources is not None and num_targets is not None:
+            return num_sources, num_targets
+    size = size or (None, None)
+    if size[0] is not None and size[0] == size[1] and edge_index.numel():
+        least, most = edge_index.aminmax()
+        if int(least) >= 0 and int(most) < size[0]:
+            return size[0], size[0]
+    if not edge_index.numel():
+        lowest, highest = 0, [-1, -1]
+    elif size == (None, None) and not bipartite:
+        least, most = edge_index.aminmax()
+        lowest, highest = int(least), [int(most)] * 2
+    else:
+        least, most = edge_index.aminmax(dim=1)
+        lowest, highest = int(least.min()), most.tolist()
+    if lowest < 0:
+        raise RefusedValue(refusal("edge_index must not be negative", ">= 0", lowest))
+    if size == (None, None) and not bipartite:
+        return max(highest) + 1, max(highest) + 1
+    full = (
+        highest[0] + 1 if size[0] is None else size[0],
+        highest[1] + 1 if size[1] is None else size[1],
+    )
+    for name, end, count in zip(("source", "target"), highest, full, strict=True):
+        if end >= count:
+            raise RefusedValue(
+                refusal(
+                    f"every {name} in edge_index must be one of the {name} nodes",
+                    f"an index below {count}",
+                    end,
+                )
+            )
+    return full
