@@ -51,6 +51,6 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     """
     names = sorted(known)
     by_lower = {candidate.lower(): candidate for candidate in names}
-    similar = get_close_matches(str(name).lower(), by_lower, n=1, cutoff=0.5)
+    similar = get_close_matches(str(name).lower(), by_lower, n=1, cutoff=0.6)
     hint = f" (did you mean {by_lower[similar[0]]!r}?)" if similar else ""
     return f"unknown {kind} {name!r}{hint}: expected one of {', '.join(names)}"

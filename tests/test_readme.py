@@ -2,15 +2,11 @@
 
 import re
 import shlex
-import textwrap
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from pyg_outerconv import basis
 from pyg_outerconv.cli import main
-from pyg_outerconv.testing import assert_declared_laws
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -82,13 +78,3 @@ def test_files_that_it_points_to_exist():
     table = README.split("## From the paper to the files")[1]
     for name in re.findall(r"`((?:basis|nn|contract)/[\w.]*)`", table):
         assert (ROOT / "pyg_outerconv" / name).exists(), name
-
-
-def test_the_least_family_of_the_contributing_page_is_one(monkeypatch):
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    monkeypatch.setattr(basis.family, "FAMILIES", dict(basis.FAMILIES))
-    namespace = {**vars(basis), "dataclass": dataclass}
-    exec(compile(textwrap.dedent(block), "CONTRIBUTING.md", "exec"), namespace)
-    for seed in range(5):
-        assert_declared_laws(namespace["Hub"](2), seed)

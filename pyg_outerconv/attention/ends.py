@@ -158,9 +158,10 @@ class Ends(torch.nn.Module):
             got = theta.value if isinstance(theta, ValueOutput) else theta
             raise RefusedValue(
                 refusal(
-                    "a score of transformed features is of a layer whose labels are its heads, "
-                    "with values of the channels of the score",
-                    f"a theta of ({self.heads}, P, {self.channels})",
+                    "scores such as Additive and GATv2 read what the layer's Θ makes of the "
+                    "features, one label of Θ for each head",
+                    f"Θ of shape ({self.heads}, P, {self.channels}), or in a Stack, where Θ has "
+                    "other labels too, own=True for Additive and GATv2",
                     tuple(got.shape) if isinstance(got, Tensor) else type(theta).__name__,
                 )
             )

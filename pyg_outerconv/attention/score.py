@@ -141,6 +141,34 @@ class Score(torch.nn.Module):
         return self.score(source, query, support)
 
 
+def check_scores(score: Score, scores: Any, support: EdgeContext) -> None:
+    """Refuse scores of another shape than those of the edges, or of the two ends, must have.
+
+    Raises:
+        TypeError: they are neither a tensor nor a :class:`Dot`.
+        ValueError: their shape is not (E, *batch, H/L), or (N, *batch, H, D) and (M, *batch, H, D).
+    """
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # sizes are not known there
+        return
+    name, heads = type(score).__name__, score.heads
+    if isinstance(scores, Dot):
+        sources, targets = support.size
+        for end, count, x in (("key", sources, scores.key), ("query", targets, scores.query)):
+            if x.dim() < 3 or (x.size(0), x.size(-2)) != (count, heads):
+                rule = f"the {end} of the Dot of {name} is a vector for each node and head"
+                expected = f"shape ({count}, *batch, {heads}, D)"
+                raise RefusedValue(refusal(rule, expected, tuple(x.shape)))
+        return
+    if not isinstance(scores, Tensor):
+        rule = f"scores of {name} are a number for each edge and head"
+        raise RefusedType(refusal(rule, "a tensor, or a Dot", type(scores).__name__))
+    edges, columns = support.num_edges, heads // support.num_labels
+    shape = scores.shape
+    if len(shape) < 2 or (shape[0], shape[-1]) != (edges, columns):
+        rule = f"scores of {name} are a number for each edge and head"
+        raise RefusedValue(refusal(rule, f"shape ({edges}, *batch, {columns})", tuple(shape)))
+
+
 def positive(what: str, count: Any) -> int:
     """A whole number of at least one.
 

@@ -9,6 +9,7 @@ from .attention import Attention
 from .chebyshev import Chebyshev
 from .cluster import Cluster
 from .compose import Compose
+from .content_family import ContentFamily
 from .diffusion import Diffusion
 from .directed import Directed
 from .explicit import Explicit, edge_basis
@@ -47,6 +48,7 @@ __all__ = [
     "Cluster",
     "Complete",
     "Compose",
+    "ContentFamily",
     "Diffusion",
     "Directed",
     "EdgeFunction",

@@ -14,7 +14,7 @@ from ..attention.normalise import L1, Normaliser
 from ..attention.normalised import basis_of, type_of_values, with_terms
 from ..attention.projection import PerHead, Queries
 from ..attention.query_places import with_positions
-from ..attention.score import Score
+from ..attention.score import Score, check_scores
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
@@ -275,6 +275,7 @@ class Attention(ContentFamily):
             scores = self.score.of_sources(content.source, support)
         else:
             scores = self.score(content.source, asked, support)
+        check_scores(self.score, scores, support)
         scores = with_terms(support, scores, self.terms, self.score.heads)
         dtype = type_of_values(content.source, self.score)
         return basis_of(support, scores, self.normalise, dtype)

@@ -22,7 +22,7 @@ class ContentFamily(Family):
 
     learns = True
 
-    align: Family | torch.nn.Module | None
+    align: Family | torch.nn.Module | None = None
 
     @property
     def parts(self) -> tuple[Family, ...]:
@@ -45,9 +45,9 @@ class ContentFamily(Family):
         if structure.content is None:
             raise RefusedValue(
                 refusal(
-                    f"{type(self).__name__} makes values of what nodes hold",
-                    "a layer that is called with x",
-                    "a structure alone",
+                    f"{type(self).__name__} makes its basis of the features of nodes",
+                    "a call of a layer with x, which hands them over",
+                    "a structure without features",
                 )
             )
         content = structure.content

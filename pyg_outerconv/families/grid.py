@@ -49,11 +49,14 @@ class Grid(Windows):
             whose convolution has that of the input. (default: ``False``)
         output_padding (int or tuple, optional): Cells added behind a transposed output, where
             several sizes have one convolution. (default: ``0``)
-        offsets (tuple, optional): Any distinct shifts d, each with a number for each axis. The
-            output has a cell for each s-th one of the input.
+        offsets (tuple, optional): Any distinct shifts d, each with a number for each axis, or
+            plain integers for a grid of one axis. The output has a cell for each s-th one of the
+            input.
         growth (str, optional): Where listed cells have outputs: ``'submanifold'`` where inputs
-            are, whatever the padding, which then says where the kernel has its centre; ``'full'``
-            wherever the kernel sees one, by grid and then by coordinates.
+            are, whatever the padding, which then says where the kernel has its centre: with
+            ``padding=0`` output n sees the cells n, …, n + kernel_size − 1, so a kernel of 3 needs
+            ``padding=1`` to be centred, and any odd kernel is centred by ``padding='same'``;
+            ``'full'`` wherever the kernel sees one, by grid and then by coordinates.
             (default: ``'submanifold'``)
         dim (int, optional): D, where no option has a value for each axis.
 
@@ -78,8 +81,10 @@ class Grid(Windows):
     dim: int | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         settle(self, (*_PER_AXIS, "offsets", "dim"))
+        if isinstance(self.offsets, tuple) and all(type(d) is int for d in self.offsets):
+            object.__setattr__(self, "offsets", tuple((d,) for d in self.offsets))  # one axis
+        super().__post_init__()
         if (self.kernel_size is None) == (self.offsets is None):
             raise RefusedValue(
                 refusal(

@@ -7,6 +7,9 @@ from math import prod
 from numbers import Integral
 from typing import Any
 
+from numpy import ndarray
+from torch import Tensor
+
 from ..errors import RefusedValue, refusal
 from ..graph.cells import Cells
 from ..graph.structure import Structure
@@ -16,18 +19,20 @@ MOST_PLACES = 100_000  # of a kernel, each a label with a matrix of parameters
 
 
 def settle(family: Any, names: Sequence[str]) -> None:
-    """Make tuples of lists and plain integers of numpy's among options of a frozen dataclass.
+    """Replace lists, tensors and integers of numpy's among the options by tuples and integers.
 
-    It must be hashable, and is known by the text that it is printed as.
+    A family must be hashable, and ``repr`` prints it as text that :func:`parse_family` reads.
     """
     for name in names:
         object.__setattr__(family, name, _settled(getattr(family, name)))
 
 
 def _settled(value: Any) -> Any:
+    if isinstance(value, Tensor | ndarray):
+        value = value.tolist()
     if isinstance(value, tuple | list):
         return tuple(map(_settled, value))
-    return int(value) if isinstance(value, Integral) else value
+    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
 
 
 def count_axes(family: Any, names: Sequence[str]) -> int:

@@ -1,46 +1,56 @@
-"""Families by name: what there is, and how a line of text names one."""
+"""Families by name, and the text that describes one."""
 
 from __future__ import annotations
 
 import ast
-from typing import Any
+import inspect
+from itertools import zip_longest
+from typing import Any, get_type_hints
 
 from ..errors import RefusedValue, refusal, unknown
 from .family import FAMILIES, Family
+from .options import fits
+from .well_known import well_known
+
+_RULE = refusal("a family is a name with options", "such as walk(length=2)", "{}")
 
 
 def parse_family(text: str) -> Family:
     """The family that a line of text describes, as ``repr`` prints it or in lower case.
 
     ``"gcn"``, ``"walk(2)"``, ``"Walk(length=2, norm='target')"``, ``"stack(gcn, identity)"``.
+    A string among the options needs no quotes: ``"walk(2, norm=target)"``.
 
     Raises:
-        ValueError: the text is no such expression, a family is unknown (the nearest is named), or
-            it refuses its options.
+        ValueError: the text is no such expression, the name of a family is unknown, or the family
+            refuses its options.
     """
     try:
         expression = ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
-        raise RefusedValue(
-            refusal("a family is a name with options", "such as walk(length=2)", repr(text))
-        ) from error
+        raise RefusedValue(_RULE.format(repr(text))) from error
     made = _evaluate(expression, text)
     if not isinstance(made, Family):
-        raise RefusedValue(
-            refusal("a family is a name with options", "such as walk(length=2)", repr(text))
-        )
+        raise RefusedValue(_RULE.format(repr(text)))
     return made
 
 
-def _evaluate(node: ast.expr, text: str) -> Any:
+def unknown_family(name: str) -> str:
+    """One line for the name of no family: the nearest name, or what a well-known layer is here."""
+    meant = well_known(name, FAMILIES)
+    return meant or unknown("family", name, FAMILIES)
+
+
+def _evaluate(node: ast.expr, text: str, hint: Any = None) -> Any:
+    """The value of an expression, for an option of type ``hint`` where that is known."""
     if isinstance(node, ast.Name):
-        return _make(node.id, [], {})
+        if hint is not None and fits(node.id, hint):  # a string without its quotes
+            return node.id
+        return _make(node.id, [], [], text)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        positional = [_evaluate(argument, text) for argument in node.args]
         if any(kw.arg is None for kw in node.keywords):
             raise RefusedValue(refusal("options of a family are named", "name=value", repr(text)))
-        named = {str(kw.arg): _evaluate(kw.value, text) for kw in node.keywords}
-        return _make(node.func.id, positional, named)
+        return _make(node.func.id, node.args, node.keywords, text)
     try:
         return ast.literal_eval(node)
     except ValueError as error:
@@ -53,15 +63,18 @@ def _evaluate(node: ast.expr, text: str) -> Any:
         ) from error
 
 
-def _make(name: str, positional: list[Any], named: dict[str, Any]) -> Any:
-    cls = _family_class(name)
+def _make(name: str, positional: list[ast.expr], named: list[ast.keyword], text: str) -> Family:
+    if name.lower() not in FAMILIES:
+        raise RefusedValue(unknown_family(name))
+    cls = FAMILIES[name.lower()]
+    hints = get_type_hints(cls)
+    options = [hints.get(option) for option in inspect.signature(cls).parameters]
+    values = [
+        _evaluate(value, text, hint)
+        for value, hint in zip_longest(positional, options[: len(positional)])
+    ]
+    chosen = {str(kw.arg): _evaluate(kw.value, text, hints.get(str(kw.arg))) for kw in named}
     try:
-        return cls(*positional, **named)
+        return cls(*values, **chosen)
     except TypeError as error:
         raise RefusedValue(f"{name} refuses its options: {error}") from error
-
-
-def _family_class(name: str) -> type[Any]:
-    if name.lower() not in FAMILIES:
-        raise RefusedValue(unknown("family", name, FAMILIES))
-    return FAMILIES[name.lower()]

@@ -118,7 +118,7 @@ class Windows(Family):
             raise RefusedValue(
                 refusal(
                     "with growth='submanifold' outputs are where listed inputs are",
-                    "stride 1, or growth='full'",
+                    "stride 1, or growth='full'; padding centres the kernel",
                     strides,
                 )
             )

@@ -104,7 +104,9 @@ class Cells(Structure):
         """Whether the argument is a shape, a boolean mask or ``Cells``."""
         if isinstance(given, tuple | list):
             return all(map(is_count, given))
-        return isinstance(given, Cells) or (isinstance(given, Tensor) and given.dtype == torch.bool)
+        if isinstance(given, Tensor):
+            return given.dtype == torch.bool or _is_shape(given)
+        return isinstance(given, Cells)
 
     @classmethod
     def read(
@@ -129,10 +131,11 @@ class Cells(Structure):
         refuse_beside("cells", beside)
         if isinstance(given, Cells):
             cells = given
-        elif isinstance(given, Tensor):
+        elif isinstance(given, Tensor) and not _is_shape(given):
             cells = Cells.of_mask(given)
         elif cls.recognises(given):
-            cells = Cells.of_shape(tuple(given), device)
+            shape = given.tolist() if isinstance(given, Tensor) else given
+            cells = Cells.of_shape(tuple(shape), device)
         else:
             got = given if isinstance(given, tuple | list) else type(given).__name__
             raise RefusedType(refusal("a grid family reads cells", cls.expects, got))
@@ -269,3 +272,9 @@ class Cells(Structure):
         what = "all" if self.index is None else self.num_cells
         where = f"{self.num_axes} axes" if self.shape is None else f"shape={self.shape}"
         return f"Cells({what}, {where}{'' if self.batch is None else f', {self.num_grids} grids'})"
+
+
+def _is_shape(given: Tensor) -> bool:
+    """Whether a tensor is the shape of a grid: integers along one axis."""
+    is_integer = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
+    return is_integer and given.layout == torch.strided and given.dim() == 1

@@ -8,9 +8,10 @@ from collections.abc import Collection
 from dataclasses import MISSING, Field, fields
 from typing import Any, get_args, get_type_hints
 
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, refusal
 from ..families import FAMILIES, Directed, Family, Relation, Stack, Union, parse_family
 from ..families.options import describe, fits
+from ..families.registry import unknown_family
 from ..graph import EdgeList
 
 _PREFIX = "family_option_"
@@ -189,7 +190,7 @@ def _written(text: str, chosen: dict[str, Any]) -> Family:
 def _named(name: str, chosen: dict[str, Any], num_relations: int | None) -> Family:
     family = FAMILIES.get(name.lower())
     if family is None:
-        raise RefusedValue(unknown("family", name, FAMILIES))
+        raise RefusedValue(unknown_family(name))
     if needs_python(family):
         raise RefusedValue(
             refusal(

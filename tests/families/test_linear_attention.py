@@ -246,7 +246,7 @@ def test_options_that_do_not_fit_are_refused(options, error, words):
 
 def test_what_cannot_be_computed_is_refused():
     family = LinearAttention(HEADS, D)
-    with pytest.raises(ValueError, match="what nodes hold"):
+    with pytest.raises(ValueError, match="basis of the features of nodes"):
         family.basis(None, size=(4, 4))
     with pytest.raises(ValueError, match="features"):
         OuterConv(5, Q, family)(None, None, size=(5, 5))

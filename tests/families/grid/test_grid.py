@@ -336,7 +336,7 @@ def test_options_and_cells_that_make_no_sense_are_refused(make, rule):
         (lambda: Grid((3, 2.5)), "Grid's kernel_size has a type"),
         (lambda: Grid(True, dim=1), "Grid's kernel_size has a type"),
         (lambda: Grid((3,), stride=1.0), "Grid's stride has a type"),
-        (lambda: Grid(offsets=(1, 2)), "Grid's offsets has a type"),
+        (lambda: Grid(offsets=(1, "2")), "Grid's offsets has a type"),
         (lambda: Grid(offsets=((1, 2.0),)), "Grid's offsets has a type"),
         (lambda: Grid((3, 3)).basis(torch.ones(5, 5)), "Grid reads cells: .* torch.float32"),
         (lambda: Grid((3, 3)).basis(torch.ones(2, 5).long()), r"a mask of torch.bool.* \(2, 5\)"),
@@ -349,3 +349,32 @@ def test_options_and_cells_that_make_no_sense_are_refused(make, rule):
 def test_other_types_are_refused(make, rule):
     with pytest.raises(TypeError, match=rule):
         make()
+
+
+def test_integers_are_offsets_of_one_axis():
+    family = Grid(offsets=(0, 1, -1))
+    assert family == Grid(offsets=((0,), (1,), (-1,)))
+    assert family == Grid(offsets=torch.tensor([0, 1, -1]))
+    assert Grid(offsets=torch.tensor([[0, 1], [2, 0]])) == Grid(offsets=((0, 1), (2, 0)))
+    with pytest.raises(TypeError, match="Grid's offsets has a type"):
+        Grid(offsets=(0, (1,)))
+    with pytest.raises(ValueError, match="dim 2, offsets 1"):
+        Grid(offsets=(0, 1), dim=2)
+
+
+def test_shapes_may_be_tensors():
+    family = Grid(torch.tensor([3, 3]), padding=1)
+    assert family == Grid((3, 3), padding=1)
+    expected = family.basis((4, 5)).to_dense()
+    assert torch.equal(family.basis(torch.tensor([4, 5])).to_dense(), expected)
+    with pytest.raises(TypeError, match="Grid reads cells"):
+        family.basis(torch.tensor([4.0, 5.0]))
+
+
+def test_listed_cells_are_centred_by_padding():
+    cells = Cells(torch.arange(5).view(-1, 1))
+    sees = Grid(3, dim=1).basis(cells).to_dense().sum(0)[:, 2]
+    assert sees.nonzero().flatten().tolist() == [2, 3, 4]
+    for padding in (1, "same"):
+        sees = Grid(3, padding=padding, dim=1).basis(cells).to_dense().sum(0)[:, 2]
+        assert sees.nonzero().flatten().tolist() == [1, 2, 3]
