@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from ..basis.axis import PADDING_MODES
 from ..cache import cached_property
@@ -82,8 +83,9 @@ class Grid(Windows):
 
     def __post_init__(self) -> None:
         settle(self, (*_PER_AXIS, "offsets", "dim"))
-        if isinstance(self.offsets, tuple) and all(type(d) is int for d in self.offsets):
-            object.__setattr__(self, "offsets", tuple((d,) for d in self.offsets))  # one axis
+        shifts: Any = self.offsets
+        if isinstance(shifts, tuple) and all(type(shift) is int for shift in shifts):
+            object.__setattr__(self, "offsets", tuple((shift,) for shift in shifts))  # one axis
         super().__post_init__()
         if (self.kernel_size is None) == (self.offsets is None):
             raise RefusedValue(
