@@ -40,7 +40,7 @@ class SameBlock(DenseRule):
     target_block: Tensor
     on: torch.device = field(init=False)
     counts: dict[str, int] = field(default_factory=dict, init=False)
-    sorted_once: list[kernels.Blocks] = field(default_factory=list, init=False)
+    sorted_once: list[kernels.NodeBlocks] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         for name in ("source_block", "target_block"):
@@ -105,7 +105,7 @@ class SameBlock(DenseRule):
         return self._count("targets")
 
     @property
-    def sorted_blocks(self) -> kernels.Blocks:
+    def sorted_blocks(self) -> kernels.NodeBlocks:
         """The blocks by size, for kernels that take those of one size together; sorted once."""
         if not self.sorted_once:
             with lasting(self.source_block):
@@ -180,7 +180,7 @@ class SameBlock(DenseRule):
     ) -> Tensor:
         """See :meth:`DenseRule.attend`; cliques of one size go to torch together."""
         blocks = self.sorted_blocks
-        return kernels.attend_cliques(query, key, value, blocks, scale=scale, dropout_p=dropped)
+        return kernels.attend_blocks(query, key, value, blocks, scale=scale, dropout_p=dropped)
 
     def __repr__(self) -> str:
         return f"SameBlock(size={self.size}, device={str(self.on)!r})"

@@ -63,7 +63,7 @@ def additive(
             )
         )
     a, b, weight = same_dtype("additive", a, b, weight)  # type: ignore[assignment]
-    near, far = views(sparsity)
-    backend = pick("additive", near, cols, a).name
+    view, transposed_view = views(sparsity)
+    backend = pick("additive", view, cols, a).name
     phi = Activation(activation, float(negative_slope), 0)
-    return score(near, far, a, b, weight.unsqueeze(0), None, phi, backend)
+    return score(view, transposed_view, a, b, weight.unsqueeze(0), None, phi, backend)

@@ -1,14 +1,15 @@
-"""Additive scores and their weighted sums over rows: each is made of the other's derivatives.
+"""Additive scores and weighted sums of them within rows, differentiable any number of times.
 
-With ``z[e, h, c] = a[row of e, h, c] + b[column of e, h, c]`` and phi the derivative of some order
-of an activation,
+With ``z[e, h, p] = a[row of e, h, p] + b[column of e, h, p]`` and phi an activation or one of its
+derivatives,
 
-- ``score[e, h] = sum_c left[row of e, h, c] right[column of e, h, c] phi(z[e, h, c])``,
-- ``rows[r, h, c] = sum_{e of row r} value[e, h] right[column of e, h, c] phi(z[e, h, c])``.
+- ``score[e, h] = sum_p left[row of e, h, p] right[column of e, h, p] phi(z[e, h, p])``,
+- ``rows[r, h, p] = sum_{e of row r} value[e, h] right[column of e, h, p] phi(z[e, h, p])``.
 
-Every derivative of the two is one of the two again, at the next order where it is in ``a`` or
-``b``, and of the transposed matrix where it is in ``b`` or ``right``. So derivatives of any order
-hold no entries × channels tensor. Custom operators and vmap are as in ``products.py``.
+Every derivative of ``score`` and ``rows`` is made of ``score`` and ``rows`` again: with the next
+derivative of phi for ``a`` and ``b``, and of the transposed matrix for ``b`` and ``right``. So no
+derivative holds a tensor of entries × channels. Custom operators and vmap are as in
+``products.py``.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from .differentiable import apply, differentiable
 
 
 def score(
-    near: View,
-    far: View,
+    view: View,
+    transposed_view: View,
     a: Tensor,
     b: Tensor,
     left: Tensor | None,
@@ -34,19 +35,27 @@ def score(
     phi: Activation,
     backend: str,
 ) -> Tensor:
-    """Scores (E, H) of the view by row, ``near``, in row order.
+    """Scores (E, H) of the entries, in row order; the equation is at the top of this module.
 
-    ``left`` (R or 1, H, C) and ``right`` (columns or 1, H, C); None is ones.
+    Args:
+        view: the matrix by row.
+        transposed_view: its transpose.
+        a: (R, H, P).
+        b: (C, H, P).
+        left: (R, H, P), (1, H, P) for all rows, or None for ones.
+        right: (C, H, P), (1, H, P) for all columns, or None for ones.
+        phi: the activation, or a derivative of it.
+        backend: the name of the backend.
     """
     if phi.vanishes:
-        return a.new_zeros((near[1].numel(), a.size(1)))
-    tensors = distinct_views(*near[:2], far[0], far[1], far[2], a, b, left, right)
+        return a.new_zeros((view[1].numel(), a.size(1)))
+    tensors = distinct_views(*view[:2], *transposed_view, a, b, left, right)
     return apply(_Score, *tensors, *phi, backend)  # type: ignore[no-any-return]
 
 
 def rows(
-    near: View,
-    far: View,
+    view: View,
+    transposed_view: View,
     a: Tensor,
     b: Tensor,
     right: Tensor | None,
@@ -55,27 +64,36 @@ def rows(
     count: int,
     backend: str,
 ) -> Tensor:
-    """(count, R, H, C): sums over the rows of ``near``, for phi and the orders that follow it.
+    """Weighted sums within rows, (count, R, H, P); the equation is at the top of this module.
 
-    ``right`` (columns or 1, H, C), None is ones; ``value`` (E, H) in row order whatever the view.
+    Args:
+        view: the matrix, or its transpose.
+        transposed_view: the transpose of ``view``.
+        a: (R, H, P).
+        b: (C, H, P).
+        right: (C, H, P), (1, H, P) for all columns, or None for ones.
+        value: (E, H) in the order of the untransposed matrix.
+        phi: the activation, or a derivative of it.
+        count: the sums are computed for ``phi`` and its next ``count - 1`` derivatives.
+        backend: the name of the backend.
     """
     if phi.vanishes:
         return a.new_zeros((count, *a.shape))
     if right is not None and right.size(0) == 1:
-        return _scaled(right, rows(near, far, a, b, None, value, phi, count, backend))
-    tensors = distinct_views(*near, *far, a, b, right, value)
+        return _scaled(right, rows(view, transposed_view, a, b, None, value, phi, count, backend))
+    tensors = distinct_views(*view, *transposed_view, a, b, right, value)
     return apply(_Rows, *tensors, *phi, count, backend)  # type: ignore[no-any-return]
 
 
 def _scaled(factor: Tensor, x: Tensor) -> Tensor:
-    """factor x; in the place of ``x``, which nothing else holds, where no derivative needs it."""
+    """factor · x, written over ``x``, which no other code holds, if no derivative is needed."""
     if torch.is_grad_enabled() or not is_plain(factor, x):
         return factor * x
     return x.mul_(factor)
 
 
 def _as_heads(info: Any, x: Tensor | None, dim: int | None) -> Tensor | None:
-    """A batch of (rows, H, ...) as more heads."""
+    """Fold a batch of (rows, H, ...) into the heads; a tensor without a batch is expanded."""
     if x is None:
         return None
     x = x.unsqueeze(2) if dim is None else x.movedim(dim, 2)
@@ -111,23 +129,26 @@ class _Score(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        ptr, index, *far, a, b, left, right = ctx.saved_tensors
-        view: View = (ptr, index, None)
+        ptr, index, ptr_t, index_t, perm_t, a, b, left, right = ctx.saved_tensors
+        view, transposed_view = (ptr, index, None), (ptr_t, index_t, perm_t)
         wanted = ctx.needs_input_grad[5:9]
-        grads = _of_score(view, tuple(far), a, b, left, right, grad, ctx.phi, wanted, ctx.backend)
+        grads = _score_gradients(
+            view, transposed_view, a, b, left, right, grad, ctx.phi, wanted, ctx.backend
+        )
         return None, None, None, None, None, *grads, None, None, None, None
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        ptr, index, *far, a, b, left, right = primals
-        ends, phi, backend = ((ptr, index, None), tuple(far), a, b), ctx.phi, ctx.backend
+        ptr, index, ptr_t, index_t, perm_t, a, b, left, right = primals
+        operands = (ptr, index, None), (ptr_t, index_t, perm_t), a, b
+        phi, backend = ctx.phi, ctx.backend
         of_a, of_b, of_left, of_right = tangents[5:]
-        out = score(*ends, _times(left, of_a), right, phi.after(1), backend)
-        out = out + score(*ends, left, _times(right, of_b), phi.after(1), backend)
+        out = score(*operands, _times(left, of_a), right, phi.after(1), backend)
+        out = out + score(*operands, left, _times(right, of_b), phi.after(1), backend)
         if left is not None:
-            out = out + score(*ends, of_left, right, phi, backend)
+            out = out + score(*operands, of_left, right, phi, backend)
         if right is not None:
-            out = out + score(*ends, left, of_right, phi, backend)
+            out = out + score(*operands, left, of_right, phi, backend)
         return out
 
     @staticmethod
@@ -173,15 +194,15 @@ class _Rows(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         *both, a, b, right, value = ctx.saved_tensors
-        near, far = tuple(both[:3]), tuple(both[3:])
+        view, transposed_view = tuple(both[:3]), tuple(both[3:])
         of_a, of_b, of_right, of_value = ctx.needs_input_grad[6:10]
         total: list[Tensor | None] = [None] * 4
         for number in range(ctx.count):
-            # Above times the sums is value times the scores with ``above`` as the factor of rows.
+            # <above, rows> equals <value, score> with ``above`` as the factor ``left``.
             phi, above = ctx.phi.after(number), grad[number]
-            of_ends = _of_score(
-                near,
-                far,
+            of_operands = _score_gradients(
+                view,
+                transposed_view,
                 a,
                 b,
                 above,
@@ -192,11 +213,11 @@ class _Rows(torch.autograd.Function):
                 ctx.backend,
             )
             of_values = None
-            if of_value and near[2] is None:
-                of_values = score(near, far, a, b, above, right, phi, ctx.backend)
+            if of_value and view[2] is None:
+                of_values = score(view, transposed_view, a, b, above, right, phi, ctx.backend)
             elif of_value:
-                of_values = score(far, near, b, a, right, above, phi, ctx.backend)
-            found = (*of_ends[:2], of_ends[3], of_values)
+                of_values = score(transposed_view, view, b, a, right, above, phi, ctx.backend)
+            found = (*of_operands[:2], of_operands[3], of_values)
             total = [
                 one if so_far is None or one is None else so_far + one
                 for so_far, one in zip(total, found, strict=True)
@@ -206,13 +227,13 @@ class _Rows(torch.autograd.Function):
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
         *both, a, b, right, value = primals
-        ends, rest = (tuple(both[:3]), tuple(both[3:]), a, b), (ctx.count, ctx.backend)
+        operands, rest = (tuple(both[:3]), tuple(both[3:]), a, b), (ctx.count, ctx.backend)
         of_a, of_b, of_right, of_value = tangents[6:]
         phi, next_phi = ctx.phi, ctx.phi.after(1)
-        out = of_a * rows(*ends, right, value, next_phi, *rest)
-        out = out + rows(*ends, _times(right, of_b), value, next_phi, *rest)
-        out = out + rows(*ends, right, of_value, phi, *rest)
-        return out if right is None else out + rows(*ends, of_right, value, phi, *rest)
+        out = of_a * rows(*operands, right, value, next_phi, *rest)
+        out = out + rows(*operands, _times(right, of_b), value, next_phi, *rest)
+        out = out + rows(*operands, right, of_value, phi, *rest)
+        return out if right is None else out + rows(*operands, of_right, value, phi, *rest)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
@@ -229,9 +250,9 @@ def _times(factor: Tensor | None, x: Tensor) -> Tensor:
     return x if factor is None else factor * x
 
 
-def _of_score(
-    near: View,
-    far: View,
+def _score_gradients(
+    view: View,
+    transposed_view: View,
     a: Tensor,
     b: Tensor,
     left: Tensor | None,
@@ -241,35 +262,43 @@ def _of_score(
     wanted: tuple[bool, ...],
     backend: str,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of ``sum value score`` in a, b, left, right, those that are wanted."""
-    of_a, of_b, of_left, of_right = wanted
-    in_a, in_left = _of_end(near, far, a, b, left, right, value, phi, of_a, of_left, backend)
-    in_b, in_right = _of_end(far, near, b, a, right, left, value, phi, of_b, of_right, backend)
-    return in_a, in_b, in_left, in_right
+    """The gradients of ``sum_eh value score`` in a, b, left and right; None where not wanted."""
+    wants_a, wants_b, wants_left, wants_right = wanted
+    of_a, of_left = _operand_gradients(
+        view, transposed_view, a, b, left, right, value, phi, wants_a, wants_left, backend
+    )
+    of_b, of_right = _operand_gradients(
+        transposed_view, view, b, a, right, left, value, phi, wants_b, wants_right, backend
+    )
+    return of_a, of_b, of_left, of_right
 
 
-def _of_end(
-    near: View,
-    far: View,
-    mine: Tensor,
+def _operand_gradients(
+    view: View,
+    transposed_view: View,
+    operand: Tensor,
     other: Tensor,
     factor: Tensor | None,
     other_factor: Tensor | None,
     value: Tensor,
     phi: Activation,
-    of_mine: bool,
-    of_factor: bool,
+    wants_operand: bool,
+    wants_factor: bool,
     backend: str,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The gradients in what the rows of ``near`` hold and in its factor, by one pass for both."""
-    if not (of_mine or of_factor):
+    """The gradients in the operand and the factor of the rows of ``view``, in one pass.
+
+    ``other`` and ``other_factor`` are those of the columns. A gradient not wanted is None.
+    """
+    count = wants_operand + wants_factor
+    if not count:
         return None, None
-    first = phi if of_factor else phi.after(1)
-    found = rows(near, far, mine, other, other_factor, value, first, of_mine + of_factor, backend)
-    in_mine = in_factor = None
-    if of_mine:
-        in_mine = found[-1] if factor is None else _scaled(factor, found[-1])
-    if of_factor and factor is not None:
-        one = factor.size(0) == 1
-        in_factor = found[0].sum(0, keepdim=True) if one else found[0]
-    return in_mine, in_factor
+    first = phi if wants_factor else phi.after(1)
+    found = rows(view, transposed_view, operand, other, other_factor, value, first, count, backend)
+    of_operand = of_factor = None
+    if wants_operand:
+        of_operand = found[-1] if factor is None else _scaled(factor, found[-1])
+    if wants_factor and factor is not None:
+        is_shared = factor.size(0) == 1
+        of_factor = found[0].sum(0, keepdim=True) if is_shared else found[0]
+    return of_operand, of_factor

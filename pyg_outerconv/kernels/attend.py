@@ -72,10 +72,10 @@ def attend(
             )
         bias = bias.expand(-1, query.size(1))
     query, key, value, bias = same_dtype("attend", query, key, value, bias)  # type: ignore[assignment]
-    near, far = views(sparsity)
-    backend = pick("attend", near, cols, query).name
+    view, transposed_view = views(sparsity)
+    backend = pick("attend", view, cols, query).name
     scale = 1.0 / math.sqrt(max(query.size(2), 1)) if scale is None else float(scale)
-    tensors = distinct_views(*near[:2], *far, query, key, value, bias)
+    tensors = distinct_views(*view[:2], *transposed_view, query, key, value, bias)
     out, _ = apply(_Attend, *tensors, scale, backend)
     return out  # type: ignore[no-any-return]
 
@@ -115,8 +115,10 @@ class _Attend(torch.autograd.Function):
         ptr, index, ptr_t, index_t, perm_t, query, key, value, bias, *kept = ctx.saved_tensors
         out, logsumexp = kept
         if is_differentiated():
-            near, far = (ptr, index, None), (ptr_t, index_t, perm_t)
-            found = _unfused(near, far, query, key, value, bias, ctx.scale, grad, ctx.backend)
+            view, transposed_view = (ptr, index, None), (ptr_t, index_t, perm_t)
+            found = _unfused(
+                view, transposed_view, query, key, value, bias, ctx.scale, grad, ctx.backend
+            )
         else:
             run = backward_here if is_plain(query, key, value, grad) else backward_operator
             found = run(
@@ -140,10 +142,10 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> tuple[Tensor, None]:
-        ptr, index, *far, query, key, value, bias = primals
-        near, far_view = (ptr, index, None), tuple(far)
+        ptr, index, ptr_t, index_t, perm_t, query, key, value, bias = primals
+        view, transposed_view = (ptr, index, None), (ptr_t, index_t, perm_t)
         out = _tangent(
-            near, far_view, query, key, value, bias, ctx.scale, tangents[5:], ctx.backend
+            view, transposed_view, query, key, value, bias, ctx.scale, tangents[5:], ctx.backend
         )
         return out, None
 
@@ -169,8 +171,8 @@ class _Attend(torch.autograd.Function):
 
 
 def _unfused(
-    near: View,
-    far: View,
+    view: View,
+    transposed_view: View,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -183,20 +185,20 @@ def _unfused(
     given = query.dtype
     query, key, value, grad = (exact(x) for x in (query, key, value, grad))
     query = query * scale
-    share = _shares(near, far, query, key, bias, backend)
-    pulled = sample(near, far, grad, value, backend)
-    of_score = of_shares(near[0], share, pulled, backend)
+    share = _shares(view, transposed_view, query, key, bias, backend)
+    pulled = sample(view, transposed_view, grad, value, backend)
+    of_score = of_shares(view[0], share, pulled, backend)
     return (
-        (product(near, far, of_score, key, backend) * scale).to(given),
-        product(far, near, of_score, query, backend).to(given),
-        product(far, near, share, grad, backend).to(given),
+        (product(view, transposed_view, of_score, key, backend) * scale).to(given),
+        product(transposed_view, view, of_score, query, backend).to(given),
+        product(transposed_view, view, share, grad, backend).to(given),
         of_score.to(given),
     )
 
 
 def _tangent(
-    near: View,
-    far: View,
+    view: View,
+    transposed_view: View,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -211,18 +213,18 @@ def _tangent(
     of_query, of_key, of_value = (exact(x) for x in tangents[:3])
     of_bias = tangents[3]
     query = query * scale
-    share = _shares(near, far, query, key, bias, backend)
-    of_score = sample(near, far, of_query * scale, key, backend)
-    of_score = of_score + sample(near, far, query, of_key, backend)
-    of_share = of_shares(near[0], share, of_score if bias is None else of_score + of_bias, backend)
-    out = product(near, far, of_share, value, backend)
-    return (out + product(near, far, share, of_value, backend)).to(given)
+    share = _shares(view, transposed_view, query, key, bias, backend)
+    of_score = sample(view, transposed_view, of_query * scale, key, backend)
+    of_score = of_score + sample(view, transposed_view, query, of_key, backend)
+    of_share = of_shares(view[0], share, of_score if bias is None else of_score + of_bias, backend)
+    out = product(view, transposed_view, of_share, value, backend)
+    return (out + product(view, transposed_view, share, of_value, backend)).to(given)
 
 
 def _shares(
-    near: View, far: View, query: Tensor, key: Tensor, bias: Tensor | None, backend: str
+    view: View, transposed_view: View, query: Tensor, key: Tensor, bias: Tensor | None, backend: str
 ) -> Tensor:
     """(E, H) the softmax of scores; queries are scaled."""
-    score = sample(near, far, query, key, backend)
+    score = sample(view, transposed_view, query, key, backend)
     score = score if bias is None else score + bias.to(score.dtype)
-    return softmax_of_rows(near[0], score, backend)
+    return softmax_of_rows(view[0], score, backend)

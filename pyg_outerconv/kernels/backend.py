@@ -181,8 +181,8 @@ class Backend:
 
     def attend_backward(
         self,
-        near: tuple[Tensor, Tensor],
-        far: tuple[Tensor, Tensor, Tensor],
+        view: tuple[Tensor, Tensor],
+        transposed_view: tuple[Tensor, Tensor, Tensor],
         query: Tensor,
         key: Tensor,
         value: Tensor,
@@ -192,12 +192,12 @@ class Backend:
         logsumexp: Tensor,
         grad: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The gradients of :meth:`attend` in query, key, value, and score (E, H).
+        """The gradients of :meth:`attend` in query, key, value and score (E, H).
 
-        That in score is the bias's; without a bias it may have no entries.
+        The gradient in the score is that of the bias; without a bias it may have no entries.
 
-        ``near`` is (ptr, index) of the matrix, ``far`` is (ptr, index, perm) of its transpose,
-        where ``perm[i]`` is the position in ``near`` of the transpose's entry i.
+        ``view`` is (ptr, index) of the matrix, ``transposed_view`` is (ptr, index, perm) of its
+        transpose, where ``perm[i]`` is the position of the transpose's entry i in ``view``.
         """
         raise NotImplementedError
 

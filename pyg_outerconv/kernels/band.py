@@ -17,7 +17,7 @@ _OF_OTHER_DEVICES = 1 << 24
 _FEWEST_ROWS, _MOST_ROWS = 32, 256
 
 
-class Band(NamedTuple):
+class BandLimits(NamedTuple):
     """Row n sees columns ``n + offset + dilation j``, where ``-left <= j <= right``."""
 
     left: int
@@ -42,7 +42,7 @@ class Strip(NamedTuple):
     high: int
 
 
-def strips(band: Band, num_rows: int, num_cols: int) -> Iterator[Strip]:
+def strips(band: BandLimits, num_rows: int, num_cols: int) -> Iterator[Strip]:
     """The parts of a band that are without dilation, as far as they see anything."""
     step = band.dilation
     for first in range(min(step, num_rows)):

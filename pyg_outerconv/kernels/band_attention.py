@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .band import Band, Slabs, Strip, strips
+from .band import BandLimits, Slabs, Strip, strips
 from .tiles import accumulator
 
 
@@ -43,7 +43,12 @@ class _Job(NamedTuple):
 
 
 def forward(
-    query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, band: Band, options: Options
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    seen: Tensor | None,
+    band: BandLimits,
+    options: Options,
 ) -> Tensor:
     """(R, H, V); ``seen`` (C, H) booleans or None."""
     out = query.new_zeros((*query.shape[:2], value.size(2)))
@@ -65,7 +70,7 @@ def backward(
     key: Tensor,
     value: Tensor,
     seen: Tensor | None,
-    band: Band,
+    band: BandLimits,
     options: Options,
     grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -105,7 +110,7 @@ def tangent(
     key: Tensor,
     value: Tensor,
     seen: Tensor | None,
-    band: Band,
+    band: BandLimits,
     options: Options,
     of_query: Tensor,
     of_key: Tensor,
@@ -140,7 +145,12 @@ def tangent(
 
 
 def _jobs(
-    query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, band: Band, options: Options
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    seen: Tensor | None,
+    band: BandLimits,
+    options: Options,
 ) -> Iterator[_Job]:
     wide = accumulator(query.dtype)
     for strip in strips(band, query.size(0), key.size(0)):

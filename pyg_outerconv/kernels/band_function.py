@@ -8,14 +8,19 @@ import torch
 from torch import Tensor
 
 from . import band_attention
-from .band import Band
+from .band import BandLimits
 from .band_attention import Options
 from .call import distinct_views
 from .differentiable import apply, differentiable, is_differentiated
 
 
 def banded(
-    query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, band: Band, options: Options
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    seen: Tensor | None,
+    band: BandLimits,
+    options: Options,
 ) -> Tensor:
     """Row n attends to the columns of the band that ``seen`` (C, H), booleans or None, leaves."""
     tensors = distinct_views(query, key, value, seen)
@@ -36,7 +41,7 @@ def _forward(
     dropout_p: float,
     seed: int,
 ) -> Tensor:
-    band, options = Band(left, right, offset, dilation), Options(scale, dropout_p, seed)
+    band, options = BandLimits(left, right, offset, dilation), Options(scale, dropout_p, seed)
     with torch.autocast(query.device.type, enabled=False):
         return band_attention.forward(query, key, value, seen, band, options)
 
@@ -73,7 +78,7 @@ def _backward(
     seed: int,
     grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    band, options = Band(left, right, offset, dilation), Options(scale, dropout_p, seed)
+    band, options = BandLimits(left, right, offset, dilation), Options(scale, dropout_p, seed)
     with torch.autocast(query.device.type, enabled=False):
         return band_attention.backward(query, key, value, seen, band, options, grad)
 
@@ -128,7 +133,7 @@ class _Banded(torch.autograd.Function):
         query, key, value, seen = ctx.saved_tensors
         numbers = ctx.numbers
         if is_differentiated():
-            band, options = Band(*numbers[:4]), Options(*numbers[4:])
+            band, options = BandLimits(*numbers[:4]), Options(*numbers[4:])
             grads = band_attention.backward(query, key, value, seen, band, options, grad)
         else:
             grads = _backward(query, key, value, seen, *numbers, grad)
@@ -136,7 +141,7 @@ class _Banded(torch.autograd.Function):
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        band, options = Band(*ctx.numbers[:4]), Options(*ctx.numbers[4:])
+        band, options = BandLimits(*ctx.numbers[:4]), Options(*ctx.numbers[4:])
         query, key, value, seen = primals
         along = tangents[:3]
         return band_attention.tangent(query, key, value, seen, band, options, *along)

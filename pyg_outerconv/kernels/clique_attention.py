@@ -11,17 +11,17 @@ from torch import Tensor
 from ..errors import RefusedType, RefusedValue, refusal
 from .attention_operands import checked, lowered, probability, scale_of
 
-# Blocks of all sizes are padded to the largest while that makes this many times the pairs.
-_LITTLE = 1.5
+# All blocks are padded to the largest if that makes at most this many times the pairs.
+_MOST_PADDING = 1.5
 
 
-class Alike(NamedTuple):
-    """Blocks of about one size, padded to the largest of them.
+class PaddedBlocks(NamedTuple):
+    """Some blocks of similar size, padded to the largest of them.
 
     Attributes:
-        targets: (blocks, T) the targets of each block; the last one stands for missing ones.
-        sources: (blocks, S) likewise.
-        missing: (blocks, S) booleans, None where no source is missing.
+        targets: (blocks, T) the targets of each block; the last target is repeated as padding.
+        sources: (blocks, S) the sources of each block, padded likewise.
+        missing: (blocks, S) booleans, true where a source is padding; None if none is.
     """
 
     targets: Tensor
@@ -29,124 +29,124 @@ class Alike(NamedTuple):
     missing: Tensor | None
 
 
-class Blocks(NamedTuple):
-    """Blocks, sorted by size; see :func:`blocks_of`.
+class NodeBlocks(NamedTuple):
+    """A partition of M sources and N targets into blocks, from :func:`blocks_of`.
 
     Attributes:
-        alike: the blocks that have sources and targets.
-        place: (N,) where the result of each target is, when those of ``alike`` are concatenated;
-            past their end for targets that see nothing.
+        padded: the blocks that have sources and targets, grouped by size.
+        place: (N,) the position of each target's result in the concatenated results of
+            ``padded``; the position after the last one for targets without sources.
         num_sources: M.
     """
 
-    alike: tuple[Alike, ...]
+    padded: tuple[PaddedBlocks, ...]
     place: Tensor
     num_sources: int
 
 
-def blocks_of(source_block: Tensor, target_block: Tensor) -> Blocks:
-    """Sort M sources and N targets into blocks: target n sees source m where blocks are equal.
+def blocks_of(source_block: Tensor, target_block: Tensor) -> NodeBlocks:
+    """Group M sources and N targets by block; target n attends to source m if blocks are equal.
 
     Args:
-        source_block: (M,) whole numbers.
-        target_block: (N,) whole numbers, on the same device.
+        source_block: (M,) the block of each source, integers.
+        target_block: (N,) the block of each target, integers on the same device.
 
     Raises:
-        ValueError: these are no vectors.
-        TypeError: they are not of whole numbers.
+        ValueError: they do not have one dimension.
+        TypeError: they do not hold integers.
     """
     for name, block in (("source_block", source_block), ("target_block", target_block)):
         if block.dim() != 1:
             raise RefusedValue(refusal(f"{name} is a vector", "(nodes,)", tuple(block.shape)))
         if block.is_floating_point() or block.is_complex() or block.dtype == torch.bool:
-            raise RefusedType(refusal(f"{name} has whole numbers", "an integer type", block.dtype))
+            raise RefusedType(refusal(f"{name} holds integers", "an integer dtype", block.dtype))
     names, number = torch.unique(
         torch.cat([source_block.long(), target_block.long()]), return_inverse=True
     )
-    ends = number.split([source_block.numel(), target_block.numel()])
-    sources, targets = (_Sorted(end, names.numel()) for end in ends)
+    both = number.split([source_block.numel(), target_block.numel()])
+    sources, targets = (_NodesByBlock(block, names.numel()) for block in both)
     place = target_block.new_full(target_block.shape, -1, dtype=torch.int64)
-    alike, total = [], 0
+    padded, total = [], 0
     for blocks in _by_size(sources.count, targets.count):
         rows, real_rows = targets.padded(blocks)
         cols, real_cols = sources.padded(blocks)
         position = torch.arange(total, total + rows.numel(), device=rows.device).view_as(rows)
         place[rows[real_rows]] = position[real_rows]
         total += rows.numel()
-        alike.append(Alike(rows, cols, None if bool(real_cols.all()) else ~real_cols))
+        padded.append(PaddedBlocks(rows, cols, None if bool(real_cols.all()) else ~real_cols))
     place[place < 0] = total
-    return Blocks(tuple(alike), place, source_block.numel())
+    return NodeBlocks(tuple(padded), place, source_block.numel())
 
 
-def attend_cliques(
+def attend_blocks(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    blocks: Blocks,
+    blocks: NodeBlocks,
     *,
     scale: float | None = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Scaled dot-product attention within blocks (Vaswani et al., equation 1).
+    """Scaled dot-product attention within blocks of nodes (Vaswani et al., equation 1).
 
-    Equal to :func:`attend` on the entries of all pairs of a block. Blocks of one size go through
-    ``scaled_dot_product_attention`` together, without padding; those of a similar size are padded.
-    Derivatives are those of :func:`attend_all`.
+    Equal to :func:`attend` on the entries of all pairs of source and target in one block. Blocks of
+    one size go through ``scaled_dot_product_attention`` together, without padding; blocks of
+    similar size are padded. The derivatives are as in :func:`attend_all`.
 
     Args:
         query: (N, H, D).
         key: (M, H, D).
         value: (M, H, V).
-        blocks: which target sees which source, of :func:`blocks_of`.
-        scale: 1/√D if None.
-        dropout_p: the probability with which a share is zeroed; others grow by 1 / (1 - p).
+        blocks: the blocks, from :func:`blocks_of`.
+        scale: the factor of scores; 1/√D if None.
+        dropout_p: p, with which a share becomes zero; the others are multiplied by 1 / (1 - p).
 
     Returns:
         (N, H, V); zeros for targets whose block has no source.
 
     Raises:
         ValueError: the shapes do not fit.
-        TypeError: the operands are of different types.
+        TypeError: the operands have different dtypes.
     """
-    query, key, value, _ = checked("attend_cliques", query, key, value, None)
+    query, key, value, _ = checked("attend_blocks", query, key, value, None)
     sizes = blocks.place.numel(), blocks.num_sources
     if (query.size(0), key.size(0)) != sizes:
         raise RefusedValue(
             refusal(
-                "attend_cliques needs as many targets and sources as the blocks have",
+                "attend_blocks needs as many targets and sources as the blocks have",
                 sizes,
                 (query.size(0), key.size(0)),
             )
         )
     scale, dropout_p = scale_of(query, scale), probability(dropout_p)
-    # The last row is of those that see nothing.
-    nothing = query[:0].sum() + key[:0].sum() + value[:0].sum()
-    found = []
+    # Zero, but part of the graph of autograd, so that gradients are zeros where nothing is seen.
+    zero = query[:0].sum() + key[:0].sum() + value[:0].sum()
+    outs = []
     if 0 not in value.shape:
-        found = [_of(one, query, key, value, scale, dropout_p) for one in blocks.alike]
-    empty = value.new_zeros((1, *value.shape[1:])) + nothing
-    if not found:
+        outs = [_attend_padded(part, query, key, value, scale, dropout_p) for part in blocks.padded]
+    empty = value.new_zeros((1, *value.shape[1:])) + zero  # the row of targets without sources
+    if not outs:
         return empty.expand(query.size(0), -1, -1).clone()
-    return torch.cat([*found, empty]).index_select(0, blocks.place)
+    return torch.cat([*outs, empty]).index_select(0, blocks.place)
 
 
-def _of(
-    one: Alike, query: Tensor, key: Tensor, value: Tensor, scale: float, dropout_p: float
+def _attend_padded(
+    part: PaddedBlocks, query: Tensor, key: Tensor, value: Tensor, scale: float, dropout_p: float
 ) -> Tensor:
-    """(blocks × T, H, V)."""
+    """The attention of the targets of padded blocks, (blocks × T, H, V)."""
     query, key, value = (
         x.index_select(0, place.flatten()).unflatten(0, place.shape).transpose(1, 2)
-        for x, place in ((query, one.targets), (key, one.sources), (value, one.sources))
+        for x, place in ((query, part.targets), (key, part.sources), (value, part.sources))
     )
     mask = None
-    if one.missing is not None:
-        mask = query.new_zeros(one.missing.shape).masked_fill_(one.missing, -torch.inf)
+    if part.missing is not None:
+        mask = query.new_zeros(part.missing.shape).masked_fill_(part.missing, -torch.inf)
         mask = mask[:, None, None]
     return lowered(query, key, value, mask, False, scale, dropout_p).transpose(1, 2).flatten(0, 1)
 
 
-class _Sorted:
-    """Nodes in the order of their blocks."""
+class _NodesByBlock:
+    """Nodes sorted by block, with the number of nodes of each block."""
 
     def __init__(self, block: Tensor, num_blocks: int) -> None:
         self.count = torch.bincount(block, minlength=num_blocks)
@@ -154,7 +154,7 @@ class _Sorted:
         self.first = self.count.cumsum(0) - self.count
 
     def padded(self, blocks: Tensor) -> tuple[Tensor, Tensor]:
-        """(blocks, longest) nodes, the last of each repeated; and which are no repetitions."""
+        """The nodes of some blocks, (blocks, T), padded with the last node; and which are real."""
         count = self.count[blocks].unsqueeze(-1)
         number = torch.arange(int(count.max()), device=blocks.device)
         place = self.first[blocks].unsqueeze(-1) + torch.minimum(number, count - 1)
@@ -162,16 +162,16 @@ class _Sorted:
 
 
 def _by_size(num_sources: Tensor, num_targets: Tensor) -> Iterator[Tensor]:
-    """Sets of blocks of similar sizes; blocks without sources or without targets are in none."""
+    """Group blocks of similar size; blocks without sources or without targets are left out."""
     blocks = ((num_sources > 0) & (num_targets > 0)).nonzero().view(-1)
     if blocks.numel() == 0:
         return
     sources, targets = num_sources[blocks], num_targets[blocks]
     padded = blocks.numel() * int(sources.max()) * int(targets.max())
-    if padded <= _LITTLE * int((sources * targets).sum()):
+    if padded <= _MOST_PADDING * int((sources * targets).sum()):
         yield blocks
         return
-    # By powers of two, of sources and of targets.
+    # Blocks whose numbers of sources and of targets have equal powers of two.
     kind = torch.stack([x.double().log2().ceil().long() for x in (sources, targets)])
     _, kind = torch.unique(kind, dim=1, return_inverse=True)
     for number in range(int(kind.max()) + 1):

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal
 from .attention_operands import checked, lowered, probability, scale_of
-from .band import Band
+from .band import BandLimits
 from .band_attention import Options
 from .band_function import banded
 
@@ -81,7 +81,7 @@ def attend_all(
         return F.pad(seeing, (0, 0, 0, 0, -causal, 0))
     if source_mask is not None and bias is None and causal is not None:
         # A mask of all pairs would be held otherwise.
-        band = Band(rows + cols, causal, 0, 1)
+        band = BandLimits(rows + cols, causal, 0, 1)
         return banded(query, key, value, source_mask, band, _options(scale, dropout_p))
     mask = None if bias is None else bias.to(query.dtype).permute(2, 0, 1)
     if source_mask is not None:
@@ -167,7 +167,9 @@ def attend_band(
         causal = cols - rows - offset + left
         return attend_all(*turned, causal=causal, scale=scale, dropout_p=dropout_p).flip(0)
     far = rows + cols + abs(offset)
-    band = Band(far if left is None else left, far if right is None else right, offset, dilation)
+    band = BandLimits(
+        far if left is None else left, far if right is None else right, offset, dilation
+    )
     if 0 in (rows, cols, query.size(1), value.size(2)):
         return _zeros(query, key, value, None)
     if source_mask is None and is_small(rows, cols):
@@ -181,7 +183,7 @@ def is_small(rows: int, cols: int) -> bool:
     return rows * cols <= _SMALL
 
 
-def _within(band: Band, rows: int, cols: int, device: torch.device) -> Tensor:
+def _within(band: BandLimits, rows: int, cols: int, device: torch.device) -> Tensor:
     """(N, M) booleans: who sees whom."""
     place = torch.arange(max(rows, cols), device=device)
     away = place[:cols] - place[:rows].unsqueeze(-1) - band.offset

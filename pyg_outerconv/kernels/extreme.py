@@ -74,12 +74,12 @@ class _Arguments(torch.autograd.Function):
         return (torch.stack(outs),), (0,)
 
 
-def extreme(near: View, value: Tensor | None, x: Tensor, backend: str, *, largest: bool) -> Tensor:
+def extreme(view: View, value: Tensor | None, x: Tensor, backend: str, *, largest: bool) -> Tensor:
     """out[r, h, c] = max (or min) over the entries e of row r of value[e, h] x[index[e], h, c].
 
     Rows without entries give zeros. The gradient goes to the first of equal entries.
     """
-    ptr, index, perm = near
+    ptr, index, perm = view
     value = in_order(value, perm) if perm is not None else value
     if value is not None and value.size(1) == 1 and x.size(1) > 1:
         value = value.expand(-1, x.size(1))

@@ -38,14 +38,14 @@ def mixed_product(
     Returns:
         (N, ...).
     """
-    near, far = views(sparsity)
+    view, transposed_view = views(sparsity)
     wide = x.flatten(1).unsqueeze(1)
     value = None if value is None else value.to(x.dtype)
-    backend = pick("spmm", near, sparsity.shape[1], wide)
+    backend = pick("spmm", view, sparsity.shape[1], wide)
     out: Tensor = apply(
         _MixedProduct,
-        *near,
-        *far,
+        *view,
+        *transposed_view,
         label,
         *by_label,
         value,
@@ -84,8 +84,8 @@ class _MixedProduct(torch.autograd.Function):
         x: Tensor,
         backend: str,
     ) -> Tensor:
-        near, far = (ptr, index, perm), (ptr_t, index_t, perm_t)
-        return product(near, far, _mixed(value, coefficient, label), x, backend)
+        view, transposed_view = (ptr, index, perm), (ptr_t, index_t, perm_t)
+        return product(view, transposed_view, _mixed(value, coefficient, label), x, backend)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -94,13 +94,15 @@ class _MixedProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        near, far, (label, ptr, order), (value, coefficient, x) = _take_apart(ctx.saved_tensors)
+        view, transposed_view, (label, ptr, order), (value, coefficient, x) = _take_apart(
+            ctx.saved_tensors
+        )
         backend = ctx.backend
         of_value = of_coefficient = of_x = None
         if ctx.needs_input_grad[11]:
-            of_x = product(far, near, _mixed(value, coefficient, label), grad, backend)
+            of_x = product(transposed_view, view, _mixed(value, coefficient, label), grad, backend)
         if any(ctx.needs_input_grad[9:11]):
-            sampled = sample(near, far, grad, x, backend)
+            sampled = sample(view, transposed_view, grad, x, backend)
             if ctx.needs_input_grad[9]:
                 of_value = (sampled * coefficient.index_select(0, label).unsqueeze(1)).squeeze(1)
             if ctx.needs_input_grad[10]:
@@ -110,16 +112,16 @@ class _MixedProduct(torch.autograd.Function):
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        near, far, (label, _, _), (value, coefficient, x) = _take_apart(primals)
+        view, transposed_view, (label, _, _), (value, coefficient, x) = _take_apart(primals)
         of_value, of_coefficient, of_x = tangents[9:]
         mixed = _mixed(value, of_coefficient, label)
         if value is not None:
             mixed = mixed + _mixed(of_value, coefficient, label)
-        out = product(near, far, _mixed(value, coefficient, label), of_x, ctx.backend)
-        return out + product(near, far, mixed, x, ctx.backend)
+        out = product(view, transposed_view, _mixed(value, coefficient, label), of_x, ctx.backend)
+        return out + product(view, transposed_view, mixed, x, ctx.backend)
 
 
 def _take_apart(tensors: Sequence[Any]) -> tuple[View, View, Sequence[Tensor], Sequence[Any]]:
     """Both views; label, its pointer and its order; value, coefficient and x."""
-    near, far = tuple(tensors[:3]), tuple(tensors[3:6])
-    return near, far, tensors[6:9], tensors[9:12]
+    view, transposed_view = tuple(tensors[:3]), tuple(tensors[3:6])
+    return view, transposed_view, tensors[6:9], tensors[9:12]

@@ -69,21 +69,32 @@ def in_order(value: Tensor | None, perm: Tensor | None) -> Tensor | None:
 # Their derivatives ---------------------------------------------------------------------------
 
 
-def product(near: View, far: View, value: Tensor | None, x: Tensor, backend: str) -> Tensor:
-    """out = S x, with S the matrix of the view ``near``, and ``far`` its transpose.
+def product(
+    view: View, transposed_view: View, value: Tensor | None, x: Tensor, backend: str
+) -> Tensor:
+    """out = S x, (R, H, channels), for the matrix S (R × C) of ``view``.
 
-    ``value`` (E, H) or None, ``x`` (C, H or 1, channels); returns (R, H, channels).
+    Args:
+        view: the places of the entries of S.
+        transposed_view: those of Sᵀ.
+        value: (E, H) in row order of the untransposed matrix, or None for ones.
+        x: (C, H or 1, channels).
+        backend: the name of the backend.
     """
     if value is not None and value.size(1) == 1 and x.size(1) > 1:
         # One matrix for all heads: they are channels.
-        out = apply(_SpMM, *distinct_views(*near, *far, value, x.flatten(1).unsqueeze(1)), backend)
+        out = apply(
+            _SpMM,
+            *distinct_views(*view, *transposed_view, value, x.flatten(1).unsqueeze(1)),
+            backend,
+        )
         return out.squeeze(1).unflatten(1, x.shape[1:])  # type: ignore[no-any-return]
-    return apply(_SpMM, *distinct_views(*near, *far, value, x), backend)  # type: ignore[no-any-return]
+    return apply(_SpMM, *distinct_views(*view, *transposed_view, value, x), backend)  # type: ignore[no-any-return]
 
 
-def sample(near: View, far: View, a: Tensor, b: Tensor, backend: str) -> Tensor:
-    """out[e, h] = <a[row e, h], b[col e, h]> in row order, (E, H); ``near`` is the view by row."""
-    return apply(_SDDMM, *distinct_views(*near, *far, a, b), backend)  # type: ignore[no-any-return]
+def sample(view: View, transposed_view: View, a: Tensor, b: Tensor, backend: str) -> Tensor:
+    """out[e, h] = <a[row e, h], b[col e, h]> in row order, (E, H); ``view`` is the view by row."""
+    return apply(_SDDMM, *distinct_views(*view, *transposed_view, a, b), backend)  # type: ignore[no-any-return]
 
 
 def _like(grad: Tensor, heads: int) -> Tensor:
@@ -120,35 +131,39 @@ class _SpMM(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         *both, value, x = ctx.saved_tensors
-        near, far = tuple(both[:3]), tuple(both[3:])
+        view, transposed_view = tuple(both[:3]), tuple(both[3:])
         grad_value = grad_x = None
         if ctx.needs_input_grad[7]:
-            grad_x = _like(product(far, near, value, grad, ctx.backend), ctx.heads)
+            grad_x = _like(product(transposed_view, view, value, grad, ctx.backend), ctx.heads)
         if value is not None and ctx.needs_input_grad[6]:
             # Values are in row order, so the products are sampled in the view by row.
-            if near[2] is None:
-                grad_value = sample(near, far, grad, x, ctx.backend)
+            if view[2] is None:
+                grad_value = sample(view, transposed_view, grad, x, ctx.backend)
             else:
-                grad_value = sample(far, near, x, grad, ctx.backend)
+                grad_value = sample(transposed_view, view, x, grad, ctx.backend)
         return None, None, None, None, None, None, grad_value, grad_x, None
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
         *both, value, x = primals
-        near, far = tuple(both[:3]), tuple(both[3:])
+        view, transposed_view = tuple(both[:3]), tuple(both[3:])
         of_value, of_x = tangents[6:]
-        moved = product(near, far, value, of_x, ctx.backend)
-        return moved if value is None else moved + product(near, far, of_value, x, ctx.backend)
+        moved = product(view, transposed_view, value, of_x, ctx.backend)
+        return (
+            moved
+            if value is None
+            else moved + product(view, transposed_view, of_value, x, ctx.backend)
+        )
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
         *both, value, x, backend = args
-        near, far = tuple(both[:3]), tuple(both[3:])
+        view, transposed_view = tuple(both[:3]), tuple(both[3:])
         value_dim, x_dim = in_dims[6], in_dims[7]
         if value_dim is None:
             # A batch of x is more channels.
             x = x.movedim(x_dim, -1)
-            out = product(near, far, value, x.flatten(-2), backend)
+            out = product(view, transposed_view, value, x.flatten(-2), backend)
             return out.unflatten(-1, x.shape[-2:]), out.dim()
         # A batch of matrices is more heads.
         value = value.movedim(value_dim, -1)
@@ -158,7 +173,7 @@ class _SpMM(torch.autograd.Function):
             x = x.unsqueeze(2).expand(-1, -1, info.batch_size, -1)
         if x.dim() == 4:
             x = x.expand(-1, value.size(1), -1, -1).flatten(1, 2)
-        out = product(near, far, value.flatten(1), x, backend)
+        out = product(view, transposed_view, value.flatten(1), x, backend)
         return out.unflatten(1, value.shape[1:]), 2
 
 
@@ -189,31 +204,31 @@ class _SDDMM(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         *both, a, b = ctx.saved_tensors
-        near, far = tuple(both[:3]), tuple(both[3:])
+        view, transposed_view = tuple(both[:3]), tuple(both[3:])
         grad_a = grad_b = None
         if ctx.needs_input_grad[6]:
-            grad_a = _like(product(near, far, grad, b, ctx.backend), a.size(1))
+            grad_a = _like(product(view, transposed_view, grad, b, ctx.backend), a.size(1))
         if ctx.needs_input_grad[7]:
-            grad_b = _like(product(far, near, grad, a, ctx.backend), b.size(1))
+            grad_b = _like(product(transposed_view, view, grad, a, ctx.backend), b.size(1))
         return None, None, None, None, None, None, grad_a, grad_b, None
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
         *both, a, b = primals
-        near, far = tuple(both[:3]), tuple(both[3:])
+        view, transposed_view = tuple(both[:3]), tuple(both[3:])
         of_a, of_b = tangents[6:]
-        of_rows = sample(near, far, of_a, b, ctx.backend)
-        return of_rows + sample(near, far, a, of_b, ctx.backend)
+        of_rows = sample(view, transposed_view, of_a, b, ctx.backend)
+        return of_rows + sample(view, transposed_view, a, of_b, ctx.backend)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
         *both, a, b, backend = args
-        near, far = tuple(both[:3]), tuple(both[3:])
+        view, transposed_view = tuple(both[:3]), tuple(both[3:])
         operands = [
             x.unsqueeze(2) if dim is None else x.movedim(dim, 2)
             for x, dim in ((a, in_dims[6]), (b, in_dims[7]))
         ]
         heads = max(x.size(1) for x in operands)
         left, right = (x.expand(-1, heads, info.batch_size, -1).flatten(1, 2) for x in operands)
-        out = sample(near, far, left, right, backend)
+        out = sample(view, transposed_view, left, right, backend)
         return out.unflatten(1, (heads, info.batch_size)), 2

@@ -61,17 +61,23 @@ def sddmm(sparsity: Sparsity, a: Tensor, b: Tensor, *, op: str = "dot") -> Tenso
             )
         )
     a, b = same_dtype("sddmm", a, b)  # type: ignore[assignment]
-    near, far = views(sparsity)
+    view, transposed_view = views(sparsity)
     plain = a.dim() == dims[0]
     if plain:
         a, b = a.unsqueeze(1), b.unsqueeze(1)
-    backend = pick("sddmm", near, cols, a).name
-    out = sample(near, far, a, b, backend) if op == "dot" else _add(near, far, a, b, backend)
+    backend = pick("sddmm", view, cols, a).name
+    out = (
+        sample(view, transposed_view, a, b, backend)
+        if op == "dot"
+        else _add(view, transposed_view, a, b, backend)
+    )
     return out.squeeze(1) if plain else out
 
 
-def _add(near: View, far: View, a: Tensor, b: Tensor, backend: str) -> Tensor:
-    out: Tensor = apply(_Add, *distinct_views(*near[:2], far[0], far[2], a, b), backend)
+def _add(view: View, transposed_view: View, a: Tensor, b: Tensor, backend: str) -> Tensor:
+    out: Tensor = apply(
+        _Add, *distinct_views(*view[:2], transposed_view[0], transposed_view[2], a, b), backend
+    )
     return out
 
 

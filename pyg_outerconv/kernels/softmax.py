@@ -32,10 +32,10 @@ def segment_softmax(sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
     """
     if isinstance(sparsity, Listed):
         return sparsity.shares(score)
-    near, _ = views(sparsity)
+    view, _ = views(sparsity)
     scores = one_value_an_entry("segment_softmax", score, sparsity.num_entries)
-    backend = pick("segment_softmax", near, sparsity.shape[1], scores)
-    return softmax_of_rows(near[0], scores, backend.name).view(score.shape)
+    backend = pick("segment_softmax", view, sparsity.shape[1], scores)
+    return softmax_of_rows(view[0], scores, backend.name).view(score.shape)
 
 
 def sum_of_rows(ptr: Tensor, value: Tensor, backend: str) -> Tensor:

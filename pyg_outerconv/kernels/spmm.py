@@ -43,7 +43,7 @@ def spmm(
             call.
         TypeError: ``value`` and ``x`` are of different types.
     """
-    near, far = views(sparsity, transpose)
+    view, transposed_view = views(sparsity, transpose)
     rows, cols = sparsity.shape[::-1] if transpose else sparsity.shape
     if reduce not in REDUCTIONS:
         raise RefusedValue(unknown("reduction", reduce, REDUCTIONS))
@@ -64,12 +64,12 @@ def spmm(
                 refusal("spmm needs as many heads of values as of x", x.size(1), value.size(1))
             )
         value, x = same_dtype("spmm", value, x)  # type: ignore[assignment]
-    backend = pick("spmm", near, cols, x, reduce)
+    backend = pick("spmm", view, cols, x, reduce)
     if reduce in ("max", "min"):
-        out = extreme(near, value, x, backend.name, largest=reduce == "max")
+        out = extreme(view, value, x, backend.name, largest=reduce == "max")
     else:
-        out = product(near, far, value, x, backend.name)
+        out = product(view, transposed_view, value, x, backend.name)
     if reduce == "mean":
-        count = near[0].diff().clamp(min=1).to(out.dtype)
+        count = view[0].diff().clamp(min=1).to(out.dtype)
         out = out / count.view(rows, 1, 1)
     return out.squeeze(1) if plain else out

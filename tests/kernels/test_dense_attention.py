@@ -11,7 +11,7 @@ from pyg_outerconv.kernels import (
     attend,
     attend_all,
     attend_band,
-    attend_cliques,
+    attend_blocks,
     blocks_of,
     dense_attention,
     use_backend,
@@ -178,16 +178,16 @@ def test_blocks(source, target):
     source, target = torch.tensor(source).long(), torch.tensor(target).long()
     inputs = operands(len(target), len(source))
     visible = target.unsqueeze(-1) == source
-    ours = attend_cliques(*inputs, blocks_of(source, target))
+    ours = attend_blocks(*inputs, blocks_of(source, target))
     assert_same(ours, on_edges(visible, inputs), inputs)
 
 
 def test_blocks_of_one_size_are_not_padded_and_few_large_ones_do_not_pad_many_small_ones():
     equal = blocks_of(torch.arange(12) % 4, torch.arange(8) % 4)
-    assert [(tuple(x.targets.shape), x.missing) for x in equal.alike] == [((4, 2), None)]
+    assert [(tuple(x.targets.shape), x.missing) for x in equal.padded] == [((4, 2), None)]
     block = torch.cat([torch.arange(100), torch.zeros(500).long()])
     ragged = blocks_of(block, block)
-    assert sum(x.targets.size(0) * x.targets.size(1) for x in ragged.alike) < 1200
+    assert sum(x.targets.size(0) * x.targets.size(1) for x in ragged.padded) < 1200
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_blocks_of_one_size_are_not_padded_and_few_large_ones_do_not_pad_many_sm
         lambda *x: attend_all(*x),
         lambda *x: attend_all(*x, causal=-1),
         lambda *x: attend_band(*x, left=1, right=1),
-        lambda *x: attend_cliques(*x, blocks_of(torch.arange(x[1].size(0)), torch.arange(4))),
+        lambda *x: attend_blocks(*x, blocks_of(torch.arange(x[1].size(0)), torch.arange(4))),
     ],
 )
 @pytest.mark.usefixtures("way")
@@ -220,7 +220,7 @@ def test_short_types_and_scores_of_ten_thousand(dtype, factor):
         (attend_all(*inputs, scale=1.0, causal=0), band(9, 7, None, 0)),
         (attend_band(*inputs, scale=1.0, left=2, right=1), band(9, 7, 2, 1)),
         (
-            attend_cliques(*inputs, blocks_of(block[1], block[0]), scale=1.0),
+            attend_blocks(*inputs, blocks_of(block[1], block[0]), scale=1.0),
             block[0].unsqueeze(-1) == block[1],
         ),
     ):
@@ -258,7 +258,7 @@ def test_second_derivatives_of_blocks():
     blocks = blocks_of(torch.tensor([0, 0, 1, 1, 1, 2]), torch.tensor([0, 1, 1, 2, 2, 3]))
     inputs = operands(6, 6)
     assert torch.autograd.gradgradcheck(
-        lambda *x: attend_cliques(*x, blocks), inputs, fast_mode=True
+        lambda *x: attend_blocks(*x, blocks), inputs, fast_mode=True
     )
 
 
@@ -345,8 +345,8 @@ def test_refusals():
     with pytest.raises(ValueError, match="dropout_p"):
         attend_all(query, key, value, dropout_p=1.5)
     with pytest.raises(ValueError, match="as many targets and sources"):
-        attend_cliques(query, key, value, blocks_of(torch.arange(4), torch.arange(4)))
-    with pytest.raises(TypeError, match="whole numbers"):
+        attend_blocks(query, key, value, blocks_of(torch.arange(4), torch.arange(4)))
+    with pytest.raises(TypeError, match="integers"):
         blocks_of(torch.rand(4), torch.arange(4))
     with pytest.raises(TypeError, match="one type"):
         attend_all(query, key.float(), value)

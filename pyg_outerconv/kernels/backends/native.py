@@ -49,8 +49,8 @@ def _attend(
 
 
 def _attend_backward(
-    near: tuple[Tensor, Tensor],
-    far: tuple[Tensor, Tensor, Tensor],
+    view: tuple[Tensor, Tensor],
+    transposed_view: tuple[Tensor, Tensor, Tensor],
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -61,7 +61,7 @@ def _attend_backward(
     grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """See :meth:`Backend.attend_backward`; shares are computed again, not kept."""
-    (ptr, index), (ptr_t, index_t, perm) = near, far
+    (ptr, index), (ptr_t, index_t, perm) = view, transposed_view
     wide, heads, entries = accumulator(query.dtype), query.size(1), index.numel()
     grads = tuple(torch.empty_like(t) for t in (query, key, value))
     of_score = query.new_empty((entries if bias is not None else 0, heads))

@@ -98,8 +98,8 @@ class Reference(Backend):
 
     def attend_backward(
         self,
-        near: tuple[Tensor, Tensor],
-        far: tuple[Tensor, Tensor, Tensor],
+        view: tuple[Tensor, Tensor],
+        transposed_view: tuple[Tensor, Tensor, Tensor],
         query: Tensor,
         key: Tensor,
         value: Tensor,
@@ -110,7 +110,7 @@ class Reference(Backend):
         grad: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """See :meth:`Backend.attend_backward`."""
-        (ptr, index), wide = near, accumulator(query.dtype)
+        (ptr, index), wide = view, accumulator(query.dtype)
         rows, above = rows_of(ptr), grad.to(wide)
         queries, keys, values = (t.to(wide) for t in (query, key, value))
         score = scale * self.sddmm(ptr, index, queries, keys)

@@ -134,8 +134,8 @@ class Scatter(Backend):
 
     def attend_backward(
         self,
-        near: tuple[Tensor, Tensor],
-        far: tuple[Tensor, Tensor, Tensor],
+        view: tuple[Tensor, Tensor],
+        transposed_view: tuple[Tensor, Tensor, Tensor],
         query: Tensor,
         key: Tensor,
         value: Tensor,
@@ -148,7 +148,7 @@ class Scatter(Backend):
         """See :meth:`Backend.attend_backward`; shares are computed again, not kept."""
         from torch_scatter import gather_csr
 
-        (ptr, index), (ptr_t, index_t, perm) = near, far
+        (ptr, index), (ptr_t, index_t, perm) = view, transposed_view
         wide, long = accumulator(query.dtype), ptr.long()
         queries, keys, values, above = (t.to(wide) for t in (query, key, value, grad))
         share = self._scores(ptr, index, queries, keys, bias, scale)

@@ -58,7 +58,7 @@ def rows_by(sum_rows: SumRows) -> Callable[..., Tensor]:
         """See :meth:`Backend.additive_rows`."""
         work = _Tiles(ptr, index, a, b)
         out = work.a.new_zeros((count, *work.a.shape))
-        column_factor, bent = work.factor(right), torch.empty_like(work.near)
+        column_factor, bent = work.factor(right), torch.empty_like(work.row_buffer)
         for tile in work.tiles:
             z = work.sums(tile)
             weight = value[tile.entries].to(z.dtype).unsqueeze(-1)
@@ -89,7 +89,9 @@ class _Tiles:
         self.tiles = list(tiles(ptr, index.numel(), self.a.size(1)))
         # All tiles are of one length, but for the last.
         longest = self.tiles[0].entries.stop if self.tiles else 0
-        self.near, self.far = (self.a.new_empty((longest, self.a.size(1))) for _ in range(2))
+        self.row_buffer, self.column_buffer = (
+            self.a.new_empty((longest, self.a.size(1))) for _ in range(2)
+        )
 
     def factor(self, x: Tensor | None) -> Tensor | None:
         """A factor of every node, or one for all."""
@@ -97,13 +99,13 @@ class _Tiles:
 
     def sums(self, tile: Tile) -> Tensor:
         """a[row of e] + b[column of e] of each entry of the tile, in the first buffer."""
-        out = _gathered(self.a, self.rows[tile.entries], self.near)
-        return out.add_(_gathered(self.b, self.index[tile.entries], self.far))
+        out = _gathered(self.a, self.rows[tile.entries], self.row_buffer)
+        return out.add_(_gathered(self.b, self.index[tile.entries], self.column_buffer))
 
     def multiply(self, y: Tensor, factor: Tensor | None, place: Tensor) -> None:
         """Multiply in place with the factor of each entry's node, or with the one for all."""
         if factor is not None:
-            y.mul_(factor if factor.size(0) == 1 else _gathered(factor, place, self.far))
+            y.mul_(factor if factor.size(0) == 1 else _gathered(factor, place, self.column_buffer))
 
 
 def _gathered(x: Tensor, place: Tensor, buffer: Tensor) -> Tensor:

@@ -107,8 +107,8 @@ class Triton(Backend):
 
     def attend_backward(
         self,
-        near: tuple[Tensor, Tensor],
-        far: tuple[Tensor, Tensor, Tensor],
+        view: tuple[Tensor, Tensor],
+        transposed_view: tuple[Tensor, Tensor, Tensor],
         query: Tensor,
         key: Tensor,
         value: Tensor,
@@ -121,7 +121,9 @@ class Triton(Backend):
         """See :meth:`Backend.attend_backward`."""
         from .triton.attend_backward import attend_backward
 
-        return attend_backward(near, far, query, key, value, bias, scale, out, logsumexp, grad)
+        return attend_backward(
+            view, transposed_view, query, key, value, bias, scale, out, logsumexp, grad
+        )
 
     def grouped_matmul(
         self,

@@ -97,8 +97,8 @@ def target_kernel(
 
 
 def attend_backward(
-    near: tuple[Tensor, Tensor],
-    far: tuple[Tensor, Tensor, Tensor],
+    view: tuple[Tensor, Tensor],
+    transposed_view: tuple[Tensor, Tensor, Tensor],
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -110,16 +110,16 @@ def attend_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """See :meth:`Backend.attend_backward`."""
     share, slope, query_grad = _target_pass(
-        near, query, key, value, bias, scale, out, logsumexp, grad
+        view, query, key, value, bias, scale, out, logsumexp, grad
     )
-    far_ptr, far_index, perm = far
-    key_grad = spmm(far_ptr, far_index, slope, query, perm, scale)
-    value_grad = spmm(far_ptr, far_index, share, grad, perm)
+    transposed_ptr, transposed_index, perm = transposed_view
+    key_grad = spmm(transposed_ptr, transposed_index, slope, query, perm, scale)
+    value_grad = spmm(transposed_ptr, transposed_index, share, grad, perm)
     return query_grad, key_grad, value_grad, slope.to(query.dtype)
 
 
 def _target_pass(
-    near: tuple[Tensor, Tensor],
+    view: tuple[Tensor, Tensor],
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -130,7 +130,7 @@ def _target_pass(
     grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Share and slope (E, H) in the accumulating type, and the gradient in the query."""
-    ptr, index = near
+    ptr, index = view
     heads, depth, channels = query.size(1), query.size(2), value.size(2)
     share = torch.empty((index.numel(), heads), dtype=accumulator(query.dtype), device=query.device)
     slope, query_grad = torch.empty_like(share), torch.empty_like(query)
