@@ -1,15 +1,18 @@
 """Every convolution is Y = Σ_k A_kᵀ X Θ_k: a basis A from the data, a parameter Θ of fixed size."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .backend_table import backends
-from .basis import Basis, EdgeBasis, Pattern
-from .cache import clear_caches
-from .families import Grid, Pool, parse_family
-from .graph import Cells, flatten_grid, unflatten_grid
-from .kernels import record, use_backend
-from .nn import AttentionConv, OuterConv, compose, fuse, share_bases
+if TYPE_CHECKING:
+    from .backend_table import backends
+    from .basis import Basis, EdgeBasis, Pattern
+    from .cache import clear_caches
+    from .families import Grid, Pool, parse_family
+    from .graph import Cells, flatten_grid, unflatten_grid
+    from .kernels import record, use_backend
+    from .nn import AttentionConv, OuterConv, share_bases
+    from .nn.compose import compose
+    from .nn.fuse import fuse
 
 __version__ = "0.1.0"
 
@@ -35,16 +38,31 @@ __all__ = [
     "use_backend",
 ]
 
-# Folders for users that nothing above has imported.
-_LAZY = ("attention", "data", "graph", "plot", "testing")
+# Names are imported when they are first used, so that `outerconv --help` does not wait for torch.
+_NAMES = {
+    "backend_table": ("backends",),
+    "basis": ("Basis", "EdgeBasis", "Pattern"),
+    "cache": ("clear_caches",),
+    "families": ("Grid", "Pool", "parse_family"),
+    "graph": ("Cells", "flatten_grid", "unflatten_grid"),
+    "kernels": ("record", "use_backend"),
+    "nn": ("AttentionConv", "OuterConv", "compose", "fuse", "share_bases"),
+}
+_FILES = {name: file for file, names in _NAMES.items() for name in names}
+_FOLDERS = (*_NAMES, "attention", "contract", "data", "errors", "plot", "testing", "theta")
 
 
 def __getattr__(name: str) -> Any:
-    """``pyg_outerconv.nn.convert`` and its like, without an import of their own."""
-    if name in _LAZY:
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """A name of ``__all__``, or a folder such as ``pyg_outerconv.nn``, imported at first use."""
+    if name in _FILES:
+        found = getattr(import_module(f"{__name__}.{_FILES[name]}"), name)
+    elif name in _FOLDERS:
+        found = import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_FILES, *_FOLDERS})

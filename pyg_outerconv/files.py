@@ -24,8 +24,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, TextIO
 
-import torch
-
 from .errors import RefusedValue, refusal
 
 LIMIT = 2**32  # bytes of one file
@@ -149,6 +147,8 @@ def save_tensors(path: Path, content: dict[str, Any]) -> None:
     Raises:
         OSError: it cannot be written.
     """
+    import torch
+
     buffer = BytesIO()
     torch.save(content, buffer)
     packed = buffer.getvalue()
@@ -164,6 +164,8 @@ def load_tensors(path: Path) -> dict[str, Any]:
         OSError: it cannot be read.
         ValueError: it is something else, or has been changed since.
     """
+    import torch
+
     sealed = read_bytes(path)
     packed = sealed[: -_COMMENT - 2] + b"\0\0"
     if hashlib.sha256(packed).hexdigest().encode() != sealed[-_COMMENT:]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from . import data
@@ -14,113 +14,89 @@ from .families import FAMILIES, Family
 from .files import as_path
 from .graph import Cells, EdgeList, edge_list_of
 from .plot.frames import frames
-from .train import family_options
+from .train.family_options import any_family, options, short_name
 
 KINDS = ("matrices", "shift", "flattenings", "receptive-field", "graph")
 
 
-class Show:
-    """Draw a basis: its matrices, shifts, flattenings, a receptive field, or its edges by label."""
+def draw(
+    *,
+    family: str | None,
+    shape: str | None,
+    dataset: str | None,
+    root: str | None,
+    kind: str | None,
+    offsets: Sequence[str],
+    out: str | None,
+    **drawing: Any,
+) -> int:
+    """Run ``outerconv show``: draw a basis, print the file and its sizes, return the exit code.
 
-    @staticmethod
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
-        """Add the flags of this command; those not given are None."""
-        add = parser.add_argument
-        add(
-            "--family",
-            help='a family\'s name, or text such as "grid(kernel_size=(3, 3), padding=1)"; '
-            "default grid with --shape, else gcn; an option whose flag means something else is "
-            "given in the text: \"diffusion(kind='heat')\"",
-        )
-        add("--shape", metavar="8x10", help="draw on a grid with so many cells on each axis")
-        add(
-            "--dataset",
-            help=f"draw on a graph that 'outerconv datasets' lists; default {data.EMBEDDED}, "
-            "where there is no --shape",
-        )
-        add("--root", help=f"folder of the data; else {data.ROOT_VARIABLE}, else a cache folder")
-        add(
-            "--kind",
-            help=f"{', '.join(KINDS)}; default matrices (one panel for each A_k) on a grid, "
-            "graph (edges by label) on a graph",
-        )
-        add(
-            "--offset",
-            action="append",
-            metavar="2,4",
-            help="a shift d of the family grid; may come several times; as --offset=-1,0 where it "
-            "begins with a minus",
-        )
-        add(
-            "--cell",
-            metavar="3,4",
-            help="of receptive-field: the output, default the first; of shift: the input that "
-            "arrows follow, default the middle",
-        )
-        add("--node", type=int, help="the same as a number, as nodes of graphs have")
-        add("--reach", type=int, help="of receptive-field: so many layers; default 1")
-        add("--label", type=int, action="append", help="draw A_k for this k; may come again")
-        add("--channels", metavar="2x3", help="of flattenings: P and Q of a random Θ")
-        add("--layout", help="of graphs: spring (the default) or circle")
-        add("--seed", type=int, help="of the random Θ, and of the spring layout; default 0")
-        add("--out", help="a PNG or SVG file, by its extension; default <family>-<kind>.svg")
-        family_options.add_flags(parser, without=vars(parser.parse_args([])))
-
-    @staticmethod
-    def run(arguments: argparse.Namespace) -> int:
-        """Draw, and print where and what."""
-        family, basis, place = subject(arguments)
-        kind = arguments.kind or ("graph" if arguments.shape is None else "matrices")
-        name = type(family).__name__.lower()
-        out = as_path(arguments.out or f"{name}-{kind}.svg", "--out")
-        basis.plot(kind, out, **options(arguments, kind, family, basis))
-        m, n = basis.size
-        print(
-            f"{shlex.quote(str(out))}: {kind} of {family_options.short_name(family)} on {place}: "
-            f"M = {m}, N = {n}, K = {basis.num_bases}"
-        )
-        return 0
-
-
-def subject(arguments: argparse.Namespace) -> tuple[Family, Basis, str]:
-    """The family, its basis, and what the basis is on, in words.
+    Args:
+        family: a family as text, or None.
+        shape: a grid such as ``8x10``, or None.
+        dataset, root: a dataset and the folder of the data, or None.
+        kind: one of ``KINDS``, or None.
+        offsets: shifts of the family grid, such as ``2,4``.
+        out: the picture's file, or None.
+        drawing: ``cell``, ``node``, ``reach``, ``labels``, ``channels``, ``layout``, ``seed``; None
+            where an option was not given.
 
     Raises:
-        ValueError, TypeError: a shape, a data set, a family or an option is refused.
+        ValueError, TypeError: a shape, a dataset, a family or an option is refused.
     """
-    if arguments.shape is not None and arguments.dataset is not None:
+    if shape is not None and dataset is not None:
         raise RefusedValue(refusal("a basis is drawn on one thing", "--shape or --dataset", "both"))
-    chosen = family_options.given(arguments)
-    if arguments.offset:
-        chosen["offsets"] = tuple(numbers(text, "--offset", ",") for text in arguments.offset)
-    if arguments.shape is not None:
-        return _on_grid(
-            arguments.family or "grid", chosen, numbers(arguments.shape, "--shape", "x")
-        )
-    return _on_graph(arguments.family or "gcn", chosen, arguments)
+    shifts = tuple(numbers(text, "--offset", ",") for text in offsets)
+    cells = None if shape is None else numbers(shape, "--shape", "x")
+    if cells is None:
+        made, basis, place = _on_graph(family or "gcn", shifts, dataset, root)
+    else:
+        made, basis, place = _on_grid(family or "grid", shifts, cells)
+    kind = kind or ("graph" if cells is None else "matrices")
+    path = as_path(out or f"{type(made).__name__.lower()}-{kind}.svg", "--out")
+    basis.plot(kind, path, **_picture_options(drawing, kind, made, basis, cells))
+    m, n = basis.size
+    print(
+        f"{shlex.quote(str(path))}: {kind} of {short_name(made)} on {place}: "
+        f"M = {m}, N = {n}, K = {basis.num_bases}"
+    )
+    return 0
 
 
 def _on_grid(
-    text: str, chosen: dict[str, Any], shape: tuple[int, ...]
+    text: str, shifts: tuple[tuple[int, ...], ...], shape: tuple[int, ...]
 ) -> tuple[Family, Basis, str]:
+    """A family, its basis on a grid, and the grid in words."""
+    chosen = _with_shifts(text, shifts)
     known = FAMILIES.get(text.strip().lower())
-    if known is not None and "dim" in family_options.options(known):
-        chosen.setdefault("dim", len(shape))
-    family = family_options.any_family(text, chosen)
+    if known is not None and "dim" in options(known):
+        chosen["dim"] = len(shape)
+    family = any_family(text, chosen)
     _require(issubclass(Cells, family.reads), family, "--shape")
     return family, family.basis(shape), f"a grid of {'x'.join(map(str, shape))}"
 
 
 def _on_graph(
-    text: str, chosen: dict[str, Any], arguments: argparse.Namespace
+    text: str, shifts: tuple[tuple[int, ...], ...], dataset: str | None, root: str | None
 ) -> tuple[Family, Basis, str]:
+    """A family, its basis on a dataset, and the name of the dataset."""
     known = FAMILIES.get(text.strip().lower())
     if known is not None and known.reads is Cells:  # before its options are asked for
         raise RefusedValue(refusal(f"{text} is drawn on a grid", "--shape such as 8x10", "none"))
-    dataset = data.load(arguments.dataset or data.EMBEDDED, arguments.root)
-    family = family_options.any_family(text, chosen, dataset.num_relations)
+    loaded = data.load(dataset or data.EMBEDDED, root)
+    family = any_family(text, _with_shifts(text, shifts), loaded.num_relations)
     _require(issubclass(EdgeList, family.reads), family, "a graph")
-    return family, family.basis(edge_list_of(dataset.data)), dataset.entry.name
+    return family, family.basis(edge_list_of(loaded.data)), loaded.entry.name
+
+
+def _with_shifts(text: str, shifts: tuple[tuple[int, ...], ...]) -> dict[str, Any]:
+    """The options that ``--offset`` gives to a family that is named without options."""
+    if shifts and not text.strip().isidentifier():
+        raise RefusedValue(
+            refusal("offsets are given in the family's text or by --offset", "one of them", text)
+        )
+    return {"offsets": shifts} if shifts else {}
 
 
 def _require(fits: bool, family: Family, got: str) -> None:
@@ -132,43 +108,46 @@ def _require(fits: bool, family: Family, got: str) -> None:
         )
 
 
-def options(
-    arguments: argparse.Namespace, kind: str, family: Family, basis: Basis
+def _picture_options(
+    drawing: dict[str, Any],
+    kind: str,
+    family: Family,
+    basis: Basis,
+    shape: tuple[int, ...] | None,
 ) -> dict[str, Any]:
-    """The options of a picture that flags name."""
-    if arguments.cell is not None and arguments.node is not None:
+    """The keyword arguments of :meth:`Basis.plot`; see :func:`draw`."""
+    cell, node, labels, seed = (drawing[name] for name in ("cell", "node", "labels", "seed"))
+    if cell is not None and node is not None:
         raise RefusedValue(refusal("a picture is of one cell", "--cell or --node", "both"))
-    for label in arguments.label or ():
+    for label in labels:
         if not -basis.num_bases <= label < basis.num_bases:
             expected = f"0 to {basis.num_bases - 1}"
             raise RefusedValue(refusal("--label is that of a matrix", expected, label))
-    if arguments.seed is not None and not 0 <= arguments.seed < 2**32:
-        raise RefusedValue(refusal("--seed must be a seed", "[0, 2^32)", arguments.seed))
+    if seed is not None and not 0 <= seed < 2**32:
+        raise RefusedValue(refusal("--seed must be a seed", "[0, 2^32)", seed))
     found: dict[str, Any] = {
-        "labels": arguments.label,
-        "cell": arguments.node,
-        "reach": arguments.reach,
-        "layout": arguments.layout,
-        "seed": arguments.seed,
+        "labels": list(labels) or None,
+        "cell": node if cell is None else numbers(cell, "--cell", ","),
+        "reach": drawing["reach"],
+        "layout": drawing["layout"],
+        "seed": seed,
     }
-    if arguments.cell is not None:
-        found["cell"] = numbers(arguments.cell, "--cell", ",")
-    if arguments.channels is not None:
-        found["channels"] = numbers(arguments.channels, "--channels", "x")
+    if drawing["channels"] is not None:
+        found["channels"] = numbers(drawing["channels"], "--channels", "x")
     if kind in ("matrices", "shift", "graph"):
         found["titles"] = family.labels
-    if kind == "receptive-field" and arguments.shape is not None:
+    if kind == "receptive-field" and shape is not None:
         knows = frames(basis, None, None) is not None
         if not knows and basis.size[0] == basis.size[1]:
-            found["inputs"] = numbers(arguments.shape, "--shape", "x")
+            found["inputs"] = shape
     return {name: value for name, value in found.items() if value is not None}
 
 
 def numbers(text: str, flag: str, between: str) -> tuple[int, ...]:
-    """Integers with a sign between them, such as ``8x10`` or ``-1,0``.
+    """Integers with a separator, such as ``8x10`` or ``-1,0``.
 
     Raises:
-        ValueError: the text is something else.
+        ValueError: the text is not of this form.
     """
     if not re.fullmatch(rf"-?\d+({between}-?\d+)*", text.strip(), flags=re.ASCII):
         example = between.join(("8", "10"))

@@ -37,7 +37,7 @@ ALLOWED = {
     "train": {"files", "data", *CORE},
     "bench": {"files", "data", "train", *CORE},
     "show": {"errors", "files", "graph", "basis", "families", "plot", "data", "train"},
-    "cli": {"files", "data", "train", "bench", "show", "backend_table", *CORE},
+    "cli": {"files", "places", "data", "train", "bench", "show", "backend_table", *CORE},
 }
 
 

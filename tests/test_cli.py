@@ -10,11 +10,13 @@ import math
 import os
 import pickle
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import warnings
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -22,11 +24,14 @@ import torch
 from torch_geometric import datasets as pyg_datasets
 
 from pyg_outerconv import data, files
-from pyg_outerconv.cli import main
-from pyg_outerconv.families import FAMILIES
-from pyg_outerconv.train import command, experiment, make_split
+from pyg_outerconv.bench.options import QUICK_REPEATS, REPEATS, TYPES
+from pyg_outerconv.cli import main, outerconv
+from pyg_outerconv.families import FAMILIES, parse_family
+from pyg_outerconv.show import KINDS
+from pyg_outerconv.train import Settings, command, experiment, make_split
 from pyg_outerconv.train.loop import SeedRun
 from pyg_outerconv.train.progress import Progress
+from pyg_outerconv.train.settings import DECAYS, FEATURES, NORMS, SKIPS
 
 QUICK = ["--epochs", "15", "--seeds", "2", "--hidden", "8"]
 
@@ -83,7 +88,7 @@ def test_cora_is_the_default_where_its_files_are(
     ("flags", "family"),
     [
         (
-            ["--family", "walk", "--length", "1", "--directed"],
+            ["--family", "walk(1)", "--directed"],
             "Directed(family=Walk(length=1, norm='source', direction='forward', aggregate='sum', "
             "powers=None, add_self_loops=False))",
         ),
@@ -94,7 +99,7 @@ def test_cora_is_the_default_where_its_files_are(
         (["--family", "relation"], "Relation(num_relations=1, norm='mean')"),
     ],
 )
-def test_families_by_flags_and_by_text(flags: list[str], family: str) -> None:
+def test_families_by_name_and_by_text(flags: list[str], family: str) -> None:
     assert main(["train", "KarateClub", *flags, *QUICK, "--out", "run"]) == 0
     assert json.loads(Path("run/config.json").read_text())["settings"]["family"] == family
     assert main(["predict", "run"]) == 0  # the text gives the family back
@@ -221,22 +226,97 @@ def test_numbers_beyond_all_bounds_are_refused(
     assert said.count("\n") == 1
 
 
-def test_families_lists_equations_and_flags(capsys: pytest.CaptureFixture[str]) -> None:
+def test_families_lists_equations_and_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["families"]) == 0
     said = capsys.readouterr().out
     for name, family in FAMILIES.items():
         assert name in said
         assert family.equation in said
-    assert "--length 2" in said
+    assert "length=2, norm='source'" in said
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_is_described(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["families", name]) == 0
+    said = capsys.readouterr().out
+    assert FAMILIES[name].equation in said
+    for option in fields(FAMILIES[name]):
+        assert f"  {option.name}: " in said or not option.init
+    if "in Python" not in said:
+        (text,) = re.findall(r'^example: --family "?(.*?)"?$', said, re.MULTILINE)
+        assert isinstance(parse_family(text), FAMILIES[name])
+
+
+def test_an_option_is_described_with_its_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["families", "Walk"]) == 0
+    said = capsys.readouterr().out
+    assert "  length: integer, default 2\n      L, at most 10,000." in said
+    assert "see Walk" not in said
+    assert main(["families", "wolk"]) == 2
+    assert "did you mean 'walk'" in capsys.readouterr().err
+
+
+HELP = """
+import sys
+from pyg_outerconv.cli import main, outerconv
+for name in ("", *outerconv.commands):
+    assert main([name, "--help"] if name else ["--help"]) == 0
+    assert "torch" not in sys.modules, name
+assert main(["train", "--lr", "x"]) == 2
+assert "torch" not in sys.modules
+"""
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HELP],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).resolve().parents[1],
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Usage: outerconv train" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("train", (*NORMS, *SKIPS, *DECAYS, *FEATURES, data.ROOT_VARIABLE)),
+        ("show", (*KINDS, data.EMBEDDED)),
+        ("bench", (*TYPES, f"default {REPEATS}, with --quick {QUICK_REPEATS}")),
+    ],
+)
+def test_help_names_all_values(
+    command: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The options are declared without importing what they name."""
+    assert main([command, "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for word in words:
+        assert word in said
+
+
+def test_settings_are_the_options_of_train() -> None:
+    taken = {option.name for option in outerconv.commands["train"].params}
+    assert taken - {"directed", "root", "out", "resume"} == {s.name for s in fields(Settings)}
 
 
 BAD = {
     "unknown dataset": (["Coraa"], "did you mean 'Cora'"),
     "unknown family": (["KarateClub", "--family", "wolk"], "did you mean 'walk'"),
     "family text": (["KarateClub", "--family", "walk(2"], "walk"),
-    "flag of another family": (["KarateClub", "--length", "2"], "--norm, --add-self-loops"),
-    "value of a flag": (["KarateClub", "--family", "walk", "--length", "x"], "integer"),
-    "value out of range": (["KarateClub", "--family", "walk", "--length", "-1"], ">= 0"),
+    "option of a family as a flag": (
+        ["KarateClub", "--family", "walk", "--length", "2"],
+        'expected --family "walk(length=...)", got --length (see outerconv families walk)',
+    ),
+    "option of a family, switched off": (
+        ["KarateClub", "--no-add-self-loops"],
+        'expected --family "gcn(add_self_loops=...)"',
+    ),
+    "option of another family": (["KarateClub", "--family", "gcn(length=2)"], "length"),
+    "value of an option": (["KarateClub", "--family", "walk(length='x')"], "integer"),
+    "value out of range": (["KarateClub", "--family", "walk(-1)"], ">= 0"),
     "a family of no family": (["KarateClub", "--family", "directed(3)"], "expected a family"),
     "a length of no number": (["KarateClub", "--family", "walk(2.5)"], "expected integer"),
     "options in stars": (["KarateClub", "--family", "gcn(**{'norm': 'rw'})"], "name=value"),
@@ -251,11 +331,11 @@ BAD = {
     "absent device": (["KarateClub", "--device", "cuda:99"], "is not here"),
     "unknown norm": (["KarateClub", "--layer-norm", "batchnorm"], "did you mean 'batch'"),
     "negative lr": (["KarateClub", "--lr", "-1"], "> 0"),
-    "lr that is no number": (["KarateClub", "--lr", "x"], "invalid float value"),
+    "lr that is no number": (["KarateClub", "--lr", "x"], "'x' is not a valid float"),
     "no seeds": (["KarateClub", "--seeds", "0"], ">= 1"),
     "dropout of all": (["KarateClub", "--dropout", "1"], "[0, 1)"),
     "no peer": (["KarateClub", "--family", "identity", "--peer"], "leave --peer out"),
-    "edge types": (["KarateClub", "--family", "relation", "--num-relations", "3"], "edge_type"),
+    "edge types": (["KarateClub", "--family", "relation(3)"], "edge_type"),
     "missing data": (["Cornell"], "WebKB/cornell/raw"),
     "unwritable folder": (["KarateClub", "--out", "file/run"], "writable"),
     "occupied folder": (["KarateClub", "--out", "occupied"], "--resume"),

@@ -1,8 +1,12 @@
 """Importing the package does nothing but import."""
 
+import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
+
+import pyg_outerconv
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -19,7 +23,7 @@ def hear(event, arguments):
 
 before = list(warnings.filters), torch.get_rng_state(), random.getstate()
 sys.addaudithook(hear)
-import pyg_outerconv, pyg_outerconv.attention, pyg_outerconv.cli
+import pyg_outerconv.nn, pyg_outerconv.attention, pyg_outerconv.cli
 assert warnings.filters == before[0], "a warning filter was set"
 assert torch.equal(torch.get_rng_state(), before[1]), "a number was drawn"
 assert random.getstate() == before[2], "a number was drawn"
@@ -52,7 +56,7 @@ import sys, warnings
 import torch_geometric.nn
 modules, filters, opened = set(sys.modules), list(warnings.filters), []
 sys.addaudithook(lambda event, found: opened.append(str(found[0])) if event == "open" else None)
-import pyg_outerconv
+import pyg_outerconv.nn
 read = [name for name in opened if not name.endswith((".py", ".pyc"))]
 assert not read, read
 assert warnings.filters == filters, "scipy.sparse sets one"
@@ -63,3 +67,15 @@ assert brought == {"pyg_outerconv"}, brought
         [sys.executable, "-B", "-c", code], capture_output=True, text=True, check=False, cwd=ROOT
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_names_are_those_that_type_checkers_see():
+    names = {}
+    source = ast.parse((ROOT / "pyg_outerconv" / "__init__.py").read_text())
+    for node in ast.walk(source):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            module = importlib.import_module(f"pyg_outerconv.{node.module}")
+            names |= {alias.name: getattr(module, alias.name) for alias in node.names}
+    assert set(names) | {"__version__"} == set(pyg_outerconv.__all__)
+    for name, value in names.items():
+        assert getattr(pyg_outerconv, name) is value

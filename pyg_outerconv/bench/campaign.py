@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import sys
 import time
@@ -24,6 +23,7 @@ from .context import Context
 from .crossover import say_crossover
 from .machine import describe_machine
 from .names import OURS
+from .options import QUICK_REPEATS, REPEATS, Options
 from .page import make_page
 from .processes import merge, run_processes
 from .report import (
@@ -41,32 +41,31 @@ from .run import Plan, run_cases
 
 
 class Campaign:
-    """Everything that one ``outerconv bench`` does after its flags are known.
+    """One run of ``outerconv bench``.
 
     Raises:
         ValueError: the folder has something in it, the device is not here, or the report to
             compare with is none. Nothing is measured in that case.
     """
 
-    def __init__(self, arguments: argparse.Namespace, cases: Sequence[Case]) -> None:
+    def __init__(self, options: Options, cases: Sequence[Case]) -> None:
         self.cases = cases
-        earlier = arguments.compare
+        earlier = options.compare
         self.old = None if earlier is None else read_json(as_path(earlier, "--compare"))
-        quick = arguments.quick
+        quick = options.quick
+        repeats = options.repeats or (QUICK_REPEATS if quick else REPEATS)
         context = Context(
-            arguments.scale,
+            options.scale,
             quick,
-            check_device(arguments.device),
-            getattr(torch, arguments.dtype),
-            arguments.seed,
-            arguments.root,
+            check_device(options.device),
+            getattr(torch, options.dtype),
+            options.seed,
+            options.root,
         )
-        self.arguments = arguments
-        self.threads = arguments.threads or torch.get_num_threads()
-        self.plan = Plan(
-            context, arguments.repeats, not (quick or arguments.no_memory), self.threads
-        )
-        self.folder = new_folder(arguments.out)
+        self.options = options
+        self.threads = options.threads or torch.get_num_threads()
+        self.plan = Plan(context, repeats, not (quick or options.no_memory), self.threads)
+        self.folder = new_folder(options.out)
         self.records: list[dict[str, Any]] = []
         self.failed: list[str] = []
 
@@ -77,7 +76,7 @@ class Campaign:
         try:
             began, machine = time.perf_counter(), describe_machine(self.plan.context.device)
             print(_say_machine(machine))
-            if self.arguments.processes > 1:
+            if self.options.processes > 1:
                 self._run_processes()
             else:
                 self._run_here(machine, began)
@@ -87,7 +86,7 @@ class Campaign:
 
     def _run_processes(self) -> None:
         """Each process measures all cases; what they found is kept as one."""
-        reports = run_processes(self.arguments, self.folder, print)
+        reports = run_processes(self.options, self.folder, print)
         self.records, self.roofline = merge(reports)
         for record in self.records:
             print(f"\n{say_record(record)}")
@@ -126,7 +125,7 @@ class Campaign:
             "scale": context.scale,
             "share": context.share,
             "repeats": self.plan.repeats,
-            "processes": self.arguments.processes,
+            "processes": self.options.processes,
             "threads": self.threads,
             "dtype": str(context.dtype).removeprefix("torch."),
             "seed": context.seed,

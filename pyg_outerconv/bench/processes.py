@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 
 from ..errors import RefusedValue, refusal
 from .names import OURS
+from .options import Options
 from .report import read_json
 from .roofline import Roofline
 
@@ -22,15 +22,13 @@ _FLAGS = ("repeats", "scale", "threads", "device", "dtype", "seed", "root")
 _SWITCHES = ("quick", "no_memory")
 
 
-def run_processes(
-    arguments: argparse.Namespace, folder: Path, told: Callable[[str], None]
-) -> list[Report]:
+def run_processes(options: Options, folder: Path, told: Callable[[str], None]) -> list[Report]:
     """The report of each process, one after the other; each has a folder ``process-<number>``.
 
     Peak memory is measured by the first one alone.
 
     Args:
-        arguments: of the command line, with ``processes``.
+        options: of the command line.
         folder: of the whole run.
         told: a line after each process.
 
@@ -38,9 +36,9 @@ def run_processes(
         ValueError: a process broke off before it wrote a report.
     """
     reports = []
-    for number in range(1, arguments.processes + 1):
+    for number in range(1, options.processes + 1):
         out = folder / f"process-{number}"
-        flags = [*_flags(arguments), *(["--no-memory"] if number > 1 else [])]
+        flags = [*_flags(options), *(["--no-memory"] if number > 1 else [])]
         done = subprocess.run(
             [sys.executable, "-m", "pyg_outerconv", "bench", *flags, "--out", str(out)],
             capture_output=True,
@@ -52,16 +50,16 @@ def run_processes(
             last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
             raise RefusedValue(refusal(f"process {number} must end", "a report", last))
         reports.append(read_json(out / "bench.json"))
-        told(f"process {number} of {arguments.processes}: {reports[-1]['seconds']:.0f} s")
+        told(f"process {number} of {options.processes}: {reports[-1]['seconds']:.0f} s")
     return reports
 
 
-def _flags(arguments: argparse.Namespace) -> list[str]:
-    flags = [part for name in arguments.only for part in ("--only", name)]
+def _flags(options: Options) -> list[str]:
+    flags = [part for name in options.only for part in ("--only", name)]
     for name in _FLAGS:
-        if (value := getattr(arguments, name)) is not None:
+        if (value := getattr(options, name)) is not None:
             flags += [f"--{name}", str(value)]
-    return flags + [f"--{name.replace('_', '-')}" for name in _SWITCHES if getattr(arguments, name)]
+    return flags + [f"--{name.replace('_', '-')}" for name in _SWITCHES if getattr(options, name)]
 
 
 def merge(reports: Sequence[Report]) -> tuple[list[dict[str, Any]], Roofline]:

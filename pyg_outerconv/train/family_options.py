@@ -1,24 +1,23 @@
-"""Family options as command-line flags, derived from the fields of each family."""
+"""Families on the command line: read from text, listed and described."""
 
 from __future__ import annotations
 
-import argparse
-import ast
-from collections.abc import Collection
+import inspect
+import re
+import textwrap
+from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from ..errors import RefusedValue, refusal
 from ..families import FAMILIES, Directed, Family, Relation, Stack, Union, parse_family
-from ..families.options import describe, fits
+from ..families.options import describe
 from ..families.registry import unknown_family
 from ..graph import EdgeList
 
-_PREFIX = "family_option_"
-
 
 def options(family: type[Family]) -> dict[str, Any]:
-    """The options of a family that a flag can give, each with its type hint."""
+    """The options of a family that text can give, each with its type hint."""
     hints = get_type_hints(family)
     plain = {option.name: hints[option.name] for option in _fields(family)}
     return {
@@ -27,7 +26,7 @@ def options(family: type[Family]) -> dict[str, Any]:
 
 
 def needs_python(family: type[Family]) -> bool:
-    """Whether a family needs a function or a module, which no text can name."""
+    """Whether a family needs a function or a module, which text cannot give."""
     hints = get_type_hints(family)
     needed = [hints[option.name] for option in _needed(family)]
     return not all(_holds_family(hint) or _is_written(hint) for hint in needed)
@@ -36,25 +35,18 @@ def needs_python(family: type[Family]) -> bool:
 def defaults(family: type[Family]) -> dict[str, Any]:
     """The default of each option; ``dataclasses.MISSING`` where it has none."""
     known = options(family)
-    return {
-        option.name: option.default_factory()
-        if option.default_factory is not MISSING
-        else option.default
-        for option in _fields(family)
-        if option.name in known
-    }
+    return {option.name: _default(option) for option in _fields(family) if option.name in known}
 
 
 def short_name(family: Family) -> str:
-    """The text that names a family: its numbers, and the options that are not the defaults."""
+    """A family as text, with integer options and options that differ from their defaults."""
     if isinstance(family, Stack | Union):
         name = type(family).__name__.lower()
         return f"{name}({', '.join(map(short_name, family.families))})"
     said = []
     for option in _fields(type(family)):
         value = getattr(family, option.name)
-        default = option.default if option.default_factory is MISSING else option.default_factory()
-        if value != default or option.type == "int":
+        if value != _default(option) or option.type == "int":
             said.append(
                 f"{option.name}={value!r}" if not isinstance(value, Family) else short_name(value)
             )
@@ -65,6 +57,11 @@ def short_name(family: Family) -> str:
 def _fields(family: type[Family]) -> tuple[Field[Any], ...]:
     known = fields(family)  # type: ignore[arg-type]  # every family is a dataclass
     return tuple(option for option in known if option.init)
+
+
+def _default(option: Field[Any]) -> Any:
+    """The default of an option, ``dataclasses.MISSING`` if it has none."""
+    return option.default if option.default_factory is MISSING else option.default_factory()
 
 
 def _holds_family(hint: Any) -> bool:
@@ -87,68 +84,18 @@ def _needed(family: type[Family]) -> list[Field[Any]]:
     ]
 
 
-def flag(option: str) -> str:
-    """The flag of an option."""
-    return "--" + option.replace("_", "-")
-
-
-def add_flags(parser: argparse.ArgumentParser, without: Collection[str] = ()) -> None:
-    """Add a flag for every option that some family has.
+def make_family(text: str, directed: bool = False, num_relations: int | None = None) -> Family:
+    """The family of edges that a text names.
 
     Args:
-        parser: of a command.
-        without: options whose names the command needs itself; they are given in text.
-    """
-    group = parser.add_argument_group("options of families (see 'outerconv families')")
-    owners: dict[str, list[str]] = {}
-    for name, family in sorted(FAMILIES.items()):
-        for option in options(family):
-            owners.setdefault(option, []).append(name)
-    for option, names in owners.items():
-        if option in without:
-            continue
-        switch = all(_is_switch(options(FAMILIES[name])[option]) for name in names)
-        extra: dict[str, Any] = (
-            {"action": argparse.BooleanOptionalAction} if switch else {"metavar": "VALUE"}
-        )
-        group.add_argument(
-            flag(option),
-            dest=_PREFIX + option,
-            default=None,
-            help=f"of {', '.join(names)}",
-            **extra,
-        )
-
-
-def _is_switch(hint: Any) -> bool:
-    """Whether an option is on or off, or neither where it may be None."""
-    return hint is bool or set(get_args(hint)) == {bool, type(None)}
-
-
-def given(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The options whose flags were used."""
-    return {
-        key.removeprefix(_PREFIX): value
-        for key, value in vars(arguments).items()
-        if key.startswith(_PREFIX) and value is not None
-    }
-
-
-def make_family(
-    text: str, chosen: dict[str, Any], directed: bool = False, num_relations: int | None = None
-) -> Family:
-    """The family of edges that a line of text and flags name.
-
-    Args:
-        text: a family's name, which flags complete, or an expression that is complete in itself.
-        chosen: values of flags, as text or switches.
-        directed: wrap it in :class:`Directed`.
-        num_relations: what the data has, where a relation family is not told.
+        text: a family's name, or an expression such as ``walk(3)``.
+        directed: wrap the family in :class:`Directed`.
+        num_relations: number of edge types of the data, for a relation family without options.
 
     Raises:
-        ValueError: a name, an option or a value is wrong, or the family reads no edges.
+        ValueError: a name, an option or a value is wrong, or the family does not read edges.
     """
-    made = any_family(text, chosen, num_relations)
+    made = any_family(text, {}, num_relations)
     if not issubclass(EdgeList, made.reads):
         raise RefusedValue(
             refusal("a graph is read by families of edges", "such as gcn", short_name(made))
@@ -157,40 +104,34 @@ def make_family(
 
 
 def any_family(text: str, chosen: dict[str, Any], num_relations: int | None = None) -> Family:
-    """The family that a line of text and flags name, whatever it reads; see :func:`make_family`.
+    """The family that a text names, whatever kind of structure it reads.
+
+    Args:
+        text: see :func:`make_family`.
+        chosen: options for a family that is given by its name alone.
+        num_relations: see :func:`make_family`.
 
     Raises:
         ValueError: a name, an option or a value is wrong.
     """
-    named = text.strip().isidentifier()
-    made = _named(text.strip(), chosen, num_relations) if named else _written(text, chosen)
+    if text.strip().isidentifier():
+        made = _named(text.strip(), chosen, num_relations)
+    else:
+        made = parse_family(text)
     if made.makes_use_of("x"):
         raise RefusedValue(
             refusal(
                 "a command makes the basis of a structure alone, without features",
-                "a family whose values are not made of them, or a layer in Python",
+                "a family whose values do not depend on features, or a layer in Python",
                 short_name(made),
             )
         )
     return made
 
 
-def _written(text: str, chosen: dict[str, Any]) -> Family:
-    if chosen:
-        raise RefusedValue(
-            refusal(
-                "options are given in the family's text or by flags, not both",
-                f"{text} alone",
-                f"also {', '.join(map(flag, chosen))}",
-            )
-        )
-    return parse_family(text)
-
-
 def _named(name: str, chosen: dict[str, Any], num_relations: int | None) -> Family:
-    family = FAMILIES.get(name.lower())
-    if family is None:
-        raise RefusedValue(unknown_family(name))
+    """The family of this name, with the chosen options."""
+    family = _registered(name)
     if needs_python(family):
         raise RefusedValue(
             refusal(
@@ -202,27 +143,122 @@ def _named(name: str, chosen: dict[str, Any], num_relations: int | None) -> Fami
     known = options(family)
     for option in chosen:
         if option not in known:
-            has = ", ".join(map(flag, known)) or "no flags"
-            raise RefusedValue(refusal(f"family {name!r} has no {flag(option)}", has, flag(option)))
-    values = {option: _value(option, value, known[option]) for option, value in chosen.items()}
+            has = ", ".join(known) or "no options"
+            raise RefusedValue(refusal(f"family {name!r} has no option {option}", has, option))
+    values = dict(chosen)
     if family is Relation and num_relations is not None:
         values.setdefault("num_relations", num_relations)
     needed = [option.name for option in _needed(family)]
     if not values.keys() >= set(needed):
-        ways = [flag(n) if n in known else f"{n} in text: {name}(...)" for n in needed]
-        raise RefusedValue(refusal(f"family {name!r} must be told", ", ".join(ways), "less"))
+        wanted = f"{name.lower()}({', '.join(f'{option}=...' for option in needed)})"
+        raise RefusedValue(refusal(f"family {name!r} must be told {needed[0]}", wanted, name))
     return family(**values)
 
 
-def _value(option: str, text: Any, hint: Any) -> Any:
-    """The value of a flag: a Python literal, or text that stands for itself."""
-    value = text
-    if isinstance(text, str):
-        try:
-            value = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            value = None if text.lower() == "none" else text
-    for candidate in (value, (value,), text):
-        if fits(candidate, hint):
-            return candidate
-    raise RefusedValue(refusal(f"{flag(option)} has a type", describe(hint), repr(text)))
+def _registered(name: str) -> type[Family]:
+    """The family of this name. Raises ValueError if there is none."""
+    family = FAMILIES.get(name.lower())
+    if family is None:
+        raise RefusedValue(unknown_family(name))
+    return family
+
+
+def written_instead(flag: str, words: Sequence[str]) -> str | None:
+    """What to write in place of a flag such as ``--length``; None if no family has the option.
+
+    Args:
+        flag: an option of the command line that is not known.
+        words: the whole command line, which may name a family.
+    """
+    option = flag.lstrip("-").replace("-", "_")
+    option = option.removeprefix("no_")
+    owners = [name for name, family in sorted(FAMILIES.items()) if option in options(family)]
+    if not owners:
+        return None
+    named = (*(word.lower() for word in words), "grid", "gcn")
+    owner = next((name for name in named if name in owners), owners[0])
+    wanted = f'--family "{owner}({option}=...)"'
+    message = refusal("options of a family are written in its text", wanted, flag)
+    return f"{message} (see outerconv families {owner})"
+
+
+# Listing and describing ---------------------------------------------------------------------------
+
+
+def list_families() -> list[tuple[str, str, str]]:
+    """A row for each family: its name, its equation, its options with their defaults."""
+    rows = [("family", "matrices", "options, with defaults")]
+    for name, family in sorted(FAMILIES.items()):
+        known = [
+            option if default is MISSING else f"{option}={default!r}"
+            for option, default in defaults(family).items()
+        ]
+        listed = "in Python" if needs_python(family) else ", ".join(known) or "-"
+        rows.append((name, family.equation, listed))
+    return rows
+
+
+def describe_family(name: str) -> str:
+    """The equation of a family, its options with types, defaults and meaning, and an example.
+
+    Raises:
+        ValueError: there is no family of this name.
+    """
+    family = _registered(name)
+    hints = get_type_hints(family)
+    text = inspect.getdoc(family) or ""
+    lines = [f"{family.__name__}: {_plain(text.split(chr(10), 1)[0])}", "", family.equation, ""]
+    for option in _fields(family):
+        hint, default = hints[option.name], _default(option)
+        kind = describe(hint) if _is_written(hint) else "a Python object"
+        if _holds_family(hint):
+            kind = "families with commas" if get_args(hint) else "a family"
+        told = "required" if default is MISSING else f"default {short_value(default)}"
+        lines.append(f"  {option.name}: {kind}, {told}")
+        if meaning := _meaning(text, option.name):
+            lines += textwrap.wrap(meaning, 92, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    if not _fields(family):
+        lines.append("  no options")
+    return "\n".join([*lines, "", f"example: {example(family)}"])
+
+
+def short_value(value: Any) -> str:
+    """An option's value as text gives it."""
+    return short_name(value) if isinstance(value, Family) else repr(value)
+
+
+def example(family: type[Family]) -> str:
+    """How the command line names a family, with the options that it needs, or else its first."""
+    name, hints = family.__name__.lower(), get_type_hints(family)
+    if needs_python(family):
+        return f"{family.__name__}(...) in Python"
+    if family in (Stack, Union):
+        return f'--family "{name}(gcn, walk(2))"'
+    values = {option.name: _sample(hints[option.name]) for option in _needed(family)}
+    for first, value in list(defaults(family).items())[:1]:
+        values = values or {first: _sample(hints[first]) if value is None else repr(value)}
+    written = ", ".join(f"{option}={value}" for option, value in values.items())
+    return f'--family "{name}({written})"' if written else f"--family {name}"
+
+
+def _sample(hint: Any) -> str:
+    """A value of a type, as text."""
+    if _holds_family(hint):
+        return "gcn"
+    lists = any(get_origin(part) is tuple for part in (hint, *get_args(hint)))
+    return "(3, 3)" if lists else "2"
+
+
+def _meaning(text: str, option: str) -> str:
+    """The sentences on an option in the ``Args`` of a docstring, without markup."""
+    found = re.search(
+        rf"^    {option} \([^\n]*?\): (.*?)(?=\n {{0,4}}\S|\n\n|\Z)", text, re.DOTALL | re.MULTILINE
+    )
+    sentences = _plain(found[1]) if found else ""
+    return re.sub(r"\s*\(default: .*?\)$", "", sentences)
+
+
+def _plain(text: str) -> str:
+    """A docstring's text on one line, without markup."""
+    text = re.sub(r":\w+:`~?\.*([^`]*)`", r"\1", text)
+    return " ".join(text.replace("``", "").split())

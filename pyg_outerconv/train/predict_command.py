@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from io import StringIO
 from pathlib import Path
@@ -13,61 +12,49 @@ from .predict import predict
 from .run_folder import CONFIG, NAMES
 
 
-class Predict:
-    """Write the classes that the checkpoint of a run predicts, as CSV."""
+def write_predictions(run_dir: str, out: str | None, root: str | None, device: str | None) -> int:
+    """Run ``outerconv predict`` and return its exit code.
 
-    @staticmethod
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
-        """Add the flags of this command."""
-        parser.add_argument("run_dir", help="a run folder of 'outerconv train'")
-        parser.add_argument(
-            "--out", help="a file, or - for standard output; default RUN_DIR/predictions.csv"
-        )
-        parser.add_argument("--root", help="folder of the data; default: where the run found it")
-        parser.add_argument("--device", help="default: that of the run")
-
-    @staticmethod
-    def run(arguments: argparse.Namespace) -> int:
-        """Predict and write."""
-        path = _where_to_write(arguments)
-        predictions = predict(arguments.run_dir, arguments.root, arguments.device)
-        said = (
-            f"test accuracy {100 * predictions.test_accuracy:.2f} % on the split of seed "
-            f"{predictions.seed} (recorded in training: {100 * predictions.recorded:.2f} %)"
-        )
-        if arguments.out == "-":
-            predictions.write(sys.stdout)
-            print(said, file=sys.stderr)
-            return 0
-        text = StringIO()
-        predictions.write(text)
-        try:
-            _write(path, text.getvalue())
-        except OSError as error:
-            raise RefusedValue(
-                f"--out must be writable: expected a file, got {path} ({error.strerror})"
-            ) from error
-        print(f"{said}\nclasses of {predictions.classes.numel()} nodes: {path}")
+    Raises:
+        ValueError: the run folder or the output is refused.
+    """
+    path = _where_to_write(run_dir, out)
+    predictions = predict(run_dir, root, device)
+    summary = (
+        f"test accuracy {100 * predictions.test_accuracy:.2f} % on the split of seed "
+        f"{predictions.seed} (recorded in training: {100 * predictions.recorded:.2f} %)"
+    )
+    if out == "-":
+        predictions.write(sys.stdout)
+        print(summary, file=sys.stderr)
         return 0
+    text = StringIO()
+    predictions.write(text)
+    try:
+        _write(path, text.getvalue())
+    except OSError as error:
+        raise RefusedValue(
+            f"--out must be writable: expected a file, got {path} ({error.strerror})"
+        ) from error
+    print(f"{summary}\nclasses of {predictions.classes.numel()} nodes: {path}")
+    return 0
 
 
-def _where_to_write(arguments: argparse.Namespace) -> Path:
-    """The file that predictions go to, which is none of those that a run consists of."""
-    folder = as_path(arguments.run_dir, "a run folder")
-    if not arguments.out or arguments.out == "-":
+def _where_to_write(run_dir: str, out: str | None) -> Path:
+    """The file for the predictions, which must not be a file of a run."""
+    folder = as_path(run_dir, "a run folder")
+    if not out or out == "-":
         return folder / "predictions.csv"
-    path = as_path(arguments.out, "--out").resolve()  # through links, to the file itself
+    path = as_path(out, "--out").resolve()  # through links, to the file itself
     own = [folder / name for name in NAMES]
     linked = path.exists() and any(file.exists() and path.samefile(file) for file in own)
     if linked or (path.name in NAMES and (path.parent / CONFIG).exists()):
-        raise RefusedValue(
-            refusal("--out must not be a file of a run", "another file", arguments.out)
-        )
+        raise RefusedValue(refusal("--out must not be a file of a run", "another file", out))
     return path
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace a file as a whole; what is none, such as ``/dev/stdout``, is written to."""
+    """Replace a regular file as a whole; write to anything else, such as ``/dev/stdout``."""
     if path.is_file() or not path.exists():
         replace(path, text.encode())
     else:

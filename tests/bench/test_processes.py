@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from bench.fakes import record, timing
 
 from pyg_outerconv.bench.names import FORWARD, OURS, PYG, TRAINING
+from pyg_outerconv.bench.options import Options
 from pyg_outerconv.bench.processes import merge, run_processes
 from pyg_outerconv.bench.report import say_ratios
 from pyg_outerconv.bench.targets import Faster
@@ -68,7 +68,5 @@ def test_two_processes_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_a_process_that_breaks_off_is_said(tmp_path: Path) -> None:
-    flags = {"processes": 2, "only": ["gnc"], "quick": True, "no_memory": False}
-    rest = dict.fromkeys(("repeats", "scale", "threads", "device", "dtype", "seed", "root"))
     with pytest.raises(RefusedValue, match="process 1 must end: .* unknown benchmark 'gnc'"):
-        run_processes(argparse.Namespace(**flags, **rest), tmp_path, print)
+        run_processes(Options(quick=True, only=("gnc",), processes=2), tmp_path, print)

@@ -1,0 +1,104 @@
+"""The command ``outerconv``: train, predict, show, bench, datasets, families, backends.
+
+Exit codes: 0; 1 for a benchmark with errors or when memory is not enough; 2 for refused input, with
+one line that says why; 130 after Ctrl-C, 143 after SIGTERM; 141 when the reader of the output has
+left (``train`` goes on then).
+
+The files of this folder declare commands and options. They import torch and the rest of the package
+only when a command runs, so that help and refused options answer at once.
+"""
+
+from __future__ import annotations
+
+import io
+import signal
+import sys
+from collections.abc import Sequence
+
+import click
+
+from ..errors import Refused
+from ..files import silence
+from .bench import bench
+from .lists import backends, datasets, families
+from .predict import predict
+from .show import show
+from .train import train
+
+OUT_OF_MEMORY = 1
+REFUSED = 2
+STOPPED = 128  # plus the number of the signal
+SIGPIPE = 13  # the signal module of Windows has no such name
+
+
+@click.group(
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+def outerconv() -> None:
+    """Convolutions as outer products, on graphs."""
+
+
+for _command in (train, predict, show, bench, datasets, families, backends):
+    outerconv.add_command(_command)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code."""
+    for stream in (sys.stdout, sys.stderr):  # a log is read while the run goes on, in any encoding
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, errors="replace")
+    words = list(sys.argv[1:] if argv is None else argv)
+    context: click.Context | None = None
+    try:
+        with outerconv.make_context("outerconv", words.copy()) as context:
+            return int(outerconv.invoke(context) or 0)
+    except click.exceptions.Exit as leaving:  # after --help
+        return leaving.exit_code
+    except click.UsageError as error:
+        message = error.format_message().rstrip(".")
+        path = "outerconv" if error.ctx is None else error.ctx.command_path
+        return _refuse(path, _family_option(error, words) or f"{message} (see {path} --help)")
+    except Refused as error:
+        return _refuse(_path(context), str(error))
+    except KeyboardInterrupt:
+        print(f"{_path(context)}: interrupted", file=sys.stderr)
+        return STOPPED + signal.SIGINT
+    except BrokenPipeError:  # keep Python from trying again
+        silence(sys.stdout)
+        return STOPPED + SIGPIPE
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        reason = " ".join(str(error).split()[:20])
+        _refuse(_path(context), f"memory is not enough ({reason})")
+        return OUT_OF_MEMORY
+
+
+def _path(context: click.Context | None) -> str:
+    """The command that runs, such as ``outerconv train``."""
+    command = None if context is None else context.invoked_subcommand
+    return f"outerconv {command or ''}".rstrip()
+
+
+def _refuse(path: str, message: str) -> int:
+    print(f"{path}: error: {' '.join(message.split())}", file=sys.stderr)
+    return REFUSED
+
+
+def _family_option(error: click.UsageError, words: Sequence[str]) -> str | None:
+    """What to write in place of a flag that is an option of a family; None for other errors."""
+    command = "" if error.ctx is None else error.ctx.info_name
+    if not isinstance(error, click.NoSuchOption) or command not in ("train", "show"):
+        return None
+    from ..train.family_options import written_instead
+
+    return written_instead(error.option_name, words)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether memory ran out, on a CPU or on a GPU."""
+    import torch
+
+    kinds = (MemoryError, torch.cuda.OutOfMemoryError)
+    return isinstance(error, kinds) or "can't allocate memory" in str(error)

@@ -1,0 +1,104 @@
+"""Commands that print lists: ``outerconv datasets``, ``families`` and ``backends``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from ..places import ROOT_VARIABLE, data_root
+
+REFUSED = 2
+
+
+@click.command()
+@click.option("--root", help=f"Folder of the data; default {ROOT_VARIABLE}, else a cache folder.")
+@click.option("--verify", is_flag=True, help="Compare files with their checksums.")
+def datasets(root: str | None, verify: bool) -> int:
+    """List the datasets that can be read, and which are here."""
+    from .. import data
+
+    folder = data_root(root)
+    if verify:
+        return _verify(folder)
+    rows: list[tuple[str, ...]] = [
+        ("name", "nodes", "edges", "features", "classes", "relations", "splits", "here")
+    ]
+    for name, entry in data.registry().items():
+        counts = [str(entry.counts[key] or "-") for key in rows[0][1:6]]
+        here = [split for split in entry.splits if data.is_here(name, folder, split)]
+        if entry.folder is None:
+            place = "embedded"
+        elif not here:
+            place = "no"
+        elif len(here) == len(entry.splits):
+            place = entry.folder
+        else:
+            place = f"{entry.folder}, for {', '.join(here)}"
+        rows.append((name, *counts, ", ".join(entry.splits), place))
+    print(f"data root: {folder}\n\n{_columns(rows)}")
+    return 0
+
+
+def _verify(root: Path) -> int:
+    """Print the state of every file; return 2 if one differs or cannot be read."""
+    from .. import data
+
+    differ = []
+    for name, entry in data.registry().items():
+        states = data.verify(name, root)
+        counts = {state: list(states.values()).count(state) for state in states.values()}
+        summary = ", ".join(f"{number} {state}" for state, number in counts.items())
+        print(f"{name}: {summary or 'embedded'}{f' ({entry.note})' if entry.note else ''}")
+        for file, state in states.items():
+            if state in ("differs", "cannot be read"):
+                differ.append(f"{entry.home(root) / file}")
+    if differ:
+        print(
+            f"outerconv datasets: error: files must have the sha256 of the registry: expected "
+            f"none that differs or cannot be read, got {', '.join(differ)}",
+            file=sys.stderr,
+        )
+        return REFUSED
+    return 0
+
+
+@click.command()
+@click.argument("name", required=False)
+def families(name: str | None) -> int:
+    """List the families with their equations, or describe one.
+
+    With NAME: its equation, its options with types, defaults and meaning, and an example.
+    """
+    from ..train.family_options import describe_family, list_families
+
+    if name is None:
+        print(_columns(list_families()))
+        print(
+            "\nOptions are written as in Python: --family \"walk(3, norm='sym')\". Families stand "
+            'in families:\n--family "stack(gcn, walk(2))". Meaning of the options of one: '
+            "outerconv families walk"
+        )
+    else:
+        print(describe_family(name))
+    return 0
+
+
+@click.command()
+def backends() -> int:
+    """List the backends that compute here, and why the others do not."""
+    from ..backend_table import backends as table
+
+    print(table())
+    return 0
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> str:
+    """Left-aligned columns; the last one is not padded."""
+    widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
+    return "\n".join(
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+        for row in rows
+    )

@@ -1,0 +1,56 @@
+"""Options of ``outerconv show``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..places import ROOT_VARIABLE
+
+
+@click.command()
+@click.option(
+    "--family",
+    help='A family with its options, such as "grid((3, 3), padding=1)"; see '
+    "outerconv families; default grid with --shape, else gcn.",
+)
+@click.option("--shape", metavar="8x10", help="Draw on a grid with this number of cells per axis.")
+@click.option(
+    "--dataset",
+    help="Draw on a graph that 'outerconv datasets' lists; default "
+    "KarateClub, where there is no --shape.",
+)
+@click.option("--root", help=f"Folder of the data; default {ROOT_VARIABLE}, else a cache folder.")
+@click.option(
+    "--kind",
+    help="matrices, shift, flattenings, receptive-field or graph; default "
+    "matrices (one panel for each A_k) on a grid, graph (edges by label) on a graph.",
+)
+@click.option(
+    "--offset",
+    "offsets",
+    multiple=True,
+    metavar="2,4",
+    help="A shift d of the family grid; may be repeated.",
+)
+@click.option(
+    "--cell",
+    metavar="3,4",
+    help="The output of a receptive field, default the first; "
+    "the input that the arrows of a shift follow, default the middle.",
+)
+@click.option("--node", type=int, help="The cell as a number, as nodes of graphs have.")
+@click.option("--reach", type=int, help="Number of layers of a receptive field; default 1.")
+@click.option(
+    "--label", "labels", type=int, multiple=True, help="Draw A_k for this k; may be repeated."
+)
+@click.option("--channels", metavar="2x3", help="P and Q of the random Θ of flattenings.")
+@click.option("--layout", help="Layout of a graph: spring (the default) or circle.")
+@click.option("--seed", type=int, help="Seed of the random Θ and of the spring layout; default 0.")
+@click.option("--out", help="A PNG or SVG file, by its extension; default <family>-<kind>.svg.")
+def show(**options: Any) -> int:
+    """Draw a basis: matrices, shifts, a receptive field, a graph."""
+    from ..show import draw
+
+    return draw(**options)

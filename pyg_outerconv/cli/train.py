@@ -1,0 +1,72 @@
+"""Options of ``outerconv train``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..places import ROOT_VARIABLE
+
+
+@click.command()
+@click.argument("dataset", required=False)
+@click.option(
+    "--family",
+    help='A family with its options, such as "walk(3)" or '
+    '"stack(gcn, identity)"; see outerconv families.',
+)
+@click.option("--directed", is_flag=True, help="The family on edges and on reversed edges.")
+@click.option(
+    "--theta",
+    help="Form of Θ: full, basis-decomposed:30, block-diagonal:4, low-rank:8, "
+    "grouped:4, depthwise, shared or identity.",
+)
+@click.option("--aggr", help="Reduction over the inputs of a label: sum, mean, max or min.")
+@click.option("--label-aggr", help="Reduction over labels: sum, mean, max or min.")
+@click.option("--depth", type=int, help="Number of convolutions.")
+@click.option("--hidden", type=int, help="Channels between convolutions.")
+@click.option("--dropout", type=float, help="Dropout of hidden features.")
+@click.option("--input-dropout", type=float, help="Dropout of input features.")
+@click.option("--layer-norm", help="Normalisation after hidden convolutions: none, batch or layer.")
+@click.option("--skip", help="Skip connections: none, residual or concat.")
+@click.option(
+    "--root-weight/--no-root-weight",
+    default=None,
+    help="Add the transformed features of the node itself.",
+)
+@click.option("--lr", type=float, help="Learning rate of Adam.")
+@click.option("--weight-decay", type=float, help="Weight decay of Adam.")
+@click.option("--decay", help="Which parameters decay: all, or first for those of the first layer.")
+@click.option("--epochs", type=int, help="Largest number of epochs.")
+@click.option(
+    "--patience", type=int, help="Epochs of early stopping, after half of all epochs; 0 for none."
+)
+@click.option("--seeds", type=int, help="Number of seeds.")
+@click.option("--features", help="How our model stores features: auto, sparse or dense.")
+@click.option("--split", help="public, geom-gcn, random, or shares such as random-60-20-20.")
+@click.option("--device", help="auto, cpu, cuda, cuda:1 or mps.")
+@click.option("--backend", help="Kernel backend; see outerconv backends.")
+@click.option(
+    "--normalize-features/--no-normalize-features",
+    default=None,
+    help="Divide each row of features by its sum.",
+)
+@click.option(
+    "--peer",
+    is_flag=True,
+    default=None,
+    help="Train PyG's own layer too, on the same seeds and splits.",
+)
+@click.option("--root", help=f"Folder of the data; default {ROOT_VARIABLE}, else a cache folder.")
+@click.option("--out", help="Run folder; default runs/<dataset>-<family>-<number>.")
+@click.option("--resume", is_flag=True, help="Go on with the run in --out.")
+def train(**options: Any) -> int:
+    """Train node classifiers; report mean ± deviation over seeds.
+
+    DATASET is a name that 'outerconv datasets' lists; default: Cora if its files are here, else the
+    embedded karate club. Options of training that are not given are those of the dataset.
+    """
+    from ..train.command import train as run
+
+    return run(**options)
