@@ -1,7 +1,7 @@
-"""The contraction Σ_k A_kᵀ X Θ_k: orders, their cost, and the choice.
+"""The contraction Σ_k A_kᵀ X Θ_k: its orders, their costs, and how one of them is chosen.
 
-To add an order: one file in ``orders/`` with an :class:`Order` subclass; the tests under
-``tests/contract`` run over every one.
+To add an order, put a file with a subclass of :class:`Order` into ``orders/``; the tests in
+``tests/contract`` run over every order.
 """
 
 from ..found import import_files

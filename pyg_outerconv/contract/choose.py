@@ -1,4 +1,4 @@
-"""Which order solves a leaf: of those that may the one that suits best, found once for a class."""
+"""Choose the order of a leaf: the legal order of least rank, cached by shape class."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from .order import EXPLICIT, ORDERS, Order, orders_of
 from .orders.all_edges import is_one_each
 from .problem import Problem
 
-CLASSES = 512  # of which choices are kept
+MAX_CHOICES = 512  # shape classes whose order is cached
 
-_choices: dict[tuple[object, ...], Order] = {}  # those that were found last
+_choices: dict[tuple[object, ...], Order] = {}  # the order of each shape class, last used last
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An order, why it may not solve a problem, and what it would cost if it may.
+    """An order with its cost for a problem, or with the reasons why it cannot solve it.
 
     Attributes:
-        order: which.
-        reasons: why not; empty if it may.
-        cost: None where it may not.
-        seconds: the predicted time; infinite where it may not.
+        order: the order.
+        reasons: why it cannot solve the problem; empty if it can.
+        cost: its cost; None if it cannot solve the problem.
+        seconds: the predicted time in seconds; infinite if it cannot solve the problem.
     """
 
     order: Order
@@ -45,16 +45,16 @@ class Candidate:
 def candidates(
     problem: Problem, max_memory: int | None = None, orders: Sequence[Order] | None = None
 ) -> list[Candidate]:
-    """Every order of the basis's kind, or those given, with reasons or a cost.
+    """Every order for this kind of basis, or each of ``orders``, with its cost or its reasons.
 
-    Illegal ones are never costed.
+    Orders that cannot solve the problem are not costed.
     """
     speeds = constants(problem.device.type)
     found = []
     for order in orders or orders_of(type(problem.basis)):
         reasons = order.why_not(problem)
         cost = None if reasons else order.cost(problem)
-        if cost is not None and (why := _too_much(cost, max_memory)):
+        if cost is not None and (why := _exceeds(cost, max_memory)):
             reasons, cost = [why], None
         seconds = float("inf") if cost is None else cost.work.seconds(speeds)
         found.append(Candidate(order, tuple(reasons), cost, seconds))
@@ -64,73 +64,75 @@ def candidates(
 def choose_order(
     problem: Problem, wanted: str | None = None, max_memory: int | None = None
 ) -> Order:
-    """The order to take for one leaf: the wanted one if it may, else that of the least rank.
+    """The order for one leaf: ``wanted`` if it can solve the problem, else the best-ranked one.
 
-    What is found is kept for problems of its class: graphs of about one size, alike in all else.
+    The choice is cached for all problems of its shape class: graphs of about the same size, with
+    equal channels, dtypes, devices and reductions.
 
     Raises:
-        ValueError: ``wanted`` would hold more than ``max_memory``; or no order may solve the
-            problem, then all reasons are given.
+        ValueError: ``wanted`` would allocate more than ``max_memory``, or no order can solve the
+            problem; the message then lists every reason.
     """
     if wanted is not None and not ORDERS[wanted].why_not(problem):
-        if max_memory is not None and (why := _too_much(ORDERS[wanted].cost(problem), max_memory)):
+        if max_memory is not None and (why := _exceeds(ORDERS[wanted].cost(problem), max_memory)):
             raise RefusedValue(f"order {wanted!r} {why}")
         return ORDERS[wanted]
     if torch.compiler.is_compiling():
         return _choose_to_compile(problem, max_memory)
-    if max_memory is not None:  # which is of this graph, not of its class
+    if max_memory is not None:  # the bound is for this graph, not for its shape class
         return _best(_legal(problem), problem, max_memory)
-    key = _key(problem)
+    key = _shape_class(problem)
     found = _choices.get(key)
     if found is None:
         found = _best(_legal(problem), problem)
-        use_last(_choices, key, found, CLASSES)
+        use_last(_choices, key, found, MAX_CHOICES)
     return found
 
 
 def known_order(problem: Problem) -> Order | None:
-    """The order of a problem of a basis that is its own only leaf, if one was chosen for its class.
+    """The cached order of a problem whose basis is a single leaf, or None.
 
-    Shapes, types and places are part of what a choice is kept by, but for the number of nodes: of
-    a problem whose order is known all of it fits, as it did when the order was chosen.
+    The cache key contains all shapes, dtypes and devices but the number of nodes, which is compared
+    here. So the shapes of a problem with a cached order need no further check.
     """
     x = problem.x
     if type(x) is not Tensor or not x.is_floating_point() or x.dim() < 2:
         return None
     if x.size(0) != problem.basis.size[0] or problem.parameter.bias is not None:
         return None
-    return None if torch.compiler.is_compiling() else _choices.get(_key(problem))
+    return None if torch.compiler.is_compiling() else _choices.get(_shape_class(problem))
 
 
 def check_order(order: str | None) -> None:
-    """Refuse a name that no order has. Raises ValueError."""
+    """Raise ValueError if no order has this name."""
     if order is not None and order not in ORDERS:
         raise RefusedValue(unknown("contraction order", order, ORDERS))
 
 
 def check_memory(max_memory: int | None) -> None:
-    """Refuse a bound that is not a number of bytes. Raises ValueError."""
+    """Raise ValueError if the bound is not a number of bytes."""
     if max_memory is not None and (not isinstance(max_memory, int) or max_memory < 0):
         raise RefusedValue(
             refusal("max_memory must be a number of bytes", "an integer >= 0", repr(max_memory))
         )
 
 
-def _too_much(cost: Cost, max_memory: int | None) -> str | None:
+def _exceeds(cost: Cost, max_memory: int | None) -> str | None:
+    """The reason why the order is ruled out by ``max_memory``, or None."""
     if max_memory is None or cost.memory <= max_memory:
         return None
-    return f"holds {cost.memory:.0f} bytes, more than max_memory={max_memory}"
+    return f"allocates {cost.memory:.0f} bytes, more than max_memory={max_memory}"
 
 
 def _best(orders: list[Order], problem: Problem, max_memory: int | None = None) -> Order:
-    """Of orders that may, the one of the least rank; of these the cheapest."""
+    """The legal order of least rank; among orders of equal rank, the cheapest."""
     if max_memory is not None:
-        orders = [order for order in orders if not _too_much(order.cost(problem), max_memory)]
+        orders = [order for order in orders if not _exceeds(order.cost(problem), max_memory)]
     if not orders:
         found = candidates(problem, max_memory)
         lines = "\n  ".join(f"{c.order.name}: {'; '.join(c.reasons)}" for c in found)
         raise RefusedValue(f"no contraction order solves {problem.basis!r}\n  {lines}")
-    # Written out, because torch.compile cannot read min() with a key.
+    # A loop, because torch.compile cannot trace min() with a key.
     best: list[Order] = []
     least = None
     for order in orders:
@@ -154,10 +156,10 @@ def _legal(problem: Problem) -> list[Order]:
 
 
 def _choose_to_compile(problem: Problem, max_memory: int | None) -> Order:
-    """What a compiler can go through: orders whose matrices are there, or are made in the graph.
+    """The order under torch.compile: its matrices are cached already, or of known shapes.
 
-    Where none but the latter would do, channels decide alone: edges that were compared would tie
-    the graph to the numbers that it is traced with.
+    If only orders of the second kind are left, the channels alone decide: comparing numbers of
+    edges would tie the compiled graph to the sizes it was traced with.
     """
     legal = _legal(problem)
     ready = [order for order in legal if order.is_prepared(problem)]
@@ -165,15 +167,15 @@ def _choose_to_compile(problem: Problem, max_memory: int | None) -> Order:
         plain = _of_known_shapes(legal, problem)
         if plain and all(order in plain for order in ready):
             return plain[0]
-        if len(ready) == 1:  # a cost may be none that a compiler reads
+        if len(ready) == 1:  # the compiler may not be able to trace its cost
             return ready[0]
     return _best(ready or legal, problem, max_memory)
 
 
 def _of_known_shapes(orders: list[Order], problem: Problem) -> list[Order]:
-    """Those whose matrices are of known shapes whatever edges there are, the best one first.
+    """The orders whose matrices have shapes that do not depend on the edges, the best one first.
 
-    Compact forms are as large as there are pairs of a node and a label.
+    Compact forms are not among them: they have a row for each (node, label) pair with edges.
     """
     if problem.mixture is not None or not isinstance(problem.basis, EdgeBasis | Polynomial):
         return []
@@ -184,10 +186,10 @@ def _of_known_shapes(orders: list[Order], problem: Problem) -> list[Order]:
     ]
 
 
-def _key(problem: Problem) -> tuple[object, ...]:
-    """All that a choice depends on: what may solve a problem exactly, and sizes up to a factor.
+def _shape_class(problem: Problem) -> tuple[object, ...]:
+    """The shape class: all that the choice depends on, with numbers of nodes and edges rounded.
 
-    And all that :func:`check_shapes` looks at, but for M.
+    It contains all that :func:`check_shapes` compares, but for M.
     """
     basis, theta, x = problem.basis, problem.parameter, problem.x
     one_each = problem.reduce != problem.label_reduce and isinstance(basis, EXPLICIT)

@@ -1,4 +1,4 @@
-"""What a contraction costs: work in flops and bytes, and the time it is predicted to take."""
+"""The cost of a contraction: work in flops and bytes, and the predicted time."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from .machine import Constants
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be done, as far as time depends on it.
+    """The operations of a contraction that its time depends on.
 
     Attributes:
-        dense_flops: of products with Θ and other dense matrices.
-        gathers: pairs (bytes read through an index, bytes of the operand that they are read from)
-            of products with sparse matrices: reading is faster from an operand that fits a cache.
-        moves: pairs (bytes, bytes of the tensor that they are part of) of intermediate results that
-            are allocated, written and read: memory of large ones is new every time.
-        picks: pairs as in ``gathers``, of rows that are gathered or scattered beside sparse
-            products, and of what these read in vain because a cache reads whole lines.
-        calls: primitives that are called.
-        groups: separate small products.
+        dense_flops: flops of products with Θ and other dense matrices.
+        gathers: for sparse products, pairs (bytes read through an index, bytes of the operand they
+            are read from). Reading from an operand that fits a cache is faster.
+        moves: for intermediate results, pairs (bytes allocated, written and read, bytes of the
+            tensor they belong to). Large tensors get new memory every time.
+        picks: pairs as in ``gathers``, for rows that are gathered or scattered outside of sparse
+            products, and for the unused parts of cache lines that sparse products read.
+        calls: number of calls of primitives.
+        groups: number of separate small products.
     """
 
     dense_flops: float = 0.0
@@ -62,7 +62,7 @@ class Work:
         return sum(count for count, _ in self.moves)
 
     def seconds(self, constants: Constants) -> float:
-        """The predicted time."""
+        """The predicted time in seconds."""
         memory = 0.0
         for count, operand in self.gathers + self.picks:
             memory += count * constants.gathering(operand)
@@ -77,26 +77,26 @@ class Work:
 
 
 def moving(*sizes: float) -> Work:
-    """The work of intermediate results of these sizes in bytes."""
+    """The work of allocating, writing and reading intermediate results of ``sizes`` bytes."""
     return Work(moves=tuple((size, size) for size in sizes))
 
 
 def picking_in_turn(size: float, groups: float) -> Work:
-    """The work of rows of ``size`` bytes that are gathered or scattered group by group.
+    """The work of gathering or scattering rows of ``size`` bytes in all, group by group.
 
-    Within a group they ascend, so that only a tile of the operand is in use; but each row is read,
-    written to its tile, read by the product, and so on: four times in all.
+    Indices ascend within a group, so that one tile of the operand is in use at a time. Each row is
+    read, written to its tile, read by the product and written again: four accesses.
     """
     return Work(picks=((4.0 * size, 4.0 * TILE_ELEMENTS),), groups=groups)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Work of the forward pass and, where gradients are wanted, of the backward pass.
+    """Work of the forward pass and, if gradients are required, of the backward pass.
 
     Attributes:
-        forward, backward: the work.
-        memory: bytes that are held beside input, output and their gradients.
+        forward, backward: the work of each pass.
+        memory: bytes allocated beside the input, the output and their gradients.
     """
 
     forward: Work = field(default_factory=Work)
@@ -105,5 +105,5 @@ class Cost:
 
     @property
     def work(self) -> Work:
-        """Of both passes."""
+        """The work of both passes."""
         return self.forward + self.backward

@@ -1,4 +1,4 @@
-"""What orders of heads are: a way to apply the matrices of heads, before or after Θ."""
+"""Base classes of the orders for heads: apply the matrix of each head before or after Θ."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from .work import dense_product
 
 
 class HeadOrder(Order):
-    """An order that applies A_h of every head to something of its own.
+    """An order in which the matrix A_h of each head is applied to rows of that head.
 
-    A new way to do so states :meth:`needs`, :meth:`propagating` and :meth:`propagate`; what comes
-    before and after is :class:`TransformHeadsFirst` or :class:`PropagateHeadsFirst`.
+    A subclass states :meth:`needs`, :meth:`propagating` and :meth:`propagate`. Deriving from
+    :class:`TransformHeadsFirst` or :class:`PropagateHeadsFirst` then places Θ.
     """
 
     def needs(self, problem: Problem) -> list[str]:
-        """Reasons why a basis of its kind does not fit."""
+        """Reasons why this basis, although of a kind in ``solves``, cannot be propagated by."""
         return []
 
     @abstractmethod
     def propagating(self, problem: Problem, width: int) -> tuple[Work, Work, float]:
-        """Forward and backward of :meth:`propagate` at this width, and the bytes that it holds."""
+        """Forward and backward work of :meth:`propagate` with C = width, and bytes allocated."""
 
     @abstractmethod
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
@@ -46,17 +46,17 @@ class TransformHeadsFirst(HeadOrder):
     """X Θ_h first, or the values of each head."""
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs what the way of propagating does."""
+        """Requires a fitting batch, and what :meth:`needs` lists."""
         return why_no_batch(problem) + self.needs(problem)
 
     def cost(self, problem: Problem) -> Cost:
-        """Making values, and propagating them."""
+        """The products that make the values, and their propagation at width V."""
         made, back_made = making_values(problem)
         sent, back_sent, held = self.propagating(problem, value_width(problem))
         return Cost(made + sent, back_made + back_sent, held)
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q) of the values that each target receives."""
         return collect_values(problem, self.propagate(problem, values(problem)))
 
 
@@ -64,12 +64,12 @@ class PropagateHeadsFirst(HeadOrder):
     """A_hᵀ X first, at width P for each head, then Θ_h."""
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs what the way of propagating does, features, and values without a bias."""
+        """Requires features, a fitting batch, values without a bias, and what `needs` lists."""
         reasons = needs_features(problem) + why_no_batch(problem)
         return reasons or self.needs(problem) + needs_no_bias(problem)
 
     def cost(self, problem: Problem) -> Cost:
-        """Propagating X, and N·H·P·Q dense."""
+        """The propagation of X at width P, and N·H·P·Q dense."""
         sent, back_sent, held = self.propagating(problem, problem.in_channels)
         rows = float(problem.basis.size[1] * problem.num_labels * problem.num_columns)
         after, back_after = dense_product(problem, rows, True)
@@ -77,9 +77,9 @@ class PropagateHeadsFirst(HeadOrder):
         return Cost(sent + after, back_sent + back_after, held)
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q) of the features that each target receives."""
         return collect_features(problem, self.received(problem))
 
     def received(self, problem: Problem) -> Tensor:
-        """The features that each head receives, (N, *batch, H, P)."""
+        """A_hᵀ X, the features that each head receives: (N, *batch, H, P)."""
         return self.propagate(problem, features(problem))

@@ -1,4 +1,4 @@
-"""What orders of heads have in common: what each head propagates, and what becomes of it."""
+"""Helpers of the orders for heads: values before propagation, outputs after it, and their work."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .work import transform
 
 
 def heads_of(problem: Problem) -> MultiHeadEdges | AttentionBasis:
-    """The basis."""
+    """The basis of the problem, with its type narrowed to a basis of heads."""
     assert isinstance(problem.basis, MultiHeadEdges | AttentionBasis)  # what these orders solve
     return problem.basis
 
 
 def value_width(problem: Problem) -> int:
-    """V: the channels at which a head is propagated after its values were made."""
+    """V: the number of channels of the values of one head."""
     theta = problem.of_heads
     return problem.out_channels if theta is None else theta.value.size(2)
 
 
 def making_values(problem: Problem) -> tuple[Work, Work]:
-    """Forward and backward of what happens to channels when values are made first."""
+    """Forward and backward work of the products with Θ, if values are made first."""
     theta, sources = problem.of_heads, float(problem.basis.size[0] * problem.num_columns)
     if theta is None:
         return transform(problem, sources * problem.num_labels)
@@ -43,13 +43,13 @@ def making_values(problem: Problem) -> tuple[Work, Work]:
     if theta.output is not None:
         targets = float(problem.basis.size[1] * problem.num_columns)
         after = Work(dense_flops=2.0 * targets * heads * width * problem.out_channels, calls=1)
-        # What heads give always wants a gradient where anything does.
+        # The outputs of heads require gradients if anything does.
         forward, backward = forward + after, backward + after * (2.0 * any(problem.gradients))
     return forward, backward
 
 
 def values(problem: Problem) -> Tensor:
-    """What each head propagates, made by Θ: (M, *batch, H, V)."""
+    """The values of each head, X V_h + b_h or X Θ_h: (M, *batch, H, V)."""
     theta = problem.of_heads
     if problem.values is not None:
         return problem.values
@@ -59,13 +59,18 @@ def values(problem: Problem) -> Tensor:
 
 
 def sum_few(basis: Basis, x: Features, theta: ValueOutput, made: Tensor | None) -> Tensor | None:
-    """Y (N, *batch, Q) of heads on so few edges that these are in no order, without any choice.
+    """Y (N, *batch, Q) of heads on a graph so small that its edges are not sorted, else None.
+
+    No order is chosen: edges are gathered and scattered.
 
     Args:
-        basis: the shares; None is returned where they are others.
+        basis: the shares of all heads.
         x: (M, *batch, P).
         theta: values and outputs of heads.
-        made: (M, *batch, H, V) the values, if they are known.
+        made: (M, *batch, H, V) the values, if the caller has them already.
+
+    Returns:
+        None if the shares are of another basis, or the features are not dense or do not fit.
     """
     if not isinstance(basis, MultiHeadEdges) or not basis.is_listed or not isinstance(x, Tensor):
         return None
@@ -76,38 +81,38 @@ def sum_few(basis: Basis, x: Features, theta: ValueOutput, made: Tensor | None) 
 
 
 def collect_values(problem: Problem, received: Tensor) -> Tensor:
-    """Y (N, *batch, Q) of what heads received (N, *batch, H, V)."""
+    """Y (N, *batch, Q) from the values received by each head, (N, *batch, H, V)."""
     theta = problem.of_heads
     return received.sum(-2) if theta is None else theta.collect(received)
 
 
 def features(problem: Problem) -> Tensor:
-    """X for every head: (M, *batch, H, P), a view."""
+    """X repeated for each head as a view: (M, *batch, H, P)."""
     x = problem.features
     return x.unsqueeze(-2).expand(*x.shape[:-1], problem.num_labels, -1)
 
 
 def collect_features(problem: Problem, received: Tensor) -> Tensor:
-    """Y (N, *batch, Q) of the features that heads received (N, *batch, H, P)."""
+    """Y (N, *batch, Q) from the features received by each head, (N, *batch, H, P)."""
     return problem.collect(received.movedim(-2, 1))
 
 
 def why_no_batch(problem: Problem) -> list[str]:
-    """A reason where features have another batch than the content of the basis."""
+    """A reason if the features have another batch shape than the basis."""
     batch = heads_of(problem).batch
     if batch in ((), problem.batch):
         return []
-    return [f"the basis is of a batch of {batch}, and x of {problem.batch}"]
+    return [f"the basis has batch shape {batch}, and x has {problem.batch}"]
 
 
 def needs_no_bias(problem: Problem) -> list[str]:
-    """A reason where values have a bias, which features that were propagated have no room for."""
+    """A reason if the values have a bias, which cannot be added to propagated features."""
     theta = problem.of_heads
     return ["needs values without a bias"] if theta is not None and theta.bias is not None else []
 
 
 def has_edges(problem: Problem) -> bool:
-    """Whether the edges and the matrix of a support are made, so that a compiler can go on."""
+    """Whether the edges of a support and their matrix are cached, as torch.compile requires."""
     basis = heads_of(problem)
     if not basis.has_edges:
         return False

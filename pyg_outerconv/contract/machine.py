@@ -1,4 +1,4 @@
-"""How fast devices are, roughly: what tells orders of one rank apart."""
+"""Rough speeds of devices, from which the costs of orders of equal rank are predicted."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ Table = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class Constants:
-    """How fast a device is in float32.
+    """The speed of a device in float32.
 
     Attributes:
-        dense_flops: of products with tall matrices, a second.
+        dense_flops: flops per second of products with tall matrices.
         gather: pairs (bytes of an operand, seconds to read one of its bytes through an index),
-            ascending; between them the logarithm of the size interpolates.
+            ascending, interpolated linearly in the logarithm of the size.
         move: pairs (bytes of an intermediate result, seconds to allocate, write and read one of its
-            bytes), likewise.
-        call_seconds: of calling a primitive, whatever its size.
-        group_seconds: of each separate small product in a grouped one.
+            bytes), ascending and interpolated likewise.
+        call_seconds: seconds of a call of a primitive, independent of its size.
+        group_seconds: seconds of each small product in a grouped product.
     """
 
     dense_flops: float
@@ -29,15 +29,15 @@ class Constants:
     group_seconds: float
 
     def gathering(self, operand: float) -> float:
-        """Seconds to read a byte through an index from an operand of that many bytes."""
-        return _between(self.gather, operand)
+        """Seconds to read one byte through an index from an operand of ``operand`` bytes."""
+        return _interpolate(self.gather, operand)
 
     def moving(self, whole: float) -> float:
-        """Seconds to make a byte of an intermediate result of that many bytes."""
-        return _between(self.move, whole)
+        """Seconds to make one byte of an intermediate result of ``whole`` bytes."""
+        return _interpolate(self.move, whole)
 
 
-def _between(table: Table, size: float) -> float:
+def _interpolate(table: Table, size: float) -> float:
     below = table[0]
     if size <= below[0]:
         return below[1]
@@ -69,5 +69,5 @@ _OF_DEVICES = {
 
 
 def constants(device: str) -> Constants:
-    """Those of a device type; of one that is not known, a GPU's."""
+    """The constants of a device type; those of a GPU if the type is unknown."""
     return _OF_DEVICES.get(device) or _OF_DEVICES["cuda"]

@@ -1,4 +1,4 @@
-"""Contractions within contractions: what orders solve that take a basis apart into factors."""
+"""Contractions over the factors of a basis, which orders of products and copies are made of."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from .problem import Problem
 
 
 def solve(basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
-    """Σ_k A_kᵀ X Θ_k, each leaf by its cheapest order; perhaps in memory of Θ."""
+    """Σ_k A_kᵀ X Θ_k, each leaf by the order chosen for it; the result may be a view of Θ."""
     out: Tensor | None = None
     for leaf, part in basis.absorb(as_theta(theta)):
         problem = Problem(leaf, x, part)
         found = choose_order(problem).run(problem)
         out = found if out is None else out + found
-    assert out is not None  # a basis has a leaf
+    assert out is not None  # a basis has at least one leaf
     return out
 
 
 def solving(basis: Basis, x: Features, theta: ThetaValue) -> Cost:
-    """What :func:`solve` would cost."""
+    """The cost of :func:`solve`."""
     parts = basis.absorb(as_theta(theta))
-    return together(*(_cheapest(Problem(leaf, x, part)) for leaf, part in parts))
+    return together(*(_cost(Problem(leaf, x, part)) for leaf, part in parts))
 
 
-def _cheapest(problem: Problem) -> Cost:
+def _cost(problem: Problem) -> Cost:
     return choose_order(problem).cost(problem)
 
 
 def together(*costs: Cost) -> Cost:
-    """The cost of one after the other, with all held that any holds."""
+    """The cost of several steps in turn: work and memory add up."""
     total = Cost()
     for cost in costs:
         total = Cost(
@@ -51,9 +51,9 @@ def together(*costs: Cost) -> Cost:
 
 
 def transformed(z: Tensor) -> Tensor:
-    """Θ (K, 1, M, *batch·Q) that makes Z_k (M, K, *batch, Q) of X = I: Σ_k A_kᵀ Z_k needs no other.
+    """Z (M, K, *batch, Q) as Θ (K, 1, M, *batch·Q), so that X Θ_k = Z_k for X = I.
 
-    All orders that transform first then run as they are: their first product is a view.
+    Orders that transform first then compute Σ_k A_kᵀ Z_k; their first product is a view of Z.
     """
     return z.movedim(1, 0).flatten(2).unsqueeze(1)
 
@@ -64,19 +64,19 @@ def solve_transformed(basis: Basis, z: Tensor) -> Tensor:
 
 
 def solving_transformed(basis: Basis, shape: tuple[int, ...], like: Tensor, learns: bool) -> Cost:
-    """What :func:`solve_transformed` would cost for Z of this shape, which ``learns`` or not.
+    """The cost of :func:`solve_transformed` for Z of a shape; ``learns``: Z requires gradients.
 
-    What rewriting computes with Θ it computes with one number for each label here.
+    Θ has one number for each label while it is moved through the basis, and is expanded after.
     """
     sources, num_labels, *rest = shape
     narrow = as_theta(stand_in((num_labels, 1, 1, 1), like, learns))
     wide = (-1, 1, sources, prod(rest))
     parts = basis.absorb(narrow)
-    return together(*(_cheapest(Problem(leaf, None, part.expanded(wide))) for leaf, part in parts))
+    return together(*(_cost(Problem(leaf, None, part.expanded(wide))) for leaf, part in parts))
 
 
 def stand_in(shape: tuple[int, ...], like: Tensor, learns: bool) -> Tensor:
-    """A tensor of a shape that takes no memory, to ask what it would cost."""
+    """A tensor of a shape that allocates a single number, for costs that depend on shapes alone."""
     with torch._C._DisableFuncTorch():
         wanted = learns and torch.is_grad_enabled()
         one = torch.zeros(
@@ -86,12 +86,13 @@ def stand_in(shape: tuple[int, ...], like: Tensor, learns: bool) -> Tensor:
 
 
 def propagating(basis: Basis, x: Tensor) -> Cost:
-    """What ``basis.propagate(x)`` would cost: sparse products of width P, and no dense one."""
+    """The cost of ``basis.propagate(x)``: sparse products of width P, and no dense product."""
     parts = basis.products(tuple(x.shape), x.requires_grad)
-    return together(*(_one(part, stand_in(shape, x, learns)) for part, shape, learns in parts))
+    return together(*(_product(part, stand_in(shape, x, learns)) for part, shape, learns in parts))
 
 
-def _one(basis: Basis, x: Tensor) -> Cost:
+def _product(basis: Basis, x: Tensor) -> Cost:
+    """The cost of A_kᵀ X for all labels of one leaf, as that of a contraction with Q = 0."""
     nothing = as_theta(stand_in((basis.num_bases, 1, x.size(-1), 0), x, False))
     problem, reasons = Problem(basis, x, nothing), []
     for order in orders_of(type(basis)):

@@ -1,4 +1,4 @@
-"""What a contraction order is: which problems it may solve, at what cost, and how."""
+"""The base class of contraction orders: which problems an order solves, its cost, and its run."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from .cost import Cost
 from .problem import Problem
 
 EXPLICIT = (EdgeBasis, ImplicitEdges)
-"""The kinds of basis that have explicit edges, or make them when asked."""
+"""The kinds of basis with explicit edges, or with edges that are made on demand."""
 
 ORDERS: dict[str, Order] = {}
-"""Every order that there is, by name."""
+"""All contraction orders by name."""
 
 _of_kind: dict[type[Basis], list[Order]] = {}
 
 
 class Order(ABC):
-    """A way to contract a leaf: which product comes first, and in what compact form.
+    """A way to contract a leaf: which product comes first, and in which compact form.
 
-    A class below it that has a name is an order from then on: :data:`ORDERS` holds one of it.
+    Defining a subclass with a ``name`` registers an instance of it in :data:`ORDERS`.
 
     Attributes:
-        name: what users call it.
-        solves: the kinds of basis that it knows; it is asked for no other.
-        reductions: over the inputs of a label, for which it is right. Θ follows a reduction that is
-            not linear, so transforming first is wrong for max and min.
-        label_reductions: over the labels of a target, for which it is right.
-        adds_bias: whether it adds the problem's bias on its way.
-        propagates: whether it makes A_kᵀ X on its way, and nothing else where Q = 0.
-        transforms: of orders whose matrices are of known shapes whatever edges there are, whether Θ
-            comes first.
+        name: the name by which users ask for it.
+        solves: the kinds of basis it can contract; it is offered no other.
+        reductions: the reductions over the inputs of a label that it computes. Θ comes after a
+            reduction that is not linear, so an order that transforms first cannot do max or min.
+        label_reductions: the reductions over the labels of a target that it computes.
+        adds_bias: whether :meth:`run` adds the bias of the problem.
+        propagates: whether it computes A_kᵀ X as an intermediate result; with Q = 0, only that.
+        transforms: whether Θ is applied first; None if the shapes of its matrices depend on the
+            edges (compact forms) or the question has no meaning.
     """
 
     name: ClassVar[str]
@@ -59,35 +59,35 @@ class Order(ABC):
             _of_kind.clear()
 
     def why_not(self, problem: Problem) -> list[str]:
-        """Every reason why this order may not solve ``problem``; empty means that it may."""
+        """The reasons why this order cannot solve ``problem``; empty if it can."""
         if not isinstance(problem.basis, self.solves):
             kinds = " and ".join(kind.__name__ for kind in self.solves)
             kind = f"solves {kinds}, not a {type(problem.basis).__name__}"
-            return [kind, *self._other_reductions(problem)]
-        return self._other_reductions(problem) + self.lacks(problem)
+            return [kind, *self._reduction_reasons(problem)]
+        return self._reduction_reasons(problem) + self.lacks(problem)
 
     def rank(self, problem: Problem) -> int:
-        """How well it suits, from sizes that are known without counting; the least is taken.
+        """How well the order suits a problem it can solve, from sizes alone; the least wins.
 
-        Asked only where :meth:`why_not` has no reason. Of orders of one rank the cheapest is taken,
-        so that nothing is costed where one has the least.
+        Costs are compared only among orders of equal least rank.
         """
         return 1
 
     def lacks(self, problem: Problem) -> list[str]:
-        """What a problem of its kind lacks that it needs, a reason each."""
+        """The requirements that a problem of its kind does not meet, one text each."""
         return []
 
-    def _other_reductions(self, problem: Problem) -> list[str]:
+    def _reduction_reasons(self, problem: Problem) -> list[str]:
+        """A reason for each reduction of the problem that this order does not compute."""
         reasons = []
         if problem.reduce not in self.reductions:
             why = (
                 "the basis holds no edges, which basis.edges() and the family Explicit(...) make"
                 if problem.basis.hides_edges
-                else "a mean divides each label's sum, which it does not hold; "
+                else "a mean divides the sum of each label, which it does not compute; "
                 "basis.mean() divides values"
                 if problem.reduce == "mean"
-                else "Θ follows a reduction that is not linear"
+                else "Θ must come after a reduction that is not linear"
             )
             here = ", ".join(sorted(self.reductions))
             reasons.append(f"reduces with {here}, not with {problem.reduce}: {why}")
@@ -97,12 +97,12 @@ class Order(ABC):
         return reasons
 
     def is_prepared(self, problem: Problem) -> bool:
-        """Whether what it needs of the pattern is there already, so that a compiler can go on."""
+        """Whether the parts of the pattern it reads are cached, as torch.compile requires."""
         return True
 
     @abstractmethod
     def cost(self, problem: Problem) -> Cost:
-        """What it would cost. Asked only where :meth:`why_not` has no reason."""
+        """The cost of a problem that the order can solve."""
 
     @abstractmethod
     def run(self, problem: Problem) -> Tensor:
@@ -110,7 +110,7 @@ class Order(ABC):
 
 
 def orders_of(kind: type[Basis]) -> list[Order]:
-    """The orders that know a kind of basis, by name."""
+    """The orders that solve a kind of basis, sorted by name."""
     if kind not in _of_kind:
         by_name = [ORDERS[name] for name in sorted(ORDERS)]
         _of_kind[kind] = [order for order in by_name if issubclass(kind, order.solves)]
@@ -118,30 +118,30 @@ def orders_of(kind: type[Basis]) -> list[Order]:
 
 
 def needs_features(problem: Problem) -> list[str]:
-    """A reason where there are no dense features to propagate."""
+    """A reason if the problem has no dense features to propagate."""
     if problem.has_features:
         return []
-    return ["needs dense node features, and there are none to propagate"]
+    return ["needs dense node features to propagate"]
 
 
 def needs_mixture(problem: Problem) -> list[str]:
-    """A reason where Θ is not a mixture of some matrices."""
+    """A reason if Θ is not a mixture of at least one matrix."""
     mixture = problem.mixture
     if mixture is None:
-        return ["needs a mixture of matrices, and Θ has one of its own for each label"]
+        return ["needs Θ as a mixture of a few matrices, not one matrix for each label"]
     return [] if mixture.num_matrices else ["needs a mixture of at least one matrix"]
 
 
 def needs_grouped_products() -> list[str]:
-    """A reason where the backend that was asked for has no products by groups of rows."""
+    """A reason if the requested backend has no grouped products."""
     asked = forced()
     if asked is None or "grouped_matmul" in get_backend(asked).primitives:
         return []
-    return [f"needs the kernel grouped_matmul, which backend {asked!r}, asked for, does not have"]
+    return [f"needs the primitive grouped_matmul, which the backend {asked!r} does not have"]
 
 
 def has_made(problem: Problem, *names: str) -> bool:
-    """Whether the pattern has made these of its cached properties."""
+    """Whether these cached properties of the pattern have been computed."""
     if not problem.basis.has_edges:
         return False
     return all(name in vars(problem.edges.pattern) for name in names)
@@ -153,7 +153,7 @@ def each_of_batch(problem: Problem, run: Callable[[Tensor], Tensor]) -> Tensor:
     if problem.x.dim() == 2:
         return run(problem.x)
     wide = problem.x.flatten(1, -2)
-    if wide.size(1) == 0:  # nothing to do, but autograd still wants to hear of it
+    if wide.size(1) == 0:  # an empty batch, whose result still needs a gradient function
         return run(wide.sum(1)).unsqueeze(1)[:, :0].unflatten(1, problem.batch)
     out = torch.stack([run(item) for item in wide.unbind(1)], dim=1)
     return out.unflatten(1, problem.batch)
@@ -167,9 +167,9 @@ def grouped(
     scatter: Tensor | None = None,
     num_rows: int | None = None,
 ) -> Tensor:
-    """:func:`.grouped_matmul` with a matrix for each label, block-diagonal if G > 1.
+    """:func:`.grouped_matmul` with Θ (K, G, P/G, Q/G), a matrix for each label; block-diagonal.
 
-    ``theta`` (K, G, P/G, Q/G). Under autocast in its type, as a dense product is.
+    Under autocast it runs in autocast's dtype, like a dense product.
     """
     x, theta = autocast_pair(x, theta)
     if theta.size(1) == 1:

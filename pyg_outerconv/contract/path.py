@@ -1,4 +1,4 @@
-"""The contraction: leaves, an order for each, and their sum; and how it comes to choose."""
+"""The contraction of a basis: an order for each leaf, their sum, and the choice as a table."""
 
 from __future__ import annotations
 
@@ -30,33 +30,34 @@ def contract(
     bias: Tensor | None = None,
     values: Tensor | None = None,
 ) -> Tensor:
-    """Y = Σ_k A_kᵀ X Θ_k, each leaf of the basis by the order that suits it best.
+    """Y = Σ_k A_kᵀ X Θ_k, each leaf of the basis by the order chosen for it.
 
-    ``Y[n] = label_reduce_k ( reduce_m A[k, m, n] X[m] ) Θ_k``: the matrix Θ_k follows the reduction
-    over inputs. A label without an edge at n is left out where labels are compared, and a target
-    without any edge is 0; of equal labels the lowest takes the gradient.
+    ``Y[n] = label_reduce_k ( reduce_m A[k, m, n] X[m] ) Θ_k + bias``: the reduction over inputs
+    comes before Θ_k. Where labels are compared (max, min), labels without an edge at n are left
+    out, and the lowest of equal labels takes the gradient. The row of a target without edges is the
+    bias, or zero without one.
 
     Args:
         basis: K matrices of size M × N.
         x: (M, *batch, P), :class:`SparseFeatures`, integers (M,), or None; see :class:`Problem`.
         theta: (K, G, P/G, Q/G), or a :class:`Mixture`.
-        order: the name of the order to take for every leaf that it may solve.
+        order: the name of the order for every leaf that it can solve.
         reduce: over the inputs m of each label: 'sum', 'mean', 'max' or 'min'.
-        label_reduce: over the labels k of each target: 'sum', 'max' or 'min'. The last two are of
-            explicit edges, which all of the basis then becomes.
-        max_memory: bytes that an order may hold beside input, output and their gradients.
-        bias: (Q,) added to every row, on the way where an order can.
-        values: (M, *batch, H, V) what Θ makes of x, where it is values and outputs of heads, and
-            the caller has made them already.
+        label_reduce: over the labels k of each target: 'sum', 'max' or 'min'. For max and min the
+            whole basis is turned into explicit edges.
+        max_memory: bytes that an order may allocate beside input, output and their gradients.
+        bias: (Q,) added to every row of Y.
+        values: (M, *batch, H, V) the values X V_h + b_h, if Θ is values and outputs of heads and
+            the caller has computed them already.
 
     Returns:
         (N, *batch, Q), in memory of its own.
 
     Raises:
-        ValueError: the shapes do not fit, the order or a reduction is unknown, or no leaf is of
-            the order's kind; or no order may solve a leaf; or inputs or labels are compared of a
-            basis that hides its edges.
-        TypeError: x, Θ and the basis are not of one type, and autocast does not make them so.
+        ValueError: shapes do not fit; the order or a reduction is unknown; the order solves no
+            leaf; no order solves a leaf; or inputs or labels are to be compared and the basis hides
+            its edges.
+        TypeError: x, Θ and the basis differ in dtype, and autocast is off.
     """
     if order is not None or max_memory is not None:
         check_order(order)
@@ -65,22 +66,22 @@ def contract(
         problem = Problem(basis, x, theta, reduce, "sum", bias, values)
         known = known_order(problem)
         if known is not None:
-            return _solved(known, problem)
+            return _run(known, problem)
     check_shapes(basis, x, theta)
     parts = problems(basis, x, theta, reduce, label_reduce, bias, values)
     chosen = _choose(parts, order, max_memory)
     out: Tensor | None = None
     for problem, taken in zip(parts, chosen, strict=True):
-        part = _solved(taken, problem)
+        part = _run(taken, problem)
         out = part if out is None else out + part
     assert out is not None  # a basis has at least one leaf
     return out
 
 
-def _solved(order: Order, problem: Problem) -> Tensor:
-    """Y of one leaf, with the bias of the problem."""
+def _run(order: Order, problem: Problem) -> Tensor:
+    """Y (N, *batch, Q) of one leaf, with the bias of the problem."""
     out = order.run(problem)
-    if problem.x is None:  # it may be Θ itself, and the result is the caller's to change
+    if problem.x is None:  # the result may be Θ itself, and callers may change it in place
         out = out.clone()
     if problem.bias is None or order.adds_bias:
         return out
@@ -89,9 +90,13 @@ def _solved(order: Order, problem: Problem) -> Tensor:
 
 @dataclass(frozen=True)
 class Step:
-    """How one leaf is contracted: the orders that may, cheapest first, and the one that is taken.
+    """How one leaf is contracted.
 
-    Where more was asked for, the others follow with their reasons.
+    Attributes:
+        leaf: the basis of the leaf, printed.
+        candidates: the chosen order, then the other legal orders, cheapest first; if verbose, the
+            illegal orders with their reasons follow.
+        chosen: the name of the chosen order.
     """
 
     leaf: str
@@ -101,25 +106,25 @@ class Step:
 
 @dataclass(frozen=True)
 class ContractionPath:
-    """The orders that may solve each leaf of a basis: the one that is taken, then the cheapest.
+    """The orders that can solve each leaf of a basis, with their costs; printed, a table.
 
-    Times are rough predictions, of a forward pass, and of the backward pass where gradients are
-    wanted. Printed, it is a table.
+    Times are rough predictions of the forward pass, plus the backward pass if gradients are
+    required. "held" is the memory allocated beside input, output and their gradients.
 
     Attributes:
-        steps: one a leaf.
+        steps: one for each leaf.
     """
 
     steps: list[Step]
 
     @property
     def chosen(self) -> list[str]:
-        """The order of each leaf."""
+        """The name of the chosen order of each leaf."""
         return [step.chosen for step in self.steps]
 
     @property
     def seconds(self) -> float:
-        """The predicted time of what was chosen."""
+        """The predicted time of the chosen orders, in seconds."""
         return sum(
             candidate.seconds
             for step in self.steps
@@ -157,13 +162,14 @@ def contraction_path(
     max_memory: int | None = None,
     verbose: bool = False,
 ) -> ContractionPath:
-    """What :func:`contract` would do with these arguments, and what each order would cost.
+    """The orders that :func:`contract` would choose for these arguments, and their costs.
 
     Args:
-        verbose: add the orders that may not solve a leaf, with every reason.
+        basis, x, theta, order, reduce, label_reduce, max_memory: as in :func:`contract`.
+        verbose: also list the orders that cannot solve a leaf, with every reason.
 
     Raises:
-        ValueError, TypeError: see :func:`contract`.
+        ValueError, TypeError: as :func:`contract`.
     """
     check_order(order)
     check_memory(max_memory)
@@ -182,7 +188,7 @@ def contraction_path(
 
 
 def _choose(parts: list[Problem], order: str | None, max_memory: int | None) -> list[Order]:
-    """The order of each problem; one that was asked for has to be taken somewhere."""
+    """The order of each problem; a requested order must be able to solve at least one."""
     for problem in parts:
         if problem.reduce != "sum":
             check_inputs(problem)
@@ -190,7 +196,7 @@ def _choose(parts: list[Problem], order: str | None, max_memory: int | None) -> 
     if order is not None and all(taken.name != order for taken in chosen):
         reasons = [reason for problem in parts for reason in ORDERS[order].why_not(problem)]
         raise RefusedValue(
-            f"order {order!r} may not solve this: {'; '.join(dict.fromkeys(reasons))}"
+            f"order {order!r} cannot solve this problem: {'; '.join(dict.fromkeys(reasons))}"
         )
     return chosen
 

@@ -1,4 +1,4 @@
-"""One contraction to be done: a leaf basis, the input, and its slice of the parameter."""
+"""One contraction problem: a leaf of the basis, the input, and the leaf's slice of Θ."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ AnyBasis = TypeVar("AnyBasis", bound=Basis)
 
 @dataclass(frozen=True, init=False, eq=False)
 class Problem:
-    """Y = Σ_k A_kᵀ X Θ_k for one basis that no rewriting takes apart.
+    """Y = Σ_k A_kᵀ X Θ_k for a basis that is a leaf.
 
     Attributes:
-        basis: K matrices of size M × N: explicit edges, a polynomial, or the identity.
+        basis: K matrices of size M × N: explicit edges, a polynomial, the identity, and so on.
         x: (M, *batch, P), or (M, P) if sparse; integers (M,), the row of Θ_k that each source
-            takes; or None, where source m takes row m, which is X = I.
+            takes; or None, which is X = I: source m takes row m.
         parameter: Θ (K, G, P/G, Q/G), dense, a mixture, or values and outputs of heads: Θ_k is
             block-diagonal with G blocks; G = 1 is a full matrix.
         reduce: over the inputs m of each label: 'sum', 'mean', 'max' or 'min'.
         label_reduce: over the labels k that reach a target: 'sum', 'max' or 'min'.
-        bias: (Q,) to be added to every row of Y, by orders that do so on their way; others leave it
-            to :func:`.contract`.
-        values: (M, *batch, H, V) what Θ makes of X, if it is of heads and that is known.
+        bias: (Q,) to be added to every row of Y, by orders with ``adds_bias``, else by
+            :func:`.contract`.
+        values: (M, *batch, H, V) the values X V_h + b_h, if Θ is of heads and they are computed.
     """
 
     basis: Basis
@@ -57,7 +57,7 @@ class Problem:
         bias: Tensor | None = None,
         values: Tensor | None = None,
     ) -> None:
-        # One is made at every call, and a frozen class sets its attributes one by one.
+        # Faster than the constructor of a frozen dataclass, and it runs at every call.
         vars(self).update(
             basis=basis,
             x=x,
@@ -69,60 +69,60 @@ class Problem:
         )
 
     def of(self, kind: type[AnyBasis]) -> AnyBasis:
-        """The basis, which is of the kind that an order solves."""
+        """The basis, with its type narrowed to ``kind``."""
         assert isinstance(self.basis, kind)
         return self.basis
 
     @property
     def features(self) -> Tensor:
-        """X, for orders that need it dense."""
+        """X as a dense tensor (M, *batch, P), for orders that need one."""
         assert isinstance(self.x, Tensor)
         return self.x
 
     @property
     def theta(self) -> Tensor:
-        """Θ as a tensor (K, G, P/G, Q/G), made anew of a mixture."""
+        """Θ as a tensor (K, G, P/G, Q/G); computed anew if Θ is a mixture or of heads."""
         return self.parameter.full()
 
     @property
     def mixture(self) -> Mixture | None:
-        """Θ as a mixture, if that is what it is."""
+        """Θ if it is a mixture, else None."""
         return self.parameter if isinstance(self.parameter, Mixture) else None
 
     @property
     def counted(self) -> EdgeBasis | ImplicitEdges:
-        """The basis, for orders that need to know how many edges there are, without making them."""
+        """The basis as one whose edges can be counted without making them."""
         assert isinstance(self.basis, EdgeBasis | ImplicitEdges)
         return self.basis
 
     @property
     def edges(self) -> EdgeBasis:
-        """The basis, for orders that need it explicit; a rule of known size makes its edges now."""
+        """The basis as explicit edges; a basis with implicit edges makes them now."""
         return self.counted.edges()
 
     @property
     def num_edges(self) -> int:
-        """E, without making edges."""
+        """E, counted without making edges."""
         return self.counted.num_edges
 
     @property
     def num_source_pairs(self) -> int:
-        """U_in, without making edges."""
+        """U_in: distinct (source, label) pairs with edges, counted without making edges."""
         return self.counted.num_source_pairs
 
     @property
     def num_target_pairs(self) -> int:
-        """U_out, without making edges."""
+        """U_out: distinct (target, label) pairs with edges, counted without making edges."""
         return self.counted.num_target_pairs
 
     @property
     def has_values(self) -> bool:
-        """Whether edges have values other than ones."""
+        """Whether edges have stored values; without, all are 1."""
         return self.basis.dtype is not None
 
     @property
     def of_heads(self) -> ValueOutput | None:
-        """Θ as values and outputs of heads, if that is what it is."""
+        """Θ if it is values and outputs of heads, else None."""
         return self.parameter if isinstance(self.parameter, ValueOutput) else None
 
     @property
@@ -133,7 +133,7 @@ class Problem:
 
     @property
     def unit(self) -> Mixture | None:
-        """Θ as a mixture of the identity alone, Θ_k = c_k I, if that is what it is."""
+        """Θ as a mixture of the identity, Θ_k = c_k I, else None."""
         mixture = self.mixture
         return mixture if mixture is not None and mixture.is_unit else None
 
@@ -159,22 +159,22 @@ class Problem:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of a number."""
+        """Bytes of one number of Θ's dtype."""
         return self.dtype.itemsize
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of Θ, which X and the basis have too."""
+        """The dtype of Θ, which X and the basis share."""
         return self.parameter.dtype
 
     @property
     def device(self) -> torch.device:
-        """Where Θ is."""
+        """The device of Θ, which X and the basis share."""
         return self.parameter.device
 
     @property
     def gradients(self) -> tuple[bool, bool, bool]:
-        """Whether a backward pass will want gradients of X, of Θ, and of the basis."""
+        """Whether gradients are required of X, of Θ, and of the values of the basis."""
         if not wants_gradients():
             return _NONE
         x = self.x.value if isinstance(self.x, SparseFeatures) else self.x
@@ -183,22 +183,22 @@ class Problem:
 
     @property
     def has_features(self) -> bool:
-        """Whether X is dense; otherwise only products with Θ exist."""
+        """Whether X is dense; sparse X, indices and None can only be multiplied with Θ."""
         return isinstance(self.x, Tensor) and self.x.is_floating_point()
 
     @property
     def narrows(self) -> bool:
-        """Whether Θ comes first: it makes rows narrower, or there is nothing to propagate."""
+        """Whether Θ comes first: Q < P, or there are no dense features to propagate."""
         return not self.has_features or self.out_channels < self.in_channels
 
     @property
     def batch(self) -> tuple[int, ...]:
-        """The sizes between the nodes and the channels of x."""
+        """The dimensions of x between nodes and channels."""
         return tuple(self.x.shape[1:-1]) if self.x is not None and self.has_features else ()
 
     @property
     def num_columns(self) -> int:
-        """How many copies of the channels a batch makes."""
+        """The number of items of the batch."""
         return prod(self.batch)
 
     def transform(self) -> Tensor:
@@ -208,7 +208,7 @@ class Problem:
             return x.transform(self.theta)
         if x is not None and x.is_floating_point():
             return self.parameter.transform(x)
-        # Row m of X Θ_k is a row of Θ_k; a full Θ, so that G = 1.
+        # Row m of X Θ_k is a row of Θ_k; check_shapes makes sure that G = 1.
         table = self.theta[:, 0].transpose(0, 1)
         return table if x is None else table.index_select(0, x)
 

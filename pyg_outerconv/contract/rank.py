@@ -1,4 +1,4 @@
-"""What orders of factored bases have in common: how batches fold, and at which precision."""
+"""Helpers of the orders for products of features φ(Q)φ(K)ᵀ: batches, precision and work."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from .problem import Problem
 
 
 def needs_time(problem: Problem, causal: bool) -> list[str]:
-    """Reasons where the factors have an order of time or none, or are of another batch."""
+    """Reasons if causality or batch do not fit: ``causal`` says whether the order is a scan."""
     basis = feature_product_of(problem)
     if (basis.causal is not None) != causal:
         return [
-            "needs an order of time: all pairs take two products"
+            "needs a causal basis: without causality two dense products suffice"
             if causal
-            else "knows all pairs, within blocks: sums over prefixes take a scan"
+            else "needs a basis without causality: sums over prefixes take a scan"
         ]
     if basis.batch in ((), problem.batch):
         return []
-    return [f"the basis is of a batch of {basis.batch}, and x of {problem.batch}"]
+    return [f"the basis has batch shape {basis.batch}, and x has {problem.batch}"]
 
 
 def feature_product_of(problem: Problem) -> FeatureProduct:
-    """The basis."""
+    """The basis of the problem, with its type narrowed to :class:`FeatureProduct`."""
     return problem.of(FeatureProduct)
 
 
 def folds(problem: Problem) -> tuple[int, int]:
-    """(R, B): items of the batch with factors of their own, and items that share factors."""
+    """(R, B): how many items of the batch have their own factors, and how many share each."""
     if feature_product_of(problem).batch:
         return problem.num_columns, 1
     return 1, problem.num_columns
 
 
 def at_full_precision(problem: Problem) -> AbstractContextManager[None]:
-    """Without autocast: sums over all nodes leave the range of float16."""
+    """A context without autocast: sums over all nodes exceed the range of float16."""
     return torch.autocast(problem.device.type, enabled=False)
 
 
 def in_full(*tensors: Tensor) -> list[Tensor]:
-    """The tensors in the widest of their types, and in float32 at least."""
+    """The tensors in their widest dtype, at least float32."""
     wide = torch.float32
     for tensor in tensors:
         wide = torch.promote_types(wide, tensor.dtype)
@@ -54,9 +54,9 @@ def in_full(*tensors: Tensor) -> list[Tensor]:
 
 
 def received_by_values(problem: Problem, value: Tensor) -> Tensor:
-    """What each head receives of the values (M, *batch, H, V): (N, *batch, H, V).
+    """φ(Q)(φ(K)ᵀ V) for each head and values V (M, *batch, H, V): (N, *batch, H, V).
 
-    A column of ones beside the values receives the sums that normalise.
+    A column of ones is appended to the values; it yields the sums to divide by.
     """
     basis, (own, shared), dtype = feature_product_of(problem), folds(problem), value.dtype
     heads, width = value.shape[-2:]
@@ -71,7 +71,7 @@ def received_by_values(problem: Problem, value: Tensor) -> Tensor:
             value = torch.cat([value, value.new_ones(*value.shape[:2], 1)], -1)
         chunks = basis.chunks(value.size(-1))
         if basis.causal is not None:
-            assert chunks is not None  # a sequence has them
+            assert chunks is not None  # a causal basis has chunks
             run = scan_exponentials if basis.exponents else scan
             out = run(query, key, value, chunks, basis.causal == "strict")
         else:
@@ -83,7 +83,10 @@ def received_by_values(problem: Problem, value: Tensor) -> Tensor:
 
 
 def rank_work(problem: Problem, width: int, rows: float) -> tuple[Work, Work, float]:
-    """Forward and backward of products of ``rows`` rows of rank D at a width, and bytes held."""
+    """Forward and backward work of products of ``rows`` rows of rank D with ``width`` columns.
+
+    And the bytes that the results allocate.
+    """
     basis, (of_x, of_theta, of_basis) = feature_product_of(problem), problem.gradients
     columns = float(problem.num_labels * problem.num_columns * width)
     forward = Work(dense_flops=2.0 * rows * basis.num_channels * columns, calls=2)

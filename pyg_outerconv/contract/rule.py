@@ -1,12 +1,13 @@
-"""The plain rule: which order of edges or of a polynomial to take, by comparing a few sizes.
+"""The plain rule: choose an order for edges or a polynomial by comparing a few sizes.
 
-1. Sparse products run at the narrower width: Θ comes first where it makes rows narrower.
-2. Only the (node, label) pairs that have edges are listed where there are fewer edges than pairs.
-3. Labels are mixed first where Θ mixes a few matrices for many labels.
-4. A matrix that edges fill for the most part is a dense one.
+1. Sparse products run at the narrower width: Θ comes first if Q < P.
+2. The compact form, which lists only (node, label) pairs with edges, is used if there are fewer
+   edges than pairs.
+3. Labels are mixed first if Θ mixes a few matrices for many labels.
+4. A dense matrix is used if edges fill most of it.
 
-Nothing is counted for it, and nothing priced. ``outerconv bench --only orders`` compares it with
-every order that may, and ``examples/bench/orders.md`` shows what came of it.
+The rule counts no pairs and computes no costs. ``outerconv bench --only orders`` compares it with
+every legal order; ``examples/bench/orders.md`` has the results.
 """
 
 from __future__ import annotations
@@ -15,29 +16,36 @@ from ..basis.edges import EdgeBasis
 from ..basis.pattern import LONG
 from .problem import LINEAR, Problem
 
-FEW = 4  # matrices of a mixture, and labels for each of them
-FULL, ALL = 0.5, 0.95  # of the places of a dense matrix, with a backward pass and without one
-WIDE = 128  # channels for which the latter pays
+FEW = 4  # at most so many matrices of a mixture, and at least so many labels for each of them
+FULL, ALL = 0.5, 0.95  # share of filled entries for a dense matrix, with and without backward pass
+WIDE = 128  # the least number of channels for a dense matrix without backward pass
 
 
 def is_plain(problem: Problem) -> bool:
-    """Whether the rule is for the problem: its edges are given, not made by a rule of their own."""
+    """Whether the rule applies: the basis has explicit edges."""
     return isinstance(problem.basis, EdgeBasis)
 
 
 def rank_of_form(problem: Problem, *, first: bool, compact: bool) -> int:
-    """0 for the form that the rule takes, 1 for others; ``first``: whether Θ comes first in it."""
+    """0 for the form that the rule chooses, 1 for the others.
+
+    Args:
+        problem: the problem to rank for.
+        first: whether Θ comes first in the form.
+        compact: whether the form lists only (node, label) pairs with edges.
+    """
     if not is_plain(problem):
         return 1
-    wanted = bool(transforms(problem)), bool(is_compact(problem))  # a tracer compares in tensors
+    # bool(), because sizes are symbolic under a tracer.
+    wanted = bool(transforms(problem)), bool(is_compact(problem))
     return int(wanted != (first, compact))
 
 
 def transforms(problem: Problem) -> bool:
-    """Whether Θ comes first.
+    """Whether Θ comes first: Q < P.
 
-    Features that need no gradient are propagated once, where what Θ made has one and goes back.
-    Where widths are equal, it is what has the longer rows to add up.
+    Q counts twice if Θ requires gradients and X does not: X Θ_k then has a backward pass through
+    the sparse product, where A_kᵀ X has none. If both widths are equal, the length of rows decides.
     """
     if not problem.has_features:
         return True
@@ -45,35 +53,37 @@ def transforms(problem: Problem) -> bool:
         return False
     of_x, of_theta, _ = problem.gradients
     width = problem.out_channels * (2 if of_theta and not of_x else 1)
-    return width < problem.in_channels or (width == problem.in_channels and _is_short(problem))
+    return width < problem.in_channels or (
+        width == problem.in_channels and _rows_are_short(problem)
+    )
 
 
-def _is_short(problem: Problem) -> bool:
-    """Whether few edges share a target and a label, and labels are several."""
+def _rows_are_short(problem: Problem) -> bool:
+    """Whether K > 1 and few edges share a target and a label."""
     if not is_plain(problem) or problem.num_labels == 1:
         return False
     return problem.num_edges < LONG * problem.num_labels * problem.basis.size[1]
 
 
 def is_compact(problem: Problem) -> bool:
-    """Whether pairs of a node and a label that have edges are few."""
+    """Whether to use the compact form: few (node, label) pairs have edges."""
     if problem.num_labels == 1:
         return False
-    if problem.reduce not in LINEAR:  # each row has places beside it, of what is the largest
+    if problem.reduce not in LINEAR:  # rows of max and min also store the index of the winner
         return problem.num_edges < LONG * problem.num_labels * problem.basis.size[1]
     nodes = problem.basis.size[0 if transforms(problem) else 1]
     return problem.num_edges < problem.num_labels * nodes
 
 
 def mixes(problem: Problem) -> bool:
-    """Whether Θ is a mixture of so few matrices that edges are mixed instead."""
+    """Whether Θ is a mixture of so few matrices that values of edges are mixed instead."""
     mixture = problem.mixture
     count = 0 if mixture is None else mixture.num_matrices
     return 0 < count <= FEW and FEW * count <= problem.num_labels
 
 
 def has_few(problem: Problem) -> bool:
-    """Whether Θ is a mixture of no more matrices than labels: a polynomial adds up powers first."""
+    """Whether Θ is a mixture of at most K matrices: a polynomial then sums its powers first."""
     mixture = problem.mixture
     return mixture is not None and mixture.num_matrices <= problem.num_labels
 

@@ -1,7 +1,7 @@
-"""The semiring: a reduction over the inputs of a label, and one over labels; what is one problem.
+"""Split a contraction into problems, by its reductions over inputs and over labels.
 
-Sums over labels are taken apart, leaf by leaf. Where labels are compared, all of a basis is one
-problem, for labels of all its parts meet in a target.
+With a sum over labels each leaf of the basis is one problem. With a max or min over labels the
+whole basis is one problem, because labels of all its parts are compared at a target.
 """
 
 from __future__ import annotations
@@ -28,12 +28,10 @@ def problems(
     bias: Tensor | None = None,
     values: Tensor | None = None,
 ) -> list[Problem]:
-    """The problems whose results add up to a contraction; one where labels are compared.
-
-    The first of them has the bias.
+    """The problems whose results add up to the contraction; the first one has the bias.
 
     Raises:
-        ValueError: a reduction is unknown; or labels are compared of a basis that hides its edges.
+        ValueError: a reduction is unknown, or labels are compared and the basis hides its edges.
     """
     if reduce not in REDUCTIONS:
         raise RefusedValue(unknown("reduction", reduce, REDUCTIONS))
@@ -43,22 +41,22 @@ def problems(
     found: list[Problem] = []
     if label_reduce == "sum":
         for leaf, part in basis.absorb(theta, reduce):
-            known = values if leaf is basis else None  # of another leaf Θ may be another one
+            known = values if leaf is basis else None  # absorbing may have changed Θ
             first = None if found else bias
             found.append(Problem(leaf, x, part, reduce, "sum", first, known))
             if part.bias is not None:
-                found += _of_bias(found[-1])
+                found += _value_bias(found[-1])
     else:
-        x, theta = _with_bias(x, theta)
+        x, theta = _with_bias_channel(x, theta)
         found.append(Problem(whole(basis, label_reduce), x, theta, reduce, label_reduce, bias))
     return found
 
 
-def _with_bias(x: Features, theta: Theta) -> tuple[Features, Theta]:
-    """A bias of values as one more channel of X, which is 1.
+def _with_bias_channel(x: Features, theta: Theta) -> tuple[Features, Theta]:
+    """X with one more channel of ones, and Θ with the bias of values as its row for that channel.
 
     Raises:
-        ValueError: there are no dense features that could have one more.
+        ValueError: the features are not dense.
     """
     if not isinstance(theta, ValueOutput) or theta.bias is None:
         return x, theta
@@ -66,16 +64,16 @@ def _with_bias(x: Features, theta: Theta) -> tuple[Features, Theta]:
     assert of_bias is not None
     if not isinstance(x, Tensor) or not x.is_floating_point():
         raise RefusedValue(
-            refusal("a bias of values that are compared is a channel of x", "dense features", x)
+            refusal("comparing labels with a bias of values needs dense x", "dense features", x)
         )
     wider = DenseTheta(torch.cat([theta.full(), of_bias], 2))
     return torch.cat([x, torch.ones_like(x[..., :1])], -1), wider
 
 
-def _of_bias(problem: Problem) -> list[Problem]:
-    """What a bias of values adds, where the orders of a leaf know nothing of one.
+def _value_bias(problem: Problem) -> list[Problem]:
+    """The problem that adds the bias of values, if the orders of the leaf do not add it.
 
-    It is a channel of X that is 1, with Θ_h = b_h O_h.
+    Its X is a channel of ones, its Θ_h = b_h O_h.
     """
     theta = problem.of_heads
     if theta is None or theta.bias is None or problem.basis.has_heads:
@@ -88,23 +86,23 @@ def _of_bias(problem: Problem) -> list[Problem]:
 
 
 def whole(basis: Basis, label_reduce: str) -> Basis:
-    """The basis as one set of edges, or as the rule that counts them.
+    """The basis as a single leaf of explicit or implicit edges.
 
     Raises:
         ValueError: a part of the basis hides its edges.
     """
     part = basis.hidden()
     if part is not None:
-        raise hidden_edges(f"{label_reduce} over labels leaves out those without an edge", part)
+        raise hidden_edges(f"{label_reduce} over labels leaves out labels without edges", part)
     return basis.whole()
 
 
 def check_inputs(problem: Problem) -> None:
-    """Refuse inputs of a label that cannot be compared or counted.
+    """Check that the inputs of a label can be compared or counted.
 
     Raises:
-        ValueError: the leaf is a power or a product, which hides its inputs, and they are not
-            added; or features are to be compared that are not dense.
+        ValueError: the basis hides its edges (powers, products), or features to be compared by max
+            or min are not dense.
     """
     if problem.reduce in ("max", "min") and not problem.has_features:
         raise RefusedValue(
@@ -116,15 +114,15 @@ def check_inputs(problem: Problem) -> None:
             )
         )
     if problem.basis.hides_edges:
-        what = f"{problem.reduce} over the inputs of a label counts or compares edges"
+        what = f"{problem.reduce} over the inputs of a label counts or compares its edges"
         raise hidden_edges(what, problem.basis)
 
 
 def hidden_edges(what: str, basis: Basis) -> RefusedValue:
-    """What is raised where edges have to be known and a rule hides them."""
+    """The error for a basis that hides its edges where explicit edges are required."""
     return RefusedValue(
         refusal(
-            f"{what}, which have to be known",
+            f"{what}, so edges must be explicit",
             "an explicit basis: basis.edges(), or the family Explicit(...) in a layer",
             repr(basis),
         )

@@ -1,4 +1,4 @@
-"""Whether the parts of a contraction fit."""
+"""Check that basis, features and Θ of a contraction fit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..theta import Mixture, ThetaValue
 
 
 def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
-    """Refuse a contraction whose parts do not fit; see :func:`contract`.
+    """Check shapes, devices and dtypes of the arguments of :func:`contract`.
 
     Raises:
-        ValueError: the shapes do not fit, or indices are out of range.
-        TypeError: the types differ, and autocast does not make them one.
+        ValueError: shapes do not fit, indices are out of range, or devices differ.
+        TypeError: dtypes differ, and autocast is off.
     """
     if len(theta.shape) != 4 or theta.shape[0] != basis.num_bases:
         raise RefusedValue(
@@ -50,13 +50,13 @@ def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
         if x is not None and x.shape != (num_sources,):
             raise RefusedValue(
                 refusal(
-                    "indices of sources must be one for each", f"({num_sources},)", tuple(x.shape)
+                    "x of indices needs one for each source", f"({num_sources},)", tuple(x.shape)
                 )
             )
         if x is not None and x.numel() and not 0 <= int(x.min()) <= int(x.max()) < in_channels:
             raise RefusedValue(
                 refusal(
-                    "indices of sources must be rows of theta",
+                    "indices of x must be rows of theta",
                     f"[0, {in_channels})",
                     f"[{int(x.min())}, {int(x.max())}]",
                 )
@@ -69,21 +69,21 @@ def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
                 tuple(x.shape),
             )
         )
-    place = theta.device  # kernels of a CPU would not notice meta, which has no memory
+    place = theta.device  # a meta tensor has no memory, and CPU kernels would read it all the same
     if basis.device != place or (x is not None and x.device != place):
         places = {str(part.device) for part in (basis, x, theta) if part is not None}
         raise RefusedValue(
-            refusal("a basis, x and theta are in one place", "one device", sorted(places))
+            refusal("basis, x and theta must be on one device", "one device", sorted(places))
         )
     of_x = x if x is not None and x.is_floating_point() else theta
     if torch.is_autocast_enabled(of_x.device.type):
         return
     if of_x.dtype != theta.dtype:
-        raise RefusedType(refusal("x must have the type of theta", theta.dtype, of_x.dtype))
+        raise RefusedType(refusal("x must have the dtype of theta", theta.dtype, of_x.dtype))
     if basis.dtype not in (None, of_x.dtype):
         raise RefusedType(
             refusal(
-                "the basis must have the type of x; basis.to(x.dtype) casts it",
+                "the basis must have the dtype of x; basis.to(x.dtype) casts it",
                 of_x.dtype,
                 basis.dtype,
             )
@@ -103,6 +103,8 @@ def _check_mixture(theta: Mixture) -> None:
     if coefficient.dtype != matrices.dtype:
         raise RefusedType(
             refusal(
-                "coefficients must have the type of the matrices", matrices.dtype, coefficient.dtype
+                "coefficients must have the dtype of the matrices",
+                matrices.dtype,
+                coefficient.dtype,
             )
         )

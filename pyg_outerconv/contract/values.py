@@ -19,7 +19,7 @@ def values_of(theta: ValueOutput, x: Features) -> Tensor:
 def project(x: Features, weight: Tensor) -> Tensor:
     """X W_h for every head: features (M, *batch, P), W (H, P, D): (M, *batch, H, D).
 
-    Sparse features take one sparse product; integers (M,) take rows of W, and None all of them.
+    Sparse features take one sparse product. Indices (M,) pick rows of W; None takes all rows.
     """
     heads, rows, width = weight.shape
     if isinstance(x, SparseFeatures):
@@ -35,8 +35,8 @@ def project(x: Features, weight: Tensor) -> Tensor:
 
 
 def check_type(x: Tensor, weight: Tensor) -> None:
-    """Refuse features of another type than parameters, unless autocast is on. Raises TypeError."""
+    """Raise TypeError if the dtypes of features and parameters differ and autocast is off."""
     if not x.is_floating_point() or x.dtype == weight.dtype:
         return
     if not torch.is_autocast_enabled(x.device.type):
-        raise RefusedType(refusal("x must have the type of theta", weight.dtype, x.dtype))
+        raise RefusedType(refusal("x must have the dtype of theta", weight.dtype, x.dtype))

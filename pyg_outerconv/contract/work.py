@@ -1,4 +1,4 @@
-"""The work of the two products that every order is made of."""
+"""The work of dense products with Θ and of sparse products with A_k."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ CACHE_LINE = 64  # bytes
 def dense_product(
     problem: Problem, rows: float, wanted: bool, calls: float = 1
 ) -> tuple[Work, Work]:
-    """Forward and backward of a product of ``rows`` rows with matrices Θ_k.
+    """Forward and backward work of a product of ``rows`` rows with matrices Θ_k.
 
-    ``wanted`` says whether the rows need a gradient; Θ does if the problem says so.
+    ``wanted``: whether the rows require gradients.
     """
     flops = 2.0 * rows * problem.in_channels * problem.parameter.shape[3]
     forward = Work(dense_flops=flops, calls=calls)
@@ -22,7 +22,7 @@ def dense_product(
 
 
 def transform(problem: Problem, rows: float) -> tuple[Work, Work]:
-    """Forward and backward of X Θ_k, for ``rows`` pairs of a source and a label."""
+    """Forward and backward work of X Θ_k, for ``rows`` pairs of a source and a label."""
     of_x, of_theta, _ = problem.gradients
     if problem.has_features:
         return dense_product(problem, rows, of_x)
@@ -44,18 +44,18 @@ def sparse_product(
     wanted: bool,
     entries: float | None = None,
 ) -> tuple[Work, Work]:
-    """Forward and backward of a sparse product of the given width.
+    """Forward and backward work of a sparse product of a width.
 
     Args:
-        problem: whose edges they are.
-        width: channels of the dense operand and of the result.
-        rows: of the operand and of the result.
-        wanted: whether the operand needs a gradient; the values do if the problem says so.
-        entries: of the matrix, where it is not the problem's explicit edges.
+        problem: the problem, whose edges are the entries of the matrix.
+        width: number of channels of the dense operand and of the result.
+        rows: number of rows of the operand, and of the result.
+        wanted: whether the operand requires gradients.
+        entries: number of entries of the matrix, if it is not the number of edges.
     """
     count = float(problem.num_edges) if entries is None else entries
     line = float(width * problem.num_columns * problem.itemsize)
-    # MKL takes a further detour for rows that do not fill their last line.
+    # MKL takes longer for rows that end within a cache line.
     vain = count * (-line % CACHE_LINE + CACHE_LINE) if line % CACHE_LINE else 0.0
     forward, transposed = (
         Work(gathers=((count * line, end * line),), picks=((vain, end * line),), calls=1)

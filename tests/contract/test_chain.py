@@ -206,5 +206,5 @@ def test_a_choice_is_kept_for_products_of_a_class():
 def test_a_bound_on_memory_is_kept():
     product = large(20_000).compose(large(20_000))
     x, theta = torch.randn(2000, 64), torch.randn(1, 1, 64, 16)
-    with pytest.raises(ValueError, match=r"chain_transform: holds \d+ bytes, more than"):
+    with pytest.raises(ValueError, match=r"chain_transform: allocates \d+ bytes, more than"):
         contract(product, x, theta, max_memory=1000)

@@ -170,7 +170,9 @@ def test_few_shifts_leave_holes_and_stay_sparse():
     path = contraction_path(basis, x, theta, verbose=True)
     assert path.chosen[0] != "convolution"
     lowered = next(c for c in path.steps[0].candidates if c.order.name == "convolution")
-    assert lowered.reasons == ("needs a label at every place of a box, for zero times NaN is NaN",)
+    assert lowered.reasons == (
+        "needs a label at every position of a box, because zero times NaN is NaN",
+    )
 
 
 def test_far_shifts_in_even_steps_are_dilated():

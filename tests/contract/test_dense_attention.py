@@ -166,7 +166,7 @@ def test_explicit_edges_and_other_normalisers_are_refused_by_name():
     theta, x = parameter_of("concat", 2, 3, 2)[0], normal(6, 3)
     with pytest.raises(ValueError, match="a band or blocks, not a EdgeBasis"):
         contract(replace(basis, over=over.edges(), kept={}), x, theta, DENSE_ORDERS[0])
-    with pytest.raises(ValueError, match="knows the softmax alone"):
+    with pytest.raises(ValueError, match="normalises by softmax only"):
         other = replace(basis, normalise=Shares(is_softmax=False), kept={})
         contract(other, x, theta, DENSE_ORDERS[0])
 

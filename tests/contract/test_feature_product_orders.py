@@ -191,12 +191,12 @@ def test_transposes_stacks_and_scales_go_into_theta():
 def test_other_bases_and_other_batches_are_refused_by_name():
     basis = feature_product((4, 4), (2,))
     x, theta = normal(4, 3, P), normal(HEADS, 1, P, Q)
-    with pytest.raises(ValueError, match=r"batch of \(2,\), and x of \(3,\)"):
+    with pytest.raises(ValueError, match=r"batch shape \(2,\), and x has \(3,\)"):
         contract(basis, x, theta)
     causal = feature_product((4, 4), causal="strict")
     with pytest.raises(ValueError, match="scan"):
         contract(causal, normal(4, P), theta, "latent")
-    with pytest.raises(ValueError, match="order of time"):
+    with pytest.raises(ValueError, match="needs a causal basis"):
         contract(feature_product((4, 4)), normal(4, P), theta, "scan")
     edges = feature_product((4, 4)).edges()
     assert (

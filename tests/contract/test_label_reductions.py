@@ -44,7 +44,7 @@ def test_every_family_that_is_made_of_explicit_edges(family, name):
         if has_edges(basis):
             assert_contraction(basis, x, theta, weights, 1, reduce, label_reduce)
         else:
-            with pytest.raises(ValueError, match="which have to be known"):
+            with pytest.raises(ValueError, match="edges must be explicit"):
                 contract(basis, x, theta, reduce=reduce, label_reduce=label_reduce)
         one = basis.edges()
         assert_near(

@@ -120,7 +120,7 @@ def test_a_mixture_of_no_matrices_is_zero():
 
 def test_a_tensor_is_no_mixture():
     basis, x = random_edges(5, 9, 3), torch.randn(5, 4)
-    with pytest.raises(ValueError, match="needs a mixture of matrices"):
+    with pytest.raises(ValueError, match="needs Θ as a mixture"):
         contract(basis, x, torch.randn(3, 1, 4, 2), "label_mixing")
 
 

@@ -107,13 +107,13 @@ def test_reasons_name_what_torch_lacks():
     two = parameter(4, 1, 2, 2)
     for basis, theta, label_reduce, reason in (
         (window, two, "sum", "needs Θ_k = c I"),
-        (window, identity(window, constant=0.5), "max", "where Θ_k = I alone"),
+        (window, identity(window, constant=0.5), "max", "needs Θ_k = I for max"),
         (box((6, 6), 2, dilation=2), None, "sum", "windows without dilation"),
-        (some_shifts([(0, 0), (1, 1)], (4, 4)), None, "max", "one label at every place"),
-        (some_shifts([(0,), (0,)], (4,)), None, "sum", "one label at every place"),
+        (some_shifts([(0, 0), (1, 1)], (4, 4)), None, "max", "one label at every cell"),
+        (some_shifts([(0,), (0,)], (4,)), None, "sum", "one label at every cell"),
         (some_shifts([(5,)], (4,)), None, "max", "a window without cells gives 0"),
-        (box((6,), 3, stride=2, transposed=True), None, "sum", "lie side by side"),
-        (box((6,), 2, stride=2, transposed=True), None, "max", "turned windows are added up"),
+        (box((6,), 3, stride=2, transposed=True), None, "sum", "must be adjacent"),
+        (box((6,), 2, stride=2, transposed=True), None, "max", "sums transposed windows"),
         (box((2, 2, 2, 2), 2), None, "max", "no more than 3 axes"),
         (window.edges(), None, "max", "solves GridShift, not a EdgeBasis"),
     ):
@@ -133,9 +133,7 @@ def test_short_types(shape, label_reduce, dtype):
     assert_near(out, truth(basis, x, label_reduce).to(dtype))
     why = POOLING.why_not(Problem(basis, x.to(dtype), theta, label_reduce=label_reduce))
     lacking = len(shape) == 3 and label_reduce == "sum"
-    assert (
-        why == ["torch adds up windows of 3 axes in float32 and float64 alone on a CPU"] * lacking
-    )
+    assert why == ["torch sums windows of 3 axes on a CPU in float32 and float64 only"] * lacking
 
 
 def test_a_window_without_cells_is_zero():

@@ -99,7 +99,7 @@ def test_coefficients_that_learn_have_gradients_through_a_mix():
 @pytest.mark.parametrize("order", MIXED)
 def test_a_tensor_and_an_empty_mixture_are_refused(order):
     basis, x = polynomial(), normal(NODES, 4)
-    with pytest.raises(ValueError, match="needs a mixture of matrices"):
+    with pytest.raises(ValueError, match="needs Θ as a mixture"):
         contract(basis, x, parameter(TERMS, 1, 4, 2), order)
     empty = Mixture(torch.zeros(TERMS, 0).double(), torch.zeros(0, 1, 4, 2).double())
     with pytest.raises(ValueError, match="a mixture of at least one matrix"):
@@ -114,6 +114,6 @@ def test_only_the_transform_first_takes_sparse_features_or_none():
         contract(basis, None, theta, "recurrence_clenshaw_mixed"),
         dense_contraction(basis, None, theta),
     )
-    with pytest.raises(ValueError, match="there are none to propagate"):
+    with pytest.raises(ValueError, match="needs dense node features to propagate"):
         contract(basis, None, theta, "recurrence_forward_mixed")
     assert all(tensor.requires_grad for tensor in tensors_of(theta))

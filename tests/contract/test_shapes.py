@@ -38,9 +38,9 @@ def test_types_that_differ_are_refused():
     basis = Relation(3).basis(EDGES, dtype=torch.float32).float()
     x, theta = torch.ones(5, 4), torch.ones(3, 1, 4, 3)
     contract(basis, x, theta)  # whose order is known from now on
-    with pytest.raises(TypeError, match="x must have the type of theta"):
+    with pytest.raises(TypeError, match="x must have the dtype of theta"):
         contract(basis, x.double(), theta)
-    with pytest.raises(TypeError, match=r"the type of x; basis.to\(x.dtype\) casts it"):
+    with pytest.raises(TypeError, match=r"the dtype of x; basis.to\(x.dtype\) casts it"):
         contract(basis.double(), x, theta)
     with torch.autocast("cpu", torch.bfloat16):
         assert contract(basis.to(torch.bfloat16), x, theta).dtype == torch.bfloat16

@@ -97,7 +97,7 @@ def test_other_bases_and_features_are_refused_by_name():
     with pytest.raises(ValueError, match="solves UnitMatrices, not a EdgeBasis"):
         contract(basis.edges(), torch.randn(3, 4), theta, "fully_connected")
     indices = torch.tensor([3, 0, 3])
-    with pytest.raises(ValueError, match="there are none to propagate"):
+    with pytest.raises(ValueError, match="needs dense node features to propagate"):
         contract(basis, indices, theta, "fully_connected")
     assert_contraction(basis, indices, theta)
     assert_contraction(basis, indices, Mixture(torch.randn(6, 2), torch.randn(2, 1, 4, 2)))

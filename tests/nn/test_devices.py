@@ -209,5 +209,5 @@ def test_a_contraction_is_in_one_place(part):
         "theta": torch.randn(1, 1, 3, 4),
     }
     parts[part] = parts[part].to("meta")
-    with pytest.raises(ValueError, match=r"a basis, x and theta are in one place.*cpu.*meta"):
+    with pytest.raises(ValueError, match=r"basis, x and theta must be on one device.*cpu.*meta"):
         contract(**parts)

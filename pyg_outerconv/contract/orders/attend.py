@@ -1,4 +1,4 @@
-"""Attention in one primitive: scores, softmax and sum, with nothing held for each edge."""
+"""Attention by one primitive: scores, softmax and sum, without storing the shares of edges."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from ..problem import Problem
 
 
 def needs_softmax(problem: Problem) -> list[str]:
-    """Reasons where values are not plain shares of a softmax."""
+    """A reason if the normaliser is not a softmax."""
     basis = problem.of(AttentionBasis)
     if not basis.normalise.is_softmax:
-        return [f"knows the softmax alone, not {basis.normalise}"]
+        return [f"normalises by softmax only, not by {basis.normalise}"]
     return []
 
 
 class Attend(HeadOrder):
-    """By ``attend``; the backward pass computes shares again."""
+    """Propagate by the primitive ``attend``; its backward pass recomputes the shares."""
 
     solves = (AttentionBasis,)
 
     def needs(self, problem: Problem) -> list[str]:
-        """A softmax of scaled products, and nothing that drops shares."""
-        drops = ["drops no shares"] if problem.of(AttentionBasis).normalise.dropped else []
+        """Requires a softmax without dropout of shares."""
+        drops = ["has no dropout"] if problem.of(AttentionBasis).normalise.dropped else []
         return needs_softmax(problem) + drops
 
     def is_prepared(self, problem: Problem) -> bool:
-        """Whether the edges are made."""
+        """Whether the edges and their matrix are cached."""
         return has_edges(problem)
 
     def propagating(self, problem: Problem, width: int) -> tuple[Work, Work, float]:
-        """E·H·(D + width) gathered, two and a half times as much backwards."""
+        """E·H·(D + width) numbers gathered; 2.5 times as much in the backward pass."""
         basis = problem.of(AttentionBasis)
         columns = float(problem.num_labels // basis.num_labels * problem.num_columns)
         line = float((basis.query.size(-1) + width) * problem.itemsize)
@@ -45,18 +45,18 @@ class Attend(HeadOrder):
         return work, work * (2.5 * any(problem.gradients)), 4.0 * vector
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
-        """See :class:`HeadOrder`."""
+        """A_hᵀ X_h for each head: (M, *batch, H, C) to (N, *batch, H, C)."""
         return problem.of(AttentionBasis).attend(x)
 
 
 class AttendTransformFirst(Attend, TransformHeadsFirst):
-    """The values of each head first, then ``attend``."""
+    """Compute the values of each head, then ``attend``."""
 
     name = "attend_transform_first"
 
 
 class AttendPropagateFirst(Attend, PropagateHeadsFirst):
-    """``attend`` on X itself, then Θ_h."""
+    """``attend`` with X as the values, then Θ_h."""
 
     name = "attend_propagate_first"
     propagates = True

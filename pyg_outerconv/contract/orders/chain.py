@@ -1,4 +1,4 @@
-"""Products of bases, one factor after the other: no product of sparse matrices is made."""
+"""Contract a composed basis factor by factor, without multiplying sparse matrices."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def _by_pairs(problem: Problem) -> Tensor:
 
 
 def _narrows(problem: Problem) -> bool:
-    """Whether z has fewer channels than H."""
+    """Whether K₂·Q ≤ K₁·P: z has at most as many channels as H."""
     factors = problem.of(Composed)
     ours, theirs = factors.first.num_bases, factors.second.num_bases
     return theirs * problem.out_channels <= ours * problem.in_channels
 
 
-def _between(problem: Problem, cost: Cost, size: float) -> Cost:
-    """A cost with that of an intermediate result beside it."""
+def _with_result(problem: Problem, cost: Cost, size: float) -> Cost:
+    """``cost`` plus that of an intermediate result of ``size`` bytes."""
     held = moving(size)
     return together(cost, Cost(held, held * any(problem.gradients), size))
 
@@ -47,11 +47,11 @@ class ChainTransform(Order):
     solves = (Composed,)
 
     def is_prepared(self, problem: Problem) -> bool:
-        """Where it is the narrower way: a compiler goes it without asking what either costs."""
+        """Whether it is the narrower order: torch.compile takes it without comparing costs."""
         return not problem.has_features or _narrows(problem)
 
     def cost(self, problem: Problem) -> Cost:
-        """That of the two contractions, and L·K₂·Q numbers."""
+        """Both contractions, and L·K₂·Q numbers between them."""
         factors, theta = problem.of(Composed), self._wide(problem)
         middle, pairs = factors.first.size[1], factors.second.num_bases
         of_x, of_theta, _ = problem.gradients
@@ -59,10 +59,10 @@ class ChainTransform(Order):
         shape = (middle, pairs, *problem.batch, problem.out_channels)
         first = solving(factors.first, problem.x, theta)
         second = solving_transformed(factors.second, shape, theta, learns)
-        return _between(problem, together(first, second), float(prod(shape) * problem.itemsize))
+        return _with_result(problem, together(first, second), float(prod(shape) * problem.itemsize))
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         factors, theta = problem.of(Composed), self._wide(problem)
         z = solve(factors.first, problem.x, theta)  # (L, *batch, G·K₂·Q/G)
         groups, columns = problem.num_blocks, problem.parameter.shape[3]
@@ -71,7 +71,7 @@ class ChainTransform(Order):
 
     @staticmethod
     def _wide(problem: Problem) -> Tensor:
-        """(K₁, G, P/G, K₂·Q/G)."""
+        """Θ for the first factor: (K₁, G, P/G, K₂·Q/G)."""
         return _by_pairs(problem).permute(0, 2, 3, 1, 4).flatten(3)
 
 
@@ -82,33 +82,33 @@ class ChainPropagate(Order):
     solves = (Composed,)
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs features to propagate."""
+        """Requires dense features."""
         return needs_features(problem)
 
     def is_prepared(self, problem: Problem) -> bool:
-        """Where it is the narrower way."""
+        """Whether it is the narrower order, as for :class:`ChainTransform`."""
         return not _narrows(problem)
 
     def cost(self, problem: Problem) -> Cost:
-        """That of propagation, of the second contraction, and L·K₁·P numbers."""
+        """Propagation, the second contraction, and L·K₁·P numbers between them."""
         factors, theta, x = problem.of(Composed), self._tall(problem), problem.features
         learns = problem.gradients[0] or factors.first.learns
         width = factors.first.num_bases * problem.in_channels
         shape = (factors.first.size[1], *problem.batch, width)
         first = propagating(factors.first, x)
         second = solving(factors.second, stand_in(shape, x, learns), theta)
-        return _between(problem, together(first, second), float(prod(shape) * problem.itemsize))
+        return _with_result(problem, together(first, second), float(prod(shape) * problem.itemsize))
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         factors, theta, x = problem.of(Composed), self._tall(problem), problem.features
         h = factors.first.propagate(x)  # (L, K₁, *batch, P)
         blocks = h.movedim(1, -2)
-        if problem.num_blocks > 1:  # channels of a block side by side, whatever their label
+        if problem.num_blocks > 1:  # channels of one block of Θ must be contiguous
             blocks = blocks.unflatten(-1, (problem.num_blocks, -1)).transpose(-3, -2).flatten(-2)
         return solve(factors.second, blocks.flatten(-2), theta)
 
     @staticmethod
     def _tall(problem: Problem) -> Tensor:
-        """(K₂, G, K₁·P/G, Q/G)."""
+        """Θ for the second factor: (K₂, G, K₁·P/G, Q/G)."""
         return _by_pairs(problem).permute(1, 2, 0, 3, 4).flatten(2, 3)

@@ -1,4 +1,4 @@
-"""Labels compared: one pass finds which label wins, a second adds up what the winners bring."""
+"""Max and min over labels in two passes: find the winning label, then sum the winners' rows."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ...kernels import REDUCTIONS
 from ..cost import Cost, moving
 from ..order import EXPLICIT, Order, has_made, needs_features
 from ..problem import LINEAR, Problem
-from .label_by_label import LabelByLabel, no_edges, one_label
+from .label_by_label import LabelByLabel, contract_label, zeros
 
 
 class CompareLabels(Order):
     """max_k (or min_k) of (reduce_m A_k[m, n] X[m]) Θ_k over the labels that reach n.
 
-    Label by label, so that nothing of size N·K·Q is held: the first pass keeps the best of each
-    target and channel and its label, without gradients; the second is a sum over labels of what
-    won, of which all derivatives follow. Of equal labels the lowest wins.
+    Both passes go label by label, so that no tensor of N·K·Q numbers is stored. The first, without
+    gradients, stores the best entry and its label for each target and channel. The second sums the
+    winning entries over labels and has all derivatives. Of equal labels the lowest wins.
     """
 
     name = "compare_labels"
@@ -26,15 +26,15 @@ class CompareLabels(Order):
     label_reductions = frozenset({"max", "min"})
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs features where Θ follows the inner reduction."""
+        """Requires features if the reduction over inputs is not linear."""
         return [] if problem.reduce in LINEAR else needs_features(problem)
 
     def is_prepared(self, problem: Problem) -> bool:
-        """See :class:`Order`."""
+        """Whether the cached properties that it reads have been computed."""
         return has_made(problem, "label_blocks", "num_source_pairs", "num_target_pairs")
 
     def cost(self, problem: Problem) -> Cost:
-        """Twice that of label by label, and the best and its label."""
+        """Twice the cost of ``label_by_label``, and the best entries with their labels."""
         once = LabelByLabel().cost(problem)
         width = float(problem.out_channels * problem.num_columns)
         pairs, targets = problem.num_target_pairs * width, problem.basis.size[1] * width
@@ -46,20 +46,20 @@ class CompareLabels(Order):
         return Cost(forward, back, once.memory + held + pairs)
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         with torch.no_grad():
             found = _winners(problem)
         if found is None:
-            return no_edges(problem)
+            return zeros(problem)
         best, winner = found
         if not any(problem.gradients):
             return best.masked_fill(winner < 0, 0.0)
         out: Tensor | None = None
         for block in problem.edges.pattern.label_blocks:
-            part = one_label(problem, block)
+            part = contract_label(problem, block)
             won = winner.index_select(0, block.target) == block.label
             part = torch.where(won, part, 0.0)
-            if out is None:  # not in place, so that it is batched under vmap where parts are
+            if out is None:  # not in place, so that the result is batched under vmap, as parts are
                 out = torch.zeros_like(best).index_add(0, block.target, part)
             else:
                 out.index_add_(0, block.target, part)
@@ -68,23 +68,23 @@ class CompareLabels(Order):
 
 
 def _winners(problem: Problem) -> tuple[Tensor, Tensor] | None:
-    """The best (N, *batch, Q) and its label, -1 without an edge; None without any edge at all."""
+    """The best entries and their labels, (N, *batch, Q); label -1: no edges. None if E = 0."""
     largest = problem.label_reduce == "max"
     best: Tensor | None = None
     winner: Tensor | None = None
     for block in problem.edges.pattern.label_blocks:
-        part, to = one_label(problem, block), block.target
+        part, to = contract_label(problem, block), block.target
         if best is None or winner is None:
             shape = (problem.basis.size[1], *part.shape[1:])
             first = torch.zeros_like(part, dtype=torch.int32) + block.label
-            # Not in place, see above.
+            # Not in place, because of vmap.
             best = part.new_full(shape, -torch.inf if largest else torch.inf)
             best = best.index_put((to.long(),), part)
             winner = first.new_full(shape, -1).index_put((to.long(),), first)
             continue
         last, label = best.index_select(0, to), winner.index_select(0, to)
         better = (part > last) if largest else (part < last)
-        # A label that is first wins whatever it brings; what is not a number wins for good.
+        # The first label at a target wins in any case; NaN wins over every number.
         better = better | (label < 0) | (part.isnan() & ~last.isnan())
         best.index_put_((to.long(),), torch.where(better, part, last))
         winner.index_put_((to.long(),), torch.where(better, block.label, label))

@@ -1,4 +1,4 @@
-"""Lowering to torch's convolution, for shifts of a full grid."""
+"""Lower shifts of a full grid to torch's convolutions."""
 
 from __future__ import annotations
 
@@ -27,52 +27,51 @@ from ..order import Order, needs_features
 from ..problem import Problem
 
 _FORWARD: tuple[Callable[..., Tensor], ...] = (F.conv1d, F.conv2d, F.conv3d)
-_TURNED: tuple[Callable[..., Tensor], ...] = (
+_TRANSPOSED: tuple[Callable[..., Tensor], ...] = (
     F.conv_transpose1d,
     F.conv_transpose2d,
     F.conv_transpose3d,
 )
 
-# oneDNN works on 16 channels of a group at once; one channel on its own costs about 4.
+# oneDNN computes 16 channels of a group at once; a single channel costs as much as about 4.
 CHANNEL_BLOCK = 16
 LONE_CHANNEL = 4
-# Of the time of a tall product with as many flops: it holds what it works on in caches.
+# Its time over that of a tall dense product with equal flops: its operands stay in caches.
 SHARE = 0.75
 
 
 class Convolution(Order):
-    """Σ_k A_kᵀ X Θ_k as ``F.convNd``: Θ_k is the weight at place j of a kernel.
+    """Σ_k A_kᵀ X Θ_k as ``F.convNd``: Θ_k is the weight at one position of the kernel.
 
-    The kernel is the box of evenly spaced places that offsets o = −d fill: zeros at places without
-    a label would bring what is not a number to outputs that do not see it. Nodes become images and
-    back by views alone, so images that were flattened are read where they are.
+    Offsets o = −d must fill a box of evenly spaced positions: a zero at a position without a label
+    would carry NaN to outputs that do not see it. Nodes become images, and images nodes, by views.
     """
 
     name = "convolution"
     solves = (GridShift,)
-    reductions = frozenset(REDUCTIONS)  # of one input a label all are the same
+    reductions = frozenset(REDUCTIONS)  # all are equal where a label has one input
     adds_bias = True
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs a full grid of 1 to 3 axes, whose padding torch knows, and features."""
+        """Requires features, and a full grid of 1 to 3 axes with a padding that torch has."""
         reasons, basis = needs_features(problem), problem.of(GridShift)
         if problem.reduce != "sum" and not sees_one(basis):
-            reasons.append(f"adds up, and several inputs share a label under {problem.reduce}")
+            reasons.append(f"sums inputs, and several share a label under {problem.reduce}")
         if not problem.in_channels or not problem.out_channels:
-            reasons.append("needs channels, and there are none")
+            reasons.append("needs at least one channel")
         why = why_not_torch(basis)
         if not why and not geometry_of(basis).is_full:
-            why.append("needs a label at every place of a box, for zero times NaN is NaN")
+            why.append("needs a label at every position of a box, because zero times NaN is NaN")
         return reasons + why
 
     def cost(self, problem: Problem) -> Cost:
-        """2·N·P·Q/G flops for each place of the kernel, and what is padded."""
+        """2·N·P·Q/G flops for each position of the kernel, and the padded input."""
         basis = problem.of(GridShift)
         places = prod(geometry_of(basis).kernel)
         cells = prod([axis.num_outputs for axis in basis.axes]) * problem.num_columns
         narrow = (problem.parameter.shape[2], problem.parameter.shape[3])
         lanes = LONE_CHANNEL if narrow == (1, 1) else -(-narrow[1] // CHANNEL_BLOCK) * CHANNEL_BLOCK
-        # oneDNN has no float64: there torch copies what each output sees, image by image.
+        # oneDNN has no float64: torch copies the inputs of each output, image by image.
         copies = problem.device.type == "cpu" and problem.dtype == torch.float64
         lanes = narrow[1] if copies else lanes
         product = Work(
@@ -94,7 +93,7 @@ class Convolution(Order):
         )
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         basis = problem.of(GridShift)
         geometry, images = geometry_of(basis), as_images(problem.features, basis.input_shape)
         run = _transposed if basis.is_transposed else _forward
@@ -105,7 +104,7 @@ class Convolution(Order):
 
 
 def kernel_of(theta: Tensor, geometry: ConvGeometry, is_transposed: bool) -> Tensor:
-    """Θ (K, G, P/G, Q/G) as torch's weight: (Q, P/G, *kernel), or turned (P, Q/G, *kernel)."""
+    """Θ (K, G, P/G, Q/G) as a weight (Q, P/G, *kernel), or, transposed, (P, Q/G, *kernel)."""
     num_labels, groups, rows, columns = theta.shape
     order = (1, 2, 3, 0) if is_transposed else (1, 3, 2, 0)
     ends = (groups * rows, columns) if is_transposed else (groups * columns, rows)
@@ -113,8 +112,8 @@ def kernel_of(theta: Tensor, geometry: ConvGeometry, is_transposed: bool) -> Ten
     if not geometry.is_in_order:
         place = torch.tensor(geometry.places, device=theta.device)
         weight = weight.new_zeros(*ends, prod(geometry.kernel)).index_add(-1, place, weight)
-    # In torch's own layout, which its gradient in float64 needs: with few channels strides may look
-    # as if channels came last.
+    # Contiguous, as torch's gradient in float64 needs it: with few channels the strides may look
+    # like those of a channels-last tensor.
     return weight.flatten().view(*ends, *geometry.kernel)
 
 
@@ -132,9 +131,9 @@ def _forward(x: Tensor, weight: Tensor, geometry: ConvGeometry, problem: Problem
 
 
 def _transposed(x: Tensor, weight: Tensor, geometry: ConvGeometry, problem: Problem) -> Tensor:
-    """The transpose: what the padding of :func:`_forward` adds, this takes away."""
+    """The transpose of :func:`_forward`: cells that it pads are cropped here."""
     padding, spare = [], []
-    grown: list[int] = []  # from the last axis on, as F.pad counts
+    grown: list[int] = []  # from the last axis to the first, as F.pad takes them
     ends = []
     for window in geometry.axes:
         before, behind = window.before, window.behind
@@ -146,7 +145,7 @@ def _transposed(x: Tensor, weight: Tensor, geometry: ConvGeometry, problem: Prob
         rest = (0, 0) if fits else (before - both, behind - both)
         grown = [max(-end, 0) for end in rest] + grown
         ends.append(rest)
-    out = _TURNED[len(geometry.axes) - 1](
+    out = _TRANSPOSED[len(geometry.axes) - 1](
         x,
         weight,
         None if any(grown) else problem.bias,

@@ -1,4 +1,4 @@
-"""Lowering to a dense matrix, where the edges fill enough of it."""
+"""Lower explicit edges to a dense matrix, if they fill enough of it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,19 @@ from ..work import dense_product, transform
 
 
 class Dense(Order):
-    """A as one dense matrix, and two dense products: the form that sparse orders compete with.
-
-    A lowering is an order like any other: one that knows a faster library routine for bases of its
-    kind.
-    """
+    """A as a dense tensor (K, M, N), and two dense products."""
 
     name = "dense"
     solves = EXPLICIT
 
     def rank(self, problem: Problem) -> int:
-        """By the plain rule."""
+        """0 if the plain rule of ``rule.py`` chooses it, else 1."""
         if not is_plain(problem):
             return 1
         return -1 if is_full(problem) else 2
 
     def is_prepared(self, problem: Problem) -> bool:
-        """No: whether edges fill a matrix ties a graph to the sizes that it is traced with."""
+        """Never: comparing E with M·N would tie a compiled graph to the sizes it is traced with."""
         return False
 
     def cost(self, problem: Problem) -> Cost:
@@ -48,24 +44,24 @@ class Dense(Order):
         matrix = Work(dense_flops=2.0 * places * width * problem.num_columns, calls=1)
         held = places * problem.itemsize
         between = rows * width * problem.itemsize
-        # Every edge is put into a place somewhere, which takes as long as some cache lines, by
-        # three long indices.
+        # Each edge is written to a random place, which costs some cache lines, by three int64
+        # indices.
         edges = float(problem.num_edges)
         put = Work(moves=((256.0 * edges, held),)) + moving(*(8.0 * edges,) * 3)
         made = moving(held, between) + put
         back = theta_back + matrix * (wanted + of_basis) + made * of_basis
-        # The gradient of the matrix is another one.
+        # The gradient of the matrix is as large as the matrix.
         return Cost(made + matrix + theta, back, held * (1 + of_basis) + between)
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         sources, targets = problem.basis.size
         if problem.narrows:
             z = problem.transform()
             matrix = problem.edges.to_dense(z.dtype).to(z.dtype)  # (K, M, N)
             width = problem.num_columns * problem.out_channels
             by_label = z.transpose(0, 1).reshape(problem.num_labels * sources, width)
-            # Of rows that were looked up, autocast has not changed the type, and does not here.
+            # Rows that were looked up have Θ's dtype also under autocast, so the result has too.
             out = (matrix.flatten(0, 1).t() @ by_label).to(z.dtype)
             return out.view(targets, *problem.batch, problem.out_channels)
         assert isinstance(problem.x, Tensor)

@@ -1,4 +1,4 @@
-"""Lowering to torch's attention, or to products of blocks, where a support is a rule."""
+"""Lower attention over a band or blocks to torch's attention, or to products of dense blocks."""
 
 from __future__ import annotations
 
@@ -12,61 +12,61 @@ from ..head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
 from ..problem import Problem
 from .attend import needs_softmax
 
-# Of the time of a tall product with as many flops: torch's kernel works in caches, and products of
-# the blocks of a window are small ones.
+# Its time over that of a tall dense product with equal flops: torch's kernel stays in caches, while
+# the products of the blocks of a window are small.
 SHARE, SHARE_OF_WINDOWS = 0.75, 1.5
-# What backward does, of what forward does: scores again, and their products with four operands.
+# Work of the backward pass over that of the forward pass: scores again, and four products.
 BACKWARD = 2.5
-# A window goes head by head and item by item, each by several small operations.
+# Calls for one head and one item of a batch in a window.
 CALLS_OF_A_JOB = 4.0
-# Passes over the scores, in flops each: exponentials, maxima, sums.
+# Flops for each score: exponentials, maxima, sums.
 FLOPS_OF_A_SCORE = 32.0
 
 
 class DenseAttention(HeadOrder):
-    """By attention of blocks of nodes, without a sparse matrix.
+    """Attention by dense blocks of nodes, without a sparse matrix.
 
-    All pairs, and all before a target, are torch's ``scaled_dot_product_attention``; windows are
-    cut into blocks; blocks of one size go to torch together.
+    Full and causal attention are torch's ``scaled_dot_product_attention``; windows are cut into
+    blocks; blocks of one size are one batch.
     """
 
     solves = (AttentionBasis,)
 
     def needs(self, problem: Problem) -> list[str]:
-        """A softmax of scaled products over a band or over blocks."""
+        """Requires a softmax of scaled products over a band or blocks."""
         return needs_softmax(problem) + needs_rule(problem)
 
     def is_prepared(self, problem: Problem) -> bool:
-        """Whether blocks are sorted."""
+        """Whether the nodes are sorted by blocks already."""
         return _rule(problem).is_sorted
 
     def propagating(self, problem: Problem, width: int) -> tuple[Work, Work, float]:
-        """2·pairs·H·(D + width) flops, for all pairs that blocks have."""
+        """2·pairs·H·(D + width) flops, for all pairs in the blocks."""
         return _attending(problem, width)
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
-        """See :class:`HeadOrder`."""
+        """A_hᵀ X_h for each head: (M, *batch, H, C) to (N, *batch, H, C)."""
         return _attend(problem, x)
 
 
 class DenseAttentionTransformFirst(DenseAttention, TransformHeadsFirst):
-    """The values of each head first, then attention of blocks."""
+    """Compute the values of each head, then attention by blocks."""
 
     name = "dense_attention_transform_first"
 
 
 class DenseAttentionPropagateFirst(DenseAttention, PropagateHeadsFirst):
-    """Attention of blocks on X itself, then Θ_h."""
+    """Attention by blocks with X as the values, then Θ_h."""
 
     name = "dense_attention_propagate_first"
 
 
 def needs_rule(problem: Problem) -> list[str]:
-    """Reasons where the support is no rule that blocks follow, or scores have too much beside."""
+    """Reasons if the support is no band or blocks, or does not take the bias, mask or dropout."""
     over = problem.of(AttentionBasis).over
     if not isinstance(over, DenseRule):
         return [f"needs a support that is a band or blocks, not a {type(over).__name__}"]
-    return over.lacks(_beside(problem))
+    return over.lacks(_additions(problem))
 
 
 def _rule(problem: Problem) -> DenseRule:
@@ -75,7 +75,8 @@ def _rule(problem: Problem) -> DenseRule:
     return over
 
 
-def _beside(problem: Problem) -> Beside:
+def _additions(problem: Problem) -> Beside:
+    """Whether scores have a bias, a mask, a bias that requires gradients, and dropout."""
     basis = problem.of(AttentionBasis)
     learns = basis.bias is not None and basis.bias.requires_grad
     has = basis.bias is not None, basis.present is not None
@@ -83,7 +84,7 @@ def _beside(problem: Problem) -> Beside:
 
 
 def _attend(problem: Problem, value: Tensor) -> Tensor:
-    """Σ_m of the shares times what heads propagate: (M, *batch, H, C) to (N, *batch, H, C)."""
+    """Σ_m share[m, n] value[m] for each head: (M, *batch, H, C) to (N, *batch, H, C)."""
     basis, batch = problem.of(AttentionBasis), problem.batch
     query, key = basis.with_batch(batch)
     query, key, value = (by_label(part, basis.num_labels) for part in same_dtype(query, key, value))
@@ -94,7 +95,7 @@ def _attend(problem: Problem, value: Tensor) -> Tensor:
 
 
 def _bias(basis: AttentionBasis, batch: tuple[int, ...], like: Tensor) -> Tensor | None:
-    """(E, B·H) what is added to the scores of edges."""
+    """The bias of the scores of edges, (E, B·H)."""
     if basis.bias is None:
         return None
     bias = basis.bias.to(like.dtype)
@@ -104,7 +105,7 @@ def _bias(basis: AttentionBasis, batch: tuple[int, ...], like: Tensor) -> Tensor
 
 
 def _mask(basis: AttentionBasis, batch: tuple[int, ...]) -> Tensor | None:
-    """(M, B·H) booleans: the sources that there are."""
+    """Booleans (M, B·H): which sources are present."""
     if basis.present is None:
         return None
     there = basis.seen_sources()
@@ -112,12 +113,12 @@ def _mask(basis: AttentionBasis, batch: tuple[int, ...]) -> Tensor | None:
     return there.expand(there.size(0), *batch, basis.num_bases).flatten(1)
 
 
-# What it costs ------------------------------------------------------------------------------------
+# Cost ---------------------------------------------------------------------------------------------
 
 
 def _attending(problem: Problem, width: int) -> tuple[Work, Work, float]:
-    """Forward and backward of attention in blocks, and the bytes that it holds."""
-    basis, pairs = problem.of(AttentionBasis), _rule(problem).pairs(_beside(problem))
+    """Forward and backward work of attention by blocks, and the bytes that it allocates."""
+    basis, pairs = problem.of(AttentionBasis), _rule(problem).pairs(_additions(problem))
     columns = float(problem.num_labels * problem.num_columns)
     calls = CALLS_OF_A_JOB * columns * pairs.windows if pairs.windows else 1.0
     share = SHARE_OF_WINDOWS if pairs.windows else SHARE

@@ -1,4 +1,4 @@
-"""Every source to every target by a matrix of its own: one dense product."""
+"""One dense product for a basis with one label for each pair of a source and a target."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ..work import dense_product
 
 
 class FullyConnected(Order):
-    """X as a row of M·P numbers times Θ as a matrix of M·P × N·Q, as a linear layer does.
+    """X as a row of M·P numbers times Θ as a matrix of M·P × N·Q, as in a linear layer.
 
-    Under each label at most one edge reaches a target, so that all reductions over the inputs of a
-    label are the same.
+    A label has at most one edge into a target, so all reductions over the inputs of a label are
+    equal.
     """
 
     name = "fully_connected"
@@ -25,11 +25,11 @@ class FullyConnected(Order):
     reductions = frozenset(REDUCTIONS)
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs features."""
+        """Requires dense features."""
         return needs_features(problem)
 
     def cost(self, problem: Problem) -> Cost:
-        """M·N·P·Q dense, and Θ once more, with its rows side by side."""
+        """M·N·P·Q dense, and a copy of Θ as one matrix."""
         of_x, of_theta, _ = problem.gradients
         forward, back = dense_product(
             problem, float(problem.num_labels * problem.num_columns), of_x
@@ -39,7 +39,7 @@ class FullyConnected(Order):
         return Cost(forward + moving(held), back + moving(held) * of_theta, held)
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         basis, x = problem.of(UnitMatrices), problem.features
         theta = problem.theta.unflatten(0, basis.shape)  # (M, N, G, P/G, Q/G)
         if basis.is_transposed:

@@ -1,4 +1,4 @@
-"""Both products in one kernel, where a backend has it: nothing of any label is ever stored."""
+"""Both products in one kernel, if a backend has one: no intermediate result is stored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..work import dense_product, sparse_product
 class Fused(Order):
     """Σ_k A_kᵀ X Θ_k with Θ_k applied in registers, target by target.
 
-    Gradients of X run the same kernel on the turned edges; those of Θ and of values are made by the
+    The gradient of X runs the same kernel on the transposed edges; those of Θ and of values use the
     compact forms.
     """
 
@@ -36,24 +36,24 @@ class Fused(Order):
     solves = EXPLICIT
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs features, full matrices, and a backend that has the kernel."""
+        """Requires dense features, G = 1, and a backend that has the kernel."""
         reasons = needs_features(problem)
         if problem.num_blocks > 1:
             reasons.append("needs full matrices (G = 1)")
         return reasons or _no_backend(problem)
 
     def rank(self, problem: Problem) -> int:
-        """Among those that propagate first; costs tell where each is better."""
+        """0 where the plain rule propagates first; the cost decides between these orders."""
         return 0 if is_plain(problem) and not transforms(problem) else 1
 
     def is_prepared(self, problem: Problem) -> bool:
-        """See :class:`Order`."""
+        """Whether the cached properties that it reads have been computed."""
         needed = ("transposed", "target_pairs", "source_pairs")
         wanted = [name for name, of in zip(needed, problem.gradients, strict=True) if of]
         return has_made(problem, "num_target_pairs", *wanted)
 
     def cost(self, problem: Problem) -> Cost:
-        """E·P sparse, U_out·P·Q dense, and nothing held but in the backward pass."""
+        """E·P sparse and U_out·P·Q dense; only the backward pass allocates memory."""
         sources, targets = problem.basis.size
         pairs = float(problem.num_target_pairs)
         wanted, of_theta, of_basis = problem.gradients
@@ -65,9 +65,9 @@ class Fused(Order):
         return Cost(sparse + dense, again, held)
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         theta, pattern = problem.theta[:, 0], problem.edges.pattern
-        if not torch.compiler.is_compiling():  # which could not sort edges in the backward pass
+        if not torch.compiler.is_compiling():  # sort edges now, not within the backward pass
             of_x, of_theta, of_basis = problem.gradients
             _ = (of_x and pattern.transposed, of_theta and pattern.target_pairs)
             _ = of_basis and pattern.source_pairs
@@ -75,21 +75,23 @@ class Fused(Order):
 
 
 def _no_backend(problem: Problem) -> list[str]:
-    # No exception, which a compiler could not read.
+    """A reason if no backend, or not the requested one, runs the kernel for this problem."""
+    # Without exceptions, which torch.compile cannot trace.
     asked = forced()
     able = [b for b in BACKENDS.values() if (b.priority > 0 if asked is None else b.name == asked)]
-    place = problem.theta.device.type  # first, for what else is asked may look at numbers
+    place = problem.theta.device.type  # compared first: the rest may read sizes of the graph
     able = [one for one in able if PRIMITIVE in one.primitives and place in one.devices]
     request = _request(problem) if able else None
     if any(not backend.why_not(request) for backend in able if request is not None):
         return []
-    who = "no backend" if asked is None else f"backend {asked!r}, which was asked for,"
-    return [f"needs the kernel spmm_theta, which {who} runs here"]
+    if asked is None:
+        return ["needs the primitive spmm_theta, which no backend runs for this problem"]
+    return [f"needs the primitive spmm_theta, which the backend {asked!r} does not run here"]
 
 
 def _request(problem: Problem) -> Request:
     theta, basis = problem.theta[:, 0], problem.counted
-    if not basis.has_edges:  # and none are made for asking
+    if not basis.has_edges:  # sizes are known without making edges
         size, count = basis.size[::-1], basis.num_edges
         kind, width = theta.device.type, theta.size(2)
         return Request(PRIMITIVE, kind, theta.dtype, torch.int32, size, count, width)
@@ -113,10 +115,10 @@ def fused_product(edges: EdgeBasis, x: Tensor, theta: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Edges:
-    """A pattern as one argument, which is no tree of tensors.
+    """A pattern as an opaque argument, which is no pytree.
 
-    ``torch.func`` takes trees apart at every call, and what a pattern keeps stays behind: its edges
-    would be turned and sorted again each time.
+    ``torch.func`` flattens and rebuilds pytrees at every call, which loses cached properties: the
+    edges of a pattern would be transposed and sorted again each time.
     """
 
     pattern: Pattern
@@ -124,7 +126,7 @@ class _Edges:
 
 @differentiable
 class _Fused(torch.autograd.Function):
-    """Linear in values, x and Θ."""
+    """The fused product as a function that is linear in values, in x and in Θ."""
 
     @staticmethod
     def forward(
@@ -148,8 +150,8 @@ class _Fused(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             transposed = pattern.transposed
             value_t = None if value is None else value.index_select(0, pattern.by_source)
-            turned_theta = theta.transpose(1, 2)
-            of_x = apply(_Fused, value_t, grad, turned_theta, _Edges(transposed), backend)
+            theta_t = theta.transpose(1, 2)
+            of_x = apply(_Fused, value_t, grad, theta_t, _Edges(transposed), backend)
         if ctx.needs_input_grad[2]:
             pairs = pattern.target_pairs
             ordered = None if value is None else value.index_select(0, pairs.order).unsqueeze(1)

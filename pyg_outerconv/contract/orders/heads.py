@@ -1,4 +1,4 @@
-"""MultiHeadEdges: the values of all edges are given: one sparse product for each head."""
+"""One sparse product for each head, with the shares of all edges as a tensor."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..head_products import has_edges, heads_of
 from ..problem import Problem
 from ..work import sparse_product
 
-# Over the values of all edges and heads: scores, maxima, exponentials, sums, a copy of each head.
+# Passes over E·H numbers: scores, maxima, exponentials, sums, a copy of each head.
 PASSES = 8.0
 
 
 def making_shares(problem: Problem) -> tuple[Work, Work, float]:
-    """Forward and backward of the values of all edges, and the bytes that they take."""
+    """Forward and backward work of the shares of all edges, and the bytes they take."""
     basis = heads_of(problem)
     if isinstance(basis, MultiHeadEdges):
         return Work(), Work(), 0.0
@@ -32,41 +32,41 @@ def making_shares(problem: Problem) -> tuple[Work, Work, float]:
 
 
 class SpelledOut(HeadOrder):
-    """By the values of all edges, then a sparse product for each head."""
+    """Compute the shares of all edges, then a sparse product for each head."""
 
     solves = (MultiHeadEdges, AttentionBasis)
 
     def is_prepared(self, problem: Problem) -> bool:
-        """Whether the edges are made."""
+        """Whether the edges and their matrix are cached."""
         return has_edges(problem)
 
     def propagating(self, problem: Problem, width: int) -> tuple[Work, Work, float]:
-        """The values of edges, and E·H·width sparse."""
+        """The shares of edges, and E·H·width sparse."""
         shares, back_shares, held = making_shares(problem)
         sent, back_sent = _sending(problem, width)
         rows = float(problem.basis.size[1] * problem.num_labels * problem.num_columns)
         return shares + sent, back_shares + back_sent, held + rows * width * problem.itemsize
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
-        """See :class:`HeadOrder`."""
+        """A_hᵀ X_h for each head: (M, *batch, H, C) to (N, *batch, H, C)."""
         return heads_of(problem).times(x)
 
 
 class HeadsTransformFirst(SpelledOut, TransformHeadsFirst):
-    """X Θ_h first, or the values of each head, then a sparse product for each head."""
+    """Compute X Θ_h or the values of each head, then a sparse product for each head."""
 
     name = "heads_transform_first"
 
 
 class HeadsPropagateFirst(SpelledOut, PropagateHeadsFirst):
-    """A sparse product of X for each head first, then Θ_h."""
+    """Propagate X by a sparse product for each head, then Θ_h."""
 
     name = "heads_propagate_first"
     propagates = True
 
 
 def _sending(problem: Problem, width: int) -> tuple[Work, Work]:
-    """Forward and backward of a sparse product of this width for each head."""
+    """Forward and backward work of a sparse product of ``width`` channels for each head."""
     basis, (of_x, of_theta, _) = heads_of(problem), problem.gradients
     heads = problem.num_labels // basis.num_labels
     forward, back = sparse_product(

@@ -1,4 +1,4 @@
-"""One label at a time: small products that stay in a cache, and nothing held for all labels."""
+"""Contract one label at a time: small products that fit caches, nothing stored for K labels."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..work import dense_product, sparse_product
 
 
 class LabelByLabel(Order):
-    """A_kᵀ X Θ_k for one k after the other, between the nodes that label k has edges at.
+    """A_kᵀ X Θ_k for each k in turn, on the nodes with edges of label k.
 
-    Within a label, Θ comes first where it makes rows narrower and the reduction is linear.
+    Within a label, Θ comes first if Q < P and the reduction is linear.
     """
 
     name = "label_by_label"
@@ -27,19 +27,19 @@ class LabelByLabel(Order):
     reductions = frozenset(REDUCTIONS)
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs features to take rows of."""
+        """Requires dense features."""
         return needs_features(problem)
 
     def rank(self, problem: Problem) -> int:
-        """After others that are given edges: it holds the least, and is seldom the fastest."""
+        """Last for explicit edges: it allocates the least memory and is seldom the fastest."""
         return 2 if is_plain(problem) else 1
 
     def is_prepared(self, problem: Problem) -> bool:
-        """See :class:`Order`."""
+        """Whether the cached properties that it reads have been computed."""
         return has_made(problem, "label_blocks", "num_source_pairs", "num_target_pairs")
 
     def cost(self, problem: Problem) -> Cost:
-        """E·min(P, Q) sparse, the smaller dense product, one label's rows at a time."""
+        """E·min(P, Q) sparse, the smaller dense product, and the rows of one label at a time."""
         sources, targets = float(problem.num_source_pairs), float(problem.num_target_pairs)
         wanted, of_theta, of_basis = problem.gradients
         transforms = _transforms_first(problem)
@@ -51,7 +51,7 @@ class LabelByLabel(Order):
             wanted or (of_basis and not transforms),
         )
         inner = (wanted or of_theta) if transforms else wanted
-        # Blocks are small: what they read is a label's share.
+        # Operands of a label are a K-th of all rows.
         rows = (sources / labels, targets / labels)
         sparse, sparse_back = sparse_product(problem, width, rows, inner)
         line = columns * problem.itemsize
@@ -68,10 +68,10 @@ class LabelByLabel(Order):
             moves=tuple((labels * part, part) for part in parts),
             picks=((labels * parts[0], sizes[0]), (2.0 * labels * parts[2], sizes[1])),
             calls=6.0 * labels,
-        ) * (1 + (problem.num_blocks > 1))  # blocks are taken apart, and put side by side
-        # Autograd spreads the gradient of every label's rows over all of X, and adds these up.
+        ) * (1 + (problem.num_blocks > 1))  # blocks of Θ are split and concatenated
+        # Autograd scatters the gradient of each label into a tensor like X, and adds these up.
         spread = Work(moves=((2.0 * labels * sizes[0], sizes[0]),)) * wanted
-        # Operands of both products and the result, of one label; or what autograd keeps of each.
+        # Operands and result of one label; or of all labels, those that autograd saves.
         kept = wanted or of_theta or of_basis
         dense_kept, sparse_kept = (of_theta, of_basis) if kept else (True, True)
         first, second = (dense_kept, sparse_kept) if transforms else (sparse_kept, dense_kept)
@@ -83,25 +83,25 @@ class LabelByLabel(Order):
         held = held if kept else held / labels
         if kept and problem.has_values:
             held += problem.num_edges * problem.itemsize
-        # Each of these rows is written by one small product, and read by the next.
+        # The rows are written by one small product and read by the next.
         forward, backward = dense + sparse + ends * 2, dense_back + sparse_back + spread
         return Cost(forward, backward + ends * (3 * kept), held)
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         shape = (problem.basis.size[1], *problem.batch, problem.out_channels)
         out: Tensor | None = None
         for block in problem.edges.pattern.label_blocks:
-            part = one_label(problem, block)
-            if out is None:  # not in place, so that it is batched under vmap where parts are
+            part = contract_label(problem, block)
+            if out is None:  # not in place, so that the result is batched under vmap, as parts are
                 out = part.new_zeros(shape).index_add(0, block.target, part)
             else:
                 out.index_add_(0, block.target, part)
-        return no_edges(problem) if out is None else out
+        return zeros(problem) if out is None else out
 
 
-def one_label(problem: Problem, block: LabelBlock) -> Tensor:
-    """A_kᵀ X Θ_k at the targets of one label: (n, *batch, Q)."""
+def contract_label(problem: Problem, block: LabelBlock) -> Tensor:
+    """A_kᵀ X Θ_k for the targets with edges of label k: (n, *batch, Q)."""
     if _transforms_first(problem):
         z = _transform(problem, block)
         return multiply(block.sparsity, problem.edges, z, block.order, problem.reduce)
@@ -112,7 +112,7 @@ def one_label(problem: Problem, block: LabelBlock) -> Tensor:
 
 
 def _transform(problem: Problem, block: LabelBlock) -> Tensor:
-    """X Θ_k at the sources of one label: (m, *batch, Q)."""
+    """X Θ_k for the sources with edges of label k: (m, *batch, Q)."""
     x, source = problem.x, block.source
     if isinstance(x, SparseFeatures):
         return problem.transform_label(block.label).index_select(0, source)
@@ -121,8 +121,8 @@ def _transform(problem: Problem, block: LabelBlock) -> Tensor:
     return Problem(problem.basis, rows, problem.parameter).transform_label(block.label)
 
 
-def no_edges(problem: Problem) -> Tensor:
-    """What is left without any edge: zeros (N, *batch, Q) that still have gradients."""
+def zeros(problem: Problem) -> Tensor:
+    """The result without edges: zeros (N, *batch, Q) that autograd connects to X and Θ."""
     shape = (problem.basis.size[1], *problem.batch, problem.out_channels)
     theta, x = problem.theta, problem.x
     rows = x.value if isinstance(x, SparseFeatures) else x

@@ -1,4 +1,4 @@
-"""Labels first: where Θ mixes few matrices, the edges are mixed instead, one matrix at a time."""
+"""Mix labels first: if Θ mixes few matrices, mix values of edges instead, matrix by matrix."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from ..work import dense_product, sparse_product, transform
 class LabelMixing(Order):
     """Σ_b (Σ_k c_kb A_k)ᵀ X V_b for Θ_k = Σ_b c_kb V_b: B sparse products over all edges, not K.
 
-    Values of one b at a time are made, and made again in the backward pass: E numbers, not E·B.
+    The values of one b at a time are computed, and again in the backward pass: E numbers, not E·B.
     """
 
     name = "label_mixing"
     solves = EXPLICIT
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs a mixture of matrices."""
+        """Requires Θ as a mixture."""
         return needs_mixture(problem)
 
     def rank(self, problem: Problem) -> int:
-        """By the plain rule."""
+        """0 if the plain rule of ``rule.py`` chooses it, else 1."""
         return -1 if is_plain(problem) and mixes(problem) else 1
 
     def is_prepared(self, problem: Problem) -> bool:
-        """See :class:`Order`."""
+        """Whether the cached properties that it reads have been computed."""
         return has_made(problem, "ends", "by_label")
 
     def cost(self, problem: Problem) -> Cost:
         """M·B·P·Q dense, B·E·min(P, Q) sparse, M·min(P, Q) for each b, and E numbers."""
-        assert problem.mixture is not None  # why_not
+        assert problem.mixture is not None  # lacks() requires it
         count = problem.mixture.num_matrices
         of_x, of_theta, of_basis = problem.gradients
         transforms = problem.narrows
@@ -53,7 +53,7 @@ class LabelMixing(Order):
             dense, dense_back = dense_product(problem, rows_of_all, wanted or of_basis)
         inner = wanted if transforms else of_x
         sparse, sparse_back = sparse_product(problem, width, (sources, targets), inner)
-        # The gradients of coefficients sample products at all edges, as those of values do.
+        # The gradient of the coefficients samples products at all edges, like that of values.
         if of_theta and not of_basis:
             sparse_back = sparse_back + sparse
         edges = float(problem.num_edges * problem.itemsize)
@@ -63,9 +63,9 @@ class LabelMixing(Order):
         return Cost((dense + sparse + mixed) * count, back * count, 2.0 * edges + kept)
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         mixture, edges = problem.mixture, problem.edges
-        assert mixture is not None  # why_not
+        assert mixture is not None  # lacks() requires it
         pattern, out = edges.pattern, None
         entries = pattern.ends, pattern.label, pattern.by_label, edges.value
         for number in range(mixture.num_matrices):
@@ -79,5 +79,5 @@ class LabelMixing(Order):
                 h = mixed_product(*entries, coefficient, problem.x)
                 part = h if mixture.is_unit else one.collect(h.unsqueeze(1))
             out = part if out is None else out + part
-        assert out is not None  # a mixture has a matrix
+        assert out is not None  # needs_mixture: at least one matrix
         return out

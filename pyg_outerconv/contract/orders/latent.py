@@ -1,4 +1,4 @@
-"""Products of rank D: through D latent nodes, or, of a sequence, by a scan over its prefixes."""
+"""Orders for products of features: through D latent nodes, or by a scan if they are causal."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ..rank import (
 
 
 class LatentTransformFirst(Order):
-    """X Θ_h first, or the values of each head, then φ(K)ᵀ and φ(Q)."""
+    """Compute X Θ_h or the values of each head, then multiply by φ(K)ᵀ and by φ(Q)."""
 
     name = "latent_transform_first"
     solves = (FeatureProduct,)
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs all pairs, without an order of time."""
+        """Requires a basis without causality."""
         return needs_time(problem, causal=False)
 
     def cost(self, problem: Problem) -> Cost:
@@ -42,25 +42,25 @@ class LatentTransformFirst(Order):
         return Cost(made + work, back_made + back, held)
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         return collect_values(problem, received_by_values(problem, values(problem)))
 
 
 class Latent(Order):
-    """φ(K)ᵀ X, at all heads in one product; Θ_h at the latent nodes; then φ(Q)."""
+    """φ(K)ᵀ X for all heads in one product, Θ_h at the latent nodes, then φ(Q)."""
 
     name = "latent"
     solves = (FeatureProduct,)
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs all pairs, without an order of time, and features."""
+        """Requires a basis without causality, and dense features."""
         return needs_time(problem, causal=False) + needs_features(problem)
 
     def cost(self, problem: Problem) -> Cost:
         """M·H·D·P, G·H·D·P·V, and N·H·D·V, all dense."""
         basis, (of_x, of_theta, of_basis) = feature_product_of(problem), problem.gradients
         rows = float(problem.num_labels * basis.num_channels * problem.num_columns)
-        width = float(value_width(problem) if _beside(problem) else problem.out_channels)
+        width = float(value_width(problem) if _concatenates(problem) else problem.out_channels)
         inside = 2.0 * basis.num_blocks * rows * problem.in_channels * width
         first = Work(dense_flops=2.0 * basis.size[0] * rows * problem.in_channels, calls=2)
         middle = Work(dense_flops=inside, calls=2)
@@ -74,9 +74,9 @@ class Latent(Order):
         return Cost(first + middle + last + moving(held), back, held)
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         theta, x = problem.of_heads, problem.features
-        matrix = theta.value.unsqueeze(1) if theta and _beside(problem) else problem.theta
+        matrix = theta.value.unsqueeze(1) if theta and _concatenates(problem) else problem.theta
         with at_full_precision(problem):
             out = _through(problem, x, matrix)
         like, _ = autocast_pair(x, matrix)
@@ -84,7 +84,7 @@ class Latent(Order):
 
 
 def _through(problem: Problem, x: Tensor, matrix: Tensor) -> Tensor:
-    """Y (N, *batch, Q): heads put side by side, or added up in the last product."""
+    """Y (N, *batch, Q): heads are concatenated, or summed by the last product."""
     basis, (own, shared) = feature_product_of(problem), folds(problem)
     query, key, x, matrix = in_full(basis.query, basis.key, x, matrix)
     heads, channels, inputs = problem.num_labels, basis.num_channels, x.size(-1)
@@ -98,7 +98,7 @@ def _through(problem: Problem, x: Tensor, matrix: Tensor) -> Tensor:
         sums = spread(query.flatten(1, 2), total.flatten(1, 2), chunks)
         query = divided(query, sums.view(*query.shape[:-1], 1))
     given = _transformed(problem, latent, total, matrix)  # (G, own, H, D, shared, V)
-    if _beside(problem):
+    if _concatenates(problem):
         found = spread(query.flatten(1, 2), given.flatten(1, 2).flatten(-2), chunks)
         found = found.view(found.size(0), own, heads, shared, given.size(-1)).transpose(2, 3)
     else:
@@ -107,35 +107,34 @@ def _through(problem: Problem, x: Tensor, matrix: Tensor) -> Tensor:
 
 
 def _transformed(problem: Problem, latent: Tensor, total: Tensor, matrix: Tensor) -> Tensor:
-    """Θ_h at the latent nodes, and what of the bias of values reaches them."""
+    """Θ_h applied at the latent nodes, with the bias of values times the sums of φ(K)."""
     blocks = latent.unflatten(-1, matrix.shape[1:3])
     out = torch.einsum("grhdbxp,hxpq->grhdbxq", blocks, matrix).flatten(-2)
     theta = problem.of_heads
     if theta is None or theta.bias is None:
         return out
-    bias = theta.bias if _beside(problem) else theta.full_bias()
+    bias = theta.bias if _concatenates(problem) else theta.full_bias()
     assert bias is not None
     return out + total.unsqueeze(-1) * bias.reshape(-1, 1, 1, out.size(-1)).to(out.dtype)
 
 
-def _beside(problem: Problem) -> bool:
-    """Whether heads are put side by side, so that Θ_h would be mostly zeros."""
+def _concatenates(problem: Problem) -> bool:
+    """Whether heads are concatenated: Θ_h as a matrix of Q columns would be mostly zeros."""
     theta = problem.of_heads
     return theta is not None and theta.output is None and not theta.adds
 
 
 class Scan(Order):
-    """The values of each head first, then states of D × V numbers that run along the sequence.
+    """Compute the values of each head, then scan states of D × V numbers along the sequence.
 
-    Of the two products only this order is worth having: X at its P channels would make wider
-    states for each head.
+    Propagating X first is not implemented: its states of D × P numbers for each head are larger.
     """
 
     name = "scan"
     solves = (FeatureProduct,)
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs an order of time."""
+        """Requires a causal basis."""
         return needs_time(problem, causal=True)
 
     def cost(self, problem: Problem) -> Cost:
@@ -144,7 +143,7 @@ class Scan(Order):
         made, back_made = making_values(problem)
         work, back, held = rank_work(problem, width, float(sum(basis.size)))
         chunks = basis.chunks(width)
-        assert chunks is not None  # a sequence has them
+        assert chunks is not None  # a causal basis has chunks
         copies = float(problem.num_labels * problem.num_columns)
         scores = chunks.count * chunks.size * chunks.size * copies
         flops = 2.0 * scores * (basis.num_channels + width)
@@ -156,5 +155,5 @@ class Scan(Order):
         )
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         return collect_values(problem, received_by_values(problem, values(problem)))

@@ -1,4 +1,4 @@
-"""Copies of a basis that have no edges between them: they are items of a batch."""
+"""Disjoint copies of a basis, I ⊗ A_k ⊗ I, contracted as items of a batch."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..work import transform
 
 
 class PerCopy(Order):
-    """I ⊗ A_k ⊗ I: the contraction over A of a batch with an item for each copy."""
+    """I ⊗ A_k ⊗ I as the contraction over A_k of a batch with one item for each copy."""
 
     name = "per_copy"
     solves = (Repeated,)
 
     def cost(self, problem: Problem) -> Cost:
-        """That of the contraction of the batch; without features Θ comes first for all copies."""
+        """The contraction of the batch; without dense features, Θ first for all copies."""
         copies = problem.of(Repeated)
         shape = (copies.before, copies.after, *problem.batch)
         if problem.has_features:
@@ -34,7 +34,7 @@ class PerCopy(Order):
         return together(Cost(*transform(problem, rows)), then)
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         copies = problem.of(Repeated)
         shape = (copies.before, copies.base.size[0], copies.after)
         if problem.has_features:

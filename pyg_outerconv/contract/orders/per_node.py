@@ -1,4 +1,4 @@
-"""The identity: a linear layer on each node, no sparse product at all."""
+"""Contract the identity: a linear layer on each node, without a sparse product."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..work import transform
 
 
 class PerNode(Order):
-    """X Θ for the identity; rows of targets without a source of their own are zero."""
+    """X Θ for the identity; rows of targets beyond the number of sources are zero."""
 
     name = "per_node"
     solves = (Eye,)
@@ -25,7 +25,7 @@ class PerNode(Order):
         return Cost(*transform(problem, float(min(problem.basis.size) * problem.num_columns)))
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         num_sources, num_targets = problem.basis.size
         shared = min(num_sources, num_targets)
         x = problem.x[:shared] if isinstance(problem.x, Tensor) else problem.x

@@ -1,4 +1,4 @@
-"""Lowering to torch's poolings, where Θ is the identity and the shifts fill a window."""
+"""Lower shifts that fill a window to torch's poolings, for Θ_k = c I."""
 
 from __future__ import annotations
 
@@ -29,35 +29,35 @@ _LARGEST = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 
 
 class Pooling(Order):
-    """c Σ_k A_kᵀ X by ``F.avg_poolNd``, and the largest or smallest by ``F.max_poolNd``.
+    """c Σ_k A_kᵀ X by ``F.avg_poolNd``, max and min over labels by ``F.max_poolNd``.
 
-    Turned, the sum over windows that lie side by side repeats each cell: unpooling. Of equal cells
-    that of the lowest label takes the gradient. torch gives it to the first of a window: where
-    labels count from the end, it gets the grid turned round.
+    The transpose of adjacent windows repeats each cell (unpooling). Of equal cells the one with the
+    lowest label takes the gradient. torch gives it to the first cell of a window, so the grid is
+    flipped if labels run backwards.
     """
 
     name = "pooling"
     solves = (GridShift,)
-    reductions = frozenset(REDUCTIONS)  # of one input a label all are the same
+    reductions = frozenset(REDUCTIONS)  # all are equal where a label has one input
     label_reductions = frozenset({"sum", "max", "min"})
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs Θ_k = c I, a full grid of 1 to 3 axes, and a label at each place of a window."""
+        """Requires Θ_k = c I, a full grid of 1 to 3 axes, and a label at each cell of a window."""
         reasons = needs_features(problem)
         basis, mixture = problem.of(GridShift), problem.mixture
         if mixture is None or not mixture.is_unit or mixture.constant is None:
             reasons.append("needs Θ_k = c I with one number c for all labels")
         elif problem.label_reduce != "sum" and mixture.constant != 1.0:
-            reasons.append(f"finds the {problem.label_reduce} where Θ_k = I alone")
+            reasons.append(f"needs Θ_k = I for {problem.label_reduce} over labels")
         if problem.reduce != "sum" and not sees_one(basis):
-            reasons.append(f"adds up, and several inputs share a label under {problem.reduce}")
+            reasons.append(f"sums inputs, and several share a label under {problem.reduce}")
         if not problem.in_channels:
-            reasons.append("needs channels, and there are none")
+            reasons.append("needs at least one channel")
         why = why_not_torch(basis)
         return reasons + (why or _lacks(problem, geometry_of(basis), basis.is_transposed))
 
     def cost(self, problem: Problem) -> Cost:
-        """Each window is read from a cache, again for the gradient; and what is padded."""
+        """Each window is read from a cache, again for the gradient, and the input is padded."""
         basis = problem.of(GridShift)
         lines = problem.num_columns * problem.in_channels * problem.itemsize
         read = float(prod([axis.num_outputs for axis in basis.axes]) * lines * len(basis.taps))
@@ -66,7 +66,7 @@ class Pooling(Order):
         return Cost(work, work * problem.gradients[0], padded)
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         basis = problem.of(GridShift)
         assert problem.mixture is not None
         assert problem.mixture.constant is not None
@@ -83,37 +83,38 @@ class Pooling(Order):
 
 
 def _lacks(problem: Problem, geometry: ConvGeometry, is_transposed: bool) -> list[str]:
+    """Reasons why torch's poolings do not compute these windows."""
     reasons = []
     if not geometry.is_box:
-        reasons.append("needs one label at every place of a window")
+        reasons.append("needs one label at every cell of a window")
     elif problem.label_reduce != "sum" and not (geometry.is_in_order or geometry.is_backwards):
         reasons.append(
-            "of equal cells the lowest label takes the gradient, and labels are in no such order"
+            "the lowest label takes the gradient of equal cells, so labels must follow the cells"
         )
     axes = geometry.axes
     if problem.label_reduce == "sum" and any(window.spacing > 1 for window in axes):
-        reasons.append("torch adds up windows without dilation alone")
+        reasons.append("torch sums windows without dilation only")
     short = isinstance(problem.x, Tensor) and problem.x.dtype in (torch.float16, torch.bfloat16)
     if short and len(axes) == 3 and problem.label_reduce == "sum" and problem.device.type == "cpu":
-        reasons.append("torch adds up windows of 3 axes in float32 and float64 alone on a CPU")
+        reasons.append("torch sums windows of 3 axes on a CPU in float32 and float64 only")
     if is_transposed:
         if problem.label_reduce != "sum":
-            reasons.append(f"turned windows are added up, not reduced with {problem.label_reduce}")
-        if not all(map(_lie_side_by_side, axes)):
-            reasons.append("turned windows must lie side by side and fill the output")
+            reasons.append(f"sums transposed windows, no {problem.label_reduce} over labels")
+        if not all(map(_are_adjacent, axes)):
+            reasons.append("transposed windows must be adjacent and fill the output")
     elif problem.label_reduce != "sum" and any(map(_has_empty, axes)):
-        reasons.append("a window without cells gives 0, and torch knows no such")
+        reasons.append("a window without cells gives 0, which torch's poolings do not")
     return reasons
 
 
-def _lie_side_by_side(window: AxisGeometry) -> bool:
-    """Whether every input of the axis is in one window of its outputs."""
+def _are_adjacent(window: AxisGeometry) -> bool:
+    """Whether every input of the axis is in exactly one window."""
     axis = window.axis
     return window.first == 0 == window.behind and axis.stride == window.extent
 
 
 def _has_empty(window: AxisGeometry) -> bool:
-    """Whether some output of the axis sees nothing."""
+    """Whether the window of some output contains padding only."""
     axis = window.axis
     if axis.padding_mode != "zeros":
         return False
@@ -127,9 +128,9 @@ def _has_empty(window: AxisGeometry) -> bool:
 
 
 def _fits(geometry: ConvGeometry) -> bool:
-    """Whether torch pads by itself: alike at both ends, and by half a window's cells at most.
+    """Whether torch can pad: equally at both ends, by at most half a window.
 
-    Along 3 axes its averages want cells for a whole window, padding not counted.
+    Averages over 3 axes also need an axis as long as a whole window, without padding.
     """
     return all(
         window.is_padded_alike
@@ -142,10 +143,10 @@ def _fits(geometry: ConvGeometry) -> bool:
 
 
 def _add(x: Tensor, geometry: ConvGeometry, factor: float) -> Tensor:
-    """``factor`` times the sum over each window. torch's averages divide by a whole number."""
+    """``factor`` times the sum over each window, by torch's averages with a whole divisor."""
     fits = _fits(geometry)
     x = x if fits else pad(x, geometry)
-    lone = len(geometry.axes) == 1  # of one axis torch divides by nothing but the window's size
+    lone = len(geometry.axes) == 1  # F.avg_pool1d has no divisor_override, F.avg_pool2d has
     axes = geometry.axes
     sizes = [window.extent for window in axes]
     strides = [window.axis.stride for window in axes]
@@ -162,21 +163,21 @@ def _add(x: Tensor, geometry: ConvGeometry, factor: float) -> Tensor:
 def _largest(x: Tensor, geometry: ConvGeometry) -> Tensor:
     axes = geometry.axes
     everywhere = tuple(range(-len(axes), 0))
-    turns = not geometry.is_in_order and torch.is_grad_enabled()  # values are the same both ways
-    fits = _fits(geometry) and not turns
+    flips = not geometry.is_in_order and torch.is_grad_enabled()  # only gradients depend on it
+    fits = _fits(geometry) and not flips
     x = x if fits else pad(x, geometry, value=float("-inf"))
     out = _LARGEST[len(axes)](
-        x.flip(everywhere) if turns else x,
+        x.flip(everywhere) if flips else x,
         [window.extent for window in axes],
         [window.axis.stride for window in axes],
         [window.before if fits else 0 for window in axes],
         [window.spacing for window in axes],
     )
-    return out.flip(everywhere) if turns else out
+    return out.flip(everywhere) if flips else out
 
 
 def _repeat(x: Tensor, sizes: tuple[int, ...], factor: float) -> Tensor:
-    """Each cell ``factor`` times over a box of these sizes."""
+    """``factor`` times each cell, repeated over a box of these sizes."""
     x = x if factor == 1.0 else x * factor
     wide, grown = list(x.shape[:2]), list(x.shape[:2])
     for number, size in enumerate(sizes):

@@ -1,6 +1,6 @@
-"""A_kᵀ X first, in one sparse product, then one dense product with Θ.
+"""One sparse product A_kᵀ X, then one dense product with Θ.
 
-For all targets, or only for those that edges of label k reach.
+The rows are all (target, label) pairs, or only those with edges (the compact form).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..work import dense_product, sparse_product
 
 
 class PropagateFirst(Order):
-    """Σ_k (A_kᵀ X) Θ_k: cheap where inputs are narrower than outputs."""
+    """Σ_k (A_kᵀ X) Θ_k: cheap if P < Q."""
 
     name = "propagate_first"
     propagates = True
@@ -35,15 +35,15 @@ class PropagateFirst(Order):
     reductions = frozenset(REDUCTIONS)
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs features to propagate."""
+        """Requires dense features."""
         return needs_features(problem)
 
     def rank(self, problem: Problem) -> int:
-        """By the plain rule."""
+        """0 if the plain rule of ``rule.py`` chooses it, else 1."""
         return rank_of_form(problem, first=False, compact=False)
 
     def is_prepared(self, problem: Problem) -> bool:
-        """See :class:`Order`."""
+        """Whether the cached properties that it reads have been computed."""
         return has_made(problem, "by_target_label")
 
     def cost(self, problem: Problem) -> Cost:
@@ -59,30 +59,30 @@ class PropagateFirst(Order):
         return Cost(first + between + then, then_back + between * deep + first_back, held)
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
-        assert isinstance(problem.x, Tensor)  # why_not
+        """Y (N, *batch, Q)."""
+        assert isinstance(problem.x, Tensor)  # lacks() requires it
         basis = problem.basis.edges()
         h = basis.propagate_rows(problem.x, problem.reduce)
         return problem.parameter.combine(h, basis.size[1], problem.bias)
 
 
 class PropagateFirstCompact(Order):
-    """Σ_k (A_kᵀ X) Θ_k over the distinct (target, label): cheap where labels are many."""
+    """Σ_k (A_kᵀ X) Θ_k over (target, label) pairs with edges: cheap if K is large."""
 
     name = "propagate_first_compact"
     solves = EXPLICIT
     reductions = frozenset(REDUCTIONS)
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs features to propagate, and products by groups."""
+        """Requires dense features and grouped products."""
         return needs_features(problem) + needs_grouped_products()
 
     def rank(self, problem: Problem) -> int:
-        """By the plain rule."""
+        """0 if the plain rule of ``rule.py`` chooses it, else 1."""
         return rank_of_form(problem, first=False, compact=True)
 
     def is_prepared(self, problem: Problem) -> bool:
-        """See :class:`Order`."""
+        """Whether the cached properties that it reads have been computed."""
         return has_made(problem, "target_pairs", "num_target_pairs")
 
     def cost(self, problem: Problem) -> Cost:
@@ -91,7 +91,7 @@ class PropagateFirstCompact(Order):
         rows = pairs * problem.num_columns
         between = moving(rows * problem.in_channels * problem.itemsize)
         held = between.moved
-        if problem.has_values:  # in the order of the pairs
+        if problem.has_values:  # copied into the order of the pairs
             held += problem.num_edges * problem.itemsize
         wanted, of_theta, of_basis = problem.gradients
         first, first_back = sparse_product(problem, problem.in_channels, (sources, pairs), wanted)
@@ -99,7 +99,7 @@ class PropagateFirstCompact(Order):
         then, then_back = dense_product(problem, rows, deep)
         line = problem.out_channels * problem.itemsize
         put = picking_in_turn(rows * line, problem.num_labels * problem.num_blocks)
-        blocks = 1 + (problem.num_blocks > 1)  # each is multiplied with columns of its own
+        blocks = 1 + (problem.num_blocks > 1)  # each block of Θ takes a copy of its columns
         return Cost(
             first + between * blocks + then + put,
             then_back + between * (blocks * deep) + put * (deep + of_theta) + first_back,
@@ -107,7 +107,7 @@ class PropagateFirstCompact(Order):
         )
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         edges, theta, num_targets = problem.edges, problem.theta, problem.basis.size[1]
         pairs = edges.pattern.target_pairs
 

@@ -1,6 +1,6 @@
-"""Polynomials by their recurrence: K − 1 sparse products, no power is ever made.
+"""Contract polynomials p_k(A) by their recurrence: K − 1 sparse products, no powers of A.
 
-Where Θ mixes few matrices V_b, Σ_k p_k(A) c_kb is one polynomial for each V_b.
+If Θ mixes few matrices V_b, Σ_k p_k(A) c_kb is one polynomial for each V_b.
 """
 
 from __future__ import annotations
@@ -27,11 +27,16 @@ def recurrence_cost(
     keeps: bool,
     beside: int = 0,
 ) -> Cost:
-    """K − 1 sparse products of a width, and some dense ones.
+    """The cost of K − 1 sparse products of a width, and of dense products.
 
-    Three terms are held, or all that a backward pass ``keeps``, as many rows ``beside`` them, and
-    values times each factor. ``wanted`` says whether the first term needs a gradient; all others
-    do where the operator's values learn.
+    Args:
+        problem: the problem.
+        width: number of channels of the terms.
+        wanted: whether the first term requires gradients; the others also do if the values of the
+            operator do.
+        products: forward and backward work of the dense products.
+        keeps: whether autograd saves all terms; otherwise three are in memory at a time.
+        beside: number of further tensors of the size of a term in memory.
     """
     basis = polynomial_of(problem)
     nodes, steps = basis.size[0], problem.num_labels - 1
@@ -39,7 +44,7 @@ def recurrence_cost(
     sparse, _ = sparse_product(problem, width, (nodes, nodes), wanted, entries)
     line = float(nodes * problem.num_columns * width * problem.itemsize)
     between = moving(line, line, line)
-    # A is square: turned products and samples for the values' gradient read what products read.
+    # A is square: transposed products, and samples for the gradient of values, cost the same.
     of_basis = problem.gradients[2]
     transposed = steps if wanted else max(steps - 1, 0) * of_basis
     dense, dense_back = products
@@ -50,23 +55,23 @@ def recurrence_cost(
 
 
 def polynomial_of(problem: Problem) -> Polynomial:
-    """The basis, which orders that solve polynomials have looked at."""
+    """The basis of the problem, with its type narrowed to :class:`Polynomial`."""
     return problem.of(Polynomial)
 
 
 def step_of(problem: Problem) -> Step:
-    """The step of a polynomial, by sparse products."""
+    """The function H ↦ s Aᵀ H of a polynomial, by sparse products."""
     return polynomial_of(problem).step(problem.dtype)
 
 
 def terms_of(problem: Problem, step: Step) -> Iterator[Tensor]:
-    """p_k(A)ᵀ X in turn."""
-    assert isinstance(problem.x, Tensor)  # why_not
+    """p_k(A)ᵀ X for k = 0, 1, …"""
+    assert isinstance(problem.x, Tensor)  # lacks() requires it
     return polynomial_of(problem).terms(problem.x, step)
 
 
 def sum_forward(problem: Problem, step: Step) -> Tensor:
-    """Σ_k (p_k(A)ᵀ X) Θ_k + b, each of :func:`terms_of` times Θ_k."""
+    """Σ_k (p_k(A)ᵀ X) Θ_k + b, term by term."""
     out = problem.bias
     for k, h in enumerate(terms_of(problem, step)):
         out = problem.parameter.labels(k, k + 1).combine(h, h.size(0), out)
@@ -77,9 +82,9 @@ def sum_forward(problem: Problem, step: Step) -> Tensor:
 def sum_clenshaw(
     problem: Problem, step: Step, term: Callable[[int], Tensor] | None = None
 ) -> Tensor:
-    """Σ_k p_k(A)ᵀ z_k, with b_k = z_k + s_k Aᵀ b_{k+1} − γ b_{k+2}, which ends in b_0.
+    """Σ_k p_k(A)ᵀ z_k as b_0 of b_k = z_k + s_k Aᵀ b_{k+1} − γ b_{k+2}.
 
-    ``term`` makes z_k; without it z_k = X Θ_k.
+    ``term(k)`` returns z_k; without it, z_k = X Θ_k.
     """
     rule, term = polynomial_of(problem).recurrence, term or problem.transform_label
     last: Tensor | None = None
@@ -96,7 +101,7 @@ def sum_clenshaw(
 
 
 class Forward(Order):
-    """p_k(A)ᵀ X in turn at width P, each times Θ_k as soon as it is there."""
+    """p_k(A)ᵀ X in turn at width P, each multiplied by Θ_k at once."""
 
     name = "recurrence_forward"
     propagates = True
@@ -105,11 +110,11 @@ class Forward(Order):
     adds_bias = True
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs features."""
+        """Requires dense features."""
         return needs_features(problem)
 
     def rank(self, problem: Problem) -> int:
-        """By the plain rule."""
+        """0 if the plain rule of ``rule.py`` chooses it, else 1."""
         return int(transforms(problem) or has_few(problem))
 
     def cost(self, problem: Problem) -> Cost:
@@ -117,13 +122,13 @@ class Forward(Order):
         rows, terms = float(problem.basis.size[0] * problem.num_columns), problem.num_labels
         of_x, of_theta, of_basis = problem.gradients
         forward, back = dense_product(problem, rows * terms, of_x, terms)
-        if of_basis and not of_x:  # all terms but X itself
+        if of_basis and not of_x:  # all terms but the first, X, require gradients
             back = back + dense_product(problem, rows * (terms - 1), False, terms - 1)[0]
         keeps = of_theta or of_basis
         return recurrence_cost(problem, problem.in_channels, of_x, (forward, back), keeps)
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         return sum_forward(problem, step_of(problem))
 
 
@@ -138,7 +143,7 @@ class Clenshaw(Order):
     transforms = True
 
     def rank(self, problem: Problem) -> int:
-        """By the plain rule."""
+        """0 if the plain rule of ``rule.py`` chooses it, else 1."""
         return int(not transforms(problem) or has_few(problem))
 
     def cost(self, problem: Problem) -> Cost:
@@ -149,30 +154,30 @@ class Clenshaw(Order):
         return recurrence_cost(problem, problem.out_channels, of_x or of_theta, products, of_basis)
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         return sum_clenshaw(problem, step_of(problem))
 
 
 def _mixture(problem: Problem) -> Mixture:
-    assert problem.mixture is not None  # why_not
+    assert problem.mixture is not None  # lacks() requires it
     return problem.mixture
 
 
 def _of_matrices(problem: Problem) -> Problem:
-    """The problem with the matrices V_b in the place of Θ, whose products are what is needed."""
+    """The problem with the matrices V_b as Θ."""
     return Problem(problem.basis, problem.x, DenseTheta(_mixture(problem).matrices))
 
 
 def _is_free(problem: Problem) -> bool:
-    """Whether there is nothing to multiply with: V = I, and rows to take as they are."""
+    """Whether products with V_b can be skipped: V = I, and X is dense."""
     return _mixture(problem).is_unit and problem.has_features
 
 
 def _sums(problem: Problem, width: int) -> Work:
     """The work of one weighted sum of B terms for each label.
 
-    Of a dense product's result nobody counts that it is written; here likewise, so that the two
-    compare, and only the terms past the first count.
+    The cost of a dense product does not count that its result is written. For a fair comparison
+    only the terms after the first count here.
     """
     line = float(problem.basis.size[0] * problem.num_columns * width * problem.itemsize)
     further = _mixture(problem).num_matrices - 1
@@ -180,20 +185,20 @@ def _sums(problem: Problem, width: int) -> Work:
 
 
 class ForwardMixed(Order):
-    """Σ_b (Σ_k c_kb p_k(A)ᵀ X) V_b: powers at width P, added up as soon as they are there.
+    """Σ_b (Σ_k c_kb p_k(A)ᵀ X) V_b: terms at width P, summed at once.
 
-    B dense products, not K; none where V = I.
+    B dense products, not K; none if V = I.
     """
 
     name = "recurrence_forward_mixed"
     solves = (Polynomial,)
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs a mixture of matrices, and features."""
+        """Requires Θ as a mixture, and dense features."""
         return needs_mixture(problem) + needs_features(problem)
 
     def rank(self, problem: Problem) -> int:
-        """By the plain rule."""
+        """0 if the plain rule of ``rule.py`` chooses it, else 1."""
         return int(transforms(problem) or not has_few(problem))
 
     def cost(self, problem: Problem) -> Cost:
@@ -211,7 +216,7 @@ class ForwardMixed(Order):
         return recurrence_cost(problem, problem.in_channels, of_x, products, keeps, count)
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         total: Tensor | None = None  # (N, B, *batch, P)
         coefficient = _mixture(problem).coefficient
         for k, h in enumerate(terms_of(problem, step_of(problem))):
@@ -225,18 +230,18 @@ class ForwardMixed(Order):
 class ClenshawMixed(Order):
     """Σ_k p_k(A)ᵀ Σ_b c_kb (X V_b), from the last label to the first, at width Q.
 
-    Each X V_b is made once, not a X Θ_k for each label; with V = I it is X.
+    Each X V_b is computed once, instead of X Θ_k for each label; for V = I it is X.
     """
 
     name = "recurrence_clenshaw_mixed"
     solves = (Polynomial,)
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs a mixture of matrices."""
+        """Requires Θ as a mixture."""
         return needs_mixture(problem)
 
     def rank(self, problem: Problem) -> int:
-        """By the plain rule."""
+        """0 if the plain rule of ``rule.py`` chooses it, else 1."""
         return int(not transforms(problem) or not has_few(problem))
 
     def cost(self, problem: Problem) -> Cost:
@@ -252,7 +257,7 @@ class ClenshawMixed(Order):
         return recurrence_cost(problem, problem.out_channels, wanted, products, of_basis, count)
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         if _is_free(problem):
             assert isinstance(problem.x, Tensor)
             z = problem.x.unsqueeze(1)

@@ -1,6 +1,6 @@
-"""X Θ_k first, in one dense product, then one sparse sum over all edges.
+"""One dense product X Θ_k, then one sparse product over all edges.
 
-For all sources, or only for those that have edges of label k.
+The rows are all (source, label) pairs, or only those with edges (the compact form).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ..work import sparse_product, transform
 
 
 class TransformFirst(Order):
-    """Σ_k A_kᵀ (X Θ_k): cheap where outputs are narrower than inputs, or labels few."""
+    """Σ_k A_kᵀ (X Θ_k): cheap if Q < P or K is small."""
 
     name = "transform_first"
     solves = EXPLICIT
     transforms = True
 
     def rank(self, problem: Problem) -> int:
-        """By the plain rule."""
+        """0 if the plain rule of ``rule.py`` chooses it, else 1."""
         return rank_of_form(problem, first=True, compact=False)
 
     def is_prepared(self, problem: Problem) -> bool:
-        """See :class:`Order`."""
+        """Whether the cached properties that it reads have been computed."""
         return has_made(problem, "by_target")
 
     def cost(self, problem: Problem) -> Cost:
@@ -43,12 +43,12 @@ class TransformFirst(Order):
         return Cost(first + between + then, then_back + between * wanted + first_back, held)
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         return problem.basis.edges().gather(problem.transform())
 
 
 class TransformFirstCompact(Order):
-    """Σ_k A_kᵀ (X Θ_k) over the distinct (source, label): cheap where labels are many.
+    """Σ_k A_kᵀ (X Θ_k) over (source, label) pairs with edges: cheap if K is large.
 
     Compact materialisation: Wu et al., *Hector*, section 3.
     """
@@ -57,18 +57,18 @@ class TransformFirstCompact(Order):
     solves = EXPLICIT
 
     def lacks(self, problem: Problem) -> list[str]:
-        """It needs rows of X to take, and products by groups."""
+        """Requires X that is not sparse, and grouped products."""
         reasons = []
         if isinstance(problem.x, SparseFeatures):
-            reasons.append("takes rows of X, which sparse features are not stored by")
+            reasons.append("needs dense features or indices to take rows of X")
         return reasons + (needs_grouped_products() if problem.has_features else [])
 
     def rank(self, problem: Problem) -> int:
-        """By the plain rule."""
+        """0 if the plain rule of ``rule.py`` chooses it, else 1."""
         return rank_of_form(problem, first=True, compact=True)
 
     def is_prepared(self, problem: Problem) -> bool:
-        """See :class:`Order`."""
+        """Whether the cached properties that it reads have been computed."""
         return has_made(problem, "source_pairs", "num_source_pairs")
 
     def cost(self, problem: Problem) -> Cost:
@@ -85,7 +85,7 @@ class TransformFirstCompact(Order):
         )
         wanted = of_x or of_theta
         then, then_back = sparse_product(problem, problem.out_channels, (pairs, targets), wanted)
-        # Blocks of Θ are multiplied one by one, and put side by side.
+        # Blocks of Θ are multiplied one by one, and their results concatenated.
         between = moving(held) * (1 + (problem.num_blocks > 1))
         return Cost(
             first + taken + between + then,
@@ -94,7 +94,7 @@ class TransformFirstCompact(Order):
         )
 
     def run(self, problem: Problem) -> Tensor:
-        """See :class:`Order`."""
+        """Y (N, *batch, Q)."""
         edges, theta = problem.edges, problem.theta
         pairs = edges.pattern.source_pairs
         x = problem.x
@@ -114,6 +114,6 @@ class TransformFirstCompact(Order):
 
 
 def _label_of(ptr: Tensor, pairs: Tensor) -> Tensor:
-    """(U,) the label of each pair."""
+    """The label of each (source, label) pair, (U,)."""
     labels = pairs.new_ones(ptr.numel() - 1).cumsum(0) - 1
     return labels.repeat_interleave(ptr.diff().long(), output_size=pairs.numel())

@@ -57,12 +57,14 @@ def test_options_that_do_not_fit_are_refused(make, error, words):
 
 @pytest.mark.parametrize("score", ["key-query", "bilinear", "additive", "dot-product"])
 def test_features_of_another_type_are_refused(score):
-    with pytest.raises(TypeError, match=r"x must have the type of theta: .*float32, got .*float64"):
+    with pytest.raises(
+        TypeError, match=r"x must have the dtype of theta: .*float32, got .*float64"
+    ):
         conv_of(score=score)(x_of(dtype=torch.float64))
 
 
 def test_linear_attention_refuses_features_of_another_type():
-    with pytest.raises(TypeError, match="x must have the type of theta"):
+    with pytest.raises(TypeError, match="x must have the dtype of theta"):
         linear_attention(P, Q, 2)(x_of(dtype=torch.float64), None)
 
 
