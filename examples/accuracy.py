@@ -22,7 +22,7 @@ from pyg_outerconv.train.settings import resolve
 CITATIONS = (
     "identity",
     "gcn",
-    "gcn(norm='rw')",
+    "gcn(norm='target')",
     "chebyshev(3)",
     "walk(2)",
     "walk(2, norm='sym')",

@@ -132,7 +132,7 @@ def draw_basis(model, contender, y, node, path):
     nodes, _, place, _ = k_hop_subgraph(node, 1, edge_index, num_nodes=len(y))
     around = basis.restrict(nodes, nodes).edges()
     into = around.index[1] == place
-    row = Relation(1, "sum").basis(
+    row = Relation(1, None).basis(
         around.index[:, into].long(), around.value[into], size=around.size
     )
     figure = row.plot("graph", titles=[f"shares of attention of paper {node}"])

@@ -28,7 +28,7 @@ def pairs():
     yield tag, Walk(2, "sym"), stacked(*(lin.weight for lin in tag.lins)), tag.bias, None
     yield (
         graph,
-        Stack(Relation(1, "sum"), Identity()),
+        Stack(Relation(1, None), Identity()),
         stacked(graph.lin_rel.weight, graph.lin_root.weight),
         graph.lin_rel.bias,
         None,
@@ -40,7 +40,7 @@ def pairs():
         sage.lin_l.bias,
         None,
     )
-    yield rgcn, Relation(2, "sum"), rgcn.weight, rgcn.bias, torch.arange(156) % 2
+    yield rgcn, Relation(2, None), rgcn.weight, rgcn.bias, torch.arange(156) % 2
 
 
 def main():

@@ -101,10 +101,10 @@ def identity(graph):
 
 
 def gcn(graph, norm="sym", add_self_loops=True, improved=False):
-    """D^-1/2 (W + I) D^-1/2, or (W + I) D^-1."""
+    """D^-1/2 (W + I) D^-1/2, or W + I by the degrees of one end."""
     if add_self_loops:
         graph = _looped(graph, 2.0 if improved else 1.0)
-    value = _normalised(graph, "target" if norm == "rw" else "sym")
+    value = _normalised(graph, norm)
     return _of_edges(graph.source, graph.target, value, graph.size)
 
 
@@ -147,20 +147,22 @@ def walk(graph, length=2, norm="source", direction="forward", powers=None, add_s
     return Matrices(len(found), graph.size, product=torch.stack(found))
 
 
-def chebyshev(graph, num_terms=3, lambda_max="bound", normalization="sym"):
+def chebyshev(graph, num_terms=3, lambda_max="bound", norm="sym"):
     """T_k(2 L / λ − I); the bound is 2, or twice the largest degree of D − W."""
     stay = graph.source != graph.target
     source, target, w = graph.source[stay], graph.target[stay], graph.ones[stay]
     sent = _sums(w, source, graph.size[0])
-    if normalization == "sym":
+    if norm == "sym":
         w = _inverse(sent, 0.5)[source] * w * _inverse(sent, 0.5)[target]
-    elif normalization == "rw":
+    elif norm == "source":
         w = _inverse(sent)[source] * w
+    elif norm == "target":
+        w = w * _inverse(_sums(w, target, graph.size[0]))[target]
     if lambda_max == "bound":
-        lambda_max = 2.0 if normalization or not sent.any() else 2 * float(sent.detach().max())
+        lambda_max = 2.0 if norm or not sent.any() else 2 * float(sent.detach().max())
     eye = torch.eye(graph.size[0], dtype=torch.float64)
     adjacency = _of_edges(source, target, w, graph.size).dense[0]
-    laplacian = (torch.diag(sent) if normalization is None else eye) - adjacency
+    laplacian = (torch.diag(sent) if norm is None else eye) - adjacency
     scaled = 2 * laplacian / lambda_max - eye
     terms = [eye, scaled]
     while len(terms) < num_terms:

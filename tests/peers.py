@@ -93,7 +93,10 @@ def of_dir_gnn(peer: Any) -> dict[str, Tensor]:
     }
 
 
-def laplacian_spectrum(normalization: str | None) -> Callable[..., dict[str, Any]]:
+PYG = {"source": "rw"}  # what PyG calls a norm of the Laplacian
+
+
+def laplacian_spectrum(norm: str | None) -> Callable[..., dict[str, Any]]:
     """PyG's lambda_max, from the eigenvalues of a dense Laplacian that is written out here."""
 
     def extra(
@@ -108,9 +111,9 @@ def laplacian_spectrum(normalization: str | None) -> Callable[..., dict[str, Any
         eye = torch.eye(num_nodes, dtype=torch.float64)
         matrix = {
             "sym": eye - inverse.sqrt()[:, None] * adjacency * inverse.sqrt(),
-            "rw": eye - inverse[:, None] * adjacency,
+            "source": eye - inverse[:, None] * adjacency,
             None: degree.diag() - adjacency,
-        }[normalization]
+        }[norm]
         largest = float(torch.linalg.eigvals(matrix).abs().max())
         return {"lambda_max": torch.tensor(largest or 2.0, dtype=dtype)}
 
@@ -134,34 +137,34 @@ PEERS = {
     ),
     "GCNConv(no norm)": Peer(
         lambda: GCNConv(P, Q, normalize=False, add_self_loops=False),
-        lambda: OuterConv(P, Q, Relation(1, "sum")),
+        lambda: OuterConv(P, Q, Relation(1, None)),
         of_lin,
     ),
     **{
         f"ChebConv({norm}, default)": Peer(
-            lambda norm=norm: ChebConv(P, Q, 4, normalization=norm),
-            lambda norm=norm: OuterConv(P, Q, Chebyshev(4, normalization=norm)),
+            lambda norm=norm: ChebConv(P, Q, 4, normalization=PYG.get(norm, norm)),
+            lambda norm=norm: OuterConv(P, Q, Chebyshev(4, norm=norm)),
             of_lins,
         )
-        for norm in ("sym", "rw")  # of D − W PyG differentiates the largest degree
+        for norm in ("sym", "source")  # of D − W PyG differentiates the largest degree
     },
     **{
         f"ChebConv({norm}, exact)": Peer(
-            lambda norm=norm: ChebConv(P, Q, 3, normalization=norm),
+            lambda norm=norm: ChebConv(P, Q, 3, normalization=PYG.get(norm, norm)),
             lambda norm=norm: OuterConv(P, Q, Chebyshev(3, "exact", norm)),
             of_lins,
             extra=laplacian_spectrum(norm),
         )
-        for norm in ("sym", "rw", None)
+        for norm in ("sym", "source", None)
     },
     **{
         f"ChebConv({norm}, given)": Peer(
-            lambda norm=norm: ChebConv(P, Q, 3, normalization=norm),
-            lambda norm=norm: OuterConv(P, Q, Chebyshev(3, 1.7, normalization=norm)),
+            lambda norm=norm: ChebConv(P, Q, 3, normalization=PYG.get(norm, norm)),
+            lambda norm=norm: OuterConv(P, Q, Chebyshev(3, 1.7, norm=norm)),
             of_lins,
             extra=lambda *_: {"lambda_max": torch.tensor(1.7, dtype=torch.float64)},
         )
-        for norm in ("rw", None)
+        for norm in ("source", None)
     },
     "TAGConv": Peer(
         lambda: TAGConv(P, Q, K=3), lambda: OuterConv(P, Q, Walk(3, norm="sym")), of_lins
@@ -196,12 +199,12 @@ PEERS = {
     },
     "GraphConv(add)": Peer(
         lambda: GraphConv(P, Q, aggr="add"),
-        lambda: OuterConv(P, Q, Relation(1, "sum"), root_weight=True),
+        lambda: OuterConv(P, Q, Relation(1, None), root_weight=True),
         of_graph_conv,
     ),
     "GraphConv(mean)": Peer(
         lambda: GraphConv(P, Q, aggr="mean"),
-        lambda: OuterConv(P, Q, Relation(1, "sum"), aggr="mean", root_weight=True),
+        lambda: OuterConv(P, Q, Relation(1, None), aggr="mean", root_weight=True),
         of_graph_conv,
     ),
     "SAGEConv": Peer(

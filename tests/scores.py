@@ -244,7 +244,7 @@ def try_score(text, case, normalise=None, dtype=torch.float64, size=1.0, **optio
     """Attention over a case, with features of two ends, of a given size."""
     score, of_query = made(text, dtype)
     normalise = Softmax() if normalise is None else normalise
-    family = Attention(score, Relation(case.labels, "sum"), normalise, **options)
+    family = Attention(score, Relation(case.labels, None), normalise, **options)
     return Tried(
         score,
         case,

@@ -52,7 +52,7 @@ def by_address(tensor, place, number):
 
 
 WAYS = [by_data, by_other_data, by_numpy, by_address]
-FAMILIES = [GCN(), GCN(norm="rw"), Walk(2), Relation(3), Chebyshev(3, "exact")]
+FAMILIES = [GCN(), GCN(norm="target"), Walk(2), Relation(3), Chebyshev(3, "exact")]
 
 
 def random_graph(nodes, edges, relations=3):

@@ -319,7 +319,7 @@ BAD = {
     "value out of range": (["KarateClub", "--family", "walk(-1)"], ">= 0"),
     "a family of no family": (["KarateClub", "--family", "directed(3)"], "expected a family"),
     "a length of no number": (["KarateClub", "--family", "walk(2.5)"], "expected integer"),
-    "options in stars": (["KarateClub", "--family", "gcn(**{'norm': 'rw'})"], "name=value"),
+    "options in stars": (["KarateClub", "--family", "gcn(**{'norm': 'target'})"], "name=value"),
     "a theta of many digits": (["KarateClub", "--theta", "low-rank:" + "9" * 5000], "low-rank"),
     "unknown theta": (["KarateClub", "--theta", "ful"], "did you mean 'full'"),
     "theta that does not divide": (["KarateClub", "--theta", "block-diagonal:5"], "34"),

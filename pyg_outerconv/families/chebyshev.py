@@ -12,7 +12,7 @@ from ..basis.polynomial import CHEBYSHEV, Polynomial
 from ..cache import IdentityCache
 from ..errors import RefusedValue, refusal
 from ..graph.edge_list import EdgeList
-from ..graph.norm import check_norm, degree, divisor
+from ..graph.norm import NORMS, check_norm, degree, divisor
 from ..graph.spectrum import largest_eigenvalues
 from ..kernels.index_checks import has_numbers
 from .explicit import edge_basis
@@ -29,8 +29,9 @@ class Chebyshev(Family):
     .. math:: A_k = T_k(\hat L), \quad \hat L = 2 L / \lambda_{\max} - I, \quad k = 0, \dots, K - 1
 
     L is as in PyG: self-loops are dropped, D sums the weights that leave a node, and
-    L = I − D^(−1/2) W D^(−1/2) (``'sym'``), I − D⁻¹W (``'rw'``) or D − W (``None``); a node
-    without edges keeps the 1 of I. From the `"Convolutional Neural Networks on Graphs with Fast
+    L = I − D^(−1/2) W D^(−1/2) (``'sym'``), I − D⁻¹W (``'source'``, PyG's ``'rw'``) or D − W
+    (``None``); ``'target'`` is I − W D⁻¹ with D the weights that reach a node. A node without
+    edges keeps the 1 of I. From the `"Convolutional Neural Networks on Graphs with Fast
     Localized Spectral Filtering" <https://arxiv.org/abs/1606.09375>`_ paper, equation 5.
 
     λ_max carries no gradient, and by default depends on nothing that a batch could change:
@@ -50,7 +51,8 @@ class Chebyshev(Family):
         num_terms (int): K, which counts T₀; at most 10,000. (default: ``3``)
         lambda_max (str or float or tuple, optional): ``'bound'``, ``'exact'``, or the number
             itself, one for all graphs or one for each graph of a batch. (default: ``'bound'``)
-        normalization (str, optional): ``'sym'``, ``'rw'`` or ``None``. (default: ``'sym'``)
+        norm (str, optional): ``'sym'``, ``'source'``, ``'target'`` or ``None``.
+            (default: ``'sym'``)
 
     Raises:
         ValueError: an option is unknown or out of range; when a basis is made, sources and targets
@@ -63,14 +65,14 @@ class Chebyshev(Family):
 
     num_terms: int = 3
     lambda_max: str | float | tuple[float, ...] = "bound"
-    normalization: str | None = "sym"
+    norm: str | None = "sym"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.num_terms < 1:
             raise RefusedValue(refusal("Chebyshev needs a term", "num_terms >= 1", self.num_terms))
         check_powers(self, "num_terms")
-        check_norm(self.normalization, ("sym", "rw", None))
+        check_norm(self.norm, NORMS)
         given = self.lambda_max
         if isinstance(given, str):
             if given not in ("exact", "bound"):
@@ -108,7 +110,7 @@ class Chebyshev(Family):
         edges.require_separate_graphs("a Laplacian")
         if self.lambda_max == "bound":
             edges.require_nonnegative("lambda_max='bound'", "or lambda_max='exact' or a number")
-            if self.normalization is not None:  # 2 L / 2 − I has no diagonal
+            if self.norm is not None:  # 2 L / 2 − I has no diagonal
                 weight = edges.weight(dtype)
                 weight = torch.where(edges.source == edges.target, 0.0, weight).to(weight.dtype)
                 return self._normalised(edges.but(edge_weight=weight), dtype)
@@ -125,7 +127,7 @@ class Chebyshev(Family):
     def _laplacian(self, edges: EdgeList, dtype: torch.dtype | None) -> EdgeList:
         """L: the negated, normalised edges, then one diagonal entry for each node."""
         edges, num_nodes = _without_loops(edges), edges.size[0]
-        if self.normalization is None:
+        if self.norm is None:
             weight = edges.weight(dtype)
             diagonal = degree(weight, edges.source, num_nodes)
             edges = edges.but(edge_weight=-weight)
@@ -137,15 +139,15 @@ class Chebyshev(Family):
         return edges.with_diagonal(diagonal, nodes)
 
     def _normalised(self, edges: EdgeList, dtype: torch.dtype | None) -> EdgeList:
-        """Edges without loops with the entries of −D^(−1/2) W D^(−1/2), or of −D⁻¹ W."""
+        """Edges without loops with the entries of L − I."""
         weight, num_nodes = edges.weight(dtype), edges.size[0]
-        narrow, what = weight.dtype, f"normalization={self.normalization!r}"
-        sent = divisor(weight, edges.source, num_nodes, what)
-        if self.normalization == "rw":
-            weight = weight / sent[edges.source]
+        narrow, end = weight.dtype, edges.target if self.norm == "target" else edges.source
+        degrees = divisor(weight, end, num_nodes, f"norm={self.norm!r}")
+        if self.norm == "sym":
+            degrees = degrees.sqrt()
+            weight = weight / degrees[edges.source] / degrees[edges.target]
         else:
-            sent = sent.sqrt()
-            weight = weight / sent[edges.source] / sent[edges.target]
+            weight = weight / degrees[end]
         return edges.but(edge_weight=(-weight).to(narrow))
 
     def _lambda(self, edges: EdgeList, laplacian: EdgeList) -> Tensor:
@@ -165,10 +167,10 @@ class Chebyshev(Family):
             found = _eigenvalues.get(
                 edges.edge_index,
                 (edges.edge_weight, edges.batch),
-                (self.normalization, edges.size),
+                (self.norm, edges.size),
                 lambda: self._exact_lambda(edges),
             )
-        elif self.normalization is None:
+        elif self.norm is None:
             found = 2.0 * self._largest_degree(edges, laplacian)
         else:
             found = torch.tensor([2.0], dtype=torch.float64)

@@ -8,7 +8,7 @@ import torch
 
 from ..basis.edges import EdgeBasis
 from ..graph.edge_list import EdgeList
-from ..graph.norm import check_norm, normalise, with_self_loops
+from ..graph.norm import NORMS, check_norm, normalise, with_self_loops
 from .explicit import edge_basis
 from .family import Family
 
@@ -17,7 +17,7 @@ from .family import Family
 class GCN(Family):
     r"""The adjacency matrix with self-loops, normalised.
 
-    .. math:: A_0 = \hat D^{-1/2} (W + I) \hat D^{-1/2} \quad\text{or}\quad (W + I) \hat D^{-1}
+    .. math:: A_0 = \hat D^{-1/2} (W + I) \hat D^{-1/2}
 
     with D̂ the in-degrees of W + I, as PyG's ``gcn_norm`` has it: an existing self-loop keeps its
     weight. Unlike there, all of several self-loops at a node are kept, and ``improved`` counts
@@ -27,8 +27,8 @@ class GCN(Family):
     equation 2.
 
     Args:
-        norm (str, optional): ``'sym'``, or ``'rw'``, which divides by the degree of the receiving
-            node. (default: ``'sym'``)
+        norm (str, optional): ``'sym'``, as above; ``'source'`` or ``'target'``, which divide W + I
+            by the degree of the sending or of the receiving node; or ``None``. (default: ``'sym'``)
         add_self_loops (bool, optional): Whether nodes see themselves. Needs sources and targets
             that are the same nodes. (default: ``True``)
         improved (bool, optional): Added self-loops weigh 2. (default: ``False``)
@@ -40,13 +40,13 @@ class GCN(Family):
 
     equation = "A_0 = D^-1/2 (W + I) D^-1/2, D the in-degrees of W + I"
 
-    norm: str = "sym"
+    norm: str | None = "sym"
     add_self_loops: bool = True
     improved: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_norm(self.norm, ("sym", "rw"))
+        check_norm(self.norm, NORMS)
 
     @property
     def num_bases(self) -> int:
@@ -62,4 +62,4 @@ class GCN(Family):
         """The normalised edges."""
         if self.add_self_loops:
             edges = with_self_loops(edges, dtype, 2.0 if self.improved else 1.0)
-        return edge_basis(normalise(edges, "target" if self.norm == "rw" else "sym", dtype))
+        return edge_basis(normalise(edges, self.norm, dtype))

@@ -20,23 +20,23 @@ from .family import Family
     "Alignment",
     "weighted, soft",
     "Andreoli, section 4",
-    option='`Relation(1, "sum")`, `Cluster()` with weights',
+    option="`Relation(1, None)`, `Cluster()` with weights",
 )
-@row("Support", "the edges that are given", "", option='`Relation(1, "sum")`, any explicit family')
+@row("Support", "the edges that are given", "", option="`Relation(1, None)`, any explicit family")
 @dataclass(frozen=True)
 class Relation(Family):
     r"""One adjacency matrix for each type of edge.
 
     .. math:: A_r[m, n] = w_{mn} / c_{n,r} \quad\text{over the edges of type } r
 
-    with c the number of edges of type r that reach n (``'mean'``), or 1 (``'sum'``, ``'given'``).
+    with c the number of edges of type r that reach n (``'mean'``), or 1 (``None``, ``'given'``).
     The mean is within a relation, and relations add up, as the `"Modeling Relational Data with
     Graph Convolutional Networks" <https://arxiv.org/abs/1703.06103>`_ paper has it (equation 2).
     With one relation, edge types may be left out, and the mean is GraphSAGE's.
 
     Args:
         num_relations (int): R, the number of edge types.
-        norm (str, optional): ``'mean'``, ``'sum'``, or ``'given'``: the edge weights are the
+        norm (str, optional): ``'mean'``, ``None``, or ``'given'``: the edge weights are the
             constants 1/c of the paper and must be given. (default: ``'mean'``)
 
     Raises:
@@ -48,7 +48,7 @@ class Relation(Family):
     reads_beside = ("edge_weight", "edge_type")
 
     num_relations: int = 1
-    norm: str = "mean"
+    norm: str | None = "mean"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,7 +56,7 @@ class Relation(Family):
             raise RefusedValue(
                 refusal("Relation needs a relation", "num_relations >= 1", self.num_relations)
             )
-        check_norm(self.norm, ("mean", "sum", "given"))
+        check_norm(self.norm, ("mean", "given", None))
 
     @property
     def num_bases(self) -> int:

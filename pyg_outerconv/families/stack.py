@@ -28,7 +28,7 @@ class Stack(OfFamilies):
 
     .. math:: (A^{(1)}_0, A^{(1)}_1, \dots, A^{(2)}_0, \dots)
 
-    On one set of nodes ``Stack(Relation(1, 'sum'), Identity())`` is GraphConv, with ``'mean'``
+    On one set of nodes ``Stack(Relation(1, None), Identity())`` is GraphConv, with ``'mean'``
     GraphSAGE. Where targets have features of their own (pairs, ``to_hetero``), these layers are
     ``Relation(1)`` with ``root_weight=True``.
 

@@ -14,6 +14,11 @@ from .edge_list import EdgeList
 
 NORMS = ("sym", "source", "target", None)
 
+_OTHER_WORDS = {
+    "rw": "'source' divides by the degree of the sending node, 'target' by that of the receiving",
+    "sum": "None divides by nothing",
+}
+
 
 def check_norm(norm: str | None, known: tuple[str | None, ...]) -> None:
     """Refuse an unknown norm.
@@ -21,8 +26,11 @@ def check_norm(norm: str | None, known: tuple[str | None, ...]) -> None:
     Raises:
         ValueError: ``norm`` is not in ``known``.
     """
-    if norm not in known:
-        raise RefusedValue(unknown("norm", norm, map(str, known)))
+    if norm in known:
+        return
+    if norm in _OTHER_WORDS:
+        raise RefusedValue(refusal("a norm says what it divides by", _OTHER_WORDS[norm], norm))
+    raise RefusedValue(unknown("norm", norm, map(str, known)))
 
 
 def degree(weight: Tensor, nodes: Tensor, num_nodes: int) -> Tensor:
@@ -57,7 +65,7 @@ def _check_signs(weight: Tensor, nodes: Tensor, degrees: Tensor, what: str) -> N
             refusal(
                 f"{what} divides by degrees, the sums of the weights at each node",
                 "weights that are not negative, or whose sums are positive; "
-                "Relation(1, 'sum') and Walk(norm=None) divide by nothing",
+                "Relation(1, None) and Walk(norm=None) divide by nothing",
                 f"weights that add up to {float(degrees[node]):g} at node {node}",
             )
         )

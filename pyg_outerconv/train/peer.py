@@ -179,7 +179,9 @@ def _walk(family: Walk, data: Data, settings: Settings) -> _Recipe:
 
 
 def _chebyshev(family: Chebyshev, data: Data, settings: Settings) -> _Recipe:
-    given, norm = family.lambda_max, family.normalization
+    if family.norm == "target":
+        raise _no_peer(settings, "norm 'sym', 'source' or None", "'target'")
+    given, norm = family.lambda_max, "rw" if family.norm == "source" else family.norm
     largest: float | None
     if given == "exact":
         undirected = is_undirected(data.edge_index, data.get("edge_weight"), data.num_nodes)
@@ -204,7 +206,7 @@ def _chebyshev(family: Chebyshev, data: Data, settings: Settings) -> _Recipe:
 
 def _relation(family: Relation, data: Data, settings: Settings) -> _Recipe:
     if family.norm == "given":
-        raise _no_peer(settings, "norm 'mean' or 'sum'", "'given'")
+        raise _no_peer(settings, "norm 'mean' or None", "'given'")
     form = re.fullmatch(r"(full)|(basis-decomposed|block-diagonal)\D*(\d+)\)?", settings.theta)
     if form is None:
         raise _no_peer(

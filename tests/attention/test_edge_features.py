@@ -66,7 +66,7 @@ def test_dropped_shares_are_dropped_from_edge_values_too():
 
 
 def test_self_loops_that_were_added_have_no_features():
-    conv = AttentionConv(P, Q, HEADS, support=Relation(1, "sum"), score="additive(edge_dim=2)")
+    conv = AttentionConv(P, Q, HEADS, support=Relation(1, None), score="additive(edge_dim=2)")
     looped = torch.cat([RING, torch.arange(N).expand(2, -1)], 1)
     x, attr = torch.randn(N, P), torch.randn(RING.size(1), 2)
     expected = conv(x, looped, torch.cat([attr, torch.zeros(N, 2)]))

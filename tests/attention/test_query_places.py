@@ -85,7 +85,7 @@ def test_some_that_ask_are_a_slice_of_all_that_ask(support, terms, rotary):
     # The same as edges, in any order, some of them more than once.
     chosen = torch.tensor([7, 2, 2, 0])
     given = torch.stack([chosen, torch.arange(4)])
-    assert_is_slice(conv, Relation(1, "sum"), chosen, features(NODES), alignment=given)
+    assert_is_slice(conv, Relation(1, None), chosen, features(NODES), alignment=given)
 
 
 def test_a_decoders_last_token_sees_all_before():
@@ -142,7 +142,7 @@ def test_causal_linear_attention_counts_from_where_queries_stand(feature_map, st
         conv.fuse = False
         assert_near(conv(x, None, batch=(graph, own)), wanted)
     chosen = torch.tensor([[3, 1], [0, 1]])
-    conv = AttentionConv(P, Q, HEADS, Causal(), align=Relation(1, "sum")).double()
+    conv = AttentionConv(P, Q, HEADS, Causal(), align=Relation(1, None)).double()
     assert conv(features(5), alignment=chosen).shape == (2, Q)
 
 
@@ -204,7 +204,7 @@ def test_queries_of_the_nodes_themselves_stand_where_these_do(align):
 UNPLACED = [
     (Mean(Cluster()), {"alignment": torch.arange(NODES) // 3}),
     (Cluster(), {"alignment": torch.rand(NODES, NODES).double()}),  # as many as there are nodes
-    (Relation(1, "sum"), {"alignment": torch.tensor([[0, 1, 2], [0, 0, 1]])}),
+    (Relation(1, None), {"alignment": torch.tensor([[0, 1, 2], [0, 0, 1]])}),
     (LearnedQueries(3, P), {}),
 ]
 

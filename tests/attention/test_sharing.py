@@ -80,7 +80,7 @@ def test_additive_scores_are_the_same_by_values_and_by_folded_weights(channels):
 
 
 def test_scores_of_values_need_a_layer_of_heads_alone():
-    edges = Relation(1, "sum")
+    edges = Relation(1, None)
     mixed = Stack(GCN(), Attention(Additive(HEADS, 3), edges, Softmax()))
     with pytest.raises(ValueError, match="whose labels are its heads"):
         OuterConv(P, 3, mixed)(torch.randn(5, P), EDGES)

@@ -64,7 +64,7 @@ def test_a_term_of_one_head_is_for_all():
     score = KeyQuery(HEADS, 3, P).double()
     structure = Relation().read(CASES[0].index, size=(5, 5)).with_content(content)
     found = [
-        Attention(score, Relation(1, "sum"), Softmax(), terms=(term,)).basis_on(structure)
+        Attention(score, Relation(1, None), Softmax(), terms=(term,)).basis_on(structure)
         for term in (wide, narrow)
     ]
     assert_near(found[0].heads().value, found[1].heads().value)
@@ -88,7 +88,7 @@ def test_positions_stay_exact_in_short_types():
     size, term = 2200, ALiBi(1)
     edges = torch.tensor([[2049, 2048], [2100, 2100]])
     content = Content(*[torch.zeros(size, P, dtype=torch.bfloat16)] * 2)
-    family = Attention(make_score("dot-product", 1), Relation(1, "sum"), Softmax(), terms=(term,))
+    family = Attention(make_score("dot-product", 1), Relation(1, None), Softmax(), terms=(term,))
     structure = family.read(edges, size=(size, size)).with_content(content)
     bias = family.basis_on(structure).bias
     assert bias.dtype == torch.bfloat16
@@ -99,7 +99,7 @@ def test_rotary_positions_turn_keys_and_queries():
     turn, case = Rotary(4), CASES[3]  # rectangular
     score = KeyQuery(HEADS, 4, P, rotary=turn).double()
     source, target = torch.randn(6, P).double(), torch.randn(3, P).double()
-    family = Attention(score, Relation(1, "sum"), Softmax())
+    family = Attention(score, Relation(1, None), Softmax())
     structure = family.read(case.index, size=case.size).with_content(Content(source, target))
     heads = family.basis_on(structure).heads()
     key = turn(score.key(source), torch.arange(6.0))
@@ -125,7 +125,7 @@ def test_positions_that_are_given_go_first():
     pos = torch.tensor([[0.0], [3.0], [6.0], [9.0], [1.0]]).double()
     term = ALiBi(HEADS)
     family = Attention(
-        make_score("dot-product", HEADS), Relation(1, "sum"), Softmax(), terms=(term,)
+        make_score("dot-product", HEADS), Relation(1, None), Softmax(), terms=(term,)
     )
     content = Content(*[torch.zeros(5, P).double()] * 2)
     structure = family.read(CASES[0].index, size=(5, 5), pos=pos).with_content(content)

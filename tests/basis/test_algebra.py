@@ -65,7 +65,7 @@ def test_factors_of_a_scale_learn():
 
 
 def test_means_distribute_over_the_algebra():
-    basis = Relation(3, "sum").basis(EDGES)
+    basis = Relation(3, None).basis(EDGES)
     mean = Relation(3, "mean").basis(EDGES).to_dense()
     testing.assert_near(basis.mean().to_dense(), mean)
     testing.assert_near(basis.stack(basis).mean().to_dense(), torch.cat([mean, mean]))
@@ -95,13 +95,13 @@ def test_mean_of_a_product_is_refused_by_name_and_of_what_is_made_of_one():
     for basis in (product, product.mix(mixing), Restricted(product, None, torch.tensor([1]))):
         with pytest.raises(ValueError, match=r"a product does not hold.*basis\.edges\(\)"):
             basis.mean()
-    mixed = Relation(3, "sum").basis(EDGES).mix(mixing)
+    mixed = Relation(3, None).basis(EDGES).mix(mixing)
     counts = mixed.support().sum(1, keepdim=True).clamp(min=1)
     testing.assert_near(mixed.mean().to_dense(), mixed.to_dense() / counts)
 
 
 def test_means_of_kronecker_products_are_products_of_means():
-    first, second = Relation(3, "sum").basis(EDGES), GCN().basis(EDGES)
+    first, second = Relation(3, None).basis(EDGES), GCN().basis(EDGES)
     product = first.kron(second)
     testing.assert_near(product.mean().to_dense(), product.edges().mean().to_dense())
     copies = Repeated(first, 2, 2)
@@ -157,7 +157,7 @@ def test_equal_labels_of_pairs_are_single_where_one_factor_is():
 
 
 def test_restricting_edges_gathers_them_in_their_order():
-    relation = Relation(3, "sum").basis(EDGES)
+    relation = Relation(3, None).basis(EDGES)
     kept = relation.restrict([0, 1, 3], torch.tensor([True, True, False, True, True]))
     assert isinstance(kept, EdgeBasis)
     assert kept.size == (3, 4)
@@ -169,7 +169,7 @@ def test_restricting_edges_gathers_them_in_their_order():
 
 @pytest.mark.parametrize("nodes", [[0, 1, 3], [], [0, 1, 2, 3, 4], [2]], ids=str)
 def test_a_restriction_in_order_has_the_pattern_that_sorting_makes(nodes):
-    relation = Relation(3, "sum").basis(EDGES)
+    relation = Relation(3, None).basis(EDGES)
     for found in (
         relation.restrict(nodes, nodes).pattern,
         relation.restrict(nodes).pattern,
@@ -186,7 +186,7 @@ def test_a_restriction_in_order_has_the_pattern_that_sorting_makes(nodes):
 
 
 def test_receptive_fields_reach_through_layers():
-    line = Relation(1, "sum").basis(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]]))
+    line = Relation(1, None).basis(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]]))
     assert line.receptive_field(4).tolist() == [3]
     assert line.receptive_field(4, reach=3).tolist() == [1]
     assert line.receptive_field(4, reach=0).tolist() == [4]
@@ -234,7 +234,7 @@ def test_operands_that_do_not_fit_are_refused(call, error, rule):
 
 
 def test_what_is_no_number_and_no_basis_is_refused():
-    basis = Relation(1, "sum").basis(torch.tensor([[0], [1]]))
+    basis = Relation(1, None).basis(torch.tensor([[0], [1]]))
     for factor in ("2", True, None):
         with pytest.raises(TypeError, match="a scale is a number"):
             basis.scale(factor)

@@ -30,7 +30,7 @@ def test_a_receptive_field_is_that_of_walks_of_any_length(seed):
         index = torch.cat(index, 1)
     adjacency = torch.zeros(nodes, nodes)
     adjacency[index[0], index[1]] = 1
-    basis = Relation(1, "sum").basis(index, size=(nodes, nodes))
+    basis = Relation(1, None).basis(index, size=(nodes, nodes))
     targets = [0, 3] if seed % 2 else [2]
     for reach in (0, 1, 2, 3, 5, 8, 30, 211, 10**9, 10**18 + 1):
         expected = reached(adjacency, targets, reach)
@@ -49,7 +49,7 @@ def test_rules_settle_too():
 def test_sets_that_do_not_repeat_in_time_are_refused(monkeypatch):
     monkeypatch.setattr("pyg_outerconv.basis.receptive_field.MOST_LAYERS", 40)
     rings = [torch.stack([torch.arange(n), (torch.arange(n) + 1) % n]) + n**2 for n in (5, 7, 9)]
-    basis = Relation(1, "sum").basis(torch.cat(rings, 1), size=(100, 100))
+    basis = Relation(1, None).basis(torch.cat(rings, 1), size=(100, 100))
     starts = [25, 49, 81]
     assert basis.receptive_field(starts, 40).numel() == 3
     with pytest.raises(ValueError, match=r"within 40 layers: expected reach <= 40, got 1000"):
@@ -59,7 +59,7 @@ def test_sets_that_do_not_repeat_in_time_are_refused(monkeypatch):
 
 @pytest.mark.parametrize("reach", [2.0, "2", True, None])
 def test_reach_is_a_number_of_layers(reach):
-    basis = Relation(1, "sum").basis(torch.tensor([[0], [1]]))
+    basis = Relation(1, None).basis(torch.tensor([[0], [1]]))
     with pytest.raises(TypeError, match="reach is a number of layers: expected an integer"):
         basis.receptive_field(0, reach)
 

@@ -32,7 +32,7 @@ def test_powers_drop_the_edges_of_their_operator_and_are_not_multiplied_out(
     recurrence, derived, whole, monkeypatch
 ):
     index = torch.cat([torch.arange(6).repeat(2, 1), torch.randint(6, (2, 9))], 1)
-    operator = Relation(1, "sum").basis(index, torch.randn(15).double(), size=(6, 6))
+    operator = Relation(1, None).basis(index, torch.randn(15).double(), size=(6, 6))
     make = DERIVED[derived]
     basis = make(Polynomial(operator, recurrence, 3)).double()
     generator = torch.Generator().manual_seed(3)
@@ -65,7 +65,7 @@ def mean_of_all_draws(basis, p, count, monkeypatch):
 def few(seed):
     index = torch.randint(3, (2, 4), generator=torch.Generator().manual_seed(seed))
     weight = torch.rand(4, generator=torch.Generator().manual_seed(seed)).double() + 0.5
-    return Relation(1, "sum").basis(index, weight, size=(3, 3)).edges()
+    return Relation(1, None).basis(index, weight, size=(3, 3)).edges()
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -87,6 +87,6 @@ def test_sums_and_products_of_two_keep_their_mean(make, parts, seed, monkeypatch
 
 
 def test_powers_do_not_keep_their_mean_where_a_walk_takes_an_edge_twice(monkeypatch):
-    loop = Relation(1, "sum").basis(torch.tensor([[0], [0]]), torch.tensor([2.0]).double())
+    loop = Relation(1, None).basis(torch.tensor([[0], [0]]), torch.tensor([2.0]).double())
     mean = mean_of_all_draws(Polynomial(loop.edges(), "monomial", 4), 0.75, 1, monkeypatch)
     assert_near(mean.flatten(), torch.tensor([1, 2, 4 / 0.25, 8 / 0.25**2]).double())

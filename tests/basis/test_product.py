@@ -103,7 +103,7 @@ def test_merging_keeps_labels_apart():
 
 
 def test_weighted_sums_of_edge_sets_merge_what_they_share():
-    relation = Relation(3, "sum").basis(awkward_structures()["weighted"]).select([0]).edges()
+    relation = Relation(3, None).basis(awkward_structures()["weighted"]).select([0]).edges()
     transposed = relation.transpose().edges()
     found = combine([(2.0, relation), (-1.0, transposed)])
     assert_near(found.to_dense(), 2 * relation.to_dense() - transposed.to_dense())

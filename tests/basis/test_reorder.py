@@ -50,7 +50,7 @@ def test_neighbours_come_near_each_other():
 
 def test_values_go_with_their_edges_and_edges_with_the_users_list():
     edge_index = torch.randint(9, (2, 30))
-    basis = Relation(1, "sum").basis(edge_index, torch.arange(30.0), size=(9, 9))
+    basis = Relation(1, None).basis(edge_index, torch.arange(30.0), size=(9, 9))
     there = basis.reorder()
     edges = there.basis.edges()
     assert isinstance(edges, EdgeBasis)
@@ -71,10 +71,10 @@ def test_places_and_nodes_are_inverse():
 @pytest.mark.parametrize("size", [0, 1, 5])
 def test_graphs_without_edges(size):
     none = torch.empty(2, 0, dtype=torch.long)
-    there = Relation(1, "sum").basis(none, size=(size, size)).reorder()
+    there = Relation(1, None).basis(none, size=(size, size)).reorder()
     assert sorted(there.nodes.tolist()) == list(range(size))
 
 
 def test_two_sets_of_nodes_are_refused():
     with pytest.raises(ValueError, match="at both ends: expected M = N, got M = 3, N = 4"):
-        Relation(1, "sum").basis(torch.tensor([[0], [3]]), size=(3, 4)).reorder()
+        Relation(1, None).basis(torch.tensor([[0], [3]]), size=(3, 4)).reorder()

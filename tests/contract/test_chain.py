@@ -20,7 +20,7 @@ FACTORS = torch.randn(3, dtype=torch.float64, requires_grad=True)
 def bases():
     relation, walk, gcn = Relation(3).basis(MULTI), Walk(2).basis(MULTI), GCN().basis(MULTI)
     chebyshev, eye = Chebyshev(3).basis(MULTI), Identity().basis(MULTI)
-    oblong = Relation(3, norm="sum").basis(OBLONG)
+    oblong = Relation(3, norm=None).basis(OBLONG)
     loop = GCN(add_self_loops=False).basis(LOOP)
     return {
         "two operators": gcn.compose(gcn),

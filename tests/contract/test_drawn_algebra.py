@@ -32,9 +32,9 @@ def leaf(pick):
     if kind == "shift":
         return shifts(pick)
     family = {
-        "edges": Relation(3, "sum"),
+        "edges": Relation(3, None),
         "gcn": GCN(),
-        "ones": Relation(3, "sum"),
+        "ones": Relation(3, None),
         "walk": Walk(2),
         "cheb": Chebyshev(3),
         "eye": Identity(),

@@ -80,7 +80,7 @@ def test_each_head_may_have_its_own_alignment():
         Walk(2, norm=None, powers=(0, 2)),
         Walk(2, norm=None, aggregate="mean", powers=(1, 2)),
         Walk(1),
-        Stack(Identity(), Relation(1, "sum")),
+        Stack(Identity(), Relation(1, None)),
         Stack(Hops(2), Identity()),
     ],
     ids=str,
@@ -130,7 +130,7 @@ def test_the_papers_rectangular_identity_is_a_selection_of_edges():
     """Source and target joined, outputs on the target part: n asks what x holds at M - N + n."""
     x = features(N, P)
     given = torch.stack([torch.arange(4, N), torch.arange(N - 4)])
-    conv = layer(align=Relation(1, "sum"))
+    conv = layer(align=Relation(1, None))
     assert_near(conv(x, alignment=given), attention(conv, x, x[4:]))
 
 
@@ -223,7 +223,7 @@ def test_bad_alignments_are_refused():
         layer(align=LearnedQueries(4, P, heads=3))(features(N, P))
     with pytest.raises(ValueError, match="an alignment reads what comes as alignment="):
         layer()(features(N, P), alignment=torch.zeros(N).long())
-    conv = layer(support=Relation(1, "sum"), align=LearnedQueries(4, P))
+    conv = layer(support=Relation(1, None), align=LearnedQueries(4, P))
     with pytest.raises(ValueError, match="has targets of its own"):
         conv(features(N, P), EDGES)
     conv = layer(align=Mean(Cluster()))
@@ -239,11 +239,11 @@ def test_bad_alignments_are_refused():
 
 def test_edges_that_are_missing_are_asked_for():
     with pytest.raises(TypeError, match=r"Relation.* reads edges: .*or a support of nodes alone"):
-        layer(support=Relation(1, "sum"))(features(N, P))
+        layer(support=Relation(1, None))(features(N, P))
 
 
 def test_a_layer_of_mixed_labels_aligns_its_heads():
-    family = Stack(GCN(), Attention(KeyQuery(HEADS, 3), Relation(1, "sum"), Softmax(), align=GCN()))
+    family = Stack(GCN(), Attention(KeyQuery(HEADS, 3), Relation(1, None), Softmax(), align=GCN()))
     conv, x = OuterConv(P, Q, family).double(), features(N, P)
     dense = conv.basis(x, EDGES).to_dense()
     assert dense.shape == (1 + HEADS, N, N)

@@ -20,7 +20,7 @@ X = torch.randn(6, 3)
 
 
 def family(support=None, **options):
-    return Attention(DotProduct(1), support or Relation(1, "sum"), Softmax(), **options)
+    return Attention(DotProduct(1), support or Relation(1, None), Softmax(), **options)
 
 
 def support_of(of, given, **beside):

@@ -10,7 +10,7 @@ from pyg_outerconv.testing import assert_near, assert_same_gradients
 
 P, Q = 3, 2
 SEEDS = range(3)
-NORMS = ("sym", "rw", None)
+NORMS = ("sym", "source", "target", None)
 of_each_norm = pytest.mark.parametrize("norm", NORMS)
 
 
@@ -43,9 +43,11 @@ def dense_terms(graph, weight, num_terms, lambda_max, norm):
     adjacency = adjacency - adjacency.diag().diag()
     degree, eye = adjacency.sum(1), torch.eye(nodes, dtype=weight.dtype)
     divisor = torch.where(degree > 0, degree, torch.inf)
+    received = torch.where(adjacency.sum(0) > 0, adjacency.sum(0), torch.inf)
     matrix = {
         "sym": eye - adjacency / divisor.sqrt()[:, None] / divisor.sqrt(),
-        "rw": eye - adjacency / divisor[:, None],
+        "source": eye - adjacency / divisor[:, None],
+        "target": eye - adjacency / received,
         None: degree.diag() - adjacency,
     }[norm]
     if lambda_max == "exact":
@@ -78,7 +80,7 @@ def assert_layer_is_its_graphs(option, norm, seed, with_batch):
     expected = []
     for i, (graph, own) in enumerate(zip(graphs, weights, strict=True)):
         number = lambda_max[i] if option == "numbers" else family.lambda_max
-        terms = dense_terms(graph, own, family.num_terms, number, family.normalization)
+        terms = dense_terms(graph, own, family.num_terms, number, family.norm)
         features = x[batch.ptr[i] : batch.ptr[i + 1]]
         expected.append(torch.einsum("kmn,mp,kpq->nq", terms, features, conv.theta.weight))
     expected = torch.cat(expected) + conv.bias
@@ -96,7 +98,7 @@ def test_a_batch_is_convolved_as_its_graphs(norm, option, seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
-    ("option", "norm"), [(None, "sym"), ("bound", "sym"), ("bound", "rw"), ("number", None)]
+    ("option", "norm"), [(None, "sym"), ("bound", "sym"), ("bound", "source"), ("number", None)]
 )
 def test_what_does_not_depend_on_the_batch_needs_none(option, norm, seed):
     assert_layer_is_its_graphs(option, norm, seed, with_batch=False)
@@ -131,7 +133,7 @@ def test_edges_between_graphs_are_refused(norm, option, seed):
 
 def test_graphs_may_be_numbered_by_short_integers():
     batch = Batch.from_data_list(drawn_graphs(1))
-    family, size = Chebyshev(3, normalization=None), (batch.num_nodes,) * 2
+    family, size = Chebyshev(3, norm=None), (batch.num_nodes,) * 2
     found, expected = (
         family.basis(batch.edge_index, batch.edge_weight, size=size, batch=graph_of).to_dense()
         for graph_of in (batch.batch.int(), batch.batch)

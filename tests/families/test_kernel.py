@@ -280,13 +280,13 @@ def test_what_the_function_says_is_the_number_of_labels():
 
 
 def test_learned_edge_weights_are_values_replaced_without_sorting():
-    basis = Relation(1, "sum").basis(EDGE_INDEX, dtype=torch.float64)
+    basis = Relation(1, None).basis(EDGE_INDEX, dtype=torch.float64)
     weight = torch.rand(5, dtype=torch.float64, requires_grad=True)
     learnt = basis.edges().with_values(basis.edges().pattern.sort_values(weight))
     assert learnt.pattern is basis.edges().pattern
     x, theta = torch.randn(3, 2).double(), torch.randn(1, 1, 2, 2).double()
     actual = contract(learnt, x, theta)
-    expected = contract(Relation(1, "sum").basis(EDGE_INDEX, weight), x, theta)
+    expected = contract(Relation(1, None).basis(EDGE_INDEX, weight), x, theta)
     assert_near(actual, expected)
     for found, wanted in zip(
         *(torch.autograd.grad(out.sin().sum(), weight) for out in (actual, expected)), strict=True
@@ -296,7 +296,7 @@ def test_learned_edge_weights_are_values_replaced_without_sorting():
 
 def many(count=4000, labels=2):
     index, label = torch.randint(50, (2, count)), torch.randint(labels, (count,))
-    return Relation(labels, "sum").basis(structure(index, edge_type=label, size=(50, 50))).edges()
+    return Relation(labels, None).basis(structure(index, edge_type=label, size=(50, 50))).edges()
 
 
 def test_dropped_edges_keep_the_pattern_and_the_mean():
@@ -344,7 +344,7 @@ def test_rules_drop_the_edges_that_they_are_made_of():
     dropped = drop_edges(walk, 0.5)
     assert isinstance(dropped, Polynomial)
     assert dropped.operator.pattern is walk.operator.pattern
-    both = Stack(Chebyshev(2), Identity(), Relation(1, "sum")).basis(EDGE_INDEX)
+    both = Stack(Chebyshev(2), Identity(), Relation(1, None)).basis(EDGE_INDEX)
     gone = drop_edges(both, 1.0).to_dense()
     eye = torch.eye(3)
     assert_near(gone, torch.stack([eye, torch.zeros(3, 3), eye, torch.zeros(3, 3)]))
@@ -354,7 +354,7 @@ def test_rules_drop_the_edges_that_they_are_made_of():
 
 def test_gradients_reach_the_values_that_are_left():
     weight = torch.rand(40, dtype=torch.float64, requires_grad=True)
-    basis = Relation(1, "sum").basis(torch.randint(9, (2, 40)), weight)
+    basis = Relation(1, None).basis(torch.randint(9, (2, 40)), weight)
     dropped = drop_edges(basis, 0.5)
     gradient = torch.autograd.grad(dropped.value.sum(), weight)[0]
     assert set(gradient.tolist()) == {0.0, 2.0}

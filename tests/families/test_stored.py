@@ -32,7 +32,7 @@ FAMILIES = [
     Walk(2, direction="both", add_self_loops=True),
     Relation(2),
     Directed(GCN(add_self_loops=False)),
-    Stack(Relation(2, "sum"), Walk(1), GCN()),
+    Stack(Relation(2, None), Walk(1), GCN()),
     Walk(2, aggregate="max"),
 ]
 

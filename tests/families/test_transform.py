@@ -96,7 +96,7 @@ def test_what_is_read_back_is_the_basis_that_was_made(family, monkeypatch):
 
 
 def test_transforms_compose_and_do_not_disturb_each_other():
-    families = [GCN(), Walk(2), Walk(3), Relation(1, "sum")]
+    families = [GCN(), Walk(2), Walk(3), Relation(1, None)]
     dataset = FakeDataset(num_graphs=5, avg_num_nodes=20, transform=T.Compose(families))
     for batch in DataLoader(dataset, batch_size=5):
         for family in families:

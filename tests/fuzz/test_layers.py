@@ -58,13 +58,13 @@ def draw_leaf(rng, is_pair):
         return Drawn(Identity(), formulas.identity)
     if kind == "gcn":
         options = {
-            "norm": rng.choice(["sym", "rw"]),
+            "norm": rng.choice(["sym", "source", "target", None]),
             "add_self_loops": loops(),
             "improved": rng.random() < 0.3,
         }
         return Drawn(GCN(**options), lambda g: formulas.gcn(g, **options))
     if kind == "relation":
-        options = {"num_relations": NUM_KINDS, "norm": rng.choice(["mean", "sum"])}
+        options = {"num_relations": NUM_KINDS, "norm": rng.choice(["mean", None])}
         return Drawn(Relation(**options), lambda g: formulas.relation(g, **options))
     if kind == "walk":
         length = rng.randrange(4)
@@ -83,7 +83,7 @@ def draw_leaf(rng, is_pair):
         options = {
             "num_terms": rng.randrange(1, 5),
             "lambda_max": rng.choice(["bound", 1.7, 5.0]),
-            "normalization": rng.choice(["sym", "rw", None]),
+            "norm": rng.choice(["sym", "source", "target", None]),
         }
         return Drawn(Chebyshev(**options), lambda g: formulas.chebyshev(g, **options))
     options = {

@@ -121,7 +121,7 @@ def test_hetero_as_relations_over_all_nodes():
     edges, relations = from_hetero(hetero())
     assert edges.size == (5, 5)
     assert relations == [("author", "writes", "paper"), ("paper", "cites", "paper")]
-    matrices = Relation(2, "sum").basis(edges).to_dense()
+    matrices = Relation(2, None).basis(edges).to_dense()
     assert matrices[0].nonzero().tolist() == [[0, 2], [1, 2], [1, 4]]
     assert matrices[1].nonzero().tolist() == [[2, 4]]
 
@@ -134,14 +134,14 @@ def test_one_relation_of_hetero_is_bipartite():
 
 
 def test_torch_sparse_out_multiplies_like_pyg():
-    basis = Relation(2, "sum").basis(from_hetero(hetero())[0])
+    basis = Relation(2, None).basis(from_hetero(hetero())[0])
     x = torch.randn(5, 3)
     for k, matrix in enumerate(to_torch_sparse(basis)):
         assert_near(matrix @ x, basis.to_dense()[k].t() @ x)
 
 
 def test_edge_list_out_is_the_basis_again():
-    basis = Relation(2, "sum").basis(from_hetero(hetero())[0])
+    basis = Relation(2, None).basis(from_hetero(hetero())[0])
     index, weight, kinds = to_edge_index(basis)
     again = Relation(2, "given").basis(index, weight, kinds, size=basis.size)
     assert_near(again.to_dense(), basis.to_dense())
@@ -234,5 +234,5 @@ def test_integers_that_a_float_rounds_are_refused():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_short_values_leave_as_floats(dtype):
     weight = torch.tensor([0.5, 0.25], dtype=dtype)
-    basis = Relation(1, "sum").basis(torch.tensor([[0, 1], [1, 0]]), weight)
+    basis = Relation(1, None).basis(torch.tensor([[0, 1], [1, 0]]), weight)
     assert to_scipy(basis)[0].todense().tolist() == [[0.0, 0.5], [0.25, 0.0]]

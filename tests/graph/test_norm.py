@@ -10,15 +10,15 @@ from pyg_outerconv.testing import assert_near
 P, Q = 3, 2
 DIVIDING = [
     GCN(),
-    GCN(norm="rw"),
+    GCN(norm="target"),
     GCN(add_self_loops=False),
-    GCN("rw", add_self_loops=False),
+    GCN("target", add_self_loops=False),
     *(Walk(2, norm) for norm in ("source", "target", "sym")),
     Walk(2, "source", direction="both", add_self_loops=True),
     Diffusion(norm="source", length=3, add_self_loops=False),
     Chebyshev(3),
-    Chebyshev(3, normalization="rw"),
-    Directed(GCN("rw", add_self_loops=False)),
+    Chebyshev(3, norm="source"),
+    Directed(GCN("target", add_self_loops=False)),
 ]
 of_each = pytest.mark.parametrize("family", DIVIDING, ids=str)
 
@@ -61,7 +61,7 @@ def test_gradients_of_tiny_degrees_are_those_of_float64(family, some, exponent):
 def test_nodes_without_weight_give_and_take_nothing():
     index = torch.tensor([[0, 1, 2], [1, 2, 3]])
     weight = torch.tensor([1.0, 0.0, 2.0], requires_grad=True)
-    for family in (GCN(add_self_loops=False), GCN("rw", add_self_loops=False), Walk(1)):
+    for family in (GCN(add_self_loops=False), GCN("target", add_self_loops=False), Walk(1)):
         dense = family.basis(index, weight).to_dense()[-1]
         assert dense.isfinite().all()
         (gradient,) = torch.autograd.grad(dense.sum(), weight)
@@ -89,7 +89,7 @@ def dense_norm(index, weight, nodes, norm, loops):
     ("family", "norm", "loops"),
     [
         (GCN(), "sym", True),
-        (GCN("rw"), "target", True),
+        (GCN("target"), "target", True),
         (GCN(add_self_loops=False), "sym", False),
         (Walk(1, "source", powers=(1,)), "source", False),
         (Walk(1, "target", powers=(1,), add_self_loops=True), "target", True),
@@ -114,10 +114,10 @@ def test_negative_weights_whose_sums_stay_positive_are_divided_by_them(family, n
     "family",
     [
         GCN(add_self_loops=False),
-        GCN("rw", add_self_loops=False),
+        GCN("target", add_self_loops=False),
         *(Walk(1, norm) for norm in ("source", "target", "sym")),
         Chebyshev(2, "exact"),
-        Chebyshev(2, 1.5, "rw"),
+        Chebyshev(2, 1.5, "source"),
     ],
     ids=str,
 )
@@ -139,7 +139,7 @@ def test_an_exact_laplacian_takes_negative_weights_and_the_bound_refuses_them():
     found = Chebyshev(2, "exact", None).basis(index, weight).to_dense()[1]
     assert_near(found, 2 * laplacian / largest - torch.eye(3).double())
     with pytest.raises(ValueError, match=r"lambda_max='bound' needs.*or lambda_max='exact'"):
-        Chebyshev(2, normalization=None).basis(index, weight)
+        Chebyshev(2, norm=None).basis(index, weight)
 
 
 OF_COUNTS = [GCN(add_self_loops=False), GCN(), Walk(2), Relation(1)]
@@ -160,3 +160,17 @@ def test_degrees_are_counted_within_transforms_too(family):
         leaf = weight.clone().requires_grad_()
         (wanted,) = torch.autograd.grad(total(leaf, one), leaf)
         torch.testing.assert_close(gradient, wanted)
+
+
+@pytest.mark.parametrize(
+    ("make", "norm", "words"),
+    [
+        (GCN, "rw", "'source' divides by the degree of the sending node, 'target'"),
+        (lambda norm: Chebyshev(norm=norm), "rw", "'source' divides"),
+        (lambda norm: Relation(2, norm), "sum", "None divides by nothing"),
+        (lambda norm: Walk(norm=norm), "row", "unknown norm 'row'"),
+    ],
+)
+def test_other_words_for_a_norm_are_refused_with_the_one_that_is_meant(make, norm, words):
+    with pytest.raises(ValueError, match=words):
+        make(norm=norm)

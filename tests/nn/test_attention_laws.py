@@ -108,7 +108,7 @@ def test_learned_queries_are_permutation_invariant(score, seed):
 @few
 def test_shares_of_stochastic_normalisers_add_up_to_one_or_nothing(normaliser, seed, labels):
     x, edges = graph(seed, labels=labels)
-    conv = layer("key-query", normalise=normaliser, support=Relation(labels, "sum"))
+    conv = layer("key-query", normalise=normaliser, support=Relation(labels, None))
     beside = {} if labels == 1 else {"edge_type": edges.edge_type}
     _, basis = conv(x, edges.edge_index, return_attention_weights=True, **beside)
     assert_stochastic(basis)

@@ -91,7 +91,7 @@ def test_an_order_that_is_asked_for_changes_nothing(name, order):
 
 @pytest.mark.parametrize("heads", [3, 6])
 def test_a_support_of_labels_gives_each_its_share_of_heads(heads):
-    conv, x = layer(heads=heads, support=Relation(3, "sum")), drawn(5, 3)
+    conv, x = layer(heads=heads, support=Relation(3, None)), drawn(5, 3)
     basis = conv.basis(x, EDGES, edge_type=KINDS)
     assert (basis.num_labels, basis.num_bases) == (3, heads)
     expected = truth(conv, x, basis)
@@ -105,7 +105,7 @@ def test_a_support_of_labels_gives_each_its_share_of_heads(heads):
 
 def content(heads=2, channels=4, in_channels=3, support=None):
     score = KeyQuery(heads, channels, in_channels)
-    return Attention(score, support or Relation(1, "sum"), Softmax())
+    return Attention(score, support or Relation(1, None), Softmax())
 
 
 @pytest.mark.parametrize("theta", ["full", "columns", "value-output(channels=2)"])
@@ -165,7 +165,7 @@ def test_reductions_see_heads_as_edges(aggr, label_aggr):
     family = content()
     conv = OuterConv(3, 4, family, **options).double()
     x = drawn(5, 3)
-    plain = OuterConv(3, 4, Relation(2, "sum"), **options).double()
+    plain = OuterConv(3, 4, Relation(2, None), **options).double()
     plain.theta = conv.theta
     edges = OuterConv(3, 4, family).double().basis(x, EDGES).edges()
     actual, expected = conv(x, EDGES), plain(x, edges)

@@ -102,7 +102,7 @@ def test_a_basis_is_an_input_of_what_is_exported(family):
 
 BASES = {
     "edges": lambda i, w: GCN().basis(i, w, size=(5, 5)),
-    "edges of ones": lambda i, w: Relation(1, "sum").basis(i, size=(5, 5)),
+    "edges of ones": lambda i, w: Relation(1, None).basis(i, size=(5, 5)),
     "a polynomial": lambda i, w: Chebyshev(3).basis(i, w, size=(5, 5)),
     "a stack": lambda i, w: Directed(GCN(add_self_loops=False)).basis(i, w, size=(5, 5)),
     "a selection": lambda i, w: Walk(3, powers=(1, 3)).basis(i, w, size=(5, 5)),

@@ -38,7 +38,7 @@ def features(*batch, channels=4):
     return torch.randn(*batch, 5, channels, dtype=torch.float64, requires_grad=True)
 
 
-RELATION = Relation(3, norm="sum")
+RELATION = Relation(3, norm=None)
 PAIRS = {
     "one operator": (layer(4, 3, GCN()), layer(3, 5, GCN())),
     "labels by labels": (layer(4, 3, RELATION), layer(3, 5, Chebyshev(3))),

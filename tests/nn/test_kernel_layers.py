@@ -180,7 +180,7 @@ def test_nn_conv(aggr):
 
 def test_the_bias_of_a_network_may_be_a_relation_beside_it():
     function = EdgeNetwork(DIM, 5, 6, constant=False)
-    both = OuterConv(P, Q, Stack(Kernel(function), Relation(1, "sum")), bias=False).double()
+    both = OuterConv(P, Q, Stack(Kernel(function), Relation(1, None)), bias=False).double()
     whole = EdgeNetwork(DIM, 5, 6)
     whole.load_state_dict(function.state_dict())
     one = OuterConv(P, Q, Kernel(whole), bias=False).double()

@@ -60,12 +60,12 @@ def test_every_form_of_theta(family, theta):
 @pytest.mark.parametrize("name", ["weighted", "multi-edge", "zero edges"])
 def test_every_option(name, options):
     edges = STRUCTURES[name]
-    testing.assert_layer_equals_dense(layer(Relation(3, "sum"), **options), features(edges), edges)
+    testing.assert_layer_equals_dense(layer(Relation(3, None), **options), features(edges), edges)
 
 
 def test_mean_within_a_label_counts_its_edges():
     edges = STRUCTURES["multi-edge"]
-    conv = OuterConv(2, 2, Relation(3, "sum"), aggr="mean", bias=False).double()
+    conv = OuterConv(2, 2, Relation(3, None), aggr="mean", bias=False).double()
     dense = conv.basis(
         features(edges), edges.edge_index, edges.edge_weight, edges.edge_type, edges.size
     ).to_dense()

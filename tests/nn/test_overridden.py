@@ -85,7 +85,7 @@ def test_steps_may_ask_for_ends_and_leave_out_the_value():
             seen.append((index, edge_index, size_i))
             return x_j
 
-    conv = Own(P, Q, Relation(1, "sum"), bias=False)
+    conv = Own(P, Q, Relation(1, None), bias=False)
     x = torch.randn(N, P)
     out = conv(x, EDGES)
     assert_near(out, torch.zeros(N, Q).index_add(0, EDGES[1], (x @ conv.theta()[0, 0])[EDGES[0]]))

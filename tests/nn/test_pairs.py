@@ -66,14 +66,14 @@ def sums(*parts):
 # What a family is, of dense weights (M, N) without parallel edges.
 FORMULAS = {
     GCN(add_self_loops=False): of_both_ends,
-    GCN(norm="rw", add_self_loops=False): at_target,
+    GCN(norm="target", add_self_loops=False): at_target,
     Walk(1): sums(own, from_source),
     Walk(1, norm="target"): sums(own, at_target),
     Walk(3, norm="sym", powers=(1, 0)): sums(of_both_ends, own),
     Walk(0): own,
     Walk(1, norm=None, aggregate="max", powers=(1,)): plain,
     Walk(2, norm="target", aggregate="mean", powers=(0, 1)): sums(own, at_target),
-    Relation(1, "sum"): plain,
+    Relation(1, None): plain,
     Identity(): own,
     Explicit(Walk(1, norm="sym")): sums(own, of_both_ends),
     Stack(GCN(add_self_loops=False), Identity(), Walk(1)): sums(
@@ -214,7 +214,7 @@ def test_who_says_that_there_are_two_sets_of_nodes():
     for name in "ab":
         data[name].num_nodes = 2
     data["a", "to", "b"].edge_index = data["a", "to", "a"].edge_index = index
-    matrix = to_scipy(Relation(1, "sum").basis(index))[0]
+    matrix = to_scipy(Relation(1, None).basis(index))[0]
     said = {
         "nobody": structure(index, size=(2, 2)),
         "size": structure(index, size=(2, 3)),
@@ -286,7 +286,7 @@ ON_PAIRS = [
     Walk(1, norm="sym"),
     GCN(add_self_loops=False),
     Relation(1),
-    Stack(Relation(1, "sum"), Walk(1)),
+    Stack(Relation(1, None), Walk(1)),
 ]
 
 

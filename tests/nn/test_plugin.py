@@ -369,7 +369,7 @@ def test_to_hetero_with_bases_changes_messages_by_hooks():
     data = hetero()
     data["b"].x = x_of(3, 5)
     model = to_hetero_with_bases(
-        Two(Relation(1, "sum"), 5, root_weight=True), data.metadata(), num_bases=2
+        Two(Relation(1, None), 5, root_weight=True), data.metadata(), num_bases=2
     )
     out = model(data.x_dict, data.edge_index_dict)
     assert {name: value.shape for name, value in out.items()} == {"a": (4, 3), "b": (3, 3)}
@@ -450,7 +450,7 @@ def test_graphgym_registers_it():
 
 
 def test_message_hooks_see_and_change_messages_in_the_order_of_the_edges():
-    conv, x, weight = layer(Relation(1, "sum")), x_of(), weights()
+    conv, x, weight = layer(Relation(1, None)), x_of(), weights()
     plain, seen = conv(x, EDGES, weight), []
     handles = [
         conv.register_message_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])),

@@ -41,7 +41,7 @@ def features(edges, channels=4):
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_all_sixteen_equal_the_dense_form_fused_and_by_messages(name, aggr, label_aggr):
     edges = STRUCTURES[name]
-    for family in (Relation(3, "sum"), Stack(Relation(3), Identity())):
+    for family in (Relation(3, None), Stack(Relation(3), Identity())):
         conv = layer(family, aggr=aggr, label_aggr=label_aggr)
         testing.assert_layer_equals_dense(conv, features(edges), edges)
 
@@ -86,7 +86,7 @@ def test_every_family_of_cells(family, name, aggr, label_aggr):
 )
 def test_with_every_other_option(options, aggr, label_aggr):
     edges = STRUCTURES["multi-edge"]
-    conv = layer(Relation(3, "sum"), aggr=aggr, label_aggr=label_aggr, **options)
+    conv = layer(Relation(3, None), aggr=aggr, label_aggr=label_aggr, **options)
     testing.assert_layer_equals_dense(conv, features(edges), edges)
 
 
@@ -102,7 +102,7 @@ def test_batches_of_features(aggr, label_aggr):
 
 @every
 def test_a_basis_in_the_place_of_edges(aggr, label_aggr):
-    conv = layer(Relation(3, "sum"), aggr=aggr, label_aggr=label_aggr)
+    conv = layer(Relation(3, None), aggr=aggr, label_aggr=label_aggr)
     x, edges = features(STRUCTURES["multi-edge"]), STRUCTURES["multi-edge"]
     basis = conv.family.basis(edges)
     expected = conv(x, edges.edge_index, edges.edge_weight, edges.edge_type)
@@ -113,7 +113,7 @@ def test_a_basis_in_the_place_of_edges(aggr, label_aggr):
 @every
 def test_permutation_equivariance(aggr, label_aggr):
     edges = STRUCTURES["multi-edge"]
-    conv = layer(Relation(3, "sum"), aggr=aggr, label_aggr=label_aggr)
+    conv = layer(Relation(3, None), aggr=aggr, label_aggr=label_aggr)
     testing.assert_permutation_equivariant(conv, features(edges), edges)
 
 
@@ -147,14 +147,14 @@ def test_a_target_without_edges_is_zero_and_a_label_without_one_is_left_out():
     expected = {"sum": [-2, -3, 0], "mean": [-1, -1.5, 0], "max": [-2, -1, 0], "min": [-2, -2, 0]}
     for aggr, label_aggr in ALL:
         conv = OuterConv(
-            1, 1, Relation(2, "sum"), False, "identity", aggr=aggr, label_aggr=label_aggr
+            1, 1, Relation(2, None), False, "identity", aggr=aggr, label_aggr=label_aggr
         )
         for conv.fuse in (True, False):
             assert conv(x, index, weight, kinds).flatten().tolist() == expected[label_aggr]
 
 
 def test_theta_follows_a_maximum():
-    conv = OuterConv(1, 1, Relation(1, "sum"), bias=False, aggr="max")
+    conv = OuterConv(1, 1, Relation(1, None), bias=False, aggr="max")
     with torch.no_grad():
         conv.theta.weight.fill_(-1.0)
     index = torch.tensor([[0, 1], [0, 0]])
@@ -167,7 +167,7 @@ def test_the_lowest_of_equal_labels_takes_the_gradient(label_aggr):
     index, kinds = torch.tensor([[0, 1, 2], [0, 0, 0]]), torch.tensor([2, 1, 1])
     for theta in ("identity", "full"):
         conv = OuterConv(
-            1, 1, Relation(3, "sum"), False, theta, aggr=label_aggr, label_aggr=label_aggr
+            1, 1, Relation(3, None), False, theta, aggr=label_aggr, label_aggr=label_aggr
         )
         with torch.no_grad():
             for parameter in conv.parameters():
@@ -178,7 +178,7 @@ def test_the_lowest_of_equal_labels_takes_the_gradient(label_aggr):
 
 
 def test_the_first_of_equal_messages_takes_the_gradient_as_in_the_contraction():
-    conv = OuterConv(1, 1, Relation(1, "sum"), False, "identity", aggr="max")
+    conv = OuterConv(1, 1, Relation(1, None), False, "identity", aggr="max")
     for conv.fuse in (False, True):
         x = torch.ones(2, 1, requires_grad=True)
         conv((x, None), torch.tensor([[0, 1], [0, 0]]), size=(2, 1)).sum().backward()
@@ -229,7 +229,7 @@ def assert_equal_with_gradients(ours, theirs, x, *arguments):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_graph_conv(aggr, weighted):
     theirs = GraphConv(4, 6, aggr=aggr).double()
-    ours = OuterConv(4, 6, Relation(1, "sum"), aggr=aggr, root_weight=True).double()
+    ours = OuterConv(4, 6, Relation(1, None), aggr=aggr, root_weight=True).double()
     with torch.no_grad():
         ours.theta.weight[0].copy_(theirs.lin_rel.weight.t())
         ours.root.weight[0].copy_(theirs.lin_root.weight.t())
@@ -242,7 +242,7 @@ def test_graph_conv(aggr, weighted):
 @pytest.mark.parametrize("aggr", ["mean", "max", "min", "sum"])
 def test_sage_conv(aggr):
     theirs = SAGEConv(4, 6, aggr=aggr).double()
-    ours = OuterConv(4, 6, Relation(1, "sum"), aggr=aggr, root_weight=True).double()
+    ours = OuterConv(4, 6, Relation(1, None), aggr=aggr, root_weight=True).double()
     with torch.no_grad():
         ours.theta.weight[0].copy_(theirs.lin_l.weight.t())
         ours.root.weight[0].copy_(theirs.lin_r.weight.t())
@@ -257,7 +257,7 @@ def test_sage_conv(aggr):
 def test_simple_conv(aggr):
     """PyG's layer without parameters, whose other reductions are sums and means too."""
     theirs = SimpleConv(aggr=aggr)
-    ours = OuterConv(-1, -1, Relation(1, "sum"), False, "identity", aggr=aggr)
+    ours = OuterConv(-1, -1, Relation(1, None), False, "identity", aggr=aggr)
     x = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
     assert_equal_with_gradients(ours, theirs, x, EDGES)
     assert not list(ours.parameters())
@@ -276,7 +276,7 @@ def test_aggregation_modules_of_pyg(aggr, module):
     """The assignment of nodes to graphs is a basis: m → batch[m]."""
     batch = torch.tensor([0, 0, 1, 3, 3, 3])
     x = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
-    conv = OuterConv(4, -1, Relation(1, "sum"), False, "identity", aggr=aggr)
+    conv = OuterConv(4, -1, Relation(1, None), False, "identity", aggr=aggr)
     index = torch.stack([torch.arange(6), batch])
     found, expected = conv((x, None), index, size=(6, 4)), module(x, batch, dim_size=4)
     assert_near(found, expected)
@@ -299,7 +299,7 @@ def test_sums_and_means_of_messages_are_those_of_pyg():
 def test_hooks_see_values_times_inputs_where_theta_follows():
     x, weight = torch.randn(5, 4, dtype=torch.float64), torch.randn(7, dtype=torch.float64)
     for aggr, label_aggr in (("max", "sum"), ("min", "max")):
-        conv, seen = layer(Relation(3, "sum"), aggr=aggr, label_aggr=label_aggr), []
+        conv, seen = layer(Relation(3, None), aggr=aggr, label_aggr=label_aggr), []
         conv.register_message_forward_hook(lambda _, inputs, out, seen=seen: seen.append(out))
         conv(x, EDGES, weight, KINDS)
         assert_near(seen[0], weight[:, None] * x[EDGES[0]])
@@ -388,7 +388,7 @@ def test_eye_alone_under_every_reduction():
     [("max", "min", "full"), ("max", "max", "identity")],
 )
 def test_compiles_into_one_graph_once_something_ran(aggr, label_aggr, theta):
-    family = Stack(Relation(3, "sum"), Identity())
+    family = Stack(Relation(3, None), Identity())
     conv = layer(family, (4, 4), theta=theta, aggr=aggr, label_aggr=label_aggr)
     basis = family.basis(EDGES, None, KINDS, size=(5, 5), dtype=torch.float64)
     x = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)

@@ -69,12 +69,12 @@ def test_every_floating_point_type(family, dtype):
 @pytest.mark.parametrize(
     "family",
     [
-        GCN(norm="rw"),
+        GCN(norm="target"),
         GCN(),
         Walk(1, norm="target"),
         Walk(1, norm="source", direction="backward"),
         Relation(1),
-        Chebyshev(2, "bound", normalization="rw"),
+        Chebyshev(2, "bound", norm="source"),
     ],
     ids=str,
 )

@@ -60,7 +60,7 @@ READS = [
     (Relation(1), (W,)),
     (Directed(GCN()), (W,)),
     (Directed(Relation(2)), (W, T)),
-    (Mean(Relation(2, "sum")), (W, T)),
+    (Mean(Relation(2, None)), (W, T)),
     (Explicit(Identity()), ()),
     (Stack(Identity(), Complete()), ()),
     (Stack(GCN(), Relation(2)), (W, T)),

@@ -15,15 +15,15 @@ from pyg_outerconv.testing import assert_near
 
 FAMILIES = [
     GCN(),
-    GCN("rw", add_self_loops=False),
+    GCN("target", add_self_loops=False),
     Chebyshev(3),
-    Chebyshev(2, normalization=None),
+    Chebyshev(2, norm=None),
     Walk(2),
     Walk(2, None),
     Walk(2, "sym", aggregate="max"),
-    Relation(1, "sum"),
+    Relation(1, None),
     Relation(1),
-    Stack(GCN(), Identity(), Relation(1, "sum")),
+    Stack(GCN(), Identity(), Relation(1, None)),
 ]
 TYPES = [torch.int64, torch.int32, torch.uint8, torch.float64, torch.float32, torch.float16]
 of_each_family = pytest.mark.parametrize("family", FAMILIES, ids=str)
@@ -176,7 +176,7 @@ def test_a_matrix_says_its_size_and_fits_x():
     matrix = StandIn(torch.tensor([0, 2]), torch.tensor([1, 4]), torch.tensor([1.0, 2.0]), (3, 5))
     assert structure(matrix).size == (5, 3)
     assert structure(matrix).edge_weight.tolist() == [1.0, 2.0]
-    conv = OuterConv(P, Q, Relation(1, "sum"))
+    conv = OuterConv(P, Q, Relation(1, None))
     assert conv((torch.ones(5, P), None), matrix).shape == (3, Q)
     with pytest.raises(ValueError, match="size must fit the sparse matrix"):
         conv(torch.ones(4, P), matrix)
@@ -186,7 +186,7 @@ def test_a_matrix_says_its_size_and_fits_x():
 
 def test_integers_without_x_are_numbers_of_torchs_default_type():
     index, weight = torch.tensor([[0, 1], [1, 0]]), torch.tensor([2, -3])
-    value = Relation(1, "sum").basis(index, weight).value
+    value = Relation(1, None).basis(index, weight).value
     assert value.dtype == torch.float32
     assert sorted(value.tolist()) == [-3.0, 2.0]
 

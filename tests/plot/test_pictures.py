@@ -31,7 +31,7 @@ TYPES = torch.tensor([0, 1, 2, 0, 1, 2, 2])
 @pytest.fixture
 def labelled() -> Basis:
     weight = torch.tensor([1.0, -2.0, 0.5, 0.0, 3.0, 1.0, 1.0], dtype=torch.double)
-    return Relation(3, "sum").basis(EDGES, weight, TYPES)
+    return Relation(3, None).basis(EDGES, weight, TYPES)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_zero_has_a_colour_and_an_absent_edge_is_white(labelled: Basis) -> Non
 def test_colours_of_signed_values_are_centred_at_zero(labelled: Basis) -> None:
     scales = [panel.images[0].norm for panel in panels(labelled.plot())]  # type: ignore[attr-defined]
     assert {(scale.vmin, scale.vmax) for scale in scales} == {(-3.0, 3.0)}
-    ones = Relation(1, "sum").basis(EDGES).plot()
+    ones = Relation(1, None).basis(EDGES).plot()
     assert (ones.axes[0].images[0].norm.vmin, ones.axes[0].images[0].norm.vmax) == (0.0, 3.0)
 
 
@@ -265,7 +265,7 @@ def test_nodes_of_a_receptive_field_are_filled_and_the_output_is_framed() -> Non
 
 def test_sources_and_targets_of_a_rectangular_basis_are_nodes_of_their_own() -> None:
     index = torch.tensor([[0, 1, 2], [1, 0, 0]])
-    basis = Relation(1, "sum").basis(index, size=(3, 2))
+    basis = Relation(1, None).basis(index, size=(3, 2))
     (axes,) = basis.plot("receptive-field", cell=0).axes
     nodes = axes.collections[0]
     assert [to_hex(fill) == REACHED for fill in nodes.get_facecolors()] == [0, 1, 1, 0, 0]
@@ -284,7 +284,7 @@ def test_flattenings_of_a_layer_are_its_dense_forms() -> None:
 
 
 def test_a_layer_of_means_is_drawn_as_it_is() -> None:
-    conv = OuterConv(2, 3, Relation(3, "sum"), aggr="mean", label_aggr="mean").double()
+    conv = OuterConv(2, 3, Relation(3, None), aggr="mean", label_aggr="mean").double()
     hat, _ = images(conv.plot(EDGES, edge_type=TYPES))
     assert np.array_equal(hat.filled(0), conv.phi_hat(EDGES, edge_type=TYPES).detach().numpy())
 
@@ -453,7 +453,7 @@ def test_large_graphs_are_refused() -> None:
         GCN().basis(edges).plot("graph")
     full = torch.ones(60, 60).nonzero().T
     with pytest.raises(ValueError, match=f"limit of edges: expected <= {MAX_EDGES}, got 3600"):
-        Relation(1, "sum").basis(full).plot("graph")
+        Relation(1, None).basis(full).plot("graph")
     with pytest.raises(ValueError, match=f"limit of labels: expected <= {MAX_LABELS}"):
         Walk(MAX_LABELS).basis(EDGES).plot("graph")
     Walk(MAX_LABELS).basis(EDGES).plot("graph", labels=[MAX_LABELS])

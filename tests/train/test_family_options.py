@@ -34,11 +34,11 @@ from pyg_outerconv.train.family_options import (
     ("text", "wanted"),
     [
         ("gcn", GCN()),
-        ("GCN(norm='rw', add_self_loops=False)", GCN(norm="rw", add_self_loops=False)),
+        ("GCN(norm='target', add_self_loops=False)", GCN(norm="target", add_self_loops=False)),
         ("walk(3, norm=None)", Walk(3, norm=None)),
         ("chebyshev(2, 2)", Chebyshev(2, 2)),
         ("relation", Relation(7)),
-        ("relation(9, 'sum')", Relation(9, "sum")),
+        ("relation(9, None)", Relation(9, None)),
         ("stack(gcn, walk(1))", Stack(GCN(), Walk(1))),
         ("identity", Identity()),
     ],

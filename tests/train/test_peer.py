@@ -48,7 +48,7 @@ def weights(layer: PeerLayer) -> Tensor:
         "gcn",
         "gcn(improved=True)",
         "gcn(add_self_loops=False)",
-        "gcn(norm='rw')",
+        "gcn(norm='target')",
         "walk(2)",
         "walk(3, norm='target')",
         "walk(2, norm='sym')",
@@ -57,9 +57,9 @@ def weights(layer: PeerLayer) -> Tensor:
         "walk(2, add_self_loops=True)",
         "chebyshev(3, lambda_max='bound')",
         "chebyshev(3, lambda_max=1.7)",
-        "chebyshev(2, normalization='rw', lambda_max='bound')",
+        "chebyshev(2, norm='source', lambda_max='bound')",
         "relation(3)",
-        "relation(3, norm='sum')",
+        "relation(3, norm=None)",
         "directed(gcn(add_self_loops=False))",
         "directed(gcn)",
     ],
@@ -89,11 +89,11 @@ def test_a_peer_is_the_same_convolution(family: str) -> None:
 
 SAME = [
     ("gcn", {}),
-    ("gcn(norm='rw')", {}),
+    ("gcn(norm='target')", {}),
     ("walk(2, norm='sym')", {}),
     ("chebyshev(3)", {}),
     ("relation(3)", {"root_weight": True}),
-    ("relation(3, norm='sum')", {"theta": "basis-decomposed:2", "root_weight": True}),
+    ("relation(3, norm=None)", {"theta": "basis-decomposed:2", "root_weight": True}),
     ("relation(3)", {"theta": "block-diagonal(num_blocks=1)"}),
     ("directed(gcn)", {}),
     ("directed(gcn(add_self_loops=False))", {"root_weight": True}),
@@ -122,7 +122,7 @@ def test_from_a_seed_both_begin_as_the_same_function(
     assert torch.equal(left[0][1], left[1][1])
 
 
-@pytest.mark.parametrize("family", ["gcn", "gcn(norm='rw')", "directed(gcn)"])
+@pytest.mark.parametrize("family", ["gcn", "gcn(norm='target')", "directed(gcn)"])
 def test_both_get_the_same_sparse_features(family: str) -> None:
     dataset = graph()
     dataset.data.x = (dataset.data.x > 0.7).float()

@@ -37,7 +37,7 @@ def attention_on_edges(
         for _ in range(3)
     )
     direction = context.randn(nodes, heads, channels, generator=generator)
-    basis = Relation(1, "sum").basis(edge_index, size=(nodes, nodes), dtype=context.dtype)
+    basis = Relation(1, None).basis(edge_index, size=(nodes, nodes), dtype=context.dtype)
     sparsity = basis.edges().pattern.by_target
     source, target = edge_index
 

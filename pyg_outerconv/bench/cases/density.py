@@ -110,11 +110,11 @@ def over_density(
     shape = (nodes, channels) if batch == 1 else (batch, nodes, channels)
     x = context.randn(*shape, generator=generator).requires_grad_()
     direction = context.randn(*shape, generator=generator)
-    conv = OuterConv(channels, channels, Relation(labels, "sum"), bias=False)
+    conv = OuterConv(channels, channels, Relation(labels, None), bias=False)
     conv = conv.to(context.device, context.dtype)
     # What a layer does by itself may be dense too, where its cost model says so.
     sparse = OuterConv(
-        channels, channels, Relation(labels, "sum"), bias=False, order="transform_first"
+        channels, channels, Relation(labels, None), bias=False, order="transform_first"
     ).to(context.device, context.dtype)
     sparse.load_state_dict(conv.state_dict())
     contenders = [

@@ -71,7 +71,7 @@ def _relations(labels: int, zipf: bool = False) -> Callable[..., tuple[Basis, Fa
     def make(context: Context, edges: Tensor, nodes: int) -> tuple[Basis, Family]:
         draw = zipf_types if zipf else uniform_types
         types = draw(edges.size(1), labels, context.generator()).to(edges.device)
-        family = Relation(labels, "sum")
+        family = Relation(labels, None)
         return family.basis(edges, edge_type=types, size=(nodes, nodes)), family
 
     return make

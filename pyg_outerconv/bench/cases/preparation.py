@@ -74,7 +74,7 @@ def preparing_relation(context: Context, labels: int, nodes: int = 100_000) -> S
     edge_index = random_graph(nodes, 12 * nodes, generator)
     types = uniform_types(edge_index.size(1), labels, generator).to(context.device)
     edge_index = edge_index.to(context.device)
-    family = Relation(labels, "sum")
+    family = Relation(labels, None)
     steps = {PREPARATION: lambda: prepare(family, edge_index, nodes, edge_type=types)}
     sizes = {"nodes": nodes, "edges": edge_index.size(1), "labels": labels}
     return Setup([Contender(OURS, steps)], sizes)

@@ -124,7 +124,7 @@ def _layers(
     direction = context.randn(nodes, channels, generator=generator)
     edge_index, types = edge_index.to(context.device), types.to(context.device)
 
-    family = Relation(labels, "sum")
+    family = Relation(labels, None)
     form = "full" if bases is None else f"basis-decomposed(num_bases={bases})"
     conv = OuterConv(channels, channels, family, theta=form, root_weight=True)
     conv = conv.to(context.device, context.dtype)

@@ -73,7 +73,7 @@ def growing_graph(context: Context, point: Point, local: bool) -> Setup:
     value = torch.rand(pattern.num_edges, generator=generator).to(context.device, context.dtype)
     basis = EdgeBasis(pattern, value)
     x = context.randn(nodes, CHANNELS, generator=generator)
-    conv = OuterConv(CHANNELS, CHANNELS, Relation(1, "sum")).to(context.device, context.dtype)
+    conv = OuterConv(CHANNELS, CHANNELS, Relation(1, None)).to(context.device, context.dtype)
 
     def forward() -> Tensor:
         with torch.no_grad():

@@ -88,6 +88,6 @@ def test_alignments_are_made_of_families_that_there_are():
     soft = torch.rand(4, 2, dtype=torch.float64)
     assert_near(queries(Cluster().basis(soft)), soft.t() @ x)
     edges, weight = torch.tensor([[0, 3, 2], [1, 1, 0]]), torch.tensor([0.5, 2.0, -1.0]).double()
-    weighted = Relation(1, "sum").basis(edges, weight, size=(4, 2))
+    weighted = Relation(1, None).basis(edges, weight, size=(4, 2))
     assert_near(queries(weighted), torch.stack([-x[2], 0.5 * x[0] + 2 * x[3]]))
     assert_near(queries(Identity().basis(None, size=(4, 4))), x)

@@ -181,7 +181,7 @@ def test_random_links_are_as_likely_everywhere():
 
 def test_a_union_keeps_each_pair_once_and_no_values():
     edges, weight = torch.tensor([[0, 0, 1, 2], [1, 1, 1, 0]]), torch.tensor([2.0, 3.0, 4.0, 0.0])
-    union = Union(Relation(1, "sum"), Identity()).basis(edges, weight)
+    union = Union(Relation(1, None), Identity()).basis(edges, weight)
     mask = torch.eye(3, dtype=torch.bool)
     mask[edges[0], edges[1]] = True
     assert_pairs(union, mask)

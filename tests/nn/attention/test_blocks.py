@@ -61,7 +61,7 @@ def test_decoder_block(dtype, norm_first):
 
 def test_decoder_block_with_masks_of_the_memory():
     theirs = peer(torch.nn.TransformerDecoderLayer)
-    ours = from_torch(theirs, support="causal", memory_support=Relation(1, "sum"))
+    ours = from_torch(theirs, support="causal", memory_support=Relation(1, None))
     x, memory, seen = x_of(2, LENGTH), x_of(2, 9), torch.rand(9, LENGTH) < 0.5
     seen[:2] = True
     there = torch.ones(2, 9, dtype=torch.bool)
@@ -84,7 +84,7 @@ def test_decoder_block_with_masks_of_the_memory():
 
 def test_blocks_run_on_graphs_and_see_edges_alone():
     edges = torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 0, 2]])
-    block, x = EncoderBlock(CHANNELS, HEADS, support=Relation(1, "sum")).eval(), torch.randn(5, 8)
+    block, x = EncoderBlock(CHANNELS, HEADS, support=Relation(1, None)).eval(), torch.randn(5, 8)
     out = block(x, edges)
     changed = block(x + torch.eye(5)[:, 3:4], edges)
     assert [bool((a != b).any()) for a, b in zip(out, changed, strict=True)] == [

@@ -64,7 +64,7 @@ def test_a_mask_is_a_support(dtype, support, seen):
 def test_any_mask_is_given_edges():
     theirs, seen = peer(), torch.rand(LENGTH, LENGTH) < 0.4
     seen.fill_diagonal_(True)
-    ours = from_torch(theirs, support=Relation(1, "sum"))
+    ours = from_torch(theirs, support=Relation(1, None))
     edges, mask = seen.nonzero().t(), hidden(seen)
     x = x_of(2, LENGTH, EMBED)
     run = lambda x: ours(x, edges)  # noqa: E731

@@ -116,7 +116,7 @@ def test_a_learned_basis_can_be_given_to_another_layer():
     conv, x = AttentionConv(P, Q, 2), x_of()
     out, basis = conv(x, EDGES, return_attention_weights=True)
     assert_near(conv(x, basis), out)
-    other = OuterConv(P, Q, Relation(2, "sum"), theta="columns", bias=True)
+    other = OuterConv(P, Q, Relation(2, None), theta="columns", bias=True)
     other.theta.load_state_dict(conv.theta.state_dict())
     assert_near(other(x, basis.edges()), out)
 
@@ -143,7 +143,7 @@ def test_a_support_that_does_not_fit_is_refused():
     conv, x = AttentionConv(P, Q, 2), x_of()
     with pytest.raises(ValueError, match="a support has the sources and the queries"):
         conv(x, Hops().basis(EDGES, size=(NODES + 1, NODES)))
-    kinds = Relation(3, "sum").basis(EDGES, None, EDGES[0] % 3, size=(NODES, NODES))
+    kinds = Relation(3, None).basis(EDGES, None, EDGES[0] % 3, size=(NODES, NODES))
     with pytest.raises(ValueError, match="heads share the labels of a support"):
         conv(x, kinds)
     support = Hops().basis(EDGES, size=(NODES, NODES))

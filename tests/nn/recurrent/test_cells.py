@@ -318,7 +318,7 @@ def test_values_of_content_are_made_of_what_each_convolution_reads():
 
 @of_each_kind
 def test_a_mean_is_the_familys_whether_edges_or_a_basis_are_given(kind):
-    family = Relation(2, norm="sum")
+    family = Relation(2, norm=None)
     mean, other = cell_of(kind, family, aggr="mean"), cell_of(kind, Mean(family))
     other.load_state_dict(mean.state_dict())
     x, types = values(N, P), torch.arange(EDGES.size(1)) % 2
@@ -362,7 +362,7 @@ def test_messages_may_flow_against_the_edges(kind):
 
 
 def test_comparing_reductions_act_on_all_gates():
-    cell = cell_of("lstm", Relation(2, norm="sum"), aggr="max")
+    cell = cell_of("lstm", Relation(2, norm=None), aggr="max")
     x, state = values(N, P), state_of(cell)
     types = torch.arange(EDGES.size(1)) % 2
     out = cell.gates(torch.cat([x, state[0]], -1), EDGES, edge_type=types)
