@@ -190,7 +190,7 @@ PEERS = {
             weighted=False,
             typed=True,
         )
-        for aggr, norm in (("add", "sum"), ("mean", "mean"))
+        for aggr, norm in (("add", None), ("mean", "mean"))
         for theta, options in (
             ("full", {}),
             ("basis-decomposed(num_bases=2)", {"num_bases": 2}),

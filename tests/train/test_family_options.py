@@ -86,7 +86,7 @@ def test_a_flag_is_refused_with_what_to_write(flag: str, words: list[str], wante
         (Walk(3, norm=None), "walk(length=3, norm=None)"),
         (Directed(), "directed"),
         (Directed(Walk(1)), "directed(walk(length=1))"),
-        (Stack(GCN(norm="rw"), Identity()), "stack(gcn(norm='rw'), identity)"),
+        (Stack(GCN(norm="target"), Identity()), "stack(gcn(norm='target'), identity)"),
     ],
 )
 def test_short_names_name_the_family(family: Family, wanted: str) -> None:
