@@ -1,4 +1,4 @@
-"""What positions that are added to features have in common."""
+"""Base class of the encodings of positions that are added to features."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..graph.positions import as_coordinates
 class AddedPositions(torch.nn.Module, ABC):
     """X plus a vector for the position of each node: ``x + encode(position)``.
 
-    Subclasses say how a position becomes a vector.
+    Subclasses define :meth:`encode`.
 
     Args:
         channels: P.
-        axes: D.
+        axes: D, the number of coordinates of a position.
     """
 
     def __init__(self, channels: int, axes: int) -> None:
@@ -27,13 +27,13 @@ class AddedPositions(torch.nn.Module, ABC):
 
     @abstractmethod
     def encode(self, position: Tensor, dtype: torch.dtype) -> Tensor:
-        """(n, P) the vectors of positions (n, D), of the type ``dtype``."""
+        """The encodings (n, P) of positions (n, D), in ``dtype``."""
 
     def places(self, count: int, device: torch.device) -> Tensor:
-        """(n, D) the positions of ``count`` nodes that have none given: 0, 1, 2, … on one axis.
+        """Default positions (n, D) of ``count`` nodes: 0, 1, 2, … on one axis.
 
         Raises:
-            ValueError: there are several axes.
+            ValueError: there are several axes, on which positions must be passed.
         """
         if self.axes > 1:
             raise RefusedValue(
@@ -42,17 +42,17 @@ class AddedPositions(torch.nn.Module, ABC):
         return torch.arange(count, device=device).unsqueeze(1)
 
     def forward(self, x: Tensor, position: Tensor | None = None) -> Tensor:
-        r"""The sum.
+        r"""The features plus the encodings of the positions.
 
         Args:
             x: (\*batch, n, P).
-            position: (n,) or (n, D), shared by the batch; None for those of :meth:`places`.
+            position: (n,) or (n, D), shared by the batch; None for the defaults of :meth:`places`.
 
         Returns:
-            (\*batch, n, P), of the type of x.
+            (\*batch, n, P), in the dtype of x.
 
         Raises:
-            TypeError: positions are no numbers.
+            TypeError: positions are not numbers.
             ValueError: shapes do not fit.
         """
         if x.dim() < 2 or x.size(-1) != self.channels:

@@ -1,4 +1,4 @@
-"""Additive scores of GAT: a number of each end, added, then bent."""
+"""Additive scores of GAT: the numbers of both ends of an edge, added, then a leaky ReLU."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ class Additive(Score):
     r"""score[m, n] = leaky_relu(⟨a_s, X_m Θ⟩ + ⟨a_t, Q_n Θ⟩ + ⟨a_e, E_mn W_e⟩).
 
     Equation 3 of `"Graph Attention Networks" <https://arxiv.org/abs/1710.10903>`_, whose a is
-    (a_t, a_s), and whose W is the layer's own Θ. Since the score is linear before it is bent, it
-    is made of H numbers of each node.
+    (a_t, a_s), and whose W is the layer's own Θ. The score is linear before the leaky ReLU, so each
+    node contributes H numbers, and no vector is needed for an edge.
 
     Args:
         heads: H.
         channels: D; where Θ transforms, the channels of a value.
         in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
-        own: whether sources are projected for the score alone, not by Θ.
-        shared: whether queries are transformed as sources are; if None, unless ``in_channels`` is
-            a pair.
-        negative_slope: of the leaky ReLU.
-        edge_dim: D_e of ``edge_attr``, of which a number is added too; None for none.
+        own: whether the score projects sources itself, instead of sharing Θ, as it must in a
+            ``Stack``, where Θ has other labels too.
+        shared: whether queries are transformed as sources are; if None, they are unless
+            ``in_channels`` is a pair.
+        negative_slope: slope of the leaky ReLU below zero.
+        edge_dim: D_e of ``edge_attr``, whose term is added to the score; None for no such term.
 
     Raises:
-        TypeError, ValueError: a number of heads or channels is no positive integer.
+        TypeError, ValueError: a number of heads or channels is not a positive integer.
     """
 
     name = "additive"
@@ -74,32 +75,32 @@ class Additive(Score):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """See :class:`Score`."""
+        """Draw new initial values for all parameters."""
         self.ends.reset_parameters()
         glorot(self.att_source, self.att_target)
         if self.edge is not None:
             self.edge.reset_parameters()
 
     def values(self, source: Features, theta: Any) -> Tensor | None:
-        """See :class:`Score`; one number a head is made of narrower features without them."""
+        """The values X_m Θ_h, (M, *batch, H, V); None where X Θ_h a_h is cheaper directly."""
         return self.ends.values(source, theta, folds=True)
 
     def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """See :class:`Score`."""
+        """The scores of the edges, by the equation of the class."""
         at_source, at_target = self.ends.dots(
             source, query, support, self.att_source, self.att_target
         )
-        return self._bent(at_source, at_target, support)
+        return self._leaky_sum(at_source, at_target, support)
 
     def of_sources(self, source: Features, support: EdgeContext) -> Dot | Tensor:
-        """See :class:`Score`; the target adds nothing, as in PyG."""
+        """The scores without features of targets, which then add nothing, as in PyG."""
         at_source = self.ends.dot_of_source(source, support, self.att_source)
-        return self._bent(
+        return self._leaky_sum(
             at_source, at_source.new_zeros(support.size[1], *at_source.shape[1:]), support
         )
 
     def sums_at_once(self, source: Features, theta: Any) -> bool:
-        """See :class:`Score`: values and numbers of both ends are one product of the features."""
+        """Whether values and the numbers of both ends can be one dense product of the features."""
         own = self.edge is not None or self.ends.source is not None or self.ends.target is not None
         if own or not isinstance(source, Tensor) or source.dim() != 2:
             return False
@@ -111,7 +112,7 @@ class Additive(Score):
     def at_once(
         self, source: Features, theta: Any, over: EdgeBasis | ImplicitEdges
     ) -> Basis | None:
-        """See :class:`Score`."""
+        """The softmax of the scores as a basis that adds up values without making scores."""
         nodes = source.size(0)  # type: ignore[union-attr]
         one = isinstance(over, EdgeBasis) and over.num_bases == 1 and over.dtype is None
         if not one or over.size != (nodes, nodes) or not over.num_edges:
@@ -119,8 +120,8 @@ class Additive(Score):
         vectors = self.att_source, self.att_target
         return AdditiveAttentionBasis(over, source, theta.value, *vectors, self.negative_slope)  # type: ignore[arg-type]
 
-    def _bent(self, at_source: Tensor, at_target: Tensor, support: EdgeContext) -> Tensor:
-        """The numbers of both ends, (M, *batch, H) and (N, *batch, H), added and bent."""
+    def _leaky_sum(self, at_source: Tensor, at_target: Tensor, support: EdgeContext) -> Tensor:
+        """The leaky ReLU of the sum of both ends, (M, *batch, H) and (N, *batch, H)."""
         at_source, at_target = exact(at_source), exact(at_target)
         batch = same_batch(at_source, at_target)
         found = support.add(at_target, at_source)

@@ -19,23 +19,24 @@ from .term import check_relative
     option="`terms=(ALiBi(heads),)`",
 )
 class ALiBi(torch.nn.Module):
-    r"""Minus the distance times a slope, which is the head's own.
+    r"""A term that falls linearly with distance, with a slope for each head.
 
     .. math:: b_h(m, n) = -s_h \sum_d |p_{m,d} - p_{n,d}|
 
     From section 3 of `"Train Short, Test Long: Attention with Linear Biases Enables Input Length
-    Extrapolation" <https://arxiv.org/abs/2108.12409>`_, whose sequences are causal: a distance is
-    i − j there, and the same number here. On several axes distances add up.
+    Extrapolation" <https://arxiv.org/abs/2108.12409>`_, whose sequences are causal: its
+    distance i − j is |p_m − p_n| here. On several axes the distances along the axes add up.
 
-    Slopes are 2^(−8/H), 2^(−16/H), …, 2^(−8) where H is a power of two. For other H they are, as in
-    the paper's code, those of the power of two G below it, then the first, third, … of 2·G.
+    Slopes are 2^(−8/H), 2^(−16/H), …, 2^(−8) where H is a power of two. For any other H they are,
+    as in the paper's code, the slopes for the largest power of two G < H, then the first, third, …
+    slope for 2·G.
 
     Args:
         heads: H.
-        learned: whether the slopes are parameters, which start at these numbers.
+        learned: whether the slopes are parameters, initialised with these numbers.
 
     Raises:
-        TypeError: ``heads`` is no integer.
+        TypeError: ``heads`` is not an integer.
         ValueError: ``heads`` is not positive.
 
     >>> ALiBi(heads=2)(torch.tensor([[-3.0]])).tolist()
@@ -50,17 +51,17 @@ class ALiBi(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """The paper's slopes."""
+        """Set the slopes to the paper's."""
         if self.slopes is not None:
             with torch.no_grad():
                 self.slopes.copy_(slopes(self.heads, dtype=torch.float64))
 
     def forward(self, relative: Tensor) -> Tensor:
-        """(E, H) the terms of relative positions (E, D).
+        """The terms (E, H) of relative positions (E, D).
 
         Raises:
             TypeError: they are not floating point.
-            ValueError: they have another shape.
+            ValueError: their shape is not (E, D).
         """
         check_relative(relative)
         dtype = exact_type(relative.dtype)
@@ -76,7 +77,7 @@ class ALiBi(torch.nn.Module):
 def slopes(
     heads: int, dtype: torch.dtype | None = None, device: torch.device | None = None
 ) -> Tensor:
-    """(H,) the slopes of the paper's code.
+    """The slopes (H,) of the paper's code.
 
     >>> slopes(3).tolist()
     [0.0625, 0.00390625, 0.25]

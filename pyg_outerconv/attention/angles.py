@@ -17,7 +17,7 @@ def angles(position: Tensor, channels: int, base: float) -> Tensor:
 
     .. math:: \alpha_{n,d,i} = p_{n,d} \cdot b^{-2i/C}, \qquad i = 0, \dots, C/2 - 1
 
-    with C the channels of one axis: all of them, divided evenly by the axes. Wavelengths grow
+    with C the channels of one axis, an equal share of all channels. Wavelengths grow
     geometrically from 2π to 2π·b.
 
     Args:
@@ -26,7 +26,7 @@ def angles(position: Tensor, channels: int, base: float) -> Tensor:
         base: b.
 
     Returns:
-        (n, D, C/2), of the type of ``position``.
+        (n, D, C/2), in the dtype of ``position``.
     """
     of_axis = channels // position.size(1)
     step = torch.arange(0, of_axis, 2, dtype=position.dtype, device=position.device)
@@ -34,11 +34,11 @@ def angles(position: Tensor, channels: int, base: float) -> Tensor:
 
 
 def check_frequencies(channels: int, base: float, axes: int) -> None:
-    """Refuse channels that are no pairs for each axis, and a base that is no positive number.
+    """Refuse channels that do not split into pairs on each axis, and a base that is not positive.
 
     Raises:
-        TypeError: ``channels`` or ``axes`` is no integer, or ``base`` no number.
-        ValueError: the channels cannot be divided so, or a number is not positive.
+        TypeError: ``channels`` or ``axes`` is not an integer, or ``base`` not a number.
+        ValueError: ``channels`` is not a multiple of 2·axes, or a number is not positive.
     """
     check_positive("positions", channels=channels, axes=axes)
     if channels % (2 * axes):

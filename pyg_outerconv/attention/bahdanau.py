@@ -1,4 +1,4 @@
-"""Bahdanau's score: a layer of tanh neurons that sees both ends."""
+"""Bahdanau's score: one layer of tanh neurons on both ends of an edge."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ class Bahdanau(Score):
     r"""score[m, n] = ⟨a, tanh(X_m U + Q_n W + E_mn W_e)⟩.
 
     Appendix A.1.2 of `"Neural Machine Translation by Jointly Learning to Align and Translate"
-    <https://arxiv.org/abs/1409.0473>`_, whose v is a. It has projections of its own.
+    <https://arxiv.org/abs/1409.0473>`_, whose v is a. It projects both ends itself, and does not
+    share the layer's Θ.
 
     Args:
         heads: H.
-        channels: D, the neurons.
+        channels: D, the number of neurons.
         in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
-        bias: whether projections have one.
-        edge_dim: D_e of ``edge_attr``, as in :class:`~.gatv2.GATv2`; None for none.
+        bias: whether projections have a bias.
+        edge_dim: D_e of ``edge_attr``, as in :class:`~.gatv2.GATv2`; None for no such term.
 
     Raises:
-        TypeError, ValueError: a number of heads or channels is no positive integer.
+        TypeError, ValueError: a number of heads or channels is not a positive integer.
     """
 
     name = "bahdanau"
@@ -52,13 +53,13 @@ class Bahdanau(Score):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """See :class:`Score`."""
+        """Draw new initial values for all parameters."""
         self.ends.reset_parameters()
         glorot(self.att)
         if self.edge is not None:
             self.edge.reset_parameters()
 
     def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """See :class:`Score`."""
-        near, far = self.ends(source, query, support)
-        return neuron_scores(near, far, self.att, support, "tanh", edge=self.edge)
+        """The scores of the edges, by the equation of the class."""
+        at_source, at_target = self.ends(source, query, support)
+        return neuron_scores(at_source, at_target, self.att, support, "tanh", edge=self.edge)

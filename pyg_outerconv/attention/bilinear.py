@@ -1,4 +1,4 @@
-"""Bilinear: a full form Λ of what the two ends hold."""
+"""Bilinear: a form Λ of full rank between the features of both ends."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Bilinear(Score):
     `"Effective Approaches to Attention-based Neural Machine Translation"
     <https://arxiv.org/abs/1508.04025>`_ (section 3.1).
 
-    Queries are multiplied by Λᵀ, so that keys are X itself; if X is sparse, it is multiplied.
+    Queries are multiplied by Λᵀ, so that keys are X itself; if X is sparse, X is multiplied by Λ.
 
     Args:
         heads: H.
-        channels: nothing; a form of rank D is :class:`~.key_query.KeyQuery`.
+        channels: ignored; a form of rank D is :class:`~.key_query.KeyQuery`.
         in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
-        scale: of the form.
+        scale: factor of the form.
 
     Attributes:
-        form: holds Λᵀ as a weight (H, P_q, P).
+        form: the projection whose weight is Λᵀ (H, P_q, P).
     """
 
     name = "bilinear"
@@ -46,11 +46,11 @@ class Bilinear(Score):
         self.form = Projection(of_query, heads, of_key)
 
     def reset_parameters(self) -> None:
-        """See :class:`Score`."""
+        """Draw new initial values for all parameters."""
         self.form.reset_parameters()
 
     def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """See :class:`Score`."""
+        """The scores of the edges, by the equation of the class."""
         check_queries(self.form, query, source)
         self.form.settle(query, channels_of(source))
         if isinstance(source, SparseFeatures):

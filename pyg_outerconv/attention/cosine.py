@@ -1,4 +1,4 @@
-"""Cosine: how nearly parallel two features are, times a number."""
+"""Cosine: the cosine of the angle between two vectors of features, times a factor β."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .score import Dot, Score
 
 
 class Cosine(Score):
-    r"""score[m, n] = β cos(X_m, Q_n), or of their projections; 0 where one of them is zero.
+    r"""score[m, n] = β cos(X_m, Q_n), or of their projections; 0 where a vector is zero.
 
-    With one β that is learned it is the score of `"Attention-based Graph Neural Network for
+    With one learned β it is the score of `"Attention-based Graph Neural Network for
     Semi-supervised Learning" <https://arxiv.org/abs/1803.03735>`_ (AGNN). With projections, and a
     β = 1/τ for each head that stays below 100, the scaled cosine attention of `"Swin Transformer
     V2" <https://arxiv.org/abs/2111.09883>`_ (section 3.3, equation 2):
@@ -24,13 +24,13 @@ class Cosine(Score):
 
     Args:
         heads: H.
-        channels: D, where features are projected; else nothing.
+        channels: D, where features are projected; else ignored.
         in_channels: P of the sources, or a pair (P, P_q), for projections.
-        beta: β, or what it begins with.
+        beta: β, or its initial value.
         learned: whether β is a parameter.
-        per_head: whether each head has its own.
+        per_head: whether each head has its own β.
         projected: whether keys and queries are projections, or the features as they are.
-        at_most: a bound of β, or None.
+        at_most: upper bound of β, or None.
     """
 
     name = "cosine"
@@ -64,25 +64,25 @@ class Cosine(Score):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """See :class:`Score`."""
+        """Draw new initial values for all parameters."""
         torch.nn.init.constant_(self.beta, self.begins)
         if self.ends is not None:
             self.ends.reset_parameters()
 
     def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """See :class:`Score`."""
+        """The scores of the edges, by the equation of the class."""
         if self.ends is None:
-            near, far = spread(source, self.heads), spread(query, self.heads)
+            at_source, at_target = spread(source, self.heads), spread(query, self.heads)
         else:
-            near, far = self.ends(source, query, support)
+            at_source, at_target = self.ends(source, query, support)
         beta = self.beta if self.at_most is None else self.beta.clamp(max=self.at_most)
-        return Dot(unit(far) * beta.to(far.dtype).unsqueeze(-1), unit(near))
+        return Dot(unit(at_target) * beta.to(at_target.dtype).unsqueeze(-1), unit(at_source))
 
 
 def unit(x: Tensor) -> Tensor:
-    """Vectors of length one in the same directions; zero where there is none.
+    """The vectors divided by their lengths; zero vectors stay zero.
 
-    Divided by its largest entry first, so that no square is out of range.
+    Each is divided by its largest entry first, so that no square overflows.
     """
     largest = x.detach().abs().amax(-1, keepdim=True)
     x = x / largest.masked_fill(largest == 0, 1.0)

@@ -1,4 +1,4 @@
-"""Dot product: the features of the two ends as they are, without parameters."""
+"""Dot product of the features of both ends, without parameters."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class DotProduct(Score):
     Neural Networks" <https://arxiv.org/abs/1711.07971>`_ (equation 2).
 
     Args:
-        heads: H, all of them equal, unless queries are of each head.
-        channels: nothing.
-        in_channels: nothing.
-        scale: of the products; 1/√P if None.
+        heads: H; all heads are equal, unless each has queries of its own.
+        channels: ignored.
+        in_channels: ignored.
+        scale: factor of the products; 1/√P if None.
     """
 
     name = "dot-product"
@@ -45,6 +45,6 @@ class DotProduct(Score):
         self.scale = scale
 
     def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """See :class:`Score`."""
+        """The scores of the edges, by the equation of the class."""
         scale = 1.0 / math.sqrt(channels_of(source)) if self.scale is None else float(self.scale)
         return Dot(spread(query, self.heads), spread(source, self.heads), scale)

@@ -1,4 +1,4 @@
-"""What a score may ask about the edges that it is for."""
+"""EdgeContext: the support, as scores read it."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _parts = IdentityCache()
 
 @dataclass(frozen=True, eq=False)
 class EdgeContext:
-    """The edges over which f normalises, and what lies beside them.
+    """The edges over which f normalises, with their attributes and positions.
 
-    Nothing is made before it is asked for: a rule that torch's own attention knows never becomes
-    edges unless a score wants one number for each.
+    Everything is computed on demand: a rule that torch's own attention knows becomes edges only
+    where a score needs a number for each edge.
 
     Attributes:
         basis: the edges, or a rule for them, of L labels.
-        structure: what the basis was made of.
-        theta: the layer's parameters of values, for scores of transformed features, or None.
-        values: (M, *batch, H, V) what these make of the sources, where that is known; or None.
-        exact: the type of positions: that of the content, or float32 where that is shorter.
-        present: (M,) or (M, *batch) booleans, the sources that there are, or None for all; f leaves
+        structure: the structure of which the support was made.
+        theta: the layer's Θ, for scores with ``uses_theta``, or None.
+        values: (M, *batch, H, V) the values X_m Θ_h, if they are known; or None.
+        exact: dtype of positions: that of the features, at least float32.
+        present: (M,) or (M, *batch) booleans, the present sources, or None for all; f leaves
             out the others, whatever their scores are.
-        listed: whether scores are in the order in which edges were given, not in the pattern's.
+        listed: whether scores are in the order of the user's edge list, not of the pattern.
     """
 
     basis: EdgeBasis | ImplicitEdges
@@ -62,7 +62,7 @@ class EdgeContext:
 
     @property
     def num_edges(self) -> int:
-        """E, without making edges."""
+        """E, computed without making edges."""
         return self.basis.num_edges
 
     @property
@@ -77,7 +77,7 @@ class EdgeContext:
 
     @property
     def entries(self) -> Sparsity | Listed:
-        """The same in the order of scores, whichever that is."""
+        """The matrix of the edges in the order of scores, sorted or as listed."""
         return listed_edges(self.pattern) if self.listed else self.sparsity
 
     @property
@@ -86,7 +86,7 @@ class EdgeContext:
         return listed_edges(self.pattern).col if self.listed else self.pattern.source
 
     def heads(self, value: Tensor) -> MultiHeadEdges:
-        """The basis of some values (E, *batch, H/L), in the order of scores."""
+        """The basis with values (E, *batch, H/L), in the order of scores."""
         return (
             MultiHeadEdges.of_list(self.pattern, value)
             if self.listed
@@ -95,16 +95,13 @@ class EdgeContext:
 
     @property
     def positions(self) -> tuple[Tensor, Tensor]:
-        """(M, D) and (N, D), the positions of sources and of targets, as far as anybody said.
-
-        In float32 at least, whatever the features are.
-        """
+        """Positions (M, D) of sources and (N, D) of targets, in float32 at least."""
         return positions_of(self.structure, self.exact)
 
     # Numbers of edges -------------------------------------------------------------------------
 
     def add(self, at_target: Tensor, at_source: Tensor) -> Tensor:
-        """far[n, h] + near[m, h] of (N, *batch, H) and (M, *batch, H): (E, *batch, H/L)."""
+        """q[n, h] + k[m, h] of (N, *batch, H) and (M, *batch, H): (E, *batch, H/L)."""
         if isinstance(entries := self.entries, Listed):
             return entries.add(at_target, at_source)
         ends = [self.fold(x.unsqueeze(-1)).squeeze(-1) for x in (at_target, at_source)]
@@ -113,22 +110,22 @@ class EdgeContext:
         )
 
     def dot(self, at_target: Tensor, at_source: Tensor) -> Tensor:
-        """⟨far[n, h], near[m, h]⟩ of (N, *batch, H, D) and (M, *batch, H, D): (E, *batch, H/L)."""
+        """⟨q[n, h], k[m, h]⟩ of (N, *batch, H, D) and (M, *batch, H, D): (E, *batch, H/L)."""
         if isinstance(entries := self.entries, Listed):
             return entries.dot(at_target, at_source)
         found = sddmm(entries, self.fold(at_target), self.fold(at_source))
         return self.unfold(found, at_target.size(-2), at_target.shape[1:-2])
 
     def fold(self, x: Tensor) -> Tensor:
-        """(nodes, *batch, H, C) as :attr:`sparsity` joins them: (nodes·L, B·H/L, C)."""
+        """(nodes, *batch, H, C) as operands of :attr:`sparsity`: (nodes·L, B·H/L, C)."""
         return by_label(x, self.num_labels)
 
     def unfold(self, score: Tensor, heads: int, batch: Sequence[int]) -> Tensor:
-        """(E, B·H/L) along :attr:`sparsity` as scores of H heads are: (E, *batch, H/L)."""
+        """Scores (E, B·H/L) along :attr:`sparsity` as (E, *batch, H/L)."""
         return score.unflatten(1, (*batch, heads // self.num_labels)) if batch else score
 
     def own_heads(self, x: Tensor) -> Tensor:
-        """Of numbers of all heads (E, H) those of the heads of each edge's label: (E, H/L)."""
+        """From numbers (E, H) of all heads, those of the heads of each edge's label: (E, H/L)."""
         if self.num_labels == 1:
             return x
         wide = x.unflatten(1, (self.num_labels, -1))
@@ -136,26 +133,26 @@ class EdgeContext:
         return wide.gather(1, label).squeeze(1)
 
     def label_parts(self) -> list[tuple[Sparsity, Tensor | None]]:
-        """For each label its own edges of :attr:`sparsity`, and where they are; all, if L = 1."""
+        """For each label, its edges of :attr:`sparsity` and their positions; all edges if L = 1."""
         if self.num_labels == 1:
             return [(self.sparsity, None)]
         pattern = self.pattern
         return _parts.get(pattern.source, (), "parts", lambda: _label_parts(pattern))  # type: ignore[no-any-return]
 
     def join_labels(self, scores: list[Tensor]) -> Tensor:
-        """What each of :meth:`label_parts` got, (E_l, C) each, as (E, C)."""
+        """Scores (E_l, C) of each of :meth:`label_parts`, joined to (E, C)."""
         if self.num_labels == 1:
             return scores[0]
         places = torch.cat([place for _, place in self.label_parts() if place is not None])
         return torch.cat(scores).index_select(0, places.argsort())
 
     def of_given(self, x: Tensor) -> Tensor:
-        """What edges that were given have (E', C) in the order of scores (E, C).
+        """Numbers (E', C) of the user's edges in the order of scores (E, C).
 
         Edges that the support added get zeros.
 
         Raises:
-            ValueError: edges of the support stem from no edge that was given.
+            ValueError: the support does not say from which of the user's edges its edges stem.
         """
         found = of_given(self.pattern, x)
         if not self.listed:
@@ -163,17 +160,17 @@ class EdgeContext:
         return torch.zeros_like(found).index_copy(0, self.pattern.order.long(), found)
 
     def given_attr(self) -> Tensor:
-        """(E', D) the attributes of the edges, as they were given.
+        """The attributes (E', D) of the user's edges, in their order.
 
         Raises:
-            ValueError: there are none, or with more than a vector for each edge.
-            TypeError: they are not floating point.
+            ValueError: there is no ``edge_attr``, or it has more than two dimensions.
+            TypeError: ``edge_attr`` is not floating point.
         """
         return check_attr(getattr(self.structure, "edge_attr", None))
 
     @property
     def edge_attr(self) -> Tensor:
-        """(E, D) the attributes of the edges, in the pattern's order.
+        """The attributes (E, D) of the edges, in the pattern's order.
 
         Raises:
             ValueError, TypeError: see :meth:`given_attr` and :meth:`of_given`.
@@ -182,26 +179,26 @@ class EdgeContext:
 
 
 def exact_type(x: Features) -> torch.dtype:
-    """The type in which positions are told apart beside features: float32 at least."""
+    """The dtype of positions beside features x: that of x, at least float32."""
     if x is None or not x.is_floating_point():
         return torch.get_default_dtype()
     return torch.promote_types(torch.float32, x.dtype)
 
 
 def of_given(pattern: Pattern, x: Tensor) -> Tensor:
-    """What edges that were given have (E', C) in the order of a pattern (E, C).
+    """Numbers (E', C) of the user's edges in the order of a pattern (E, C).
 
     Edges that a family added get zeros.
 
     Raises:
-        ValueError: edges of the pattern stem from no edge that was given.
+        ValueError: the pattern does not say from which of the user's edges its edges stem.
     """
     origin = pattern.origin
     if origin is None:
         raise RefusedValue(
             refusal(
-                "edge features belong to edges that were given",
-                "a support of these, such as Relation(1)",
+                "edge features belong to the edges of edge_index",
+                "a support with these edges, such as Hops()",
                 repr(pattern),
             )
         )
@@ -212,14 +209,14 @@ def of_given(pattern: Pattern, x: Tensor) -> Tensor:
 
 
 def check_attr(given: Tensor | None) -> Tensor:
-    """Attributes of edges (E', D), of one for each edge as a column.
+    """Attributes of edges as (E', D); (E',) becomes a column.
 
     Raises:
-        ValueError: there are none, or with more than a vector for each edge.
-        TypeError: they are not floating point.
+        ValueError: ``given`` is None, or has more than two dimensions.
+        TypeError: ``given`` is not floating point.
     """
     if given is None:
-        raise RefusedValue(refusal("edge features are asked for", "edge_attr (E, D)", "None"))
+        raise RefusedValue(refusal("the score reads edge features", "edge_attr (E, D)", "None"))
     if not given.is_floating_point():
         raise RefusedType(refusal("edge features are floating point", "torch.float32", given.dtype))
     given = given.unsqueeze(1) if given.dim() == 1 else given
@@ -229,7 +226,7 @@ def check_attr(given: Tensor | None) -> Tensor:
 
 
 def _label_parts(pattern: Pattern) -> list[tuple[Sparsity, Tensor]]:
-    """The edges of each label as a (N·L) × (M·L) matrix, and their places among all."""
+    """The edges of each label as a (N·L) × (M·L) matrix, and their positions among all edges."""
     parts, (sources, targets), labels = [], pattern.size, pattern.num_labels
     size = sources * labels, targets * labels
     with lasting(pattern.source):

@@ -1,4 +1,4 @@
-"""Edge features in scores and values, with nothing of the size edges × channels."""
+"""Edge features in scores and values, without a tensor of edges × channels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .score import Score, glorot
 
 
 class EdgeScores(torch.nn.Module):
-    """⟨a_h, E W_h⟩: a number of each edge and head, by way of W_h a_h.
+    """⟨a_h, E W_h⟩ = E (W_h a_h), a number for each edge and head.
 
     Args:
         edge_dim: D_e.
@@ -33,15 +33,15 @@ class EdgeScores(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Glorot-uniform."""
+        """Draw all parameters anew, Glorot-uniform."""
         self.projection.reset_parameters()
         glorot(self.att)
 
     def forward(self, support: EdgeContext) -> Tensor:
-        """(E, H/L) in the pattern's order, from H numbers of each edge that was given.
+        """The terms (E, H/L) of the edges, in the pattern's order.
 
         Raises:
-            ValueError: there are no edge features, or of other channels.
+            ValueError: there are no edge features, or they have other channels than D_e.
         """
         numbers = self.projection.dot(support.given_attr(), self.att)
         return support.own_heads(support.of_given(numbers))
@@ -54,42 +54,41 @@ class EdgeScores(torch.nn.Module):
     option="`edge_dim=`",
 )
 class EdgeFeatures(Projection):
-    """W_e (H, D_e, C): edge features that are added to keys and to values.
+    """W_e (H, D_e, C), which projects edge features that are added to keys and to values.
 
-    ``⟨q, k + E W_e⟩ = ⟨q, k⟩ + ⟨W_e q, E⟩`` takes a vector of D_e numbers of each node to the
-    edges, and ``Σ_e α_e (v + E_e W_e) = Σ_e α_e v + (Σ_e α_e E_e) W_e`` brings D_e numbers back. So
-    PyG's ``TransformerConv``, of `"Masked Label Prediction" <https://arxiv.org/abs/2009.03509>`_
-    (equations 3 and 4).
+    Since ``⟨q, k + E W_e⟩ = ⟨q, k⟩ + ⟨W_e q, E⟩`` and ``Σ_e α_e (v + E_e W_e) = Σ_e α_e v +
+    (Σ_e α_e E_e) W_e``, edges handle D_e numbers instead of C. As in PyG's ``TransformerConv``,
+    of `"Masked Label Prediction" <https://arxiv.org/abs/2009.03509>`_ (equations 3 and 4).
 
     Args:
         edge_dim: D_e, or -1 to learn it from the first input.
         heads: H.
-        channels: C, those of keys and of values.
+        channels: C, the channels of keys and of values.
     """
 
     def of_keys(self, query: Tensor, support: EdgeContext) -> Tensor:
         """⟨W_e q_n, E_e⟩ for queries (N, *batch, H, C): (E, *batch, H/L) in the pattern's order.
 
         Raises:
-            ValueError: there are no edge features, or of other channels.
+            ValueError: there are no edge features, or they have other channels than D_e.
         """
         attr = support.edge_attr
         self.settle(attr)
         query = exact(query)
-        turned = torch.einsum("n...hd,hed->n...he", query, self.weight.to(query.dtype))
+        projected = torch.einsum("n...hd,hed->n...he", query, self.weight.to(query.dtype))
         edges = incidence(support.sparsity.rowptr, attr.size(0))
-        found = sddmm(edges, support.fold(turned), attr.to(turned.dtype).unsqueeze(1))
+        found = sddmm(edges, support.fold(projected), attr.to(projected.dtype).unsqueeze(1))
         return support.unfold(found, self.heads, tuple(query.shape[1:-2]))
 
     def of_values(self, heads: MultiHeadEdges, edge_attr: Tensor | None) -> Tensor:
-        """(Σ_e α_e E_e) W_e: (N, *batch, H, C), for the very shares α of a basis.
+        """(Σ_e α_e E_e) W_e: (N, *batch, H, C), with the shares α of a basis.
 
         Args:
-            heads: the shares.
-            edge_attr: (E', D_e) of the edges as they were given.
+            heads: the basis whose values are the shares α.
+            edge_attr: (E', D_e) of the edges of the user's list.
 
         Raises:
-            ValueError: there are no edge features, or of other channels.
+            ValueError: there are no edge features, or they have other channels than D_e.
         """
         edge_attr = of_given(heads.pattern, check_attr(edge_attr))
         self.settle(edge_attr)
@@ -102,10 +101,10 @@ class EdgeFeatures(Projection):
 
 
 def require_edge_features(score: Score, channels: int) -> None:
-    """Refuse a score whose keys have no edge features that values of ``channels`` could share.
+    """Refuse a score whose keys have no edge features of ``channels`` that values could share.
 
     Raises:
-        ValueError: there are none, or of other channels.
+        ValueError: the score has no ``edge=EdgeFeatures``, or one of other channels.
     """
     edge = getattr(score, "edge", None)
     if not isinstance(edge, EdgeFeatures) or edge.channels != channels:
@@ -119,7 +118,7 @@ def require_edge_features(score: Score, channels: int) -> None:
 
 
 def incidence(pointers: Tensor, num_edges: int) -> Sparsity:
-    """The matrix with a column for each of E edges, which are in the order of its rows."""
+    """The (R, E) incidence matrix of rows and edges; edges are sorted by row."""
     edge = torch.arange(num_edges, dtype=pointers.dtype, device=pointers.device)
     row = torch.arange(pointers.numel() - 1, dtype=pointers.dtype, device=pointers.device)
     ends = torch.arange(num_edges + 1, dtype=pointers.dtype, device=pointers.device)

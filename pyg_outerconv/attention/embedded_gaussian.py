@@ -1,4 +1,4 @@
-"""Embedded Gaussian: products of two projections, not scaled."""
+"""Embedded Gaussian: unscaled products of projected queries and keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class EmbeddedGaussian(KeyQuery):
         heads: H.
         channels: D of each head.
         in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
-        bias: whether keys and queries have one.
+        bias: whether keys and queries have a bias.
     """
 
     name = "embedded-gaussian"

@@ -1,4 +1,4 @@
-"""What scores see of the two ends of an edge: projections, or the values of the layer's own Θ."""
+"""Features of both ends of an edge for scores: projections, or the values X Θ of the layer."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Ends(torch.nn.Module):
 
     Args:
         heads: H.
-        channels: D; that of the values, where Θ transforms.
+        channels: D; where Θ transforms, the channels of a value.
         in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
-        own: whether sources have a projection of their own, or are the values of the layer's Θ.
-        shared: whether queries are transformed as sources are, or by a projection of their own.
-        bias: whether projections have one.
+        own: whether sources have a projection of the score, instead of the values of the layer's Θ.
+        shared: whether queries are transformed as sources are, instead of by another projection.
+        bias: whether projections have a bias.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Ends(torch.nn.Module):
         self.target = None if shared else Projection(of_target, heads, channels, bias)
 
     def reset_parameters(self) -> None:
-        """Initial values of the projections."""
+        """Draw new initial values for the projections."""
         for end in (self.source, self.target):
             if end is not None:
                 end.reset_parameters()
@@ -56,29 +56,32 @@ class Ends(torch.nn.Module):
         """(M, *batch, H, D) of sources, and (N, *batch, H, D) of queries.
 
         Raises:
-            ValueError: channels do not fit, or there is no Θ of so many heads.
+            ValueError: channels do not fit, or Θ has another number of labels than H.
         """
         end, theta = self._end_of(query, source), support.theta
         at_source = support.values
-        at_source = self._one(self.source, source, theta) if at_source is None else at_source
+        at_source = (
+            self._transformed(self.source, source, theta) if at_source is None else at_source
+        )
         if end is self.source and query is source:
             return at_source, at_source
-        return at_source, self._one(end, query, theta)
+        return at_source, self._transformed(end, query, theta)
 
     def values(self, source: Features, theta: Any, folds: bool = False) -> Tensor | None:
-        """(M, *batch, H, V) what Θ makes of the sources; None if they have a projection.
+        """The values X_m Θ_h, (M, *batch, H, V); None if the score projects sources.
 
         Args:
-            source: the sources.
+            source: the features of the sources.
             theta: the parameters of the values.
-            folds: whether :meth:`dots` alone is asked for, which makes none where they are wide.
+            folds: whether only :meth:`dots` will be called, which needs no values where the
+                features are narrower.
 
         Raises:
             ValueError: see :meth:`forward`.
         """
         if self.source is not None or (folds and self._folds(source, self._theta(theta))):
             return None
-        return self._one(None, source, theta)
+        return self._transformed(None, source, theta)
 
     def dots(
         self,
@@ -88,7 +91,7 @@ class Ends(torch.nn.Module):
         of_source: Tensor,
         of_target: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """What :meth:`forward` gives times vectors (H, D): (M, *batch, H) and (N, *batch, H).
+        """The results of :meth:`forward` times vectors (H, D): (M, *batch, H) and (N, *batch, H).
 
         Raises:
             ValueError: see :meth:`forward`.
@@ -99,17 +102,17 @@ class Ends(torch.nn.Module):
         return at_source, self._dot(end, query, support.theta, of_target, shared)
 
     def dot_of_source(self, source: Features, support: EdgeContext, vector: Tensor) -> Tensor:
-        """The first of :meth:`dots`: (M, *batch, H)."""
+        """The result of :meth:`dots` for sources alone: (M, *batch, H)."""
         return self._dot(self.source, source, support.theta, vector, support.values)
 
     def _end_of(self, query: Queries, source: Features) -> Projection | None:
-        """What projects queries, if anything does. Raises ValueError if it cannot."""
+        """The projection of queries, or None. Raises ValueError if channels do not fit."""
         end = self.target or self.source
         if end is not None:
             check_queries(end, query, source)
         return end
 
-    def _one(self, end: Projection | None, x: Queries, theta: Any) -> Tensor:
+    def _transformed(self, end: Projection | None, x: Queries, theta: Any) -> Tensor:
         if end is not None:
             return end(x)  # type: ignore[no-any-return]
         theta = self._theta(theta)
@@ -128,12 +131,12 @@ class Ends(torch.nn.Module):
             _check_channels(theta, x)
             if self._folds(x, theta):
                 return project_dot(x, theta.value, theta.bias, vector)
-            values = self._one(None, x, theta)
+            values = self._transformed(None, x, theta)
         return (values * vector.to(values.dtype)).sum(-1)
 
     @staticmethod
     def _folds(x: Queries, theta: ValueOutput) -> bool:
-        """Whether numbers of features are cheaper without values, which are wider and many."""
+        """Whether X (Θ_h a_h) is cheaper than making the values X Θ_h, which are wider, first."""
         heads, rows, width = theta.value.shape
         if isinstance(x, PerHead):
             return True
@@ -144,10 +147,10 @@ class Ends(torch.nn.Module):
         return x.numel() // rows * heads * width > edge_sums.most(held=True)
 
     def _theta(self, theta: Any) -> ValueOutput:
-        """The parameters of the values of H heads, which scores of transformed features share.
+        """The layer's Θ, which must have one label for each of the H heads, and D channels.
 
         Raises:
-            ValueError: there are none, or of another number of heads or channels.
+            ValueError: the layer has no such Θ, or Θ has another shape than (H, P, D).
         """
         if isinstance(theta, Tensor) and theta.dim() == 4 and theta.size(1) == 1:
             theta = ValueOutput(theta.squeeze(1), adds=True)
@@ -172,7 +175,7 @@ class Ends(torch.nn.Module):
 def projections(
     heads: int, channels: int | None, in_channels: int | tuple[int, int], bias: bool = False
 ) -> Ends:
-    """Projections of both ends that a score of features has as an option.
+    """Projections of both ends, for scores with ``projected=True``.
 
     Raises:
         ValueError: the channels are not positive.
@@ -182,10 +185,10 @@ def projections(
 
 
 def same_batch(source: Tensor, target: Tensor) -> tuple[int, ...]:
-    """The batch of what both ends have: (nodes, *batch, H) of each.
+    """The batch sizes of (nodes, *batch, H), which must be the same at both ends.
 
     Raises:
-        ValueError: they have different ones, or different heads.
+        ValueError: sources and queries differ in batch or heads.
     """
     if source.shape[1:] != target.shape[1:]:
         raise RefusedValue(
@@ -197,7 +200,7 @@ def same_batch(source: Tensor, target: Tensor) -> tuple[int, ...]:
 
 
 def over_batch(of_edges: Tensor, batch: tuple[int, ...]) -> Tensor:
-    """(E, H/L) as (E, 1, ..., H/L): the same for every item of a batch."""
+    """(E, H/L) as (E, 1, ..., H/L), to broadcast over a batch."""
     edges, heads = of_edges.shape
     return of_edges.view(edges, *(1,) * len(batch), heads)
 

@@ -1,4 +1,4 @@
-"""Scores that are never made: products of the two ends whose normaliser is a sum, or none."""
+"""Bases in two factors: products of features under L1 or without a normaliser."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .score import Dot
 def as_factors(
     over: EdgeBasis | ImplicitEdges, scores: Dot, normalise: Normaliser, present: Tensor | None
 ) -> FeatureProduct | None:
-    """The basis as its two factors, where that is what it is; else None.
+    """The basis as a product of features of keys and queries, or None if it has no such form.
 
-    f has to be the identity, or L1 of products that are never negative, and the support all pairs,
-    those of a causal sequence, or those within blocks.
+    It has one if f is the identity, or L1 of products that are never negative, and the support is
+    all pairs, a causal sequence, or all pairs within blocks.
 
     Args:
         over: the support.
         scores: the products, divided by the temperature.
         normalise: f.
-        present: (M, *batch) booleans, the sources that there are, or None for all.
+        present: (M, *batch) booleans, the sources that exist, or None for all.
     """
     normalised = isinstance(normalise, L1)
     fits = normalised and scores.is_positive and scores.scale > 0

@@ -19,20 +19,21 @@ class FeatureMapped(Score):
 
     With the normaliser ``l1``, or with ``identity``, it is the linear attention of the
     `"Transformers are RNNs" <https://arxiv.org/abs/2006.16236>`_ paper (equation 4) on any support.
-    Where that is all pairs, a causal sequence, or all pairs within graphs, no score is ever made:
-    see :class:`~pyg_outerconv.basis.feature_product.FeatureProduct`.
+    Where that is all pairs, a causal sequence, or all pairs within graphs, the basis is a
+    :class:`~pyg_outerconv.basis.feature_product.FeatureProduct`, which never
+    computes scores one by one.
 
     Args:
         heads: H.
         channels: D of each head.
         in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
         feature_map: φ, by its name or as a module.
-        bias: whether keys and queries have one.
-        bounded: whether weights with exponentials are divided by the largest that a target sees, so
-            that they never leave the range of numbers: a factor that ``l1`` cancels.
+        bias: whether keys and queries have a bias.
+        bounded: whether exponential features are divided by the largest that a target sees, so that
+            none overflows; ``l1`` cancels this factor.
 
     Raises:
-        TypeError, ValueError: an option is not what it should be.
+        TypeError, ValueError: an option has another type or is out of range.
     """
 
     name = "feature-map"
@@ -61,16 +62,16 @@ class FeatureMapped(Score):
 
     @property
     def up_to_factor(self) -> bool:  # type: ignore[override]
-        """See :class:`Score`: whether exponentials are bounded."""
+        """Whether exponentials are bounded, so that scores are known up to a factor."""
         return self.bounded and isinstance(self.phi, Exponential)
 
     def reset_parameters(self) -> None:
-        """See :class:`Score`."""
+        """Draw new initial values for all parameters."""
         self.key.reset_parameters()
         self.query.reset_parameters()
 
     def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """See :class:`Score`."""
+        """The scores of the edges, by the equation of the class."""
         key, asked = self.features(source, query)
         is_positive = isinstance(self.phi, FeatureMap) and self.phi.is_positive
         return Dot(asked, key, is_positive=is_positive, exponents=self.up_to_factor)
@@ -78,10 +79,10 @@ class FeatureMapped(Score):
     def features(self, source: Features, query: Queries) -> tuple[Tensor, Tensor]:
         """φ of keys (M, *batch, H, D') and of queries (N, *batch, H, D').
 
-        Their exponents, in float32 at least, where weights are known up to a factor.
+        If ``up_to_factor``, the exponents of these features, in float32 at least.
 
         Raises:
-            TypeError: the feature map gives something else.
+            TypeError: the feature map returns no tensor (nodes, *batch, H, D').
         """
         check_queries(self.query, query, source)
         key, asked = self.key(source), self.query(query)

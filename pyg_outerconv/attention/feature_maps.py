@@ -1,4 +1,4 @@
-"""Feature maps: what keys and queries become, so that a product of them is a weight."""
+"""Feature maps φ of keys and queries, whose products are the weights of linear attention."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ FEATURE_MAPS: dict[str, type[FeatureMap]] = {}
 
 
 class FeatureMap(torch.nn.Module):
-    """φ of keys and queries (..., D), one node and head at a time: (..., D').
+    """φ of keys and queries, (..., D) to (..., D').
 
-    The weight of a pair is ⟨φ(k), φ(q)⟩, which is a share where φ >= 0 and weights are normalised.
+    The weight of a pair is ⟨φ(k), φ(q)⟩. To add one, define a subclass with a ``name``, which
+    registers it, and :meth:`forward`.
 
     Attributes:
         name: what users call it.
@@ -41,7 +42,7 @@ class EluPlusOne(FeatureMap):
     page = ("elu(x) + 1", "2006.16236, equation 7")
 
     def forward(self, x: Tensor) -> Tensor:
-        """The features; written so that small ones keep their digits, which elu(x) + 1 loses."""
+        """The features; this form keeps the digits of small ones, which elu(x) + 1 loses."""
         return x.clamp(max=0.0).exp() + x.relu()
 
 
@@ -57,10 +58,10 @@ class Rectified(FeatureMap):
 
 
 class Unchanged(FeatureMap):
-    """φ(x) = x, of either sign: the weights are the scaled products themselves.
+    """φ(x) = x: the weights are the products themselves, of either sign.
 
     With ``normalised=False`` it is attention whose f is the identity (equation 6 of *Convolution is
-    outer product*). Sums of signed weights may vanish, and should not divide.
+    outer product*). A sum of signed weights may be zero, so do not normalise by it.
     """
 
     name = "identity"
@@ -73,11 +74,11 @@ class Unchanged(FeatureMap):
 
 
 class Exponential(FeatureMap):
-    """φ(x) = e^g(x); exponents do where weights of a target are known up to a factor."""
+    """φ(x) = e^g(x); :meth:`exponent` is g, from which bounded features are computed."""
 
     @abstractmethod
     def exponent(self, x: Tensor) -> Tensor:
-        """g(x)."""
+        """g(x), (..., D) to (..., D')."""
 
     def forward(self, x: Tensor) -> Tensor:
         """The features."""
@@ -85,13 +86,13 @@ class Exponential(FeatureMap):
 
 
 class Exp(Exponential):
-    """φ(x) = eˣ, in each dimension by itself."""
+    """φ(x) = eˣ, channel by channel."""
 
     name = "exp"
     page = ("eˣ", "")
 
     def exponent(self, x: Tensor) -> Tensor:
-        """x."""
+        """g(x) = x."""
         return x
 
 
@@ -102,20 +103,20 @@ class Exp(Exponential):
     option="`PositiveRandom` features",
 )
 class PositiveRandom(Exponential):
-    r"""Random features whose products estimate the softmax kernel, without bias:
+    r"""Random features whose products are an unbiased estimate of the softmax kernel:
 
     .. math::
         \phi(x) = \frac{1}{\sqrt{R}} \exp\left(\omega_r^{\top} x - \|x\|^2 / 2\right)_{r \le R},
         \qquad E \langle \phi(k), \phi(q) \rangle = \exp \langle k, q \rangle
 
-    with directions ω that are orthogonal to each other in groups of D. Features come of x / D^¼, so
-    that scores are divided by √D as they are in attention. From the `"Rethinking Attention with
+    with directions ω that are orthogonal to each other in groups of D. Features are computed of
+    x / D^¼, so that scores are divided by √D, as in attention. From the `"Rethinking Attention with
     Performers" <https://arxiv.org/abs/2009.14794>`_ paper (FAVOR+, lemma 1 and section 2.4).
 
     Args:
         channels: D.
         num_features: R.
-        seed: of the directions, which are a buffer.
+        seed: seed of the directions, which are a buffer.
 
     Raises:
         TypeError, ValueError: a number is not positive.
@@ -131,8 +132,8 @@ class PositiveRandom(Exponential):
         blocks = []
         for _ in range(-(-num_features // channels)):
             drawn = torch.randn(channels, channels, generator=generator)
-            # Orthogonal, as long as independent normal vectors are, and of either sign alike, which
-            # is no more than chance once the signs of R are 1.
+            # Orthogonal directions with the lengths of independent normal vectors. The signs of the
+            # triangular factor make both signs of a direction equally likely.
             length = torch.randn(channels, channels, generator=generator).norm(dim=0)
             axes, triangle = torch.linalg.qr(drawn)
             blocks.append(axes * triangle.diagonal().sign() * length)
@@ -158,10 +159,10 @@ class PositiveRandom(Exponential):
 
 
 def make_feature_map(name: str | torch.nn.Module) -> torch.nn.Module:
-    """The map of that name, or the module itself.
+    """The feature map of a name; a module is returned as it is.
 
     Raises:
-        TypeError: it is neither.
+        TypeError: the argument is neither a name nor a module.
         ValueError: the name is unknown.
     """
     if isinstance(name, torch.nn.Module):

@@ -1,4 +1,4 @@
-"""GATv2's score: a layer of leaky neurons that sees both ends."""
+"""GATv2's score: one layer of leaky ReLU neurons on both ends of an edge."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ class GATv2(Score):
 
     Equation 7 of `"How Attentive are Graph Attention Networks?"
     <https://arxiv.org/abs/2105.14491>`_, whose W for sources is the layer's own Θ, with the bias of
-    its values if they have one. Unlike :class:`~.additive.Additive` it is bent before it is added
-    up, so each edge takes D operations; they are done in bounded tiles of edges.
+    its values if they have one. Unlike in :class:`~.additive.Additive`, the leaky ReLU comes before
+    the sum over channels, so each edge takes D operations; edges are processed in tiles of bounded
+    size.
 
     Args:
         heads: H.
         channels: D; where Θ transforms, the channels of a value.
         in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
-        own: whether sources are projected for the score alone, not by Θ.
+        own: whether the score projects sources itself, instead of sharing Θ, as it must in a
+            ``Stack``, where Θ has other labels too.
         shared: whether queries are transformed as sources are.
-        bias: whether projections have one.
-        negative_slope: of the leaky ReLU.
-        edge_dim: D_e of ``edge_attr``, projections of which are added too; None for none. Tiles of
-            edges are then computed again backwards, which ``torch.func`` has no transforms of.
+        bias: whether projections have a bias.
+        negative_slope: slope of the leaky ReLU below zero.
+        edge_dim: D_e of ``edge_attr``, whose projections are added too; None for no such term. The
+            backward pass then computes tiles of edges again, which ``torch.func`` cannot transform.
 
     Raises:
-        TypeError, ValueError: a number of heads or channels is no positive integer.
+        TypeError, ValueError: a number of heads or channels is not a positive integer.
     """
 
     name = "gatv2"
@@ -67,18 +69,20 @@ class GATv2(Score):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """See :class:`Score`."""
+        """Draw new initial values for all parameters."""
         self.ends.reset_parameters()
         glorot(self.att)
         if self.edge is not None:
             self.edge.reset_parameters()
 
     def values(self, source: Features, theta: Any) -> Tensor | None:
-        """See :class:`Score`."""
+        """The values X_m Θ_h, (M, *batch, H, V), or None if the score projects sources."""
         return self.ends.values(source, theta)
 
     def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """See :class:`Score`."""
-        near, far = self.ends(source, query, support)
+        """The scores of the edges, by the equation of the class."""
+        at_source, at_target = self.ends(source, query, support)
         slope = self.negative_slope
-        return neuron_scores(near, far, self.att, support, "leaky_relu", slope, self.edge)
+        return neuron_scores(
+            at_source, at_target, self.att, support, "leaky_relu", slope, self.edge
+        )

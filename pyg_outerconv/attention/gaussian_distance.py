@@ -1,4 +1,4 @@
-"""Gaussian distance: nearer sources count more."""
+"""Gaussian distance: scores that fall with the squared distance of features."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ from .ends import projections, same_batch
 from .projection import Queries, spread
 from .score import Dot, Score
 
-_SAMPLED = 64  # sources that tell where the middle is
+_SAMPLED = 64  # nodes of which the median is taken
 
 
 class GaussianDistance(Score):
     r"""score[m, n] = −|Q_n − X_m|² / 2σ², of the features or of projections of them.
 
-    Under a softmax the weights of kernel regression (Nadaraya 1964, Watson 1964), and of an input's
-    responsibilities to Gaussians of equal width.
+    Under a softmax these are the weights of kernel regression (Nadaraya 1964, Watson 1964), and the
+    responsibilities of Gaussians of equal width.
 
     The square is a product of vectors with two more channels, ⟨(q, −|q|²/2, 1), (x, 1, −|x|²/2)⟩,
-    so nothing is made for edges. Both ends are first seen from the middle of the sources, which
-    changes no distance, and keeps what cancels small: the error is that of numbers as large as
-    |q|²/σ² from there. Of float16 and bfloat16, scores are computed in float32 for each edge.
+    so no tensor of scores is needed. The median of the sources is subtracted from both ends first:
+    distances stay the same, and the squares that cancel become small, so the error is that of
+    numbers of size |q|²/σ² around the median. In float16 and bfloat16, scores are computed in
+    float32 for each edge.
 
     Args:
         heads: H.
-        channels: D, where features are projected; else nothing.
+        channels: D, where features are projected; else ignored.
         in_channels: P of the sources, or a pair (P, P_q), for projections.
-        sigma: σ, or what it begins with.
-        learned: whether each head has a σ that is a parameter.
+        sigma: σ, or its initial value.
+        learned: whether σ is a parameter, one for each head.
         projected: whether distances are between projections, or the features as they are.
 
     Raises:
@@ -67,14 +68,14 @@ class GaussianDistance(Score):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """See :class:`Score`."""
+        """Draw new initial values for all parameters."""
         if self.log_sigma is not None:
             torch.nn.init.constant_(self.log_sigma, math.log(self.sigma))
         if self.ends is not None:
             self.ends.reset_parameters()
 
     def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """See :class:`Score`."""
+        """The scores of the edges, by the equation of the class."""
         if self.ends is None:
             at_source, at_target = spread(source, self.heads), spread(query, self.heads)
         else:
@@ -96,14 +97,14 @@ class GaussianDistance(Score):
         return support.unfold(score, self.heads, at_source.shape[1:-2])
 
     def _narrow(self, x: Tensor) -> Tensor:
-        """X / σ of each head."""
+        """x / σ, with the σ of each head."""
         if self.log_sigma is None:
             return x / self.sigma
         return x * (-self.log_sigma).exp().to(x.dtype).unsqueeze(-1)
 
 
 def _middle(x: Tensor) -> Tensor:
-    """About the middle of nodes, the median of some, which no single one moves far: (n, ...)."""
+    """The median over a sample of nodes, (n, ...) to (...); no outlier moves it far."""
     if not x.size(0):
         return x.new_zeros(x.shape[1:])
     some = x[:: -(-x.size(0) // _SAMPLED)]

@@ -1,4 +1,4 @@
-"""Encoded positions in graphs, as PyG's transforms compute them: eigenvectors and walks."""
+"""Encodings of positions in graphs by PyG's transforms: eigenvectors and random walks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..graph.positions import places_within
 from ..graph.pyg_data import require_data
 
 _ATTRIBUTES = {"laplacian": "laplacian_eigenvector_pe", "random-walk": "random_walk_pe"}
-_LARGE = 0.999  # of the largest entry of an eigenvector: what is no smaller but for rounding
+_LARGE = 0.999  # entries above this share of the largest count as equal to it, for rounding
 
 
 @row(
@@ -31,23 +31,23 @@ _LARGE = 0.999  # of the largest entry of an eigenvector: what is no smaller but
     "Dwivedi et al. (2003.00982), section 4.1; (2110.07875), section 3.1",
 )
 class GraphPositions(torch.nn.Module):
-    r"""Where nodes are in a graph that has no coordinates.
+    r"""Encodings of the positions of nodes in a graph without coordinates.
 
     - ``'laplacian'``: entries of the eigenvectors of I − D^(−1/2) W D^(−1/2) with the smallest
-      eigenvalues, the first of them left out. From section 4.1 of `"Benchmarking Graph Neural
+      eigenvalues, without the first. From section 4.1 of `"Benchmarking Graph Neural
       Networks" <https://arxiv.org/abs/2003.00982>`_ and section 2.1 of `"A Generalization of
-      Transformer Networks to Graphs" <https://arxiv.org/abs/2012.09699>`_. Eigenvectors have
-      no sign: in training each is drawn anew for every graph and eigenvector, otherwise the first
-      of the largest entries is positive. Where eigenvalues are equal, eigenvectors are the solver's
-      choice.
+      Transformer Networks to Graphs" <https://arxiv.org/abs/2012.09699>`_. The sign
+      of an eigenvector is arbitrary: in training a random sign is drawn for every graph and
+      eigenvector, otherwise the first of the largest entries is positive. Where eigenvalues are
+      equal, the solver chooses the eigenvectors.
     - ``'random-walk'``: the probabilities of being back after 1, 2, …, C steps. From section 3.1 of
       `"Graph Neural Networks with Learnable Structural and Positional Representations"
-      <https://arxiv.org/abs/2110.07875>`_. All edges are equally likely: PyG's transform reads
-      weights as degrees alone and counts parallel edges twice there but walks them once, so
-      both are refused.
+      <https://arxiv.org/abs/2110.07875>`_. All edges are equally likely. PyG's transform reads
+      weights in degrees but not in steps, and counts parallel edges in degrees but walks them once,
+      so both are refused.
 
-    PyG computes both. Graphs of a batch are encoded one by one. A graph with fewer eigenvectors
-    than C (of n nodes, n − 1 and from 100 nodes on n − 2 are found) has zeros in their place.
+    PyG computes both. Graphs of a batch are encoded one by one. A graph with fewer than C
+    eigenvectors (of n nodes n − 1 are found, from 100 nodes on n − 2) is padded with zeros.
 
     Args:
         kind: ``'laplacian'`` or ``'random-walk'``.
@@ -55,7 +55,7 @@ class GraphPositions(torch.nn.Module):
         flip: whether signs of eigenvectors are random in training.
 
     Raises:
-        TypeError: ``channels`` is no integer.
+        TypeError: ``channels`` is not an integer.
         ValueError: ``channels`` is not positive, or the kind is unknown.
 
     >>> path = Data(edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), num_nodes=3)
@@ -72,15 +72,15 @@ class GraphPositions(torch.nn.Module):
 
     @property
     def attribute(self) -> str:
-        """Where :meth:`store` puts encodings, and PyG's transforms by default."""
+        """Attribute of the data in which :meth:`store`, and PyG's transforms, put encodings."""
         return _ATTRIBUTES[self.kind]
 
     def forward(self, data: Data) -> Tensor:
-        """(N, C) the encodings that the data holds, or else makes.
+        """The encodings (N, C) that the data holds; they are computed if it holds none.
 
         Raises:
-            TypeError: it is no homogeneous graph.
-            ValueError: see :meth:`encode`; or the encodings that it holds have another shape.
+            TypeError: ``data`` is not a homogeneous graph.
+            ValueError: see :meth:`encode`; or the encodings in the data have another shape.
         """
         require_data(data)
         known = data.get(self.attribute)
@@ -103,10 +103,10 @@ class GraphPositions(torch.nn.Module):
         return position * sign[group].to(position.dtype)
 
     def store(self, data: Data) -> Data:
-        """A copy of the data that holds its encodings; as ``pre_transform=`` of a data set.
+        """A copy of the data with its encodings; use it as ``pre_transform=`` of a data set.
 
         Raises:
-            TypeError: it is no homogeneous graph.
+            TypeError: ``data`` is not a homogeneous graph.
             ValueError: see :meth:`encode`.
         """
         out = copy(data)
@@ -114,12 +114,12 @@ class GraphPositions(torch.nn.Module):
         return out
 
     def encode(self, data: Data) -> Tensor:
-        """(N, C) encodings of the edges of ``data``, of torch's default type.
+        """The encodings (N, C) of the nodes of ``data``, in torch's default dtype.
 
         Raises:
-            TypeError: it is no homogeneous graph.
-            ValueError: it has no edges; edges run between graphs of a batch; weights are negative,
-                or walks meet weights or parallel edges.
+            TypeError: ``data`` is not a homogeneous graph.
+            ValueError: the data has no edges; edges run between graphs of a batch; weights are
+                negative; or random walks get weights or parallel edges.
         """
         edges = edge_list_of(data)
         if self.kind == "random-walk":
@@ -146,14 +146,14 @@ class GraphPositions(torch.nn.Module):
         return transform(Data(edge_index=index.long(), num_nodes=count))[self.attribute]
 
     def _eigenvectors(self, graph: Data) -> Tensor:
-        """(n, C) of one graph."""
+        """The eigenvectors (n, C) of one graph, padded with zeros."""
         nodes = int(graph.num_nodes or 0)
         sparse = nodes >= AddLaplacianEigenvectorPE.SPARSE_THRESHOLD
         count = min(self.channels, nodes - (2 if sparse else 1))
         if count < 1:
             return torch.zeros(nodes, self.channels)
         symmetric = is_undirected(graph.edge_index, graph.edge_weight, nodes)
-        # A start for the sparse solver that does not change from call to call.
+        # The same start of the sparse solver at every call.
         start = np.random.default_rng(0).random(nodes, dtype=np.float32)
         transform = AddLaplacianEigenvectorPE(count, self.attribute, symmetric, v0=start)
         vectors = transform(graph)[self.attribute]
@@ -161,9 +161,9 @@ class GraphPositions(torch.nn.Module):
 
 
 def _signed(vectors: Tensor) -> Tensor:
-    """Columns with a sign that does not depend on the solver: the first large entry is positive."""
+    """Columns with signs that do not depend on the solver: the first large entry is positive."""
     length = vectors.abs()
-    # In symmetric graphs entries are largest in pairs of opposite signs, equal but for rounding.
+    # In symmetric graphs the largest entries are pairs of opposite signs, up to rounding.
     first = (length >= _LARGE * length.amax(0)).int().argmax(0, keepdim=True)
     return torch.where(vectors.gather(0, first) < 0, -vectors, vectors)
 

@@ -1,4 +1,4 @@
-"""Key and query: scaled products of two projections, scores of rank D."""
+"""Key and query: scaled products of projected queries and keys, a form of rank D."""
 
 from __future__ import annotations
 
@@ -24,22 +24,21 @@ class KeyQuery(Score):
     dot-product attention of *Attention Is All You Need* (section 3.2). One module may be given to
     several layers, which then share its parameters.
 
-    With edge features keys are K_m + E_mn W_e; with rotary positions queries and keys are turned.
+    With edge features keys are K_m + E_mn W_e; rotary positions rotate queries and keys.
 
     Args:
         heads: H.
         channels: D of each head.
         in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
-        bias: whether keys and queries have one.
-        scale: of the products; 1/√D if None.
-        edge: D_e of ``edge_attr``, or a module that :class:`~.edge_features.EdgeFeatures` is,
-            which values may share; None for keys without edge features.
-        rotary: a module (x, positions) -> x, such as :class:`~pyg_outerconv.attention.Rotary`; edge
-            features are not turned.
+        bias: whether keys and queries have a bias.
+        scale: factor of the products; 1/√D if None.
+        edge: D_e of ``edge_attr``, or an :class:`~.edge_features.EdgeFeatures` that values may
+            share; None for keys without edge features.
+        rotary: a module (x, positions) -> x, such as :class:`~pyg_outerconv.attention.Rotary`; it
+            does not rotate edge features.
 
     Raises:
-        ValueError: the module of edge features has other heads or channels, or that of rotary
-            positions other channels.
+        ValueError: ``edge`` has other heads or channels, or ``rotary`` other channels.
     """
 
     name = "key-query"
@@ -81,14 +80,14 @@ class KeyQuery(Score):
         self.reads_beside = tuple([name for name, by in read.items() if by is not None])
 
     def reset_parameters(self) -> None:
-        """See :class:`Score`."""
+        """Draw new initial values for all parameters."""
         self.key.reset_parameters()
         self.query.reset_parameters()
         if self.edge is not None:
             self.edge.reset_parameters()
 
     def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """See :class:`Score`."""
+        """The scores of the edges, by the equation of the class."""
         check_queries(self.query, query, source)
         at_target, at_source = self.query(query), self.key(source)
         bias = None if self.edge is None else self.edge.of_keys(at_target, support) * self.scale

@@ -1,4 +1,4 @@
-"""Learned positions: a vector for each place of a sequence or of a grid."""
+"""Learned positions: a parameter vector for each place of a sequence or of a grid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..graph.checks import check_positive, holds
 from ..graph.positions import as_whole
 from .added import AddedPositions
 
-_SPREAD = 0.02  # the standard deviation with which transformers draw such tables
+_SPREAD = 0.02  # the usual standard deviation of such tables in transformers
 
 
 @row("Positions", "a table to X, of any axes", "Dosovitskiy et al., *ViT* (2010.11929), equation 1")
@@ -24,25 +24,25 @@ class LearnedPositions(AddedPositions):
 
     .. math:: Y_n = X_n + W[p_n] \qquad\text{or}\qquad Y_n = X_n + \sum_d W_d[p_{n,d}]
 
-    Section 3.5 of `"Attention Is All You Need" <https://arxiv.org/abs/1706.03762>`_ compares it
-    with sinusoids; on grids, a table of all cells is that of `"An Image is Worth 16x16 Words"
-    <https://arxiv.org/abs/2010.11929>`_ (equation 1, and its appendix D.4 for sums over axes).
+    Section 3.5 of `"Attention Is All You Need" <https://arxiv.org/abs/1706.03762>`_ compares such
+    tables with sinusoids; on grids, a table of all cells is that of `"An Image is Worth 16x16
+    Words" <https://arxiv.org/abs/2010.11929>`_ (equation 1; appendix D.4 has sums over axes).
 
-    Without positions, nodes are at 0, 1, 2, … of a sequence that may be shorter than the table, or
-    are all cells of the grid, the last axis running fastest.
+    Without positions, nodes are at 0, 1, 2, … of a sequence, which may be shorter than the table,
+    or are all cells of the grid, the last axis running fastest.
 
     Args:
         shape: the number of places, or of cells on each axis.
         channels: P.
-        separable: whether the table is a sum of one for each axis, M_1 + … + M_D vectors in the
-            place of M_1 · … · M_D.
+        separable: whether the table is a sum of one table for each axis, with M_1 + … + M_D
+            vectors instead of M_1 · … · M_D.
 
     Attributes:
         weight: (M_1·…·M_D, P), or (M_1 + … + M_D, P), one axis after another.
 
     Raises:
-        TypeError: a number is no integer.
-        ValueError: a number is not positive, or there is no axis.
+        TypeError: a number is not an integer.
+        ValueError: a number is not positive, or ``shape`` is empty.
 
     >>> LearnedPositions((4, 6), 8, separable=True).weight.shape
     torch.Size([10, 8])
@@ -66,10 +66,10 @@ class LearnedPositions(AddedPositions):
         torch.nn.init.normal_(self.weight, std=_SPREAD)
 
     def places(self, count: int, device: torch.device) -> Tensor:
-        """See :meth:`AddedPositions.places`; on several axes, all cells.
+        """Default positions (n, D): 0, 1, 2, … on one axis, all cells of the grid on several.
 
         Raises:
-            ValueError: there are not as many nodes as cells.
+            ValueError: ``count`` is not the number of cells.
         """
         if self.axes == 1:
             return super().places(count, device)
@@ -85,11 +85,11 @@ class LearnedPositions(AddedPositions):
         return torch.cartesian_prod(*ranges)
 
     def encode(self, position: Tensor, dtype: torch.dtype) -> Tensor:
-        """See :meth:`AddedPositions.encode`.
+        """The vectors (n, P) of positions (n, D), in ``dtype``.
 
         Raises:
-            IndexError: a position is not in the table.
-            ValueError: a position is no whole number.
+            IndexError: a position is outside the table.
+            ValueError: a position is not a whole number.
         """
         place = as_whole(position)
         sizes = torch.tensor(self.shape, device=place.device)
@@ -109,7 +109,7 @@ class LearnedPositions(AddedPositions):
 
 
 def numbered(place: Tensor, shape: Sequence[int]) -> Tensor:
-    """(n,) the number of each place (n, D) in a table of a shape, the last axis running fastest."""
+    """Row numbers (n,) of places (n, D) in a table of ``shape``, the last axis running fastest."""
     number = place[:, 0]
     for axis in range(1, len(shape)):
         number = number * shape[axis] + place[:, axis]

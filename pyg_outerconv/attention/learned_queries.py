@@ -1,4 +1,4 @@
-"""Learned queries, which stand in the place of TᵀX."""
+"""Learned queries: parameters instead of TᵀX."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _graphs = IdentityCache()
 
 
 class QueryModule(torch.nn.Module):
-    """Makes queries in the place of an alignment; a new one defines :meth:`forward`."""
+    """A module that makes queries, in place of an alignment; subclasses define :meth:`forward`."""
 
     @abstractmethod
     def forward(self, content: Content) -> Queries:
-        """Queries (N, *batch, P_q), or those of each head, for what the nodes hold."""
+        """Queries (N, *batch, P_q), or those of each head, from the features of nodes."""
 
     def graph(self, content: Content) -> Tensor | None:
-        """(N,) the graph that each query asks, where ``content.graph`` says those of sources."""
+        """The graph (N,) of each query, if ``content.graph`` has those of sources; else None."""
         return None
 
 
@@ -38,22 +38,22 @@ class QueryModule(torch.nn.Module):
     option="`LearnedQueries(N, P)`",
 )
 class LearnedQueries(QueryModule):
-    r"""So many vectors that are parameters and ask all nodes: outputs are as many.
+    r"""N parameter vectors as queries, so that there are N outputs.
 
     The seed vectors of `"Set Transformer" <https://arxiv.org/abs/1810.00825>`_ (PMA, section 3.2);
-    results do not change if nodes are permuted. A batch of X is asked by the same queries, and so
-    is each graph of a batch vector: outputs are then those of the first graph, of the second, ….
+    outputs do not change if nodes are permuted. All items of a batch of X have the same queries,
+    and so have all graphs of a batch vector: the outputs of the first graph then come first.
 
     Args:
-        num_queries: N, for each graph.
+        num_queries: N, of each graph.
         channels: P_q.
-        heads: H, if each head has queries of its own; None for the same ones.
+        heads: H, if each head has queries of its own; None if heads share them.
 
     Attributes:
         weight: (N, P_q) or (N, H, P_q).
 
     Raises:
-        TypeError, ValueError: a number is no positive integer.
+        TypeError, ValueError: a number is not a positive integer.
     """
 
     def __init__(self, num_queries: int, channels: int, heads: int | None = None) -> None:
@@ -65,15 +65,15 @@ class LearnedQueries(QueryModule):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Glorot-uniform."""
+        """Draw the queries anew, Glorot-uniform."""
         bound = math.sqrt(6.0 / (self.num_queries + self.channels))
         torch.nn.init.uniform_(self.weight, -bound, bound)
 
     def forward(self, content: Content) -> Queries:
-        """The queries, those of each graph after the other; a view for a batch of X."""
+        """The queries, graph after graph; expanded, without a copy, over a batch of X."""
         found: Tensor = self.weight
         if content.graph is not None:
-            graphs = _number_of(content.graph)
+            graphs = _num_graphs(content.graph)
             found = found.expand(graphs, *found.shape).flatten(0, 1)
         batch = content.source.shape[1:-1]
         per_head = self.weight.dim() == 3
@@ -82,13 +82,13 @@ class LearnedQueries(QueryModule):
         return PerHead(found) if per_head else found
 
     def graph(self, content: Content) -> Tensor | None:
-        """(B·N,) the graph of each query; the same tensor as long as ``content.graph`` is."""
+        """The graph (B·N,) of each query; the same tensor for the same ``content.graph``."""
         given = content.graph
         if given is None:
             return None
 
         def make() -> Tensor:
-            graphs = torch.arange(_number_of(given), device=given.device)
+            graphs = torch.arange(_num_graphs(given), device=given.device)
             return graphs.repeat_interleave(self.num_queries)
 
         return _graphs.get(given, (), self.num_queries, make)  # type: ignore[no-any-return]
@@ -98,8 +98,8 @@ class LearnedQueries(QueryModule):
         return ", ".join(map(str, self.weight.shape))
 
 
-def _number_of(graph: Tensor) -> int:
-    """B, the highest graph and one."""
+def _num_graphs(graph: Tensor) -> int:
+    """B, the highest graph number plus one."""
 
     def make() -> Any:
         return int(graph.max()) + 1 if graph.numel() else 0

@@ -1,4 +1,4 @@
-"""One layer of neurons along the edges: ⟨a, φ(near + far)⟩, and no tensor of edges × channels."""
+"""Neurons on both ends of edges, ⟨a, φ(k + q)⟩, without a tensor of edges × channels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .edge_context import EdgeContext
 from .ends import same_batch
 from .projection import Projection
 
-_BENT = {"leaky_relu": torch.nn.functional.leaky_relu, "tanh": lambda z, _: torch.tanh(z)}
+_ACTIVATIONS = {"leaky_relu": torch.nn.functional.leaky_relu, "tanh": lambda z, _: torch.tanh(z)}
 
 
 def neuron_scores(
@@ -27,31 +27,31 @@ def neuron_scores(
     slope: float = 0.2,
     edge: Projection | None = None,
 ) -> Tensor:
-    """⟨a_h, φ(near[m, h] + far[n, h] + E_e W_h)⟩ on the edges: (E, *batch, H/L).
+    """⟨a_h, φ(k[m, h] + q[n, h] + E_e W_h)⟩ on the edges: (E, *batch, H/L).
 
-    In float32 at least. Without edge features it is a primitive. With them they are summed in
-    tiles of edges, which the backward pass computes again.
+    Scores are in float32 at least. Without edge features they are one primitive. With edge
+    features they are computed in tiles of edges, again in the backward pass.
 
     Args:
-        near: (M, *batch, H, D).
-        far: (N, *batch, H, D).
+        at_source: k (M, *batch, H, D).
+        at_target: q (N, *batch, H, D).
         weight: a (H, D).
         support: the edges.
         activation: φ, 'leaky_relu' or 'tanh'.
-        slope: of the leaky ReLU below zero.
+        slope: slope of the leaky ReLU below zero.
         edge: the projection of edge features, or None for none.
 
     Raises:
-        ValueError: the ends have different batches, or there are no edge features.
+        ValueError: both ends differ in their batch, or ``edge`` finds no edge features.
     """
     batch = same_batch(at_source[..., 0], at_target[..., 0])
     attr = None if edge is None else support.edge_attr
     if isinstance(entries := support.entries, Listed):
-        bent = entries.add(exact(at_target), exact(at_source))
+        total = entries.add(exact(at_target), exact(at_source))
         if edge is not None and attr is not None:
-            sent = edge(attr).to(bent.dtype)
-            bent = bent + sent.view(sent.size(0), *(1,) * len(batch), *sent.shape[1:])
-        return (_BENT[activation](bent, slope) * weight).sum(-1)
+            sent = edge(attr).to(total.dtype)
+            total = total + sent.view(sent.size(0), *(1,) * len(batch), *sent.shape[1:])
+        return (_ACTIVATIONS[activation](total, slope) * weight).sum(-1)
     at_source, at_target = support.fold(exact(at_source)), support.fold(exact(at_target))
     found, heads = [], weight.size(0) // support.num_labels
     for label, (part, places) in enumerate(support.label_parts()):
@@ -77,11 +77,11 @@ def _in_tiles(
     attr: Tensor,
     edge: Projection,
     own: tuple[int, int],
-    bent: tuple[str, float],
+    activation: tuple[str, float],
 ) -> Tensor:
-    """(E, B·H) with edge features (E, D_e), tile by tile."""
+    """Scores (E, B·H) with edge features (E, D_e), tile by tile."""
     edge.settle(attr)
-    phi, slope = _BENT[bent[0]], bent[1]
+    phi, slope = _ACTIVATIONS[activation[0]], activation[1]
     of_edge = edge.weight.narrow(0, *own)
     heads = weight.size(0) // of_edge.size(0)  # the items of a batch
 
@@ -98,8 +98,8 @@ def _in_tiles(
     row = rows_of(part.rowptr)
     step = max(1, TILE_ELEMENTS // max(1, weight.numel()))
     starts = range(0, max(part.num_entries, 1), step)
-    given = (at_source, at_target, weight, of_edge)
+    operands = (at_source, at_target, weight, of_edge)
     if not torch.is_grad_enabled():
-        return torch.cat([tile(*given, slice(s, s + step)) for s in starts])
-    again = {"use_reentrant": False, "preserve_rng_state": False}
-    return torch.cat([checkpoint(tile, *given, slice(s, s + step), **again) for s in starts])  # type: ignore[arg-type]
+        return torch.cat([tile(*operands, slice(s, s + step)) for s in starts])
+    recompute = {"use_reentrant": False, "preserve_rng_state": False}
+    return torch.cat([checkpoint(tile, *operands, slice(s, s + step), **recompute) for s in starts])  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Normalisers: what f makes of the scores of the edges that reach an output."""
+"""Normalisers: f, from scores to values, over the edges that reach a target."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ NORMALISERS: dict[str, type[Normaliser]] = {}
 
 
 class Normaliser(torch.nn.Module):
-    """f of A_h = f(scores), over the edges that reach an output, for each head.
+    """f of A_h = f(scores), over the edges that reach a target, for each head.
 
-    An output that no edge reaches, or whose scores are all -inf, gets nothing: its values are
-    zeros, never NaN.
+    If no edge reaches a target, or all its scores are -inf, its values are zeros, never NaN.
+
+    To add one, define a subclass with a ``name``, which registers it, and :meth:`values`.
 
     Attributes:
         name: what users call it.
-        is_stochastic: whether the values of an output that is reached add up to one.
+        is_stochastic: whether the values of a target that is reached add up to one.
 
     Args:
-        temperature: scores are divided by it.
-        dropout: the share of values that are set to zero in training, the others growing by
+        temperature: divisor of the scores.
+        dropout: the share of values set to zero in training; the others are multiplied by
             1 / (1 - dropout).
 
     Raises:
-        TypeError: one of them is no number.
-        ValueError: the temperature is not positive, or the share not in [0, 1).
+        TypeError: an option is not a number.
+        ValueError: the temperature is not positive, or the dropout not in [0, 1).
     """
 
     name: ClassVar[str]
@@ -58,22 +59,22 @@ class Normaliser(torch.nn.Module):
 
     @property
     def is_softmax(self) -> bool:
-        """Whether it is the softmax over the entries of a row, and nothing else but dropout."""
+        """Whether f is the softmax of each row, apart from dropout."""
         return False
 
     @property
     def dropped(self) -> float:
-        """The share of values that it drops now; 0 outside training."""
+        """The share of values that is dropped now; 0 outside training."""
         return self.dropout if self.training else 0.0
 
     @abstractmethod
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
-        """f without dropout, of scores (E, H) that were divided by the temperature."""
+        """f of scores (E, H) divided by the temperature, without dropout: (E, H)."""
 
     def forward(self, sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
-        """The values (E, H) of scores that were divided by the temperature, in their order.
+        """The values (E, H), with dropout, of scores divided by the temperature.
 
-        A softmax may get edges that are :class:`~pyg_outerconv.kernels.listed.Listed`.
+        A softmax also takes unsorted edges, :class:`~pyg_outerconv.kernels.listed.Listed`.
         """
         found = self.values(sparsity, score)  # type: ignore[arg-type]
         if self.dropped:
@@ -81,7 +82,7 @@ class Normaliser(torch.nn.Module):
         return found
 
     def extra_repr(self) -> str:
-        """The options that are not the default."""
+        """The options that differ from their defaults."""
         options = {"temperature": (self.temperature, 1.0), "dropout": (self.dropout, 0.0)}
         return ", ".join(
             f"{name}={value}" for name, (value, usual) in options.items() if value != usual
@@ -89,7 +90,7 @@ class Normaliser(torch.nn.Module):
 
 
 class Softmax(Normaliser):
-    """exp(s) / Σ exp(s): shares that add up to one, or zeros where there is nothing."""
+    """exp(s) / Σ exp(s): shares that add up to one; zeros where no edge reaches a target."""
 
     name = "softmax"
     page = ("exp s / Σ exp s", "1706.03762, equation 1")
@@ -97,22 +98,22 @@ class Softmax(Normaliser):
 
     @property
     def is_softmax(self) -> bool:
-        """See :class:`Normaliser`."""
+        """True."""
         return True
 
     def values(self, sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
-        """See :class:`Normaliser`."""
+        """(E, H) the values f(s) of scores s (E, H), without dropout."""
         return segment_softmax(sparsity, score)
 
 
 class Sigmoid(Normaliser):
-    """1 / (1 + exp(−s)): every edge for itself; 0 where the score is -inf."""
+    """1 / (1 + exp(−s)), edge by edge; 0 where the score is -inf."""
 
     name = "sigmoid"
     page = ("σ(s)", "each edge by itself")
 
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
-        """See :class:`Normaliser`."""
+        """(E, H) the values f(s) of scores s (E, H), without dropout."""
         return score.sigmoid()
 
 
@@ -123,18 +124,18 @@ class Unnormalised(Normaliser):
     page = ("s", "Andreoli, section 4: linear attention")
 
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
-        """See :class:`Normaliser`."""
+        """(E, H) the values f(s) of scores s (E, H), without dropout."""
         return _without_absent(score)
 
 
 class L1(Normaliser):
-    """s / Σ |s|: shares with signs, whose sizes add up to one; zeros where all scores are 0."""
+    """s / Σ |s|: signed shares whose absolute values add up to one; zeros if all scores are 0."""
 
     name = "l1"
     page = ("s / Σ \\|s\\|", "2006.16236, equation 4, for scores that are not negative")
 
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
-        """See :class:`Normaliser`."""
+        """(E, H) the values f(s) of scores s (E, H), without dropout."""
         wide = _without_absent(exact(score))
         total = _of_row(sparsity, _row_sums(sparsity, wide.abs()))
         empty = total == 0
@@ -143,9 +144,9 @@ class L1(Normaliser):
 
 
 class SoftmaxPlusOne(Normaliser):
-    """exp(s) / (1 + Σ exp(s)): a softmax beside one more score of 0, which goes nowhere.
+    """exp(s) / (1 + Σ exp(s)): a softmax with one more score, 0, whose share is discarded.
 
-    Shares add up to less than one, and to almost nothing where all scores are low. Miller,
+    The shares add up to less than one, and to almost zero where all scores are low. From Miller,
     *Attention Is Off By One* (2023).
     """
 
@@ -153,10 +154,10 @@ class SoftmaxPlusOne(Normaliser):
     page = ("exp s / (1 + Σ exp s)", "a softmax with one more, empty input of score 0")
 
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
-        """See :class:`Normaliser`."""
+        """(E, H) the values f(s) of scores s (E, H), without dropout."""
         wide = exact(score)
         ones = wide.new_ones(sparsity.shape[1], 1, 1)
-        # The highest of all scores and 0, which changes nothing but the range of the numbers.
+        # Subtracting the maximum of the scores and 0 keeps the exponentials in range.
         highest = spmm(sparsity, wide.detach(), ones, reduce="max").squeeze(-1).clamp(min=0)
         raised = (wide - _of_row(sparsity, highest)).exp()
         total = _row_sums(sparsity, raised) + (-highest).exp()
@@ -164,15 +165,15 @@ class SoftmaxPlusOne(Normaliser):
 
 
 def _without_absent(score: Tensor) -> Tensor:
-    """Scores of -inf, which say that there is no edge, as zeros."""
+    """Scores with 0 in the place of -inf, which marks an absent source."""
     return score.masked_fill(score == -torch.inf, 0.0)
 
 
 def _row_sums(sparsity: Sparsity, value: Tensor) -> Tensor:
-    """(E, H) to (R, H)."""
+    """The sum of each row, (E, H) to (R, H)."""
     return spmm(sparsity, value, value.new_ones(sparsity.shape[1], 1, 1)).squeeze(-1)
 
 
 def _of_row(sparsity: Sparsity, x: Tensor) -> Tensor:
-    """(R, H) to (E, H): what the row of each entry has."""
+    """The number of each entry's row, (R, H) to (E, H)."""
     return sddmm(sparsity, x, x.new_zeros(sparsity.shape[1], x.size(1)), op="add")

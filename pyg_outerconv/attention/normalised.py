@@ -1,4 +1,4 @@
-"""From scores to a basis: what positions add to them, and f over the edges of a support."""
+"""From scores to a basis: terms of positions, and f over the edges of a support."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .score import Dot, Score
 def with_terms(
     support: EdgeContext, scores: Dot | Tensor, terms: tuple[Any, ...], heads: int
 ) -> Dot | Tensor:
-    """The scores, and what the positions of the two ends add to them."""
+    """The scores plus the terms of the positions of both ends."""
     if not terms:
         return scores
     relative = relative_positions(support.positions, support.pattern.index)
@@ -36,16 +36,16 @@ def with_terms(
 def basis_of(
     support: EdgeContext, scores: Dot | Tensor, normalise: Normaliser, dtype: torch.dtype | None
 ) -> Basis:
-    """f of the scores, without sources that are not there; products are left for later.
+    """The basis f(scores), without absent sources; products may stay unevaluated.
 
     Args:
         support: the edges.
-        scores: (E, *batch, H/L) in the support's order, or products.
+        scores: (E, *batch, H/L) in the support's order, or a :class:`Dot`.
         normalise: f.
-        dtype: the type of the values, or None for that of scores.
+        dtype: the dtype of the values, or None for that of the scores.
 
     Raises:
-        ValueError: sources are there or not for another batch.
+        ValueError: the mask of present sources has another batch than x.
     """
     factor = 1.0 / normalise.temperature
     if isinstance(scores, Dot):
@@ -67,7 +67,7 @@ def basis_of(
 
 
 def _of_exponents(support: EdgeContext, scores: Dot, there: Tensor | None) -> Tensor:
-    """(E, *batch, H/L) products of exponentials."""
+    """Scores (E, *batch, H/L) from products of exponentials."""
     key = scores.key
     if there is not None:
         key = key.masked_fill(~there[..., None, None], -torch.inf)
@@ -76,7 +76,7 @@ def _of_exponents(support: EdgeContext, scores: Dot, there: Tensor | None) -> Te
 
 
 def type_of_values(x: Features, score: Score) -> torch.dtype | None:
-    """Half types, where features or autocast are of one; scores themselves are in float32."""
+    """float16 or bfloat16, if features or autocast use it, else None; scores are in float32."""
     like = x if x is not None and x.is_floating_point() else next(score.parameters(), None)
     if like is None:
         return None
@@ -87,10 +87,10 @@ def type_of_values(x: Features, score: Score) -> torch.dtype | None:
 
 
 def of_batch(present: Tensor | None, batch: tuple[int, ...]) -> Tensor | None:
-    """(M, *batch) sources that there are, which may be the same for all of a batch.
+    """The mask (M, *batch) of present sources; a mask (M,) is expanded over the batch.
 
     Raises:
-        ValueError: they are of another batch.
+        ValueError: the mask has another batch.
     """
     if present is None or present.shape[1:] == batch:
         return present

@@ -21,7 +21,7 @@ from ..theta.autocast import autocast_pair
 
 @dataclass(frozen=True)
 class PerHead:
-    """Queries that differ from head to head, as alignments of their own make them.
+    """Queries that differ from head to head, from an alignment of each head.
 
     Attributes:
         value: (N, *batch, H, P).
@@ -36,7 +36,7 @@ class PerHead:
 
 
 Queries = Union[Features, PerHead]  # noqa: UP007
-"""Tᵀ X: features (N, *batch, P_q) for all heads, or those of each head."""
+"""Queries Tᵀ X: features (N, *batch, P_q) for all heads, or those of each head."""
 
 
 class Projection(torch.nn.Module):
@@ -45,8 +45,8 @@ class Projection(torch.nn.Module):
     Args:
         in_channels: P, or -1 to learn it from the first input.
         heads: H.
-        channels: D, or -1 for one that :meth:`settle` is told, without a bias.
-        bias: whether there is a b (H, D), which begins at zero.
+        channels: D, or -1 for the D passed to :meth:`settle`; then without a bias.
+        bias: whether there is a bias b (H, D), initialised to zero.
     """
 
     weight: Parameter
@@ -54,7 +54,7 @@ class Projection(torch.nn.Module):
     def __init__(self, in_channels: int, heads: int, channels: int, bias: bool = False) -> None:
         super().__init__()
         self.in_channels, self.heads, self.channels = in_channels, heads, channels
-        self.initial: Callable[[Projection], None] | None = None  # in the place of Glorot's values
+        self.initial: Callable[[Projection], None] | None = None  # instead of Glorot-uniform
         if in_channels < 0 or channels < 0:
             self.weight = UninitializedParameter()  # type: ignore[assignment]
         else:
@@ -63,7 +63,7 @@ class Projection(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Glorot-uniform over all heads, as one linear map; zeros for the bias."""
+        """Draw the weight Glorot-uniform, as one linear map to all heads; the bias is zero."""
         if self.bias is not None:
             torch.nn.init.zeros_(self.bias)
         if is_lazy(self.weight):
@@ -79,13 +79,13 @@ class Projection(torch.nn.Module):
         """The projection of features, dense or sparse, or of the queries of each head.
 
         Raises:
-            ValueError: they have other channels, or there are none.
+            ValueError: ``x`` is None or has other channels than P.
         """
         self.settle(x)
         return project_heads(x, self.weight, self.bias)
 
     def dot(self, x: Queries, vector: Tensor) -> Tensor:
-        """⟨X W_h + b_h, a_h⟩ for a (H, D): (nodes, *batch, H), by way of W_h a_h.
+        """⟨X W_h + b_h, a_h⟩ for a (H, D): (nodes, *batch, H), computed as X (W_h a_h).
 
         Raises:
             ValueError: see :meth:`forward`.
@@ -94,14 +94,16 @@ class Projection(torch.nn.Module):
         return project_dot(x, self.weight, self.bias, vector)
 
     def settle(self, x: Queries, out_channels: int | None = None) -> None:
-        """Take the channels of the first input, and D if it is not known; refuse any others.
+        """Set P by the first input, and D if it is not known; afterwards refuse other channels.
 
         Raises:
-            ValueError: they are others, or there are none.
+            ValueError: ``x`` is None or has other channels.
         """
         channels = channels_of(x)
         wanted = self.channels if out_channels is None else out_channels
-        if min(self.in_channels, self.channels) < 0:  # is_lazy, as a compiler can read it
+        if (
+            min(self.in_channels, self.channels) < 0
+        ):  # as is_lazy, in a form that torch.compile can trace
             self.in_channels = channels if self.in_channels < 0 else self.in_channels
             self.channels = wanted if self.channels < 0 else self.channels
             self.weight.materialize((self.heads, self.in_channels, self.channels))  # type: ignore[attr-defined]
@@ -135,10 +137,10 @@ class Projection(torch.nn.Module):
 
 
 def check_queries(projection: Projection, query: Queries, source: Features) -> None:
-    """Refuse queries of other channels than their projection, naming the pair that takes them.
+    """Refuse queries of other channels than their projection; the error names the right pair.
 
     Raises:
-        ValueError: they have others than both the projection and the sources, or there are none.
+        ValueError: queries differ in channels from the projection and the sources, or are None.
     """
     of_query = channels_of(query)
     if projection.in_channels in (-1, of_query):
@@ -155,7 +157,7 @@ def check_queries(projection: Projection, query: Queries, source: Features) -> N
 
 
 def project_heads(x: Queries, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """X W_h + b_h: (nodes, *batch, H, D) for W (H, P, D), of shared features or of each head's."""
+    """X W_h + b_h: (nodes, *batch, H, D) for W (H, P, D); X may differ from head to head."""
     if isinstance(x, PerHead):
         check_type(x.value, weight)
         value, weight = autocast_pair(x.value, weight)
@@ -169,17 +171,17 @@ def project_heads(x: Queries, weight: Tensor, bias: Tensor | None = None) -> Ten
 
 
 def project_dot(x: Queries, weight: Tensor, bias: Tensor | None, vector: Tensor) -> Tensor:
-    """⟨X W_h + b_h, a_h⟩ (nodes, *batch, H) for a (H, D): one number, so W_h a_h comes first."""
+    """⟨X W_h + b_h, a_h⟩ (nodes, *batch, H) for a (H, D), computed as X (W_h a_h)."""
     folded = (weight @ vector.unsqueeze(-1)).to(weight.dtype)
     of_bias = None if bias is None else (bias * vector).sum(-1, keepdim=True)
     return project_heads(x, folded, of_bias).squeeze(-1)
 
 
 def channels_of(x: Queries) -> int:
-    """P of features.
+    """P, the number of channels of features.
 
     Raises:
-        ValueError: there are none.
+        ValueError: ``x`` is None, or not floating point.
     """
     found = x.value if isinstance(x, PerHead) else x
     if found is None or not found.is_floating_point():
@@ -189,18 +191,18 @@ def channels_of(x: Queries) -> int:
 
 
 def spread(x: Queries, heads: int) -> Tensor:
-    """Features as every head sees them: (nodes, *batch, H, P), a view.
+    """Features expanded over heads: (nodes, *batch, H, P), a view.
 
     Raises:
-        ValueError: there are none, or they are sparse.
+        ValueError: ``x`` is None, sparse, or not floating point.
     """
     if isinstance(x, PerHead):
         return x.value
     if not isinstance(x, Tensor) or not x.is_floating_point():
         raise RefusedValue(
             refusal(
-                "this score compares features as they are",
-                "dense ones, or a score that projects them",
+                "this score compares the features themselves",
+                "dense features, or a score that projects them",
                 getattr(x, "dtype", None) if isinstance(x, Tensor) else x,
             )
         )

@@ -1,4 +1,4 @@
-"""Where aligned queries stand: the source that each of them is, for what depends on order."""
+"""Places of aligned queries: the source that each query is, for supports that know an order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..graph.node_set import NodeSet
 from ..graph.structure import Structure
 
 Places = Union[range, Tensor]  # noqa: UP007
-"""(N,) the source that each query is."""
+"""The source (N,) that each query is."""
 
 Edges = EdgeBasis | ImplicitEdges
 
@@ -32,7 +32,9 @@ _narrowed: WeakKeyDictionary[Basis, dict[range, Edges]] = WeakKeyDictionary()
 
 @dataclass(frozen=True, eq=False)
 class Placed(Structure):
-    """Sources, and targets that are some of them: attention of all, of which these are kept.
+    """Sources, and targets that are a selection of them.
+
+    Bases are made of all sources as targets, and the selected targets are kept.
 
     Attributes:
         whole: the structure of all sources, each of them a target.
@@ -57,18 +59,18 @@ class Placed(Structure):
         return self.whole.device
 
     def at(self, pos: tuple[Tensor, Tensor]) -> Placed:
-        """See :meth:`Structure.at`."""
+        """The same sources and targets with positions (M, D) and (N, D)."""
         return replace(self, pos=pos)
 
 
 def placed(structure: Structure, place: Places) -> Placed:
-    """Some sources of a structure as its targets.
+    """The structure whose targets are the sources at ``place``.
 
     Raises:
-        ValueError: a target is said to be of another graph than the source that it is.
+        ValueError: the batch vector puts a target into another graph than its source.
     """
     if not isinstance(structure, NodeSet | EdgeList):
-        return Placed(structure, place)  # cells, which are on both ends what they are
+        return Placed(structure, place)  # cells, the same at both ends
     sources, device, graphs = structure.size[0], structure.device, graphs_of(structure)
     if graphs is not None and graphs[0] is not graphs[1]:
         own = graphs[0].index_select(0, as_list(place, device))
@@ -84,21 +86,21 @@ def placed(structure: Structure, place: Places) -> Placed:
 def with_positions(
     structure: Structure, sources: Structure, place: Places | None, align: object
 ) -> Structure:
-    """The structure with positions of targets, which are those of the sources that they are.
+    """The structure, with the positions of the sources at ``place`` for its targets.
 
     Args:
         structure: between sources and queries.
-        sources: what says where sources are.
-        place: the source that each query is.
-        align: what makes the queries, to be named.
+        sources: the structure with the positions of sources.
+        place: (N,) the source that each query is, or None if there is no such source.
+        align: the alignment, named in the error.
 
     Raises:
-        ValueError: the alignment takes queries from no source of their own.
+        ValueError: ``place`` is None.
     """
     if place is None:
         raise RefusedValue(
             refusal(
-                f"nobody said where the queries of {align} are",
+                f"the queries of {align} have no positions",
                 "pos=(of sources, of targets), or an alignment that takes each query from one "
                 "source, such as Part(...)",
                 "scores that read positions",
@@ -110,11 +112,11 @@ def with_positions(
 
 
 def narrowed(over: Edges, place: Places) -> Edges:
-    """The edges of a square support that reach some targets, which are renumbered.
+    """The edges of a square support that reach some of its targets, which are renumbered.
 
     Args:
-        over: the support of all sources as targets.
-        place: (N,) those that stay, in their new order; one may come twice.
+        over: the support with all sources as targets.
+        place: (N,) the targets to keep, in their new order; repeats are allowed.
     """
     if not isinstance(place, range) or torch.compiler.is_compiling():
         return over.narrowed(place)

@@ -16,8 +16,8 @@ from ..graph.positions import as_whole
 from .learned import numbered
 from .term import check_relative
 
-_SPREAD = 0.02  # the standard deviation with which vision transformers draw such tables
-_ROUNDING = 1e-9  # of a power, relative: a threshold that is a whole number must stay one
+_SPREAD = 0.02  # the usual standard deviation of such tables in vision transformers
+_ROUNDING = 1e-9  # relative error of a power, so that a whole threshold stays whole
 
 
 @row(
@@ -32,22 +32,22 @@ class RelativeBias(torch.nn.Module):
     .. math:: b_h(m, n) = B_h[\operatorname{clip}(p_m - p_n, -r, r)]
 
     Clipping is that of `"Self-Attention with Relative Position Representations"
-    <https://arxiv.org/abs/1803.02155>`_ (section 3.2), with a number for each head in the place
-    of a vector. On D axes the table has an entry for every combination, (2r_1 + 1)·…·(2r_D + 1)
+    <https://arxiv.org/abs/1803.02155>`_ (section 3.2), with a number for each head instead of
+    a vector. On D axes the table has an entry for every combination, (2r_1 + 1)·…·(2r_D + 1)
     of them: for windows of W_1 × W_2 cells and reach W_d − 1 it is the table B̂ of `"Swin
     Transformer" <https://arxiv.org/abs/2103.14030>`_ (section 3.2, equation 4).
 
-    With ``buckets``, relative positions share entries the more the farther they are: section 2.1
-    of `"Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer"
-    <https://arxiv.org/abs/1910.10683>`_. Of B buckets, half are for sources behind the target and
-    half for those ahead (all for those not ahead if ``causal``); of these, the first half are for
-    single distances, the others grow geometrically up to the reach, and the last holds all that
-    is farther. So each axis has B entries.
+    With ``buckets``, distant relative positions share entries, more of them the farther they are:
+    section 2.1 of `"Exploring the Limits of Transfer Learning with a Unified Text-to-Text
+    Transformer" <https://arxiv.org/abs/1910.10683>`_. Of B buckets, half are for sources behind the
+    target and half for sources ahead (if ``causal``, all are for sources not ahead). Of each part,
+    the first half are for single distances, the others grow geometrically up to the reach, and the
+    last has all larger distances. So each axis has B entries.
 
     Args:
         heads: H.
         reach: r, one number or one for each axis.
-        buckets: B, a multiple of 4 (of 2 if causal), or None for an entry each.
+        buckets: B, a multiple of 4 (of 2 if causal), or None for one entry for each position.
         causal: with buckets, whether sources ahead of their target share the entry of distance 0,
             because the support has none.
 
@@ -55,7 +55,7 @@ class RelativeBias(torch.nn.Module):
         weight: (entries, H); the last axis runs fastest.
 
     Raises:
-        TypeError: a number is no integer.
+        TypeError: a number is not an integer.
         ValueError: a number is out of range, or ``causal`` comes without buckets.
 
     >>> term = RelativeBias(heads=4, reach=2)
@@ -84,8 +84,8 @@ class RelativeBias(torch.nn.Module):
             self.shape = tuple(2 * one + 1 for one in reaches)
         else:
             self.shape = (buckets,) * len(reaches)
-            one_way = buckets if causal else buckets // 2
-            thresholds = torch.tensor([_thresholds(one_way, one) for one in reaches])
+            per_side = buckets if causal else buckets // 2
+            thresholds = torch.tensor([_thresholds(per_side, one) for one in reaches])
             self.register_buffer("thresholds", thresholds, persistent=False)
         self.weight = Parameter(torch.empty(torch.Size(self.shape).numel(), heads))
         self.reset_parameters()
@@ -95,11 +95,11 @@ class RelativeBias(torch.nn.Module):
         torch.nn.init.normal_(self.weight, std=_SPREAD)
 
     def forward(self, relative: Tensor) -> Tensor:
-        """(E, H) the entries of relative positions (E, D), which are whole numbers.
+        """The entries (E, H) of relative positions (E, D), which must be whole numbers.
 
         Raises:
             TypeError: they are not floating point.
-            ValueError: they have another number of axes, or fractions.
+            ValueError: ``relative`` has another number of axes, or fractions.
         """
         check_relative(relative, len(self.reach))
         place = as_whole(relative)
@@ -111,7 +111,7 @@ class RelativeBias(torch.nn.Module):
         return self.weight.index_select(0, numbered(torch.stack(entries, dim=1), self.shape))
 
     def _bucket(self, relative: Tensor, axis: int) -> Tensor:
-        """(E,) the bucket of relative positions on one axis: how many thresholds are reached."""
+        """The bucket (E,) of relative positions on one axis: the number of thresholds reached."""
         thresholds = self.get_buffer("thresholds")[axis]
         if self.causal:
             return torch.bucketize(-relative, thresholds, right=True)
@@ -126,7 +126,7 @@ class RelativeBias(torch.nn.Module):
 
 
 def _thresholds(buckets: int, reach: int) -> list[int]:
-    """The smallest distance in each bucket but the first, whose smallest is 0."""
+    """The smallest distance of each bucket but the first, which starts at 0."""
     exact = buckets // 2
     steps = buckets - exact
     grown = [exact * (reach / exact) ** (step / steps) for step in range(steps)]

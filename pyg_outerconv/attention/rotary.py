@@ -1,4 +1,4 @@
-"""Rotary positions: queries and keys turned by angles in proportion to their positions."""
+"""Rotary positions: queries and keys rotated by angles proportional to their positions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .angles import angles, check_frequencies
 
 @row(
     "Positions",
-    "turns queries and keys by their positions",
+    "rotates queries and keys by their positions",
     "Su et al., *RoFormer* (2104.09864), equation 34",
     option="`KeyQuery(…, rotary=Rotary(…))`",
 )
 class Rotary(torch.nn.Module):
-    r"""Each pair of channels, turned by the node's position times the pair's frequency.
+    r"""A rotation of each pair of channels by the node's position times the pair's frequency.
 
     .. math::
         \begin{pmatrix} y_{2i} \\ y_{2i+1} \end{pmatrix} =
@@ -27,22 +27,22 @@ class Rotary(torch.nn.Module):
         \qquad \theta_i = b^{-2i/D}
 
     Equations 15 and 34 of `"RoFormer: Enhanced Transformer with Rotary Position Embedding"
-    <https://arxiv.org/abs/2104.09864>`_, whose pairs count from 1. A turned query and a turned
-    key have an inner product that depends on their relative position alone: ⟨R_n q, R_m k⟩ = ⟨q,
-    R_{m−n} k⟩. Only nodes are touched, so nothing is made for edges. Nothing is learned.
+    <https://arxiv.org/abs/2104.09864>`_, whose pairs count from 1. The inner product of a rotated
+    query and a rotated key depends on their relative position alone: ⟨R_n q, R_m k⟩ =
+    ⟨q, R_{m−n} k⟩. Only nodes are rotated, so no tensor of edges is needed. It has no parameters.
 
-    On several axes each turns its share of the channels, the first axis the first of them.
+    Each of several axes rotates an equal share of the channels, the first axis the first share.
 
     Args:
-        channels: D, those of one head; a multiple of 2·axes.
+        channels: D, the channels of one head; a multiple of 2·axes.
         base: b.
         axes: the number of coordinates of a position.
-        interleaved: whether pairs are neighbours, as in the paper; otherwise channel i of an
-            axis's C is paired with i + C/2, as many pre-trained models have it.
+        interleaved: whether pairs are neighbouring channels, as in the paper; otherwise channel i
+            of the C channels of an axis is paired with i + C/2, as in many pre-trained models.
 
     Raises:
         TypeError: an option has the wrong type.
-        ValueError: ``channels`` is no multiple of 2·axes, or a number is not positive.
+        ValueError: ``channels`` is not a multiple of 2·axes, or a number is not positive.
 
     >>> turn = Rotary(channels=2)
     >>> turn(torch.tensor([[[1.0, 0.0]]]), torch.tensor([0.0])).tolist()
@@ -58,26 +58,25 @@ class Rotary(torch.nn.Module):
         self.interleaved = interleaved
 
     def forward(self, x: Tensor, position: Tensor) -> Tensor:
-        r"""The turned vectors.
+        r"""The rotated vectors.
 
         Args:
-            x: (nodes, \*batch, heads, D) queries or keys; axes between the first and the last may
-                be missing.
+            x: (nodes, \*batch, heads, D) queries or keys, or (nodes, \*, D).
             position: (nodes, axes), or (nodes,) on one axis. It may carry gradients. Angles are
-                computed in float32 at least, then rounded to the type of x.
+                computed in float32 at least, then rounded to the dtype of x.
 
         Returns:
-            of the shape and the type of x.
+            A tensor of the shape and the dtype of x.
 
         Raises:
-            TypeError: positions are no numbers.
+            TypeError: positions are not numbers.
             ValueError: shapes do not fit.
         """
         coordinates = as_coordinates(position, self.axes)
         if x.dim() < 2 or x.size(-1) != self.channels or x.size(0) != len(coordinates):
             raise RefusedValue(
                 refusal(
-                    "a vector of each head and node is turned",
+                    "rotary positions rotate a vector of each node and head",
                     f"({len(coordinates)}, *, {self.channels})",
                     tuple(x.shape),
                 )
@@ -90,8 +89,8 @@ class Rotary(torch.nn.Module):
         pair = -1 if self.interleaved else -2
         form = (self.axes, count, 2) if self.interleaved else (self.axes, 2, count)
         first, second = x.unflatten(-1, form).unbind(pair)
-        turned = first * cos - second * sin, first * sin + second * cos
-        return torch.stack(turned, dim=pair).flatten(-3)
+        rotated = first * cos - second * sin, first * sin + second * cos
+        return torch.stack(rotated, dim=pair).flatten(-3)
 
     def extra_repr(self) -> str:
         """The options."""

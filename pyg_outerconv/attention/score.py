@@ -1,4 +1,4 @@
-"""What a score is: how content becomes a number for each edge and head."""
+"""Scores: functions from features to a number for each edge and head."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ SCORES: dict[str, type[Score]] = {}
 
 @dataclass(frozen=True)
 class Dot:
-    """Scores that are products of the two ends, so that they need not be made edge by edge.
+    """Scores that are inner products of a query and a key, kept as these two factors.
 
     ``score[e, h] = scale ⟨query[n, h], key[m, h]⟩ + bias[e, h]`` for e: m → n.
 
     Attributes:
         query: (N, *batch, H, D).
         key: (M, *batch, H, D).
-        scale: of the products.
-        bias: (E, *batch, H/L) or with sizes of 1, in the order of the support's pattern, or None.
+        scale: factor of the products.
+        bias: (E, *batch, H/L) or sizes of 1, in the order of the support's pattern; or None.
         is_positive: whether no product is ever negative.
-        exponents: whether query and key are exponents of what is multiplied, and scores known up to
-            a factor of each target: ``Σ_d exp(query[n, h, d] + key[m, h, d])``.
+        exponents: whether query and key are exponents of the factors, and scores known up to a
+            factor for each target: ``Σ_d exp(query[n, h, d] + key[m, h, d])``.
     """
 
     query: Tensor
@@ -45,13 +45,13 @@ class Dot:
     exponents: bool = False
 
     def plus(self, bias: Tensor | None) -> Dot:
-        """With something added to the scores."""
+        """The scores plus a bias (E, *batch, H/L)."""
         if bias is None:
             return self
         return replace(self, bias=bias if self.bias is None else self.bias + bias)
 
     def times(self, factor: float) -> Dot:
-        """All scores times a number."""
+        """The scores times a number."""
         if factor == 1.0:
             return self
         bias = None if self.bias is None else self.bias * factor
@@ -59,32 +59,32 @@ class Dot:
 
 
 class Score(torch.nn.Module):
-    """How content becomes scores (section 4 of *Convolution is outer product*).
+    """A function from features to scores (section 4 of *Convolution is outer product*).
 
-    Called with the features of sources X (M, *batch, P), those of the queries Q = TᵀX
-    (N, *batch, P_q), or :class:`~.projection.PerHead`, and the support, it gives a :class:`Dot`
-    where scores are products of the two ends, and else a tensor (E, *batch, H/L) in the order of
-    the support's pattern.
+    It is called with the features of sources X (M, *batch, P), the queries Q = TᵀX (N, *batch, P_q)
+    or :class:`~.projection.PerHead`, and the support. It returns a :class:`Dot` where scores are
+    inner products of both ends, otherwise a tensor (E, *batch, H/L) in the order of the support's
+    pattern.
 
-    A new score is a file with a subclass, which states ``name`` and ``equation``, gives its
-    parameters values in :meth:`reset_parameters`, and defines :meth:`score`.
+    To add a score, define a subclass with a ``name``, which registers it, and an ``equation``;
+    initialise its parameters in :meth:`reset_parameters`, and define :meth:`score`.
 
     Attributes:
-        name: what users call it.
+        name: the name by which layers make it.
         equation: the scores, in one line of text.
-        page: the same as EQUATIONS.md has it, and where it comes from.
-        uses_theta: whether scores are of features that the layer's Θ has transformed.
-        needs_queries: whether there are no scores where targets have no features.
+        page: its equation and its source in EQUATIONS.md.
+        uses_theta: whether scores read the features that the layer's Θ has transformed.
+        needs_queries: whether targets must have features.
         up_to_factor: whether scores of a target may be off by a common factor, which L1 cancels.
-        reads_beside: which of ``edge_attr`` and ``pos`` scores are made of; others are refused.
-        takes_any_order: whether it reads edges by ``support.add``, ``dot``, ``entries`` and
-            ``of_given`` alone, so that few of them need not be sorted.
+        reads_beside: which of ``edge_attr`` and ``pos`` the scores read; others are refused.
+        takes_any_order: whether it reads edges only by ``support.add``, ``dot``, ``entries`` and
+            ``of_given``, so that few edges need not be sorted.
 
     Args:
         heads: H.
 
     Raises:
-        ValueError: a number of heads or channels is not positive.
+        TypeError, ValueError: ``heads`` is not a positive integer.
     """
 
     name: ClassVar[str]
@@ -106,38 +106,38 @@ class Score(torch.nn.Module):
             SCORES[cls.name] = cls
 
     def reset_parameters(self) -> None:
-        """Give all parameters initial values."""
+        """Draw new initial values for all parameters."""
 
     @abstractmethod
     def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores; see above."""
+        """A :class:`Dot`, or scores (E, *batch, H/L) in the order of the support's pattern."""
 
     def values(self, source: Features, theta: Any) -> Tensor | None:
-        """(M, *batch, H, V) what Θ makes of the sources, if scores are made of all of it.
+        """The values X_m Θ_h, (M, *batch, H, V), if the score needs them; else None.
 
-        A layer makes it once, for the score and for what is summed.
+        A layer computes them once, for the scores and for the sums of values.
         """
         return None
 
     def sums_at_once(self, source: Features, theta: Any) -> bool:
-        """Whether :meth:`at_once` may be asked, for queries that are the sources."""
+        """Whether :meth:`at_once` may be called, for queries that are the sources."""
         return False
 
     def at_once(
         self, source: Features, theta: Any, over: EdgeBasis | ImplicitEdges
     ) -> Basis | None:
-        """The softmax of scores, nothing of it made, of which sums of values are asked for.
+        """The softmax of the scores as a basis that adds up values without making scores.
 
-        None where the support is none that it is for.
+        None if there is no such basis on this support.
         """
         return None
 
     def of_sources(self, source: Features, support: EdgeContext) -> Dot | Tensor:
-        """The scores where targets have no features, of a score that needs none."""
+        """The scores where targets have no features; only if ``needs_queries`` is false."""
         raise NotImplementedError(f"{type(self).__name__} needs queries")
 
     def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores; see above."""
+        """The result of :meth:`score`."""
         return self.score(source, query, support)
 
 
@@ -170,10 +170,10 @@ def check_scores(score: Score, scores: Any, support: EdgeContext) -> None:
 
 
 def positive(what: str, count: Any) -> int:
-    """A whole number of at least one.
+    """``count``, if it is an integer of at least 1.
 
     Raises:
-        TypeError, ValueError: it is none.
+        TypeError, ValueError: ``count`` is not a positive integer.
     """
     if not isinstance(count, int) or isinstance(count, bool):
         raise RefusedType(refusal(f"{what} must be a number", "an integer", repr(count)))
@@ -183,7 +183,7 @@ def positive(what: str, count: Any) -> int:
 
 
 def glorot(*parameters: Tensor) -> None:
-    """Draw vectors (H, D) uniformly, as PyG draws those of attention (1, H, D)."""
+    """Draw vectors (H, D) Glorot-uniform, as PyG draws attention vectors (1, H, D)."""
     for parameter in parameters:
         bound = math.sqrt(6.0 / max(parameter.size(0) + parameter.size(1), 1))
         torch.nn.init.uniform_(parameter, -bound, bound)

@@ -1,4 +1,4 @@
-"""Sinusoidal positions: sines and cosines of geometrically growing wavelengths."""
+"""Sinusoidal positions: sines and cosines whose wavelengths grow geometrically."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def sinusoidal(
         \qquad i = 0, \dots, P/2 - 1
 
     Positions and channels count from 0 and angles are positive, as in the paper. Texts differ in
-    four ways, none of which changes what a linear layer can make of it: channels that count from
-    1 have the sines at odd indices, and some then also have i from 1, which shifts all frequencies
-    by one step; exp(−i·angle) in the place of exp(i·angle) negates the sines; all sines before all
-    cosines is the order that ``interleaved=False`` gives; and exponents i / (P/2 − 1), which end at
-    1, make other frequencies (PyG's ``PositionalEncoding`` has these, and sines first).
+    four ways: channels that count from 1 have the sines at odd indices, and some then also let i
+    start at 1, which shifts all frequencies by one step; exp(−i·angle) instead of exp(i·angle)
+    negates the sines; all sines may come before all cosines, as with ``interleaved=False``; and
+    exponents i / (P/2 − 1), which end at 1, give other frequencies (as in PyG's
+    ``PositionalEncoding``, with sines first).
 
-    PE[p + k] is PE[p] turned by angles that depend on k alone, so ⟨PE[p], PE[q]⟩ depends on p − q.
+    PE[p + k] is PE[p] rotated by angles that depend on k alone, so ⟨PE[p], PE[q]⟩ depends on p − q.
 
     On D axes, each has P/D of the channels, the first axis the first of them.
 
@@ -41,11 +41,11 @@ def sinusoidal(
             an axis has its sines first, then its cosines.
 
     Returns:
-        (n, P), of the type of ``position``, or of torch's default type for integers. Angles are
+        (n, P), in the dtype of ``position``, or in torch's default dtype for integers. Angles are
         computed in float32 at least.
 
     Raises:
-        TypeError: positions are no numbers, or an option has the wrong type.
+        TypeError: positions are not numbers, or an option has the wrong type.
         ValueError: ``position`` has another shape, the channels cannot be divided, or
             ``base`` is not positive.
 
@@ -73,17 +73,17 @@ def sinusoidal(
     option="`sinusoidal`, `SinusoidalPositions`",
 )
 class SinusoidalPositions(AddedPositions):
-    r"""X plus sinusoidal encodings of positions; see :func:`sinusoidal`. Nothing is learned.
+    r"""X plus sinusoidal encodings of positions; see :func:`sinusoidal`. No parameters.
 
     Args:
         channels: P.
         base: b, the largest wavelength being about 2π·b.
-        axes: D; with several, positions must be given.
+        axes: D; with several, positions must be passed.
         interleaved: whether the sine and the cosine of a frequency are neighbours.
 
     Raises:
         TypeError: an option has the wrong type.
-        ValueError: ``channels`` is no multiple of 2·D, or a number is not positive.
+        ValueError: ``channels`` is not a multiple of 2·D, or a number is not positive.
 
     >>> SinusoidalPositions(8)(torch.zeros(5, 20, 8)).shape  # a batch of five sequences
     torch.Size([5, 20, 8])
@@ -97,7 +97,7 @@ class SinusoidalPositions(AddedPositions):
         self.base, self.interleaved = base, interleaved
 
     def encode(self, position: Tensor, dtype: torch.dtype) -> Tensor:
-        """See :meth:`AddedPositions.encode`; exact however narrow the type of x is."""
+        """The encodings (n, P) of positions (n, D), computed in float32 at least, in ``dtype``."""
         exact = position.to(exact_type(position.dtype, dtype))
         return sinusoidal(exact, self.channels, self.base, self.interleaved).to(dtype)
 

@@ -1,4 +1,4 @@
-"""Scores and normalisers by name: what a line of text says."""
+"""Scores and normalisers from text: a name with options."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def make_score(
     value_channels: int | None = None,
     **options: Any,
 ) -> Score:
-    """The score that a text names, with its options; a score itself is taken as it is.
+    """The score that a text names, with its options; a score is returned as it is.
 
     ``"key-query"``, ``"key-query(bias=True)"``, ``"cosine(learned=False, beta=2.0)"``.
 
     Args:
-        spec: the text.
+        spec: the text, or a score.
         heads: H.
         channels: D of each head, unless the text has ``channels=...``.
         in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
-        value_channels: D in the place of ``channels`` for scores of what Θ made.
-        **options: further options; those of the text go before them.
+        value_channels: D, in place of ``channels``, for scores that read the values X Θ.
+        **options: further options; options in the text take precedence.
 
     Raises:
-        TypeError: it is neither a score nor text.
-        ValueError: the text is no such expression, the score is unknown (the nearest is named), or
-            it refuses its options.
+        TypeError: ``spec`` is neither a score nor text.
+        ValueError: the text is not a name with named options, the score is unknown, or it has no
+            such option.
     """
     if isinstance(spec, Score):
         return spec
@@ -51,13 +51,13 @@ def make_score(
 
 
 def make_normaliser(spec: Normaliser | str, **options: Any) -> Normaliser:
-    """The normaliser that a text names, with its options; a normaliser itself is taken as it is.
+    """The normaliser that a text names, with its options; a normaliser is returned as it is.
 
     ``"softmax"``, ``"softmax(temperature=2.0)"``, ``"l1"``.
 
     Args:
-        spec: the text.
-        **options: further options; those of the text go before them.
+        spec: the text, or a normaliser.
+        **options: further options; options in the text take precedence.
 
     Raises:
         TypeError, ValueError: see :func:`make_score`.
@@ -69,11 +69,11 @@ def make_normaliser(spec: Normaliser | str, **options: Any) -> Normaliser:
 
 
 def parse_spec(what: str, text: str) -> tuple[str, dict[str, Any]]:
-    """The name in a text, and the options that it gives in parentheses.
+    """The name in a text, and the options in its parentheses.
 
     Raises:
-        TypeError: it is no text.
-        ValueError: the text is no such expression.
+        TypeError: ``text`` is not a string.
+        ValueError: the text is not a name with named options.
     """
     wanted = refusal(f"a {what} is a name with named options", "such as name(a=1)", repr(text))
     if not isinstance(text, str):

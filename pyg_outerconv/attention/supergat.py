@@ -1,4 +1,4 @@
-"""SuperGAT's scaled dot product of what the layer's Θ made of the two ends."""
+"""SuperGAT's scaled dot product of both ends, transformed by the layer's Θ."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ class SuperGAT(Score):
     r"""score[m, n] = leaky_relu(⟨X_m Θ, Q_n Θ⟩ / √D).
 
     The scaled dot product (SD) of `"How to Find Your Friendly Neighborhood: Graph Attention Design
-    with Self-Supervision" <https://openreview.net/forum?id=Wi5KUNlqWty>`_, equation 4, bent as the
-    scores of GAT are. With a slope of 1 it is not bent, and then is never made for edges.
+    with Self-Supervision" <https://openreview.net/forum?id=Wi5KUNlqWty>`_, equation 4, under the
+    leaky ReLU of GAT. With a slope of 1 the score is a plain product, and no tensor of scores is
+    needed.
 
     Args:
         heads: H.
         channels: D, the channels of a value.
         in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
-        shared: whether queries are transformed by Θ too; if None, unless ``in_channels`` is a pair.
-        negative_slope: of the leaky ReLU.
+        shared: whether queries are transformed by Θ too; if None, they are unless ``in_channels``
+            is a pair.
+        negative_slope: slope of the leaky ReLU below zero.
 
     Raises:
-        TypeError, ValueError: a number of heads or channels is no positive integer.
+        TypeError, ValueError: a number of heads or channels is not a positive integer.
     """
 
     name = "supergat-sd"
@@ -55,15 +57,15 @@ class SuperGAT(Score):
         self.ends = Ends(heads, channels, in_channels, shared=shared)
 
     def reset_parameters(self) -> None:
-        """See :class:`Score`."""
+        """Draw new initial values for all parameters."""
         self.ends.reset_parameters()
 
     def values(self, source: Features, theta: Any) -> Tensor | None:
-        """See :class:`Score`."""
+        """The values X_m Θ_h, (M, *batch, H, V), or None if the score projects sources."""
         return self.ends.values(source, theta)
 
     def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """See :class:`Score`."""
+        """The scores of the edges, by the equation of the class."""
         at_source, at_target = self.ends(source, query, support)
         if self.negative_slope == 1.0:
             return Dot(at_target, at_source, self.scale)

@@ -1,4 +1,4 @@
-"""Index terms: what the positions of its two ends add to the score of an edge."""
+"""Index terms: numbers added to the score of an edge for the positions of its ends."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..errors import RefusedType, RefusedValue, refusal
 
 @runtime_checkable
 class IndexTerm(Protocol):
-    """A number for each edge and head, of where its source lies as seen from its target.
+    """A number for each edge and head, from the position of its source relative to its target.
 
     A ``torch.nn.Module`` whose result is added to scores before they are normalised, so that
-    attention depends on indices as well as on content. It sees D coordinates of an edge and gives
-    H numbers, so nothing of edges × channels is made.
+    attention depends on indices as well as on content. It maps D coordinates of an edge to
+    H numbers, so there is no tensor of edges × channels.
 
     Attributes:
         heads: H.
@@ -27,11 +27,11 @@ class IndexTerm(Protocol):
         """The terms of the edges.
 
         Args:
-            relative: (E, D) floating point, the position of each edge's source less that of its
+            relative: (E, D) floating point, the position of each edge's source minus that of its
                 target.
 
         Returns:
-            (E, H), of the type of ``relative``, or a wider one that parameters have.
+            (E, H), in the dtype of ``relative``, or in a wider dtype of parameters.
         """
         ...
 
@@ -41,11 +41,11 @@ class IndexTerm(Protocol):
 
 
 def check_relative(relative: Tensor, axes: int | None = None) -> None:
-    """Refuse what is no relative position of edges on ``axes`` axes (on any number, if None).
+    """Refuse relative positions that are not (E, axes); (E, D) with any D if ``axes`` is None.
 
     Raises:
-        TypeError: they are not floating point.
-        ValueError: they have another shape.
+        TypeError: ``relative`` is not floating point.
+        ValueError: ``relative`` has another shape.
     """
     if not isinstance(relative, Tensor) or not relative.is_floating_point():
         got = getattr(relative, "dtype", type(relative).__name__)

@@ -102,7 +102,7 @@ def test_tiles_of_edges_change_nothing(text, monkeypatch):
 def test_missing_and_unfit_edge_features_are_refused(text):
     conv = AttentionConv(P, Q, HEADS, score=text)
     x = torch.randn(N, P)
-    with pytest.raises(ValueError, match="edge features are asked for"):
+    with pytest.raises(ValueError, match="the score reads edge features"):
         conv(x, RING)
     with pytest.raises(ValueError, match="needs the channels that it was made for"):
         conv(x, RING, torch.randn(RING.size(1), 3))
@@ -111,7 +111,7 @@ def test_missing_and_unfit_edge_features_are_refused(text):
     with pytest.raises(ValueError, match="edge features are vectors"):
         conv(x, RING, torch.randn(RING.size(1), 2, 2))
     everywhere = AttentionConv(P, Q, HEADS, support=Complete(), score=text)
-    with pytest.raises(ValueError, match="edge features belong to edges that were given"):
+    with pytest.raises(ValueError, match="edge features belong to the edges of edge_index"):
         everywhere(x, RING, torch.randn(RING.size(1), 2))
 
 

@@ -225,7 +225,9 @@ def test_queries_without_a_place_are_refused_where_it_matters(align, beside):
     transposed = KeyQuery(HEADS, D, P, rotary=Rotary(D))
     pos = torch.rand(NODES, 1).double(), torch.rand(count, 1).double()
     for options in ({"terms": terms}, {"score": transposed}):
-        with pytest.raises(ValueError, match=r"nobody said where the queries.*pos=\(of sources"):
+        with pytest.raises(
+            ValueError, match=r"the queries of .* have no positions.*pos=\(of sources"
+        ):
             run("complete", **options)
         assert run("complete", {"pos": pos}, **options).isfinite().all()
 
