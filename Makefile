@@ -1,5 +1,6 @@
 # make demo   set up what is missing, then classify the nodes of a real graph
-# make test   set up what is missing, then run every check and test
+# make test   set up what is missing, then run every check, and every test on some of its cases
+# make test-all   the same on all of their cases: an hour of two cores
 # make setup  only set up
 #
 # PYTHON chooses the interpreter that .venv is made with. A torch that already is in .venv is kept,
@@ -11,17 +12,22 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
 
-.PHONY: demo test check setup clean
+.PHONY: demo test test-all check setup clean
 
 demo: $(READY)
 	$(BIN)/outerconv train --family gcn --seeds 3
 
 # Two processes of one thread each: two of two threads wait for each other on two cores.
 # Triton's interpreter is for all of a process, and nothing else is to run in it.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
 test: check
-	OMP_NUM_THREADS=1 TRITON_INTERPRET=1 $(BIN)/python -m pytest -n 2 --dist worksteal \
-		tests/kernels/test_triton.py
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	TRITON_INTERPRET=1 $(PYTEST) tests/kernels/test_triton.py
+	$(PYTEST)
+
+test-all: check
+	TRITON_INTERPRET=1 $(PYTEST) --all tests/kernels/test_triton.py
+	$(PYTEST) --all --draws 300
 
 check: $(READY)
 	$(BIN)/ruff check .

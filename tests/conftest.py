@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import settings
+from tiers import covering
 
 from pyg_outerconv.contract import choose
 from pyg_outerconv.kernels import edge_sums
@@ -20,12 +21,34 @@ settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser):
-    """How many configurations each fuzz test draws, and how often training is killed."""
-    parser.addoption("--draws", type=int, default=300, help="configurations of each fuzz test")
+    """How many cases run, and how often training is killed."""
+    parser.addoption("--all", action="store_true", help="every case of every test, not some")
+    parser.addoption("--draws", type=int, default=60, help="configurations of each fuzz test")
     parser.addoption("--kills", type=int, default=6, help="kills of training at random moments")
 
 
+def pytest_collection_modifyitems(config, items):
+    """Some cases of each test, unless all are asked for, or some by name; the quick ones marked."""
+    by_name = config.option.keyword or any("::" in name for name in config.args)
+    if not (config.getoption("all") or by_name):
+        kept = set(covering(items))
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
+    seen = set()
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        if test not in seen and room_of(item.path) in QUICK:
+            item.add_marker("fast")
+        seen.add(test)
+
+
+def room_of(path):
+    """The folder of tests that a file is in, or the file."""
+    return path.relative_to(Path(__file__).parent).parts[0]
+
+
 MATHEMATICS = {"attention", "basis", "contract", "families", "fuzz", "graph", "kernels", "nn"}
+QUICK = MATHEMATICS - {"fuzz"}  # one case of each test there is marked `fast`
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -56,8 +79,7 @@ def either_way(request, monkeypatch):
 
     Not those of training: runs of several processes are compared to the last bit there.
     """
-    room = request.path.relative_to(Path(__file__).parent).parts[0]
-    if room in MATHEMATICS and zlib.crc32(request.node.nodeid.encode()) % 2:
+    if room_of(request.path) in MATHEMATICS and zlib.crc32(request.node.nodeid.encode()) % 2:
         monkeypatch.setattr(edge_sums, "MOST", -1)
 
 
