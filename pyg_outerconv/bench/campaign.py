@@ -32,7 +32,7 @@ from .report import (
     read_json,
     say_ratios,
     say_record,
-    say_targets,
+    say_summary,
     write_json,
     write_text,
 )
@@ -140,10 +140,8 @@ class Campaign:
     def _say_end(self, report: dict[str, Any]) -> None:
         if said := say_ratios(report):
             print(f"\nTimes over those of {OURS}, median and range over processes\n{said}\n")
-        if said := say_targets(report):
-            share = report["settings"]["share"]
-            small = f" (asked of full sizes; these are {share:g} of them)" if share < 1 else ""
-            print(f"What was asked{small}\n{said}\n")
+        if said := say_summary(report):
+            print(f"Summary\n{said}\n")
         if report["crossovers"]:
             print("Sparse against dense on this machine")
         for found in report["crossovers"]:

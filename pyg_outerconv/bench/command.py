@@ -12,7 +12,7 @@ from .options import Options
 if TYPE_CHECKING:
     from .case import Case
 
-EXTRAS = ("matplotlib", "tqdm", "psutil")
+EXTRAS = ("matplotlib", "tqdm", "psutil", "jinja2")
 FAILED = 1
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .report import say_place, text_table
+from ..train.results import text_table
+from .report import say_place
 
 # Differences below this are the same, whatever the quartiles say.
 SLACK = 0.05

@@ -1,4 +1,9 @@
-"""Timing: contenders take turns, so that what slows the machine down slows all of them."""
+"""Timing: contenders take turns, so that what slows the machine down slows all of them.
+
+``torch.utils.benchmark.Timer`` cannot do this: before each sample it runs the step at least twice
+more, so that a step follows itself instead of the other contenders, a step of seconds takes three
+times as long, and inputs that are prepared for the steps of a sample run out.
+"""
 
 from __future__ import annotations
 

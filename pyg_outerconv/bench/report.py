@@ -20,6 +20,7 @@ from typing import Any
 
 from ..errors import RefusedValue, refusal
 from ..files import read_bytes, replace
+from ..train.results import text_table
 from .case import Case
 from .crossover import find_crossovers
 from .names import OURS
@@ -122,20 +123,6 @@ def read_json(path: Path) -> dict[str, Any]:
 # For the terminal ----------------------------------------------------------------------------
 
 
-def text_table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows in columns, the first to the left, a rule below the head."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    lines.insert(1, "-" * max(map(len, lines)))
-    return "\n".join(lines)
-
-
 def say_seconds(seconds: float) -> str:
     """Three figures, in a unit that suits."""
     for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
@@ -203,16 +190,23 @@ def say_size(size: float | int | str) -> str:
     return f"{size:,}".replace(",", " ") if isinstance(size, int) else str(size)
 
 
-def say_targets(report: dict[str, Any]) -> str:
-    """The table of what was asked and what was measured; '' if nothing was asked."""
-    rows = [("case", "what", "asked", "measured", "reached")]
-    notes = []
-    for row in report["targets"]:
-        state = {True: "yes", False: "NO", None: "not measured"}[row["reached"]]
-        rows.append((row["case"], row["what"], row["asked"], row["measured"] or "-", state))
-        if row["note"]:
-            notes.append(f"{row['case']}, {row['what']}: {row['note']}")
-    return "" if len(rows) == 1 else "\n".join([text_table(rows), *notes])
+def summary_rows(report: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """What cases measure beside times: the case, the quantity, its value, a note."""
+    return [
+        (row["case"], row["what"], row["measured"], row["note"])
+        for row in report["targets"]
+        if row["measured"]
+    ]
+
+
+def say_summary(report: dict[str, Any]) -> str:
+    """:func:`summary_rows` as text, notes below; '' where there are none."""
+    rows = summary_rows(report)
+    if not rows:
+        return ""
+    notes = [f"{case}, {what}: {note}" for case, what, _, note in rows if note]
+    table = text_table([("case", "quantity", "measured"), *(row[:3] for row in rows)])
+    return "\n".join([table, *notes])
 
 
 def failures(report: dict[str, Any]) -> list[str]:

@@ -72,19 +72,23 @@ def table(summary: dict[str, Any]) -> str:
                     f"{found['seconds']['mean']:.1f}",
                 )
             )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-            ]
-        )
-        for row in rows
-    ]
-    lines.insert(1, "-" * len(lines[0]))
+    lines = [text_table(rows)]
     if difference := summary.get("difference"):
         lines.append(_verdict(difference))
+    return "\n".join(lines)
+
+
+def text_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows in columns, the first to the left, the others to the right, a rule below the head."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            [row[0].ljust(widths[0])]
+            + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        ).rstrip()
+        for row in rows
+    ]
+    lines.insert(1, "-" * max(map(len, lines)))
     return "\n".join(lines)
 
 

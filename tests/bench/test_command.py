@@ -30,7 +30,7 @@ def test_end_to_end_and_compared_with_itself(capsys: pytest.CaptureFixture[str])
     assert said.err == ""
     for words in (
         "gcn-100k: GCN layer",
-        "What was asked (asked of full sizes; these are 0.0004 of them)",
+        "Summary\n",
         "density-tiny, forward: ",
         "not run: PyG, compiled: left out of a quick run",
         "runs/bench-001/bench.html",
