@@ -28,7 +28,7 @@ from .recipes import appnp, gdc_conv, mix_hop, sg_conv, ssg_conv
 from .recurrent.conv_gru_cell import ConvGRUCell
 from .recurrent.conv_lstm_cell import ConvLSTMCell
 from .recurrent.unroll import unroll
-from .theta import FORMS, Theta
+from .theta import FORMS, ThetaModule
 from .theta_forms import make_theta
 
 __all__ = [
@@ -50,7 +50,7 @@ __all__ = [
     "GridUnpool",
     "OuterConv",
     "SparseFeatures",
-    "Theta",
+    "ThetaModule",
     "TransformerConv",
     "agnn_conv",
     "appnp",

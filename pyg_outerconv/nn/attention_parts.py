@@ -14,7 +14,7 @@ from ..attention import (
 )
 from ..errors import RefusedValue, refusal, unknown
 from ..families import Family, Hops, parse_family
-from .theta import Theta
+from .theta import ThetaModule
 
 
 def support_of(given: Family | str | None) -> Family:
@@ -107,14 +107,14 @@ def form_of(
     return "columns"
 
 
-def value_channels_of(theta: Theta) -> int:
+def value_channels_of(theta: ThetaModule) -> int:
     """V, the channels that a head is propagated with after its values were made."""
     if theta.name == "value-output":
         return theta.option
     return theta.out_channels // (theta.num_labels if theta.name == "columns" else 1)
 
 
-def check_values(theta: Theta, *, value_bias: bool, edge_features: bool) -> None:
+def check_values(theta: ThetaModule, *, value_bias: bool, edge_features: bool) -> None:
     """Refuse what is added to values where a form of Θ makes none.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What the options of a layer must be like."""
+"""Checks of the options of layers."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ from numbers import Integral, Real
 from typing import Any
 
 from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..families import Family, parse_family
 
 AGGREGATIONS = ("sum", "mean", "max", "min")
+COMPARISONS = ("max", "min")
 
 
 def check_channels(name: str, value: Any, least: int) -> None:
-    """Refuse channels that are no whole number >= ``least``; ``in_channels`` may be a pair."""
+    """Check that channels are an integer >= ``least``; ``in_channels`` may be a pair of these.
+
+    Raises:
+        TypeError: they are not integers.
+        ValueError: a number is too small, or ``in_channels`` is not a pair.
+    """
     if isinstance(value, tuple) and name == "in_channels":
         if len(value) != 2:
             raise RefusedValue(
-                refusal(f"{name} of sources and targets are a pair", "2 numbers", len(value))
+                refusal(f"{name} of sources and targets must be a pair", "2 numbers", len(value))
             )
         for part in value:
             check_channels("each of in_channels", part, least)
@@ -30,29 +37,55 @@ def check_channels(name: str, value: Any, least: int) -> None:
 
 
 def check_share(name: str, value: Any) -> None:
-    """Refuse a share that is no number from 0 on and below 1."""
+    """Check that a share is a number in [0, 1). Raises TypeError or ValueError."""
     if not isinstance(value, Real) or isinstance(value, bool):
-        raise RefusedType(refusal(f"{name} is a share", "a float", repr(value)))
+        raise RefusedType(refusal(f"{name} must be a share", "a float", repr(value)))
     if not 0 <= float(value) < 1:
-        raise RefusedValue(refusal(f"{name} is a share", "in [0, 1)", value))
+        raise RefusedValue(refusal(f"{name} must be a share", "a number in [0, 1)", value))
 
 
 def aggregation(name: str, value: str | None) -> str:
-    """The reduction that PyG's word for it names. Raises ValueError if it is unknown."""
+    """The name of a reduction, ``'add'`` being ``'sum'``. Raises ValueError if it is unknown."""
     value = "sum" if value == "add" else value
     if value not in AGGREGATIONS:
         raise RefusedValue(unknown(name, value, AGGREGATIONS))
     return value
 
 
+def message_aggregation(aggr: str, label_aggr: str) -> str:
+    """The reduction over the inputs of a label that is left for the contraction.
+
+    A mean is divided into the values of the basis and becomes a sum, unless labels are compared.
+    """
+    return "sum" if aggr == "mean" and label_aggr not in COMPARISONS else aggr
+
+
+def check_family(family: Any) -> Family:
+    """A family, parsed if it is given as text. Raises ValueError or TypeError."""
+    family = parse_family(family) if isinstance(family, str) else family
+    if not isinstance(family, Family):
+        raise RefusedType(
+            refusal(
+                "family must be a recipe for a basis",
+                "a Family or its name",
+                type(family).__name__,
+            )
+        )
+    return family
+
+
 def check_ends(in_channels: Any, out_channels: Any, theta: str) -> None:
-    """Refuse channels of a layer that are no numbers; the identity has as many out as in."""
+    """Check P and Q of a layer; -1 is derived from the input, Q only for ``theta='identity'``.
+
+    Raises:
+        TypeError, ValueError: as :func:`check_channels`.
+    """
     check_channels("in_channels", in_channels, -1)
     check_channels("out_channels", out_channels, -1 if str(theta).strip() == "identity" else 0)
 
 
 def check_known(out_channels: int, **options: bool) -> None:
-    """Refuse options whose parameters have a size that is not known before the first input."""
+    """Raise ValueError if an option needs Q before the first input, and Q is -1."""
     for name, wanted in options.items():
         if wanted and out_channels < 0:
             raise RefusedValue(

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal
 from ..theta import full
+from .checks import COMPARISONS
 from .prepare import Inputs
-from .reductions import COMPARISONS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

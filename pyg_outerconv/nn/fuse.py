@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from .compose import compose, why_not_composed
-from .linear_runs import Call, left_pairs, linear_runs, remove_unread
+from .linear_runs import LayerCall, left_pairs, linear_runs, remove_unread
 from .outer_conv import OuterConv
 from .tracing import traced
 
@@ -141,7 +141,7 @@ def _inputs_of(
     return found
 
 
-def _fuse_run(graph: GraphModule, run: list[Call], inputs: dict[str, Given]) -> list[Decision]:
+def _fuse_run(graph: GraphModule, run: list[LayerCall], inputs: dict[str, Given]) -> list[Decision]:
     """Take each layer of a run into the one before, if that pays; else begin anew with it."""
     decisions, start, here = [], run[0], run[0].conv
     given = inputs[start.name]

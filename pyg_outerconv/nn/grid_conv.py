@@ -17,7 +17,7 @@ from ..families import Grid
 from .devices import check_devices
 from .grid_rules import GridRules, as_cells, as_images, shape_of
 from .outer_conv import OuterConv
-from .theta_forms import Grouped
+from .theta_forms import GroupedTheta
 
 
 class GridConv(OuterConv):
@@ -110,7 +110,7 @@ class GridConv(OuterConv):
     def reset_parameters(self) -> None:
         r"""Resets all learnable parameters of the module, drawing them as torch's layers do."""
         form = self.theta
-        if not isinstance(form, Grouped) or form.in_channels < 0:
+        if not isinstance(form, GroupedTheta) or form.in_channels < 0:
             super().reset_parameters()
             return
         super(OuterConv, self).reset_parameters()
@@ -204,7 +204,7 @@ class GridConv(OuterConv):
     def _lay_out(self) -> None:
         # Θ in the memory of torch's weights, which then are a view of it. The parameter stays the
         # same object, which an optimiser may know already.
-        if isinstance(self.theta, Grouped) and self.theta.in_channels >= 0:
+        if isinstance(self.theta, GroupedTheta) and self.theta.in_channels >= 0:
             weight, transposed = self.theta.weight.detach(), self.family.transposed
             kernel = torch_weight(weight, transposed).contiguous()
             self.theta.weight.data = our_weight(kernel, weight.size(1), transposed)
@@ -214,8 +214,8 @@ class GridConv(OuterConv):
         return (
             self.aggr == self.label_aggr == "sum"
             and self.root is None
-            and not self._is_asked_for_messages()
-            and not self._is_watched()
+            and not self._runs_by_messages()
+            and not self._calls_fused_step()
             and type(self).message_and_aggregate is OuterConv.message_and_aggregate
         )
 

@@ -14,10 +14,9 @@ from ..contract import ContractionPath, check_memory, check_order, contract, con
 from ..errors import RefusedType, refusal
 from ..families import Pool
 from ..theta import Mixture, ThetaValue, scaled
-from .checks import aggregation
+from .checks import COMPARISONS, aggregation
 from .devices import check_given
 from .grid_rules import GridRules, as_cells, as_images, shape_of
-from .reductions import COMPARISONS
 
 Sizes = int | tuple[int, ...]
 

@@ -18,7 +18,7 @@ from .outer_conv import OuterConv
 
 
 @dataclass(frozen=True)
-class Call:
+class LayerCall:
     """One call of a convolution in a model.
 
     Attributes:
@@ -45,12 +45,12 @@ class Call:
 class Left(NamedTuple):
     """Two calls of which the second reads what comes from the first, and why they are no run."""
 
-    first: Call
-    second: Call
+    first: LayerCall
+    second: LayerCall
     reasons: tuple[str, ...]
 
 
-def linear_runs(model: GraphModule) -> list[list[Call]]:
+def linear_runs(model: GraphModule) -> list[list[LayerCall]]:
     """Calls of which each one's x is the output of the one before, and nobody else reads it.
 
     Arguments beside x have to be the same. Of one layer that is called at several places none is
@@ -58,7 +58,7 @@ def linear_runs(model: GraphModule) -> list[list[Call]]:
     """
     calls = _calls(model)
     times = Counter(call.conv for call in calls.values())
-    runs: list[list[Call]] = []
+    runs: list[list[LayerCall]] = []
     for call in calls.values():
         before = calls.get(_source(model, call.given.get("x")))
         alone = times[call.conv] == 1
@@ -74,7 +74,7 @@ def linear_runs(model: GraphModule) -> list[list[Call]]:
     return [run for run in runs if len(run) > 1]
 
 
-def left_pairs(model: GraphModule, runs: list[list[Call]]) -> list[Left]:
+def left_pairs(model: GraphModule, runs: list[list[LayerCall]]) -> list[Left]:
     """Calls that follow each other outside the runs, with every reason.
 
     What a call follows are the convolutions that its x comes from in the fewest steps.
@@ -106,11 +106,11 @@ def remove_unread(model: GraphModule) -> None:
     model.recompile()
 
 
-def _calls(model: GraphModule) -> dict[Node, Call]:
+def _calls(model: GraphModule) -> dict[Node, LayerCall]:
     return {node: call for node in model.graph.nodes if (call := _call(model, node)) is not None}
 
 
-def _call(model: GraphModule, node: Node) -> Call | None:
+def _call(model: GraphModule, node: Node) -> LayerCall | None:
     if node.op != "call_module":
         return None
     module = model.get_submodule(str(node.target))
@@ -119,7 +119,7 @@ def _call(model: GraphModule, node: Node) -> Call | None:
     forward: Callable[..., Any] = module.forward
     bound = inspect.signature(forward).bind(*node.args, **node.kwargs)
     given = {name: value for name, value in bound.arguments.items() if value is not None}
-    return Call(node, module, given)
+    return LayerCall(node, module, given)
 
 
 def _source(model: GraphModule, x: Any) -> Any:
@@ -144,7 +144,9 @@ def _changes_nothing(model: GraphModule, node: Node) -> bool:
     return isinstance(module, torch.nn.Identity)
 
 
-def _nearest(calls: dict[Node, Call], call: Call) -> list[tuple[Call, tuple[Node, ...]]]:
+def _nearest(
+    calls: dict[Node, LayerCall], call: LayerCall
+) -> list[tuple[LayerCall, tuple[Node, ...]]]:
     """The calls that its x comes from in the fewest steps, and what lies between."""
     starts: dict[Node, None] = {}
     map_arg(call.given.get("x"), starts.setdefault)
@@ -181,7 +183,9 @@ def _title(model: GraphModule, node: Node) -> str:
     return type(module).__name__
 
 
-def _apart(model: GraphModule, first: Call, second: Call, between: tuple[Node, ...]) -> list[str]:
+def _apart(
+    model: GraphModule, first: LayerCall, second: LayerCall, between: tuple[Node, ...]
+) -> list[str]:
     """Who else reads the first one's output, and what else the second is given."""
     reasons, node = [], first.node
     for after in between:

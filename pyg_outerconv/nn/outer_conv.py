@@ -11,27 +11,33 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..basis import Basis
 from ..contract import ContractionPath, check_memory, check_order, contract, contraction_path
-from ..errors import RefusedType, RefusedValue, refusal
-from ..families import Family, parse_family
+from ..errors import RefusedValue
+from ..families import Family
 from ..families.parts import functions_of, nested
-from ..graph import Features
+from ..graph import Features, SparseFeatures
 from ..graph.content import Content
-from ..theta import ThetaValue
+from ..theta import ThetaValue, scaled
 from ..theta.bias import add_bias
-from .checks import aggregation, check_ends, check_known
+from .checks import (
+    COMPARISONS,
+    aggregation,
+    check_ends,
+    check_family,
+    check_known,
+    message_aggregation,
+)
 from .dense import DenseForms
 from .devices import check_devices
 from .first_of_equal import FirstOfEqual
 from .prepare import Given, Inputs, nodes_first, prepare_basis, split_input
 from .readable import convolve_by_messages
-from .reductions import COMPARISONS, Reductions, message_aggregation
 from .root import add_root
-from .theta import Theta
+from .theta import ThetaModule
 from .theta_forms import make_theta
-from .watched import Watched
+from .watched import MessageHooks
 
 
-class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
+class OuterConv(MessageHooks, DenseForms, MessagePassing):
     r"""The convolution of the `"Convolution is outer product"
     <https://arxiv.org/abs/1905.01289>`_ paper (section 2, equation 1)
 
@@ -46,7 +52,7 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
             from the first input. A tuple holds the sizes of sources and targets, of which the
             second matters with :obj:`root_weight` only. Without features, the number of sources.
         out_channels (int): Size :math:`Q` of each output sample; with :obj:`theta="identity"` it
-            is that of the input, and :obj:`-1` says so.
+            equals that of the input, and may be given as :obj:`-1`.
         family (Family or str): The recipe for the basis, or text that names one, such as
             :obj:`"walk(length=2)"`.
         bias (bool, optional): If set to :obj:`False`, the layer adds no bias.
@@ -54,38 +60,39 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         theta (str, optional): The form of :math:`\mathbf{\Theta}`: :obj:`"full"`,
             :obj:`"basis-decomposed(num_bases=B)"`, :obj:`"block-diagonal(num_blocks=G)"`,
             :obj:`"low-rank(rank=r)"`, :obj:`"grouped(groups=G)"`, :obj:`"depthwise"`,
-            :obj:`"shared"`, :obj:`"columns"`, which puts the results of labels side by side, or
+            :obj:`"shared"`, :obj:`"columns"`, which concatenates the results of labels, or
             :obj:`"identity"`, which has no parameters. (default: :obj:`"full"`)
         aggr (str, optional): The reduction over the inputs of one label: :obj:`"sum"`;
             :obj:`"mean"`, which divides by the number of edges of that label that reach the
             output; :obj:`"max"` or :obj:`"min"`, which :math:`\mathbf{\Theta}_k` follows and
-            which need dense features. Of equal inputs the one of the first edge, as
-            :obj:`basis.edges()` lists them (those of a label and output as they were given),
-            takes all of the gradient; PyG's aggregations and :func:`torch.amax` share it out.
+            which need dense features. Of equal inputs the one of the first edge in the order of
+            :obj:`basis.edges()` (within a target and label, the order of :obj:`edge_index`) takes
+            all of the gradient; PyG's aggregations and :func:`torch.amax` share it out.
             (default: :obj:`"sum"`)
         label_aggr (str, optional): The reduction over labels: :obj:`"sum"`; :obj:`"mean"`,
             which divides by :math:`K`, a label without edges counting as zero; :obj:`"max"` or
             :obj:`"min"`, which leave out labels without edges. Of equal labels the lowest takes
-            all of the gradient. An output without any edge is zero. (default: :obj:`"sum"`)
-        cached (bool, optional): If set to :obj:`True`, the basis is kept as long as the same
-            unmodified :obj:`edge_index` (with the same weights and types) comes back, and is
-            shared by all layers with an equal family. Other tensors get a basis of their own, so
-            it is safe in mini-batches too. Changes in place are seen, but for those that autograd
-            does not count (by :obj:`.data`, numpy or shared memory) on CUDA, or between the 4096
-            numbers that are looked at in larger tensors on a CPU:
-            :func:`~pyg_outerconv.clear_caches` forgets everything. The last 16 bases of an
-            :obj:`edge_index` are kept, and those of the last 1024. Under
-            :meth:`torch.compile` and :meth:`torch.export` the basis is made at every call, in the
-            graph, and numbers (ranges of indices, signs and NaN of weights) are not checked; a
-            basis that is made beforehand and passed in is made and checked once.
-            If :obj:`None`, only bases of the last four :obj:`edge_index` on a CPU are kept, so that
-            the layers of a model share that of a step (:func:`~pyg_outerconv.share_bases` says so
-            on CUDA); :obj:`False` keeps nothing. (default: :obj:`None`)
+            all of the gradient. An output without edges is the bias (plus the root term), or zero
+            without one. (default: :obj:`"sum"`)
+        cached (bool, optional): If set to :obj:`True`, the basis is cached for an unmodified
+            :obj:`edge_index` (with the same weights and types) and shared by all layers with an
+            equal family. Other tensors get their own basis, so it is safe in mini-batches.
+            In-place changes are noticed, except those that autograd does not count (through
+            :obj:`.data`, numpy or shared memory): on CUDA none of these are, on a CPU not those
+            between the 4096 numbers that are compared in larger tensors. Then call
+            :func:`~pyg_outerconv.clear_caches`. Cached are the last 16 bases of each of the last
+            1024 :obj:`edge_index`. Under :meth:`torch.compile` and :meth:`torch.export` the basis
+            is made in the graph at every call, and numbers (ranges of indices, signs and NaN of
+            weights) are not checked; a basis that is passed in is made and checked once.
+            If :obj:`None`, only bases of the last four :obj:`edge_index` on a CPU are cached, so
+            that the layers of a model share them within a step (on CUDA, use
+            :func:`~pyg_outerconv.share_bases`); :obj:`False` caches nothing.
+            (default: :obj:`None`)
         root_weight (bool, optional): If set to :obj:`True`, the layer adds transformed features
             of the target itself. (default: :obj:`False`)
-        order (str, optional): The contraction order for every part of the basis that it may
-            solve; see :meth:`contraction_path`. (default: by a plain rule)
-        max_memory (int, optional): Bytes that an order may hold beside input and output.
+        order (str, optional): The contraction order for every leaf of the basis that it can
+            solve; see :meth:`contraction_path`. (default: chosen by a plain rule)
+        max_memory (int, optional): Bytes that an order may allocate beside input and output.
             (default: no bound)
         **kwargs (optional): Additional arguments of
             :class:`torch_geometric.nn.conv.MessagePassing`.
@@ -128,18 +135,13 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         check_memory(max_memory)
         reduce = message_aggregation(aggr, label_aggr)
         super().__init__(FirstOfEqual(reduce) if reduce in COMPARISONS else reduce, **kwargs)
-        self.fuse = True  # PyG fuses reductions by name alone; ours is the contraction's
-        self._set_reductions(aggr, label_aggr)
-        family = parse_family(family) if isinstance(family, str) else family
-        if not isinstance(family, Family):
-            raise RefusedType(
-                refusal(
-                    "family must be a recipe for a basis",
-                    "a Family or its name",
-                    type(family).__name__,
-                )
-            )
-        self.family = family
+        self.fuse = True  # PyG switches it off where aggr is no name that it fuses
+        compares = label_aggr in COMPARISONS
+        self.aggr, self.label_aggr = aggr, label_aggr
+        # What the contraction reduces: means are divided into the values of the basis and into Θ.
+        self.reduce, self.label_reduce = reduce, label_aggr if compares else "sum"
+        self.folds_mean = aggr == "mean" and not compares
+        self.family = check_family(family)
         check_ends(in_channels, out_channels, theta)
         self.in_channels = in_channels
         self.cached = cached
@@ -153,7 +155,8 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         self.bias = Parameter(torch.empty(out_channels)) if bias else None
         self.functions = ModuleList()
         self.reset_parameters()
-        self.functions.extend(functions_of(self.family))  # which come with values of their own
+        # After reset_parameters(): functions are initialised by their own constructors.
+        self.functions.extend(functions_of(self.family))
 
     def reset_parameters(self) -> None:
         r"""Resets all learnable parameters of the module."""
@@ -173,17 +176,17 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
 
     @family.setter
     def family(self, family: Family) -> None:
-        # What is asked about it at every call is found out here.
+        # Computed here, because every call reads them.
         self._family = family
         self._reads_content = family.makes_use_of("x")
         self._learns = any(part.learns for part in nested(family))
         self._reads_theta = any(part.reads_theta for part in nested(family))
 
-    # What PyG's wrappers read and set -----------------------------------------------------------
+    # Attributes that PyG's wrappers read and set ------------------------------------------------
 
     @property
     def add_self_loops(self) -> bool:
-        """Whether the family adds self-loops; can be set where the family has the option."""
+        """Whether the family adds self-loops; can be set if the family has this option."""
         return bool(self.family.add_self_loops)
 
     @add_self_loops.setter
@@ -192,13 +195,15 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
 
     @property
     def root_weight(self) -> bool:
-        """Whether features of the target itself are added; can be switched off."""
+        """Whether the transformed features of the target are added; can be switched off."""
         return self.root is not None
 
     @root_weight.setter
     def root_weight(self, add: bool) -> None:
         if add and self.root is None:
-            raise RefusedValue("a root weight has no parameters unless the layer was made with one")
+            raise RefusedValue(
+                "root_weight cannot be switched on: the layer was made without its parameters"
+            )
         self.root = self.root if add else None
 
     # The convolution ----------------------------------------------------------------------------
@@ -219,20 +224,19 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         Args:
             x (torch.Tensor or SparseFeatures or tuple or None): The node features, see above.
             edge_index (torch.Tensor or EdgeIndex or Basis, optional): The edges, a transposed
-                sparse matrix of them, or a basis, which the family is not asked about; nothing for
-                families that ask for no more than numbers of nodes.
+                sparse matrix of them, or a basis, which replaces that of the family; :obj:`None`
+                for families that read numbers of nodes only.
             edge_weight (torch.Tensor, optional): The edge weights, :math:`(E)` or :math:`(E, 1)`
-                numbers of any type, which are taken in the type of the features. Like what
-                follows, they are refused if no part of the family reads them, but for
-                :obj:`size` and :obj:`batch`.
+                numbers, cast to the dtype of the features. Weights, types, attributes and positions
+                are refused if no part of the family reads them.
             edge_type (torch.Tensor, optional): The edge types.
             size (tuple, optional): :math:`(M, N)`.
             batch (torch.Tensor or tuple, optional): The graph of each node, for families that treat
                 graphs one by one (:obj:`Chebyshev`); of a pair those of sources and targets.
             edge_attr (torch.Tensor, optional): The edge attributes :math:`(E, D)`, for families
-                that make values of them (:obj:`Kernel`).
+                whose values are functions of them (:obj:`Kernel`).
             pos (torch.Tensor or tuple, optional): The node positions :math:`(N, D)`, or those of
-                sources and targets, for such families too.
+                sources and targets, for the same families.
         """
         inputs = split_input(x, self.flow)
         root = self.root
@@ -246,18 +250,19 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
     def _convolve(
         self, inputs: Inputs, basis: Basis, theta: ThetaValue, values: Optional[Tensor] = None
     ) -> Tensor:
-        """Y for a basis that is known: messages or the contraction, root weight and bias.
+        """Y (*batch, N, Q) for a basis: by the contraction or by messages, with root and bias.
 
-        ``values`` are what Θ makes of the sources, where they are known.
+        ``values`` (M, *batch, H, V): the values of heads, if they are computed already.
         """
         bias, root = self.bias, self.root
-        if own := not (self._is_asked_for_messages() or self._is_watched()):
+        by_messages = self._runs_by_messages()
+        if own := not (by_messages or self._calls_fused_step()):
             out, bias = self._contract(basis, inputs.source, theta, bias, values), None
-        elif self._is_asked_for_messages():
+        elif by_messages:
             # propagate_type: (x: OptPairTensor, edge_value: OptTensor)
             out = convolve_by_messages(self, basis, inputs.source, theta)
         else:
-            out = self._watch_fused(basis, inputs.source, theta)
+            out = self._call_fused_step(basis, inputs.source, theta)
         if root is not None:
             out = add_root(out, inputs, root().flatten(0, 2), own)
         return out if bias is None else add_bias(out, bias, own)
@@ -274,7 +279,10 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         pos: Union[Tensor, OptPairTensor, None] = None,
         content: Optional[Content] = None,
     ) -> Basis:
-        """The basis that :meth:`forward` uses for these arguments, means folded into its values."""
+        """The basis that :meth:`forward` uses for these arguments.
+
+        With ``aggr='mean'`` its values are divided by the number of edges of target and label.
+        """
         inputs = x if isinstance(x, Inputs) else split_input(x, self.flow)
         given = Given(edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
         check_devices(self, edge_index, inputs.source, inputs.target, *given.beside())
@@ -295,10 +303,10 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         *,
         verbose: bool = False,
     ) -> ContractionPath:
-        """What each contraction order would cost for these arguments, and which one is taken.
+        """The contraction order of each leaf for these arguments, and the cost of every order.
 
-        Printed, it is a table of those that may, cheapest first; ``verbose`` adds the others with
-        the reasons why not.
+        Printed, it is a table of the legal orders, cheapest first; ``verbose`` adds the others with
+        their reasons.
         """
         inputs = split_input(x, self.flow)
         basis = self.basis(inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
@@ -315,7 +323,7 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         )
 
     def message_and_aggregate(self, edge_index: Basis, x: Features, theta: ThetaValue) -> Tensor:
-        """Y, by the contraction engine; no tensor of edges × channels is held."""
+        """Y by the contraction, which stores no tensor of edges × channels."""
         return self._contract(edge_index, x, theta)
 
     def _contract(
@@ -340,7 +348,7 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         return out if out.dim() == 2 else out.movedim(0, -2)
 
     def _content(self, inputs: Inputs) -> Content:
-        """What nodes hold, for families whose values are made of it, and Θ if they read it."""
+        """The features, and Θ if the family reads it, for families whose values depend on them."""
         theta = None
         if self._reads_theta:
             if waiting := self._waiting(inputs):
@@ -350,14 +358,28 @@ class OuterConv(Reductions, Watched, DenseForms, MessagePassing):
         target = source if inputs.is_single else nodes_first(inputs.target)
         return Content(source, target, theta=theta, target_is_used=self.root is not None)
 
-    def _materialize(self, waiting: list[tuple[Theta, int]]) -> None:
+    def theta_value(self, like: OptTensor = None) -> ThetaValue:
+        """Θ before the mean over labels; see :meth:`ThetaModule.parameter`."""
+        return self.theta.parameter(like)
+
+    def _parameter(self, inputs: Inputs) -> ThetaValue:
+        """Θ as the contraction takes it, divided by K if ``label_aggr='mean'``."""
+        like = inputs.source
+        if isinstance(like, SparseFeatures):
+            like = like.value
+        if like is not None and not like.is_floating_point():
+            like = None
+        theta = self.theta_value(like)
+        return scaled(theta, 1.0 / self.theta.num_labels) if self.label_aggr == "mean" else theta
+
+    def _materialize(self, waiting: list[tuple[ThetaModule, int]]) -> None:
         for lazy, channels in waiting:
-            if lazy.in_channels < 0:  # a family that reads Θ has asked before
+            if lazy.in_channels < 0:  # else _content() has materialised it
                 lazy.materialize(channels)
             self.out_channels = self.theta.out_channels
 
-    def _waiting(self, inputs: Inputs) -> list[tuple[Theta, int]]:
-        # Parameters that have no shape yet, and the channels that they will take.
+    def _waiting(self, inputs: Inputs) -> list[tuple[ThetaModule, int]]:
+        """The parameters without shapes, with the P that the input gives them."""
         waiting = []
         if self.theta.in_channels < 0:
             waiting.append((self.theta, inputs.channels(inputs.source)))

@@ -21,8 +21,8 @@ from ..contract.semiring import check_inputs, problems
 from ..errors import RefusedValue, refusal
 from ..graph import Features
 from ..theta import ThetaValue
+from .checks import COMPARISONS
 from .prepare import nodes_first
-from .reductions import COMPARISONS
 
 if TYPE_CHECKING:
     from .outer_conv import OuterConv

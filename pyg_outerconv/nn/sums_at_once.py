@@ -22,7 +22,7 @@ def only_sums(conv: AttentionConv) -> bool:
     """Whether a layer asks for nothing but sums of values, however they are made."""
     free = conv.order is None and conv.max_memory is None and conv.edge_dim is None
     sums = conv.reduce == conv.label_reduce == "sum" and not conv.folds_mean
-    return free and sums and not (conv._is_asked_for_messages() or conv._is_watched())
+    return free and sums and not (conv._runs_by_messages() or conv._calls_fused_step())
 
 
 def on_cached_support(

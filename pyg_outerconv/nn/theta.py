@@ -14,7 +14,7 @@ from torch.nn.parameter import UninitializedParameter, is_lazy
 from ..errors import RefusedValue, refusal
 from ..theta import ThetaValue
 
-FORMS: dict[str, type[Theta]] = {}
+FORMS: dict[str, type[ThetaModule]] = {}
 
 
 def view_of(parameter: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ def view_of(parameter: Tensor) -> Tensor:
     return parameter.view_as(parameter)
 
 
-class Theta(torch.nn.Module):
+class ThetaModule(torch.nn.Module):
     """K matrices Θ_k of size P × Q; called, it returns them as a (K, G, P/G, Q/G) tensor.
 
     Θ_k is block-diagonal with G blocks, G = 1 being a full matrix.
@@ -64,7 +64,7 @@ class Theta(torch.nn.Module):
         super().__init__()
         self.num_labels, self.in_channels, self.out_channels = num_labels, in_channels, out_channels
         self.option, self.max_parameters = option, max_parameters
-        self.initial: Callable[[Theta], None] | None = None  # in the place of Glorot's values
+        self.initial: Callable[[ThetaModule], None] | None = None  # in the place of Glorot's values
         self.check()
         for key in self.shapes(1):
             self.register_parameter(key, UninitializedParameter())  # type: ignore[arg-type]

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal, unknown
 from ..theta import Mixture, ThetaValue, full
-from .theta import FORMS, Theta, view_of
-from .theta_values import Columns, ValueProjection  # noqa: F401 - they register themselves
+from .theta import FORMS, ThetaModule, view_of
+from .theta_values import ColumnsTheta, ValueOutputTheta  # noqa: F401 - they register themselves
 
 
-class Full(Theta):
+class FullTheta(ThetaModule):
     """Θ_k free: K·P·Q numbers."""
 
     name = "full"
@@ -38,7 +38,7 @@ class Full(Theta):
             matrix.copy_(drawn.t())
 
 
-class Shared(Theta):
+class SharedTheta(ThetaModule):
     """Θ_k = V for every label: P·Q numbers. The bases are summed first."""
 
     name = "shared"
@@ -60,7 +60,7 @@ class Shared(Theta):
         return self.weight.expand(self.num_labels, 1, -1, -1)
 
 
-class BasisDecomposed(Theta):
+class BasisDecomposedTheta(ThetaModule):
     """Θ_k = Σ_b c_kb V_b with ``num_bases`` matrices V_b: K·B + B·P·Q numbers.
 
     From the `"Modeling Relational Data with Graph Convolutional Networks"
@@ -90,7 +90,7 @@ class BasisDecomposed(Theta):
         return flat.view(self.num_labels, 1, *self.weight.shape[1:])
 
 
-class LowRank(Theta):
+class LowRankTheta(ThetaModule):
     """Θ_k = U_k V_k of ``rank`` r at most: K·r·(P + Q) numbers."""
 
     name, argument = "low-rank", "rank"
@@ -110,7 +110,7 @@ class LowRank(Theta):
         return (self.down @ self.up).unsqueeze(1)
 
 
-class Grouped(Theta):
+class GroupedTheta(ThetaModule):
     """Θ_k block-diagonal with G = ``groups`` blocks of P/G × Q/G: K·P·Q/G numbers."""
 
     name, argument = "grouped", "groups"
@@ -144,13 +144,13 @@ class Grouped(Theta):
         return view_of(self.weight)
 
 
-class BlockDiagonal(Grouped):
+class BlockDiagonalTheta(GroupedTheta):
     """Θ_k block-diagonal with ``num_blocks`` blocks: R-GCN's name for groups (its equation 4)."""
 
     name, argument = "block-diagonal", "num_blocks"
 
 
-class Depthwise(Theta):
+class DepthwiseTheta(ThetaModule):
     """Every input channel on its own: K·Q numbers; Q a multiple of P."""
 
     name = "depthwise"
@@ -180,7 +180,7 @@ class Depthwise(Theta):
         return view_of(self.weight)
 
 
-class Identity(Theta):
+class IdentityTheta(ThetaModule):
     """Θ_k = I for every label: no parameters, Q = P. Pooling, and bases that are the whole layer.
 
     ``out_channels=-1`` says as many as inputs.
@@ -204,7 +204,7 @@ class Identity(Theta):
         return {}
 
     def materialize(self, in_channels: int) -> None:
-        """See :class:`Theta`; Q is P from now on."""
+        """See :class:`ThetaModule`; Q is P from now on."""
         super().materialize(in_channels)
         self.out_channels = in_channels
 
@@ -228,7 +228,7 @@ def make_theta(
     in_channels: int,
     out_channels: int,
     max_parameters: int | None = None,
-) -> Theta:
+) -> ThetaModule:
     """The form that a text names: ``'full'``, ``'shared'``, ``'depthwise'``, ``'identity'``,
     ``'columns'``, ``'basis-decomposed(num_bases=30)'``, ``'block-diagonal(num_blocks=4)'``,
     ``'low-rank(rank=8)'``, ``'grouped(groups=4)'``, or shorter ``'low-rank:8'``.

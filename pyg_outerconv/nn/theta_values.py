@@ -8,10 +8,10 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal
 from ..theta import ThetaValue, ValueOutput
-from .theta import Theta, view_of
+from .theta import ThetaModule, view_of
 
 
-class Columns(Theta):
+class ColumnsTheta(ThetaModule):
     """Θ_k zero outside its own block of columns: K·P·(Q/K) = P·Q numbers.
 
     Label k makes the k-th of K equal parts of the output, which is their concatenation.
@@ -46,7 +46,7 @@ class Columns(Theta):
         return ValueOutput(self.weight).full()
 
 
-class ValueProjection(Theta):
+class ValueOutputTheta(ThetaModule):
     """Θ_k = V_k O_k, values of ``channels`` numbers, and a projection of all of them to the output.
 
     K·V·(P + Q) numbers, as ``low-rank`` has, and the products are never made: label k is
@@ -67,7 +67,7 @@ class ValueProjection(Theta):
         }
 
     def draw(self, parameter: Tensor, bound: float) -> None:
-        """See :class:`Theta`; fan-in or fan-out is that of all labels at once."""
+        """See :class:`ThetaModule`; fan-in or fan-out is that of all labels at once."""
         wide, narrow = self.num_labels * self.option, parameter.size(1) + parameter.size(2)
         bound = math.sqrt(6.0 / (narrow - self.option + wide))
         parameter.uniform_(-bound, bound)

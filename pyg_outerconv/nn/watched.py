@@ -21,7 +21,7 @@ OF_MESSAGES = {"x_j", "edge_value", "index", "ptr", "dim_size", "size", "size_i"
 OF_MESSAGES |= {"edge_index", "edge_index_i", "edge_index_j"}
 
 
-class Watched:
+class MessageHooks:
     """The hooks of a ``MessagePassing`` layer whose fused step is a contraction.
 
     A subclass with a ``message``, ``aggregate`` or ``update`` of its own always runs by messages,
@@ -53,7 +53,7 @@ class Watched:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         steps = {
-            "message": Watched.message,
+            "message": MessageHooks.message,
             "aggregate": MessagePassing.aggregate,
             "update": MessagePassing.update,
         }
@@ -90,7 +90,7 @@ class Watched:
             mask = mask.sigmoid()
         return torch.cat([mask, mask.new_ones(1)])[edge_origin]
 
-    def _is_asked_for_messages(self) -> bool:
+    def _runs_by_messages(self) -> bool:
         # Explainers and hooks want to see messages; PyG users switch fusing off by `fuse`.
         hooks = (
             self._message_forward_pre_hooks
@@ -102,7 +102,7 @@ class Watched:
         )
         return bool(self.explain or hooks or not self.fuse or self.sends_own_messages)
 
-    def _is_watched(self) -> bool:
+    def _calls_fused_step(self) -> bool:
         # Hooks want to see the fused step, and a step that was replaced wants to be called.
         return bool(
             self._message_and_aggregate_forward_pre_hooks
@@ -111,7 +111,7 @@ class Watched:
             or "message_and_aggregate" in vars(self)
         )
 
-    def _watch_fused(self, basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
+    def _call_fused_step(self, basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
         # The hooks that PyG's propagate would call around its fused step.
         arguments: dict[str, Any] = {"x": x, "theta": theta}
         for pre_hook in self._message_and_aggregate_forward_pre_hooks.values():
@@ -126,7 +126,7 @@ class Watched:
 
 def _with_fused_steps(cls: type) -> list[type]:
     """The classes of this package, or heirs of them, that state a fused step."""
-    heirs = [base for base in cls.__mro__ if issubclass(base, Watched)]
+    heirs = [base for base in cls.__mro__ if issubclass(base, MessageHooks)]
     return [base for base in heirs if "message_and_aggregate" in vars(base)]
 
 

@@ -18,13 +18,13 @@ from .settings import Settings
 
 @dataclass(frozen=True)
 class FeatureChoice:
-    """How a run keeps features X (N, P), and why.
+    """Whether a run stores the features X (N, P) as a sparse matrix, and why.
 
     Attributes:
         kept: ``'sparse'`` or ``'dense'``.
         shape: (N, P).
-        num_entries: how many of them are not zero.
-        because: why they are not kept as the density alone would have it; empty if they are.
+        num_entries: number of non-zeros.
+        because: why they are dense although their density alone speaks for sparse; empty otherwise.
     """
 
     kept: str
@@ -37,8 +37,8 @@ class FeatureChoice:
         share = predicted_share(self.num_entries, self.shape)
         return (
             f"features: {100 * self.num_entries / count:.2g} % non-zero, kept {self.kept}"
-            f"{self.because} "
-            f"(sparse, X·Θ is predicted to take {100 * share:.2g} % of the time of a dense product)"
+            f"{self.because} (as a sparse product, X·Θ is predicted to take "
+            f"{100 * share:.2g} % of the time of a dense one)"
         )
 
 
@@ -99,7 +99,13 @@ def choose_features(dataset: Dataset, settings: Settings) -> FeatureChoice | Non
         kernels = settings.device.split(":")[0] in ("cpu", "cuda")
         kept = "sparse" if kernels and sparse_pays(num_entries, shape) else "dense"
         if kept == "sparse" and not alone:
-            kept, because = "dense", " for PyG's layer, which takes no sparse ones"
+            kept, because = "dense", " because PyG's layer takes no sparse ones"
+        elif kept == "dense" and not kernels:
+            because = f" because torch has no sparse kernels on {settings.device}"
+        elif kept == "dense" and predicted_share(num_entries, shape) < 1.0:
+            because = f" because {shape[0]} × {shape[1]} numbers are too few for sparse ones to pay"
+    elif kept == "dense" and predicted_share(num_entries, shape) < 1.0:
+        because = " as the settings say"
     return FeatureChoice(kept, shape, num_entries, because)
 
 

@@ -45,7 +45,7 @@ CALLS = {
     "x of another type than the layer": (
         {},
         (X.double(), EDGES),
-        (TypeError, "x must have the type of theta", "torch.float32", "torch.float64"),
+        (TypeError, "x must have the dtype of theta", "torch.float32", "torch.float64"),
     ),
     "boolean x": (
         {},
@@ -90,7 +90,7 @@ CALLS = {
     "sparse x of another type": (
         {},
         (X.double().to_sparse_csr(), EDGES),
-        (TypeError, "x must have the type of theta", "torch.float32", "torch.float64"),
+        (TypeError, "x must have the dtype of theta", "torch.float32", "torch.float64"),
     ),
     "sparse targets with other channels": (
         {"family": Relation(1), "root_weight": True},
@@ -110,7 +110,7 @@ CALLS = {
     "node indices out of range": (
         {},
         (torch.tensor([0, 1, 2, 3, 4]), EDGES),
-        (ValueError, "indices of sources must be rows of theta", "[0, 4)", "[0, 4]"),
+        (ValueError, "indices of x must be rows of theta", "[0, 4)", "[0, 4]"),
     ),
     "no x, and more sources than rows of theta": (
         {},
@@ -340,7 +340,7 @@ CALLS = {
     "a basis of another type": (
         {},
         (X, BASIS.double()),
-        (TypeError, "the basis must have the type of x", "torch.float32", "torch.float64"),
+        (TypeError, "the basis must have the dtype of x", "torch.float32", "torch.float64"),
     ),
     "a basis and weights": (
         {},
@@ -502,7 +502,7 @@ MAKING = {
     ),
     "in_channels of three": (
         lambda: OuterConv((4, 4, 4), 6, GCN()),
-        (ValueError, "in_channels of sources and targets are a pair", "2", "3"),
+        (ValueError, "in_channels of sources and targets must be a pair", "2", "3"),
     ),
     "out_channels of zero": (
         lambda: OuterConv(4, -1, GCN()),

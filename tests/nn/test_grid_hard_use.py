@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pyg_outerconv.nn import FORMS, GridConv, GridPool, GridUnpool
-from pyg_outerconv.nn.theta_forms import Grouped
+from pyg_outerconv.nn.theta_forms import GroupedTheta
 from pyg_outerconv.testing import assert_near
 
 
@@ -44,7 +44,7 @@ def test_parametrizations_leave_the_forms_of_theta_alone():
         before = layer(image)
         torch.nn.utils.parametrizations.weight_norm(layer.theta, "weight")
         assert_near(layer(image), before)
-    assert FORMS["grouped"] is Grouped
+    assert FORMS["grouped"] is GroupedTheta
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,9 @@ def test_a_small_graph_is_kept_dense_and_a_peer_has_what_we_have() -> None:
 
 def test_the_choice_is_told() -> None:
     choice = choose_features(data.load("KarateClub"), replace(SETTINGS, features="sparse"))
-    assert str(choice).startswith("features: 2.9 % non-zero, kept sparse (sparse, X·Θ is predicted")
+    assert str(choice).startswith("features: 2.9 % non-zero, kept sparse (as a sparse product")
+    choice = choose_features(data.load("KarateClub"), SETTINGS)
+    assert "kept dense because 34 × 34 numbers are too few" in str(choice)
 
 
 def test_sparse_is_refused_where_there_are_no_features() -> None:

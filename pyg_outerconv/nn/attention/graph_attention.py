@@ -11,7 +11,7 @@ from torch_geometric.utils import add_self_loops, remove_self_loops
 from ...errors import RefusedType, refusal
 from ..attention_conv import AttentionConv
 from ..prepare import split_input
-from ..theta import Theta
+from ..theta import ThetaModule
 from .initial import linear_bias
 
 Fill = Union[str, float, Tensor]  # noqa: UP007
@@ -61,7 +61,7 @@ class GraphAttention(AttentionConv):
         super().reset_parameters()
         self._draw_value_bias()
 
-    def _materialize(self, waiting: list[tuple[Theta, int]]) -> None:
+    def _materialize(self, waiting: list[tuple[ThetaModule, int]]) -> None:
         lazy = self.theta.in_channels < 0
         super()._materialize(waiting)
         if lazy:

@@ -10,7 +10,7 @@ from torch import nn
 from ...errors import RefusedType, RefusedValue, refusal
 from ...families.per_axis import spread
 from ..grid_conv import GridConv, our_weight, torch_weight
-from ..theta_forms import Grouped
+from ..theta_forms import GroupedTheta
 
 # Each with its number of axes, and whether it is transposed.
 CONVOLUTIONS: dict[type[nn.Module], tuple[int, bool]] = {
@@ -66,7 +66,7 @@ def to_convolution(layer: GridConv) -> nn.Module:
     """
     family, form = layer.family, layer.theta
     _check(layer)
-    assert isinstance(form, Grouped)  # checked
+    assert isinstance(form, GroupedTheta)  # checked
     axes, transposed = family.num_axes, family.transposed
     how = {(axes, transposed): kind for kind, (axes, transposed) in CONVOLUTIONS.items()}
     further = {"output_padding": family.output_padding} if transposed else {}
@@ -109,7 +109,7 @@ def _check(layer: GridConv) -> None:
             "transposed convolutions with numbers of zeros as padding",
             f"padding={family.padding!r}, padding_mode={family.padding_mode!r}",
         ),
-        (isinstance(form, Grouped), "a full or grouped theta", f"theta={form.name!r}"),
+        (isinstance(form, GroupedTheta), "a full or grouped theta", f"theta={form.name!r}"),
         (layer.root is None, "no root weight", "one"),
         (
             layer.aggr == layer.label_aggr == "sum",
