@@ -178,8 +178,8 @@ def test_a_fixed_basis_of_a_rule_and_of_nothing():
 
 def test_folders_of_the_package_need_no_import_of_their_own():
     code = (
-        "import pyg_outerconv as p; p.convert.from_torch; p.score.SCORES; p.position.ALiBi;"
-        "p.basis.GCN; p.nn.GridConv; p.testing.assert_near; assert 'convert' in dir(p)\n"
+        "import pyg_outerconv as p; p.graph.from_scipy; p.attention.SCORES; p.attention.ALiBi;"
+        "p.families.GCN; p.nn.GridConv; p.testing.assert_near; assert 'testing' in dir(p)\n"
         "try: p.other\n"
         "except AttributeError as error: assert 'other' in str(error)\n"
         "else: raise SystemExit('p.other is there')"
