@@ -154,7 +154,7 @@ def test_a_peer_is_compared(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "KarateClub", "--peer", *QUICK, "--out", "run"]) == 0
     said = capsys.readouterr().out
     assert "PyG GCNConv" in said
-    assert "difference to the peer, paired by seed" in said
+    assert "ours − PyG: 0.00 ± 0.00 points (mean ± standard error), 2 seeds" in said
 
 
 def test_predict_writes_what_the_model_says(

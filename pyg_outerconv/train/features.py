@@ -1,4 +1,4 @@
-"""The features that a run trains on, and whether they are kept sparse."""
+"""The features that a run trains on, stored sparse or dense."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .settings import Settings
 
 @dataclass(frozen=True)
 class FeatureChoice:
-    """Whether a run stores the features X (N, P) as a sparse matrix, and why.
+    """How a run stores features X (N, P), and why.
 
     Attributes:
         kept: ``'sparse'`` or ``'dense'``.
         shape: (N, P).
-        num_entries: number of non-zeros.
-        because: why they are dense although their density alone speaks for sparse; empty otherwise.
+        num_entries: number of non-zeros of X.
+        because: why ``'auto'`` stores them dense; empty otherwise.
     """
 
     kept: str
@@ -34,16 +34,16 @@ class FeatureChoice:
 
     def __str__(self) -> str:
         count = max(1, self.shape[0] * self.shape[1])
-        share = predicted_share(self.num_entries, self.shape)
-        return (
-            f"features: {100 * self.num_entries / count:.2g} % non-zero, kept {self.kept}"
-            f"{self.because} (as a sparse product, X·Θ is predicted to take "
-            f"{100 * share:.2g} % of the time of a dense one)"
-        )
+        reason = self.because
+        if self.kept == "sparse":
+            percent = 100 * predicted_share(self.num_entries, self.shape)
+            reason = f"X·Θ is predicted to take {percent:.2g} % of the time of a dense product"
+        density = f"{100 * self.num_entries / count:.2g} % non-zero"
+        return f"features: {density}, stored {self.kept}" + (f": {reason}" if reason else "")
 
 
 def features(dataset: Dataset, settings: Settings) -> Tensor | None:
-    """X (N, P) as float, dense, rows normalised if asked for; None where there are none."""
+    """Dense X (N, P) as float, rows normalised if the settings say so; None without features."""
     data = dataset.data
     if not _has_features(dataset):
         return None
@@ -54,24 +54,24 @@ def features(dataset: Dataset, settings: Settings) -> Tensor | None:
 
 
 def kept_features(dataset: Dataset, settings: Settings) -> Tensor | None:
-    """X as :func:`features`, in CSR where these settings keep it sparse.
+    """X (N, P) as :func:`features` makes it, in CSR where the settings store it sparse.
 
     Raises:
-        ValueError: sparse features are asked for, and there are none.
+        ValueError: sparse features are asked for, and the graph has none.
     """
     choice, x = choose_features(dataset, settings), features(dataset, settings)
     return x.to_sparse_csr() if choice and x is not None and choice.kept == "sparse" else x
 
 
 def choose_features(dataset: Dataset, settings: Settings) -> FeatureChoice | None:
-    """What is asked for; of ``'auto'`` what the density makes of it. None without features.
+    """How the settings store the features; None for a graph without features.
 
-    Where torch has no sparse kernels that is dense, and so it is beside a peer that takes no sparse
-    features: both models get the same. The choice is by counting, never by a clock, so that equal
-    settings give equal numbers.
+    ``'auto'`` stores them sparse where :func:`sparse_pays` predicts a gain, torch has sparse
+    kernels for the device, and the peer takes sparse features: both models get the same. The choice
+    counts non-zeros and measures no time, so that equal settings give equal numbers.
 
     Raises:
-        ValueError: sparse features are asked for, and there are none, or the peer takes none.
+        ValueError: sparse features are asked for, and the graph has none or the peer takes none.
     """
     if not _has_features(dataset):
         if settings.features == "sparse":
@@ -86,8 +86,8 @@ def choose_features(dataset: Dataset, settings: Settings) -> FeatureChoice | Non
     x: Tensor = dataset.data.x
     shape, num_entries = (x.size(0), x.size(1)), int(torch.count_nonzero(x))
     kept, because = settings.features, ""
-    alone = not settings.peer or peer_takes_sparse(settings)
-    if kept == "sparse" and not alone:
+    peer_agrees = not settings.peer or peer_takes_sparse(settings)
+    if kept == "sparse" and not peer_agrees:
         raise RefusedValue(
             refusal(
                 "both models get the same features, and PyG's layer takes no sparse ones",
@@ -96,16 +96,17 @@ def choose_features(dataset: Dataset, settings: Settings) -> FeatureChoice | Non
             )
         )
     if kept == "auto":
-        kernels = settings.device.split(":")[0] in ("cpu", "cuda")
-        kept = "sparse" if kernels and sparse_pays(num_entries, shape) else "dense"
-        if kept == "sparse" and not alone:
-            kept, because = "dense", " because PyG's layer takes no sparse ones"
-        elif kept == "dense" and not kernels:
-            because = f" because torch has no sparse kernels on {settings.device}"
-        elif kept == "dense" and predicted_share(num_entries, shape) < 1.0:
-            because = f" because {shape[0]} × {shape[1]} numbers are too few for sparse ones to pay"
-    elif kept == "dense" and predicted_share(num_entries, shape) < 1.0:
-        because = " as the settings say"
+        kept = "dense"
+        if settings.device.split(":")[0] not in ("cpu", "cuda"):
+            because = f"torch has no sparse kernels on {settings.device}"
+        elif predicted_share(num_entries, shape) >= 1:
+            because = "X·Θ would take longer with sparse features"
+        elif not sparse_pays(num_entries, shape):
+            because = f"{shape[0]} × {shape[1]} numbers are too few for a sparse product to pay"
+        elif not peer_agrees:
+            because = "PyG's layer takes no sparse features"
+        else:
+            kept = "sparse"
     return FeatureChoice(kept, shape, num_entries, because)
 
 
@@ -115,7 +116,7 @@ def peer_takes_sparse(settings: Settings) -> bool:
 
 
 def settle_features(dataset: Dataset, settings: Settings) -> Settings:
-    """The settings with ``features='auto'`` replaced by what it comes to for this graph."""
+    """The settings with ``features='auto'`` replaced by the choice for this graph."""
     choice = choose_features(dataset, settings)
     return replace(settings, features="dense" if choice is None else choice.kept)
 

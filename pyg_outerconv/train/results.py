@@ -1,4 +1,4 @@
-"""What seeds say together: means, spreads, and the paired difference of two models."""
+"""Means and standard deviations over seeds, and the paired difference of two models."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ def spread(values: Sequence[float]) -> float | None:
 
 
 def paired_difference(runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Ours minus the peer's test accuracy, seed by seed.
+    """Our test accuracy minus the peer's, seed by seed: number of seeds, mean, standard error.
 
-    ``not_below`` says that the mean difference is no lower than minus one standard error; None
-    where one seed alone gives no standard error.
+    The standard error is None for a single seed; without a common seed the result is None.
     """
     ours, peer = (_by_seed(runs, model) for model in (OURS, PEER))
     seeds = sorted(ours.keys() & peer.keys())
@@ -27,12 +26,10 @@ def paired_difference(runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
         return None
     differences = [ours[seed] - peer[seed] for seed in seeds]
     deviation = spread(differences)
-    error = None if deviation is None else deviation / math.sqrt(len(seeds))
     return {
         "seeds": len(seeds),
         "mean": mean(differences),
-        "standard_error": error,
-        "not_below": None if error is None else mean(differences) >= -error,
+        "standard_error": None if deviation is None else deviation / math.sqrt(len(seeds)),
     }
 
 
@@ -74,7 +71,7 @@ def table(summary: dict[str, Any]) -> str:
             )
     lines = [text_table(rows)]
     if difference := summary.get("difference"):
-        lines.append(_verdict(difference))
+        lines.append(_difference(difference))
     return "\n".join(lines)
 
 
@@ -97,10 +94,10 @@ def _percent(value: dict[str, Any]) -> str:
     return f"{100 * value['mean']:.2f}{deviation}"
 
 
-def _verdict(difference: dict[str, Any]) -> str:
-    here = f"difference to the peer, paired by seed: {100 * difference['mean']:+.2f}"
-    error = difference["standard_error"]
-    if error is None:
-        return f"{here} (one seed gives no standard error)"
-    verdict = "not below" if difference["not_below"] else "below"
-    return f"{here}, standard error {100 * error:.2f}: {verdict}"
+def _difference(found: dict[str, Any]) -> str:
+    """A paired difference in percentage points."""
+    points = f"{100 * found['mean']:.2f}".replace("-0.00", "0.00")
+    if found["standard_error"] is None:
+        return f"ours − PyG: {points} points, 1 seed"
+    error = f"{100 * found['standard_error']:.2f}"
+    return f"ours − PyG: {points} ± {error} points (mean ± standard error), {found['seeds']} seeds"

@@ -151,7 +151,7 @@ def test_both_are_dense_where_pyg_takes_no_sparse_features(family: str) -> None:
     assert alone is not None
     assert beside is not None
     assert (alone.kept, beside.kept) == ("sparse", "dense")
-    assert "dense for PyG's layer, which takes no sparse ones" in str(beside)
+    assert "stored dense: PyG's layer takes no sparse features" in str(beside)
     with pytest.raises(ValueError, match="both models get the same features"):
         choose_features(dataset, replace(settings, peer=True, features="sparse"))
 
