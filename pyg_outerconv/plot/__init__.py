@@ -1,8 +1,8 @@
-"""Pictures of bases: matrices, shifts, flattenings, receptive fields, graphs; by matplotlib alone.
+"""Pictures of bases by matplotlib: matrices, shifts, flattenings, receptive fields and graphs.
 
-What is here takes arrays and knows no basis: :meth:`.Basis.plot` and :meth:`.OuterConv.plot` bring
-the arrays. Importing this needs no matplotlib; the files that draw do, and :func:`check_matplotlib`
-comes before them.
+``basis.py`` extracts arrays from a basis for :meth:`.Basis.plot`; the other files draw arrays.
+Importing this package does not import matplotlib; call :func:`check_matplotlib` before importing
+the files that draw.
 """
 
 from .extra import check_matplotlib

@@ -1,4 +1,4 @@
-"""Pictures of a basis: which arrays each kind shows. Imported where one is drawn."""
+"""Pictures of a basis: the arrays that each kind of picture shows. Imports matplotlib."""
 
 from __future__ import annotations
 
@@ -31,7 +31,12 @@ Cell = int | Sequence[int]
 
 
 def draw(basis: Basis, kind: str, path: str | Path | None, options: dict[str, Any]) -> Figure:
-    """See :meth:`Basis.plot`."""
+    """Check the options of :meth:`.Basis.plot`, draw the picture, and write it to ``path``.
+
+    Raises:
+        ValueError: the kind or an option is unknown, the basis has no nodes, or ``path`` cannot be
+            written.
+    """
     if kind not in KINDS:
         raise RefusedValue(unknown("kind of picture", kind, KINDS))
     known = list(inspect.signature(KINDS[kind]).parameters)[1:]
@@ -55,7 +60,7 @@ def matrices(
     titles: Sequence[str] | None = None,
     max_panels: int = MAX_PANELS,
 ) -> Figure:
-    """A panel for each A_k."""
+    """Draw a panel for each A_k."""
     chosen, names = _chosen(basis, labels, titles, max_panels)
     m, n = basis.size
     check_entries("M·N·K", m * n * len(chosen), (m, n), PARTS)
@@ -79,11 +84,13 @@ def shift(
     inputs: Any = None,
     outputs: Any = None,
 ) -> Figure:
-    """The output grid under each label, in the colours of the inputs that it sees."""
+    """Draw the output grid under each label, in the colours of the inputs that it sees."""
     chosen, names = _chosen(basis, labels, titles, max_panels)
     found = frames(basis, inputs, outputs)
     if found is None:
-        raise RefusedValue(refusal("a shift is of grids", "a grid, or inputs= and outputs=", basis))
+        raise RefusedValue(
+            refusal("a picture of shifts needs grids", "a grid, or inputs= and outputs=", basis)
+        )
     given, made = found
     _check_cells("M + N·K", given, made, len(chosen))
     followed = given.middle if cell is None else given.node(cell)
@@ -106,7 +113,7 @@ def receptive_field(
     layout: str = "spring",
     seed: int = 0,
 ) -> Figure:
-    """The inputs that reach an output: cells of a grid, or nodes of a graph."""
+    """Draw the inputs that reach an output: cells of a grid, or nodes of a graph."""
     found = frames(basis, inputs, outputs)
     target = (Frame((basis.size[1],)) if found is None else found[1]).node(cell)
     if found is not None:
@@ -129,7 +136,7 @@ def graph(
     layout: str = "spring",
     seed: int = 0,
 ) -> Figure:
-    """Nodes, and arrows in the colours of their labels."""
+    """Draw the nodes, and the edges as arrows in the colours of their labels."""
     chosen, names = _chosen(basis, labels, titles, basis.num_bases)
     graph_plot.check_graph(0, basis.size, len(chosen))
     return graph_plot.graph(_graph_edges(basis.select(chosen)), names, layout, seed)
@@ -142,7 +149,7 @@ def flattenings(
     channels: tuple[int, int] = (2, 3),
     seed: int = 0,
 ) -> Figure:
-    """Σ_k A_k ⊗ Θ_k and Σ_k Θ_k ⊗ A_k, with normal Θ of some channels unless it is given."""
+    """Draw Σ_k A_k ⊗ Θ_k and Σ_k Θ_k ⊗ A_k; Θ is drawn from a normal distribution if None."""
     if theta is None:
         if len(channels) != 2 or min(channels) < 1:
             raise RefusedValue(refusal("flattenings need channels", "(P, Q) >= 1", channels))
@@ -190,7 +197,7 @@ def _grids(found: tuple[Frame, Frame]) -> tuple[grids.GridCells, grids.GridCells
 def _chosen(
     basis: Basis, labels: Sequence[int] | None, titles: Sequence[str] | None, max_panels: int
 ) -> tuple[list[int], list[str]]:
-    """The labels that are drawn, and what they are called."""
+    """The labels to draw, and their titles."""
     count = basis.num_bases
     if titles is not None and len(titles) != count:
         raise RefusedValue(refusal("a basis has a title for each label", count, len(titles)))
@@ -199,13 +206,13 @@ def _chosen(
     if count == 0 or (labels is not None and not len(labels)):
         raise RefusedValue(refusal("a picture needs a label", "at least one", "none"))
     chosen = list(range(count))[:max_panels] if labels is None else list(labels)
-    basis.select(chosen)  # refuses labels that there are not
+    basis.select(chosen)  # raises for labels out of range
     names = basis.names if titles is None else list(titles)
     return chosen, [names[k] for k in chosen]
 
 
 def _seen(edges: EdgeBasis) -> Any:
-    """(K, N) the input that each output sees under each label, −1 for none."""
+    """(K, N) the input that each output sees under each label; −1 for none."""
     seen = torch.full((edges.num_bases, edges.size[1]), -1, dtype=torch.long, device=edges.device)
     target, label = edges.index[1].long(), edges.label.long()
     seen[label, target] = edges.index[0].long()

@@ -1,4 +1,4 @@
-"""Figures that need no display, their limits, and the files that they are written to."""
+"""Figures without a display, limits on their size, and writing them to files."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from ..errors import RefusedValue, refusal, unknown
 
 FORMATS = ("png", "svg")
 DPI = 120
-MAX_ENTRIES = 2_000_000  # pixels, as an entry takes one at least
+MAX_ENTRIES = 2_000_000  # each entry takes at least one pixel
 MAX_SIDE = 1_500
 _SMALLEST_PANEL = 2.1  # inches
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of a size in inches, away from pyplot's state."""
+    """An empty figure of the given size in inches, independent of pyplot's state."""
     figure = Figure(figsize=(width, height), layout="constrained", dpi=DPI)
     FigureCanvasAgg(figure)
     return figure
 
 
 def panel_size(rows: int, columns: int) -> tuple[float, float]:
-    """Width and height in inches of a panel that gives every entry of an image a pixel."""
+    """Width and height in inches of a panel with at least one pixel for each entry of an image."""
     longest = max(rows, columns, 1)
     long_side = max(_SMALLEST_PANEL, longest / DPI)
-    # A flat image takes a flat panel, but not one without room for its title and ticks.
+    # A flat image gets a flat panel, but one with room for its title and ticks.
     return max(0.5, long_side * columns / longest), max(0.5, long_side * rows / longest)
 
 
 def check_entries(what: str, entries: int, sides: tuple[int, ...], advice: str) -> None:
-    """Refuse an image that is too large to be seen.
+    """Refuse an image that is too large to be legible.
 
     Args:
-        what: the product that is counted, in letters.
+        what: the counted product, in letters, for the message.
         entries: the number of entries in all panels.
         sides: rows and columns of every panel.
-        advice: how to draw less.
+        advice: how to draw a smaller picture, for the message.
 
     Raises:
-        ValueError: more than ``MAX_ENTRIES`` entries, or a side of more than ``MAX_SIDE``.
+        ValueError: there are more than ``MAX_ENTRIES`` entries, or a side exceeds ``MAX_SIDE``.
     """
     if entries > MAX_ENTRIES:
         raise RefusedValue(
@@ -59,10 +59,10 @@ def check_entries(what: str, entries: int, sides: tuple[int, ...], advice: str) 
 
 
 def check_format(path: str | Path) -> str:
-    """The format that a file's extension names.
+    """The format of a file by its extension, 'png' or 'svg'.
 
     Raises:
-        ValueError: it is neither PNG nor SVG.
+        ValueError: the extension is neither PNG nor SVG.
     """
     extension = Path(path).suffix.removeprefix(".")
     if extension.lower() not in FORMATS:
@@ -71,10 +71,10 @@ def check_format(path: str | Path) -> str:
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure as PNG or SVG, by the extension; the same figure gives the same file.
+    """Write a figure as PNG or SVG, by the extension; reproducible byte by byte.
 
     Raises:
-        ValueError: another extension, or a file that cannot be written.
+        ValueError: the extension is another one, or the file cannot be written.
     """
     kind = check_format(path)
     metadata = {"Date": None} if kind == "svg" else {"Software": None}

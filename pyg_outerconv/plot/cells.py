@@ -1,4 +1,4 @@
-"""A grid as an image: where its cells stand, the lines between them, marks and arrows."""
+"""Grids as images: positions of cells, lines between them, marks and arrows."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 
 from .colours import LINE, NO_NODE
 
-_MAX_LINES = 60  # on a side, beyond which they would hide what is between them
+_MAX_LINES = 60  # per side; more lines would hide the cells
 
 
 def image_shape(shape: Sequence[int]) -> tuple[int, int]:
-    """Rows and columns: the last axis runs to the right, all others down, the first slowest."""
+    """Rows and columns of the image: the last axis runs right, all others run down."""
     return prod(shape[:-1]), shape[-1]
 
 
 def place(number: int, shape: Sequence[int]) -> tuple[int, int]:
-    """Row and column of a cell in the image; cells are numbered with the last axis fastest."""
+    """Row and column of cell ``number`` in the image; the last axis runs fastest."""
     return divmod(number, shape[-1])
 
 
 def finish_image(axes: Axes, shape: Sequence[int], title: str) -> None:
-    """Lines between cells, heavier ones between slices of more than two axes, and the title."""
+    """Add title, ticks, lines between cells, and heavier lines between slices of 3 axes or more."""
     rows, columns = image_shape(shape)
     axes.set_title(title, fontsize=9)
     axes.set_xticks([0, columns - 1] if columns > 1 else [0])
@@ -39,7 +39,7 @@ def finish_image(axes: Axes, shape: Sequence[int], title: str) -> None:
 
 
 def hide(axes: Axes, present: NDArray[np.bool_], shape: Sequence[int]) -> None:
-    """Cover the cells of an image that are no nodes."""
+    """Cover the cells of an image that are not nodes."""
     if present.all():
         return
     absent = np.ma.masked_array(np.ones(present.shape), present).reshape(image_shape(shape))
@@ -47,7 +47,7 @@ def hide(axes: Axes, present: NDArray[np.bool_], shape: Sequence[int]) -> None:
 
 
 def lines(axes: Axes, sides: tuple[int, int], steps: tuple[int, int], width: float) -> None:
-    """Lines every so many rows and columns of an image, its borders left out, unless too many."""
+    """Draw lines every ``steps`` rows and columns of an image, unless they are too many."""
     rows, columns = sides
     if max(rows // steps[0], columns // steps[1]) > _MAX_LINES:
         return
@@ -58,7 +58,7 @@ def lines(axes: Axes, sides: tuple[int, int], steps: tuple[int, int], width: flo
 
 
 def outline(axes: Axes, at: tuple[int, int], colour: str, style: str = "-") -> None:
-    """A frame round the cell at (row, column)."""
+    """Draw a frame around the cell at (row, column)."""
     row, column = at
     axes.add_patch(
         Rectangle(
@@ -74,7 +74,7 @@ def outline(axes: Axes, at: tuple[int, int], colour: str, style: str = "-") -> N
 
 
 def arrow(axes: Axes, start: tuple[int, int], end: tuple[int, int], colour: str) -> None:
-    """An arrow between two cells, each given as (row, column)."""
+    """Draw an arrow between two cells, each given as (row, column)."""
     axes.annotate(
         "",
         xy=end[::-1],

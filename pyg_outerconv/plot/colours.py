@@ -1,4 +1,4 @@
-"""Colours of values, of labels, and of what a picture points at."""
+"""Colours of values, labels and marks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MARK, REACHED, QUIET = "#d9822b", "#3b7dd8", "#e4e4e4"
 
 
 def value_colours(values: NDArray[np.float64]) -> tuple[Colormap, Normalize]:
-    """The colours of some values: from grey at zero to blue, and to red if any is negative.
+    """The colour map of values: grey at zero, blue for positive and red for negative values.
 
-    A zero is grey and what is absent (masked) white, because they are not the same.
+    Masked values are white, to distinguish absent entries from zeros.
     """
     present = np.ma.compressed(np.ma.masked_invalid(values))
     most = float(np.abs(present).max()) if present.size else 0.0
@@ -31,7 +31,7 @@ def value_colours(values: NDArray[np.float64]) -> tuple[Colormap, Normalize]:
 
 
 def label_colours(number: int) -> list[str]:
-    """A colour for each of some labels, as hexadecimal text."""
+    """``number`` distinct colours for labels, as hexadecimal text."""
     if number <= 10:
         return [to_hex(colormaps["tab10"](place)) for place in range(number)]
     return [to_hex(colour) for colour in colormaps["turbo"](np.linspace(0.05, 0.95, number))]

@@ -1,4 +1,4 @@
-"""What pictures need beside the core install."""
+"""The optional dependency of pictures."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ..errors import RefusedValue
 
 
 def check_matplotlib() -> None:
-    """Refuse to draw where matplotlib is not installed.
+    """Refuse to draw if matplotlib is not installed.
 
     Raises:
-        ValueError: naming the extra that brings it.
+        ValueError: matplotlib is missing; the message names the extra that installs it.
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise RefusedValue(

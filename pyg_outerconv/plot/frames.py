@@ -1,4 +1,4 @@
-"""The boxes of the grids that a basis goes between, and which of their cells are its nodes."""
+"""The grids of sources and of targets of a basis, as boxes with the cell of each node."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """The box of a grid, and the cell of each node.
+    """A box around a grid, and the cell of each node in it.
 
     Attributes:
-        shape: cells on each axis of the box.
-        index: (n, D) where each node is in the box; None if all cells are nodes, in order.
+        shape: the number of cells on each axis of the box.
+        index: (n, D) coordinates of the nodes in the box; None if all cells are nodes, in order.
     """
 
     shape: Shape
@@ -41,29 +41,29 @@ class Frame:
 
     @property
     def present(self) -> NDArray[np.bool_]:
-        """(cells,) where there is a node."""
+        """(cells,) booleans: the cells that are nodes."""
         found = np.zeros(prod(self.shape), dtype=np.bool_)
         found[self.numbers] = True
         return found
 
     @property
     def middle(self) -> int:
-        """The node nearest to the middle of the box."""
+        """The node closest to the middle of the box."""
         if self.index is None:
             return int(np.ravel_multi_index([count // 2 for count in self.shape], self.shape))
         centre = np.array(self.shape) // 2
         return int(np.abs(self.index - centre).sum(1).argmin())
 
     def node(self, cell: int | Sequence[int]) -> int:
-        """The node at a cell.
+        """The number of the node at a cell.
 
         Args:
-            cell: one coordinate an axis, counted from the corner of the box; or the node itself.
+            cell: one coordinate per axis, from the corner of the box; or the number of the node.
 
         Raises:
-            TypeError: coordinates that are no integers.
-            ValueError: another number of coordinates than axes.
-            IndexError: outside the grid, or no node is there.
+            TypeError: a coordinate is not an integer.
+            ValueError: there is not one coordinate for each axis.
+            IndexError: the cell is outside the grid, or is not a node.
         """
         at = (cell,) if isinstance(cell, int) else tuple(cell)
         shape = (len(self.numbers),) if isinstance(cell, int) else self.shape
@@ -86,39 +86,40 @@ class Frame:
 
 
 def frames(basis: Basis, inputs: Any, outputs: Any) -> tuple[Frame, Frame] | None:
-    """The grids of a basis: those that it is said to go between, or else that it knows of.
+    """The grids of the sources and of the targets of a basis; None if it has no grids.
 
     Args:
-        basis: whose sources and targets they are.
-        inputs: the shape of a grid, a mask, or :class:`Cells`; None if the basis knows.
-        outputs: the same of the targets; None for those of ``inputs``.
+        basis: a basis.
+        inputs: the grid of the sources: a shape, a mask, or :class:`Cells`; None to ask the basis.
+        outputs: the grid of the targets; None for that of ``inputs``.
 
     Raises:
-        TypeError, ValueError: they are no cells, there are several grids, or they have another
-            number of cells than the basis has nodes.
+        TypeError: an argument is no shape, mask or cells.
+        ValueError: there are several grids, the number of cells is not that of the nodes, or
+            ``outputs`` is given without ``inputs``.
     """
     if inputs is None:
         if outputs is not None:
-            raise RefusedValue(refusal("outputs= comes with the inputs", "inputs= too", "none"))
+            raise RefusedValue(refusal("outputs= needs inputs=", "inputs= too", "none"))
         shapes = basis.grids()
         return None if shapes is None else (Frame(shapes[0]), Frame(shapes[1]))
     given, made = Cells.read(inputs), Cells.read(inputs if outputs is None else outputs)
     for name, cells, count in (("inputs", given, basis.size[0]), ("outputs", made, basis.size[1])):
         if cells.num_cells != count or cells.num_grids > 1:
             raise RefusedValue(
-                refusal(f"{name} are one grid's, a cell for each node", count, cells)
+                refusal(f"{name} is one grid with a cell for each node", count, cells)
             )
     if given.shape is not None and made.shape is not None:
-        return _framed(given, given.shape), _framed(made, made.shape)
-    return _around(given, made)
+        return _frame_of(given, given.shape), _frame_of(made, made.shape)
+    return _common_box(given, made)
 
 
-def _framed(cells: Cells, shape: Shape) -> Frame:
+def _frame_of(cells: Cells, shape: Shape) -> Frame:
     return Frame(shape, None if cells.index is None else cells.index.cpu().numpy())
 
 
-def _around(given: Cells, made: Cells) -> tuple[Frame, Frame]:
-    """Both in the one box that holds both, so that coordinates mean the same in them."""
+def _common_box(given: Cells, made: Cells) -> tuple[Frame, Frame]:
+    """Both grids in one common box, so that equal coordinates are the same place."""
     places = [cells.listed().index.cpu().numpy() for cells in (given, made)]  # type: ignore[union-attr]
     both = np.concatenate(places)
     low, high = both.min(0), both.max(0)

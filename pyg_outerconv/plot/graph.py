@@ -1,4 +1,4 @@
-"""A basis as a graph: nodes laid out, an arrow for each edge in the colour of its label."""
+"""Graphs of a basis: a layout of nodes, and an arrow for each edge in the colour of its label."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .colours import LINE, MARK, QUIET, REACHED, label_colours
 
 LAYOUTS = ("spring", "circle")
 MAX_EDGES, MAX_NODES, MAX_LABELS = 2_000, 500, 20
-_NUMBERED = 100  # nodes, beyond which their numbers would hide them
+_NUMBERED = 100  # up to this number of nodes, node numbers are drawn
 
 Numbers = NDArray[np.int64]
 
@@ -37,25 +37,25 @@ class Edges:
 
     @property
     def is_square(self) -> bool:
-        """Whether sources and targets are drawn as the same nodes: where there are as many."""
+        """Whether M = N, so that sources and targets are drawn as the same nodes."""
         return self.size[0] == self.size[1]
 
     @property
     def num_nodes(self) -> int:
-        """Nodes in the picture: those of one set, or sources, then targets."""
+        """Number of nodes in the picture: N if square, else M sources, then N targets."""
         return self.size[0] if self.is_square else sum(self.size)
 
     def ends(self) -> list[tuple[int, int]]:
-        """Source and target of every edge, as nodes of the picture."""
+        """Source and target of every edge, as node numbers of the picture."""
         shift = 0 if self.is_square else self.size[0]
         return [(int(m), int(n) + shift) for m, n in zip(self.source, self.target, strict=True)]
 
 
 def check_graph(num_edges: int, size: tuple[int, int], num_labels: int) -> None:
-    """Refuse a graph whose picture would be a blot.
+    """Refuse a graph that is too large for a legible picture.
 
     Raises:
-        ValueError: too many edges, nodes or labels.
+        ValueError: there are too many edges, nodes or labels.
     """
     nodes = max(size)
     for what, limit, got in (
@@ -74,13 +74,13 @@ def check_graph(num_edges: int, size: tuple[int, int], num_labels: int) -> None:
 
 
 def graph(edges: Edges, titles: Sequence[str], layout: str = "spring", seed: int = 0) -> Figure:
-    """Nodes, and an arrow for each edge: colour by label, width by |value|, dashed if negative.
+    """Draw nodes, and arrows for edges: colour by label, width by |value|, dashed if negative.
 
     Args:
-        edges: what to draw; patch i of the picture is edge i.
-        titles: what each label means, in the legend.
-        layout: ``'spring'`` or ``'circle'``; with M ≠ N sources stand left of targets.
-        seed: of the spring layout.
+        edges: the edges to draw; patch i of the picture is edge i.
+        titles: the name of each label, for the legend.
+        layout: ``'spring'`` or ``'circle'``; if M ≠ N, sources are left and targets right.
+        seed: the seed of the spring layout.
 
     Raises:
         ValueError: the layout is unknown.
@@ -105,7 +105,7 @@ def receptive_field(
     layout: str = "spring",
     seed: int = 0,
 ) -> Figure:
-    """The graph; the outputs that are asked about are framed, the inputs that reach them filled.
+    """Draw the graph, with ``targets`` framed and the inputs ``reached`` filled.
 
     Raises:
         ValueError: the layout is unknown.
@@ -129,7 +129,7 @@ def receptive_field(
 
 
 def lay_out(edges: Edges, layout: str, seed: int) -> NDArray[np.float64]:
-    """(nodes, 2) where each node stands."""
+    """(nodes, 2) the position of each node."""
     if layout not in LAYOUTS:
         raise RefusedValue(unknown("layout", layout, LAYOUTS))
     if not edges.is_square:
@@ -148,7 +148,7 @@ def lay_out(edges: Edges, layout: str, seed: int) -> NDArray[np.float64]:
 
 
 def _axes(num_nodes: int) -> tuple[Figure, Axes]:
-    """A figure, and axes that show places as they are."""
+    """A figure, and axes without frame and with equal scales."""
     side = _side(num_nodes)
     figure = new_figure(side, side)
     axes = figure.add_subplot()
@@ -158,20 +158,20 @@ def _axes(num_nodes: int) -> tuple[Figure, Axes]:
 
 
 def _side(num_nodes: int) -> float:
-    """Of the figure, in inches."""
+    """Side of the figure in inches."""
     return float(np.clip(3.2 + 0.09 * num_nodes, 3.6, 11))
 
 
 def _radius(num_nodes: int) -> float:
-    """Of a node, in points."""
+    """Radius of a node in points."""
     return 8.0 if num_nodes <= _NUMBERED else 3.0
 
 
 def _draw_edges(
     axes: Axes, edges: Edges, places: NDArray[np.float64], strokes: Sequence[str]
 ) -> None:
-    """A patch for each edge; labels bend their arrows differently, so that none hides another."""
-    node = _radius(len(places)) / 72 * 2.3 / _side(len(places))  # its radius as places measure
+    """Draw a patch for each edge; arrows bend by label, so that none hides another."""
+    node = _radius(len(places)) / 72 * 2.3 / _side(len(places))  # radius in units of places
     most = float(np.abs(edges.value).max()) if edges.value.size else 1.0
     widths = 0.5 + 1.7 * np.abs(edges.value) / (most or 1.0)
     for (m, n), label, value, width, colour in zip(

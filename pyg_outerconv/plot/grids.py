@@ -1,4 +1,4 @@
-"""Grids as images: what a shift moves where, and which inputs reach an output."""
+"""Pictures of grids: shifts, and the inputs that reach an output."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .matrices import left_out_title, panels
 
 @dataclass(frozen=True, eq=False)
 class GridCells:
-    """The box of a grid, and which of its cells are nodes.
+    """The box of a grid, with the cells that are nodes.
 
     Attributes:
-        shape: cells on each axis.
-        present: (cells,) where there is a node, the last axis running fastest.
+        shape: the number of cells on each axis.
+        present: (cells,) booleans: the cells that are nodes, the last axis running fastest.
     """
 
     shape: tuple[int, ...]
@@ -31,7 +31,7 @@ class GridCells:
 
     @property
     def sides(self) -> tuple[int, int]:
-        """Rows and columns of its image."""
+        """Rows and columns of the image."""
         return image_shape(self.shape)
 
     def name(self, cell: int) -> str:
@@ -51,15 +51,16 @@ def shifts(
     *,
     left_out: int = 0,
 ) -> Figure:
-    """The input grid, and for each label the output grid, whose cells have the colour of the
-    input that they see; white ones see none, dark ones are no nodes. An arrow follows one input.
+    """Draw the input grid, and for each label the output grid in the colours of its inputs.
+
+    White cells see no input, dark cells are not nodes. Arrows follow one input.
 
     Args:
         seen: (K, cells) the input cell that each output cell sees under each label, −1 for none.
         both: the grids.
-        titles: what each of the K labels means.
-        followed: the number of the input cell that the arrows start from.
-        left_out: the number of labels that are not among them.
+        titles: the title of each of the K labels.
+        followed: the number of the input cell at which the arrows start.
+        left_out: the number of labels that are not drawn.
     """
     given, made = both
     figure, (first, *others) = _panels(1 + len(seen), both)
@@ -76,8 +77,9 @@ def shifts(
 
 
 def receptive_field(reached: Sequence[int], targets: Sequence[int], both: Grids) -> Figure:
-    """The output grid with the cells that are asked about, and the input grid with the cells
-    that reach them; dark cells are no nodes.
+    """Draw the output grid with ``targets`` marked, and the input grid with ``reached`` marked.
+
+    Dark cells are not nodes.
 
     Args:
         reached: numbers of input cells.
@@ -101,7 +103,7 @@ def _panels(number: int, both: Grids) -> tuple[Figure, list[Axes]]:
 def _draw_numbers(
     axes: Axes, numbers: NDArray[np.int64], count: int, grid: GridCells, title: str
 ) -> None:
-    """A colour for the number in each cell, below ``count``; white where it is negative."""
+    """Draw each cell in the colour of its number, below ``count``; white if negative."""
     axes.imshow(
         np.ma.masked_less(numbers, 0).reshape(grid.sides),
         cmap=colormaps["viridis"].with_extremes(bad=ABSENT),
@@ -115,7 +117,7 @@ def _draw_numbers(
 def _same_place(
     number: int, shape: tuple[int, ...], other: tuple[int, ...]
 ) -> tuple[int, int] | None:
-    """Where the coordinates of a cell are in the image of another grid, if it has them."""
+    """The place of a cell's coordinates in the image of another grid; None if out of bounds."""
     at = np.unravel_index(number, shape)
     if len(shape) != len(other) or any(i >= count for i, count in zip(at, other, strict=True)):
         return None
@@ -123,7 +125,7 @@ def _same_place(
 
 
 def _follow(axes: Axes, origin: tuple[int, int] | None, ends: Sequence[tuple[int, int]]) -> None:
-    """Mark the outputs that see an input, and where it came from."""
+    """Mark the outputs that see an input, with arrows from the input's place."""
     for end in ends:
         outline(axes, end, MARK)
         if origin is not None and end != origin:

@@ -1,4 +1,4 @@
-"""The matrices of a basis as images, and the two Kronecker flattenings of a layer."""
+"""Pictures of the matrices of a basis, and of the two Kronecker flattenings of a layer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = 5
 def panels(
     number: int, rows: int, columns: int, shared_bar: float = 0.7
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with axes for some images of one size, at most five side by side."""
+    """A figure with axes for ``number`` images of one size, at most five side by side."""
     width, height = panel_size(rows, columns)
     across = min(number, COLUMNS)
     down = ceil(number / across)
@@ -30,7 +30,7 @@ def panels(
 
 
 def left_out_title(figure: Figure, shown: int, left_out: int) -> None:
-    """Say above all panels how many labels have none."""
+    """Write the number of labels that are not drawn above the panels."""
     if left_out:
         figure.suptitle(f"{shown} of {shown + left_out} labels; {left_out} left out", fontsize=10)
 
@@ -42,13 +42,13 @@ def matrices(
     left_out: int = 0,
     blocks: tuple[int, int] | None = None,
 ) -> Figure:
-    """A panel for each A_k: row m, column n, a colour for the value, white for no edge.
+    """Draw a panel for each A_k: row m, column n, coloured by value, white without an edge.
 
     Args:
-        values: (K, M, N) masked where there is no edge.
-        titles: what each of the K labels means.
-        left_out: the number of labels that are not among them.
-        blocks: lines every so many sources and targets, for grids of more than one axis.
+        values: (K, M, N), masked where there is no edge.
+        titles: the title of each of the K labels.
+        left_out: the number of labels that are not drawn.
+        blocks: numbers of sources and of targets between lines, for grids of several axes.
     """
     num_labels, num_sources, num_targets = values.shape
     figure, all_axes = panels(num_labels, num_sources, num_targets)
@@ -64,10 +64,10 @@ def matrices(
 
 
 def check_flattenings(size: tuple[int, int], channels: tuple[int, int]) -> None:
-    """Refuse flattenings that are too large to be seen.
+    """Refuse flattenings that are too large to be legible.
 
     Raises:
-        ValueError: see :func:`.canvas.check_entries`.
+        ValueError: there are too many entries; see :func:`.canvas.check_entries`.
     """
     sides = (size[0] * channels[0], size[1] * channels[1])
     advice = "fewer channels, or a part of the basis (restrict, or a smaller structure)"
@@ -80,22 +80,22 @@ def flattenings(
     size: tuple[int, int],
     channels: tuple[int, int],
 ) -> Figure:
-    """Φ̂ and Φ̌ side by side (the paper's figure 2); zeros are white.
+    """Draw Φ̂ and Φ̌ side by side (the paper's figure 2); zeros are white.
 
     Args:
-        phi_hat: (MP, NQ), with a line round the channels of every pair of nodes.
-        phi_check: (PM, QN), with a line round the nodes of every pair of channels.
+        phi_hat: (MP, NQ), with lines around the channels of every pair of nodes.
+        phi_check: (PM, QN), with lines around the nodes of every pair of channels.
         size: (M, N).
         channels: (P, Q).
     """
     sides = (phi_hat.shape[0], phi_hat.shape[1])
     colour_map, norm = value_colours(np.stack([phi_hat, phi_check]))
     figure, all_axes = panels(2, *sides)
-    told = (
+    pictures = (
         (phi_hat, "Φ-hat: sum of $A_k ⊗ Θ_k$", "node, channel within", channels),
         (phi_check, "Φ-check: sum of $Θ_k ⊗ A_k$", "channel, node within", size),
     )
-    for axes, (values, title, order, inner) in zip(all_axes, told, strict=True):
+    for axes, (values, title, order, inner) in zip(all_axes, pictures, strict=True):
         shown = np.ma.masked_equal(values, 0)
         axes.imshow(shown, cmap=colour_map, norm=norm, interpolation="none")
         _finish(axes, title, f"output: {order}", f"input: {order}")

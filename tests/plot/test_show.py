@@ -194,7 +194,7 @@ GRID = ["--shape", "8x10", "--offset", "2,4"]
         (["--dataset", "karate"], "did you mean 'KarateClub'"),
         (["--layout", "springs"], "did you mean 'spring'"),
         (["--kind", "receptive-field", "--node", "34"], "below (34,)"),
-        (["--kind", "shift"], "a shift is of grids"),
+        (["--kind", "shift"], "a picture of shifts needs grids"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
