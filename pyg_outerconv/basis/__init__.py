@@ -1,7 +1,7 @@
-"""The linear operators A_k: one kind a file, as edges or as a rule, and the algebra of all of them.
+"""Bases: the linear operators A_k, stored as edges or defined by a rule, and their algebra.
 
-To add a kind: one file here with a subclass of :class:`Basis`; what it may do in its own way is in
-``kind.py``.
+Each kind of basis is a subclass of :class:`Basis` in a file of its own. ``kind.py`` lists the
+methods that a new kind must define, and those that it may override.
 """
 
 from ..found import import_files

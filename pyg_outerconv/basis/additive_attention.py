@@ -1,4 +1,4 @@
-"""Attended by ends: matrices of attention whose scores are a number of each end, not yet made."""
+"""Additive attention as a basis: scores are the sum of a source term and a target term (GAT)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from .multi_head_edges import MultiHeadEdges, can_list, listed_edges
 class AdditiveAttentionBasis(Basis):
     """A_h[m, n] = softmax over m of leaky_relu(⟨a_s, X_m V_h⟩ + ⟨a_t, X_n V_h⟩) on some edges.
 
-    Nothing is computed until it is asked for: where all that is asked for are sums of the values
-    X V_h, these, the scores and the sums are one primitive.
+    Computed lazily. If only the sums of the values X V_h are needed, one primitive computes values,
+    scores and sums.
 
     Attributes:
-        over: the E edges, of one label.
-        x: (N, P) features, of sources and targets.
-        value: V (H, P, D).
-        of_source, of_target: a_s and a_t (H, D).
-        slope: of the leaky ReLU.
+        over: the E edges, with one label.
+        x: (N, P) features of the nodes, which are sources and targets.
+        value: (H, P, D), the matrices V_h.
+        of_source, of_target: (H, D), the vectors a_s and a_t.
+        slope: the negative slope of the leaky ReLU.
     """
 
     has_heads: ClassVar[bool] = True
@@ -43,27 +43,27 @@ class AdditiveAttentionBasis(Basis):
 
     @property
     def num_bases(self) -> int:
-        """H."""
+        """Number of heads, H."""
         return self.value.size(0)
 
     @property
     def size(self) -> tuple[int, int]:
-        """(N, N)."""
+        """Numbers of sources and targets, (N, N)."""
         return self.over.size
 
     @property
     def device(self) -> torch.device:
-        """Where its tensors are."""
+        """The device of its tensors."""
         return self.x.device
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The type of the values."""
+        """The dtype of the values."""
         return self.x.dtype
 
     @property
     def learns(self) -> bool:
-        """Whether the values require a gradient."""
+        """Whether x or a parameter requires gradients."""
         given = self.x, self.value, self.of_source, self.of_target
         return any(part.requires_grad for part in given)
 
@@ -77,29 +77,29 @@ class AdditiveAttentionBasis(Basis):
         return attend_ends(*given, entries, self.slope)
 
     def _copies(self) -> HeadCopies:
-        """The matrix of the edges for all heads, which the pattern keeps."""
+        """The matrix of the edges for all heads, cached in the pattern."""
         pattern, heads = self.over.pattern, self.num_bases
         kept: dict[int, HeadCopies] = vars(pattern).setdefault("head_copies", {})
         if heads not in kept:
             sparsity, given = pattern.by_both, pattern.given
             if given is None:
                 row = pattern.target
-            else:  # sooner than by spelling pointers out
+            else:  # cheaper than expanding the row pointers
                 row = given.target.index_select(0, pattern.order).to(given.dtype)
             kept[heads] = HeadCopies(sparsity, row, heads)
         return kept[heads]
 
     def shares(self) -> MultiHeadEdges:
-        """The values of all edges."""
+        """The attention weights of all edges and heads."""
         pattern, given = self.over.pattern, (self.x, self.value, self.of_source, self.of_target)
         return MultiHeadEdges(pattern, shares_of_ends(*given, pattern.by_both, self.slope))
 
     def edges(self) -> EdgeBasis:
-        """See :meth:`MultiHeadEdges.edges`."""
+        """One label per head, E·H edges; see :meth:`MultiHeadEdges.edges`."""
         return self.shares().edges()
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> AdditiveAttentionBasis:
-        """See :meth:`Basis.map`."""
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
         over = self.over.map(index_map, value_map)
         x, value = value_map(self.x), value_map(self.value)
         vectors = value_map(self.of_source), value_map(self.of_target)

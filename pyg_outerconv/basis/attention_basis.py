@@ -1,4 +1,4 @@
-"""Attended: matrices whose values are shares of attention, computed where they are needed."""
+"""Attention as a basis: matrices whose values are attention weights, computed lazily."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 
 
 class Normalise(Protocol):
-    """What f is: scores (E, H) of the entries of a matrix to their values, row by row."""
+    """The normaliser f, from scores (E, H) of the entries of a matrix to values, row by row."""
 
     @property
     def is_softmax(self) -> bool:
-        """Whether it is the softmax over the entries of a row, and nothing else but dropout."""
+        """Whether f is the softmax over the entries of a row, possibly followed by dropout."""
         ...
 
     @property
     def dropped(self) -> float:
-        """The share of values that it drops now; 0 outside training."""
+        """The dropout probability in effect; 0 outside training."""
         ...
 
     def __call__(self, sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
-        """The values (E, H)."""
+        """Normalise scores (E, H) to values (E, H)."""
         ...
 
 
@@ -55,19 +55,19 @@ class Normalise(Protocol):
 class AttentionBasis(Basis):
     """A_h[m, n] = f(factor ⟨query[n, h], key[m, h]⟩ + bias[e, h]) on the edges of a support.
 
-    Equation 6 of *Convolution is outer product* with a factorised Λ. Nothing is computed until the
-    basis is contracted: with a softmax, score, softmax and sum are then one primitive, or torch's
-    own attention where the support is a rule that it knows.
+    Equation 6 of *Convolution is outer product* with a factorised Λ. Nothing is computed before the
+    contraction: for a softmax, one primitive computes scores, softmax and sums, or torch's own
+    attention if the support is a rule that it can follow.
 
     Attributes:
-        over: the support: where the edges are, of L labels with H/L heads each; see
+        over: the support, edges of L labels with H/L heads each; see
             :class:`MultiHeadEdges`.
         query: (N, *batch, H, D).
         key: (M, *batch, H, D).
-        normalise: f.
-        factor: of the products.
-        bias: (E, *batch, H/L) or with sizes of 1, in the pattern's order, or None.
-        present: (M,) or (M, *batch) booleans, the sources that edges may come from, or None for
+        normalise: the normaliser f.
+        factor: the factor of the dot products.
+        bias: (E, *batch, H/L), broadcast along sizes of 1, in the pattern's order; or None.
+        present: (M,) or (M, *batch) booleans, the sources that may be attended to, or None for
             all.
 
     Raises:
@@ -104,7 +104,7 @@ class AttentionBasis(Basis):
         if self.over.dtype is not None:
             raise RefusedValue(
                 refusal(
-                    "a support says where edges are, and scores say their values",
+                    "a support of attention has edges without values",
                     "edges without weights",
                     repr(self.over),
                 )
@@ -120,72 +120,72 @@ class AttentionBasis(Basis):
 
     @property
     def num_bases(self) -> int:
-        """H."""
+        """Number of heads, H."""
         return self.query.size(-2)
 
     @property
     def size(self) -> tuple[int, int]:
-        """(M, N)."""
+        """Numbers of sources and targets, (M, N)."""
         return self.over.size
 
     @property
     def batch(self) -> tuple[int, ...]:
-        """The sizes of the batch that content is of."""
+        """The batch dimensions of queries and keys."""
         return tuple(self.query.shape[1:-2])
 
     @property
     def num_labels(self) -> int:
-        """L, the labels of the support."""
+        """Number of labels of the support, L."""
         return self.over.num_bases
 
     @property
     def num_edges(self) -> int:
-        """E, each counted once for the H/L heads that share it, without making edges."""
+        """Number of edges E of the support, which H/L heads share; makes no edges."""
         return self.over.num_edges
 
     @property
     def has_edges(self) -> bool:
-        """Whether the edges of the support are made."""
+        """Whether the edges of the support exist already."""
         return self.over.has_edges
 
     @property
     def pattern(self) -> Pattern:
-        """The edges, which a rule makes now."""
+        """The pattern of the support, whose edges are made if it is a rule."""
         return self.over.edges().pattern
 
     def shape_class(self) -> Hashable:
-        """See :meth:`Basis.shape_class`."""
+        """Cache key for the choice of an order; see :meth:`.Kind.shape_class`."""
         shares = self.normalise.is_softmax, self.normalise.dropped > 0
         beside = self.bias is not None, self.present is not None
         return tuple(self.query.shape[1:]), shares, beside, self.over.shape_class()
 
     @property
     def device(self) -> torch.device:
-        """Where its tensors are."""
+        """The device of its tensors."""
         return self.query.device
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The type of the values."""
+        """The dtype of the values."""
         return self.query.dtype
 
     @property
     def learns(self) -> bool:
-        """Whether the content requires a gradient."""
+        """Whether queries, keys or the bias require gradients."""
         given = (self.query, self.key, self.bias)
         return any(part is not None and part.requires_grad for part in given)
 
     def seen_sources(self) -> Tensor:
-        """(M, *batch) booleans: the sources that edges may come from."""
+        """(M, *batch) booleans: the sources that may be attended to."""
         shape, given = (self.size[0], *self.batch), self.present
         if given is None:
             return torch.ones(shape, dtype=torch.bool, device=self.device)
         return given.view(*given.shape, *(1,) * (len(shape) - given.dim())).expand(shape)
 
     def edge_bias(self, batch: tuple[int, ...] | None = None) -> Tensor | None:
-        """(E, B·H/L) what is added to scores, -inf for sources that are not present.
+        """(E, B·H/L) the bias added to scores, -inf for sources that are not present; or None.
 
-        ``batch`` is that of X, where the basis has none.
+        ``batch`` is the batch shape of X, for a basis without one.
         """
         bias, heads = self.bias, self.num_bases // self.num_labels
         if self.present is not None:
@@ -200,14 +200,14 @@ class AttentionBasis(Basis):
         return bias.flatten(1)
 
     def scores(self) -> Tensor:
-        """(E, B·H/L) before f, in float32 at least; holds no tensor of edges × channels."""
+        """(E, B·H/L) the scores, in float32 at least; no tensor of E × D numbers is made."""
         query, key = (by_label(exact(x), self.num_labels) for x in (self.query, self.key))
         score = sddmm(self.pattern.by_both, query * self.factor, key)
         bias = self.edge_bias()
         return score if bias is None else score + bias.to(score.dtype)
 
     def exact_heads(self) -> MultiHeadEdges:
-        """The values, in float32 at least, computed at the first call; dropout is drawn once."""
+        """The values in float32 at least, computed at the first call; dropout is drawn once."""
         if "exact" not in self.kept:
             pattern = self.pattern
             if self._is_listed:
@@ -223,13 +223,13 @@ class AttentionBasis(Basis):
 
     @property
     def _is_listed(self) -> bool:
-        """Whether edges need not be sorted: they are few, and have nothing but a softmax."""
+        """Whether the edges need no sorting: they are few, with a softmax and no bias or mask."""
         plain = self.normalise.is_softmax and self.bias is None and self.present is None
         edges = self.over
         return plain and isinstance(edges, EdgeBasis) and is_listed(edges.pattern, self.key)
 
     def heads(self) -> MultiHeadEdges:
-        """:meth:`exact_heads`, of the type of the basis."""
+        """:meth:`exact_heads` in the dtype of the basis."""
         if "heads" not in self.kept:
             found = self.exact_heads()
             same = found.dtype == self.dtype
@@ -239,21 +239,21 @@ class AttentionBasis(Basis):
         return self.kept["heads"]
 
     def shares(self) -> MultiHeadEdges:
-        """See :meth:`heads`."""
+        """The attention weights of all edges and heads; the same as :meth:`heads`."""
         return self.heads()
 
-    # What heads propagate ----------------------------------------------------------------
+    # Propagation by heads ------------------------------------------------------------------
 
     @property
     def is_plain(self) -> bool:
-        """Whether f is the softmax, and drops nothing: what the primitive computes."""
+        """Whether f is the softmax without dropout, as the primitive computes it."""
         return self.normalise.is_softmax and not self.normalise.dropped
 
     def attend(self, x: Tensor) -> Tensor:
         """A_hᵀ X_h for each head, (M, *batch, H, C) to (N, *batch, H, C), in one primitive.
 
-        Of a plain softmax alone, see :attr:`is_plain`. The backward pass computes shares again,
-        but for edges so few that they need not be sorted.
+        Only for a plain softmax, see :attr:`is_plain`. The backward pass recomputes the attention
+        weights, except for edge lists small enough to need no sorting.
         """
         if self._is_listed and is_listed(self.pattern, x):
             return self.times(x)
@@ -266,12 +266,12 @@ class AttentionBasis(Basis):
         return by_head(out, self.num_labels, self.num_bases, batch)
 
     def times(self, x: Tensor) -> Tensor:
-        """What :meth:`attend` gives, of any f: by a number for each edge and head."""
+        """The result of :meth:`attend` for any f, by a value for each edge and head."""
         found = self.exact_heads().times(x)
         return found.to(torch.promote_types(self.query.dtype, x.dtype))
 
     def with_batch(self, batch: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        """Queries and keys (nodes, *batch, H, D) for every item of a batch of X."""
+        """Queries and keys expanded to the batch of X, (N, *batch, H, D) and (M, *batch, H, D)."""
         if self.batch == batch:
             return self.query, self.key
         ones = (1,) * len(batch)
@@ -282,28 +282,28 @@ class AttentionBasis(Basis):
         return both[0], both[1]
 
     def propagate(self, x: Tensor) -> Tensor:
-        """See :meth:`.Kind.propagate`: in one primitive where it knows f."""
+        """H_h = A_hᵀ X, (N, H, *batch, P), in one primitive if f is a plain softmax."""
         wide = for_heads(x, self.num_bases, self.batch)
         return (self.attend(wide) if self.is_plain else self.times(wide)).movedim(-2, 1)
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """See :meth:`.Kind.products`."""
+        """The sparse products in :meth:`propagate`; see :meth:`.Kind.products`."""
         return [(self, shape, learns)]
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
-        """Itself where inputs are added up, its edges where they are counted or compared."""
+        """The basis itself as a leaf for sums; its edges for other reductions."""
         return [(self if reduce == "sum" else self.edges(), theta)]
 
     def item(self, *index: int) -> MultiHeadEdges:
-        """See :meth:`MultiHeadEdges.item`."""
+        """The heads of one item of the batch."""
         return self.heads().item(*index)
 
     def edges(self) -> EdgeBasis:
-        """See :meth:`MultiHeadEdges.edges`."""
+        """One label per head, E·H edges; see :meth:`MultiHeadEdges.edges`."""
         return self.heads().edges()
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> AttentionBasis:
-        """See :meth:`Basis.map`."""
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
         over = self.over.map(index_map, value_map)
         bias = None if self.bias is None else value_map(self.bias)
         present = None if self.present is None else index_map(self.present)

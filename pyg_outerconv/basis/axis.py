@@ -1,4 +1,4 @@
-"""Shifts along one axis: which input each output sees through each tap of a kernel."""
+"""Shifts along one axis: the input that each output sees through each tap of a kernel."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ PADDING_MODES = ("zeros", "circular", "reflect", "replicate")
 class Axis:
     """1-D shifts of an axis with M inputs and N outputs: output n sees input s·n − d through tap d.
 
-    A shift moves what it finds by d, as the paper's does: with stride 1 input m goes to output
-    m + d. torch cross-correlates: weight j of its kernels is the shift d = padding − dilation·j.
+    As in the paper, a shift moves features by d: with stride 1, input m goes to output m + d.
+    torch cross-correlates: weight j of its kernels is the shift d = padding − dilation·j.
 
     Attributes:
         num_inputs: M.
         num_outputs: N.
-        shifts: d of every tap, distinct integers.
+        shifts: the distinct integers d, one per tap.
         stride: s.
-        padding_mode: what an output sees beyond the ends: nothing ('zeros'), the axis begun again
-            ('circular'), mirrored at its end cells ('reflect'), or its end cells ('replicate').
+        padding_mode: what outputs see beyond the ends: nothing ('zeros'), the axis repeated
+            ('circular'), mirrored at its end cells ('reflect'), or its end cell ('replicate').
 
     Raises:
         ValueError: an option is out of range or unknown.
@@ -52,17 +52,17 @@ class Axis:
             raise RefusedValue(refusal("shifts of an axis must differ", "distinct", self.shifts))
 
     def sources(self, outputs: Tensor, tap: int) -> Tensor:
-        """The input that each of ``outputs`` (integers) sees through a tap, −1 if none."""
+        """The input that each of ``outputs`` (integers) sees through a tap; −1 for none."""
         return self.bring_back(self.stride * outputs - self.shifts[tap])
 
     def inputs_of(self, outputs: Tensor, tap: int) -> tuple[Tensor, Tensor]:
-        """Which of ``outputs`` (n,) see an input through a tap, and that input."""
+        """Positions in ``outputs`` (n,) that see an input through a tap, and these inputs."""
         inputs = self.sources(outputs, tap)
         (seeing,) = (inputs >= 0).nonzero(as_tuple=True)
         return seeing, inputs[seeing]
 
     def outputs_of(self, inputs: Tensor, tap: int) -> tuple[Tensor, Tensor]:
-        """Which of ``inputs`` (n,) are seen through a tap, each once for an output, and it."""
+        """Positions in ``inputs`` (n,) and the outputs that see these through a tap, as pairs."""
         if self.padding_mode == "zeros":
             ahead = inputs + self.shifts[tap]
             outputs = torch.div(ahead, self.stride, rounding_mode="floor")
@@ -78,7 +78,7 @@ class Axis:
         return seen, order[first[seen] + within]
 
     def bring_back(self, inputs: Tensor) -> Tensor:
-        """Positions on the unbounded axis as inputs in [0, M), −1 where there is none."""
+        """Inputs in [0, M) at positions of the unbounded axis, by the padding mode; −1 for none."""
         count = self.num_inputs
         if count == 0:
             return torch.full_like(inputs, -1)
@@ -93,7 +93,7 @@ class Axis:
         return torch.where((inputs >= 0) & (inputs < count), inputs, -1)
 
     def table(self, device: torch.device | None = None) -> Tensor:
-        """(N, taps) the input of every output and tap, −1 where there is none."""
+        """(N, taps) the input that each output sees through each tap; −1 for none."""
         outputs = torch.arange(self.num_outputs, device=device)
         columns = [self.sources(outputs, tap) for tap in range(len(self.shifts))]
         return torch.stack(columns, dim=1)

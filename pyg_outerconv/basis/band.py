@@ -1,4 +1,4 @@
-"""A band: each target sees sources near its own place, as a rule."""
+"""Bands: each target sees the sources near its own position, as a rule."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Band(DenseRule):
 
     .. math:: A_0[m, n] = 1 \iff m = n + o + d\,j, \quad -l \le j \le r
 
-    Without limits it is all pairs; with r = 0 and l without limit the pairs of a causal sequence;
-    with l and r numbers a window that slides; with l = r = 0 a rectangular identity.
+    Without limits it has all pairs; with r = 0 and l unlimited, the pairs of a causal sequence;
+    with finite l and r, those of a sliding window; with l = r = 0 it is a rectangular identity.
 
     Attributes:
         num_sources: M.
         num_targets: N.
-        left: l, how many steps back a target sees, or None for no limit.
-        right: r, how many steps ahead, or None.
-        dilation: d, how far apart steps are.
-        offset: o, the source that target 0 has in the middle.
+        left: l, the number of steps that a target sees back, or None for no limit.
+        right: r, the number of steps ahead, or None for no limit.
+        dilation: d, the distance between steps.
+        offset: o, the source in the middle of target 0's window.
 
     Raises:
         ValueError: a number of nodes is negative, or the dilation is not positive.
@@ -49,16 +49,18 @@ class Band(DenseRule):
         if min(self.size) < 0:
             raise RefusedValue(refusal("a matrix has a size", "M, N >= 0", self.size))
         if self.dilation < 1:
-            raise RefusedValue(refusal("steps of a band lead on", "dilation >= 1", self.dilation))
+            raise RefusedValue(
+                refusal("a band has a positive dilation", "dilation >= 1", self.dilation)
+            )
 
     @property
     def num_bases(self) -> int:
-        """1."""
+        """Number of labels, 1."""
         return 1
 
     @property
     def size(self) -> tuple[int, int]:
-        """(M, N)."""
+        """Numbers of sources and targets, (M, N)."""
         return self.num_sources, self.num_targets
 
     @property
@@ -79,11 +81,11 @@ class Band(DenseRule):
 
     @property
     def num_edges(self) -> int:
-        """E: diagonal m − n = c has min(M, N, M − c, N + c) of them."""
+        """Number of edges E; the diagonal m − n = c has min(M, N, M − c, N + c) of them."""
         m, n, (first, last) = self.num_sources, self.num_targets, self.steps
         if min(m, n) == 0 or last < first:
             return 0
-        # Diagonals become longer up to c = min(0, M − N), and shorter from c = max(0, M − N) on.
+        # Diagonals grow up to c = min(0, M − N), and shrink from c = max(0, M − N) on.
         rising = min(last, (min(0, m - n) - self.offset) // self.dilation)
         falling = max(first, rising + 1, -((self.offset - max(0, m - n)) // self.dilation))
         level = min(falling - 1, last) - max(rising, first - 1)
@@ -92,16 +94,16 @@ class Band(DenseRule):
 
     @property
     def num_source_pairs(self) -> int:
-        """U_in, the number of sources that a target sees."""
+        """Number of sources that some target sees, U_in."""
         return self.transpose().num_target_pairs
 
     @property
     def num_target_pairs(self) -> int:
-        """U_out, the number of targets that see a source."""
+        """Number of targets that see some source, U_out."""
         m, n, (first, last) = self.num_sources, self.num_targets, self.steps
         if min(m, n) == 0 or last < first:
             return 0
-        if self.dilation > m:  # so far apart that a target sees one source at most
+        if self.dilation > m:  # every target sees at most one source
             return self.num_edges
         begin = -self.offset - self.dilation * last
         end = m - self.offset - self.dilation * first
@@ -110,22 +112,22 @@ class Band(DenseRule):
     # Edges ----------------------------------------------------------------------------------
 
     def make_edges(self) -> EdgeBasis:
-        """For each target the sources on its diagonals, ascending."""
+        """Make the edges, sorted by target, then source."""
         return self._edges_at(torch.arange(self.num_targets, device=self.on))
 
     def _edges_at(self, place: Tensor) -> EdgeBasis:
-        """The edges that reach targets at some places (N,), ascending for each."""
+        """The edges into targets at the positions ``place`` (N,), sorted by target, then source."""
         first, count = self.seen_from(place, self.num_sources)
         target, within = spread_runs(count)
         source = first[target] + self.dilation * within
         return unlabelled_edges(source, target, (self.num_sources, place.numel()))
 
     def seen_from(self, place: Tensor, num_sources: int | Tensor) -> tuple[Tensor, Tensor]:
-        """The first source that targets at a place (n,) see, and how many they do.
+        """The first source that targets at the positions ``place`` (n,) see, and their number.
 
         Args:
-            place: integers, where targets are in their sequence.
-            num_sources: how many sources there are, or (n,) that there are for each target.
+            place: integers, the positions of targets in their sequence.
+            num_sources: the number of sources, or (n,) one for each target.
         """
         middle = place + self.offset
         first = -(middle // self.dilation)
@@ -149,13 +151,13 @@ class Band(DenseRule):
         )
 
     def taken(self) -> range | Tensor | None:
-        """See :meth:`.Kind.taken`."""
+        """(N,) the single source of each target, if any; see :meth:`.Kind.taken`."""
         if self.left == self.right == 0:
             return range(self.offset, self.offset + self.num_targets)
         return super().taken()
 
     def narrowed(self, place: range | Tensor) -> EdgeBasis | ImplicitEdges:
-        """See :meth:`ImplicitEdges.narrowed`: a band again of targets one after another."""
+        """The columns of some targets (N',), as a band if the targets are consecutive."""
         if isinstance(place, range):
             offset = self.offset + place.start
             return replace(self, num_targets=len(place), offset=offset, kept={})
@@ -164,17 +166,17 @@ class Band(DenseRule):
     # Attention ------------------------------------------------------------------------------
 
     def lacks(self, beside: Beside) -> list[str]:
-        """See :meth:`DenseRule.lacks`."""
+        """Reasons why this rule cannot attend; see :meth:`DenseRule.lacks`."""
         return [ADDS_NO_BIAS] if beside.bias and not self.is_complete else []
 
     def pairs(self, beside: Beside) -> Pairs:
-        """See :meth:`DenseRule.pairs`: those of blocks where there are limits, else all."""
+        """The pairs that attention computes: those of blocks for a limited band, else all pairs."""
         every = float(self.num_sources * self.num_targets)
-        # torch spells out the shares of all pairs where some are dropped, or where a bias learns.
-        spelled = beside.drops or (beside.bias and beside.learns)
+        # torch stores the weights of all pairs under dropout, or if a bias requires gradients.
+        stored = beside.drops or (beside.bias and beside.learns)
         if self.is_complete or self.left is None or self.right is None:
             edges = every if self.is_complete else float(self.num_edges)
-            masked = spelled or beside.bias or beside.present
+            masked = stored or beside.bias or beside.present
             return Pairs(every if masked else edges, every * masked)
         if not beside.present and is_small(self.num_sources, self.num_targets):
             return Pairs(every, every * beside.drops)
@@ -192,9 +194,9 @@ class Band(DenseRule):
         scale: float,
         dropped: float,
     ) -> Tensor:
-        """See :meth:`DenseRule.attend`; all pairs are torch's, a window is cut into blocks."""
+        """Attention over the band: by torch for all pairs, by blocks for a window."""
         if self.is_complete:
-            # Edges of all pairs are in the order of a dense matrix.
+            # The edges of a complete band are in the order of a dense matrix.
             if bias is not None:
                 bias = bias.reshape(self.num_targets, self.num_sources, query.size(1))
             return attend_all(
@@ -221,6 +223,6 @@ class Band(DenseRule):
 
 
 def _series(first: int, last: int, start: int, step: int) -> int:
-    """Σ of start + step·j over first ≤ j ≤ last."""
+    """Σ_j (start + step·j) for first ≤ j ≤ last."""
     count = max(0, last - first + 1)
     return count * (2 * start + step * (first + last)) // 2

@@ -1,4 +1,4 @@
-"""What a basis is: K sparse matrices of size M × N, and the algebra that every basis has."""
+"""The base class of all bases: K sparse matrices of size M × N, and their algebra."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from .transposed import Transposed
 
 DEEPEST = 50
-"""How deep bases may be made of others. Each level is a call within the one before, and Python
-has room for about 1000."""
+"""Bound on the nesting of bases. Each level is a nested call, and Python's stack holds about 1000
+calls."""
 
 MOST_PIECES = 2**14
-"""Of how many bases one may be made. One that is its own other half doubles at every step."""
+"""Bound on the number of parts of a basis, which doubles if a basis is combined with itself."""
 
 
 class Basis(Kind):
     """K sparse matrices A_k of size M × N; entry ``[k, m, n]`` weighs edge m → n under label k.
 
-    An explicit basis (:class:`EdgeBasis`) holds edges and values. A lazy one holds a rule, and
-    becomes edges only when asked by :meth:`edges`. All are immutable, and what the algebra
-    returns is again a basis. A basis is a tree of its tensors for torch's ``pytree``, so that it
-    can be the input of a graph that is exported; see :mod:`pyg_outerconv.basis.pytree`.
+    An explicit basis (:class:`EdgeBasis`) stores edges and values. A lazy basis stores a rule, and
+    computes edges only if :meth:`edges` is called. Bases are immutable, and algebraic operations
+    return bases. Each basis is registered with torch's ``pytree``, so that it can be an input of an
+    exported graph; see :mod:`pyg_outerconv.basis.pytree`.
 
-    What a new kind of basis states, and what it may do in its own way, is in :class:`.kind.Kind`.
+    The methods that a new kind of basis defines or may override are in :class:`.kind.Kind`.
     """
 
     # Dense form -----------------------------------------------------------------------------
@@ -50,60 +50,63 @@ class Basis(Kind):
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
         """(K, M, N) the matrices as one dense tensor, differentiable in the values.
 
-        Parallel edges add up. ``dtype`` is the type where the values are ones without a type.
+        Parallel edges are summed. ``dtype`` is used if the values are ones without a dtype.
         """
         return self.edges().to_dense(dtype)
 
     def support(self) -> Tensor:
-        """(K, M, N) booleans: where there is an edge. A zero value and no edge at all differ."""
+        """(K, M, N) booleans: where there is an edge, even one of value 0."""
         return self.edges().support()
 
     def mean(self, dtype: torch.dtype | None = None) -> Basis:
         """Every value divided by the number of edges that share its target and label.
 
-        ``dtype`` is the type where the values are ones without a type.
+        ``dtype`` is used if the values are ones without a dtype.
 
         Raises:
-            ValueError: the basis is lazy in a way that hides its edges; ask for ``edges()`` first.
+            ValueError: the basis hides its edges; call ``basis.edges().mean()``.
         """
         return self.edges().mean(dtype)
 
     # Algebra --------------------------------------------------------------------------------
 
     def transpose(self) -> Transposed | Basis:
-        """A_kᵀ for every k: all edges turned round, size (N, M). Costs nothing until used."""
+        """A_kᵀ for every k, of size (N, M), computed when it is used."""
         return make("transpose", self)
 
     @property
     def T(self) -> Basis:  # noqa: N802
-        """:meth:`transpose`."""
+        """The transposed basis; see :meth:`transpose`."""
         return self.transpose()
 
     def scale(self, factor: float | Tensor) -> Scaled:
-        """c·A_k, or c_k·A_k for a ``factor`` of shape (K,), which may carry gradients."""
+        """c·A_k, or c_k·A_k for a ``factor`` of shape (K,), which may require gradients."""
         return make("scale", self, factor)
 
     def select(self, labels: Labels) -> Selected:
-        """The matrices of the given labels, in the given order; a label may come twice.
+        """The matrices of the given labels, in the given order; labels may be repeated.
 
         Args:
             labels: one label, or a slice, list, tuple, range or vector of them, where negative ones
                 count from the end; or a mask, a list or vector of K booleans.
 
         Raises:
-            TypeError, ValueError, IndexError: they are no labels of the basis.
+            TypeError: ``labels`` has none of these forms.
+            ValueError: a mask has another length, or the labels are not a vector.
+            IndexError: a label is out of range.
         """
         return make("select", self, labels)
 
     def stack(self, *others: Basis) -> Stacked:
-        """The matrices of the basis, then those of ``others``; all of one size."""
+        """The matrices of this basis followed by those of ``others``; all of the same size."""
         return make("stack", (self, *others))
 
     def mix(self, matrix: Tensor) -> Mixed:
-        """B_j = Σ_k C[j, k] A_k for a ``matrix`` C (J, K), which may carry gradients.
+        """B_j = Σ_k C[j, k] A_k for a ``matrix`` C (J, K), which may require gradients.
 
         Raises:
-            TypeError, ValueError: the matrix does not fit.
+            TypeError: ``matrix`` is not a floating point tensor.
+            ValueError: it does not have K columns.
         """
         return make("mix", self, matrix)
 
@@ -111,7 +114,8 @@ class Basis(Kind):
         """A_i B_j under label i·K₂ + j: this basis, then ``other``; see :class:`Composed`.
 
         Raises:
-            TypeError, ValueError: sizes or types do not fit.
+            TypeError: the dtypes differ.
+            ValueError: N of this basis is not M of ``other``.
         """
         return make("compose", self, other)
 
@@ -119,42 +123,45 @@ class Basis(Kind):
         """A_i ⊗ B_j under label i·K₂ + j, the nodes of ``other`` running fastest.
 
         Raises:
-            TypeError: the types do not fit.
+            TypeError: the dtypes differ.
         """
         return make("kron", self, other)
 
     def restrict(self, sources: Nodes = None, targets: Nodes = None) -> Basis:
-        """A_k[sources, targets]: some rows and columns, in the given order; no edge moves.
+        """A_k[sources, targets]: the given rows and columns, in the given order.
 
         Args:
             sources: distinct indices or a mask (M,); all if None.
             targets: distinct indices or a mask (N,); all if None.
 
         Raises:
-            TypeError, ValueError, IndexError: they are not nodes of the basis.
+            TypeError: an argument is neither indices nor a mask.
+            ValueError: an index is repeated, or a mask has another length.
+            IndexError: an index is out of range.
         """
         rows = check_nodes("sources", sources, self.size[0], self.device)
         columns = check_nodes("targets", targets, self.size[1], self.device)
         return self if rows is None and columns is None else self.restricted(rows, columns)
 
     def receptive_field(self, targets: int | Nodes, reach: int = 1) -> Tensor:
-        """The sources, ascending, from which edges of any label run to some targets.
+        """The sources, ascending, that reach some targets by edges of any label.
 
         Args:
-            targets: one, distinct indices (a tuple too, which is no coordinate of a cell), a mask
-                (N,), or None for all.
-            reach: how many layers over this basis lie between; more than one need M = N,
-                and take rows and columns for the same nodes. No more are walked through than it
-                takes until the sources seen settle or repeat; where that takes more than 100,000
-                layers, a greater reach is refused.
+            targets: one index, distinct indices (a tuple is a list of indices, not the coordinates
+                of a cell), a mask (N,), or None for all.
+            reach: the number of layers over this basis; more than one needs M = N, rows and columns
+                being the same nodes. The computation stops early once the set of sources repeats;
+                if it takes more than 100,000 layers to repeat, a greater reach is refused.
 
         Raises:
-            TypeError, ValueError, IndexError: they are not targets of the basis.
+            TypeError: ``targets`` is neither an index, indices nor a mask.
+            ValueError: an index is repeated, or ``reach`` is out of range or needs M = N.
+            IndexError: a target is out of range.
         """
         return receptive_field(self, targets, reach)
 
     def reorder(self) -> Reordered:
-        """The basis on renumbered nodes, neighbours near each other; see :func:`.reorder.reorder`.
+        """Renumber the nodes so that neighbours are close; see :func:`.reorder.reorder`.
 
         Raises:
             ValueError: M ≠ N.
@@ -168,14 +175,14 @@ class Basis(Kind):
     def plot(
         self, kind: str = "matrices", path: str | Path | None = None, **options: Any
     ) -> Figure:
-        """A picture of the basis, as a matplotlib figure; nothing is shown on a screen.
+        """Draw the basis as a matplotlib figure; nothing is shown on a screen.
 
         - ``'matrices'``: a panel for each A_k, row m, column n (the paper's figure 3). Options
           ``labels`` (which ones), ``titles`` (a text for each of the K labels), ``max_panels``.
         - ``'shift'``: for grids, the output grid under each label in the colours of the inputs
           that it sees. Options as above, ``cell`` (the input that arrows follow), ``inputs`` and
-          ``outputs`` (the shape of a grid, a mask, or ``Cells``) where the basis does not know
-          its grids; cells without nodes are dark.
+          ``outputs`` (the shape of a grid, a mask, or ``Cells``) if the basis does not know its
+          grids; cells without nodes are dark.
         - ``'flattenings'``: Φ̂ and Φ̌ (the paper's figure 2). Options ``theta`` (K, P, Q), else
           ``channels`` (P, Q) and ``seed`` of a random one.
         - ``'receptive-field'``: the inputs that reach an output ``cell`` (coordinates, or a node's
@@ -187,12 +194,12 @@ class Basis(Kind):
         Args:
             kind: one of the above.
             path: a PNG or SVG file to write, by its extension.
-            **options: of the kind.
+            **options: options of the kind, listed above.
 
         Raises:
             ValueError: matplotlib is not installed, an option is unknown or out of range, the
-                picture would have too many entries to be seen, or the file cannot be written.
-            IndexError: a label or a cell that there is not.
+                picture would have too many entries to be legible, or the file cannot be written.
+            IndexError: a label or a cell is out of range.
         """
         from ..plot import check_matplotlib
 
@@ -204,10 +211,10 @@ class Basis(Kind):
     # Moving and casting ----------------------------------------------------------------------
 
     def to(self, *args: Any, **kwargs: Any) -> Basis:
-        """Move and/or cast, as ``Tensor.to``; indices keep their integer type.
+        """Move and/or cast, as ``Tensor.to``; indices keep their integer dtype.
 
         Raises:
-            TypeError: the type is not a floating point type.
+            TypeError: the dtype is not floating point.
         """
         device, dtype, non_blocking, _ = torch._C._nn._parse_to(*args, **kwargs)
         if dtype is not None and not dtype.is_floating_point:
@@ -242,7 +249,7 @@ class Basis(Kind):
         return self.to(torch.float64)
 
     def detach(self) -> Basis:
-        """The basis without the history of its values."""
+        """The basis with detached values."""
         return self.map(lambda index: index, lambda value: value.detach())
 
     def _head(self) -> str:
@@ -250,10 +257,10 @@ class Basis(Kind):
 
 
 def nest(basis: Basis, *parts: Basis, levels: int = 1) -> None:
-    """Note in a new basis how deep and how large it is, made of ``parts`` by so many levels.
+    """Set ``nesting`` and ``pieces`` of a new basis, which nests ``parts`` by ``levels`` levels.
 
     Raises:
-        ValueError: it is deeper than ``DEEPEST``, or made of more than ``MOST_PIECES``.
+        ValueError: the nesting exceeds ``DEEPEST``, or the pieces exceed ``MOST_PIECES``.
     """
     nesting = levels + max(part.nesting for part in parts)
     if nesting > DEEPEST:

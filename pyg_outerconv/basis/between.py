@@ -1,4 +1,4 @@
-"""The part of a pattern between some of its nodes, or that reaches some."""
+"""Subpatterns: the edges between some nodes of a pattern, or into some targets."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .pattern import Pattern
 def between(
     pattern: Pattern, sources: Tensor | None, targets: Tensor | None
 ) -> tuple[Pattern, Tensor]:
-    """The edges between ``sources`` and ``targets``, both renumbered by their places there.
+    """The edges between ``sources`` and ``targets``, renumbered by position in these; None for all.
 
-    Where both ascend nothing is sorted.
+    Nothing is sorted if both ascend.
 
     Returns:
-        The pattern of these edges, and the position that each had in the old one.
+        The pattern of these edges, and the position of each edge in the old pattern.
     """
     source, target = pattern.source.long(), pattern.target.long()
     size = list(pattern.size)
@@ -41,7 +41,7 @@ def between(
 
 
 def reaching(pattern: Pattern, targets: Tensor) -> Pattern:
-    """The edges that reach ``targets`` (N',), which are renumbered; one may come twice."""
+    """The edges into ``targets`` (N',), which are renumbered and may be repeated."""
     first, end = (
         torch.searchsorted(pattern.target.long(), targets, right=right) for right in (False, True)
     )
@@ -58,21 +58,21 @@ def reaching(pattern: Pattern, targets: Tensor) -> Pattern:
 
 
 def spread_runs(count: Tensor) -> tuple[Tensor, Tensor]:
-    """The target of each edge (E,), and the place (E,) in that target's run, for ``count`` (N,)."""
+    """The target of each edge (E,) and its place in the target's run, for ``count`` (N,) edges."""
     target = torch.arange(count.numel(), device=count.device).repeat_interleave(count)
     begin = count.cumsum(0) - count
     return target, torch.arange(target.numel(), device=count.device) - begin[target]
 
 
 def as_list(place: range | Tensor, device: torch.device) -> Tensor:
-    """(N,) integers."""
+    """A range or a tensor of integers as a tensor (N,)."""
     if isinstance(place, Tensor):
         return place
     return torch.arange(place.start, place.stop, device=device)
 
 
 def _places(nodes: Tensor, count: int) -> Tensor:
-    """(count,) where each node is among ``nodes``, −1 if it is not."""
+    """(count,) the position of each node in ``nodes``, −1 for the others."""
     out = torch.full((count,), -1, device=nodes.device)
     out[nodes] = torch.arange(nodes.numel(), device=nodes.device)
     return out

@@ -1,7 +1,7 @@
 """Compact forms of a labelled pattern: only the (node, label) pairs that have edges.
 
-K labels on N nodes make N·K rows, most of them empty where labels are many. Here pairs are listed
-once, label by label, so that the nodes of a label are a slice that one dense product can take.
+K labels on N nodes make N·K rows, most of which are empty if K is large. Here only the pairs with
+edges are listed, label by label, so that the nodes of a label are a slice for one dense product.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from torch import Tensor
 from ..kernels.sparsity import Sparsity, known_sparsity
 
 if TYPE_CHECKING:
-    from .pattern import Pattern
+    from .pattern_matrices import PatternMatrices
 
 
 class Pairs(NamedTuple):
-    """The U distinct pairs of a node at one end and a label, sorted by label, then node.
+    """The U distinct pairs (node, label) of one side, sources or targets, by label, then node.
 
     Attributes:
         node: (U,) the node of each pair.
@@ -26,7 +26,7 @@ class Pairs(NamedTuple):
         sparsity: the matrix between pairs and the nodes at the other end: N × U for pairs of
             sources, U × M for pairs of targets.
         order: (E,) the position, in the pattern's order, of each entry of the matrix in row order;
-            None where the two orders are one.
+            None if the orders are the same.
     """
 
     node: Tensor
@@ -36,7 +36,7 @@ class Pairs(NamedTuple):
 
 
 class LabelBlock(NamedTuple):
-    """The edges of one label, between the targets and the sources that have any.
+    """The edges of one label, between the targets and the sources that have edges of it.
 
     Attributes:
         label: k.
@@ -54,10 +54,10 @@ class LabelBlock(NamedTuple):
 
 
 class _Listed(NamedTuple):
-    """Pairs of edges that are sorted by node, then label.
+    """The pairs of a list of edges that is sorted by node, then label.
 
-    ``pair`` (E,) is the pair of each of these edges, ``number`` (U,) of them, ``by_label`` (E,)
-    the positions of these edges sorted by label, then node.
+    ``pair`` (E,) is the pair of each edge, ``number`` (U,) the number of edges of each pair, and
+    ``by_label`` (E,) the permutation that sorts the edges by label, then node.
     """
 
     node: Tensor
@@ -68,13 +68,13 @@ class _Listed(NamedTuple):
 
 
 def count_pairs(node: Tensor, label: Tensor, num_labels: int) -> int:
-    """U, for edges that are sorted by node, then label."""
+    """Number of distinct pairs U of edges that are sorted by node, then label."""
     key = node * num_labels + label
     return int((key.diff() != 0).sum()) + min(1, key.numel())
 
 
-def source_pairs(pattern: Pattern) -> Pairs:
-    """The distinct (source, label): a dense product for each, then one sum over all edges."""
+def source_pairs(pattern: PatternMatrices) -> Pairs:
+    """The distinct pairs (source, label): transform these, then sum over all edges."""
     order = pattern.by_source
     listed = _list(
         pattern.source.index_select(0, order),
@@ -89,8 +89,8 @@ def source_pairs(pattern: Pattern) -> Pairs:
     return Pairs(listed.node, listed.ptr, sparsity, None)
 
 
-def target_pairs(pattern: Pattern) -> Pairs:
-    """The distinct (target, label): one sum over all edges, then a dense product for each."""
+def target_pairs(pattern: PatternMatrices) -> Pairs:
+    """The distinct pairs (target, label): sum over all edges, then transform these."""
     listed = _list(pattern.target, pattern.label, pattern.num_labels)
     sparsity = known_sparsity(
         _pointers(listed.number),
@@ -102,11 +102,11 @@ def target_pairs(pattern: Pattern) -> Pairs:
     return Pairs(listed.node, listed.ptr, sparsity, listed.by_label)
 
 
-def label_blocks(pattern: Pattern) -> list[LabelBlock]:
-    """A block for each label that has edges."""
+def label_blocks(pattern: PatternMatrices) -> list[LabelBlock]:
+    """One block for each label that has edges."""
     sources, targets = pattern.source_pairs, pattern.target_pairs
-    assert targets.order is not None  # target_pairs
-    # Entries by (label, target) and by (label, source), and where each is in the other order.
+    assert targets.order is not None  # target_pairs sets it
+    # Entries by (label, target) and by (label, source), and the permutation between the two.
     column = sources.sparsity.col.index_select(0, targets.order)
     perm = _inverse(targets.order).index_select(0, sources.sparsity.perm)
     row = _pair_of(targets.sparsity).index_select(0, perm)
@@ -165,7 +165,7 @@ def _inverse(order: Tensor) -> Tensor:
 
 
 def _pair_of(sparsity: Sparsity) -> Tensor:
-    """The row of each entry, in row order."""
+    """(E,) the row of each entry, in row order."""
     rows = torch.arange(
         sparsity.rowptr.numel() - 1, dtype=sparsity.col.dtype, device=sparsity.col.device
     )

@@ -1,4 +1,4 @@
-"""Composition: the products of two bases' matrices, held as the two."""
+"""Composition: the products of the matrices of two bases, stored as the two factors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pair(Basis):
-    """What is made of two bases, its labels pairs: (i, j) is label i·K₂ + j.
+    """A basis of two factors, whose labels are pairs: (i, j) is label i·K₂ + j.
 
     Attributes:
         first: K₁ matrices A_i.
@@ -55,44 +55,44 @@ class Pair(Basis):
 
     @property
     def device(self) -> torch.device:
-        """Where its tensors are."""
+        """The device of its tensors."""
         return self.first.device
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The type of the values, None if both hold ones."""
+        """The dtype of the values; None if the values of both are ones."""
         return self.first.dtype or self.second.dtype
 
     @property
     def learns(self) -> bool:
-        """Whether values of either require a gradient."""
+        """Whether values of either factor require gradients."""
         return self.first.learns or self.second.learns
 
     def swapped(self) -> tuple[int, ...]:
-        """For each label (i, j) of this one, (j, i) of a product in which the two change places."""
+        """For each label (i, j), the label (j, i) of the product with exchanged factors."""
         ours, theirs = self.first.num_bases, self.second.num_bases
         return tuple(j * ours + i for i in range(ours) for j in range(theirs))
 
     @property
     def shares_nodes(self) -> bool:
-        """Whether nodes of the factors are those of the product, at both ends."""
+        """Whether sources and targets of both factors are the nodes of the product."""
         return False
 
     def with_edges(
         self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
     ) -> Basis:
-        """See :meth:`.Kind.with_edges`: those of both factors."""
+        """``change`` applied to every edge set: those of both factors."""
         if same_nodes and not self.shares_nodes:
             return change(self.edges())
         first, second = (part.with_edges(change, same_nodes) for part in (self.first, self.second))
         return replace(self, first=first, second=second)
 
     def transposed(self) -> Basis:
-        """The transpose, which is nothing put off."""
+        """The transpose, which is never lazy here."""
         return self.transpose()
 
     def shape_class(self) -> Hashable:
-        """See :meth:`Basis.shape_class`."""
+        """Cache key for the choice of an order; see :meth:`.Kind.shape_class`."""
         return type(self), self.first.shape_class(), self.second.shape_class()
 
     def __repr__(self) -> str:
@@ -105,9 +105,9 @@ class Composed(Pair):
 
     .. math:: C_{i K_2 + j} = A_i B_j, \qquad \text{size } (M, N)
 
-    A convolution over A followed by one over B, linear both, is one over the composition, with
-    parameters that multiply too (Proposition 2 of *Convolution is outer product*): first A, then
-    B. Only the two are held; products of sparse matrices can be nearly dense.
+    A linear convolution over A followed by one over B is a convolution over their composition, with
+    the products of their parameters (Proposition 2 of *Convolution is outer product*). Only the
+    factors are stored, because products of sparse matrices can be nearly dense.
 
     Attributes:
         first: A, of size (M, L).
@@ -115,7 +115,7 @@ class Composed(Pair):
 
     Raises:
         TypeError: they are not bases of one type.
-        ValueError: their sizes do not fit.
+        ValueError: N of A is not M of B.
     """
 
     def __post_init__(self) -> None:
@@ -124,35 +124,35 @@ class Composed(Pair):
 
     @property
     def size(self) -> tuple[int, int]:
-        """(M, N)."""
+        """Numbers of sources and targets, (M, N)."""
         return self.first.size[0], self.second.size[1]
 
     def edges(self) -> EdgeBasis:
-        """An edge for every path m → l → n; those that share ends and label are merged."""
+        """One edge per label for each (m, n) joined by paths m → l → n, with their summed value."""
         return compose_edges(self.first.edges(), self.second.edges())
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        """(K, M, N) by products of dense matrices."""
+        """(K, M, N) as products of the dense factors."""
         dtype = self.dtype or dtype
         a, b = self.first.to_dense(dtype), self.second.to_dense(dtype)
         return torch.einsum("iml,jln->ijmn", a, b).flatten(0, 1)
 
     def mean(self, dtype: torch.dtype | None = None) -> Basis:
-        """Refused: which edges a product has is known only once it is explicit.
+        """Refused, because the edges of a product are known only after computing them.
 
         Raises:
-            ValueError: always; ``edges().mean()`` says that the edges are wanted.
+            ValueError: always; call ``edges().mean()``.
         """
         raise RefusedValue(
             refusal(
-                "a mean within labels counts edges, which a product does not hold",
+                "a mean within labels counts edges, which a product does not store",
                 "an explicit basis: basis.edges()",
                 repr(self),
             )
         )
 
     def transpose(self) -> Basis:
-        """(A_i B_j)ᵀ = B_jᵀ A_iᵀ: the transposes composed, with labels of pairs swapped."""
+        """(A_i B_j)ᵀ = B_jᵀ A_iᵀ: the transposes composed, with their labels exchanged."""
         transposed = Composed(self.second.transpose(), self.first.transpose())
         if 1 in (self.first.num_bases, self.second.num_bases):
             return transposed
@@ -160,20 +160,20 @@ class Composed(Pair):
 
     @property
     def shares_nodes(self) -> bool:
-        """Whether matrices are square: nodes in the middle may be named as those at the ends."""
+        """Whether the matrices are square, so that inner nodes may be numbered as outer ones."""
         return self.first.size[0] == self.first.size[1]
 
     def factors(self) -> list[Basis]:
-        """Those of both; see :meth:`.Kind.factors`."""
+        """The factors of both; see :meth:`.Kind.factors`."""
         return [*self.first.factors(), *self.second.factors()]
 
     def grids(self) -> tuple[Shape, Shape] | None:
-        """From the inputs of the first to the outputs of the second."""
+        """The input grid of the first factor and the output grid of the second."""
         first, second = self.first.grids(), self.second.grids()
         return None if first is None or second is None else (first[0], second[1])
 
     def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Composed:
-        """See :meth:`.Kind.restricted`: rows of the first, columns of the second."""
+        """A_k[sources, targets]: rows of the first, columns of the second."""
         first, second = self.first, self.second
         return Composed(
             first if sources is None else first.restricted(sources, None),
@@ -181,9 +181,9 @@ class Composed(Pair):
         )
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """See :meth:`.Kind.reached`.
+        """Sources (or targets) of edges at ``seen``.
 
-        One way through both for all labels of the first that come with the same of the second.
+        Labels of the first that occur with the same labels of the second are handled together.
         """
         partners: dict[int, tuple[int, ...]] = {}
         for label in labels:
@@ -203,37 +203,38 @@ class Composed(Pair):
         return out
 
     def propagate(self, x: Tensor) -> Tensor:
-        """See :meth:`.Kind.propagate`: along one factor, then along the other."""
+        """H_k = A_kᵀ X: along one factor, then along the other."""
         h = self.second.propagate(self.first.propagate(x))  # (N, K₂, K₁, *batch, P)
         return h.transpose(1, 2).flatten(1, 2)
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """See :meth:`.Kind.products`: those of both factors."""
+        """The sparse products in :meth:`propagate`: those of both factors."""
         between = (self.first.size[1], self.first.num_bases, *shape[1:])
         then = self.second.products(between, learns or self.first.learns)
         return [*self.first.products(shape, learns), *then]
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
-        """Itself: orders know products."""
+        """The basis itself as a leaf: orders can contract products."""
         return [(self, theta)]
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Composed:
-        """See :meth:`Basis.map`."""
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
         return Composed(self.first.map(index_map, value_map), self.second.map(index_map, value_map))
 
 
-LONG = 10  # levels, from which on a chain of products is held as a balanced tree
+LONG = 10  # number of levels from which a chain of products is stored as a balanced tree
 
 
 @makes("compose")
 def composed(first: Basis, second: Basis) -> Composed:
-    """``first``, then ``second``; products are associative, and so are their labels.
+    """Compose two bases; long chains are rebalanced, since products and labels are associative.
 
     Raises:
-        TypeError, ValueError: see :class:`Composed`.
+        TypeError: the factors are not bases of one dtype.
+        ValueError: their sizes do not fit.
     """
-    made = isinstance(first, Basis) and isinstance(second, Basis)
-    if not made or max(first.nesting, second.nesting) < LONG:
+    are_bases = isinstance(first, Basis) and isinstance(second, Basis)
+    if not are_bases or max(first.nesting, second.nesting) < LONG:
         return Composed(first, second)
     check_product(first.size, second.size)
     return _balanced([*first.factors(), *second.factors()])

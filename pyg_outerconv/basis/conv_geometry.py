@@ -1,4 +1,4 @@
-"""The taps of a grid's shifts as torch's kernels have them: a box of evenly spaced places."""
+"""Kernel sizes, dilations and paddings by which torch's convolutions compute shifts of a grid."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MOST_AXES = 3  # of torch's convolutions and poolings
 
 @dataclass(frozen=True)
 class AxisGeometry:
-    """What the outputs of an axis see: s·n + o, for offsets o = −d of the taps that labels use.
+    """The window of an axis: output n sees inputs s·n + o, for offsets o = −d of the taps in use.
 
     Attributes:
-        axis: the shifts.
+        axis: the shifts along the axis.
         first: the smallest offset.
-        spacing: the largest step that leads to all of them.
-        extent: places of that spacing from the smallest to the largest offset.
+        spacing: the greatest common divisor of the differences of offsets (torch's dilation).
+        extent: the number of places from the smallest to the largest offset (torch's kernel size).
     """
 
     axis: Axis
@@ -34,7 +34,7 @@ class AxisGeometry:
 
     @staticmethod
     def of(axis: Axis, taps: set[int]) -> AxisGeometry:
-        """The window of some taps of an axis."""
+        """The window of the given taps of an axis."""
         offsets = [-axis.shifts[tap] for tap in taps]
         first = min(offsets)
         step = 0
@@ -45,35 +45,35 @@ class AxisGeometry:
 
     @property
     def before(self) -> int:
-        """Cells beyond the first input that the first output sees; negative: inputs it skips."""
+        """Padding before the first input that the first output sees; negative: inputs it skips."""
         return -self.first
 
     @property
     def behind(self) -> int:
-        """Cells beyond the last input that the last output sees; negative: inputs it skips."""
+        """Padding behind the last input that the last output sees; negative: inputs it skips."""
         axis = self.axis
         last = self.first + self.spacing * (self.extent - 1)
         return axis.stride * (axis.num_outputs - 1) + last - (axis.num_inputs - 1)
 
     @property
     def is_padded_alike(self) -> bool:
-        """Whether ``before`` cells of nothing at both ends give the same outputs."""
+        """Whether zero padding by ``before`` cells at both ends gives the same outputs."""
         spare = self.before - self.behind
         zeros = self.axis.padding_mode == "zeros" or max(self.before, self.behind) <= 0
         return zeros and self.before >= 0 and 0 <= spare < self.axis.stride
 
     def place(self, tap: int) -> int:
-        """Which place of the window a tap is."""
+        """The place of a tap in the window, from 0."""
         return (-self.axis.shifts[tap] - self.first) // self.spacing
 
 
 @dataclass(frozen=True)
 class ConvGeometry:
-    """The geometry of all axes of some shifts, and where in them each label is.
+    """The windows of all axes of a grid shift, and the place of each label in their product.
 
     Attributes:
-        axes: one window an axis.
-        places: for each label, the place in the box of all geometry, the last axis fastest.
+        axes: one window for each axis.
+        places: for each label its place in the box of all windows, the last axis running fastest.
     """
 
     axes: tuple[AxisGeometry, ...]
@@ -81,40 +81,40 @@ class ConvGeometry:
 
     @property
     def kernel(self) -> tuple[int, ...]:
-        """The size of the box."""
+        """The shape of the box (torch's kernel size)."""
         return tuple(window.extent for window in self.axes)
 
     @property
     def is_in_order(self) -> bool:
-        """Whether label k is place k and there are no other places, as in torch's kernels."""
+        """Whether label k is at place k and every place has a label, as in torch's kernels."""
         return self.places == tuple(range(prod(self.kernel)))
 
     @property
     def is_backwards(self) -> bool:
-        """Whether label k is place k, counted from the last one."""
+        """Whether label k is at place k counted from the last place."""
         return self.places == tuple(reversed(range(prod(self.kernel))))
 
     @property
     def is_full(self) -> bool:
-        """Whether every place is a label's."""
+        """Whether every place has at least one label."""
         return len(set(self.places)) == prod(self.kernel)
 
     @property
     def is_box(self) -> bool:
-        """Whether every place is one label's."""
+        """Whether every place has exactly one label."""
         return self.is_full and len(self.places) == prod(self.kernel)
 
 
-_kept: WeakKeyDictionary[GridShift, ConvGeometry] = WeakKeyDictionary()
+_cached: WeakKeyDictionary[GridShift, ConvGeometry] = WeakKeyDictionary()
 
 
 def geometry_of(basis: GridShift) -> ConvGeometry:
-    """The geometry of some shifts, kept as long as these."""
-    if torch.compiler.is_compiling():  # which does not know such a dictionary
+    """The geometry of a grid shift, cached as long as the shift exists."""
+    if torch.compiler.is_compiling():  # a compiler cannot trace a weak dictionary
         return _find(basis)
-    if basis not in _kept:
-        _kept[basis] = _find(basis)
-    return _kept[basis]
+    if basis not in _cached:
+        _cached[basis] = _find(basis)
+    return _cached[basis]
 
 
 def _find(basis: GridShift) -> ConvGeometry:
@@ -132,7 +132,7 @@ def _find(basis: GridShift) -> ConvGeometry:
 
 
 def why_not_torch(basis: GridShift) -> list[str]:
-    """Reasons why torch's convolutions and poolings cannot read these shifts."""
+    """Reasons why torch's convolutions and poolings cannot compute these shifts."""
     reasons = []
     if len(basis.axes) > MOST_AXES:
         reasons.append(f"torch has no more than {MOST_AXES} axes, not {len(basis.axes)}")
@@ -143,7 +143,9 @@ def why_not_torch(basis: GridShift) -> list[str]:
         if axis.padding_mode == "zeros" or most <= 0:
             continue
         if basis.is_transposed:
-            reasons.append(f"torch has no turned shifts with padding_mode={axis.padding_mode!r}")
+            reasons.append(
+                f"torch has no transposed shifts with padding_mode={axis.padding_mode!r}"
+            )
         limit = {"circular": axis.num_inputs, "reflect": axis.num_inputs - 1}
         if most > limit.get(axis.padding_mode, most):
             reasons.append(
@@ -154,14 +156,14 @@ def why_not_torch(basis: GridShift) -> list[str]:
 
 
 def sees_one(basis: GridShift) -> bool:
-    """Whether every output sees one input under a label at most."""
+    """Whether every output sees at most one input under each label."""
     return not basis.is_transposed or all(axis.padding_mode == "zeros" for axis in basis.axes)
 
 
 def pad(x: Tensor, geometry: ConvGeometry, value: float = 0.0) -> Tensor:
-    """``x`` (..., *shape) with exactly what the outputs see: padded and cropped.
+    """Pad and crop ``x`` (..., *shape) to exactly the inputs that outputs see.
 
-    ``value`` stands where there is nothing.
+    Zero padding has the value ``value``.
     """
     modes = dict.fromkeys(window.axis.padding_mode for window in geometry.axes)
     for mode in modes:
@@ -175,7 +177,7 @@ def pad(x: Tensor, geometry: ConvGeometry, value: float = 0.0) -> Tensor:
 
 
 def crop(x: Tensor, ends: list[tuple[int, int]]) -> Tensor:
-    """``x`` (..., *shape) without so many cells at both ends of each axis; negative: with all."""
+    """Remove cells at both ends of each axis of ``x`` (..., *shape); none if negative."""
     for number, (front, back) in enumerate(ends, start=-len(ends)):
         front, back = max(front, 0), max(back, 0)
         if front or back:
@@ -184,7 +186,7 @@ def crop(x: Tensor, ends: list[tuple[int, int]]) -> Tensor:
 
 
 def padded_bytes(basis: GridShift, columns: int, itemsize: int) -> float:
-    """Of what :func:`pad` makes of (columns, *shape); 0 where nothing is to be padded."""
+    """Bytes of the result of :func:`pad` for (columns, *shape); 0 if nothing is padded."""
     geometry = geometry_of(basis).axes
     if all(window.is_padded_alike for window in geometry):
         return 0.0
@@ -196,7 +198,7 @@ def padded_bytes(basis: GridShift, columns: int, itemsize: int) -> float:
 
 
 def as_images(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Nodes (M, *batch, C) as images (B, C, *shape): a view, where batch sizes merge into one."""
+    """Nodes (M, *batch, C) as images (B, C, *shape): a view if batch dimensions can be merged."""
     wide = x.movedim(0, -1)
     wide = wide.unsqueeze(0) if x.dim() == 2 else wide.flatten(0, -3)
     return wide.unflatten(-1, shape)

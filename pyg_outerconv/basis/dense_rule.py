@@ -1,4 +1,4 @@
-"""Rules whose pairs fill blocks, so that attention over them needs no sparse matrix."""
+"""Rules whose edges fill dense blocks, over which attention needs no sparse matrix."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ ADDS_NO_BIAS = "adds a bias to the scores of all pairs alone, not to those of a 
 
 
 class Pairs(NamedTuple):
-    """Pairs of a target and a source that attention looks at.
+    """Numbers of (target, source) pairs that attention over a rule computes.
 
     Attributes:
-        seen: how many, those that it leaves out afterwards counted.
-        held: of how many the shares are held.
-        windows: how many windows each head goes through one by one; 0 where it goes at once.
+        seen: the number of pairs whose scores are computed, masked ones included.
+        held: the number of pairs whose attention weights are stored.
+        windows: the number of windows that are computed one by one; 0 if all are computed at once.
     """
 
     seen: float
@@ -28,13 +28,13 @@ class Pairs(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """What attention over a rule has beside queries, keys and values.
+    """Further operands of attention over a rule, beside queries, keys and values.
 
     Attributes:
-        bias: whether numbers are added to scores.
-        present: whether some sources are left out.
-        learns: whether the bias wants a gradient.
-        drops: whether shares are dropped.
+        bias: whether a bias is added to scores.
+        present: whether some sources are masked.
+        learns: whether the bias requires gradients.
+        drops: whether attention weights are dropped.
     """
 
     bias: bool = False
@@ -45,24 +45,23 @@ class Beside(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class DenseRule(ImplicitEdges):
-    """A rule of one label that torch's attention, or products of blocks, can follow.
+    """A rule of one label over which torch's attention, or attention in blocks, can run.
 
-    A new one states what it cannot have beside (:meth:`lacks`), the pairs that it looks at, and how
-    it attends.
+    A subclass defines :meth:`lacks`, :meth:`pairs` and :meth:`attend`.
     """
 
     @property
     def is_sorted(self) -> bool:
-        """Whether what attention needs of the rule is made."""
+        """Whether the preparation for attention, if any, has been done."""
         return True
 
     @abstractmethod
     def lacks(self, beside: Beside) -> list[str]:
-        """Reasons why it cannot attend with this beside."""
+        """Reasons why attention over the rule cannot have these further operands."""
 
     @abstractmethod
     def pairs(self, beside: Beside) -> Pairs:
-        """What :meth:`attend` looks at."""
+        """The numbers of pairs that :meth:`attend` computes."""
 
     @abstractmethod
     def attend(
@@ -75,14 +74,14 @@ class DenseRule(ImplicitEdges):
         scale: float,
         dropped: float,
     ) -> Tensor:
-        """Shares of a softmax times values, in blocks: (N, H, C).
+        """Softmax attention over the rule: (N, H, C).
 
         Args:
             query: (N, H, D).
             key: (M, H, D).
             value: (M, H, C).
-            bias: (E, H) added to scores of edges, or None.
-            present: (M, H) booleans, the sources that there are, or None for all.
-            scale: of the scores.
-            dropped: the share of shares that is dropped.
+            bias: (E, H) added to the scores of edges, or None.
+            present: (M, H) booleans, the sources that may be attended to, or None for all.
+            scale: the factor of the dot products.
+            dropped: the probability with which an attention weight is dropped.
         """

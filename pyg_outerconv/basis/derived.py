@@ -1,4 +1,4 @@
-"""What bases made of one other have in common."""
+"""The base class of bases derived from one other basis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Derived(Basis):
-    """A basis made of one other, which it resembles in all that it does not say itself."""
+    """A basis derived from ``base``, whose properties it has unless it overrides them."""
 
     base: Basis
 
@@ -26,48 +26,48 @@ class Derived(Basis):
 
     @property
     def num_bases(self) -> int:
-        """K."""
+        """Number of labels, K."""
         return self.base.num_bases
 
     @property
     def size(self) -> tuple[int, int]:
-        """(M, N)."""
+        """Numbers of sources and targets, (M, N)."""
         return self.base.size
 
     def shape_class(self) -> Hashable:
-        """See :meth:`Basis.shape_class`."""
+        """Cache key for the choice of an order; see :meth:`.Kind.shape_class`."""
         return type(self), self.num_bases, self.size, self.base.shape_class()
 
     @property
     def device(self) -> torch.device:
-        """Where its tensors are."""
+        """The device of its tensors."""
         return self.base.device
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The type of the values."""
+        """The dtype of the values."""
         return self.base.dtype
 
     @property
     def learns(self) -> bool:
-        """Whether any of its values requires a gradient."""
+        """Whether any of its values requires gradients."""
         return self.base.learns
 
     @property
     def is_identity(self) -> bool:
-        """Whether the base is made of identities alone."""
+        """Whether all matrices of the base are identities."""
         return self.base.is_identity
 
     def hidden(self) -> Basis | None:
-        """The part of the base that hides its edges."""
+        """The basis itself, or the part of its base that hides its edges; None if none does."""
         return super().hidden() or self.base.hidden()
 
     def grids(self) -> tuple[Shape, Shape] | None:
-        """Those of the base, where nodes are the same."""
+        """The grids of the base, if the nodes are the same."""
         return self.base.grids() if self.size == self.base.size else None
 
     def with_edges(
         self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
     ) -> Basis:
-        """See :meth:`.Kind.with_edges`: those of the base."""
+        """``change`` applied to every edge set: those of the base."""
         return replace(self, base=self.base.with_edges(change, same_nodes))

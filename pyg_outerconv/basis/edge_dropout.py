@@ -1,4 +1,4 @@
-"""Edges dropped at random: values replaced, nothing sorted."""
+"""Random dropout of edges, which replaces values and keeps the pattern."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ def drop_edges(
     generator: torch.Generator | None = None,
     dtype: torch.dtype | None = None,
 ) -> Basis:
-    """The basis with each edge's value zero with probability ``p``, and divided by 1 − p if not.
+    """Set each edge's value to zero with probability ``p``, and divide the others by 1 − p.
 
-    The pattern stays the very same object, so that nothing is sorted again. An edge that was
-    dropped is still there: under a maximum its value is zero. From the `"DropEdge"
-    <https://arxiv.org/abs/1907.10903>`_ paper, with the values that are left scaled as in dropout,
-    and after any norm.
+    The pattern object is shared, so that nothing is sorted again. A dropped edge stays an edge of
+    value zero, which takes part in a maximum. From the `"DropEdge"
+    <https://arxiv.org/abs/1907.10903>`_ paper, but with the remaining values scaled as in dropout,
+    and after normalisation.
 
-    A sum over edges keeps its mean: what is drawn is on average the matrices themselves, where
-    these are explicit, or explicit ones transposed, scaled, selected, mixed, stacked, repeated or
-    restricted, or products of two such, whose edges are drawn apart.
+    The expected values are those of the basis, if it consists of edges, or of edges transposed,
+    scaled, selected, mixed, stacked, repeated or restricted, or is a product of two such bases,
+    whose edges are dropped independently.
 
-    Of a polynomial (walks, diffusion, Chebyshev) the edges of its operator are dropped, once for
-    all powers, as if the graph lacked them; no power is multiplied out. **Powers do not keep their
-    mean**: a walk that takes an edge of weight w several times, j of them, has the factor
-    (w / (1 − p))ʲ if the edge is left, wʲ (1 − p)^(1−j) on average. ``drop_edges(basis.edges())``
-    keeps every mean, by dropping the edges of each power, which can be many, apart.
+    For a polynomial (walks, diffusion, Chebyshev) the edges of its operator are dropped, once for
+    all powers, as if the graph lacked them; no power is computed. **The expectation of powers
+    changes**: a walk that takes an edge of weight w j times has the factor (w / (1 − p))ʲ if the
+    edge remains, which is wʲ (1 − p)^(1−j) on average. ``drop_edges(basis.edges())`` preserves all
+    expectations, by dropping the edges of each power independently; these can be many.
 
     In a training step::
 
         basis = drop_edges(conv.basis(x, edge_index), 0.1, conv.training)
         out = conv(x, basis)
 
-    Edge weights that learn come in the same way, ``edges.with_values(pattern.sort_values(w))``.
+    Learned edge weights are set in the same way: ``edges.with_values(pattern.sort_values(w))``.
 
-    Of what is made of other bases, those drop their edges, each part and each factor of its own;
-    identities drop nothing; other rules become edges first.
+    In a basis made of others, each part and each factor drops its own edges; identities drop none;
+    other rules are converted into edges first.
 
     Args:
         basis: any basis; ``conv.basis(x, edge_index)`` is that of a layer, which takes the result
             in the place of ``edge_index``.
-        p: the probability, from 0 to 1.
-        training: if not, the basis is returned as it is.
-        whole: whether an edge of the list that the basis was made of is dropped under all of its
-            labels together; edges that a family added are then kept.
-        generator: where random numbers come from.
-        dtype: type of the values where they are ones; torch's default if None.
+        p: the probability of dropping an edge, from 0 to 1.
+        training: if False, the basis is returned unchanged.
+        whole: whether an edge of the user's list is dropped under all of its labels together; edges
+            that a family added are then kept.
+        generator: the random number generator; torch's default if None.
+        dtype: the dtype of values that are ones; torch's default if None.
 
     Raises:
-        TypeError: ``basis`` is none, or ``p`` is no number.
-        ValueError: ``p`` is no probability; or ``whole``, and edges do not stem from a list.
+        TypeError: ``basis`` is not a basis, or ``p`` is not a number.
+        ValueError: ``p`` is not in [0, 1]; or ``whole`` is set, and edges have no origin in a list.
     """
     if not isinstance(basis, Basis):
         raise RefusedType(refusal("edges of a basis are dropped", "a Basis", type(basis).__name__))
@@ -71,7 +71,7 @@ def drop_edges(
     if not training or p == 0:
         return basis
 
-    known = basis.dtype or dtype  # of all that it is made of
+    known = basis.dtype or dtype  # the same for all parts
     return basis.with_edges(lambda edges: _drop(edges, p, whole, generator, known))
 
 
@@ -88,8 +88,8 @@ def _drop(
     drawn = torch.rand(count, generator=generator, device=edges.device)
     scale = (drawn >= p).to(value.dtype) / (1 - p if p < 1 else 1)
     if whole:
-        assert edges.pattern.origin is not None  # _num_given
-        # An edge that a family added has the origin -1, which takes the last.
+        assert edges.pattern.origin is not None  # as _num_given checks
+        # An edge that a family added has the origin -1, which indexes the appended one.
         scale = torch.cat([scale, scale.new_ones(1)])[edges.pattern.origin.long()]
     return edges.with_values(value * scale)
 
@@ -98,9 +98,9 @@ def _num_given(pattern: Pattern) -> int:
     if pattern.origin is None:
         raise RefusedValue(
             refusal(
-                "whole edges are dropped of a list of edges",
-                "a basis whose edges stem from one",
-                f"{pattern!r}, whose edges are products or were stored",
+                "whole=True needs edges that come from an edge list",
+                "a pattern with an origin",
+                f"{pattern!r}, whose edges are products or were stored by a transform",
             )
         )
     return int(pattern.origin.max()) + 1 if pattern.num_edges else 0

@@ -1,4 +1,4 @@
-"""The sets of explicit edges that a basis is made of, and the same basis made of others."""
+"""The explicit edge sets within a basis, and how to replace them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .edges import EdgeBasis
 
 
 def edge_sets(basis: Basis) -> list[EdgeBasis]:
-    """The sets of edges that there are in a basis, in order, each once; a rule has none."""
-    return _distinct(_taken_apart(basis)[0])
+    """The distinct edge sets within a basis, in order; a rule has none."""
+    return _distinct(_flatten(basis)[0])
 
 
 def with_edge_sets(basis: Basis, change: Callable[[list[EdgeBasis]], list[EdgeBasis]]) -> Basis:
-    """The basis with other sets of edges in the place of its own; ``change`` makes as many."""
-    leaves, spec = _taken_apart(basis)
+    """The basis with its edge sets replaced by ``change``, which returns as many as it gets."""
+    leaves, spec = _flatten(basis)
     own = _distinct(leaves)
     new = {id(old): made for old, made in zip(own, change(own), strict=True)}
     made: Basis = tree_unflatten([new.get(id(leaf), leaf) for leaf in leaves], spec)
@@ -29,34 +29,34 @@ def with_edge_sets(basis: Basis, change: Callable[[list[EdgeBasis]], list[EdgeBa
 
 
 def outline(basis: Basis) -> int:
-    """A number of the kinds of basis that it is made of, and of the labels of each set of edges.
+    """A checksum of the tree of kinds of basis and of the number of labels of each edge set.
 
-    It says how many sets there are in ``outline >> 32``, and nothing of nodes, edges and values,
-    but whether values are ones.
+    ``outline >> 32`` is the number of edge sets. The checksum depends on whether values are ones,
+    but not on nodes, edges or other values.
     """
     sets: dict[int, int] = {}
 
-    def told(part: Basis) -> str:
+    def describe(part: Basis) -> str:
         if isinstance(part, EdgeBasis):
             number = sets.setdefault(id(part), len(sets))
             return f"{number}: {part.num_bases}{' ones' if part.dtype is None else ''}"
-        return f"{type(part).__name__}({', '.join(map(told, _parts(part)))})"
+        return f"{type(part).__name__}({', '.join(map(describe, _parts(part)))})"
 
-    text = told(basis)
+    text = describe(basis)
     return len(sets) << 32 | zlib.crc32(text.encode())
 
 
 def differ_in_edges(first: Basis, second: Basis) -> bool:
-    """Whether two bases are the same but for their sets of edges."""
-    (ours, spec), (theirs, other) = _taken_apart(first), _taken_apart(second)
+    """Whether two bases are equal except for their edge sets."""
+    (ours, spec), (theirs, other) = _flatten(first), _flatten(second)
     if spec != other or outline(first) != outline(second):
         return False
     pairs = zip(ours, theirs, strict=True)
     return all(_is_set(one) or torch.equal(one, another) for one, another in pairs)
 
 
-def _taken_apart(basis: Basis) -> tuple[list[Any], TreeSpec]:
-    """Sets of edges, and tensors of what else the basis is made of; see :mod:`.pytree`."""
+def _flatten(basis: Basis) -> tuple[list[Any], TreeSpec]:
+    """The edge sets and the tensors of the other parts, as pytree leaves; see :mod:`.pytree`."""
     return tree_flatten(basis, is_leaf=_is_set)
 
 
@@ -69,7 +69,7 @@ def _is_set(part: Any) -> bool:
 
 
 def _parts(basis: Basis) -> list[Basis]:
-    """The bases that a basis is made of."""
+    """The bases among the fields of a basis."""
     found: list[Basis] = []
     for field in fields(basis):  # type: ignore[arg-type]
         value = getattr(basis, field.name)

@@ -1,4 +1,4 @@
-"""The explicit basis: a pattern with values."""
+"""The explicit basis: labelled edges with values."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class EdgeBasis(InSomeOrder, Basis):
     """K sparse matrices as labelled, weighted edges.
 
     Attributes:
-        pattern: where the edges are.
-        value: (E,) floating point in the pattern's order, or None for ones; may carry gradients.
+        pattern: the sorted edges.
+        value: (E,) floating point in the pattern's order, or None for ones; may require gradients.
 
     Raises:
         ValueError: ``value`` does not have one entry for each edge, or is on another device.
@@ -52,9 +52,9 @@ class EdgeBasis(InSomeOrder, Basis):
 
     @staticmethod
     def of_list(pattern: Pattern, value: Tensor | None) -> EdgeBasis:
-        """The basis whose ``value`` (E,) is in the order in which the pattern's edges were given.
+        """The basis whose ``value`` (E,) is in the input order of the pattern's edges.
 
-        Of few edges nothing is sorted before it is asked for.
+        Small edge lists are not sorted before the sorted order is needed.
         """
         if value is None or pattern.given is None or value.numel() > FEW:
             return EdgeBasis(pattern, None if value is None else pattern.sort_values(value))
@@ -65,48 +65,48 @@ class EdgeBasis(InSomeOrder, Basis):
 
     @property
     def num_bases(self) -> int:
-        """K."""
+        """Number of labels, K."""
         return self.pattern.num_labels
 
     @property
     def size(self) -> tuple[int, int]:
-        """(M, N)."""
+        """Numbers of sources and targets, (M, N)."""
         return self.pattern.size
 
     def shape_class(self) -> tuple[int, ...]:
-        """See :meth:`Basis.shape_class`."""
+        """Cache key for the choice of an order; see :meth:`.Kind.shape_class`."""
         return self.pattern.shape_class
 
     @property
     def device(self) -> torch.device:
-        """Where its tensors are."""
+        """The device of its tensors."""
         return self.pattern.device
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The type of the values, None for ones."""
+        """The dtype of the values, None for ones."""
         value = self._in_some_order
         return None if value is None else value.dtype
 
     @property
     def learns(self) -> bool:
-        """Whether the values require a gradient."""
+        """Whether the values require gradients."""
         value = self._in_some_order
         return value is not None and value.requires_grad
 
     @property
     def num_edges(self) -> int:
-        """E, parallel edges counted each."""
+        """Number of edges E, parallel edges included."""
         return self.pattern.num_edges
 
     @property
     def num_source_pairs(self) -> int:
-        """U_in, the number of distinct (source, label)."""
+        """Number of distinct pairs (source, label), U_in."""
         return self.pattern.num_source_pairs
 
     @property
     def num_target_pairs(self) -> int:
-        """U_out, the number of distinct (target, label)."""
+        """Number of distinct pairs (target, label), U_out."""
         return self.pattern.num_target_pairs
 
     @property
@@ -121,25 +121,25 @@ class EdgeBasis(InSomeOrder, Basis):
 
     @property
     def has_edges(self) -> bool:
-        """True."""
+        """True: the edges are stored."""
         return True
 
     def edges(self) -> EdgeBasis:
-        """Itself."""
+        """The basis itself."""
         return self
 
     def with_values(self, value: Tensor | None) -> EdgeBasis:
-        """The same edges with other values (E,), in sorted order; nothing is sorted again."""
+        """The same edges with other values (E,), in sorted order."""
         return EdgeBasis(self.pattern, value)
 
     def values(self, dtype: torch.dtype | None = None) -> Tensor:
-        """(E,) the values, with ones of type ``dtype`` spelled out."""
+        """(E,) the values, as a tensor of ones of ``dtype`` if they are ones."""
         if self.value is not None:
             return self.value
         return torch.ones(self.num_edges, dtype=dtype, device=self.device)
 
     def times(self, factor: float, dtype: torch.dtype | None = None) -> EdgeBasis:
-        """The same edges with all values times a number; ones become values of type ``dtype``."""
+        """The same edges with all values times a number; ones become values of ``dtype``."""
         if (listed := self._listed) is not None:
             return EdgeBasis.of_list(self.pattern, factor * listed)
         return EdgeBasis(self.pattern, factor * self.values(dtype))
@@ -157,7 +157,7 @@ class EdgeBasis(InSomeOrder, Basis):
         return mask
 
     def mean(self, dtype: torch.dtype | None = None) -> EdgeBasis:
-        """Values divided by the number of edges that share their target and label."""
+        """The basis with each value divided by the number of edges of its target and label."""
         pattern, listed, given = self.pattern, self._listed, self.pattern.given
         as_given = given is not None and pattern.num_edges <= FEW
         as_given = as_given and (listed is not None or self.dtype is None)
@@ -169,19 +169,19 @@ class EdgeBasis(InSomeOrder, Basis):
         return EdgeBasis.of_list(pattern, value) if as_given else EdgeBasis(pattern, value)
 
     def transposed_edges(self) -> EdgeBasis:
-        """The explicit form of the transpose, without sorting."""
+        """The transpose as edges, without sorting."""
         value = self.value
         if value is not None:
             value = value.index_select(0, self.pattern.by_source)
         return EdgeBasis(self.pattern.transposed, value)
 
     def restricted(self, sources: Tensor | None, targets: Tensor | None) -> EdgeBasis:
-        """The edges between these nodes; sorted only where nodes do not ascend."""
+        """The edges between these nodes; sorted again only if the nodes do not ascend."""
         pattern, kept = between(self.pattern, sources, targets)
         return EdgeBasis(pattern, None if self.value is None else self.value.index_select(0, kept))
 
     def renumbered(self, place: Tensor) -> EdgeBasis:
-        """The edges on nodes that are called ``place[n]``, of one set of nodes."""
+        """The same edges with node n renamed to ``place[n]``; sources and targets are one set."""
         pattern = self.pattern
         moved = Pattern.build(
             place.index_select(0, pattern.index.flatten()).view(2, -1),
@@ -191,11 +191,11 @@ class EdgeBasis(InSomeOrder, Basis):
             origin=pattern.origin,
         )
         value = None if self.value is None else moved.sort_values(self.value)
-        # Sorted edges are numbered as the user gave them, not as the old pattern had them.
+        # ``order`` refers to the user's list, not to the old pattern.
         return EdgeBasis(replace(moved, order=pattern.order.index_select(0, moved.order)), value)
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """See :meth:`.Kind.reached`."""
+        """The nodes at the other end of edges to ``seen``; see :meth:`.Kind.reached`."""
         pattern = self.pattern
         starts, ends = pattern.source, pattern.target
         starts, ends = (ends, starts) if transposed else (starts, ends)
@@ -207,7 +207,7 @@ class EdgeBasis(InSomeOrder, Basis):
         return out
 
     def taken(self) -> Tensor | None:
-        """See :meth:`.Kind.taken`."""
+        """(N,) the single source of each target, if any; see :meth:`.Kind.taken`."""
         pattern, count = self.pattern, self.size[1]
         each = torch.arange(count, device=pattern.device)
         if self.num_bases > 1 or pattern.num_edges != count:
@@ -215,17 +215,17 @@ class EdgeBasis(InSomeOrder, Basis):
         return pattern.source.long() if holds((pattern.target == each).all()) else None
 
     def narrowed(self, place: range | Tensor) -> EdgeBasis:
-        """The edges that reach some targets (N',), in their new order; one may come twice."""
+        """The edges into some targets (N',), in the given order; targets may be repeated."""
         return EdgeBasis(reaching(self.pattern, as_list(place, self.device)))
 
     # Products ---------------------------------------------------------------------------------
 
     def propagate(self, x: Tensor, reduce: str = "sum") -> Tensor:
-        """See :meth:`.Kind.propagate`: one sparse product for all labels; or another reduction."""
+        """H_k = A_kᵀ X, (N, K, *batch, P), in one sparse product; or another reduction."""
         return self.propagate_rows(x, reduce).view(self.size[1], self.num_bases, *x.shape[1:])
 
     def propagate_rows(self, x: Tensor, reduce: str = "sum") -> Tensor:
-        """:meth:`propagate` as (N·K, *batch, P), the labels of a target one after another."""
+        """:meth:`propagate` as (N·K, *batch, P), with row n·K + k."""
         pattern, num_labels = self.pattern, self.num_bases
         given, num_targets = pattern.given, pattern.size[1]
         if given is not None and reduce == "sum" and is_small(given.source.numel(), x):
@@ -236,7 +236,7 @@ class EdgeBasis(InSomeOrder, Basis):
         return multiply(pattern.by_target_label, self, x, reduce=reduce)
 
     def gather(self, z: Tensor) -> Tensor:
-        """Σ_k A_kᵀ z_k for z (M, K, *batch, Q), features under each label: (N, *batch, Q)."""
+        """Σ_k A_kᵀ z_k, (N, *batch, Q), for z (M, K, *batch, Q), features under each label."""
         pattern, wide = self.pattern, z.flatten(0, 1).flatten(1)
         given, num_targets = pattern.given, pattern.size[1]
         if given is not None and is_small(given.source.numel(), wide):
@@ -247,7 +247,7 @@ class EdgeBasis(InSomeOrder, Basis):
         return out.view(num_targets, *z.shape[2:])
 
     def _given(self, x: Tensor) -> Tensor | None:
-        """(E,) the values in the type of ``x``, in the order in which the edges were given."""
+        """(E,) the values in the dtype of ``x``, in the input order of the edges."""
         value = self._listed
         if value is None and self.value is not None:  # from the pattern's order
             order = self.pattern.order.long()
@@ -255,19 +255,19 @@ class EdgeBasis(InSomeOrder, Basis):
         return value if value is None or value.dtype == x.dtype else value.to(x.dtype)
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """See :meth:`.Kind.products`."""
+        """The sparse products in :meth:`propagate`; see :meth:`.Kind.products`."""
         return [(self, shape, learns)]
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
-        """Itself, with Θ as it is."""
+        """The basis itself as a leaf, with Θ unchanged."""
         return [(self, theta)]
 
     def absorb_selected(self, selected: Selected, theta: Theta, reduce: str) -> list[Leaf]:
-        """The chosen edges, with Θ as it is: there are no more than before."""
+        """The edges of the selected labels as a leaf, with Θ unchanged."""
         return [(selected.edges(), theta)]
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> EdgeBasis:
-        """See :meth:`Basis.map`."""
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
         pattern = self.pattern.map(index_map)
         if (listed := self._listed) is not None:
             return EdgeBasis.of_list(pattern, value_map(listed))
@@ -286,16 +286,17 @@ class EdgeBasis(InSomeOrder, Basis):
 
 
 def no_edges(size: tuple[int, int], device: torch.device, num_labels: int = 0) -> EdgeBasis:
-    """Matrices of zeros; by default the basis of no labels."""
+    """A basis of zero matrices; by default without labels."""
     none = torch.empty((2, 0), dtype=torch.long, device=device)
     return EdgeBasis(Pattern.of_list(none, none[0], size=size, num_labels=num_labels))
 
 
 def check_values(value: Tensor, pattern: Pattern, heads: bool = False) -> None:
-    """Refuse values that are no numbers, too many or too few, or elsewhere.
+    """Refuse values of a wrong shape, dtype or device.
 
     Raises:
-        TypeError, ValueError: they are.
+        TypeError: the values are not floating point.
+        ValueError: there is not one value for each edge, or they are on another device.
     """
     if not heads and value.shape != (pattern.num_edges,):
         raise RefusedValue(
@@ -311,5 +312,5 @@ def check_values(value: Tensor, pattern: Pattern, heads: bool = False) -> None:
         )
     if value.device != pattern.device:
         raise RefusedValue(
-            refusal("values must be where the pattern is", pattern.device, value.device)
+            refusal("values must be on the pattern's device", pattern.device, value.device)
         )

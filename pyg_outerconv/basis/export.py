@@ -1,4 +1,4 @@
-"""A basis as what others hold: edge lists, matrices of torch and scipy, graphs of networkx."""
+"""Conversion of a basis to edge lists, torch and scipy matrices, and networkx graphs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from ..errors import RefusedValue, refusal
 from .base import Basis
 
-if TYPE_CHECKING:  # whoever asks for one of theirs has them, and nobody else waits for them
+if TYPE_CHECKING:  # scipy and networkx are imported only by the functions that need them
     import networkx as nx
     import scipy.sparse as sp
 
@@ -23,7 +23,7 @@ def to_edge_index(basis: Basis) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def to_torch_sparse(basis: Basis) -> list[Tensor]:
-    """K transposed CSR matrices A_kᵀ (N × M), as PyG's layers take them; parallel edges add up."""
+    """K CSR matrices A_kᵀ (N × M), as PyG's layers take them; parallel edges are summed."""
     edge_index, value, label = to_edge_index(basis)
     size = (basis.size[1], basis.size[0])
     matrices = []
@@ -35,11 +35,11 @@ def to_torch_sparse(basis: Basis) -> list[Tensor]:
 
 
 def to_scipy(basis: Basis) -> list[sp.csr_array]:
-    """K scipy matrices A_k (M × N); parallel edges add up."""
+    """K scipy matrices A_k (M × N); parallel edges are summed."""
     import scipy.sparse as sp
 
     index, weight, kind = (part.detach().cpu() for part in to_edge_index(basis))
-    weight = weight.to(torch.promote_types(weight.dtype, torch.float32))  # scipy has none shorter
+    weight = weight.to(torch.promote_types(weight.dtype, torch.float32))  # scipy has no float16
     edge_index, value, label = index.numpy(), weight.numpy(), kind.numpy()
     return [
         sp.csr_array((value[label == k], tuple(edge_index[:, label == k])), shape=basis.size)
@@ -51,7 +51,7 @@ def to_networkx(basis: Basis, nodes: Sequence[Hashable] | None = None) -> nx.Mul
     """A directed multigraph with the attributes ``weight`` and ``label`` on its edges.
 
     Args:
-        basis: of one set of nodes, which rows and columns are taken for.
+        basis: with M = N, whose sources and targets are the same nodes.
         nodes: the networkx node of each index, as :func:`from_networkx` returned it.
 
     Raises:

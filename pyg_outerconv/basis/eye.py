@@ -1,4 +1,4 @@
-"""The identity as a rule: one label, no edges held."""
+"""The identity matrix as a rule, without stored edges."""
 
 from __future__ import annotations
 
@@ -23,95 +23,95 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Eye(Basis):
-    """One M × N matrix with ones where m = n. Where M ≠ N, only min(M, N) nodes see themselves."""
+    """The M × N identity, one matrix with ones where m = n < min(M, N)."""
 
     shape: tuple[int, int]
     on: torch.device
 
     @property
     def num_bases(self) -> int:
-        """1."""
+        """Number of labels, 1."""
         return 1
 
     @property
     def size(self) -> tuple[int, int]:
-        """(M, N)."""
+        """Numbers of sources and targets, (M, N)."""
         return self.shape
 
     def shape_class(self) -> tuple[int, int]:
-        """See :meth:`Basis.shape_class`."""
+        """Cache key for the choice of an order; see :meth:`.Kind.shape_class`."""
         return self.shape
 
     @property
     def device(self) -> torch.device:
-        """Where its edges will be."""
+        """The device of its edges, once they are made."""
         return self.on
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """None: ones fit any type."""
+        """None: ones fit any dtype."""
         return None
 
     @cached_property
     def _pattern(self) -> Pattern:
-        with torch.inference_mode(False):  # What is kept must serve training too.
+        with torch.inference_mode(False):  # the cached pattern must serve training too
             nodes = torch.arange(min(self.shape), device=self.on)
             added = torch.full_like(nodes, -1)
             return Pattern.build(nodes.expand(2, -1), size=self.shape, origin=added)
 
     def edges(self) -> EdgeBasis:
-        """Edges n → n for n < min(M, N), made once."""
+        """The edges n → n for n < min(M, N), cached."""
         return EdgeBasis(self._pattern)
 
     def mean(self, dtype: torch.dtype | None = None) -> Eye:
-        """Itself: every target has one edge at most."""
+        """The basis itself: every target has at most one edge."""
         return self
 
     @property
     def is_identity(self) -> bool:
-        """True."""
+        """True: the only matrix is an identity."""
         return True
 
     def with_edges(self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False) -> Eye:
-        """Itself: it is made of no edges."""
+        """The basis itself: it contains no edge sets."""
         return self
 
     def transposed(self) -> Eye:
-        """The identity of the other size."""
+        """The identity of size (N, M)."""
         return Eye(self.shape[::-1], self.on)
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """See :meth:`.Kind.reached`: what is seen itself."""
+        """Sources (or targets) of edges at ``seen``: what is seen itself."""
         out = seen.new_zeros(self.size[transposed])
         shared = min(self.size) if labels else 0
         out[:shared] = seen[:shared]
         return out
 
     def taken(self) -> range:
-        """See :meth:`.Kind.taken`."""
+        """(N,) the single source of each target, if any; see :meth:`.Kind.taken`."""
         return range(self.size[1])
 
     def propagate(self, x: Tensor) -> Tensor:
-        """See :meth:`.Kind.propagate`: X itself, zeros where a target has no source."""
+        """H_0 = X, with zeros for targets n >= M."""
         kept = x[: self.size[1]].unsqueeze(1)
         missing = self.size[1] - kept.size(0)
         return F.pad(kept, (0, 0) * (kept.dim() - 1) + (0, missing)) if missing else kept
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """None: nothing is multiplied."""
+        """An empty list: :meth:`propagate` computes no product."""
         return []
 
     def send(self, sender: Sender) -> Tensor:
-        """See :meth:`.Kind.send`: nodes keep what they have."""
+        """Message passing: each node keeps its own features."""
         return sender.to_itself(self)
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
-        """Itself: an order knows the identity."""
+        """The basis itself as a leaf: an order handles the identity."""
         return [(self, theta)]
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Eye:
-        """See :meth:`Basis.map`."""
-        moved = index_map(torch.empty(0, device=self.on))  # there is no tensor to ask but a new one
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
+        moved = index_map(torch.empty(0, device=self.on))  # the rule has no tensor of its own
         return Eye(self.shape, moved.device)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Factored: matrices of rank D, held as what sources and targets are in D dimensions."""
+"""Products of features as a basis: matrices of rank D, stored as two factors (linear attention)."""
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ if TYPE_CHECKING:
     from ..theta import Theta
     from .kind import Leaf
 
-_SMALLEST, _LARGEST = 32, 128  # places of a chunk
+_SMALLEST, _LARGEST = 32, 128  # bounds on the number of places of a chunk
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FeatureProduct(Basis):
-    r"""A_h[m, n] = ⟨key[m, h], query[n, h]⟩, of all pairs, within blocks, or of a sequence.
+    r"""A_h[m, n] = ⟨key[m, h], query[n, h]⟩, for all pairs, pairs within blocks, or causal pairs.
 
-    Without ``causal`` each A_h is the composition of an M × D and a D × N matrix, through D latent
-    nodes (of each block), and costs O((M + N) D) where it is contracted. The causal form is no such
-    composition, but a sum over prefixes, which a scan takes. Neither ever has an entry for each
-    pair, unless asked by :meth:`edges`.
+    Without ``causal`` each A_h is the product of an M × D and a D × N matrix, through D latent
+    nodes (per block), and its contraction costs O((M + N) D). The causal form is a sum over
+    prefixes, computed by a scan. Neither stores an entry for each pair; :meth:`edges` does.
 
     ``normalised`` divides by the sum over the inputs of a target, which for features φ ≥ 0 is the
-    linear attention of *Transformers are RNNs* (equations 5 and 12). Where that sum is zero, as it
-    is without inputs, the target gets zeros.
+    linear attention of *Transformers are RNNs* (equations 5 and 12). A target whose sum is zero,
+    such as one without inputs, gets zeros.
 
     Attributes:
         key: φ(k), (M, *batch, H, D).
         query: φ(q), (N, *batch, H, D).
         normalised: whether values are divided by their sum over inputs.
-        causal: ``None``; ``'inclusive'``, m ≤ n; or ``'strict'``, m < n; in places of sequences
-            that begin together, those of a block from its first node on.
-        source_block: (M,) numbers >= 0, the block of each source, or None for a single one.
-        target_block: (N,) that of each target.
-        target_place: (N,) the place of each target in its sequence, each another; those of a block
-            follow each other from 0 on if None.
-        exponents: whether key and query are the logarithms of the factors, of a causal basis that
-            is normalised; others become factors, see :meth:`of_exponents`.
+        causal: ``None``; ``'inclusive'``, m ≤ n; or ``'strict'``, m < n; positions count from 0, or
+            from the first node of each block.
+        source_block: (M,) integers >= 0, the block of each source, or None for a single block.
+        target_block: (N,) the block of each target, or None.
+        target_place: (N,) the distinct position of each target in its sequence; None for 0, 1, 2, …
+            within each block.
+        exponents: whether key and query are the logarithms of the factors, only for a normalised
+            causal basis; see :meth:`of_exponents` for others.
+        kept: cached numbers of blocks and chunks.
 
     Raises:
-        ValueError: the shapes do not fit, or an option is unknown, or does not go with another.
-        TypeError: features are not floating point, or blocks no integers.
+        ValueError: the shapes do not fit, or an option is unknown or does not fit another.
+        TypeError: features are not floating point, or blocks are not integers.
     """
 
     hides_edges: ClassVar[bool] = True
@@ -77,7 +77,7 @@ class FeatureProduct(Basis):
         key, query = self.key, self.query
         if not (key.is_floating_point() and query.dtype == key.dtype):
             raise RefusedType(
-                refusal("both factors are of one floating point type", key.dtype, query.dtype)
+                refusal("both factors have the same floating point dtype", key.dtype, query.dtype)
             )
         if not (query.dim() == key.dim() >= 3 and query.shape[1:] == key.shape[1:]):
             raise RefusedValue(
@@ -90,7 +90,7 @@ class FeatureProduct(Basis):
         self._support.check()
         if self.exponents and not (self.normalised and self.causal):
             raise RefusedValue(
-                refusal("exponents are of prefixes that are normalised", "both", self.causal)
+                refusal("exponents need normalised=True and causal", "both", self.causal)
             )
 
     @classmethod
@@ -104,10 +104,10 @@ class FeatureProduct(Basis):
         target_block: Tensor | None = None,
         target_place: Tensor | None = None,
     ) -> FeatureProduct:
-        """The normalised basis of e^key and e^query, numbers that need not be in range.
+        """The normalised basis of the factors e^key and e^query, without overflow.
 
-        A key of -inf is a source that is not there. Where targets see all sources of their block,
-        factors are divided by the largest, in each dimension; see ``kernels/exponentials.py``.
+        A key of -inf masks a source. If targets see all sources of their block, the factors are
+        divided by the largest one in each dimension; see ``kernels/exponentials.py``.
         """
         blocks = (source_block, target_block)
         if causal is not None:
@@ -121,45 +121,45 @@ class FeatureProduct(Basis):
 
     @property
     def num_bases(self) -> int:
-        """H."""
+        """Number of heads, H."""
         return self.key.size(-2)
 
     @property
     def size(self) -> tuple[int, int]:
-        """(M, N)."""
+        """Numbers of sources and targets, (M, N)."""
         return self.key.size(0), self.query.size(0)
 
     @property
     def num_channels(self) -> int:
-        """D, the number of latent nodes of each block and head."""
+        """Number of latent nodes of each block and head, D."""
         return self.key.size(-1)
 
     @property
     def batch(self) -> tuple[int, ...]:
-        """The sizes of the batch that the factors are of."""
+        """The batch dimensions of the factors."""
         return tuple(self.key.shape[1:-2])
 
     def shape_class(self) -> Hashable:
-        """See :meth:`Basis.shape_class`."""
+        """Cache key for the choice of an order; see :meth:`.Kind.shape_class`."""
         sources, targets = (size.bit_length() for size in self.size)
         return tuple(self.key.shape[1:]), sources, targets, self.causal, self.source_block is None
 
     @property
     def device(self) -> torch.device:
-        """Where its tensors are."""
+        """The device of its tensors."""
         return self.key.device
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The type of the factors."""
+        """The dtype of the factors."""
         return self.key.dtype
 
     @property
     def learns(self) -> bool:
-        """Whether a factor requires a gradient."""
+        """Whether a factor requires gradients."""
         return self.key.requires_grad or self.query.requires_grad
 
-    # Who sees whom --------------------------------------------------------------------------
+    # Support --------------------------------------------------------------------------------
 
     @property
     def _support(self) -> FeatureProductSupport:
@@ -167,28 +167,28 @@ class FeatureProduct(Basis):
         return FeatureProductSupport(self.size, self.causal, *ends, self.target_place)
 
     def over(self) -> EdgeBasis | ImplicitEdges:
-        """The pairs that there are, of ones."""
+        """The pairs of the support, as edges of value 1."""
         return self._support.pairs(self.device)
 
     @property
     def num_blocks(self) -> int:
-        """G."""
+        """Number of blocks, 1 without blocks."""
         if "blocks" not in self.kept:
             self.kept["blocks"] = self._support.count_blocks()
         return int(self.kept["blocks"])
 
     def chunks(self, width: int) -> Chunks | None:
-        """Places in chunks for values of ``width`` channels; None where one block is all.
+        """The chunks for values of ``width`` channels V; None for one block that is not causal.
 
-        C is about √(D V), where the products within a chunk are as much work as its state, and no
-        more than a block has nodes.
+        The size of a chunk is about √(D V), for which products within a chunk and products with its
+        state are equally expensive, and at most the number of nodes of a block.
         """
         if self.source_block is None and self.causal is None:
             return None
         most = -(-max(self.size) // self.num_blocks)
         wanted = isqrt(self.num_channels * max(width, 1))
         size = max(1, min(max(_SMALLEST, min(wanted, _LARGEST)), most))
-        size = 1 << (size - 1).bit_length() if self.exponents else size  # halves of halves
+        size = 1 << (size - 1).bit_length() if self.exponents else size  # halved repeatedly
         if size not in self.kept:
             self.kept[size] = self._support.chunks(size, self.num_blocks)
         return self.kept[size]  # type: ignore[no-any-return]
@@ -196,7 +196,7 @@ class FeatureProduct(Basis):
     # Edges ----------------------------------------------------------------------------------
 
     def heads(self) -> MultiHeadEdges:
-        """A value for each pair: E·H numbers."""
+        """The values of all pairs and heads, E·H numbers."""
         pattern = self.over().edges().pattern
         query, key = (by_label(part, 1) for part in (self.query, self.key))
         of_edges = on_edges if self.exponents else sddmm
@@ -210,7 +210,7 @@ class FeatureProduct(Basis):
         """The basis of one item of the batch.
 
         Raises:
-            ValueError: there are more or fewer batch dimensions.
+            ValueError: ``index`` does not have one entry for each batch dimension.
         """
         if len(index) != len(self.batch):
             raise RefusedValue(
@@ -220,29 +220,29 @@ class FeatureProduct(Basis):
         return replace(self, key=self.key[place], query=self.query[place], kept={})
 
     def edges(self) -> EdgeBasis:
-        """An edge for every pair and head.
+        """One edge for every pair and head.
 
         Raises:
-            ValueError: factors are of a batch.
+            ValueError: the factors have batch dimensions.
         """
         return self.heads().edges()
 
     def mean(self, dtype: torch.dtype | None = None) -> Basis:
-        """Refused: pairs are counted once they are explicit.
+        """Refused, because pairs are not counted before they are edges.
 
         Raises:
-            ValueError: always; ``edges().mean()`` says that the edges are wanted.
+            ValueError: always; call ``edges().mean()``.
         """
         raise RefusedValue(
             refusal(
-                "a mean within labels counts edges, which factors do not hold",
+                "a mean within labels counts edges, which factors do not store",
                 "an explicit basis: basis.edges()",
                 repr(self),
             )
         )
 
     def transpose(self) -> Basis:
-        """The factors exchanged, sums that divide with the queries; of a sequence, a rule."""
+        """The transpose: factors exchanged, after normalising the queries; lazy if causal."""
         if self.causal is not None:
             return super().transpose()
         return FeatureProduct(
@@ -254,22 +254,22 @@ class FeatureProduct(Basis):
         )
 
     def transposed(self) -> Basis:
-        """The transpose; of a sequence, its edges turned."""
+        """The transpose; by its edges if causal."""
         return self.transpose() if self.causal is None else super().transposed()
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
-        """Itself: orders know factors."""
+        """The basis itself as a leaf: orders can contract factors."""
         return [(self, theta)]
 
     def _shares(self) -> Tensor:
-        """Queries divided by the sums that normalise, (N, *batch, H, D)."""
+        """Queries divided by their normalising sums, (N, *batch, H, D)."""
         query, key = self.query.flatten(1, -2), self.key.flatten(1, -2)
         chunks = self.chunks(1)
         latent = collect(key, key.new_ones(*key.shape[:2], 1), chunks)
         return divided(query, spread(query, latent, chunks)).view_as(self.query)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> FeatureProduct:
-        """See :meth:`Basis.map`."""
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
         ends = (self.source_block, self.target_block, self.target_place)
         source, target, place = (None if end is None else index_map(end) for end in ends)
         return replace(
@@ -292,5 +292,5 @@ class FeatureProduct(Basis):
 
 
 def divided(x: Tensor, total: Tensor) -> Tensor:
-    """``x / total``, and zeros where the total is zero, without a NaN in any derivative."""
+    """``x / total``, with zeros where the total is zero, and without NaN in any derivative."""
     return x / total.masked_fill(total == 0, torch.inf)

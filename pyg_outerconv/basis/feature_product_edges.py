@@ -1,4 +1,4 @@
-"""Who sees whom in a product of features: all, those of a block, or those up to a place in time."""
+"""The support of a product of features: all pairs, pairs within blocks, or causal pairs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ ORDERS_OF_TIME = ("inclusive", "strict")
 
 
 class FeatureProductSupport(NamedTuple):
-    """The pairs that a :class:`FeatureProduct` is of, which has these attributes too.
+    """The support of a :class:`FeatureProduct`, with the attributes of the same names.
 
     Attributes:
         size: (M, N).
         causal: ``None``, ``'inclusive'`` or ``'strict'``.
-        source_block: (M,) the block of each source, or None for a single one.
-        target_block: (N,) that of each target.
-        target_place: (N,) the place of each target in its sequence; in their order if None.
+        source_block: (M,) the block of each source, or None for a single block.
+        target_block: (N,) the block of each target, or None.
+        target_place: (N,) the position of each target in its sequence; None for input order.
     """
 
     size: tuple[int, int]
@@ -37,7 +37,7 @@ class FeatureProductSupport(NamedTuple):
 
     @classmethod
     def of(cls, over: EdgeBasis | ImplicitEdges) -> FeatureProductSupport | None:
-        """All pairs, those within blocks, or those up to each place; None for any other support."""
+        """Read a basis as such a support; None if it is none."""
         if isinstance(over, SameBlock):
             ends = over.source_block, over.target_block
             if any(end.numel() and int(end.min()) < 0 for end in ends):
@@ -51,10 +51,11 @@ class FeatureProductSupport(NamedTuple):
         return None if causal is None else cls(over.size, causal)
 
     def check(self) -> None:
-        """Refuse an order of time that there is not, and blocks that do not number the nodes.
+        """Check ``causal`` and the blocks.
 
         Raises:
-            TypeError, ValueError: they are such.
+            ValueError: ``causal`` is unknown, or the blocks do not fit the nodes.
+            TypeError: blocks are not integers.
         """
         if self.causal not in (None, *ORDERS_OF_TIME):
             raise RefusedValue(unknown("order of time", self.causal, ORDERS_OF_TIME))
@@ -68,14 +69,14 @@ class FeatureProductSupport(NamedTuple):
                 raise RefusedType(refusal("blocks have numbers", "integers", block.dtype))
 
     def count_blocks(self) -> int:
-        """G, as far as numbers of blocks tell; 1 where all nodes are of one."""
+        """Number of blocks: the largest block index plus one; 1 without blocks."""
         if self.source_block is None or self.target_block is None:
             return 1
         ends = [end.max() for end in (self.source_block, self.target_block) if end.numel()]
         return int(torch.stack(ends).max()) + 1 if ends else 1
 
     def pairs(self, device: torch.device) -> EdgeBasis | ImplicitEdges:
-        """An edge of one for each pair, as a rule where there is one."""
+        """Edges of value 1 for all pairs, as a rule if possible."""
         right = {None: None, "inclusive": 0, "strict": -1}[self.causal]
         band = Band(*self.size, None, right, on=device)
         if self.source_block is None or self.target_block is None:
@@ -88,7 +89,7 @@ class FeatureProductSupport(NamedTuple):
         return band_within(band, self.source_block, self.target_block, self.target_place)
 
     def chunks(self, size: int, count: int) -> Chunks:
-        """Runs of ``size`` places, each within one of ``count`` blocks."""
+        """Chunks of ``size`` places, each within one of ``count`` blocks."""
         if self.source_block is None or self.target_block is None:
             return Chunks(size, max(1, -(-max(self.size) // size)), target=self.target_place)
         blocks = (self.source_block.long(), self.target_block.long())

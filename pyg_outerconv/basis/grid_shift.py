@@ -14,12 +14,13 @@ from ..errors import RefusedValue, refusal
 from .axis import Axis
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
-from .pattern import Pattern, index_type
+from .pattern import Pattern
+from .pattern_index import index_type
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GridShift(ImplicitEdges):
-    r"""One shift of a grid for each label; all values are ones.
+    r"""One shift of a grid for each label, with values 1.
 
     .. math:: A_k = A^{(1)}_{t_1(k)} \otimes \dots \otimes A^{(D)}_{t_D(k)}
 
@@ -28,10 +29,10 @@ class GridShift(ImplicitEdges):
 
     Attributes:
         axes: the shifts along each of D axes.
-        taps: for each label, the tap on each axis. Turned, outputs of the axes are the sources.
+        taps: for each label, the tap on each axis. If transposed, outputs of the axes are sources.
 
     Raises:
-        ValueError: no axis, no label, or a tap that an axis does not have.
+        ValueError: there is no axis or no label, or a tap is out of range.
     """
 
     axes: tuple[Axis, ...]
@@ -53,21 +54,21 @@ class GridShift(ImplicitEdges):
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Cells on each axis that values come from."""
+        """Shape of the grid of sources."""
         return tuple(
             axis.num_outputs if self.is_transposed else axis.num_inputs for axis in self.axes
         )
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        """Cells on each axis that values go to."""
+        """Shape of the grid of targets."""
         return tuple(
             axis.num_inputs if self.is_transposed else axis.num_outputs for axis in self.axes
         )
 
     @property
     def shifts(self) -> tuple[tuple[int, ...], ...]:
-        """The shift d of each label (before turning), one number an axis."""
+        """The shift d of each label before transposition, one integer per axis."""
         return tuple(
             tuple(axis.shifts[t] for axis, t in zip(self.axes, tap, strict=True))
             for tap in self.taps
@@ -75,50 +76,50 @@ class GridShift(ImplicitEdges):
 
     @property
     def num_bases(self) -> int:
-        """K."""
+        """Number of labels, K."""
         return len(self.taps)
 
     @property
     def size(self) -> tuple[int, int]:
-        """(M, N)."""
+        """Numbers of sources and targets, (M, N)."""
         return prod(self.input_shape), prod(self.output_shape)
 
     # Counts ---------------------------------------------------------------------------------
 
     @cached_property
     def _counts(self) -> tuple[int, int]:
-        # E, and the distinct (input, label): with mirrored or repeated ends, axes see an input
-        # more than once.
+        # The number of edges and of distinct (input, label), which differ if padding mirrors or
+        # repeats inputs.
         tables = [axis.table() for axis in self.axes]
         edges = [(table >= 0).sum(0).tolist() for table in tables]
         seen = [[int(c[c >= 0].unique().numel()) for c in t.unbind(1)] for t in tables]
         return self._count(edges), self._count(seen)
 
     def _count(self, per_tap: list[list[int]]) -> int:
-        """Σ over labels of the product over axes of a number for each tap."""
+        """Σ over labels of the product over axes of ``per_tap[axis][tap]``."""
         return sum(
             prod(counts[t] for counts, t in zip(per_tap, tap, strict=True)) for tap in self.taps
         )
 
     @property
     def num_edges(self) -> int:
-        """E: an edge for each output and label that sees an input."""
+        """Number of edges E, one for each output and label that sees an input."""
         return self._counts[0]
 
     @property
     def num_source_pairs(self) -> int:
-        """U_in."""
+        """Number of distinct pairs (source, label), U_in."""
         return self._counts[0 if self.is_transposed else 1]
 
     @property
     def num_target_pairs(self) -> int:
-        """U_out."""
+        """Number of distinct pairs (target, label), U_out."""
         return self._counts[1 if self.is_transposed else 0]
 
     # Edges ----------------------------------------------------------------------------------
 
     def make_edges(self) -> EdgeBasis:
-        """The edges: for each output and label the input that it sees, axis by axis."""
+        """Make the edges, axis by axis, from the input that each output sees under each label."""
         size = self.size[::-1] if self.is_transposed else self.size
         dtype = index_type(size, self.num_bases, size[1] * self.num_bases)
         seen = self._seen(dtype)
@@ -130,7 +131,7 @@ class GridShift(ImplicitEdges):
         return EdgeBasis(pattern.transposed if self.is_transposed else pattern)
 
     def _seen(self, dtype: torch.dtype) -> Tensor:
-        """(N, K) the input of the axes that an output of theirs sees under each label, or −1."""
+        """(N, K) the input that each output of the axes sees under each label, or −1."""
         taps = torch.tensor(self.taps, device=self.on)
         source = torch.zeros((1, self.num_bases), dtype=dtype, device=self.on)
         for number, axis in enumerate(self.axes):
@@ -142,18 +143,18 @@ class GridShift(ImplicitEdges):
 
     @property
     def names(self) -> list[str]:
-        """The shift of each label."""
+        """The name of each label: its shift."""
         transposed = ", transposed" if self.is_transposed else ""
         return [f"shift ({', '.join(map(str, shift))}){transposed}" for shift in self.shifts]
 
     def grids(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Its own."""
+        """The grids of sources and of targets."""
         return self.input_shape, self.output_shape
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """See :meth:`.Kind.reached`.
+        """Sources (or targets) of edges at ``seen``.
 
-        Axis by axis, for outputs of the axes that are seen, or that may see what is.
+        Computed axis by axis, for the outputs that are seen, or for all outputs.
         """
         from_outputs = transposed == self.is_transposed
         shape = torch.Size(axis.num_outputs for axis in self.axes)
@@ -176,9 +177,9 @@ class GridShift(ImplicitEdges):
         return out
 
     def mean(self, dtype: torch.dtype | None = None) -> GridShift | EdgeBasis:
-        """Itself, where every output sees one input under a label at most."""
+        """The basis itself if every output sees at most one input per label, else by edges."""
         return self.edges().mean(dtype) if self.is_transposed else self
 
     def __repr__(self) -> str:
-        transposed = ", turned" if self.is_transposed else ""
+        transposed = ", transposed" if self.is_transposed else ""
         return f"GridShift({self._head()}, {self.input_shape} to {self.output_shape}{transposed})"

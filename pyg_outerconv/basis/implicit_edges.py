@@ -1,4 +1,4 @@
-"""Rules whose edges are counted without making them, and made once where an order wants them."""
+"""Rules whose edges can be counted without making them, and are made if an order needs them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ..kernels.lasting import lasting
 from .base import Basis
 from .edges import EdgeBasis
 from .kind import Shape, TensorMap
-from .pattern import Pattern, index_type
+from .pattern import Pattern
+from .pattern_index import index_type
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -24,17 +25,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ImplicitEdges(Basis):
-    """A rule with about as many edges as it has work: grids, bands, blocks, unit matrices.
+    """A rule that defines edges of value 1: grids, bands, blocks, unit matrices.
 
-    An order may ask for the edges, and then they are kept. Unlike powers and products they are
-    worth making; and unlike them they can be counted beforehand, so that the cost of orders with
-    edges is known before there are any.
-
-    They are made of ones, and are as easily turned as not.
+    The number of edges is known without making them, so that orders by edges can be priced. Edges
+    are made at the first call of :meth:`edges`, and cached. Unlike those of powers and products,
+    they are no more than the work that the rule itself takes.
 
     Attributes:
-        on: where edges will be.
+        on: the device of the edges.
         is_transposed: whether every matrix is transposed.
+        kept: cached edges.
     """
 
     on: torch.device
@@ -44,25 +44,25 @@ class ImplicitEdges(Basis):
     @property
     @abstractmethod
     def num_edges(self) -> int:
-        """E, parallel edges counted each."""
+        """Number of edges E, parallel edges included."""
 
     @property
     @abstractmethod
     def num_source_pairs(self) -> int:
-        """U_in, the number of distinct (source, label)."""
+        """Number of distinct pairs (source, label), U_in."""
 
     @property
     @abstractmethod
     def num_target_pairs(self) -> int:
-        """U_out, the number of distinct (target, label)."""
+        """Number of distinct pairs (target, label), U_out."""
 
     @abstractmethod
     def make_edges(self) -> EdgeBasis:
-        """The edges, made anew."""
+        """Make the edges; :meth:`edges` caches them."""
 
     @property
     def has_edges(self) -> bool:
-        """Whether the edges were made."""
+        """Whether the edges have been made."""
         return "edges" in self.kept
 
     def edges(self) -> EdgeBasis:
@@ -74,54 +74,54 @@ class ImplicitEdges(Basis):
 
     @property
     def device(self) -> torch.device:
-        """Where its edges will be."""
+        """The device of its edges, once they are made."""
         return self.on
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """None: ones fit any type."""
+        """None: ones fit any dtype."""
         return None
 
     def transpose(self) -> Self:
-        """The transposed matrices, again a rule."""
+        """The transposed matrices, as a rule."""
         return replace(self, is_transposed=not self.is_transposed, kept={})
 
     def transposed(self) -> Self:
-        """The transpose, which is nothing put off."""
+        """The transpose, which is never lazy here."""
         return self.transpose()
 
     def whole(self) -> Self:
-        """Itself: it counts its edges."""
+        """The rule itself, which can count its edges."""
         return self
 
     def taken(self) -> range | Tensor | None:
-        """See :meth:`.Kind.taken`: as its edges say."""
+        """(N,) the single source of each target, if any: as its edges say."""
         return None if self.num_bases > 1 else self.edges().taken()
 
     def narrowed(self, place: range | Tensor) -> EdgeBasis | ImplicitEdges:
-        """What reaches some targets (N',), in their new order; one may come twice."""
+        """The columns of some targets (N',), in the given order; targets may be repeated."""
         return self.edges().narrowed(place)
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """See :meth:`.Kind.products`: itself, whose edges are counted without making them."""
+        """The sparse products in :meth:`propagate`: the rule itself, which counts its edges."""
         return [(self, shape, learns)]
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
-        """Itself: orders ask for its edges, or know the rule."""
+        """The basis itself as a leaf: orders follow the rule, or call :meth:`edges`."""
         return [(self, theta)]
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Self:
-        """See :meth:`Basis.map`."""
-        on = index_map(torch.empty(0, device=self.on)).device  # there is no other tensor to ask
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
+        on = index_map(torch.empty(0, device=self.on)).device  # a rule has no tensor to map
         return self if on == self.on else replace(self, on=on, kept={})
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: the rule alone."""
+        """The state for pickling, without cached edges."""
         return {**vars(self), "kept": {}}
 
 
 def unlabelled_edges(source: Tensor, target: Tensor, size: tuple[int, int]) -> EdgeBasis:
-    """Edges (E,) of ones that are listed by target, then source; no label tells them apart."""
+    """Edges (E,) of value 1 and label 0, which must be sorted by target, then source."""
     dtype = index_type(size, 1, source.numel())
     source, target = source.to(dtype), target.to(dtype)
     label = torch.zeros_like(source)
@@ -129,7 +129,7 @@ def unlabelled_edges(source: Tensor, target: Tensor, size: tuple[int, int]) -> E
 
 
 def sorted_pairs(index: Tensor, size: tuple[int, int]) -> EdgeBasis:
-    """The pairs (2, E) of a source and a target, in any order, as edges of ones, each once."""
+    """Edges of value 1 from pairs (2, E) of a source and a target, sorted, without repetitions."""
     rows = max(size[0], 1)
     key = torch.unique(index[1].long() * rows + index[0])
     return unlabelled_edges(key % rows, key // rows, size)

@@ -1,4 +1,4 @@
-"""What each kind of basis states of itself, and does in its own way."""
+"""The abstract interface of all kinds of basis."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 
 class Sender(Protocol):
-    """Sends features by messages, and says what targets receive: (N, *batch, Q)."""
+    """Message passing over a basis; each method returns what targets receive, (N, *batch, Q)."""
 
     def along(self, edges: EdgeBasis) -> Tensor:
-        """A message for each edge."""
+        """One message for each edge."""
         ...
 
     def step_by_step(self, polynomial: Polynomial) -> Tensor:
-        """A message for each edge of the operator and each power but the zeroth."""
+        """One message for each edge of the operator and each power from 1 on."""
         ...
 
     def to_itself(self, eye: Eye) -> Tensor:
-        """What nodes keep."""
+        """Each node receives its own transformed features, without messages."""
         ...
 
 
@@ -47,21 +47,20 @@ Shape = tuple[int, ...]
 
 
 class Kind(ABC):
-    """What a kind of basis has to know: K sparse matrices A_k of size M × N, and what they can do.
+    """The interface of a basis: K sparse matrices A_k of size M × N.
 
-    A new kind states :attr:`num_bases`, :attr:`size`, :attr:`device`, :attr:`dtype`,
-    :meth:`edges` and :meth:`map`. All the rest follows from its edges, as it stands here; where a
-    kind knows a shorter way, it has a method of its own.
+    A new kind defines :attr:`num_bases`, :attr:`size`, :attr:`device`, :attr:`dtype`,
+    :meth:`edges` and :meth:`map`. The other methods are implemented here by its edges; a kind
+    overrides those that it can compute faster.
 
     Attributes:
-        hides_edges: whether which edges there are is known only once they are made, at a cost that
-            nobody asked for (powers, products). What it is made of may hide edges all the same.
-        is_leaf: whether it is its own only leaf, and absorbs nothing into Θ, where inputs are
-            added up.
-        has_heads: whether its matrices are heads, whose orders take values and outputs of heads,
-            with a bias of values.
-        nesting: how many levels of bases it is made of; 0 for what is made of none.
-        pieces: how many bases that are made of none it is made of, each use counted.
+        hides_edges: whether the edges are known only after an expensive computation (powers,
+            products). The parts of a basis may hide edges even if it does not.
+        is_leaf: whether, under sums over inputs, the basis is its own only leaf and absorbs nothing
+            into Θ.
+        has_heads: whether its matrices are heads, which are contracted by orders for heads.
+        nesting: the number of levels of bases within it; 0 for a basis without parts.
+        pieces: the number of bases without parts within it, repetitions counted.
     """
 
     hides_edges: ClassVar[bool] = False
@@ -74,53 +73,53 @@ class Kind(ABC):
         super().__init_subclass__(**kwargs)
         register(cls)
 
-    # What it is -----------------------------------------------------------------------------
+    # Properties -----------------------------------------------------------------------------
 
     @property
     @abstractmethod
     def num_bases(self) -> int:
-        """K."""
+        """Number of labels, K."""
 
     @property
     @abstractmethod
     def size(self) -> tuple[int, int]:
-        """(M, N)."""
+        """Numbers of sources and targets, (M, N)."""
 
     @property
     @abstractmethod
     def device(self) -> torch.device:
-        """Where its tensors are."""
+        """The device of its tensors."""
 
     @property
     @abstractmethod
     def dtype(self) -> torch.dtype | None:
-        """The type of its values; None if all of them are ones, which fit any type."""
+        """The dtype of its values; None if all values are ones, which fit any dtype."""
 
     @property
     def learns(self) -> bool:
-        """Whether any of its values requires a gradient."""
+        """Whether any of its values requires gradients."""
         return False
 
     def shape_class(self) -> Hashable:
-        """What a choice of order depends on: equal for graphs of one kind and of about one size.
+        """Cache key for the choice of an order: equal for bases of one kind and similar size.
 
-        A rule stands for itself.
+        By default a basis is equal only to itself.
         """
         return ref(self)
 
     @property
     def is_identity(self) -> bool:
-        """Whether it is made of identities alone: one entry a row, which no scale reorders."""
+        """Whether all matrices are multiples of identities, with at most one entry per row."""
         return False
 
     @property
     def has_edges(self) -> bool:
-        """Whether :meth:`edges` has nothing to make."""
+        """Whether the edges exist already, so that :meth:`edges` costs nothing."""
         return False
 
     @property
     def batch(self) -> Shape:
-        """The sizes of the batch that values are of; none where all of a batch share them."""
+        """The batch dimensions of the values; empty if all items of a batch share the values."""
         return ()
 
     def item(self, *index: int) -> Basis:
@@ -129,15 +128,15 @@ class Kind(ABC):
 
     @property
     def names(self) -> list[str]:
-        """What its labels are called in pictures."""
+        """The names of its labels in pictures."""
         return [f"k = {k}" for k in range(self.num_bases)]
 
     def hidden(self) -> Basis | None:
-        """The part of it that hides its edges, if there is one."""
+        """The basis itself or a part of it that hides its edges; None if no part does."""
         return self if self.hides_edges else None  # type: ignore[return-value]
 
     def grids(self) -> tuple[Shape, Shape] | None:
-        """(input shape, output shape) if it goes between full grids, whose cells are its nodes."""
+        """(input shape, output shape) if its nodes are the cells of full grids; else None."""
         return None
 
     # Its edges ------------------------------------------------------------------------------
@@ -151,44 +150,44 @@ class Kind(ABC):
         """The basis with ``index_map`` applied to index tensors, ``value_map`` to values."""
 
     def whole(self) -> Basis:
-        """One set of edges, or the rule that counts them."""
+        """The edges, or a rule that can count its edges."""
         return self.edges()
 
     def with_edges(
         self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
     ) -> Basis:
-        """The basis with ``change`` applied to every set of explicit edges that it is made of.
+        """The basis with ``change`` applied to every explicit edge set within it.
 
-        ``same_nodes``: parts that have other nodes than the basis, as the factors of a Kronecker
-        product do, are made into edges of its own nodes first.
+        With ``same_nodes``, parts on other nodes, such as the factors of a Kronecker product, are
+        first converted into edges on the nodes of this basis.
         """
         return change(self.edges())
 
     def transposed(self) -> Basis:
-        """The transpose at last, where :meth:`Basis.transpose` may put it off: one level in."""
+        """The transpose computed now; :meth:`Basis.transpose` may return a lazy one."""
         return self.edges().transposed_edges()
 
     def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Basis:
-        """A_k[sources, targets] for distinct indices, not both None, as far inside as it goes."""
+        """A_k[sources, targets] for distinct indices, not both None; restricts parts if it can."""
         return make("restrict", self, sources, targets)
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """(M,) where edges under some of ``labels`` start that end in ``seen`` (N,).
+        """(M,) booleans: sources of edges with a label in ``labels`` into targets ``seen`` (N,).
 
-        ``transposed``: along the edges, from sources (M,) to targets (N,).
+        With ``transposed``, from seen sources (M,) to the targets (N,) of their edges.
         """
         return self.edges().reached(seen, labels, transposed)
 
     def taken(self) -> range | Tensor | None:
-        """(N,) the source that each target sees, where it sees one and that is soon known."""
+        """(N,) the source of each target, if each has exactly one and it is cheap to find."""
         return None
 
     def shares(self) -> MultiHeadEdges | None:
-        """Itself as heads with a value for each edge, if it has such values."""
+        """The basis as ``MultiHeadEdges``, if it has a value for each edge and head; else None."""
         return None
 
     def factors(self) -> list[Basis]:
-        """What it is a product of, first to last, however nested; itself alone if of nothing."""
+        """The factors of a (nested) product, first to last; ``[self]`` if it is no product."""
         return [self]  # type: ignore[list-item]
 
     # Products -------------------------------------------------------------------------------
@@ -198,34 +197,40 @@ class Kind(ABC):
         return self.edges().propagate(x)
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """What :meth:`propagate` multiplies with X of this shape, which ``learns`` or not.
+        """The products that :meth:`propagate` computes for an X of this shape.
 
-        For each product a basis that is not taken apart, and the shape of what it is multiplied
-        with, which learns or not.
+        Args:
+            shape: the shape of X.
+            learns: whether X requires gradients.
+
+        Returns:
+            For each product the basis, the shape of the other factor, and whether that factor
+            requires gradients.
         """
         return self.edges().products(shape, learns)
 
     def send(self, sender: Sender) -> Tensor:
-        """What targets receive by messages, (N, *batch, Q); see :class:`.messages.Sender`."""
+        """What targets receive by message passing, (N, *batch, Q); see :class:`Sender`."""
         return sender.along(self.edges())
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
-        """Pairs (leaf, Θ of the leaf) with Σ over leaves Σ_k A_k ⊗ Θ_k equal to the whole.
-
-        Linear combinations of labels move into Θ. A leaf is what orders solve.
+        """Split Σ_k A_k ⊗ Θ_k into leaves, which orders can solve, moving label mixtures into Θ.
 
         Args:
-            theta: Θ, with a matrix for each of K labels.
-            reduce: over the inputs of each label. Where they are compared, a negative scale turns
-                maxima into minima, and values have to be scaled, not Θ.
+            theta: Θ, with one matrix for each of the K labels.
+            reduce: the reduction over the inputs of each label. For 'max' and 'min', scales go into
+                values instead of Θ, because a negative scale exchanges the two.
+
+        Returns:
+            Pairs (leaf, Θ of the leaf). The sum over leaves of Σ_k A_k ⊗ Θ_k is that of this basis.
         """
         return [(self.edges(), theta)]
 
     def absorb_selected(self, selected: Selected, theta: Theta, reduce: str) -> list[Leaf]:
-        """:meth:`absorb` for a selection of its labels: Θ_k goes to the label that was chosen."""
+        """:meth:`absorb` for a selection of labels: Θ_k is added at the k-th selected label."""
         label = torch.tensor(selected.labels, device=theta.device)
         return self.absorb(theta.gathered(label, self.num_bases), reduce)
 
     def absorb_scaled(self, scaled: Scaled, theta: Theta, reduce: str) -> list[Leaf]:
-        """:meth:`absorb` for its matrices scaled where inputs are compared: values are scaled."""
+        """:meth:`absorb` for scaled matrices under 'max' or 'min': the values are scaled, not Θ."""
         return [(scaled.edges(), theta)]

@@ -1,4 +1,4 @@
-"""Kronecker products of bases, held as the two; and many copies of a basis side by side."""
+"""Kronecker products of bases, stored as the factors, and disjoint copies of a basis."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 @makes("kron")
 @dataclass(frozen=True, eq=False, repr=False)
 class Kronecker(Pair):
-    r"""A_i ⊗ B_j: two structures at right angles, as the two axes of a grid are.
+    r"""The Kronecker products A_i ⊗ B_j, such as those of the two axes of a grid.
 
     .. math:: C_{i K_2 + j} = A_i \otimes B_j, \qquad \text{size } (M_1 M_2, N_1 N_2)
 
-    Node (a, b) is a·M₂ + b: the second runs fastest. Transposes are products of transposes.
+    Node (a, b) has the number a·M₂ + b: the second factor runs fastest.
 
     Attributes:
         first: A, of size (M₁, N₁).
@@ -39,7 +39,7 @@ class Kronecker(Pair):
         TypeError: they are not bases of one type.
     """
 
-    levels: ClassVar[int] = 2  # those of the chain
+    levels: ClassVar[int] = 2  # as many as chain() has
 
     @property
     def size(self) -> tuple[int, int]:
@@ -48,30 +48,30 @@ class Kronecker(Pair):
         return a[0] * b[0], a[1] * b[1]
 
     def chain(self) -> Composed:
-        """(A ⊗ I)(I ⊗ B): along one axis, then along the other."""
+        """The composition (A ⊗ I)(I ⊗ B): along one axis, then along the other."""
         return Composed(
             Repeated(self.first, after=self.second.size[0]),
             Repeated(self.second, before=self.first.size[1]),
         )
 
     def edges(self) -> EdgeBasis:
-        """An edge for each pair of an edge of A and one of B."""
+        """One edge for each pair of an edge of A and an edge of B."""
         return kronecker_edges(self.first.edges(), self.second.edges())
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        """(K, M, N) of the dense factors."""
+        """(K, M, N) from the dense factors."""
         dtype = self.dtype or dtype
         a, b = self.first.to_dense(dtype), self.second.to_dense(dtype)
         product = torch.einsum("imn,jab->ijmanb", a, b)
         return product.reshape(self.num_bases, *self.size)
 
     def mean(self, dtype: torch.dtype | None = None) -> Kronecker:
-        """The product of the means: numbers of edges multiply as well."""
+        """The product of the means, because numbers of edges multiply."""
         dtype = self.dtype or dtype
         return Kronecker(self.first.mean(dtype), self.second.mean(dtype))
 
     def transpose(self) -> Kronecker:
-        """A_iᵀ ⊗ B_jᵀ, labels as they were."""
+        """A_iᵀ ⊗ B_jᵀ, with the same labels."""
         return Kronecker(self.first.transpose(), self.second.transpose())
 
     def grids(self) -> tuple[Shape, Shape] | None:
@@ -82,23 +82,23 @@ class Kronecker(Pair):
         return first[0] + second[0], first[1] + second[1]
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """See :meth:`.Kind.reached`: axis by axis."""
+        """Sources (or targets) of edges at ``seen``: axis by axis."""
         return self.chain().reached(seen, labels, transposed)
 
     def propagate(self, x: Tensor) -> Tensor:
-        """See :meth:`.Kind.propagate`: axis by axis."""
+        """H_k = A_kᵀ X: axis by axis."""
         return self.chain().propagate(x)
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """See :meth:`.Kind.products`: those of the axes."""
+        """The sparse products in :meth:`propagate`: those of the axes."""
         return self.chain().products(shape, learns)
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
-        """The product along its two axes, which orders know."""
+        """The composition :meth:`chain` as a leaf, which orders can contract."""
         return [(self.chain(), theta)]
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Kronecker:
-        """See :meth:`Basis.map`."""
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
         return Kronecker(
             self.first.map(index_map, value_map), self.second.map(index_map, value_map)
         )
@@ -106,9 +106,9 @@ class Kronecker(Pair):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Repeated(Derived):
-    """I ⊗ A_k ⊗ I: ``before``·``after`` copies of a basis, which have no edges between them.
+    """I ⊗ A_k ⊗ I: ``before``·``after`` disjoint copies of a basis.
 
-    Node m of copy (b, a) is (b·M + m)·``after`` + a.
+    Node m of copy (b, a) has the number (b·M + m)·``after`` + a.
     """
 
     before: int = 1
@@ -116,12 +116,12 @@ class Repeated(Derived):
 
     @property
     def size(self) -> tuple[int, int]:
-        """The copies' sources and targets together."""
+        """Numbers of sources and targets of all copies."""
         copies = self.before * self.after
         return self.base.size[0] * copies, self.base.size[1] * copies
 
     def edges(self) -> EdgeBasis:
-        """The edges of every copy."""
+        """The edges of all copies."""
         edges = self.base.edges()
         device, pattern = edges.device, edges.pattern
         before = torch.arange(self.before, device=device).view(-1, 1, 1)
@@ -166,15 +166,15 @@ class Repeated(Derived):
     def with_edges(
         self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
     ) -> Basis:
-        """See :meth:`.Kind.with_edges`: those of one copy, which has nodes of its own."""
+        """``change`` applied to every edge set: those of one copy, which has nodes of its own."""
         return change(self.edges()) if same_nodes else super().with_edges(change)
 
     def transposed(self) -> Repeated:
-        """The transpose, which is nothing put off."""
+        """The transpose, which is never lazy here."""
         return self.transpose()
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """See :meth:`.Kind.reached`: copy by copy."""
+        """Sources (or targets) of edges at ``seen``: copy by copy."""
         here, there = self.base.size[not transposed], self.base.size[transposed]
         copies = seen.view(self.before, here, self.after).transpose(1, 2).flatten(0, 1)
         out = seen.new_zeros(copies.size(0), there)
@@ -183,22 +183,22 @@ class Repeated(Derived):
         return out.view(self.before, self.after, there).transpose(1, 2).flatten()
 
     def propagate(self, x: Tensor) -> Tensor:
-        """See :meth:`.Kind.propagate`: copies are items of a batch."""
+        """H_k = A_kᵀ X: copies are items of a batch."""
         copies = x.unflatten(0, (self.before, self.base.size[0], self.after)).movedim(1, 0)
         h = self.base.propagate(copies)  # (N, K, before, after, *batch, P)
         return h.permute(2, 0, 3, 1, *range(4, h.dim())).flatten(0, 2)
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """See :meth:`.Kind.products`: those of a batch with an item for each copy."""
+        """The sparse products in :meth:`propagate`: those of a batch with an item for each copy."""
         copies = (self.base.size[0], self.before, self.after, *shape[1:])
         return self.base.products(copies, learns)
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
-        """Itself: orders know copies."""
+        """The basis itself as a leaf: orders can contract copies."""
         return [(self, theta)]
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Repeated:
-        """See :meth:`Basis.map`."""
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
         return Repeated(self.base.map(index_map, value_map), self.before, self.after)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What methods of a basis make that other files define: those files say so here."""
+"""A registry of what methods of :class:`Basis` call, so that no two files import each other."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _makers: dict[str, Callable[..., Any]] = {}
 
 
 def makes(method: str) -> Callable[[Maker], Maker]:
-    """Register what is below as what that method of every basis, or of a pattern, calls."""
+    """Decorator that registers a function or class as the implementation of a method."""
 
-    def note(maker: Maker) -> Maker:
+    def register(maker: Maker) -> Maker:
         _makers[method] = maker
         return maker
 
-    return note
+    return register
 
 
 def make(method: str, *given: Any) -> Any:
-    """What was registered for a method makes of these arguments."""
+    """Call the implementation that is registered for a method."""
     return _makers[method](*given)

@@ -1,4 +1,4 @@
-"""Labels summed: each matrix of the basis is a mixture of those of another."""
+"""Mixtures of labels: each matrix is a linear combination of the matrices of another basis."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mixed(Derived):
-    """B_j = Σ_k C[j, k] A_k, ``matrix`` C of shape (J, K), which may carry gradients."""
+    """B_j = Σ_k C[j, k] A_k, with ``matrix`` C (J, K), which may require gradients."""
 
     matrix: Tensor
 
@@ -36,8 +36,8 @@ class Mixed(Derived):
         """Mix the labels of ``base``.
 
         Raises:
-            TypeError: the matrix is no floating point tensor.
-            ValueError: it does not have a column for each label, or is of another type than values.
+            TypeError: the matrix is not a floating point tensor of the dtype of the values.
+            ValueError: it does not have one column for each label.
         """
         if not isinstance(matrix, Tensor) or not matrix.is_floating_point():
             got = getattr(matrix, "dtype", type(matrix).__name__)
@@ -54,23 +54,23 @@ class Mixed(Derived):
             )
         if base.dtype not in (None, matrix.dtype):
             raise RefusedType(
-                refusal("a mixing matrix has the type of the values", base.dtype, matrix.dtype)
+                refusal("a mixing matrix has the dtype of the values", base.dtype, matrix.dtype)
             )
         return Mixed(base, matrix)
 
     @property
     def num_bases(self) -> int:
-        """J."""
+        """Number of labels, J."""
         return self.matrix.size(0)
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The type of the matrix, which is that of the values too."""
+        """The dtype of the matrix and of the values."""
         return self.matrix.dtype
 
     @cached_property
     def _places(self) -> tuple[int, Tensor, Pattern]:
-        """How many pairs of ends there are, (E,) that of each edge, and all labels between them."""
+        """The number of (source, target) pairs, the pair of each edge (E,), the mixed pattern."""
         edges = self.base.edges()
         with lasting(edges.pattern.source):
             key = edges.pattern.target.long() * max(self.size[0], 1) + edges.pattern.source.long()
@@ -87,11 +87,11 @@ class Mixed(Derived):
 
     @property
     def learns(self) -> bool:
-        """Whether the base learns, or the matrix does."""
+        """Whether values of the base or the matrix require gradients."""
         return self.base.learns or self.matrix.requires_grad
 
     def edges(self) -> EdgeBasis:
-        """One edge for each label and pair of ends that any label of the base joins."""
+        """One edge for each label and (source, target) pair that any label of the base joins."""
         edges, (count, place, pattern) = self.base.edges(), self._places
         share = self.matrix.t().index_select(0, edges.label)  # (E, J)
         value = edges.values(self.matrix.dtype).unsqueeze(1) * share
@@ -106,9 +106,9 @@ class Mixed(Derived):
         """The mean of the mixed edges, which are made explicit.
 
         Raises:
-            ValueError: the base is lazy in a way that hides its edges.
+            ValueError: the base hides its edges.
         """
-        self.base.mean(self.dtype)  # which refuses
+        self.base.mean(self.dtype)  # raises if edges are hidden
         return self.edges().mean(dtype)
 
     def transposed(self) -> Mixed:
@@ -116,27 +116,27 @@ class Mixed(Derived):
         return Mixed(self.base.transpose(), self.matrix)
 
     def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Mixed:
-        """See :meth:`.Kind.restricted`: rows and columns of the base, mixed."""
+        """A_k[sources, targets]: rows and columns of the base, mixed."""
         return Mixed(self.base.restricted(sources, targets), self.matrix)
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """See :meth:`.Kind.reached`: by any label of the base."""
+        """Sources (or targets) of edges at ``seen``: by any label of the base."""
         return self.base.reached(seen, range(self.base.num_bases if labels else 0), transposed)
 
     def propagate(self, x: Tensor) -> Tensor:
-        """See :meth:`.Kind.propagate`: what the base gives, mixed."""
+        """H_k = A_kᵀ X: what the base gives, mixed."""
         h = self.base.propagate(x)
         return torch.tensordot(self.matrix.to(x.dtype), h, dims=([1], [1])).movedim(0, 1)
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """See :meth:`.Kind.products`."""
+        """The sparse products in :meth:`propagate`; see :meth:`.Kind.products`."""
         return self.base.products(shape, learns)
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
-        """Θ is mixed: Θ'_k = Σ_j C[j, k] Θ_j. Where edges are counted or compared, it is edges.
+        """Mix Θ instead: Θ'_k = Σ_j C[j, k] Θ_j. For reductions other than sums, return the edges.
 
-        For it joins all ends that any label of its base joins. An identity has nothing to count,
-        and what hides its edges is refused later on.
+        These join all pairs that any label of the base joins. Identities have one input each, and
+        bases that hide their edges are refused later.
         """
         base = self.base
         if not self.num_bases:
@@ -146,7 +146,7 @@ class Mixed(Derived):
         return base.absorb(theta.mixed(self.matrix), reduce)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Mixed:
-        """See :meth:`Basis.map`."""
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
         return Mixed(self.base.map(index_map, value_map), value_map(self.matrix))
 
     def __repr__(self) -> str:

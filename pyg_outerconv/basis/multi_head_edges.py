@@ -1,4 +1,4 @@
-"""Heads: several matrices on the same edges, each edge with a value for each of them."""
+"""Multi-head bases: several matrices on the same edges, with a value for each edge and head."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MultiHeadEdges(InSomeOrder, Basis):
-    """The matrices A_h of H heads on one pattern: entry ``[h, m, n]`` sums ``value[e, h]``.
+    """The matrices A_h of H heads on one pattern: ``A[h, m, n]`` sums ``value[e, h]`` over m → n.
 
-    With a pattern of L labels, each of them has H/L heads: head h is of label h // (H/L), so that
-    L = 1 is one support for all heads, and L = H one for each. A batch of X has values of its own
-    for each item, ``value[e, b, h]``; such a basis is contracted like any other, and :meth:`item`
-    is the basis of one.
+    Each of the L labels of the pattern has H/L heads: head h has the label h // (H/L), so that
+    with L = 1 all heads share one support, and with L = H each has its own. Values may differ
+    between the items of a batch of X, ``value[e, b, h]``; :meth:`item` returns the basis of one
+    item.
 
     Attributes:
         pattern: the E edges, of L labels.
-        value: (E, *batch, H/L) floating point in the pattern's order; may carry gradients.
+        value: (E, *batch, H/L) floating point in the pattern's order; may require gradients.
 
     Raises:
-        ValueError: ``value`` does not have a row for each edge, or is on another device.
+        ValueError: ``value`` does not have one row for each edge, or is on another device.
         TypeError: ``value`` is not floating point.
     """
 
@@ -62,9 +62,9 @@ class MultiHeadEdges(InSomeOrder, Basis):
 
     @staticmethod
     def of_list(pattern: Pattern, value: Tensor) -> MultiHeadEdges:
-        """The basis whose ``value`` is in the order in which the few edges of a pattern were given.
+        """The basis whose ``value`` is in the input order of the edges of a small pattern.
 
-        The pattern has one label, and nothing is sorted before it is asked for.
+        The pattern has one label; sorting is deferred until the sorted order is needed.
         """
         made = object.__new__(MultiHeadEdges)
         vars(made).update(pattern=pattern, given=value)
@@ -72,75 +72,75 @@ class MultiHeadEdges(InSomeOrder, Basis):
 
     @property
     def num_bases(self) -> int:
-        """H."""
+        """Number of heads, H."""
         return self.num_labels * self._any.size(-1)
 
     @property
     def is_listed(self) -> bool:
-        """Whether values are those of few edges in the order in which these were given."""
+        """Whether values are stored in the input order of the edges."""
         return self._listed is not None
 
     @property
     def _any(self) -> Tensor:
-        """The values, in whatever order they are held."""
+        """The values, in sorted or in input order."""
         found = self._in_some_order
-        assert found is not None  # heads have values
+        assert found is not None  # heads always have values
         return found
 
     def shape_class(self) -> Hashable:
-        """See :meth:`Basis.shape_class`."""
+        """Cache key for the choice of an order; see :meth:`.Kind.shape_class`."""
         return tuple(self._any.shape[1:]), self.pattern.shape_class
 
     @property
     def num_labels(self) -> int:
-        """L, the labels of the pattern."""
+        """Number of labels of the pattern, L."""
         return self.pattern.num_labels
 
     @property
     def size(self) -> tuple[int, int]:
-        """(M, N)."""
+        """Numbers of sources and targets, (M, N)."""
         return self.pattern.size
 
     @property
     def batch(self) -> tuple[int, ...]:
-        """The sizes of the batch that values are of."""
+        """The batch dimensions of the values."""
         return tuple(self._any.shape[1:-1])
 
     @property
     def num_edges(self) -> int:
-        """E, each counted once for the H/L heads that share it."""
+        """Number of edges E, which H/L heads share."""
         return self.pattern.num_edges
 
     @property
     def device(self) -> torch.device:
-        """Where its tensors are."""
+        """The device of its tensors."""
         return self.pattern.device
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The type of the values."""
+        """The dtype of the values."""
         return self._any.dtype
 
     @property
     def learns(self) -> bool:
-        """Whether the values require a gradient."""
+        """Whether the values require gradients."""
         return self._any.requires_grad
 
     @property
     def has_edges(self) -> bool:
-        """True: those that heads share."""
+        """True: the edges that the heads share are stored."""
         return True
 
     @property
     def sparsity(self) -> Sparsity:
-        """The (N·L) × (M·L) matrix that has a row for each target and label."""
+        """The (N·L) × (M·L) matrix with a row for each target and label."""
         return self.pattern.by_both
 
     def item(self, *index: int) -> MultiHeadEdges:
         """The basis of one item of the batch.
 
         Raises:
-            ValueError: there are more or fewer batch dimensions.
+            ValueError: ``index`` does not have one entry for each batch dimension.
         """
         if len(index) != len(self.batch):
             raise RefusedValue(
@@ -151,7 +151,7 @@ class MultiHeadEdges(InSomeOrder, Basis):
 
     @cached_property
     def _all_heads(self) -> Pattern:
-        """Every edge once for each of its heads."""
+        """The pattern with a copy of every edge for each of its heads."""
         pattern, heads = self.pattern, self.value.size(-1)
         with lasting(pattern.source):
             label = pattern.label.long().unsqueeze(1) * heads
@@ -166,19 +166,19 @@ class MultiHeadEdges(InSomeOrder, Basis):
             )
 
     def shares(self) -> MultiHeadEdges:
-        """Itself."""
+        """The basis itself."""
         return self
 
     def edges(self) -> EdgeBasis:
-        """Every edge once for each of its heads.
+        """One edge for each edge of the pattern and each of its heads, labelled by the head.
 
         Raises:
-            ValueError: values are of a batch.
+            ValueError: the values have batch dimensions.
         """
         if self.batch:
             raise RefusedValue(
                 refusal(
-                    "a batch of X makes a basis for each of its items",
+                    "values that differ between items of a batch have no common edges",
                     "basis.item(...)",
                     f"a batch of {self.batch}",
                 )
@@ -201,24 +201,24 @@ class MultiHeadEdges(InSomeOrder, Basis):
             value = value.expand(value.size(0), *batch, -1)
         value, x = same_dtype(value, x)
         shared = x.stride(-2) == 0 and not batch and self.num_labels == 1
-        operand = x[:, :1] if shared else by_label(x, self.num_labels)  # one x is not copied
+        operand = x[:, :1] if shared else by_label(x, self.num_labels)  # no copy of a shared x
         out = spmm(self.sparsity, value.flatten(1), operand)
         return by_head(out, self.num_labels, self.num_bases, batch)
 
     def propagate(self, x: Tensor) -> Tensor:
-        """See :meth:`.Kind.propagate`: a sparse product for each head."""
+        """H_k = A_kᵀ X: a sparse product for each head."""
         return self.times(for_heads(x, self.num_bases, self.batch)).movedim(-2, 1)
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """See :meth:`.Kind.products`."""
+        """The sparse products in :meth:`propagate`; see :meth:`.Kind.products`."""
         return [(self, shape, learns)]
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
-        """Itself where inputs are added up, its edges where they are counted or compared."""
+        """The basis itself as a leaf for sums; its edges for other reductions."""
         return [(self if reduce == "sum" else self.edges(), theta)]
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> MultiHeadEdges:
-        """See :meth:`Basis.map`."""
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
         return MultiHeadEdges(self.pattern.map(index_map), value_map(self.value))
 
     def __repr__(self) -> str:
@@ -230,36 +230,36 @@ class MultiHeadEdges(InSomeOrder, Basis):
 
 
 def is_listed(pattern: Pattern, x: Tensor) -> bool:
-    """Whether edges are so few, for features x (nodes, *), that :func:`listed_edges` has them."""
+    """Whether :func:`listed_edges` can be used: the pattern allows it, and messages are few."""
     return can_list(pattern) and are_few(pattern.num_edges, x)
 
 
 def can_list(pattern: Pattern) -> bool:
-    """Whether a pattern of one label holds its edges as they were given, and goes on doing so."""
+    """Whether a pattern has one label and stores its edges in input order."""
     return pattern.given is not None and pattern.num_labels == 1 and pattern.num_edges <= FEW
 
 
 def are_few(num_edges: int, x: Tensor) -> bool:
-    """Whether so many messages of features x (nodes, *) are few, and nobody records kernels."""
+    """Whether messages of x (nodes, *) along the edges are few, and no kernel is traced."""
     return is_small(num_edges, x, held=True) and not recording()
 
 
 def listed_edges(pattern: Pattern) -> Listed:
-    """The N × M matrix of edges in the order in which they were given."""
+    """The N × M matrix of the edges in input order."""
     given = pattern.given
     assert given is not None
     return Listed(given.target, given.source, pattern.size[::-1])
 
 
 def by_label(x: Tensor, num_labels: int) -> Tensor:
-    """(nodes, *batch, H, C) as kernels take it: (nodes·L, B·H/L, C); a view where L = 1."""
+    """Reshape (nodes, *batch, H, C) to (nodes·L, B·H/L, C), as kernels take it; a view if L = 1."""
     if num_labels > 1:
         x = x.unflatten(-2, (num_labels, -1)).movedim(-3, 1).flatten(0, 1)
     return x.flatten(1, -2)
 
 
 def by_head(x: Tensor, num_labels: int, heads: int, batch: tuple[int, ...]) -> Tensor:
-    """(nodes·L, B·H/L, C) as (nodes, *batch, H, C), which :func:`by_label` undoes."""
+    """Reshape (nodes·L, B·H/L, C) to (nodes, *batch, H, C): the inverse of :func:`by_label`."""
     x = x.unflatten(1, (*batch, heads // num_labels)) if batch else x
     if num_labels > 1:
         x = x.unflatten(0, (-1, num_labels)).movedim(1, -3).flatten(-3, -2)
@@ -267,19 +267,19 @@ def by_head(x: Tensor, num_labels: int, heads: int, batch: tuple[int, ...]) -> T
 
 
 def for_heads(x: Tensor, heads: int, own: tuple[int, ...]) -> Tensor:
-    """X (M, *batch, P) for every head of a basis: (M, *batch, H, P), a view.
+    """Expand X (M, *batch, P) to (M, *batch, H, P), a view, for a basis of H heads.
 
     Raises:
-        ValueError: the basis is of a batch of its ``own``, and another one than X.
+        ValueError: the basis has batch dimensions ``own``, and X has others.
     """
     batch = tuple(x.shape[1:-1])
     if own not in ((), batch):
-        raise RefusedValue(refusal("features are propagated by a basis of their batch", own, batch))
+        raise RefusedValue(refusal("features and basis have the same batch", own, batch))
     return x.unsqueeze(-2).expand(*x.shape[:-1], heads, -1)
 
 
 def same_dtype(*tensors: Tensor) -> list[Tensor]:
-    """The tensors in the widest of their types: autocast makes products shorter than scores."""
+    """The tensors in the widest of their dtypes (autocast makes products narrower than scores)."""
     wide = tensors[0].dtype
     for tensor in tensors[1:]:
         wide = torch.promote_types(wide, tensor.dtype)

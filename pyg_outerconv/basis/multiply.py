@@ -1,4 +1,4 @@
-"""Products of edges with rows of any shape."""
+"""Sparse products with features of any number of dimensions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def multiply(
     order: Tensor | None = None,
     reduce: str = "sum",
 ) -> Tensor:
-    """Sparse times dense with anything (C, ...) as x: (R, ...).
+    """The product of a sparse (R, C) matrix and a dense x (C, ...): (R, ...).
 
-    ``order`` (E,) brings the values into the order of the matrix's entries.
+    ``order`` (E,) permutes the values of the edges into the order of the matrix's entries.
     """
     value = edges.value
     if value is not None:

@@ -1,4 +1,4 @@
-"""Polynomials of one operator: walks and Chebyshev, as a rule that holds no powers."""
+"""Polynomials of one operator (walks, Chebyshev), as a rule that stores no powers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .selected import Selected
 
 Step = Callable[[Tensor, float], Tensor]
-"""x (N, ...) and c to c Aᵀ x, for the operator A of a polynomial."""
+"""A function from x (N, ...) and c to c Aᵀ x, for the operator A of a polynomial."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Recurrence:
     """A three-term recurrence: p₀ = 1, p₁(a) = s·a, p_{k+1}(a) = α·a·p_k(a) − γ·p_{k−1}(a).
 
     Attributes:
-        name: how it is known.
+        name: its name.
         first: s.
         alpha: α.
         gamma: γ.
@@ -49,13 +49,13 @@ RECURRENCES = {recurrence.name: recurrence for recurrence in (MONOMIAL, CHEBYSHE
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Polynomial(Basis):
-    """A_k = p_k(A) for k = 0, …, K − 1, with A one square matrix.
+    """A_k = p_k(A) for k = 0, …, K − 1 and one square matrix A.
 
-    Only A's edges are held: a third power of a citation graph is nearly dense.
+    Only the edges of A are stored: the third power of a citation graph is nearly dense.
 
     Attributes:
         operator: A, explicit, with one label.
-        recurrence: which polynomials; a name ('monomial', 'chebyshev') is looked up.
+        recurrence: the recurrence of p_k, or its name, 'monomial' or 'chebyshev'.
         num_terms: K.
 
     Raises:
@@ -78,7 +78,7 @@ class Polynomial(Basis):
         if self.operator.num_bases != 1 or size[0] != size[1]:
             raise RefusedValue(
                 refusal(
-                    "a polynomial is of one square matrix",
+                    "a polynomial needs one square matrix",
                     "1 label, M = N",
                     f"{self.operator.num_bases} labels, size {size}",
                 )
@@ -90,35 +90,35 @@ class Polynomial(Basis):
 
     @property
     def num_bases(self) -> int:
-        """K."""
+        """Number of labels, K."""
         return self.num_terms
 
     @property
     def size(self) -> tuple[int, int]:
-        """(N, N)."""
+        """Numbers of sources and targets, (N, N)."""
         return self.operator.size
 
     def shape_class(self) -> Hashable:
-        """See :meth:`Basis.shape_class`."""
+        """Cache key for the choice of an order; see :meth:`.Kind.shape_class`."""
         return self.recurrence, self.num_terms, self.operator.shape_class()
 
     @property
     def device(self) -> torch.device:
-        """Where its tensors are."""
+        """The device of its tensors."""
         return self.operator.device
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The type of the operator's values."""
+        """The dtype of the operator's values."""
         return self.operator.dtype
 
     @property
     def learns(self) -> bool:
-        """Whether the operator's values require a gradient."""
+        """Whether the operator's values require gradients."""
         return self.operator.learns
 
     def powers(self) -> list[EdgeBasis]:
-        """p_0(A), …, p_{K−1}(A) as explicit edges, by sparse products."""
+        """The edges of p_0(A), …, p_{K−1}(A), by sparse products."""
         dtype = self.dtype or torch.get_default_dtype()
         operator = self.operator.with_values(self.operator.values(dtype))
         terms = [identity_edges(self.size, dtype, self.device)]
@@ -132,7 +132,7 @@ class Polynomial(Basis):
         return terms
 
     def edges(self) -> EdgeBasis:
-        """All powers as edges. Their number can grow to K·N²."""
+        """The edges of all terms; up to K·N² of them."""
         return Stacked(tuple(self.powers())).edges()
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
@@ -145,14 +145,14 @@ class Polynomial(Basis):
         return torch.stack(terms)
 
     def mean(self, dtype: torch.dtype | None = None) -> Basis:
-        """Refused: which edges a power has is known only once it is explicit.
+        """Refused, because the edges of a power are known only after computing them.
 
         Raises:
-            ValueError: always; ``edges().mean()`` says that the edges are wanted.
+            ValueError: always; call ``edges().mean()``.
         """
         raise RefusedValue(
             refusal(
-                "a mean within labels counts edges, which a polynomial does not hold",
+                "a mean within labels counts edges, which a polynomial does not store",
                 "an explicit basis: basis.edges()",
                 repr(self),
             )
@@ -161,17 +161,17 @@ class Polynomial(Basis):
     def with_edges(
         self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
     ) -> Polynomial:
-        """See :meth:`.Kind.with_edges`: those of the operator."""
+        """``change`` applied to every edge set: those of the operator."""
         return replace(self, operator=change(self.operator))
 
     def transposed(self) -> Polynomial:
-        """The polynomials of the operator's transpose."""
+        """The same polynomials of the transposed operator."""
         return replace(self, operator=self.operator.transposed_edges())
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """See :meth:`.Kind.reached`.
+        """Sources (or targets) of edges at ``seen``.
 
-        Step by step; where a term subtracts one before it, it has the edges of that one too.
+        Computed step by step; a term of the recurrence also has the edges of the one it subtracts.
         """
         out, terms = torch.zeros_like(seen), [seen]
         for k in range(max(labels, default=-1) + 1):
@@ -184,19 +184,19 @@ class Polynomial(Basis):
         return out
 
     def step(self, dtype: torch.dtype) -> Step:
-        """The product with the operator, with values of this type where they are ones."""
+        """The function (x, c) → c Aᵀ x; values that are ones get the given dtype."""
         operator = self.operator
         scaled = {1.0: operator}
 
         def step(x: Tensor, factor: float) -> Tensor:
-            if factor not in scaled:  # once for all terms; there are fewer edges than numbers in x
+            if factor not in scaled:  # scaling the E values is cheaper than scaling x
                 scaled[factor] = operator.times(factor, dtype)
             return scaled[factor].propagate_rows(x)
 
         return step
 
     def terms(self, x: Tensor, step: Step) -> Iterator[Tensor]:
-        """h_k = p_k(A)ᵀ X in turn: h_{k+1} = α Aᵀ h_k − γ h_{k−1}, with ``step`` for Aᵀ."""
+        """Yield h_k = p_k(A)ᵀ X for k < K: h_{k+1} = α Aᵀ h_k − γ h_{k−1}, by ``step``."""
         rule, last, here = self.recurrence, None, x
         yield here
         for k in range(1, self.num_terms):
@@ -207,25 +207,25 @@ class Polynomial(Basis):
             yield here
 
     def propagate(self, x: Tensor) -> Tensor:
-        """See :meth:`.Kind.propagate`: by the recurrence."""
+        """H_k = A_kᵀ X: by the recurrence."""
         return torch.stack(list(self.terms(x, self.step(x.dtype))), dim=1)
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """See :meth:`.Kind.products`: itself, for orders know recurrences."""
+        """The sparse products in :meth:`propagate`: the basis itself, for orders of recurrences."""
         return [(self, shape, learns)]
 
     def send(self, sender: Sender) -> Tensor:
-        """See :meth:`.Kind.send`: along the operator's edges, by the recurrence."""
+        """Message passing: along the operator's edges, by the recurrence."""
         return sender.step_by_step(self)
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
-        """Itself: orders know recurrences."""
+        """The basis itself as a leaf: orders can evaluate recurrences."""
         return [(self, theta)]
 
     def absorb_selected(self, selected: Selected, theta: Theta, reduce: str) -> list[Leaf]:
-        """The polynomials up to the highest chosen one, whose Θ is mixed of those that were chosen.
+        """The polynomials up to the highest selected one, with Θ as a mixture of the selected ones.
 
-        Powers past it are not needed, nor a matrix for each below it.
+        Higher powers are not computed, and lower ones that are not selected add no parameters.
         """
         base = replace(self, num_terms=max(selected.labels) + 1)
         label = torch.tensor(selected.labels, device=theta.device)
@@ -233,7 +233,7 @@ class Polynomial(Basis):
         return base.absorb(theta.mixed(chosen), reduce)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Polynomial:
-        """See :meth:`Basis.map`."""
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
         return replace(self, operator=self.operator.map(index_map, value_map))
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Products of explicit edge sets: the edges of A_i·B_j, and weighted sums of edge sets."""
+"""Products and weighted sums of edge bases, as edges."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal
 from .edges import EdgeBasis
-from .pattern import INT64_LIMIT, Pattern
+from .pattern import Pattern
+from .pattern_index import INT64_LIMIT
 
 REDUCTIONS = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin"}
 
 
 def compose_edges(first: EdgeBasis, second: EdgeBasis, reduce: str = "sum") -> EdgeBasis:
-    """The edges of A_i·B_j: every pair of an edge m → l of A_i and an edge l → n of B_j.
+    """The edges of A_i·B_j, from all pairs of an edge m → l of A_i and an edge l → n of B_j.
 
     ``C[i·K₂ + j, m, n] = reduce_l A[i, m, l] B[j, l, n]``; parallel results are merged by
-    ``reduce``, so that at most one edge runs from m to n under a label. Differentiable in both
-    values. Where both have ones for values, edges of the sum stay parallel and have ones too.
+    ``reduce``, so that each label has at most one edge from m to n. Differentiable in both values.
+    If all values of both are ones and ``reduce`` is 'sum', parallel edges of value 1 are kept.
 
     Args:
         first: A, of size (M, L), with K₁ labels.
@@ -25,7 +26,7 @@ def compose_edges(first: EdgeBasis, second: EdgeBasis, reduce: str = "sum") -> E
         reduce: 'sum' (the matrix product), 'mean', 'max' or 'min' over the pairs.
 
     Raises:
-        ValueError: sizes do not fit, or ``reduce`` is unknown.
+        ValueError: N of A is not M of B, or ``reduce`` is unknown.
     """
     check_product(first.size, second.size)
     a, b = first.pattern, second.pattern
@@ -41,13 +42,17 @@ def compose_edges(first: EdgeBasis, second: EdgeBasis, reduce: str = "sum") -> E
 
 
 def check_product(first: tuple[int, int], second: tuple[int, int]) -> None:
-    """Refuse matrices whose sizes do not fit a product. Raises ValueError."""
+    """Refuse matrices whose sizes do not fit a product.
+
+    Raises:
+        ValueError: N of the first is not M of the second.
+    """
     if first[1] != second[0]:
         raise RefusedValue(refusal("sizes must fit a product", f"({first[1]}, N)", second))
 
 
 def _pairs(a: Pattern, b: Pattern) -> tuple[Tensor, Tensor]:
-    """Positions (in a, in b) of each pair of edges of which the second leaves where one arrives."""
+    """Positions in a and in b of all pairs of edges m → l of a and l → n of b."""
     fan_out = b.source_ptr.diff().long().index_select(0, a.target)
     left = torch.arange(a.num_edges, device=a.device).repeat_interleave(fan_out)
     start = b.source_ptr.long().index_select(0, a.target)
@@ -63,7 +68,7 @@ def merge_parallel(
     label: Tensor | None = None,
     num_labels: int = 1,
 ) -> EdgeBasis:
-    """One edge in the place of all that share source, target and label, values (E,) reduced."""
+    """Merge edges that share source, target and label; their values (E,) are reduced."""
     if reduce not in REDUCTIONS:
         raise RefusedValue(
             refusal("parallel edges are merged by a reduction", sorted(REDUCTIONS), repr(reduce))
@@ -72,7 +77,7 @@ def merge_parallel(
     source, end = index[0].long(), index[1].long() * kinds
     end = end if label is None else end + label
     sources = ends = None
-    if rows * kinds * size[1] > INT64_LIMIT:  # no number for each: number those that occur
+    if rows * kinds * size[1] > INT64_LIMIT:  # too many for int64: number those that occur
         sources, source = source.unique(return_inverse=True)
         ends, end = end.unique(return_inverse=True)
         rows = max(sources.numel(), 1)
@@ -99,7 +104,7 @@ def identity_edges(
 
 
 def combine(terms: list[tuple[float, EdgeBasis]]) -> EdgeBasis:
-    """Σ_i c_i·A_i as one edge set; terms with c = 0 must be left out by the caller."""
+    """The edges of Σ_i c_i·A_i; the caller must omit terms with c = 0."""
     size = terms[0][1].size
     index = torch.cat([edges.index for _, edges in terms], dim=1)
     value = torch.cat([factor * edges.values() for factor, edges in terms])

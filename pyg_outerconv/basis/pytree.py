@@ -1,10 +1,10 @@
-"""Bases as trees of tensors, so that torch.export, torch.func and the like can look into them.
+"""Registration of bases as pytrees, for torch.export and torch.func.
 
-The leaves of a basis are its tensors, those of the patterns and bases that it is made of included.
-All that is no tensor goes with the structure of the tree, but for the size of a pattern, which its
-pointers say: so a graph that is traced with one pattern fits others. Choices and what was computed
-once stay behind. A tree of something else than tensors, such as the dimensions that ``vmap`` maps
-over, is flattened again as it was made.
+The leaves of a basis are its tensors, including those of its patterns and parts. Fields that are
+not tensors are part of the tree's structure, except for the size of a pattern, which is computed
+from its pointers, so that a graph traced with one pattern can run with others. Cached values are
+dropped. Leaves may be other objects than tensors, such as the dimensions of ``vmap``; such a tree
+remembers which fields are leaves.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from torch.utils._pytree import MappingKey, register_pytree_node
 
 Leaves = tuple[list[Any], Any]
 
-_NOTED = ("nesting", "pieces")  # by :func:`.base.nest`
-_PARTS = "_parts_of_tree"  # the fields that are leaves, where leaves do not show it
+_NESTING = ("nesting", "pieces")  # set by :func:`.base.nest`
+_PARTS = "_parts_of_tree"  # the fields that are leaves, if the leaves are not tensors
 
-_kinds: set[type[Any]] = set()  # what was registered
+_kinds: set[type[Any]] = set()  # the registered classes
 
 
 def register(kind: type[Any]) -> None:
-    """Make a frozen dataclass, whose fields hold tensors and such classes, a tree of these."""
+    """Register a frozen dataclass, whose tensors and registered fields become its children."""
 
     def unflatten(children: Any, context: Any) -> Any:
         names, rest = context
@@ -35,7 +35,7 @@ def register(kind: type[Any]) -> None:
             known["size"] = tuple([ptr.numel() - 1 for ptr in ends])
         for field in fields(kind):
             if field.name not in known and field.default_factory is not MISSING:
-                known[field.name] = field.default_factory()  # nothing chosen, nothing kept
+                known[field.name] = field.default_factory()  # empty caches
         if not all(map(_holds_tensors, children)):
             known[_PARTS] = names
         for name, value in known.items():
@@ -53,22 +53,22 @@ def register(kind: type[Any]) -> None:
 
 
 def _flatten(node: Any) -> Leaves:
-    parts, rest, told = {}, [], vars(node).get(_PARTS)
+    parts, rest, names = {}, [], vars(node).get(_PARTS)
     for field in fields(node):
         if field.name == "size" and _has_ends(node):
             continue
         value = getattr(node, field.name)
-        if _holds_tensors(value) if told is None else field.name in told:
+        if _holds_tensors(value) if names is None else field.name in names:
             parts[field.name] = value
         elif field.default_factory is MISSING:
             rest.append((field.name, value))
-    rest += [(name, vars(node)[name]) for name in _NOTED if name in vars(node)]
+    rest += [(name, vars(node)[name]) for name in _NESTING if name in vars(node)]
     return list(parts.values()), (tuple(parts), tuple(rest))
 
 
 def _flatten_with_keys(node: Any) -> Leaves:
     children, context = _flatten(node)
-    # Not as attributes: torch.export takes "target" for the beginning of "target_ptr".
+    # Mapping keys, because torch.export takes the attribute "target" for a prefix of "target_ptr".
     keys: list[Any] = [MappingKey(name) for name in context[0]]
     return list(zip(keys, children, strict=True)), context
 

@@ -1,4 +1,4 @@
-"""Sequences one after another: a band within each graph of a batch."""
+"""Bands within each graph of a batch, whose nodes form one sequence per graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .implicit_edges import unlabelled_edges
 
 
 def places(graph: Tensor) -> Tensor:
-    """(n,) the place of each node among those of its graph, in the order of their numbers."""
+    """(n,) the position of each node within its graph, in the order of node numbers."""
     graph = graph.long()
     order = graph.sort(stable=True).indices
     begin = torch.searchsorted(graph[order], graph[order])
@@ -24,7 +24,7 @@ def places(graph: Tensor) -> Tensor:
 
 
 def sequence(structure: Structure, left: int | None, right: int | None, dilation: int = 1) -> Basis:
-    """A :class:`Band` over the nodes in the order of their numbers, or one within each graph."""
+    """A :class:`Band` over nodes in the order of their numbers, within each graph of a batch."""
     sources, targets = structure.size
     band = Band(sources, targets, left, right, dilation, on=structure.device)
     graphs = graphs_of(structure)
@@ -34,13 +34,13 @@ def sequence(structure: Structure, left: int | None, right: int | None, dilation
 def band_within(
     band: Band, source_graph: Tensor, target_graph: Tensor, target_place: Tensor | None = None
 ) -> EdgeBasis:
-    """The edges of a band within each graph, where both ends are counted from its first nodes.
+    """The edges of a band within each graph, whose positions count from its first nodes.
 
     Args:
-        band: over all nodes.
+        band: the limits of the band, with M and N of all nodes.
         source_graph: (M,) the graph of each source.
         target_graph: (N,) the graph of each target.
-        target_place: (N,) where it is among the nodes of its graph; in their order if None.
+        target_place: (N,) the position of each target in its graph; None for the order of numbers.
     """
     graph, order = source_graph.long().sort(stable=True)
     wanted = target_graph.long()

@@ -1,4 +1,4 @@
-"""Receptive fields: which inputs reach some outputs, without making products or powers."""
+"""Receptive fields: the inputs that reach some outputs, without computing products or powers."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ MOST_LAYERS = 100_000
 
 
 def receptive_field(basis: Basis, targets: int | Nodes, reach: int = 1) -> Tensor:
-    """The sources from which an edge of any label runs to ``targets``; a weight of 0 counts.
+    """The sources of edges of any label into ``targets``, edges of value 0 included.
 
-    Sets of nodes go back through products and powers, factor by factor. Layers beyond those after
-    which the set settles, or repeats itself, cost nothing; where it does neither within 100,000, a
-    greater reach is refused.
+    Sets of nodes are followed back through products and powers, factor by factor. Once a set
+    repeats, further layers cost nothing; if none repeats within 100,000 layers, a greater reach is
+    refused.
 
     Raises:
-        TypeError, ValueError, IndexError: ``targets`` are no targets; or ``reach`` is not 1, and
-            M ≠ N, or too many layers; see above.
+        TypeError: ``targets`` are not indices or a mask, or ``reach`` is not an integer.
+        ValueError: a target is repeated; or ``reach`` is negative, not 1 although M ≠ N, or too
+            large.
+        IndexError: a target is out of range.
     """
     if not isinstance(reach, Integral) or isinstance(reach, bool):
         raise RefusedType(refusal("reach is a number of layers", "an integer", repr(reach)))
@@ -37,7 +39,7 @@ def receptive_field(basis: Basis, targets: int | Nodes, reach: int = 1) -> Tenso
     if reach < 0 or (reach != 1 and basis.size[0] != basis.size[1]):
         raise RefusedValue(
             refusal(
-                "a basis is applied several times where it has one set of nodes",
+                "several layers need a basis on one set of nodes",
                 "reach = 1, or M = N and reach >= 0",
                 f"reach={reach}, size {basis.size}",
             )
@@ -48,11 +50,11 @@ def receptive_field(basis: Basis, targets: int | Nodes, reach: int = 1) -> Tenso
 
 
 def _layers_back(basis: Basis, seen: Tensor, reach: int) -> Tensor:
-    """``seen`` (N,) as many layers back, by no more steps than it takes until the set repeats.
+    """The set ``seen`` (N,) followed back by ``reach`` layers, in few steps once sets repeat.
 
-    A set that was there before comes back with the same period ever after (1 where it settles).
-    It is compared with one earlier set, ever later ones (Brent, *An improved Monte Carlo
-    factorization algorithm*, 1980).
+    From the first repetition on the sets are periodic (period 1 if constant). Repetitions are found
+    by comparison with one earlier set (Brent, *An improved Monte Carlo factorization algorithm*,
+    1980).
     """
     step, mark, marked, repeats = 0, seen, 0, False
     while step < reach:

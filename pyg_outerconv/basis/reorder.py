@@ -1,4 +1,4 @@
-"""Renumbering nodes, so that neighbours lie near each other in memory."""
+"""Renumbering of nodes, so that neighbours are close in memory."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class Reordered(NamedTuple):
-    """A basis on renumbered nodes, and the way there and back.
+    """A basis on renumbered nodes, and the permutations between old and new numbers.
 
-    ``conv(x[nodes], basis)[place]`` is ``conv(x, …)`` on the basis that was renumbered.
+    ``conv(x[nodes], basis)[place]`` equals ``conv(x, …)`` on the original basis.
 
     Attributes:
-        basis: with nodes in their new order.
+        basis: the basis on renumbered nodes.
         nodes: (N,) the old number of each node.
         place: (N,) the new number of each old node.
     """
@@ -32,11 +32,11 @@ class Reordered(NamedTuple):
 
 
 def reorder(basis: Basis) -> Reordered:
-    """Renumber the nodes of a basis of one set of nodes by the reverse Cuthill–McKee algorithm.
+    """Renumber the nodes of a square basis by the reverse Cuthill–McKee algorithm.
 
-    It keeps the numbers of neighbours close (George & Liu, *Computer Solution of Large Sparse
-    Positive Definite Systems*, section 4.3), so that products read X from a cache. It looks at all
-    labels at once, and at edges as if they ran both ways.
+    Neighbours get close numbers (George & Liu, *Computer Solution of Large Sparse Positive Definite
+    Systems*, section 4.3), so that products read X from a processor cache. The edges of all labels
+    are used together, as undirected edges.
 
     Raises:
         ValueError: M ≠ N.
@@ -57,7 +57,7 @@ def reorder(basis: Basis) -> Reordered:
     ends = (np.concatenate([source, target]), np.concatenate([target, source]))
     matrix = coo_matrix((ones, ends), shape=basis.size).tocsr()
     order = np.arange(0)
-    if matrix.shape[0]:  # scipy takes no empty matrix
+    if matrix.shape[0]:  # scipy refuses an empty matrix
         order = reverse_cuthill_mckee(matrix, symmetric_mode=True)
     nodes = torch.from_numpy(order.astype(np.int64)).to(basis.device)
     place = torch.empty_like(nodes)
@@ -67,7 +67,7 @@ def reorder(basis: Basis) -> Reordered:
 
 
 def _ends(basis: Basis) -> tuple[Tensor, Tensor]:
-    """Sources and targets of all explicit edges that the basis is made of."""
+    """Sources and targets of all edge sets within the basis."""
     index = [torch.empty((2, 0), dtype=torch.int64, device=basis.device)]
 
     def note(edges: EdgeBasis) -> EdgeBasis:

@@ -1,4 +1,4 @@
-"""Rows and columns of a basis: some of its sources, some of its targets."""
+"""Restriction of a basis to some of its sources and targets."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 @makes("restrict")
 @dataclass(frozen=True, eq=False, repr=False)
 class Restricted(Derived):
-    """A_k[sources, targets] for a rule whose rows and columns cannot be taken away beforehand.
+    """A_k[sources, targets] for a rule that cannot itself be restricted.
 
     Attributes:
-        base: of size (M, N).
+        base: the basis of size (M, N).
         sources: (M',) distinct indices, or None for all.
-        targets: (N',) the same.
+        targets: (N',) distinct indices, or None for all.
     """
 
     sources: Tensor | None
     targets: Tensor | None
 
     def __post_init__(self) -> None:
-        nest(self, self.base, levels=2)  # those of the product
+        nest(self, self.base, levels=2)  # as many as its product has
 
     @property
     def size(self) -> tuple[int, int]:
@@ -52,72 +52,74 @@ class Restricted(Derived):
 
     @cached_property
     def product(self) -> Basis:
-        """S A_k T, with a matrix S that spreads sources and a T that picks targets."""
+        """The composition S A_k T, with selection matrices S (M', M) and T (N, N')."""
         out, (rows, columns) = self.base, self.base.size
         if self.sources is not None:
-            out = Composed(_picking(self.sources, rows).transposed_edges(), out)
-        return out if self.targets is None else Composed(out, _picking(self.targets, columns))
+            out = Composed(_selection_matrix(self.sources, rows).transposed_edges(), out)
+        if self.targets is None:
+            return out
+        return Composed(out, _selection_matrix(self.targets, columns))
 
     def edges(self) -> EdgeBasis:
-        """The edges of the base between the nodes that stay."""
+        """The edges of the base between the selected nodes."""
         return self.base.edges().restricted(self.sources, self.targets)
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        """(K, M', N') of the dense base."""
+        """(K, M', N') from the dense base."""
         dense = self.base.to_dense(dtype)
         dense = dense if self.sources is None else dense.index_select(1, self.sources)
         return dense if self.targets is None else dense.index_select(2, self.targets)
 
     def mean(self, dtype: torch.dtype | None = None) -> Basis:
-        """The mean over the edges that stay, where they can be known.
+        """The mean over the remaining edges.
 
         Raises:
-            ValueError: the base is lazy in a way that hides its edges.
+            ValueError: the base hides its edges.
         """
-        self.base.mean(dtype)  # which refuses
+        self.base.mean(dtype)  # raises if edges are hidden
         return self.edges().mean(dtype)
 
     def transpose(self) -> Basis:
-        """Columns and rows of the transpose."""
+        """The restriction of the transpose, with rows and columns exchanged."""
         return Restricted(self.base.transpose(), self.targets, self.sources)
 
     def grids(self) -> tuple[Shape, Shape] | None:
-        """None: nodes are not all cells."""
+        """None: the nodes are not all cells of a grid."""
         return None
 
     def with_edges(
         self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
     ) -> Basis:
-        """See :meth:`.Kind.with_edges`: those of the base, which has other nodes."""
+        """``change`` applied to every edge set: those of the base, which has other nodes."""
         return change(self.edges()) if same_nodes else super().with_edges(change)
 
     def transposed(self) -> Basis:
-        """The transpose, which is nothing put off."""
+        """The transpose, which is never lazy here."""
         return self.transpose()
 
     def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Restricted:
-        """See :meth:`.Kind.restricted`: fewer rows and columns of the same base."""
+        """A_k[sources, targets]: fewer rows and columns of the same base."""
         ends = _within(self.sources, sources), _within(self.targets, targets)
         return Restricted(self.base, *ends)
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """See :meth:`.Kind.reached`: by the product."""
+        """Sources (or targets) of edges at ``seen``: by the product."""
         return self.product.reached(seen, labels, transposed)
 
     def propagate(self, x: Tensor) -> Tensor:
-        """See :meth:`.Kind.propagate`: along the product."""
+        """H_k = A_kᵀ X: along the product."""
         return self.product.propagate(x)
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """See :meth:`.Kind.products`: those of the product."""
+        """The sparse products in :meth:`propagate`: those of the product."""
         return self.product.products(shape, learns)
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
-        """What the product is taken apart into."""
+        """The leaves of :attr:`product`."""
         return self.product.absorb(theta, reduce)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Restricted:
-        """See :meth:`Basis.map`."""
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
         return Restricted(
             self.base.map(index_map, value_map),
             None if self.sources is None else index_map(self.sources),
@@ -134,8 +136,8 @@ def _within(outer: Tensor | None, inner: Tensor | None) -> Tensor | None:
     return outer.index_select(0, inner)
 
 
-def _picking(nodes: Tensor, count: int) -> EdgeBasis:
-    """(count × n) the matrix that brings node ``nodes[i]`` to place i."""
+def _selection_matrix(nodes: Tensor, count: int) -> EdgeBasis:
+    """The (count, n) matrix with a one at ``[nodes[i], i]`` for each i."""
     places = torch.arange(nodes.numel(), device=nodes.device)
     with lasting(nodes):
         return EdgeBasis(Pattern.build(torch.stack([nodes, places]), size=(count, nodes.numel())))

@@ -1,4 +1,4 @@
-"""Cliques: targets see the sources of their own block, as a rule."""
+"""Blocks as a rule: each target sees the sources of its own block."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from .kind import TensorMap
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SameBlock(DenseRule):
-    r"""One M × N matrix with ones where source and target are of one block.
+    r"""One M × N matrix with ones where source and target belong to the same block.
 
     .. math:: A_0[m, n] = 1 \iff s_m = t_n \ge 0
 
-    The graphs of a batch, the windows of an image, the members of sets and those who ask them.
+    Blocks are the graphs of a batch, the windows of an image, or sets with their queries.
 
     Attributes:
-        source_block: s (M,), the block of each source; a negative number is no block.
-        target_block: t (N,), that of each target.
-        counts: of edges and pairs, once they were asked for.
-        sorted_once: the blocks by size, once they were asked for.
+        source_block: s (M,), the block of each source; negative for a source without a block.
+        target_block: t (N,), the block of each target.
+        counts: cached numbers of edges and pairs.
+        sorted_once: cached blocks sorted by size.
 
     Raises:
-        TypeError: blocks are no integers.
-        ValueError: they are no lists, or in two places.
+        TypeError: blocks are not integers.
+        ValueError: blocks are not vectors, or on different devices.
     """
 
     source_block: Tensor
@@ -50,19 +50,18 @@ class SameBlock(DenseRule):
                 raise RefusedType(refusal(f"{name} numbers blocks", "integers", got))
             if block.dim() != 1:
                 raise RefusedValue(
-                    refusal(f"{name} has one block for each node", "a list", tuple(block.shape))
+                    refusal(f"{name} has one block for each node", "a vector", tuple(block.shape))
                 )
         ends = self.source_block.device, self.target_block.device
         if ends[0] != ends[1]:
-            raise RefusedValue(refusal("blocks of both ends are in one place", *ends))
+            raise RefusedValue(refusal("blocks of sources and targets are on one device", *ends))
         object.__setattr__(self, "on", ends[0])
 
     @staticmethod
     def of_graphs(source_graph: Tensor, target_graph: Tensor) -> SameBlock:
-        """Nodes that see those of their own graph.
+        """The blocks of a batch: each node sees the nodes of its own graph.
 
-        The numbers are copied: a basis that is kept by the tensors it was made of must not hold
-        them, or none of them would ever be freed.
+        The tensors are copied: a cache entry keyed by them must not keep them alive.
         """
         same = target_graph is source_graph
         source = source_graph.clone()
@@ -70,18 +69,18 @@ class SameBlock(DenseRule):
 
     @property
     def num_bases(self) -> int:
-        """1."""
+        """Number of labels, 1."""
         return 1
 
     @property
     def size(self) -> tuple[int, int]:
-        """(M, N)."""
+        """Numbers of sources and targets, (M, N)."""
         return self.source_block.numel(), self.target_block.numel()
 
     # Counts ---------------------------------------------------------------------------------
 
     def _count(self, what: str) -> int:
-        # No cached property: up to Python 3.11 it has a lock, which a compiler cannot enter.
+        # Not a cached property: up to Python 3.11 that has a lock, which Dynamo cannot trace.
         if not self.counts:
             seen, seeing = self._runs()[2], self.transpose()._runs()[2]
             self.counts["edges"] = int(seen.sum())
@@ -91,25 +90,25 @@ class SameBlock(DenseRule):
 
     @property
     def num_edges(self) -> int:
-        """E, over blocks the number of sources times that of targets."""
+        """Number of edges E: the sum over blocks of sources times targets."""
         return self._count("edges")
 
     @property
     def num_source_pairs(self) -> int:
-        """U_in, the number of sources whose block has targets."""
+        """Number of sources whose block has targets, U_in."""
         return self._count("sources")
 
     @property
     def num_target_pairs(self) -> int:
-        """U_out, the number of targets whose block has sources."""
+        """Number of targets whose block has sources, U_out."""
         return self._count("targets")
 
     @property
     def sorted_blocks(self) -> kernels.NodeBlocks:
-        """The blocks by size, for kernels that take those of one size together; sorted once."""
+        """The blocks sorted by size, for kernels that process equal sizes together; cached."""
         if not self.sorted_once:
             with lasting(self.source_block):
-                # No block is -1 at one end and -2 at the other, which never meet.
+                # Sources without a block get -1 and targets -2, so that they never match.
                 source, target = self.source_block.long(), self.target_block.long()
                 source, target = (
                     source.masked_fill(source < 0, -1),
@@ -121,7 +120,7 @@ class SameBlock(DenseRule):
     # Edges ----------------------------------------------------------------------------------
 
     def _runs(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Sources by block (M,), where the block of each target begins there, and its length."""
+        """Sources sorted by block (M,); start and length of each target's block in these."""
         block, order = self.source_block.long().sort(stable=True)
         wanted = self.target_block.long()
         begin = torch.searchsorted(block, wanted)
@@ -129,23 +128,23 @@ class SameBlock(DenseRule):
         return order, begin, count.masked_fill(wanted < 0, 0)
 
     def make_edges(self) -> EdgeBasis:
-        """For each target the sources of its block, ascending."""
+        """Make the edges, sorted by target, then source."""
         order, begin, count = self._runs()
         target, within = spread_runs(count)
         return unlabelled_edges(order[begin[target] + within], target, self.size)
 
     def transpose(self) -> SameBlock:
-        """The transposed matrix: the ends exchanged."""
+        """The transposed matrix, with sources and targets exchanged."""
         return SameBlock(self.target_block, self.source_block)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> SameBlock:
-        """See :meth:`Basis.map`."""
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
         source, target = index_map(self.source_block), index_map(self.target_block)
         same = source is self.source_block and target is self.target_block
         return self if same else SameBlock(source, target)
 
     def narrowed(self, place: range | Tensor) -> SameBlock:
-        """See :meth:`ImplicitEdges.narrowed`: cliques again."""
+        """The columns of some targets (N',), as a rule."""
         at = as_list(place, self.on)
         return SameBlock(self.source_block, self.target_block.index_select(0, at))
 
@@ -153,18 +152,18 @@ class SameBlock(DenseRule):
 
     @property
     def is_sorted(self) -> bool:
-        """See :attr:`DenseRule.is_sorted`: whether blocks are sorted."""
+        """Whether the blocks have been sorted."""
         return bool(self.sorted_once)
 
     def lacks(self, beside: Beside) -> list[str]:
-        """See :meth:`DenseRule.lacks`."""
+        """Reasons why this rule cannot attend; see :meth:`DenseRule.lacks`."""
         reasons = [ADDS_NO_BIAS] if beside.bias else []
         if beside.present:
-            reasons.append("sees all sources of a clique, and some are not present")
+            reasons.append("attends to all sources of a block, and some are not present")
         return reasons
 
     def pairs(self, beside: Beside) -> Pairs:
-        """See :meth:`DenseRule.pairs`: no others than the edges."""
+        """The pairs that attention computes: the edges alone."""
         edges = float(self.num_edges)
         return Pairs(edges, edges * (beside.drops or (beside.bias and beside.learns)))
 
@@ -178,7 +177,7 @@ class SameBlock(DenseRule):
         scale: float,
         dropped: float,
     ) -> Tensor:
-        """See :meth:`DenseRule.attend`; cliques of one size go to torch together."""
+        """Attention within blocks; those of one size are computed together by torch."""
         blocks = self.sorted_blocks
         return kernels.attend_blocks(query, key, value, blocks, scale=scale, dropout_p=dropped)
 

@@ -1,4 +1,4 @@
-"""A basis with every matrix multiplied by a number."""
+"""Scaled bases: every matrix multiplied by a number."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scaled(Derived):
-    """c_k·A_k, ``factor`` (K,) the c_k, which may carry gradients.
+    """c_k·A_k, with ``factor`` (K,) of the c_k, which may require gradients.
 
-    ``number`` is what all c_k are where a number was given, no tensor: two of these are multiplied,
-    where tensors, which may learn, are left as they are.
+    ``number`` is the value of all c_k if the scale was a Python number: nested scales by numbers
+    are multiplied into one, whereas tensors, which may require gradients, are kept apart.
     """
 
     factor: Tensor
@@ -39,8 +39,8 @@ class Scaled(Derived):
         """Scale ``base`` by one number, or by one for each label.
 
         Raises:
-            TypeError: a factor that is no number.
-            ValueError: a factor of another shape than () or (K,).
+            TypeError: ``factor`` is neither a number nor a tensor.
+            ValueError: ``factor`` does not have the shape () or (K,).
         """
         if not isinstance(factor, Tensor | Real) or isinstance(factor, bool):
             raise RefusedType(refusal("a scale is a number", "a float or a tensor", repr(factor)))
@@ -62,12 +62,12 @@ class Scaled(Derived):
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The type of the values, which scaled ones take from the factor."""
+        """The dtype of the values; that of the factor if the base's values are ones."""
         return self.base.dtype or self.factor.dtype
 
     @property
     def learns(self) -> bool:
-        """Whether the base learns, or the factor does."""
+        """Whether values of the base or the factor require gradients."""
         return self.base.learns or self.factor.requires_grad
 
     def edges(self) -> EdgeBasis:
@@ -77,7 +77,7 @@ class Scaled(Derived):
         return edges.with_values(edges.values(factor.dtype) * factor)
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        """(K, M, N) of the base, each matrix multiplied."""
+        """(K, M, N): the dense matrices of the base, scaled."""
         factor = self.factor.to(self.dtype)
         return self.base.to_dense(factor.dtype) * factor.view(-1, 1, 1)
 
@@ -90,26 +90,26 @@ class Scaled(Derived):
         return Scaled(self.base.transpose(), self.factor)
 
     def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Scaled:
-        """See :meth:`.Kind.restricted`: rows and columns of the base, scaled."""
+        """A_k[sources, targets]: rows and columns of the base, scaled."""
         return Scaled(self.base.restricted(sources, targets), self.factor)
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """See :meth:`.Kind.reached`: what the base reaches."""
+        """Sources (or targets) of edges at ``seen``: those of the base."""
         return self.base.reached(seen, labels, transposed)
 
     def propagate(self, x: Tensor) -> Tensor:
-        """See :meth:`.Kind.propagate`: what the base gives, scaled."""
+        """H_k = c_k A_kᵀ X: the propagated features of the base, scaled."""
         return self.base.propagate(x) * self.factor.to(x.dtype).view(-1, *(1,) * (x.dim() - 1))
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """See :meth:`.Kind.products`."""
+        """The sparse products in :meth:`propagate`; see :meth:`.Kind.products`."""
         return self.base.products(shape, learns)
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
-        """Θ_k takes c_k, which costs less than scaling edges; values do where inputs are compared.
+        """Scale Θ_k by c_k, which is cheaper than scaling edges; for 'max' and 'min' scale values.
 
-        A negative c_k turns maxima and minima into each other. An identity compares nothing, and
-        what hides its edges is refused later on.
+        A negative c_k exchanges maxima and minima. Identities have one input each, and bases that
+        hide their edges are refused later.
         """
         base = self.base
         if reduce in ("max", "min") and not base.is_identity and base.hidden() is None:
@@ -117,7 +117,7 @@ class Scaled(Derived):
         return base.absorb(theta.scaled(self.factor), reduce)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Scaled:
-        """See :meth:`Basis.map`."""
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
         return Scaled(self.base.map(index_map, value_map), value_map(self.factor))
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Some of the matrices of a basis."""
+"""Selection of some labels of a basis."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Selected(Derived):
-    """A_k for the given labels k, in the given order; a label may come twice."""
+    """A_k for the given labels k, in the given order; labels may be repeated."""
 
     labels: tuple[int, ...]
 
     @staticmethod
     @makes("select")
     def of(base: Basis, labels: Labels) -> Selected:
-        """Select from ``base``; see :meth:`Basis.select`. Of a selection its base is taken.
+        """Select labels of ``base``, see :meth:`Basis.select`; nested selections are merged.
 
         Raises:
-            TypeError, ValueError: see :func:`.choice.chosen`.
+            TypeError, ValueError: ``labels`` is malformed; see :func:`.choice.chosen`.
             IndexError: a label is out of range.
         """
         count = base.num_bases
@@ -56,13 +56,13 @@ class Selected(Derived):
 
     @property
     def num_bases(self) -> int:
-        """How many labels were chosen."""
+        """Number of selected labels."""
         return len(self.labels)
 
     @cached_property
-    def _chosen(self) -> tuple[Tensor, Pattern]:
-        """The positions of the chosen edges in the base, sorted as their pattern is."""
-        with torch.inference_mode(False):  # What is kept must serve training too.
+    def _selected_edges(self) -> tuple[Tensor, Pattern]:
+        """The positions of the selected edges in the base, in the order of their new pattern."""
+        with torch.inference_mode(False):  # cached tensors must serve training too
             edges = self.base.edges()
             groups = [(edges.label == label).nonzero().view(-1) for label in self.labels]
             keep = torch.cat(groups) if groups else edges.label.new_zeros(0).long()
@@ -77,47 +77,47 @@ class Selected(Derived):
             return keep.index_select(0, pattern.order), pattern
 
     def edges(self) -> EdgeBasis:
-        """The edges of the chosen labels, relabelled by their place in the choice; sorted once."""
+        """The edges of the selected labels, relabelled by their position in the selection."""
         value = self.base.edges().value
-        keep, pattern = self._chosen
+        keep, pattern = self._selected_edges
         return EdgeBasis(pattern, None if value is None else value.index_select(0, keep))
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        """(K, M, N): the chosen matrices of the base."""
+        """(K, M, N): the selected dense matrices of the base."""
         return self.base.to_dense(dtype)[list(self.labels)]
 
     def mean(self, dtype: torch.dtype | None = None) -> Selected:
-        """The mean within each chosen label."""
+        """The mean within each selected label."""
         return Selected(self.base.mean(dtype), self.labels)
 
     def transposed(self) -> Selected:
-        """Labels of the transpose of the base."""
+        """The same selection from the transpose of the base."""
         return Selected(self.base.transpose(), self.labels)
 
     def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Selected:
-        """See :meth:`.Kind.restricted`: labels of what is left of the base."""
+        """A_k[sources, targets]: the same selection from the restricted base."""
         return Selected(self.base.restricted(sources, targets), self.labels)
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """See :meth:`.Kind.reached`: by the labels that were chosen."""
+        """Sources (or targets) of edges at ``seen``: by the selected labels of the base."""
         return self.base.reached(seen, [self.labels[k] for k in labels], transposed)
 
     def propagate(self, x: Tensor) -> Tensor:
-        """See :meth:`.Kind.propagate`: some of what the base gives."""
+        """H_k = A_kᵀ X for the selected labels k."""
         return self.base.propagate(x)[:, list(self.labels)]
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """See :meth:`.Kind.products`: those of the base."""
+        """The sparse products in :meth:`propagate`: those of the base."""
         return self.base.products(shape, learns)
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
-        """As its base says: Θ_k goes to the label that was chosen, zeros to those that were not."""
+        """The leaves of the base, with Θ_k added at the selected labels and zeros at the others."""
         if not self.labels:
             return [(no_edges(self.size, self.device), theta)]
         return self.base.absorb_selected(self, theta, reduce)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Selected:
-        """See :meth:`Basis.map`."""
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
         return Selected(self.base.map(index_map, value_map), self.labels)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Values of few edges, which are held as they were given until something asks for an order."""
+"""Values of small edge lists, which stay in input order until the sorted order is needed."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ if TYPE_CHECKING:
 
 
 class InSomeOrder:
-    """A basis with a pattern, and a ``value`` for each edge of it: sorted, or not yet.
+    """A mixin for a basis with a pattern and values, which may still be in input order.
 
     Attributes:
         pattern: the edges.
-        value: (E, *) in the pattern's order, or None for ones; made of ``given`` if asked for.
-        given: (E, *) in the order in which the pattern's edges were given, where that is held.
+        value: (E, *) in the pattern's order, or None for ones; computed from ``given`` when needed.
+        given: (E, *) in the input order of the edges, if stored.
     """
 
     if TYPE_CHECKING:
         pattern: Pattern
 
     def __getattr__(self, name: str) -> Any:
-        # What is not there yet: the values of few edges, which were given in another order.
+        # Called for missing attributes only: values in input order are sorted here.
         if name != "value" or "given" not in vars(self):
             raise AttributeError(name)
         given = vars(self)["given"]
         value = given.index_select(0, self.pattern.order)
-        if torch.compiler.is_compiling():  # whose tensors are those of a graph
+        if torch.compiler.is_compiling():  # a traced tensor must not be cached
             return value
         lasts = value.requires_grad == given.requires_grad and not torch.is_inference_mode_enabled()
         if lasts and not torch._C._are_functorch_transforms_active():
-            # From now on it is what products are made of, so that gradients reach it.
+            # Cached: later products use this tensor, so that gradients reach it.
             object.__setattr__(self, "value", value)
         return value
 
     @property
     def _listed(self) -> Tensor | None:
-        """The values as given; None without any, or if sorted ones may want gradients."""
+        """The values in input order; None if there are none, or sorted ones require gradients."""
         held = vars(self)
         value: Tensor | None = held.get("value")
         return None if value is not None and value.requires_grad else held.get("given")
 
     @property
     def _in_some_order(self) -> Tensor | None:
-        """The values, sorted or as given."""
+        """The values, sorted or in input order."""
         held = vars(self)
         found: Tensor | None = held["value"] if "value" in held else held["given"]
         return found

@@ -1,4 +1,4 @@
-"""Several bases side by side: the matrices of one, then those of the next."""
+"""Stacks of bases: the matrices of one basis, then those of the next."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 @makes("stack")
 @dataclass(frozen=True, eq=False, repr=False)
 class Stacked(Basis):
-    """The matrices of several bases, one after another: K = K₁ + K₂ + …
+    """The concatenation of the matrices of several bases: K = K₁ + K₂ + …
 
-    A stack in a stack is taken apart.
+    Nested stacks are flattened.
 
     Raises:
-        ValueError: no part is given, or the parts differ in size or type.
+        ValueError: there is no part, or the parts differ in size or dtype.
+        TypeError: a part is not a basis.
     """
 
     parts: tuple[Basis, ...]
@@ -66,32 +67,32 @@ class Stacked(Basis):
 
     @property
     def num_bases(self) -> int:
-        """K₁ + K₂ + …"""
+        """Number of labels, K₁ + K₂ + …"""
         return sum(part.num_bases for part in self.parts)
 
     @property
     def size(self) -> tuple[int, int]:
-        """(M, N)."""
+        """Numbers of sources and targets, (M, N)."""
         return self.parts[0].size
 
     def shape_class(self) -> Hashable:
-        """See :meth:`Basis.shape_class`."""
+        """Cache key for the choice of an order; see :meth:`.Kind.shape_class`."""
         return tuple(part.shape_class() for part in self.parts)
 
     @property
     def device(self) -> torch.device:
-        """Where its tensors are."""
+        """The device of its tensors."""
         return self.parts[0].device
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The type of the values, None if all parts hold ones."""
+        """The dtype of the values; None if the values of all parts are ones."""
         dtypes = (part.dtype for part in self.parts)
         return next((dtype for dtype in dtypes if dtype is not None), None)
 
     @cached_property
     def _pattern(self) -> Pattern:
-        """All edges, the labels of each part shifted past those of the parts before it."""
+        """The pattern of all edges, with the labels of each part after those of earlier parts."""
         parts, labels, shift = [part.edges() for part in self.parts], [], 0
         with lasting(parts[0].pattern.source):
             for part in parts:
@@ -109,13 +110,13 @@ class Stacked(Basis):
 
     @property
     def learns(self) -> bool:
-        """Whether values of any part require a gradient."""
+        """Whether values of any part require gradients."""
         return any(part.learns for part in self.parts)
 
     def edges(self) -> EdgeBasis:
-        """All edges, by label those of one part after those of another; sorted once."""
+        """The edges of all parts; their pattern is cached."""
         parts = [part.edges() for part in self.parts]
-        # Powers of edges without values have values, where several walks join two nodes.
+        # Powers of edges without values have values: the number of walks between two nodes.
         dtype = self.dtype or next((part.dtype for part in parts if part.dtype is not None), None)
         if dtype is None:
             return EdgeBasis(self._pattern)
@@ -123,7 +124,7 @@ class Stacked(Basis):
         return EdgeBasis(self._pattern, self._pattern.sort_values(value))
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        """(K, M, N), part by part."""
+        """(K, M, N): the dense matrices of all parts."""
         return torch.cat([part.to_dense(self.dtype or dtype) for part in self.parts])
 
     def mean(self, dtype: torch.dtype | None = None) -> Stacked:
@@ -133,21 +134,21 @@ class Stacked(Basis):
 
     @property
     def is_identity(self) -> bool:
-        """Whether all parts are made of identities alone."""
+        """Whether all matrices of all parts are identities."""
         return all(part.is_identity for part in self.parts)
 
     def hidden(self) -> Basis | None:
-        """The first part that hides its edges."""
+        """The first part that hides its edges, or None."""
         return next((found for part in self.parts if (found := part.hidden()) is not None), None)
 
     def grids(self) -> tuple[Shape, Shape] | None:
-        """Those of the first part."""
+        """The grids of the first part."""
         return self.parts[0].grids()
 
     def with_edges(
         self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
     ) -> Stacked:
-        """See :meth:`.Kind.with_edges`: part by part."""
+        """``change`` applied to every edge set: part by part."""
         return Stacked(tuple(part.with_edges(change, same_nodes) for part in self.parts))
 
     def transposed(self) -> Stacked:
@@ -155,11 +156,11 @@ class Stacked(Basis):
         return Stacked(tuple(part.transpose() for part in self.parts))
 
     def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Stacked:
-        """See :meth:`.Kind.restricted`: part by part."""
+        """A_k[sources, targets]: part by part."""
         return Stacked(tuple(part.restricted(sources, targets) for part in self.parts))
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """See :meth:`.Kind.reached`: by any part."""
+        """Sources (or targets) of edges at ``seen``: by any part."""
         out = seen.new_zeros(self.size[transposed])
         for part, start, end in self._ranges():
             mine = [k - start for k in labels if start <= k < end]
@@ -167,15 +168,15 @@ class Stacked(Basis):
         return out
 
     def propagate(self, x: Tensor) -> Tensor:
-        """See :meth:`.Kind.propagate`: part by part."""
+        """H_k = A_kᵀ X: part by part."""
         return torch.cat([part.propagate(x) for part in self.parts], dim=1)
 
     def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """See :meth:`.Kind.products`: those of all parts."""
+        """The sparse products in :meth:`propagate`: those of all parts."""
         return [one for part in self.parts for one in part.products(shape, learns)]
 
     def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
-        """The leaves of all parts: Θ is split by label."""
+        """The leaves of all parts, with Θ split by label."""
         return [
             leaf
             for part, start, end in self._ranges()
@@ -183,20 +184,20 @@ class Stacked(Basis):
         ]
 
     def absorb_scaled(self, scaled: Scaled, theta: Theta, reduce: str) -> list[Leaf]:
-        """Those of the parts, each scaled by its own factors."""
+        """The leaves of the parts, each scaled by its own factors."""
         factors = scaled.factor.split([part.num_bases for part in self.parts])
         parts = zip(self.parts, factors, strict=True)
         return Stacked(tuple(part.scale(factor) for part, factor in parts)).absorb(theta, reduce)
 
     def _ranges(self) -> Iterator[tuple[Basis, int, int]]:
-        """Each part, and from where to where its labels are."""
+        """Each part with the first of its labels, and the one past its last."""
         start = 0
         for part in self.parts:
             yield part, start, start + part.num_bases
             start += part.num_bases
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Stacked:
-        """See :meth:`Basis.map`."""
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
         return Stacked(tuple(part.map(index_map, value_map) for part in self.parts))
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""All unit matrices of one size, as a rule."""
+"""All unit matrices of one size as a rule, for fully connected layers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from .pattern import Pattern
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UnitMatrices(ImplicitEdges):
-    """The K = M·N matrices with a single one: label k = m·N + n is the edge m → n alone.
+    """The K = M·N matrices with a single one: label k = m·N + n has only the edge m → n.
 
-    Every matrix is a sum of these, so that a convolution over them is a fully connected layer.
+    Every matrix is a linear combination of these, so that a convolution over them is a fully
+    connected layer.
 
     Attributes:
-        shape: (M, N), before turning; turned, label m·N + n is the edge n → m.
+        shape: (M, N) before transposition; if transposed, label m·N + n has the edge n → m.
 
     Raises:
         ValueError: a number of nodes is negative.
@@ -33,31 +34,31 @@ class UnitMatrices(ImplicitEdges):
 
     @property
     def num_bases(self) -> int:
-        """M·N."""
+        """Number of labels, M·N."""
         return self.shape[0] * self.shape[1]
 
     @property
     def size(self) -> tuple[int, int]:
-        """(M, N), turned if the matrices are."""
+        """Numbers of sources and targets: ``shape``, exchanged if transposed."""
         return self.shape[::-1] if self.is_transposed else self.shape
 
     @property
     def num_edges(self) -> int:
-        """M·N, one for each label."""
+        """Number of edges M·N, one for each label."""
         return self.num_bases
 
     @property
     def num_source_pairs(self) -> int:
-        """M·N."""
+        """Number of distinct pairs (source, label), M·N."""
         return self.num_bases
 
     @property
     def num_target_pairs(self) -> int:
-        """M·N."""
+        """Number of distinct pairs (target, label), M·N."""
         return self.num_bases
 
     def make_edges(self) -> EdgeBasis:
-        """An edge for each pair of a source and a target, under a label of its own."""
+        """Make the edges: one for each source and target, with a label of its own."""
         label = torch.arange(self.num_bases, device=self.on)
         columns = max(self.shape[1], 1)
         index = torch.stack([label // columns, label % columns])
@@ -71,8 +72,8 @@ class UnitMatrices(ImplicitEdges):
         return EdgeBasis(pattern)
 
     def mean(self, dtype: torch.dtype | None = None) -> UnitMatrices:
-        """Itself: no target has two edges under one label."""
+        """The basis itself: no target has two edges of one label."""
         return self
 
     def __repr__(self) -> str:
-        return f"UnitMatrices(size={self.size}{', turned' if self.is_transposed else ''})"
+        return f"UnitMatrices(size={self.size}{', transposed' if self.is_transposed else ''})"

@@ -101,8 +101,8 @@ def test_reasons_name_what_torch_lacks():
     transposed = box((4, 4), 3, padding=1, mode="circular", transposed=True)
     for basis, reason in (
         (box((2, 2, 2, 2), 2), "torch has no more than 3 axes, not 4"),
-        (box((4, 4), 3, padding=1, mode="reflect", transposed=True), "turned shifts"),
-        (transposed, "torch has no turned shifts with padding_mode='circular'"),
+        (box((4, 4), 3, padding=1, mode="reflect", transposed=True), "transposed shifts"),
+        (transposed, "torch has no transposed shifts with padding_mode='circular'"),
         (some_shifts([(5,), (0,)], (3,), mode="circular"), "circular by 3 at most, not by 5"),
         (some_shifts([(3,), (0,)], (3,), mode="reflect"), "reflect by 2 at most, not by 3"),
         (box((0, 4), 1), "needs cells, and there are none"),

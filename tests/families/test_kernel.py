@@ -385,7 +385,7 @@ def test_edges_are_dropped_of_a_basis():
 
 
 def test_whole_edges_must_stem_from_a_list():
-    with pytest.raises(ValueError, match="stem from one"):
+    with pytest.raises(ValueError, match="a pattern with an origin"):
         drop_edges(Walk(2).basis(EDGE_INDEX).edges(), 0.5, whole=True)
 
 

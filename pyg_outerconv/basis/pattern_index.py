@@ -1,0 +1,87 @@
+"""Unsorted labelled edges, and the dtype and the range of the indices of a pattern."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..errors import RefusedValue, refusal
+from ..kernels.index_checks import has_numbers
+
+_INT32_LIMIT = 2**31 - 1
+INT64_LIMIT = 2**63 - 1
+
+
+class UnsortedEdges(NamedTuple):
+    """Labelled edges in input order.
+
+    Attributes:
+        source, target: (E,) integers.
+        label: (E,) integers, or None for label 0.
+        origin: (E,) the edge of the user's list that each edge comes from, or the number of leading
+            edges that are the user's.
+        dtype: the integer dtype of the sorted edges.
+    """
+
+    source: Tensor
+    target: Tensor
+    label: Tensor | None
+    origin: Tensor | int | None
+    dtype: torch.dtype
+
+    def under_label(self, node: Tensor, num_labels: int) -> Tensor:
+        """(E,) node · K + label of each edge; ``node`` (E,) are its sources or its targets."""
+        if num_labels == 1:
+            return node
+        node = node * num_labels
+        return node if self.label is None else node + self.label
+
+
+def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.dtype:
+    """The dtype of a pattern's indices: int32 if every product of sizes fits, else int64.
+
+    Under torch.export it is int64, because an exported graph takes any sizes.
+
+    Raises:
+        ValueError: max(M, N) · K does not fit into int64.
+    """
+    if is_exporting():
+        return torch.int64
+    # Compared one by one: a maximum would make a compiler specialise on which one is the largest.
+    products = (size[0] * num_labels, size[1] * num_labels)
+    if products[0] > INT64_LIMIT or products[1] > INT64_LIMIT:
+        raise RefusedValue(
+            refusal(
+                "nodes and labels are numbered together, in int64",
+                "max(M, N) * K < 2**63",
+                f"size {size}, K = {num_labels}",
+            )
+        )
+    fits = products[0] < _INT32_LIMIT and products[1] < _INT32_LIMIT
+    return torch.int32 if fits and num_edges < _INT32_LIMIT else torch.int64
+
+
+def is_exporting() -> bool:
+    """Whether torch.export is tracing; before torch 2.7, whether any compiler is."""
+    return getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)()
+
+
+def check_range(name: str, index: Tensor, count: int) -> None:
+    """Refuse indices outside of [0, count); not checked where a tensor has no readable numbers.
+
+    Raises:
+        ValueError: an index is out of range.
+    """
+    if not has_numbers(index) or index.numel() == 0:
+        return
+    lowest, highest = int(index.min()), int(index.max())
+    if lowest < 0 or highest >= count:
+        raise RefusedValue(
+            refusal(
+                f"every {name} of a pattern must lie in range",
+                f"[0, {count})",
+                lowest if lowest < 0 else highest,
+            )
+        )
