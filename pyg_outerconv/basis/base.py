@@ -266,8 +266,7 @@ def nest(basis: Basis, *parts: Basis, levels: int = 1) -> None:
     if nesting > DEEPEST:
         raise RefusedValue(
             refusal(
-                "bases are made of others, and these of others, to some depth; "
-                "basis.edges() is made of none",
+                "the nesting of bases is limited (basis.edges() has none)",
                 f"at most {DEEPEST} levels",
                 nesting,
             )
@@ -276,8 +275,8 @@ def nest(basis: Basis, *parts: Basis, levels: int = 1) -> None:
     if pieces > MOST_PIECES:
         raise RefusedValue(
             refusal(
-                "a basis is made of some others, a part that is used twice counting twice",
-                f"at most {MOST_PIECES}; basis.edges() is one",
+                "the number of parts of a basis is limited, repetitions counted",
+                f"at most {MOST_PIECES} (basis.edges() is one)",
                 pieces,
             )
         )

@@ -42,10 +42,10 @@ class Pair(Basis):
     def __post_init__(self) -> None:
         for part in (self.first, self.second):
             if not isinstance(part, Basis):
-                raise RefusedType(refusal("a product is of bases", "a Basis", type(part).__name__))
+                raise RefusedType(refusal("a product takes bases", "a Basis", type(part).__name__))
         dtypes = (self.first.dtype, self.second.dtype)
         if None not in dtypes and dtypes[0] != dtypes[1]:
-            raise RefusedType(refusal("bases in a product must have one type", *dtypes))
+            raise RefusedType(refusal("bases in a product must have one dtype", *dtypes))
         nest(self, self.first, self.second, levels=self.levels)
 
     @property

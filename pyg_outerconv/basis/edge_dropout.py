@@ -63,7 +63,7 @@ def drop_edges(
         ValueError: ``p`` is not in [0, 1]; or ``whole`` is set, and edges have no origin in a list.
     """
     if not isinstance(basis, Basis):
-        raise RefusedType(refusal("edges of a basis are dropped", "a Basis", type(basis).__name__))
+        raise RefusedType(refusal("drop_edges takes a basis", "a Basis", type(basis).__name__))
     if not isinstance(p, Real) or isinstance(p, bool):
         raise RefusedType(refusal("edges are dropped with a probability", "a number", repr(p)))
     if not 0 <= p <= 1:

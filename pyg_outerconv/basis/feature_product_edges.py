@@ -66,7 +66,7 @@ class FeatureProductSupport(NamedTuple):
                 got = None if block is None else tuple(block.shape)
                 raise RefusedValue(refusal(f"blocks number every {what}", (count,), got))
             if block is not None and (block.is_floating_point() or block.dtype == torch.bool):
-                raise RefusedType(refusal("blocks have numbers", "integers", block.dtype))
+                raise RefusedType(refusal("blocks are numbered", "integers", block.dtype))
 
     def count_blocks(self) -> int:
         """Number of blocks: the largest block index plus one; 1 without blocks."""

@@ -54,7 +54,7 @@ def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.
     if products[0] > INT64_LIMIT or products[1] > INT64_LIMIT:
         raise RefusedValue(
             refusal(
-                "nodes and labels are numbered together, in int64",
+                "a pattern numbers pairs of a node and a label in int64",
                 "max(M, N) * K < 2**63",
                 f"size {size}, K = {num_labels}",
             )

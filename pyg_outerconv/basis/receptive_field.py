@@ -61,7 +61,7 @@ def _layers_back(basis: Basis, seen: Tensor, reach: int) -> Tensor:
         if step == MOST_LAYERS and not repeats:
             raise RefusedValue(
                 refusal(
-                    f"the sources seen neither settle nor repeat within {MOST_LAYERS} layers",
+                    f"the sets of sources do not repeat within {MOST_LAYERS} layers",
                     f"reach <= {MOST_LAYERS}",
                     reach,
                 )

@@ -45,7 +45,7 @@ class Stacked(Basis):
         for part in self.parts:
             if not isinstance(part, Basis):
                 raise RefusedType(
-                    refusal("a stack is of bases", "a Basis; families go to Stack", repr(part))
+                    refusal("a stack takes bases", "a Basis; families go to Stack", repr(part))
                 )
         sizes = {part.size for part in self.parts}
         if len(sizes) > 1:
@@ -56,7 +56,7 @@ class Stacked(Basis):
         if len(dtypes) > 1:
             raise RefusedValue(
                 refusal(
-                    "bases in a stack must have one type",
+                    "bases in a stack must have one dtype",
                     self.parts[0].dtype,
                     sorted(map(str, dtypes)),
                 )

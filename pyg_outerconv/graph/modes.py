@@ -39,7 +39,7 @@ def unfold(x: Tensor, mode: int, *, batch_dims: int = 0, first_fastest: bool = F
         contiguous x with its first or last axis as the mode.
 
     Raises:
-        TypeError: a number is no integer.
+        TypeError: an argument that counts axes is not an integer.
         ValueError: x has fewer axes than ``batch_dims``, or no other.
         IndexError: there is no axis ``mode``.
 
@@ -48,9 +48,9 @@ def unfold(x: Tensor, mode: int, *, batch_dims: int = 0, first_fastest: bool = F
     [[0, 2, 4], [1, 3, 5]]
     """
     order = _order(x.dim() - _count(batch_dims, x.dim()), mode, first_fastest)
-    turned = x.permute(*range(batch_dims), *(batch_dims + axis for axis in order))
+    permuted = x.permute(*range(batch_dims), *(batch_dims + axis for axis in order))
     rows = batch_dims + 1
-    return turned.reshape(*turned.shape[:rows], prod(turned.shape[rows:]))
+    return permuted.reshape(*permuted.shape[:rows], prod(permuted.shape[rows:]))
 
 
 def fold(
@@ -74,7 +74,7 @@ def fold(
         (\*batch, I_1, …, I_D), a view where one exists.
 
     Raises:
-        TypeError: a number is no integer.
+        TypeError: an argument that counts axes is not an integer.
         ValueError: the matrix does not have the size of the unfolding, or ``shape`` has no axis.
         IndexError: there is no axis ``mode``.
 

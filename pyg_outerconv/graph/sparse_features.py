@@ -79,7 +79,7 @@ class SparseFeatures:
 
     @staticmethod
     def _read(x: Tensor) -> SparseFeatures:
-        anchor, x = x, settled(x)
+        anchor, x = x, coalesced(x)
         prepared: Prepared = _known.get(anchor, (), "pattern", lambda: prepare(x))
         if x.requires_grad and not prepared.regular:
             # torch's gradient of values() sorts the entries first, so it would be in another order.
@@ -189,7 +189,7 @@ Features = Union[Tensor, SparseFeatures, None]  # noqa: UP007
 """X: dense features, sparse ones, indices of nodes (integers), or None."""
 
 
-def settled(x: Tensor) -> Tensor:
+def coalesced(x: Tensor) -> Tensor:
     """A ``torch.sparse`` tensor, coalesced if it is a COO matrix.
 
     The result is cached per tensor object, unless the tensor requires gradients.

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
-from ..graph.sparse_features import SparseFeatures, replace_values, settled
+from ..graph.sparse_features import SparseFeatures, coalesced, replace_values
 
 
 @overload
@@ -46,7 +46,7 @@ def dropout_features(
         return F.dropout(x, p, training)
     if not training or p == 0.0:
         return x
-    x = settled(x)
+    x = coalesced(x)
     return replace_values(x, _dropout(x.values(), p))
 
 

@@ -209,14 +209,14 @@ def test_receptive_fields_reach_through_layers():
             ValueError,
             "one size",
         ),
-        (lambda b: b.stack(b.float()), ValueError, "one type"),
+        (lambda b: b.stack(b.float()), ValueError, "one dtype"),
         (lambda b: b.mix(torch.ones(2, 2).double()), ValueError, r"\(J, 3\), got \(2, 2\)"),
         (lambda b: b.mix(torch.ones(2, 3)), TypeError, "type of the values.*float64, got .*32"),
         (lambda b: b.mix([[1, 2, 3]]), TypeError, "mixed by numbers.*got list"),
         (lambda b: b.compose(b.restrict([1, 2])), ValueError, r"product: expected \(5, N\)"),
-        (lambda b: b.compose(b.float()), TypeError, "one type"),
-        (lambda b: b.compose(b.to_dense()), TypeError, "of bases: expected a Basis, got Tensor"),
-        (lambda b: b.kron(b.float()), TypeError, "one type"),
+        (lambda b: b.compose(b.float()), TypeError, "one dtype"),
+        (lambda b: b.compose(b.to_dense()), TypeError, "takes bases: expected a Basis, got Tensor"),
+        (lambda b: b.kron(b.float()), TypeError, "one dtype"),
         (lambda b: b.restrict([0, 5]), IndexError, r"sources must exist.*\[0, 5\)"),
         (lambda b: b.restrict(None, [0, -1]), IndexError, "targets must exist"),
         (lambda b: b.restrict([0, 0]), ValueError, "distinct"),
@@ -239,5 +239,5 @@ def test_what_is_no_number_and_no_basis_is_refused():
         with pytest.raises(TypeError, match="a scale is a number"):
             basis.scale(factor)
     for part in (Relation(1), 3):
-        with pytest.raises(TypeError, match="a stack is of bases"):
+        with pytest.raises(TypeError, match="a stack takes bases"):
             basis.stack(part)

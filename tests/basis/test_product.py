@@ -150,5 +150,5 @@ def test_products_of_many_labels_keep_their_labels_apart():
 
 def test_more_nodes_and_labels_than_numbers_are_refused():
     many = Pattern.build(torch.tensor([[0], [3]]), size=(4, 4), num_labels=2**31)
-    with pytest.raises(ValueError, match=r"numbered together, in int64.*K = 4611686018427387904"):
+    with pytest.raises(ValueError, match=r"a node and a label in int64.*K = 4611686018427387904"):
         compose_edges(many.with_values(torch.ones(1)), many.transposed.with_values(torch.ones(1)))

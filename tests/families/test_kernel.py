@@ -253,14 +253,14 @@ def test_data_gives_attributes_and_positions():
         (
             lambda: Kernel(powers, 3, on="pos").basis(EDGE_INDEX, pos=torch.ones(3, 2).long()),
             TypeError,
-            r"positions of nodes.*got \[torch.int64, torch.int64\]",
+            r"pos is a tensor, or a pair.*got \[torch.int64, torch.int64\]",
         ),
         (
             lambda: Kernel(powers, 3, on="pos").basis(
                 EDGE_INDEX, pos=(torch.rand(3, 2), torch.rand(3, 1))
             ),
             ValueError,
-            "the same axes: expected one D, got {1, 2}",
+            "many columns: expected one D, got {1, 2}",
         ),
     ],
 )

@@ -12,7 +12,7 @@ from pyg_outerconv.contract import ORDERS, Problem, contract, predicted_share, s
 from pyg_outerconv.graph import SparseFeatures
 from pyg_outerconv.graph import sparse_features as features
 from pyg_outerconv.graph import sparse_pattern as feature_pattern
-from pyg_outerconv.graph.sparse_features import replace_values, settled
+from pyg_outerconv.graph.sparse_features import coalesced, replace_values
 from pyg_outerconv.nn import dropout_features
 from pyg_outerconv.testing import assert_near
 
@@ -172,7 +172,7 @@ def test_sizes_that_differ_take_the_rows_of_the_targets():
 
 @each_layout
 def test_values_are_replaced_in_their_layout(layout):
-    x = settled(layouts()[layout])
+    x = coalesced(layouts()[layout])
     out = replace_values(x, 2 * x.values())
     assert out.layout == x.layout
     assert_near(out.to_dense(), 2 * DENSE)

@@ -108,7 +108,7 @@ def test_bad_positions_are_refused():
         ("what is near is told by positions", {"size": (4, 4)}),
         ("a row for each source: expected 3, got 4", {"pos": pos, "size": (3, 3)}),
         (r"pos needs a row for each source: expected shape \(4, D\)", {"pos": pos[:, 0]}),
-        ("the same axes", {"pos": (pos, pos[:, :1])}),
+        ("equally many columns", {"pos": (pos, pos[:, :1])}),
         ("must be finite", {"pos": pos / 0}),
     ):
         with pytest.raises(ValueError, match=message):
