@@ -1,4 +1,4 @@
-"""Files: read whole and within a bound, or refused; replaced whole, or not at all.
+"""Read whole files within a size limit; replace files atomically.
 
 What is written here carries a checksum, compared before anything else is looked at, so that damage
 and edits are noticed; and nothing that is read can run code. A checksum is against accidents: who
@@ -75,10 +75,10 @@ def read_bytes(path: Path, limit: int = LIMIT) -> bytes:
 
 
 def open_archive(content: bytes, limit: int = UNPACKED_LIMIT) -> zipfile.ZipFile:
-    """A zip file, if what it says that it unpacks to is within a bound; nothing is unpacked.
+    """Open a zip file whose declared unpacked size is within a limit; nothing is unpacked.
 
     Raises:
-        ValueError: it is none, or holds more.
+        ValueError: it is not a zip file, or declares a larger size.
     """
     try:
         archive = zipfile.ZipFile(BytesIO(content))
@@ -116,7 +116,7 @@ def save_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def load_json(path: Path) -> dict[str, Any]:
-    """Read what :func:`save_json` wrote.
+    """Read a file of :func:`save_json`.
 
     Raises:
         OSError: it cannot be read.
@@ -158,7 +158,7 @@ def save_tensors(path: Path, content: dict[str, Any]) -> None:
 
 
 def load_tensors(path: Path) -> dict[str, Any]:
-    """Read what :func:`save_tensors` wrote, to the CPU; nothing in it is run.
+    """Read a file of :func:`save_tensors` to the CPU; nothing in it is run.
 
     Raises:
         OSError: it cannot be read.
@@ -191,7 +191,7 @@ def _foreign(path: Path, expected: str, got: str) -> RefusedValue:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Replace a file as a whole; whoever reads it sees the old content or the new.
+    """Replace a file atomically: a reader sees the old content or the new.
 
     Raises:
         OSError: it cannot be written; then it is as it was.
@@ -209,7 +209,7 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def leftovers(folder: Path, names: Iterable[str] | None = None) -> list[Path]:
-    """What :func:`replace` left when its process was killed, or is writing now.
+    """Temporary files of :func:`replace`, of killed processes or of those that write now.
 
     Args:
         folder: where to look.
@@ -237,7 +237,7 @@ def is_gone(temporary: Path) -> bool:
 
 
 def sweep(folder: Path, names: Iterable[str] | None = None) -> None:
-    """Remove the :func:`leftovers` of processes that are gone; what cannot be removed stays."""
+    """Remove the :func:`leftovers` of ended processes, as far as they can be removed."""
     for path in leftovers(folder, names):
         with suppress(OSError):
             if not is_gone(path):
@@ -249,12 +249,12 @@ def sweep(folder: Path, names: Iterable[str] | None = None) -> None:
 
 
 def silence(stream: TextIO) -> None:
-    """Send what is written to a stream nowhere, since its reader, such as ``head``, has left."""
+    """Discard all further output of a stream whose reader, such as ``head``, has left."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 def temporary_name(name: str) -> str:
-    """A name in the same folder for what is not whole yet, with the number of this process."""
+    """The name of a temporary file for a file, with the number of this process."""
     return f".{name}.{os.getpid()}.{uuid.uuid4().hex[:8]}"

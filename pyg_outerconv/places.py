@@ -1,4 +1,4 @@
-"""Where data is looked for, and where what is made of it is kept."""
+"""The folder of the data and the cache folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CACHE_VARIABLE = "PYG_OUTERCONV_CACHE"
 
 
 def data_root(root: str | Path | None = None) -> Path:
-    """Where data is: the given folder, else ``PYG_OUTERCONV_DATA``, else a user cache folder."""
+    """The folder of the data: ``root``, else ``PYG_OUTERCONV_DATA``, else a user cache folder."""
     if root:
         return as_path(root, "the root of data").resolve()
     if chosen := os.environ.get(ROOT_VARIABLE):
@@ -22,7 +22,7 @@ def data_root(root: str | Path | None = None) -> Path:
 
 
 def cache_folder() -> Path:
-    """``PYG_OUTERCONV_CACHE``, else the platform's folder for what can be made again."""
+    """The cache folder: ``PYG_OUTERCONV_CACHE``, else the cache folder of the platform."""
     if chosen := os.environ.get(CACHE_VARIABLE):
         return as_path(chosen, CACHE_VARIABLE).resolve()
     if sys.platform == "win32":

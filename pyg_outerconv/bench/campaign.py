@@ -1,4 +1,4 @@
-"""One run of the command: a folder, a bar, the cases one by one, then tables and a page."""
+"""One run of ``outerconv bench``: measure the cases one by one, then write tables and a page."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Campaign:
 
     Raises:
         ValueError: the folder has something in it, the device is not here, or the report to
-            compare with is none. Nothing is measured in that case.
+            compare with is not a report. Nothing is measured in that case.
     """
 
     def __init__(self, options: Options, cases: Sequence[Case]) -> None:
@@ -70,7 +70,7 @@ class Campaign:
         self.failed: list[str] = []
 
     def run(self) -> None:
-        """Measure, print and write; what there is so far is kept when the run is interrupted."""
+        """Measure, print and write; an interrupted run keeps the records that it has."""
         before = torch.get_num_threads()
         torch.set_num_threads(self.threads)
         try:
@@ -85,7 +85,7 @@ class Campaign:
             torch.set_num_threads(before)
 
     def _run_processes(self) -> None:
-        """Each process measures all cases; what they found is kept as one."""
+        """Measure all cases in each process and merge the records."""
         reports = run_processes(self.options, self.folder, print)
         self.records, self.roofline = merge(reports)
         for record in self.records:

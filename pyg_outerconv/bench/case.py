@@ -1,4 +1,4 @@
-"""What a case is: contenders that do the same work, set up alike; and the registry of cases.
+"""A case: contenders that do the same work on the same data; and the registry of cases.
 
 A new case is one function that sets it up, below one ``@case(...)`` in a file of ``cases/``.
 """
@@ -22,7 +22,7 @@ Point = float | int | str | None
 
 @dataclass(frozen=True)
 class Work:
-    """What one step cannot do without: the least traffic to memory, and the least arithmetic."""
+    """The least memory traffic and the least arithmetic of one step."""
 
     num_bytes: float
     flops: float
@@ -39,7 +39,7 @@ class Contender:
             does only a part of the work and is there to show a bound.
         own: whether it is ours too, so that its breaking off is an error; that of a peer is the
             reason why it is absent.
-        ready: told before each sample how many steps it has, for what is not timed.
+        ready: called with the number of steps before each sample, outside the timing.
     """
 
     name: str
@@ -55,11 +55,11 @@ class Setup:
 
     Attributes:
         contenders: ours first.
-        sizes: what a reader needs to know of the data, by name.
+        sizes: sizes of the data, by name.
         absent: peers that are not run, each with the reason.
         work: the least work of a step, by mode, where it is known.
-        inner: how many steps make one sample; None lets the harness choose.
-        notes: said beside the results.
+        inner: number of steps in one sample; None lets :func:`measure` choose.
+        notes: remarks printed with the results.
     """
 
     contenders: Sequence[Contender]
@@ -75,12 +75,12 @@ class Case:
     """A benchmark.
 
     Attributes:
-        name, group: what ``--only`` takes.
-        description: what is computed, in a line.
+        name, group: names that ``--only`` takes.
+        description: the computation, in one line.
         make: sets up one point.
-        axis: what the points of a sweep differ in, None for a single point.
+        axis: name of the quantity that a sweep varies, None for a single point.
         points: chooses the points of a sweep.
-        targets: what its results must reach.
+        targets: values that its results must reach.
         memory: the contenders whose peak memory is measured too.
         quick: whether it is part of a quick run.
     """

@@ -27,10 +27,10 @@ def compare_timings(new: dict[str, Any], old: dict[str, Any]) -> str:
 
 
 def compare_reports(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
-    """What became of every timing that both reports have.
+    """Compare every timing that both reports have.
 
     Returns:
-        ``rows``, a verdict for each; ``notes``, what makes them hard to compare.
+        ``rows``, one with a verdict for each timing; ``notes``, differences between the machines.
     """
     before = dict(_timings(old))
     sizes = {_place(record): record["sizes"] for record in old["records"]}

@@ -1,4 +1,4 @@
-"""What a case is set up with: sizes, type, device, randomness, and where data lies."""
+"""The context of a case: sizes, dtype, device, seed, and the folder of the data."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Context:
 
     @property
     def share(self) -> float:
-        """What part of their full size graphs have."""
+        """The size of graphs as a share of their full size."""
         return self.scale * (QUICK_SHARE if self.quick else 1.0)
 
     def size(self, count: int, at_least: int = 1, *, quick: bool = True) -> int:

@@ -66,7 +66,7 @@ def find_crossovers(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def say_crossover(found: dict[str, Any]) -> str:
-    """One line for people."""
+    """The crossover of a case and a mode, in one line."""
     density = found["density"]
     if density is None:
         where = f"sparse is faster up to density {found['highest']:g}"

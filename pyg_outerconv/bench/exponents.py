@@ -21,7 +21,7 @@ def fitted_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Exponent(Target):
-    """The time grows as a power of the axis of a sweep, and as no much higher one.
+    """The time grows at most as a power of the axis of a sweep, within some slack.
 
     Overheads of small sizes and better use of the machine at large ones make it less; so it is
     reached where the fitted exponent is at most ``slack`` above the predicted one.

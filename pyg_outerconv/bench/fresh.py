@@ -1,4 +1,4 @@
-"""A new graph at each call, as loaders and samplers bring it: copies that no call has seen."""
+"""A new graph for each call, as loaders and samplers make it: copies that no cache knows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Graph = tuple[Tensor, ...]
 
 
 class Fresh:
-    """Hands out copies of some graphs in turn, so that nothing kept by identity or by value helps.
+    """Returns copies of some graphs in turn, so that nothing cached by identity or by value helps.
 
     Copies are made by :meth:`ready`, which is not timed, and live until it is called again.
 
@@ -31,7 +31,7 @@ class Fresh:
         self._turn, self._next = self._turn + count, 0
 
     def take(self) -> Graph:
-        """A graph that was not taken before; one is copied now if none is at hand."""
+        """A copy that was not returned before; made now if none is prepared."""
         if self._next == len(self._copies):
             self.ready(1)
         taken = self._copies[self._next]

@@ -35,12 +35,12 @@ def markdown_table(report: dict[str, Any], group: str, mode: str) -> str:
 
 
 def targets_table(report: dict[str, Any], group: str, earlier: dict[str, Any] | None = None) -> str:
-    """How many times ours a peer takes, and how many were asked: a row for each target.
+    """Times of peers over ours beside the targets of the project: a row for each target.
 
     Args:
         report: a run.
         group: whose targets.
-        earlier: a run to put beside it; None for none.
+        earlier: an earlier run for a column of its own, or None.
 
     Raises:
         ValueError: the group has no targets of times.

@@ -61,17 +61,17 @@ def measure(
     clock: Callable[[], float] = time.perf_counter,
     ready: Mapping[str, Callable[[int], Any] | None] | None = None,
 ) -> dict[str, Timing]:
-    """Time some steps, one sample of each in turn, again and again.
+    """Time some steps in rounds, one sample of each in a round.
 
     Every round begins with another contender, so that none always follows the same one.
 
     Args:
-        steps: what is timed, by name.
+        steps: the timed functions, by name.
         repeats: samples of each.
         synchronize: waits for the device.
         inner: steps in a sample; chosen for each contender from one warm-up step if None.
         clock: tells seconds.
-        ready: what is told, by name, how many steps come next, before the clock runs.
+        ready: functions called with the number of steps before a sample, by name.
     """
     ready = ready or {}
 
@@ -110,7 +110,7 @@ def _sample(step: Step, inner: int, synchronize: Step, clock: Callable[[], float
 
 
 def synchronizer(device: str) -> Step:
-    """What waits until a device has done its work."""
+    """A function that waits until a device has done its work."""
     if torch.device(device).type == "cuda":
         return lambda: torch.cuda.synchronize(device)
     if torch.device(device).type == "mps":

@@ -1,4 +1,4 @@
-"""Peak memory of one step, beyond what was there before it.
+"""Peak memory of one step, beyond what was allocated before it.
 
 On a CPU a step runs in a process of its own, whose allocator is told to give memory back at once;
 the system's own record of the peak is reset before the step. Where the system has no such record,

@@ -1,4 +1,4 @@
-"""Layers of PyG and ours that are one convolution, with the same weights."""
+"""Pairs of layers, PyG's and ours, that compute the same convolution with the same weights."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Pair:
     Attributes:
         ours, theirs: called with x, ``edge_index``, and edge types if they are ``typed``.
         typed: whether edges have types, of which there are ``RELATIONS``.
-        kept: PyG's with ``cached=True``, where it has that.
+        kept: PyG's layer with ``cached=True``, where it has that option.
     """
 
     ours: Module
@@ -91,5 +91,5 @@ PAIRS: dict[str, Callable[[int, int, bool], Pair]] = {
     "rgcn": _rgcn,
     "gat": _gat,
 }
-"""What makes a pair of P, Q and whether ours has ``cached=True``: GCN, GraphSAGE with means,
+"""Functions from (P, Q, whether ours has ``cached=True``) to a pair: GCN, GraphSAGE with means,
 Chebyshev of 3 terms, R-GCN of 3 relations with means, GAT of 4 heads side by side."""

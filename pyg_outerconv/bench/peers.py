@@ -1,4 +1,4 @@
-"""The peers: whether each is installed, and what several cases need of them."""
+"""The peers: import them where installed, and helpers that several cases share."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def context_of(request: dict[str, Any]) -> Context:
 def request_for(
     context: Context, threads: int, case: str, at: Any, mode: str, contender: str
 ) -> dict[str, Any]:
-    """What a probe is asked, as plain values."""
+    """The request to a probe, as plain values."""
     fields = {**vars(context), "dtype": str(context.dtype).removeprefix("torch.")}
     return {
         "context": fields,

@@ -56,7 +56,7 @@ def make_report(
     cases: Iterable[Case],
     seconds: float,
 ) -> dict[str, Any]:
-    """The whole report, as JSON has it."""
+    """The whole report, as plain values for JSON."""
     verdicts = []
     for case in cases:
         points = [record for record in records if record["case"] == case.name]
@@ -124,7 +124,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def say_seconds(seconds: float) -> str:
-    """Three figures, in a unit that suits."""
+    """Three significant figures in s, ms or µs."""
     for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
         if seconds * factor >= 1 or unit == "µs":
             return (
@@ -136,7 +136,7 @@ def say_seconds(seconds: float) -> str:
 
 
 def say_record(record: dict[str, Any]) -> str:
-    """One point: the medians of its contenders, their spread and what the bound leaves."""
+    """One point: medians of its contenders, their spread and their share of the bound."""
     lines = [f"{say_place(record)}: {record['description']}"]
     if record["sizes"]:
         lines.append(
@@ -169,7 +169,7 @@ def say_record(record: dict[str, Any]) -> str:
 
 
 def say_ratios(report: dict[str, Any]) -> str:
-    """Of a run of several processes: times over ours, median and range; '' for one process."""
+    """Times over ours over several processes, median and range; '' for one process."""
     rows = [("case", "contender", "mode", "median", "range")]
     for record in report["records"]:
         for mode, found in record.get("ratios", {}).items():
@@ -186,12 +186,12 @@ def say_place(found: dict[str, Any]) -> str:
 
 
 def say_size(size: float | int | str) -> str:
-    """A count with its thousands apart; anything else as it is."""
+    """A count with thousands separated by spaces; any other value as text."""
     return f"{size:,}".replace(",", " ") if isinstance(size, int) else str(size)
 
 
 def summary_rows(report: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """What cases measure beside times: the case, the quantity, its value, a note."""
+    """The quantities that cases measure: the case, the quantity, its value, a note."""
     return [
         (row["case"], row["what"], row["measured"], row["note"])
         for row in report["targets"]

@@ -1,4 +1,4 @@
-"""What this machine can do at best, and what share of it a step reaches."""
+"""The bandwidth and the flop rate of this machine, and the least time of a step."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Roofline:
         return asdict(self)
 
     def bound(self, work: Work) -> dict[str, float | str]:
-        """The least seconds that some work can take here, and what sets them."""
+        """The least seconds of some work here, and whether traffic or arithmetic sets them."""
         traffic, arithmetic = work.num_bytes / self.bandwidth, work.flops / self.flop_rate
         return {
             "bytes": work.num_bytes,

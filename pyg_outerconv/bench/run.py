@@ -43,14 +43,14 @@ def run_cases(
     begin: Callable[[str], None] = lambda title: None,
     done: Callable[[Record], None] = lambda record: None,
 ) -> list[Record]:
-    """Run every point of some cases; whatever breaks off is recorded and does not stop the rest.
+    """Run every point of some cases; an error is recorded and does not stop the other points.
 
     Args:
         cases: in this order.
-        plan: how.
+        plan: context, samples, threads, and whether to measure memory.
         roofline: of this machine.
-        begin: told the title of each point.
-        done: told each record.
+        begin: called with the title of each point.
+        done: called with each record.
     """
     records = []
     for case in cases:
@@ -132,7 +132,7 @@ def _memory_in_children(
 
 
 def compare(contenders: Sequence[Contender], tolerance: float, record: Record) -> list[Contender]:
-    """The contenders that run and agree with ours; the record says why others do not.
+    """The contenders that run and agree with ours; the record has the reasons for the others.
 
     A peer that cannot run is absent, with its reason. One of ours breaking off, or results that
     differ, are errors.
@@ -185,7 +185,7 @@ def _tell(error: Exception) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings of peers, and without what compiling them has to say."""
+    """Hide the warnings of peers and the messages of their compilation."""
     dynamo = logging.getLogger("torch._dynamo")
     level = dynamo.level
     dynamo.setLevel(logging.ERROR)

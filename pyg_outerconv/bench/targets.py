@@ -1,4 +1,4 @@
-"""What a case must reach, and whether its results do."""
+"""Targets of cases, and whether the results reach them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Target(ABC):
 def verdict(
     what: str, asked: str, measured: str | None, reached: bool | None, note: str = ""
 ) -> dict[str, Any]:
-    """One row of the table of what was asked; ``reached`` is None where nothing was measured."""
+    """A target with its measured value; ``reached`` is None where nothing was measured."""
     return {
         "what": what,
         "asked": asked,
@@ -82,7 +82,7 @@ class Faster(Target):
 
 @dataclass(frozen=True)
 class Smaller(Target):
-    """Ours needs at most 1/``ratio`` of the memory of ``peer``, beyond what is there before."""
+    """The peak memory of our step is at most 1/``ratio`` of that of ``peer``."""
 
     peer: str
     ratio: float

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from ..errors import RefusedValue, refusal
 from ..places import ROOT_VARIABLE, data_root
-
-REFUSED = 2
 
 
 @click.command()
@@ -43,7 +41,11 @@ def datasets(root: str | None, verify: bool) -> int:
 
 
 def _verify(root: Path) -> int:
-    """Print the state of every file; return 2 if one differs or cannot be read."""
+    """Print the state of every file.
+
+    Raises:
+        ValueError: a file differs from its checksum or cannot be read.
+    """
     from .. import data
 
     differ = []
@@ -56,12 +58,9 @@ def _verify(root: Path) -> int:
             if state in ("differs", "cannot be read"):
                 differ.append(f"{entry.home(root) / file}")
     if differ:
-        print(
-            f"outerconv datasets: error: files must have the sha256 of the registry: expected "
-            f"none that differs or cannot be read, got {', '.join(differ)}",
-            file=sys.stderr,
-        )
-        return REFUSED
+        rule = "files must have the sha256 of the registry"
+        expected = "none that differs or cannot be read"
+        raise RefusedValue(refusal(rule, expected, ", ".join(differ)))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Datasets by name: what the registry knows of them, whether they are here, and how to read them.
+"""Datasets by name: the registry, whether their files are here, and how to read them.
 
 PyG's own dataset classes do all the reading, of copies of files that were checked before. The given
 root is only ever read, except when PyG downloads into it; graphs that were read are kept in a cache

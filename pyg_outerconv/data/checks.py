@@ -1,4 +1,4 @@
-"""What must be true of a graph that was read, and which file breaks it."""
+"""Checks of a graph that was read; an error names the file that breaks the rule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .registry import DataUnavailable, Entry
 # A broken rule: the part of the graph, the rule, what was expected, what came.
 _Broken = tuple[str, str, object, object]
 
-# What the files are called that hold a part; where none is called so, each file is meant.
+# Words in the names of the files of each part; without such a file, all files are named.
 _NAMES = {
     "edges": ("edges", "graph", "stripped"),
     "features": ("feature", "allx"),

@@ -1,4 +1,4 @@
-"""Downloads by PyG, and what to do by hand where there is none."""
+"""Downloads by PyG; without a network the error tells what to do by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def download(known: Entry, root: Path) -> None:
     absent = known.missing(root)
     names = [name for name in known.files if known.home(root) / name in absent]
     before = socket.getdefaulttimeout()
-    staging = root / temporary_name("download")  # one that broke off cannot pass for a whole one
+    staging = root / temporary_name("download")  # so that an incomplete download is never read
     try:
         root.mkdir(parents=True, exist_ok=True)
         sweep(root, ["download"])

@@ -34,9 +34,9 @@ class Dataset:
     """A graph that was read.
 
     Attributes:
-        entry: what the registry says.
+        entry: its entry in the registry.
         data: PyG ``Data`` with ``y`` (N,), −1 where a node has no label; masks as PyG has them.
-        root: where it was read, None if embedded.
+        root: folder of the data, None for an embedded dataset.
         fingerprint: sha256 over structure, features and labels.
     """
 
@@ -72,7 +72,7 @@ def load(
         name: a name in the registry, in any case.
         root: see :func:`data_root`.
         split: the split protocol, which may have files of its own.
-        log: told about downloads and of a damaged copy in the cache; None writes to stderr.
+        log: called with a line on a download or a damaged cached copy; None writes to stderr.
 
     Raises:
         ValueError: the name is unknown.
@@ -96,7 +96,7 @@ def load(
 
 
 def _read(known: Entry, root: Path, log: Callable[[str], None]) -> Data:
-    """The graph in the raw files, of which a copy is kept in the cache folder."""
+    """The graph of the raw files; a copy is cached in the cache folder."""
     if known.missing(root):
         log(f"{known.name} is not below {root}: downloading")
         download(known, root)
@@ -110,7 +110,7 @@ def _read(known: Entry, root: Path, log: Callable[[str], None]) -> Data:
     except FileNotFoundError:
         pass
     except RefusedValue as error:  # damaged, or written by another version
-        log(f"{error}; the graph is read from its raw files, and kept anew")
+        log(f"{error}; the graph is read from its raw files, and cached anew")
     except OSError as error:
         raise _unusable_cache(home, error) from error
     return _read_anew(known, root, contents, kept)

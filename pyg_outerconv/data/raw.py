@@ -60,7 +60,7 @@ def read_one(known: Entry, root: Path, name: str) -> bytes:
 
 
 def _look_into(path: Path, content: bytes) -> None:
-    """Refuse what could run code, is cut off, or sends compiled code beyond its arrays."""
+    """Refuse a file that could run code, is cut off, or has indices beyond its arrays."""
     if path.suffix not in _PLAIN:
         rule = "only files of a kind that cannot run code are read without a checksum"
         raise RefusedValue(refusal(rule, " or ".join(_PLAIN), path.name))
@@ -80,7 +80,7 @@ def _look_into(path: Path, content: bytes) -> None:
 
 
 def _check_header(name: str, size: int, file: IO[bytes]) -> None:
-    """Before an array is allocated: that it holds numbers, as many as there are bytes for."""
+    """Check before allocation that an array holds numbers and that its size fits its bytes."""
     version = np.lib.format.read_magic(file)
     read = {
         (1, 0): np.lib.format.read_array_header_1_0,

@@ -45,7 +45,7 @@ def reader_class(known: Entry, **overridden: Any) -> Any:
 
 
 def nothing(*args: Any) -> None:
-    """In the place of a reader's steps that are not wanted."""
+    """Do nothing, in place of a step of a reader."""
 
 
 # PyG numbers the nodes, relations and classes of Entities in the order of Python sets, which hold

@@ -1,4 +1,4 @@
-"""What is known of every dataset: who reads it, its files, counts, splits and defaults."""
+"""The registry of datasets: reader, files, counts, splits and defaults of each."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..places import data_root
 
 
 class DataUnavailable(Refused):
-    """A dataset is known but cannot be read; the message says what to put where."""
+    """A known dataset cannot be read; the message names the missing files and their folders."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the registry knows of a dataset, as one split protocol reads it.
+    """An entry of the registry, as one split protocol reads the dataset.
 
     Attributes:
-        reader: name of PyG's class; ``arguments`` is what it takes beside its root.
+        reader: name of PyG's class; ``arguments`` are its arguments beside the root.
         folder: the reader's folder below the root, None where nothing is on disk.
         files: raw files below that folder, each with its sha256 where one is known.
         splits: split protocols, the default first.
@@ -64,7 +64,7 @@ class Entry:
         return root / self.folder if self.folder else root
 
     def missing(self, root: Path) -> list[Path]:
-        """The raw files that are not below ``root``; an empty one is broken off.
+        """The raw files that are not below ``root``; an empty file counts as missing.
 
         Raises:
             DataUnavailable: the folder may not be read.

@@ -1,4 +1,4 @@
-"""Who is trained: our layer over a family's basis, and what it is trained on."""
+"""The contenders of a training run: a kind of layer with its structure and features."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Contender:
 
     Attributes:
         key: ``'outerconv'`` or ``'peer'``, as ``metrics.json`` has it.
-        name: what tables call it.
+        name: its name in tables.
         make_layer: makes a layer of given input and output channels.
-        structure: what the layers are called with, beside features.
+        structure: the argument of the layers beside the features.
         x: (N, P) features, dense or CSR; None where the graph has none.
         in_channels: P, or N where the graph has no features.
-        note: what a reader of the comparison should know; empty if there is nothing.
+        note: a remark on the comparison, or empty.
     """
 
     key: str
@@ -89,7 +89,7 @@ def on_backend(settings: Settings) -> AbstractContextManager[None]:
 
 @torch.no_grad()
 def backends_used(contender: Contender, num_classes: int, settings: Settings) -> list[str]:
-    """The kernel backends that one forward pass really runs on."""
+    """The kernel backends that one forward pass uses."""
     model = contender.model(num_classes, settings).eval()
     with on_backend(settings), record() as calls:
         model(contender.x, contender.structure)

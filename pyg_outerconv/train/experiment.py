@@ -1,4 +1,4 @@
-"""The main job: every seed of every contender, kept in a run folder as it goes."""
+"""A training run: every seed of every contender, saved in a run folder after each seed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SNAPSHOT_SECONDS = 20.0
 
 
 class Interrupted(Exception):  # noqa: N818 - no error, a wish
-    """A run was stopped by a signal; what it had is in its folder.
+    """A run was stopped by a signal; its folder has the finished seeds and the epochs done.
 
     Args:
         message: where it was stopped.
@@ -44,7 +44,7 @@ class Experiment:
 
     Args:
         settings: the whole configuration.
-        folder: where the run is kept.
+        folder: the run folder.
         root: where data is, see :func:`pyg_outerconv.data.data_root`.
         resume: go on with the run that is in the folder.
         log: takes lines of text.
@@ -124,7 +124,7 @@ class Experiment:
         def each_epoch(run: SeedRun) -> None:
             nonlocal saved
             self.progress.epoch(run)
-            if time.monotonic() - saved > SNAPSHOT_SECONDS:  # for those who cannot say goodbye
+            if time.monotonic() - saved > SNAPSHOT_SECONDS:  # in case the process is killed
                 self.folder.save_state(run.state())
                 saved = time.monotonic()
 
@@ -162,7 +162,7 @@ class Experiment:
             ) from error
 
     def _keep(self, run: SeedRun) -> None:
-        """Checkpoint first, then metrics: a seed that is in the metrics has been considered."""
+        """Save the checkpoint, then the metrics, which hold only seeds compared with the best."""
         result = run.result()
         losses = [r["val_loss"] for r in self.runs if r["model"] == OURS]
         if run.contender.key == OURS and all(result["val_loss"] < loss for loss in losses):

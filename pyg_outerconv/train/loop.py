@@ -23,7 +23,7 @@ CURVES = ("train_loss", "val_loss", "train_accuracy", "val_accuracy", "test_accu
 
 @dataclass
 class Best:
-    """The epoch of the lowest validation loss so far, the numbers it had, and its parameters."""
+    """The epoch of the lowest validation loss so far, its losses and accuracies, its parameters."""
 
     epoch: int = 0
     val_loss: float = math.inf
@@ -39,10 +39,10 @@ class SeedRun:
     the test accuracy that counts is the one at the lowest validation loss.
 
     Args:
-        contender: what is trained.
+        contender: the layer, the structure and the features.
         y: (N,) classes.
-        split: which nodes do what.
-        settings: all else.
+        split: training, validation and test nodes.
+        settings: the configuration of the run.
         seed: of Python's, numpy's and torch's random states.
     """
 
@@ -183,7 +183,7 @@ def train(run: SeedRun, each_epoch: Callable[[SeedRun], None], stop: Callable[[]
     Args:
         run: possibly under way already.
         each_epoch: called after every epoch.
-        stop: asked after every epoch whether to break off.
+        stop: called after every epoch; True ends training.
 
     Returns:
         whether the run is finished.
@@ -211,7 +211,7 @@ def random_state() -> dict[str, Tensor]:
 
 
 def restore_random_state(states: dict[str, Tensor]) -> None:
-    """Set what :func:`random_state` gave."""
+    """Restore the state that :func:`random_state` returned."""
     for device, state in states.items():
         if device == "cpu":
             torch.set_rng_state(state)

@@ -68,7 +68,7 @@ class NodeClassifier(Module):
         return logits
 
     def parameter_groups(self, settings: Settings) -> list[dict[str, Any]]:
-        """What Adam is to optimise: weight decay on all parameters, or on the first convolution."""
+        """Parameter groups of Adam: weight decay on all parameters, or on the first convolution."""
         first = list(self.convs[0].parameters())
         chosen = {id(parameter) for parameter in first}
         others = [parameter for parameter in self.parameters() if id(parameter) not in chosen]

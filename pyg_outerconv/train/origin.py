@@ -1,4 +1,4 @@
-"""What the numbers of a run come from: versions of what computed them, and the data."""
+"""The origin of a run's numbers: versions of the software, and facts of the data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..data import Dataset
 
 
 def versions() -> dict[str, str]:
-    """Of everything that numbers depend on."""
+    """Versions of the package, torch, PyG and Python."""
     return {
         "pyg_outerconv": __version__,
         "torch": torch.__version__,
@@ -23,7 +23,7 @@ def versions() -> dict[str, str]:
 
 
 def facts_of(dataset: Dataset) -> dict[str, Any]:
-    """Where a dataset is, what it is known by, and its sizes."""
+    """The folder of a dataset, its fingerprint and its sizes."""
     return {
         "root": None if dataset.root is None else str(dataset.root),
         "fingerprint": dataset.fingerprint,

@@ -22,10 +22,10 @@ from .splits import check_protocol, make_split
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a checkpoint says of every node.
+    """The predictions of a checkpoint for every node.
 
     Attributes:
-        classes: (N,) the most probable class; ``probability`` (N,) is what it gets.
+        classes: (N,) the most probable class; ``probability`` (N,) is its probability.
         test_accuracy: on the test nodes of the seed that the checkpoint is of.
         recorded: the test accuracy that training recorded for it.
     """
@@ -54,7 +54,7 @@ def predict(
 
     Args:
         folder: the run folder.
-        root: where data is; where the run found it if None.
+        root: folder of the data; None for the folder that the run used.
         device: that of the run if None.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a terminal sees of a run, and how Ctrl-C and SIGTERM reach it."""
+"""Progress of a run on a terminal; Ctrl-C and SIGTERM."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Progress:
             self._bar = None
 
     def report(self, result: dict[str, Any]) -> None:
-        """Say what a seed got."""
+        """Log the result of a seed."""
         self.log(
             f"{result['model']} seed {result['seed']}: test accuracy "
             f"{100 * result['test_accuracy']:.2f} % at epoch {result['best_epoch']} of "

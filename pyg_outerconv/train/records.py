@@ -1,4 +1,4 @@
-"""What a run's files must hold: types, ranges, and that they are of this run."""
+"""Checks of a run's files: types, ranges, and that they belong to the run."""
 
 from __future__ import annotations
 

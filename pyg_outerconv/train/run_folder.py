@@ -1,4 +1,4 @@
-"""The run folder: configuration, metrics, checkpoint and what an interrupted run left."""
+"""The run folder: configuration, metrics, checkpoint and the state of an interrupted seed."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class RunFolder:
 
     @cached_property
     def identity(self) -> str:
-        """Of the configuration: what the other files say which run they are of."""
+        """The checksum of the configuration, which the other files of the run contain."""
         return checksum(self._read_config())
 
     def _read_config(self) -> dict[str, Any]:
@@ -185,7 +185,7 @@ class RunFolder:
         self._write(save_tensors, self.partial, {"config": self.identity, **state})
 
     def load_state(self) -> dict[str, Any] | None:
-        """What :meth:`save_state` kept, if there is something.
+        """The state that :meth:`save_state` wrote, or None.
 
         Raises:
             ValueError: the file is something else, or is of another run.
@@ -206,7 +206,7 @@ class RunFolder:
         return state
 
     def drop_state(self) -> None:
-        """Forget the seed under way: it is finished."""
+        """Remove the state of the seed under way, which is finished."""
         try:
             self.partial.unlink(missing_ok=True)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What a run is: every choice that its numbers depend on, checked when it is made."""
+"""The settings of a run: every choice that its numbers depend on, with checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SKIPS = ("none", "residual", "concat")
 DECAYS = ("all", "first")
 FEATURES = ("auto", "sparse", "dense")
 
-# What no run needs more of; within these nothing hangs, and numbers stay within float32.
+# Maxima of the settings; within them a run ends, and numbers stay within float32.
 MOST = {
     "depth": 256,
     "hidden": 16_384,
@@ -178,11 +178,11 @@ def settings_from(values: dict[str, Any], origin: str) -> Settings:
 
 
 def resolve(entry: Entry, explicit: dict[str, Any]) -> Settings:
-    """The settings of a run: what was asked for, else what the dataset's field uses, else ours.
+    """The settings of a run: explicit ones, else the defaults of the dataset, else our defaults.
 
     Args:
         entry: the dataset, as its split protocol reads it.
-        explicit: what was asked for; a None stands for nothing. Holds ``family`` and ``split``.
+        explicit: settings by name, with ``family`` and ``split``; None for a default.
     """
     asked = {name: value for name, value in explicit.items() if value is not None}
     return Settings(**{"dataset": entry.name, **entry.defaults, **asked})

@@ -1,4 +1,4 @@
-"""Which nodes train, validate and test: a protocol and a seed give three masks."""
+"""Training, validation and test nodes: three masks, from a protocol and a seed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Split:
                 )
 
     def to(self, device: torch.device | str) -> Split:
-        """The same split elsewhere."""
+        """The same split on another device."""
         return Split(self.train.to(device), self.validation.to(device), self.test.to(device))
 
 
