@@ -12,7 +12,7 @@ from ..kernels import attend_all, attend_band
 from ..kernels.band import rows_of_block
 from ..kernels.dense_attention import is_small
 from .between import spread_runs
-from .dense_rule import ADDS_NO_BIAS, Beside, DenseRule, Pairs
+from .dense_rule import ADDS_NO_BIAS, DenseRule, ExtraOperands, PairCounts
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges, unlabelled_edges
 
@@ -165,11 +165,11 @@ class Band(DenseRule):
 
     # Attention ------------------------------------------------------------------------------
 
-    def lacks(self, beside: Beside) -> list[str]:
+    def lacks(self, beside: ExtraOperands) -> list[str]:
         """Reasons why this rule cannot attend; see :meth:`DenseRule.lacks`."""
         return [ADDS_NO_BIAS] if beside.bias and not self.is_complete else []
 
-    def pairs(self, beside: Beside) -> Pairs:
+    def pairs(self, beside: ExtraOperands) -> PairCounts:
         """The pairs that attention computes: those of blocks for a limited band, else all pairs."""
         every = float(self.num_sources * self.num_targets)
         # torch stores the weights of all pairs under dropout, or if a bias requires gradients.
@@ -177,12 +177,14 @@ class Band(DenseRule):
         if self.is_complete or self.left is None or self.right is None:
             edges = every if self.is_complete else float(self.num_edges)
             masked = stored or beside.bias or beside.present
-            return Pairs(every if masked else edges, every * masked)
+            return PairCounts(every if masked else edges, every * masked)
         if not beside.present and is_small(self.num_sources, self.num_targets):
-            return Pairs(every, every * beside.drops)
+            return PairCounts(every, every * beside.drops)
         first, last = self.steps
         reach = max(last - first, 0)
-        return Pairs(float(self.num_targets) * (rows_of_block(reach) + reach), 0.0, self.dilation)
+        return PairCounts(
+            float(self.num_targets) * (rows_of_block(reach) + reach), 0.0, self.dilation
+        )
 
     def attend(
         self,

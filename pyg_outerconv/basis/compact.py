@@ -53,7 +53,7 @@ class LabelBlock(NamedTuple):
     order: Tensor
 
 
-class _Listed(NamedTuple):
+class _SortedPairs(NamedTuple):
     """The pairs of a list of edges that is sorted by node, then label.
 
     ``pair`` (E,) is the pair of each edge, ``number`` (U,) the number of edges of each pair, and
@@ -76,30 +76,30 @@ def count_pairs(node: Tensor, label: Tensor, num_labels: int) -> int:
 def source_pairs(pattern: PatternMatrices) -> Pairs:
     """The distinct pairs (source, label): transform these, then sum over all edges."""
     order = pattern.by_source
-    listed = _list(
+    found = _sort_pairs(
         pattern.source.index_select(0, order),
         pattern.label.index_select(0, order),
         pattern.num_labels,
     )
-    column = torch.empty_like(listed.pair)
-    column[order] = listed.pair
-    perm = order.index_select(0, listed.by_label)
+    column = torch.empty_like(found.pair)
+    column[order] = found.pair
+    perm = order.index_select(0, found.by_label)
     row = pattern.target.index_select(0, perm)
-    sparsity = known_sparsity(pattern.target_ptr, column, _pointers(listed.number), row, perm)
-    return Pairs(listed.node, listed.ptr, sparsity, None)
+    sparsity = known_sparsity(pattern.target_ptr, column, _pointers(found.number), row, perm)
+    return Pairs(found.node, found.ptr, sparsity, None)
 
 
 def target_pairs(pattern: PatternMatrices) -> Pairs:
     """The distinct pairs (target, label): sum over all edges, then transform these."""
-    listed = _list(pattern.target, pattern.label, pattern.num_labels)
+    found = _sort_pairs(pattern.target, pattern.label, pattern.num_labels)
     sparsity = known_sparsity(
-        _pointers(listed.number),
-        pattern.source.index_select(0, listed.by_label),
+        _pointers(found.number),
+        pattern.source.index_select(0, found.by_label),
         pattern.source_ptr,
-        listed.pair.index_select(0, pattern.by_source),
-        _inverse(listed.by_label).index_select(0, pattern.by_source),
+        found.pair.index_select(0, pattern.by_source),
+        _inverse(found.by_label).index_select(0, pattern.by_source),
     )
-    return Pairs(listed.node, listed.ptr, sparsity, listed.by_label)
+    return Pairs(found.node, found.ptr, sparsity, found.by_label)
 
 
 def label_blocks(pattern: PatternMatrices) -> list[LabelBlock]:
@@ -139,7 +139,7 @@ def label_blocks(pattern: PatternMatrices) -> list[LabelBlock]:
     return blocks
 
 
-def _list(node: Tensor, label: Tensor, num_labels: int) -> _Listed:
+def _sort_pairs(node: Tensor, label: Tensor, num_labels: int) -> _SortedPairs:
     key, inverse, count = torch.unique_consecutive(
         node * num_labels + label, return_inverse=True, return_counts=True
     )
@@ -149,7 +149,7 @@ def _list(node: Tensor, label: Tensor, num_labels: int) -> _Listed:
     pair = _inverse(order).to(node.dtype).index_select(0, inverse)
     by_label = torch.sort(label, stable=True).indices.to(node.dtype)
     nodes = (key // max(num_labels, 1)).index_select(0, order)
-    return _Listed(nodes, ptr, pair, count.index_select(0, order).to(node.dtype), by_label)
+    return _SortedPairs(nodes, ptr, pair, count.index_select(0, order).to(node.dtype), by_label)
 
 
 def _pointers(count: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Pair(Basis):
+class BinaryProduct(Basis):
     """A basis of two factors, whose labels are pairs: (i, j) is label i·K₂ + j.
 
     Attributes:
@@ -100,7 +100,7 @@ class Pair(Basis):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Composed(Pair):
+class Composed(BinaryProduct):
     r"""The products of A's and B's matrices.
 
     .. math:: C_{i K_2 + j} = A_i B_j, \qquad \text{size } (M, N)

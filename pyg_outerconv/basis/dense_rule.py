@@ -13,7 +13,7 @@ from .implicit_edges import ImplicitEdges
 ADDS_NO_BIAS = "adds a bias to the scores of all pairs alone, not to those of a rule"
 
 
-class Pairs(NamedTuple):
+class PairCounts(NamedTuple):
     """Numbers of (target, source) pairs that attention over a rule computes.
 
     Attributes:
@@ -27,7 +27,7 @@ class Pairs(NamedTuple):
     windows: int = 0
 
 
-class Beside(NamedTuple):
+class ExtraOperands(NamedTuple):
     """Further operands of attention over a rule, beside queries, keys and values.
 
     Attributes:
@@ -56,11 +56,11 @@ class DenseRule(ImplicitEdges):
         return True
 
     @abstractmethod
-    def lacks(self, beside: Beside) -> list[str]:
+    def lacks(self, beside: ExtraOperands) -> list[str]:
         """Reasons why attention over the rule cannot have these further operands."""
 
     @abstractmethod
-    def pairs(self, beside: Beside) -> Pairs:
+    def pairs(self, beside: ExtraOperands) -> PairCounts:
         """The numbers of pairs that :meth:`attend` computes."""
 
     @abstractmethod

@@ -56,8 +56,8 @@ class Kind(ABC):
     Attributes:
         hides_edges: whether the edges are known only after an expensive computation (powers,
             products). The parts of a basis may hide edges even if it does not.
-        is_leaf: whether, under sums over inputs, the basis is its own only leaf and absorbs nothing
-            into Θ.
+        is_leaf: whether :meth:`absorb` returns the basis itself, with Θ unchanged, for sums over
+            inputs.
         has_heads: whether its matrices are heads, which are contracted by orders for heads.
         nesting: the number of levels of bases within it; 0 for a basis without parts.
         pieces: the number of bases without parts within it, repetitions counted.

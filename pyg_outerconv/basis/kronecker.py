@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .base import Basis
-from .composed import Composed, Pair
+from .composed import BinaryProduct, Composed
 from .derived import Derived
 from .edges import EdgeBasis
 from .kind import Shape, TensorMap
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @makes("kron")
 @dataclass(frozen=True, eq=False, repr=False)
-class Kronecker(Pair):
+class Kronecker(BinaryProduct):
     r"""The Kronecker products A_i ⊗ B_j, such as those of the two axes of a grid.
 
     .. math:: C_{i K_2 + j} = A_i \otimes B_j, \qquad \text{size } (M_1 M_2, N_1 N_2)

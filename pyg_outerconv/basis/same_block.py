@@ -11,7 +11,7 @@ from .. import kernels
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels.lasting import lasting
 from .between import as_list, spread_runs
-from .dense_rule import ADDS_NO_BIAS, Beside, DenseRule, Pairs
+from .dense_rule import ADDS_NO_BIAS, DenseRule, ExtraOperands, PairCounts
 from .edges import EdgeBasis
 from .implicit_edges import unlabelled_edges
 from .kind import TensorMap
@@ -155,17 +155,17 @@ class SameBlock(DenseRule):
         """Whether the blocks have been sorted."""
         return bool(self.sorted_once)
 
-    def lacks(self, beside: Beside) -> list[str]:
+    def lacks(self, beside: ExtraOperands) -> list[str]:
         """Reasons why this rule cannot attend; see :meth:`DenseRule.lacks`."""
         reasons = [ADDS_NO_BIAS] if beside.bias else []
         if beside.present:
             reasons.append("attends to all sources of a block, and some are not present")
         return reasons
 
-    def pairs(self, beside: Beside) -> Pairs:
+    def pairs(self, beside: ExtraOperands) -> PairCounts:
         """The pairs that attention computes: the edges alone."""
         edges = float(self.num_edges)
-        return Pairs(edges, edges * (beside.drops or (beside.bias and beside.learns)))
+        return PairCounts(edges, edges * (beside.drops or (beside.bias and beside.learns)))
 
     def attend(
         self,

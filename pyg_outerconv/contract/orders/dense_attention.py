@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ...basis.attention_basis import AttentionBasis
-from ...basis.dense_rule import Beside, DenseRule
+from ...basis.dense_rule import DenseRule, ExtraOperands
 from ...basis.multi_head_edges import by_head, by_label, same_dtype
 from ..cost import Work
 from ..head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst
@@ -75,12 +75,12 @@ def _rule(problem: Problem) -> DenseRule:
     return over
 
 
-def _additions(problem: Problem) -> Beside:
+def _additions(problem: Problem) -> ExtraOperands:
     """Whether scores have a bias, a mask, a bias that requires gradients, and dropout."""
     basis = problem.of(AttentionBasis)
     learns = basis.bias is not None and basis.bias.requires_grad
     has = basis.bias is not None, basis.present is not None
-    return Beside(*has, learns, basis.normalise.dropped > 0)
+    return ExtraOperands(*has, learns, basis.normalise.dropped > 0)
 
 
 def _attend(problem: Problem, value: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ def test_integers_of_numpy_are_plain_ones():
             TypeError,
             "coordinates of cells are integers",
         ),
-        (lambda: Grid(offsets=(1, 2)), TypeError, "lists of integers with commas or none, got"),
+        (lambda: Grid(offsets=(1, (2,))), TypeError, "lists of integers with commas or none, got"),
     ],
 )
 def test_what_is_not_what_it_seems_is_refused(make, error, words):

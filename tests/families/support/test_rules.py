@@ -111,5 +111,5 @@ def test_bad_rules_are_refused():
         SameBlock(torch.zeros(2, dtype=torch.long), torch.zeros(2))
     with pytest.raises(ValueError, match="source_block has one block for each node"):
         SameBlock(torch.zeros(2, 1, dtype=torch.long), torch.zeros(2, dtype=torch.long))
-    with pytest.raises(ValueError, match="in one place"):
+    with pytest.raises(ValueError, match="are on one device"):
         SameBlock(*(torch.zeros(2, dtype=torch.long, device=d) for d in ("cpu", "meta")))
