@@ -108,10 +108,10 @@ class AttentionConv(FoldOutput, OuterConv):
     Shapes:
         - **input:**
           node features :math:`(*, M, P)`, or a pair :math:`((*, M, P), (*, N, P_t))`,
-          edge indices :math:`(2, E)`, or what else the support reads, or :obj:`None` where it reads
-          no more than numbers of nodes
-        - **output:** node features :math:`(*, N, Q)`; an output that no edge reaches is zero, but
-          for a bias and a root weight
+          edge indices :math:`(2, E)`, or another structure that the support reads, or :obj:`None`
+          if it reads numbers of nodes only
+        - **output:** node features :math:`(*, N, Q)`; an output without edges is the bias plus the
+          root term, or zero without these
 
     Raises:
         ValueError: an option is unknown or out of range; at a call, shapes do not fit.
@@ -155,7 +155,7 @@ class AttentionConv(FoldOutput, OuterConv):
         super().__init__(in_channels, out_channels, family, theta=theta, **kwargs)
         self.heads, self.combine = heads, combine
         self.edge_dim = edge_dim
-        self._alpha: OptTensor = None  # what PyG's AttentionExplainer reads while messages are sent
+        self._alpha: OptTensor = None  # PyG's AttentionExplainer reads it while messages are sent
         check_values(self.theta, value_bias=value_bias, edge_features=edge_dim is not None)
         width = value_channels_of(self.theta)
         self.value_bias = Parameter(torch.zeros(heads, width)) if value_bias else None
@@ -163,7 +163,7 @@ class AttentionConv(FoldOutput, OuterConv):
     def reset_parameters(self) -> None:
         r"""Resets all learnable parameters of the module."""
         super().reset_parameters()
-        bias = self._parameters.get("value_bias")  # there is none yet while the layer is made
+        bias = self._parameters.get("value_bias")  # not yet set during super().__init__()
         if bias is not None:
             torch.nn.init.zeros_(bias)
 
@@ -184,17 +184,17 @@ class AttentionConv(FoldOutput, OuterConv):
 
         Args:
             x (torch.Tensor or tuple): The node features, see above.
-            edge_index (torch.Tensor or Basis, optional): What the support reads; or a basis: one
-                without values says where edges are, in the place of the support's, and one with
-                values stands in the place of the learned basis.
+            edge_index (torch.Tensor or Basis, optional): The structure that the support reads; or a
+                basis: without values it replaces the edges of the support, with values it replaces
+                the learned basis.
             edge_attr (torch.Tensor, optional): The edge features :math:`(E, D_e)`.
             edge_type (torch.Tensor, optional): The edge types, for supports that read them.
             size (tuple, optional): :math:`(M, N)`.
             batch (torch.Tensor, optional): The graph of each node.
             pos (torch.Tensor or tuple, optional): The positions of the nodes, or of both ends.
-            source_mask (torch.Tensor, optional): Booleans :math:`(*, M)`: the sources that there
-                are. No edge comes from the others (key padding), whatever they hold; where they
-                ask too, zeros stand for what is NaN or infinite in them.
+            source_mask (torch.Tensor, optional): Booleans :math:`(*, M)`: the sources that are
+                present. Edges of absent sources are ignored (key padding), whatever their
+                features; if absent sources are also targets, their NaN and inf count as zero.
             alignment (optional): What :obj:`align` reads, if not the same as the support.
             return_attention_weights (bool, optional): If set to :obj:`True`, also returns the
                 learned basis. (default: :obj:`False`)
@@ -251,7 +251,7 @@ class AttentionConv(FoldOutput, OuterConv):
         pos: Tensor | OptPairTensor | None = None,
         content: Content | None = None,
     ) -> Basis:
-        """The basis that :meth:`forward` learns for these arguments; see :class:`OuterConv`."""
+        """The attention matrices of :meth:`forward` for these arguments; see :class:`OuterConv`."""
         inputs = x if isinstance(x, Inputs) else split_input(x, self.flow)
         content = self._content(inputs) if content is None else content
         if isinstance(edge_index, Basis):
@@ -281,7 +281,7 @@ class AttentionConv(FoldOutput, OuterConv):
         alignment: Any = None,
         sums: bool = False,
     ) -> Content:
-        """What nodes hold; with values, where the score and the sum are both made of them."""
+        """The features, with mask, alignment and Θ; and the values, if the score uses them."""
         content = super()._content(inputs)
         if sums and alignment is None and self._family.sums_at_once(content):
             return replace(content, only_sums=True)
@@ -304,9 +304,9 @@ class AttentionConv(FoldOutput, OuterConv):
         bias: OptTensor = None,
         values: OptTensor = None,
     ) -> Tensor:
-        """See :class:`OuterConv`; values under shares of few edges are added up at once."""
+        """Y; for attention whose sums are known, or on few edges, without choosing an order."""
         if isinstance(basis, AdditiveAttentionBasis):
-            assert isinstance(theta, ValueOutput)  # of which it was made
+            assert isinstance(theta, ValueOutput)  # additive attention is made from values
             out = theta.collect(basis.sums())
             return out if bias is None else add_bias(out, bias, own=True)
         free = self.order is None and self.max_memory is None
@@ -319,7 +319,7 @@ class AttentionConv(FoldOutput, OuterConv):
         return super()._contract(basis, x, theta, bias, values)
 
     def theta_value(self, like: OptTensor = None) -> ThetaValue:
-        """Values, and what becomes of them, where the form of Θ has some."""
+        """Θ as values and outputs of heads, with the value bias, if the form of Θ has values."""
         theta = super().theta_value(like)
         if isinstance(theta, Tensor) and theta.size(1) == 1:
             theta = ValueOutput(theta.squeeze(1), adds=True)

@@ -1,4 +1,4 @@
-"""The parts of an attention layer, made of the names and numbers that its constructor takes."""
+"""Parse the options of an attention layer: support, score, normaliser and form of Θ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .theta import ThetaModule
 
 
 def support_of(given: Family | str | None) -> Family:
-    """The support that was named or given; the edges themselves if none was."""
+    """The support, parsed if it is text; the edges of ``edge_index`` if it is None."""
     if given is None:
         return Hops()
     return parse_family(given) if isinstance(given, str) else given
@@ -32,10 +32,10 @@ def score_of(
     value_channels: int,
     edge_dim: int | None,
 ) -> Score:
-    """The score that was named, of keys and queries of so many channels, or given.
+    """The score; if it is text, a new one with keys and queries of ``channels`` channels.
 
     Raises:
-        ValueError: it has other heads; or no edge features that values could share.
+        ValueError: its number of heads differs, or it has no edge features to share with values.
     """
     edge = {} if edge_dim is None else {"edge": EdgeFeatures(edge_dim, heads, value_channels)}
     score = make_score(given, heads, channels, in_channels, value_channels, **edge)
@@ -47,10 +47,10 @@ def score_of(
 
 
 def normaliser_of(given: Normaliser | str, dropout: float) -> Normaliser:
-    """The normaliser that was named, with a dropout, or given.
+    """The normaliser; if it is text, a new one with this dropout.
 
     Raises:
-        ValueError: it was given, and has another dropout.
+        ValueError: a normaliser module has another dropout.
     """
     options: dict[str, Any] = {"dropout": dropout} if isinstance(given, str) else {}
     normalise = make_normaliser(given, **options)
@@ -66,18 +66,18 @@ WITH_VALUES = ("full", "columns", "low-rank", "value-output")  # forms of Θ tha
 def form_of(
     combine: str, value_channels: int | None, theta: str | None, out_channels: int, heads: int
 ) -> str:
-    """The form of Θ that says how heads come together.
+    """The form of Θ that combines heads as requested.
 
     Args:
         combine: one of ``COMBINATIONS``.
-        value_channels: V, where an output projection follows, or None.
-        theta: a form that was asked for, or None.
+        value_channels: V, if an output projection follows, else None.
+        theta: a requested form, or None.
         out_channels: Q, of all heads together.
         heads: H.
 
     Raises:
-        ValueError: the combination is unknown, or contradicts the others; or heads side by side
-            would have unlike numbers of channels.
+        ValueError: the combination is unknown or contradicts the other options, or concatenated
+            heads do not divide Q.
     """
     if combine not in COMBINATIONS:
         raise RefusedValue(unknown("combine", combine, COMBINATIONS))
@@ -108,18 +108,14 @@ def form_of(
 
 
 def value_channels_of(theta: ThetaModule) -> int:
-    """V, the channels that a head is propagated with after its values were made."""
+    """V, the number of channels of the values of one head."""
     if theta.name == "value-output":
         return theta.option
     return theta.out_channels // (theta.num_labels if theta.name == "columns" else 1)
 
 
 def check_values(theta: ThetaModule, *, value_bias: bool, edge_features: bool) -> None:
-    """Refuse what is added to values where a form of Θ makes none.
-
-    Raises:
-        ValueError: naming it.
-    """
+    """Raise ValueError for a value bias or edge features if the form of Θ has no values."""
     for wanted, what in ((value_bias, "a value bias is"), (edge_features, "edge features are")):
         if wanted and theta.name not in WITH_VALUES:
             raise RefusedValue(

@@ -1,4 +1,4 @@
-"""Bases that layers keep and share, as long as the same structure comes back."""
+"""The caches of bases that layers share while the same structure comes back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..graph.structure import Structure
 
 bases = IdentityCache()
 rules = ValueCache(64)
-# Of layers that were not asked to keep any: those of the last graphs, for the layers of a model.
+# For layers with cached=None: bases of the last few graphs, shared by the layers of a model.
 recent = IdentityCache(each=8, tensors=4)
 
 _sharing = threading.local()
@@ -25,11 +25,11 @@ _sharing = threading.local()
 
 @contextmanager
 def share_bases() -> Iterator[None]:
-    """In the block, layers with equal families on one unmodified ``edge_index`` share its basis.
+    """Context in which layers with equal families share the basis of an unmodified ``edge_index``.
 
-    On a CPU they do so anyway, unless they are made with ``cached=False``. On CUDA, where looking
-    for changes that autograd does not count would wait for the device, a user has to say that there
-    are none: writes through ``.data``, numpy or another process are not seen in the block.
+    On a CPU layers share bases anyway, unless ``cached=False``. On CUDA the comparison of numbers
+    would synchronise with the device, so sharing must be requested: writes through ``.data``, numpy
+    or another process are not noticed in this context.
 
     >>> import torch
     >>> from pyg_outerconv import OuterConv, share_bases
@@ -46,7 +46,7 @@ def share_bases() -> Iterator[None]:
 
 
 def shares_here(given: Any) -> bool:
-    """Whether layers share the bases of what is given without having been asked to keep them."""
+    """Whether layers with ``cached=None`` share the basis of this ``edge_index``."""
     return (
         not torch.compiler.is_compiling()
         and type(given) is Tensor
@@ -64,17 +64,17 @@ def cached_basis(
     key: Hashable,
     make: Callable[[], Basis],
 ) -> Basis:
-    """The basis that was made of the same structure before, or a new one, which is then kept.
+    """The cached basis of a structure, or a new one, which is then cached.
 
-    Rules for shapes, which are no tensors, are kept by value: the last few of them.
+    Bases of shapes, which are no tensors, are cached by value.
 
     Args:
-        cache: where.
-        kind: the kind of structure that is given.
-        given: what stands in the place of ``edge_index``.
-        beside: what else the basis is made of, by name: tensors, or pairs of them.
-        key: all that is not a tensor.
-        make: makes the basis.
+        cache: the cache for bases of tensors.
+        kind: the kind of the structure.
+        given: the argument ``edge_index``.
+        beside: names and values of the further arguments: tensors, or pairs of tensors.
+        key: all arguments that are not tensors.
+        make: the function that makes the basis.
     """
     known, value = kind.identity(given)
     names: list[Hashable] = []

@@ -21,7 +21,7 @@ from .outer_conv import OuterConv
 def compose(first: OuterConv, second: OuterConv) -> ComposedConv:
     r"""One layer equal to ``second(first(x, …), …)`` on the same edges.
 
-    Of grids, the second is asked about the grid that the first one makes.
+    For families of grids, the second layer is on the output grid of the first.
 
     .. math::
         \mathbf{Y} = \sum_{ij} (\mathbf{A}_i \mathbf{B}_j)^{\top} \mathbf{X}
@@ -29,19 +29,19 @@ def compose(first: OuterConv, second: OuterConv) -> ComposedConv:
         + \sum_j (\mathbf{B}_j^{\top} \mathbf{1}) (\mathbf{b}^{\top} \mathbf{\Theta}'_j)
         + \mathbf{1} \mathbf{b}'^{\top}
 
-    The bias of the first layer is what a source that is constantly one adds, under the labels of
-    the second. Parameters are copied, and learn: one full matrix for each pair of labels. A root
-    weight becomes a label of the identity. The product of the bases stays lazy; the contraction
-    goes through one and then the other.
+    The bias b of the first layer is propagated by the second, as a feature that is 1 at each node.
+    Parameters are copies: one full matrix for each pair of labels. A root weight becomes a label of
+    the identity. The bases are not multiplied; the contraction applies one after the other.
 
     Args:
         first (OuterConv): the layer that reads x.
-        second (OuterConv): the layer that reads the first one's output.
+        second (OuterConv): the layer that reads the output of the first.
 
     Raises:
-        TypeError: they are not layers of this package.
-        ValueError: they reduce with max or min, run in different directions, do not fit, have no
-            shape yet; or the first one's targets are not the nodes that both are asked about.
+        TypeError: one of them is not an OuterConv.
+        ValueError: a layer reduces with max or min, or its parameters have no shapes yet; flows
+            differ; channels do not fit; or the targets of the first are not the sources of the
+            second.
     """
     for conv in (first, second):
         if not isinstance(conv, OuterConv):
@@ -52,7 +52,7 @@ def compose(first: OuterConv, second: OuterConv) -> ComposedConv:
     if reasons:
         raise RefusedValue(f"these layers have no composition: {'; '.join(reasons)}")
     family: Family = Compose(_family(first), _family(second))
-    if functions_of(family):  # whose parameters are copied too
+    if functions_of(family):  # their parameters are copied too
         family = copy.deepcopy(family)
     bounds = [conv.max_memory for conv in (first, second) if conv.max_memory is not None]
     made = ComposedConv(
@@ -72,7 +72,7 @@ def compose(first: OuterConv, second: OuterConv) -> ComposedConv:
 
 
 def why_not_composed(first: OuterConv, second: OuterConv) -> list[str]:
-    """Every reason why two layers have no composition; empty means that they have one."""
+    """The reasons why two layers cannot be composed; empty if they can."""
     reasons = []
     for name, conv in (("first", first), ("second", second)):
         if isinstance(conv, GridConv):
@@ -103,13 +103,13 @@ def why_not_composed(first: OuterConv, second: OuterConv) -> list[str]:
 
 
 def _family(conv: OuterConv) -> Family:
-    """The family with the layer's mean in it, and a root weight's identity beside it."""
+    """The family, divided for ``aggr='mean'``, and stacked on the identity for a root weight."""
     family = Mean(conv.family) if conv.aggr == "mean" else conv.family
     return family if conv.root is None else Stack(family, Identity())
 
 
 def _matrices(conv: OuterConv, like: Tensor) -> Tensor:
-    """(K, P, Q) of the family of :func:`_family`, a mean over labels in them."""
+    """Θ for the family of :func:`_family`, divided by K for ``label_aggr='mean'``: (K, P, Q)."""
     matrices = full_matrices(conv.theta()).to(like)
     if conv.label_aggr == "mean":
         matrices = matrices / conv.theta.num_labels
@@ -117,7 +117,7 @@ def _matrices(conv: OuterConv, like: Tensor) -> Tensor:
 
 
 def _fill(made: ComposedConv, first: OuterConv, second: OuterConv, like: Tensor) -> None:
-    """Give the composition the parameters of both."""
+    """Set the parameters of the composition from those of both layers."""
     ours, theirs = _matrices(first, like), _matrices(second, like)
     weight: Any = made.theta.weight
     weight.copy_(torch.einsum("ipr,jrq->ijpq", ours, theirs).flatten(0, 1))

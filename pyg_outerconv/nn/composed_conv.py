@@ -1,4 +1,4 @@
-"""The layer that a composition of layers is: one convolution, and what inner biases add."""
+"""ComposedConv: one convolution over a product of bases, with the biases of inner layers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..theta.bias import add_product
 from .outer_conv import OuterConv
 from .prepare import split_input
 
-_kept: WeakKeyDictionary[Basis, dict[Any, Tensor]] = WeakKeyDictionary()
-"""What tails of bases pass on of a one at each node."""
+_column_sums: WeakKeyDictionary[Basis, dict[Any, Tensor]] = WeakKeyDictionary()
+"""Cached sums B_jᵀ 1 for the last factors of each basis."""
 
 
 class ComposedConv(OuterConv):
@@ -29,11 +29,12 @@ class ComposedConv(OuterConv):
         + \mathbf{1} \mathbf{b}^{\top}
 
     where :math:`\mathbf{B}^{(s)}` is the product of the last :math:`s` factors of
-    :math:`\mathbf{C}`, and :math:`\mathbf{c}^{(s)}` what the bias became that was added before
-    them: under each label a row of Θ for a source that is constantly one. What the factors make of
-    that source is kept with the basis, unless it learns.
+    :math:`\mathbf{C}`, and :math:`\mathbf{c}^{(s)}` (K, Q) the bias that was added before these
+    factors, times the matrices of the layers after it. The sums
+    :math:`\mathbf{B}^{(s)\top}_{j} \mathbf{1}` are cached with the basis, unless it requires
+    gradients.
 
-    The layer takes one x, for both ends are one set of nodes.
+    Sources and targets are one set of nodes, so the layer takes a single x.
 
     Args:
         in_channels, out_channels, family, **kwargs: as of :class:`OuterConv`.
@@ -50,11 +51,11 @@ class ComposedConv(OuterConv):
         self.constants = torch.nn.ParameterDict()
 
     def add_constant(self, num_factors: int, constant: Parameter) -> None:
-        """Add c (K, Q) for a one that the last factors pass on.
+        """Add an inner bias c (K, Q), propagated by the last s factors.
 
         Args:
-            num_factors: s, of how many factors.
-            constant: a row for each label of their product.
+            num_factors: s.
+            constant: c, with a row for each label of the product of these factors.
         """
         self.constants[str(num_factors)] = constant
 
@@ -79,12 +80,12 @@ class ComposedConv(OuterConv):
         return out
 
     def _passed_on(self, basis: Basis, number: int, dtype: torch.dtype) -> Tensor:
-        """(N, K) the sums B_jᵀ 1 over the last factors of a basis."""
+        """The sums B_jᵀ 1 for the last factors of a basis, (N, K)."""
         if basis.learns or torch.compiler.is_compiling():
             return self._sums(basis, number, dtype)
-        kept = _kept.setdefault(basis, {})
+        kept = _column_sums.setdefault(basis, {})
         if (number, dtype) not in kept:
-            with torch.inference_mode(False), torch.no_grad():  # to serve training too
+            with torch.inference_mode(False), torch.no_grad():  # usable in training later
                 kept[number, dtype] = self._sums(basis, number, dtype)
         return kept[number, dtype]
 
@@ -96,12 +97,13 @@ class ComposedConv(OuterConv):
             )
         sums = torch.ones(parts[-number].size[0], 1, dtype=dtype, device=basis.device)
         for part in parts[-number:]:
-            sums = part.propagate(sums).transpose(1, 2).flatten(1)  # labels so far run slower
+            # The labels of a later factor are the inner index.
+            sums = part.propagate(sums).transpose(1, 2).flatten(1)
         return sums
 
 
 def constants_of(conv: OuterConv) -> dict[int, Tensor]:
-    """The inner biases of a layer, by the number of factors that pass them on."""
+    """The inner biases of a layer, by the number of factors that propagate them."""
     if not isinstance(conv, ComposedConv):
         return {}
     return {int(number): constant for number, constant in conv.constants.items()}

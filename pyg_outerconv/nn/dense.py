@@ -1,4 +1,4 @@
-"""The quadri-tensor Φ, the dense oracle of a layer, and its two flattenings."""
+"""The quadri-tensor Φ, the dense form of a layer, and its two flattenings."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def full_matrices(theta: Tensor) -> Tensor:
 
 
 def quadri_tensor(conv: OuterConv, edge_index: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """Φ (M, N, P, Q) of a layer on some edges; see :meth:`OuterConv.to_dense`.
+    """Φ (M, N, P, Q) of a layer for given edges; see :meth:`OuterConv.to_dense`.
 
     Raises:
-        ValueError: the layer compares inputs or labels, which no tensor does; or it has a root
-            weight and a pair: targets then have features of their own, which Φ does not multiply.
+        ValueError: the layer compares inputs or labels, which is not linear; or it has a root
+            weight and targets that are not the sources, whose features Φ does not multiply.
     """
     for name in ("aggr", "label_aggr"):
         if getattr(conv, name) in COMPARISONS:
@@ -67,14 +67,14 @@ def quadri_tensor(conv: OuterConv, edge_index: Any, *args: Any, **kwargs: Any) -
 
 
 class DenseForms:
-    """What a layer is as one dense tensor, and as the paper's two Kronecker products."""
+    """Methods for a layer's dense tensor Φ, the paper's two Kronecker products, and a plot."""
 
     def to_dense(self, edge_index: Any, *args: Any, **kwargs: Any) -> Tensor:
         r"""The quadri-tensor :math:`\Phi = \sum_k A_k \otimes \Theta_k` of shape
         :math:`(M, N, P, Q)`; :math:`Y_{nq} = \sum_{mp} \Phi_{mnpq} X_{mp}` without bias.
 
-        Takes the arguments of a layer's :obj:`forward` without :obj:`x`; :obj:`size` where the
-        edges do not tell it. Exists for sums and means alone.
+        Takes the arguments of a layer's :obj:`forward` without :obj:`x`; :obj:`size` if the
+        edges do not determine it. Defined for sums and means only.
         """
         return quadri_tensor(cast("OuterConv", self), edge_index, *args, **kwargs)
 
@@ -103,8 +103,8 @@ class DenseForms:
         Takes the arguments of :meth:`to_dense`, and :obj:`path`: a PNG or SVG file to write.
 
         Raises:
-            ValueError: matplotlib is not installed, the flattenings have too many entries to be
-                seen, or the file cannot be written.
+            ValueError: matplotlib is not installed, the flattenings have too many entries for a
+                picture, or the file cannot be written.
         """
         from ..plot import check_matplotlib
 

@@ -1,4 +1,4 @@
-"""Where the arguments of a call and a layer's parameters are: all in one place."""
+"""Check that the arguments of a call and the parameters of the layer are on one device."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ RULE = "what a layer is called with is where its parameters are"
 def check_devices(
     layer: Module, given: Any, source: Any, target: Any = None, *beside: tuple[str, Any]
 ) -> None:
-    """Refuse a call whose parts are on several devices, before any of it runs.
+    """Check the devices of a call before it runs.
 
-    Between a CPU and ``meta`` kernels would not notice, and return memory that was never written.
+    Kernels would not notice a mix of CPU and ``meta``, and would return uninitialised memory.
 
     Args:
-        layer: every parameter and buffer of which counts.
-        given: what stands in the place of ``edge_index``.
+        layer: the layer, all of whose parameters and buffers are checked.
+        given: the argument ``edge_index``.
         source, target: features, or None.
-        *beside: what else comes, and its name: a tensor, a pair of them, or None.
+        *beside: names and values of further arguments: a tensor, a pair of tensors, or None.
 
     Raises:
-        ValueError: two parts are on two devices; or all are on ``meta``, where nothing has values.
+        ValueError: two of them are on different devices, or all are on ``meta``.
     """
     if torch.compiler.is_compiling():
-        return  # a tracer looks for itself
+        return  # tracers check devices themselves
     known = target if source is None else source
     device = _device_of(layer) if known is None else known.device
     if device is None:
@@ -54,12 +54,8 @@ def check_devices(
 
 
 def check_given(given: Any, device: torch.device) -> None:
-    """Refuse edges or a basis (anything that has a device) that are elsewhere; and ``meta``.
-
-    Raises:
-        ValueError: they are.
-    """
-    is_shape = isinstance(given, Cells) and given.index is None  # which is nowhere
+    """Raise ValueError if edges or a basis are not on ``device``, or if that is ``meta``."""
+    is_shape = isinstance(given, Cells) and given.index is None  # a shape has no device
     where = device if is_shape else getattr(given, "device", device)
     if where != device:
         raise RefusedValue(
@@ -80,12 +76,12 @@ def check_given(given: Any, device: torch.device) -> None:
 
 
 def _device_of(layer: Module) -> torch.device | None:
-    """Where a layer is, by the first of its parameters."""
+    """The device of the first parameter of a layer."""
     return next((parameter.device for parameter in layer.parameters()), None)
 
 
 def _is_elsewhere(module: Module, device: torch.device) -> bool:
-    """Whether any tensor of a module is not on a device; quicker than its iterators are."""
+    """Whether any tensor of a module is on another device; faster than iterating parameters()."""
     waiting: list[Module | None] = [module]
     for one in waiting:
         if one is None:
@@ -100,6 +96,6 @@ def _is_elsewhere(module: Module, device: torch.device) -> bool:
 
 
 def _hint(part: Tensor) -> str:
-    """What gives parameters memory that have none."""
+    """How to allocate parameters that are on ``meta``."""
     lost = part.device.type == "meta"
     return " (layer.to_empty(device=...), and load_state_dict)" if lost else ""

@@ -21,22 +21,21 @@ def dropout_features(
 ) -> Tensor | SparseFeatures:
     """Zero each entry of X with probability ``p`` and scale the others by ``1 / (1 − p)``.
 
-    ``torch.nn.functional.dropout`` for features that may be sparse, which it does not take when
-    training. Of sparse features only the entries are drawn, since zeros stay zeros: the law is
-    that of dropout on the dense matrix, while equal seeds draw other numbers. The places stay, so
-    that nothing is sorted again for the result.
+    ``torch.nn.functional.dropout`` for dense or sparse features. For sparse features only stored
+    entries are drawn, because zeros stay zero: the distribution is that of dropout on the dense
+    matrix, but equal seeds give other masks. The sparsity pattern stays, so nothing is sorted.
 
     Args:
         x: dense features of any shape, or (M, P) as ``torch.sparse`` CSR, COO or CSC, or prepared.
         p: the probability.
-        training: otherwise x is returned as it is.
+        training: whether dropout is active; if not, x is returned.
 
     Returns:
-        what x was: dense, of the same sparse layout (COO coalesced), or prepared.
+        features in the layout of x: dense, sparse (COO coalesced), or :class:`SparseFeatures`.
 
     Raises:
-        ValueError: ``p`` is no probability, or see :meth:`SparseFeatures.of`.
-        TypeError: sparse features are not floating point, or of a block layout.
+        ValueError: ``p`` is not in [0, 1], or as :meth:`SparseFeatures.of`.
+        TypeError: sparse features are not floating point, or have a block layout.
     """
     if not 0.0 <= p <= 1.0:
         raise RefusedValue(refusal("dropout takes a probability", "[0, 1]", p))
@@ -51,9 +50,7 @@ def dropout_features(
 
 
 def _dropout(value: Tensor, p: float) -> Tensor:
-    """Dropout of a vector; on a CPU, where torch draws uniform numbers four times as fast as it
-    draws from Bernoulli's law, by those.
-    """
+    """Dropout of a vector; on a CPU by uniform numbers, which torch draws four times as fast."""
     if value.device.type != "cpu" or p == 1.0:
         return F.dropout(value, p)
     kept = torch.rand(value.shape) >= p

@@ -1,4 +1,4 @@
-"""Max and min of messages, as the kernels have them: the first of equal ones takes the gradient."""
+"""Max and min of messages as the kernels compute them: the first of equal messages wins."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from torch_geometric.nn.aggr import Aggregation
 
 
 class FirstOfEqual(Aggregation):
-    """The largest, or the least, message of each row and channel; 0 without any.
+    """The maximum or minimum of the messages of each row and channel; 0 without messages.
 
-    Of equal messages the first takes the gradient, where PyG's own aggregations share it out.
-    What is not a number wins.
+    Of equal messages the first takes the whole gradient; PyG's aggregations share it among them.
+    NaN wins over every number.
 
     Args:
         reduce: 'max' or 'min'.
@@ -29,7 +29,7 @@ class FirstOfEqual(Aggregation):
         dim_size: int | None = None,
         dim: int = -2,
     ) -> Tensor:
-        """(*, N, C) of messages ``x`` (*, E, C) to the rows ``index`` (E,)."""
+        """Reduce messages ``x`` (*, E, C) to rows ``index`` (E,): (*, N, C)."""
         self.assert_index_present(index)
         assert index is not None
         x = x.movedim(dim, 0)

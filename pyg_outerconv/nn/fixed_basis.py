@@ -1,4 +1,4 @@
-"""A basis as a part of a module, which moves and casts with it."""
+"""FixedBasis: a basis as a submodule, which moves and casts with its parent."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class FixedBasis(torch.nn.Module):
-    """A basis that was made once, as a part of a module.
+    """A basis that is made once and stored as a submodule.
 
-    ``.to()``, ``.cuda()``, ``.double()`` and the like move and cast it with the module's
-    parameters, which a basis that is a mere attribute does not follow. No ``state_dict`` has it.
+    ``.to()``, ``.cuda()``, ``.double()`` and the like move and cast it with the parameters of the
+    module, unlike a basis that is a plain attribute. It is not part of the ``state_dict``.
 
     >>> import torch
     >>> from pyg_outerconv import OuterConv
@@ -36,10 +36,10 @@ class FixedBasis(torch.nn.Module):
     torch.float64
 
     Args:
-        basis: what is kept.
+        basis: the basis.
 
     Raises:
-        TypeError: it is no basis.
+        TypeError: ``basis`` is not a Basis.
     """
 
     def __init__(self, basis: Basis) -> None:
@@ -49,13 +49,13 @@ class FixedBasis(torch.nn.Module):
         self.basis = basis
 
     def forward(self) -> Basis:
-        """The basis, where the module is and of its type."""
+        """The basis, on the device and in the dtype of the module."""
         return self.basis
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)
-        # Where a tensor would be, and of which type: to_empty() loses values, which nothing brings
-        # back here.
+        # Apply fn to an empty tensor to learn device and dtype: to_empty() would lose the values of
+        # the basis, which no state_dict restores.
         basis = self.basis
         moved = fn(torch.empty(0, device=basis.device, dtype=basis.dtype))
         self.basis = basis.to(moved.device, moved.dtype)

@@ -1,4 +1,4 @@
-"""Values and output projections multiplied out, and taken apart again."""
+"""Multiply value and output projections, and factor their product again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     option="`fold_output()`, `factor(rank)`",
 )
 class FoldOutput:
-    """What a layer with values can do with its output projection."""
+    """Methods that fold the output projection of a layer into its values, and undo it."""
 
     def fold_output(self, fold_bias: bool = False) -> AttentionConv:
         r"""The same layer with :math:`\mathbf{\Theta}_h = \mathbf{V}_h \mathbf{O}_h` multiplied
@@ -83,7 +83,7 @@ def factored(conv: AttentionConv, rank: int) -> AttentionConv:
         raise RefusedType(refusal("a rank is a number", "an integer", repr(rank)))
     values = _values(conv)
     theta, bias = values.full().squeeze(1), values.full_bias()
-    # A bias is one more input, which is 1, and has to go through the same output projection.
+    # The bias is one more input channel that is 1, with the same output projection.
     rows = theta if bias is None else torch.cat([theta, bias.squeeze(1)], dim=1)
     wide = rows.detach().double()
     tolerance = max(rows.shape[1:]) * torch.finfo(rows.dtype).eps
@@ -111,13 +111,13 @@ def _factors(wide: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     u, s, v = torch.linalg.svd(wide, full_matrices=False)
     u, s, v = u[..., :rank], s[..., :rank].sqrt(), v[..., :rank, :]
     left, right = u * s.unsqueeze(-2), s.unsqueeze(-1) * v
-    missing = rank - s.size(-1)  # a rank beyond P or Q leaves columns without use
+    missing = rank - s.size(-1)  # a rank above P or Q is filled with zeros
     left = torch.nn.functional.pad(left, (0, missing))
     return left, torch.nn.functional.pad(right, (0, 0, 0, missing))
 
 
 def _values(conv: AttentionConv) -> ValueOutput:
-    """Θ as values and outputs."""
+    """Θ as values and outputs. Raises ValueError if it cannot be folded."""
     if conv.theta.in_channels < 0:
         raise RefusedValue(refusal("a layer is folded with its parameters", "values", "none yet"))
     score = conv.family.score
@@ -142,7 +142,7 @@ def _values(conv: AttentionConv) -> ValueOutput:
 
 
 def _check_rows(conv: AttentionConv) -> None:
-    """Refuse to move a bias past a basis whose rows do not sum to one. Raises ValueError."""
+    """Raise ValueError if shares do not sum to one, so that a bias cannot be moved past them."""
     normalise = conv.family.normalise
     for holds, got in (
         (normalise.is_stochastic, f"the normaliser {normalise.name!r}"),
@@ -159,7 +159,7 @@ def _check_rows(conv: AttentionConv) -> None:
 
 
 def _with_theta(conv: AttentionConv, spec: str, parts: dict[str, Tensor]) -> AttentionConv:
-    """A copy of the layer with another form of Θ, and these parameters."""
+    """A copy of the layer with another form of Θ and the given parameters."""
     layer, old = copy.deepcopy(conv), conv.theta
     form = make_theta(spec, old.num_labels, old.in_channels, old.out_channels)
     learns = any(parameter.requires_grad for parameter in old.parameters())

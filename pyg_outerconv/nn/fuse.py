@@ -1,4 +1,4 @@
-"""Collapsing linear runs of convolutions in a model, where that is cheaper."""
+"""Replace runs of linear convolutions in a model by one, if that is predicted to be cheaper."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .tracing import traced
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether one convolution was made one with those before it, and why.
+    """Whether a convolution was fused with those before it, and why.
 
     Attributes:
-        first, second: the layers' names in the model.
-        reasons: why they are no run, or have no composition; empty if they have one.
-        chained, composed: predicted seconds of one after the other, and of both in one.
+        first, second: the names of the layers in the model.
+        reasons: why they cannot be fused; empty if they can.
+        chained, composed: predicted seconds of both in turn, and of their composition.
     """
 
     first: str
@@ -33,7 +33,7 @@ class Decision:
 
     @property
     def is_fused(self) -> bool:
-        """Whether they are one now."""
+        """Whether the two layers were fused."""
         return not self.reasons and self.composed < self.chained
 
     def __str__(self) -> str:
@@ -46,13 +46,13 @@ class Decision:
 
 @dataclass(frozen=True)
 class FusionReport:
-    """What :func:`fuse` did to a model; printed, a line for each pair of layers.
+    """The decisions of :func:`fuse`; printed, a line for each pair of layers.
 
-    A pair is an ``OuterConv`` and one that its x comes from, through anything but another.
+    A pair is an ``OuterConv`` and the nearest ``OuterConv`` from which its x is computed.
 
     Attributes:
-        decisions: in the order of the model's calls.
-        has_convolutions: whether there is any ``OuterConv`` in the model.
+        decisions: one for each pair, in the order of the model's calls.
+        has_convolutions: whether the model contains an ``OuterConv``.
     """
 
     decisions: tuple[Decision, ...]
@@ -60,7 +60,7 @@ class FusionReport:
 
     @property
     def num_fused(self) -> int:
-        """How many layers there are less than before."""
+        """The number of layers that were removed."""
         return sum(decision.is_fused for decision in self.decisions)
 
     def __str__(self) -> str:
@@ -71,27 +71,27 @@ class FusionReport:
 
 
 class Fused(NamedTuple):
-    """A model with fewer layers, and what became of the others."""
+    """The result of :func:`fuse`: the model, and the report of its decisions."""
 
     model: torch.nn.Module
     report: FusionReport
 
 
 def fuse(model: torch.nn.Module, *example_inputs: Any, **example_options: Any) -> Fused:
-    """A copy of a model in which convolutions that follow each other are one, where that pays.
+    """A copy of a model in which successive linear convolutions are composed, if that is cheaper.
 
-    Layers are in a run where nothing but the identity, or dropout that is switched off, lies
-    between them, nobody else reads what passes, and their other arguments are the same. Whether
-    :func:`~pyg_outerconv.nn.compose` makes them cheaper is asked of the cost model, for the given
-    inputs: of a forward pass in evaluation mode, of both passes in training mode.
+    Layers are composed if only identities or inactive dropout are between them, no other module
+    reads the intermediate result, and their other arguments are equal. The cost model compares the
+    chain with :func:`~pyg_outerconv.nn.compose` for the given inputs: the forward pass in
+    evaluation mode, both passes in training mode.
 
-    In evaluation mode dropout that is taken away does not come back: what was fused there is for
+    In evaluation mode dropout between fused layers is removed for good: the result is for
     inference.
 
     Args:
         model: ``torch.nn.Sequential``, PyG's ``Sequential``, or any module that ``torch.fx`` can
-            trace with layers as leaves. It is left as it is.
-        *example_inputs, **example_options: what it is called with, of the sizes to be fast for.
+            trace with layers as leaves. It is not changed.
+        *example_inputs, **example_options: arguments of a call, of typical sizes.
 
     Returns:
         The copy, a ``GraphModule`` if anything was fused; and the report.
@@ -127,7 +127,7 @@ Given = tuple[tuple[Any, ...], dict[str, Any]]
 def _inputs_of(
     model: torch.nn.Module, names: list[str], args: tuple[Any, ...], options: dict[str, Any]
 ) -> dict[str, Given]:
-    """What layers are called with when the model is, which a run may change (its statistics)."""
+    """The arguments of each layer in one call of the model. The call may change its buffers."""
     found: dict[str, Given] = {}
     if not names:
         return found
@@ -142,7 +142,7 @@ def _inputs_of(
 
 
 def _fuse_run(graph: GraphModule, run: list[LayerCall], inputs: dict[str, Given]) -> list[Decision]:
-    """Take each layer of a run into the one before, if that pays; else begin anew with it."""
+    """Compose each layer of a run with those before it, if that is cheaper; else start with it."""
     decisions, start, here = [], run[0], run[0].conv
     given = inputs[start.name]
     spent, names = _seconds(here, given), start.name
@@ -170,7 +170,7 @@ def _seconds(conv: OuterConv, given: Given) -> float:
 
 
 def _replace(graph: GraphModule, first: Node, second: Node, conv: OuterConv) -> None:
-    """Let the first call be one of ``conv``, whose output is read for the second's."""
+    """Replace the layer of the first call by ``conv``, and read its output for the second's."""
     parent, _, name = str(first.target).rpartition(".")
     setattr(graph.get_submodule(parent), name, conv)
     second.replace_all_uses_with(first)

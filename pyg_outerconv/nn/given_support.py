@@ -1,4 +1,4 @@
-"""Where the edges of attention come from: a basis without values, or what the support reads."""
+"""The support of attention passed in place of ``edge_index``: a basis without values."""
 
 from __future__ import annotations
 
@@ -21,31 +21,28 @@ from ..graph.structure import Structure
 
 
 def is_support(given: Any) -> bool:
-    """Whether something is a basis that says where edges are, and no more."""
+    """Whether the argument is a basis without values, which gives edges only."""
     return isinstance(given, Basis) and given.dtype is None
 
 
 def require_edges(family: Attention, given: Any) -> None:
-    """Refuse None in the place of ``edge_index`` where the support reads something.
-
-    Raises:
-        TypeError: it does.
-    """
+    """Raise TypeError if ``edge_index`` is None and the support reads a structure."""
     if given is None and not issubclass(NodeSet, reads := family.reads):
         wanted = f"{reads.expects}; or a support of nodes alone, such as Complete()"
         raise RefusedType(refusal(f"{family.support} reads {reads.noun}", wanted, given))
 
 
 def check_beside(given: Basis, content: Content, *beside: Any) -> None:
-    """Refuse what a basis has no need of, or cannot obey any more.
+    """Check the arguments beside a basis.
 
     Args:
-        given: a support, or matrices with values.
-        content: what the nodes hold.
+        given: a support, or a basis with values.
+        content: the features of the nodes, with mask and alignment.
         *beside: ``size`` and ``edge_type``.
 
     Raises:
-        ValueError: one of these says something else, or values are there and a mask comes too.
+        ValueError: the size differs from that of the basis, edge types are passed, or a mask or an
+            alignment is passed beside a basis with values.
     """
     size, edge_type = beside
     if any(count not in (None, end) for count, end in zip(size or (), given.size, strict=False)):
@@ -68,16 +65,16 @@ def basis_on_support(
     pos: Any,
     batch: Any = None,
 ) -> Basis:
-    """The matrices that content makes on a given support.
+    """The attention matrices on the edges of a support.
 
     Args:
-        family: attention.
-        given: the support, without values.
-        content: what the nodes hold.
-        edge_attr: (E, D_e) of the edges that the support was made of.
-        pos: positions of the nodes, or of sources and targets.
-        batch: the graph of each node, or of sources and of targets, of which places and learned
-            queries are; edges are where the support has them.
+        family: the attention family.
+        given: the support, a basis without values.
+        content: the features of the nodes.
+        edge_attr: (E, D_e), attributes of the edges that the support was made from.
+        pos: positions of the nodes, or a pair for sources and targets.
+        batch: the graph of each node, or a pair for sources and targets, for positions and learned
+            queries; it does not change the edges.
 
     Raises:
         ValueError: the support does not fit the heads or the nodes.
@@ -101,7 +98,7 @@ def basis_on_support(
 
 
 def _check_origin(over: EdgeBasis, edge_attr: Tensor | None) -> None:
-    """Refuse features of less edges than a support was made of. Raises ValueError."""
+    """Raise ValueError if ``edge_attr`` has fewer rows than the support was made from."""
     origin = over.pattern.origin
     if edge_attr is None or origin is None or not edge_attr.dim() or torch.compiler.is_compiling():
         return

@@ -147,7 +147,7 @@ class GridConv(OuterConv):
         """
         beside = (edge_weight, edge_type, size, batch, edge_attr, pos)
         if self.theta.in_channels < 0 and isinstance(x, Tensor):
-            _ = self.basis(x, edge_index, *beside)  # which is refused before anything changes
+            _ = self.basis(x, edge_index, *beside)  # raises before the layer changes
             self._take_channels(x, edge_index is None)
         if edge_index is not None:
             return super().forward(x, edge_index, *beside)
@@ -181,7 +181,7 @@ class GridConv(OuterConv):
     def contraction_path(
         self, x: Any, edge_index: Any = None, *args: Any, verbose: bool = False
     ) -> ContractionPath:
-        """What each contraction order would cost for images or nodes, and which one is taken."""
+        """The contraction order for images or nodes, and the cost of every order."""
         if edge_index is not None:
             return super().contraction_path(x, edge_index, *args, verbose=verbose)
         rule = self.rule(x)
@@ -194,7 +194,7 @@ class GridConv(OuterConv):
         return super().basis(x, edge_index, *args)
 
     def _take_channels(self, x: Tensor, is_image: bool) -> None:
-        # P of the first input, for parameters that have no shape yet.
+        """Allocate lazy parameters for the channels of the first input."""
         at = -1 - self.family.num_axes if is_image else -1
         if x.dim() >= -at:
             self.theta.materialize(x.size(at))
@@ -202,15 +202,17 @@ class GridConv(OuterConv):
             self.reset_parameters()
 
     def _lay_out(self) -> None:
-        # Θ in the memory of torch's weights, which then are a view of it. The parameter stays the
-        # same object, which an optimiser may know already.
+        """Store Θ in the memory layout of torch's weights, which are then a view of it.
+
+        The parameter stays the same object, because an optimiser may hold it.
+        """
         if isinstance(self.theta, GroupedTheta) and self.theta.in_channels >= 0:
             weight, transposed = self.theta.weight.detach(), self.family.transposed
             kernel = torch_weight(weight, transposed).contiguous()
             self.theta.weight.data = our_weight(kernel, weight.size(1), transposed)
 
     def _is_plain(self) -> bool:
-        # Whether nothing looks on, and the bias alone is added.
+        """Whether there are no observers, and nothing but the bias is added."""
         return (
             self.aggr == self.label_aggr == "sum"
             and self.root is None

@@ -80,7 +80,7 @@ class GridPool(torch.nn.Module):
         check_order(order)
         check_memory(max_memory)
         self.family = Pool(kernel_size, stride, padding, dilation, ceil_mode, dim)
-        _ = self.family.taps  # made once, and before a compiler looks, which could not
+        _ = self.family.taps  # cached now, because a compiler could not compute it
         self.count_include_pad = count_include_pad
         self.order, self.max_memory = order, max_memory
         self._rules = GridRules()
@@ -101,7 +101,7 @@ class GridPool(torch.nn.Module):
     def contraction_path(
         self, x: Tensor, cells: Any = None, *, verbose: bool = False
     ) -> ContractionPath:
-        """What each contraction order would cost for these arguments, and which one is taken."""
+        """The contraction order for these arguments, and the cost of every order."""
         basis = self.rule(x) if cells is None else self._basis(cells, x)
         nodes = as_cells(x, len(self.family.windows)) if cells is None else x
         theta, options = self._parameter(basis, nodes, self._divisor(basis))
@@ -130,7 +130,7 @@ class GridPool(torch.nn.Module):
         return self._rules.get(self.family, shape, images.device, change=_from_the_first)
 
     def _reduce(self, basis: Basis, x: Tensor) -> Tensor:
-        """(*, N, C) of nodes (*, M, C)."""
+        """Reduce nodes (*, M, C) to clusters (*, N, C)."""
         divisor = self._divisor(basis)
         theta, options = self._parameter(basis, x, divisor)
         out = contract(basis, x.movedim(-2, 0), theta, self.order, **options).movedim(0, -2)
@@ -139,16 +139,16 @@ class GridPool(torch.nn.Module):
     def _parameter(
         self, basis: Basis, x: Tensor, divisor: Tensor | None
     ) -> tuple[ThetaValue, dict[str, Any]]:
-        """I for each label, or I / K for a mean without divisors; and what contract is told."""
+        """Θ_k = I, or I / K for a mean without divisors, and the options of :func:`contract`."""
         theta: ThetaValue = Mixture.identity(basis.num_bases, x.size(-1), x)
         if self.aggr == "mean" and divisor is None:
             theta = scaled(theta, 1.0 / basis.num_bases)
-        # A label has one cell of a cluster at most, of which all reductions are the same.
+        # A label has at most one cell of a cluster, so all reductions over inputs are equal.
         alike = self.aggr if self.aggr in COMPARISONS else "sum"
         return theta, {"reduce": alike, "label_reduce": alike, "max_memory": self.max_memory}
 
     def _divisor(self, basis: Basis) -> Tensor | None:
-        """(N,) what the sum over a cluster is divided by, None for 1, or for K in a mean."""
+        """The divisors of the sums over clusters, (N,); None if it is 1, or K in a mean."""
         if self.aggr != "mean":
             return None
         windows = self.family.windows
@@ -175,5 +175,5 @@ class GridPool(torch.nn.Module):
 
 
 def _from_the_first(rule: GridShift) -> GridShift:
-    """Clusters whose label 0 is the first cell: the family counts from the last."""
+    """The rule with label 0 at the first cell; the family counts from the last cell."""
     return replace(rule, taps=rule.taps[::-1], kept={})

@@ -1,4 +1,4 @@
-"""Images as nodes of a grid and back, and the rules of the grid sizes that a layer has met."""
+"""Convert images to nodes of a grid and back, and cache the shifts of a layer by grid size."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MOST = 8  # grid sizes that a layer remembers
 
 
 class GridRules:
-    """The shifts of the last few grid sizes, and with them the orders that were chosen there.
+    """The shifts of the last few grid sizes, with the orders chosen for them.
 
-    They are no state: copies and checkpoints of a layer begin without any.
+    They are no state: copies and checkpoints of a layer start with an empty cache.
     """
 
     def __init__(self) -> None:
@@ -33,14 +33,14 @@ class GridRules:
         transposed: bool = False,
         change: Callable[[GridShift], GridShift] | None = None,
     ) -> GridShift:
-        """The rule of a family for a grid, made where it is new; beyond ``MOST`` the oldest goes.
+        """The shifts of a family on a grid, cached; at most ``MOST`` grids are cached.
 
         Args:
-            family: what it is a rule of.
-            shape: of the grid that the family reads.
-            device: where the grid is.
+            family: the family of the layer.
+            shape: the shape of the grid.
+            device: the device of the grid.
             turned: whether to return the transpose.
-            change: what a layer does to the rule of its family, always the same.
+            change: a function that the layer applies to the shifts, always the same.
 
         Raises:
             ValueError: the grid is too small for the kernel.
@@ -52,7 +52,7 @@ class GridRules:
             rule = rule if change is None else change(rule)
             found = rule.transpose() if transposed else rule
             for oldest in list(self.kept)[: max(0, len(self.kept) + 1 - MOST)]:
-                self.kept.pop(oldest, None)  # another thread may have been here
+                self.kept.pop(oldest, None)  # another thread may have removed it
             self.kept[key] = found
         return found
 
@@ -64,11 +64,11 @@ class GridRules:
 
 
 def shape_of(images: Any, num_axes: int, channels: int = -1) -> tuple[int, ...]:
-    """The grid of images (..., C, *shape), which have so many ``channels`` unless it is -1.
+    """The shape of images (..., C, *shape) with C = ``channels``, or any C for -1.
 
     Raises:
-        TypeError: they are no tensor of floating point type.
-        ValueError: they have too few dimensions, or other channels.
+        TypeError: the images are not a floating point tensor.
+        ValueError: they have too few dimensions or another C.
     """
     if not isinstance(images, Tensor) or not images.is_floating_point():
         raise RefusedType(
@@ -99,10 +99,10 @@ def shape_of(images: Any, num_axes: int, channels: int = -1) -> tuple[int, ...]:
 
 
 def as_cells(images: Tensor, num_axes: int) -> Tensor:
-    """Images (*, C, *shape) as nodes (*, M, C): a view of contiguous ones."""
+    """Images (*, C, *shape) as nodes (*, M, C); a view if the images are contiguous."""
     return images.flatten(-num_axes).transpose(-1, -2)
 
 
 def as_images(nodes: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Nodes (*, N, C) as images (*, C, *shape): a view."""
+    """Nodes (*, N, C) as images (*, C, *shape), a view."""
     return nodes.transpose(-1, -2).unflatten(-1, shape)

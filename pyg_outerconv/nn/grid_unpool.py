@@ -1,4 +1,4 @@
-"""GridUnpool: what clusters of cells have, spread out over these."""
+"""GridUnpool: copy the features of each cluster to its cells."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class GridUnpool(torch.nn.Module):
     sum. On images with clusters side by side it equals ``F.interpolate(mode='nearest')``.
 
     Args:
-        kernel_size, stride, padding, dilation, dim: Of the pooling that it turns; see
-            :class:`~pyg_outerconv.families.Pool`.
+        kernel_size, stride, padding, dilation, dim: Options of the pooling whose transpose it is;
+            see :class:`~pyg_outerconv.families.Pool`.
         order, max_memory: See :class:`~pyg_outerconv.nn.OuterConv`.
 
     Shapes:
@@ -57,7 +57,7 @@ class GridUnpool(torch.nn.Module):
         check_order(order)
         check_memory(max_memory)
         self.family = Pool(kernel_size, stride, padding, dilation, dim=dim)
-        _ = self.family.taps  # see GridPool
+        _ = self.family.taps  # cached now, because a compiler could not compute it
         self.order, self.max_memory = order, max_memory
         self._rules = GridRules()
 
@@ -90,7 +90,7 @@ class GridUnpool(torch.nn.Module):
         *,
         verbose: bool = False,
     ) -> ContractionPath:
-        """What each contraction order would cost for these arguments, and which one is taken."""
+        """The contraction order for these arguments, and the cost of every order."""
         basis = self.rule(x, output_size) if cells is None else self._basis(cells, x)
         nodes = as_cells(x, len(self.family.windows)) if cells is None else x
         theta = Mixture.identity(basis.num_bases, nodes.size(-1), nodes)

@@ -1,4 +1,4 @@
-"""Where a model applies one linear convolution right after another, or what is between."""
+"""Find the places of a traced model where one convolution reads the output of another."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .outer_conv import OuterConv
 
 @dataclass(frozen=True)
 class LayerCall:
-    """One call of a convolution in a model.
+    """One call of a convolution in a traced model.
 
     Attributes:
-        node: where.
-        conv: which.
-        given: its arguments by name, values or other nodes.
+        node: the node of the call in the graph.
+        conv: the layer that is called.
+        given: the arguments by name; each a value or the node that computes it.
     """
 
     node: Node
@@ -33,17 +33,17 @@ class LayerCall:
 
     @property
     def name(self) -> str:
-        """What the model calls the layer."""
+        """The name of the layer in the model."""
         return str(self.node.target)
 
     @property
     def beside(self) -> dict[str, Any]:
-        """All arguments but x."""
+        """All arguments except x."""
         return {name: value for name, value in self.given.items() if name != "x"}
 
 
 class Left(NamedTuple):
-    """Two calls of which the second reads what comes from the first, and why they are no run."""
+    """Two calls of which the second reads the first, with the reasons why they are not fused."""
 
     first: LayerCall
     second: LayerCall
@@ -51,10 +51,10 @@ class Left(NamedTuple):
 
 
 def linear_runs(model: GraphModule) -> list[list[LayerCall]]:
-    """Calls of which each one's x is the output of the one before, and nobody else reads it.
+    """Runs of calls: the x of each is the output of the call before, which nothing else reads.
 
-    Arguments beside x have to be the same. Of one layer that is called at several places none is
-    in a run. Identities, and dropout that is switched off, may lie between.
+    All other arguments must be equal. A layer that is called at several places is in no run.
+    Identity modules and inactive dropout may be between two calls.
     """
     calls = _calls(model)
     times = Counter(call.conv for call in calls.values())
@@ -75,9 +75,9 @@ def linear_runs(model: GraphModule) -> list[list[LayerCall]]:
 
 
 def left_pairs(model: GraphModule, runs: list[list[LayerCall]]) -> list[Left]:
-    """Calls that follow each other outside the runs, with every reason.
+    """Pairs of successive calls that are in no run together, with every reason.
 
-    What a call follows are the convolutions that its x comes from in the fewest steps.
+    A call succeeds the convolutions from which its x is computed in the fewest steps.
     """
     calls = _calls(model)
     times = Counter(call.conv for call in calls.values())
@@ -86,7 +86,8 @@ def left_pairs(model: GraphModule, runs: list[list[LayerCall]]) -> list[Left]:
     for second in calls.values():
         for first, between in _nearest(calls, second):
             if (first.node, second.node) not in in_runs:
-                reasons = _between(model, between) + _apart(model, first, second, between)
+                reasons = _operations_between(model, between)
+                reasons += _different_inputs(model, first, second, between)
                 for conv, name in {first.conv: first.name, second.conv: second.name}.items():
                     if times[conv] > 1:
                         reasons.append(f"{name} is used at {times[conv]} places")
@@ -95,7 +96,7 @@ def left_pairs(model: GraphModule, runs: list[list[LayerCall]]) -> list[Left]:
 
 
 def remove_unread(model: GraphModule) -> None:
-    """Remove what nobody reads of attributes and identities; other calls may change something."""
+    """Remove unused attributes and identities; other calls may have side effects, and stay."""
 
     def is_kept(node: Node) -> bool:
         free = node.op == "get_attr" or _reads_part(node) or _changes_nothing(model, node)
@@ -123,7 +124,7 @@ def _call(model: GraphModule, node: Node) -> LayerCall | None:
 
 
 def _source(model: GraphModule, x: Any) -> Any:
-    """Whose output x is, past what changes nothing; None where somebody else reads it too."""
+    """The node whose output x is, identities skipped; None if another node reads it too."""
     while isinstance(x, Node):
         if len(x.users) != 1:
             return None
@@ -147,7 +148,7 @@ def _changes_nothing(model: GraphModule, node: Node) -> bool:
 def _nearest(
     calls: dict[Node, LayerCall], call: LayerCall
 ) -> list[tuple[LayerCall, tuple[Node, ...]]]:
-    """The calls that its x comes from in the fewest steps, and what lies between."""
+    """The calls from which x is computed in the fewest steps, each with the nodes between."""
     starts: dict[Node, None] = {}
     map_arg(call.given.get("x"), starts.setdefault)
     seen = set(starts)
@@ -166,8 +167,8 @@ def _nearest(
     return []
 
 
-def _between(model: GraphModule, between: tuple[Node, ...]) -> list[str]:
-    """What lies between two calls and changes something, in words."""
+def _operations_between(model: GraphModule, between: tuple[Node, ...]) -> list[str]:
+    """A reason that names the operations between two calls, other than identities."""
     names = [_title(model, node) for node in between if not _changes_nothing(model, node)]
     more = [f"{len(names) - 4} more"] if len(names) > 4 else []
     lies = "lies" if len(names) == 1 else "lie"
@@ -183,10 +184,10 @@ def _title(model: GraphModule, node: Node) -> str:
     return type(module).__name__
 
 
-def _apart(
+def _different_inputs(
     model: GraphModule, first: LayerCall, second: LayerCall, between: tuple[Node, ...]
 ) -> list[str]:
-    """Who else reads the first one's output, and what else the second is given."""
+    """Reasons if the first output has other readers, or the arguments of the calls differ."""
     reasons, node = [], first.node
     for after in between:
         if len(node.users) != 1 or not _changes_nothing(model, after):
@@ -205,7 +206,7 @@ def _apart(
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether two arguments are one value, though an attribute is a new node at each reading."""
+    """Whether two arguments are the same value; an attribute has a node for each access."""
     if isinstance(one, Node) and isinstance(other, Node):
         if one is other:
             return True
@@ -221,7 +222,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _is_part(node: Node) -> bool:
-    """Whether it reads an attribute or item of something that no call could have changed."""
+    """Whether a node reads an attribute or item of an object that no call can have changed."""
     return _reads_part(node) and all(
         _reads_part(user) or user.op == "output"
         for parent in node.all_input_nodes

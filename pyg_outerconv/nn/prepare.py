@@ -1,4 +1,4 @@
-"""From the arguments of a layer's forward to sources, targets and a basis."""
+"""Turn the arguments of a layer's forward into features of sources and targets, and a basis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Given(NamedTuple):
-    """What comes into a layer beside x: the structure, and what is said of its edges and nodes."""
+    """The arguments of a call beside x: the structure, and tensors for its edges and nodes."""
 
     edge_index: Any
     edge_weight: Tensor | None = None
@@ -34,7 +34,7 @@ class Given(NamedTuple):
     pos: Tensor | tuple[Tensor, Tensor] | None = None
 
     def beside(self) -> list[tuple[str, Any]]:
-        """The tensors, and pairs of them, that are given beside the structure, by name."""
+        """The arguments beside the structure that are not None, each with its name."""
         found: list[tuple[str, Any]] = []
         if self.edge_weight is not None:
             found.append(("edge_weight", self.edge_weight))
@@ -50,17 +50,17 @@ class Given(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What comes in as ``x``, taken apart.
+    """``x`` split into features of sources and of targets.
 
     Attributes:
         source: (*batch, M, P) features, sparse ones (M, P), (M,) indices, or None.
-        target: the same of the N targets, with P_t channels; those of the sources if x is single.
-        num_sources, num_targets: M and N as far as x tells.
-        featureless: whether sources have neither, so that Θ has a row for each source.
-        targets_featureless: whether x was None, so that a root weight has a row for each target.
-        is_single: whether one x is given for both ends, or a pair of the very same tensor, as
-            ``to_hetero`` gives where both ends are of one type; then sources and targets are the
-            same nodes, and else different ones, however many there are.
+        target: the same for the N targets, with P_t channels; equals ``source`` if x is single.
+        num_sources, num_targets: M and N if x determines them, else None.
+        featureless: whether the sources have no features or indices: Θ has a row for each source.
+        targets_featureless: whether x was None: a root weight has a row for each target.
+        is_single: whether sources and targets are the same nodes: x is one tensor, or a pair of the
+            same tensor, as ``to_hetero`` passes it. Otherwise they are different nodes, even if
+            M = N.
     """
 
     source: Features
@@ -73,7 +73,7 @@ class Inputs(NamedTuple):
 
     @staticmethod
     def channels(x: Features) -> int:
-        """P of some features."""
+        """P of dense or sparse features. Raises ValueError for indices and None."""
         if x is None or not x.is_floating_point():
             raise RefusedValue(
                 refusal(
@@ -86,9 +86,9 @@ class Inputs(NamedTuple):
 
 
 def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
-    """Take ``x`` apart: one tensor for both ends, a pair (sources, targets), or None.
+    """Split ``x``: one tensor for both ends, a pair (sources, targets), or None.
 
-    Each of them may be sparse: ``torch.sparse``, or :class:`SparseFeatures`, which it becomes.
+    Sparse tensors become :class:`SparseFeatures`.
 
     Raises:
         TypeError: x is neither a tensor, nor a pair of tensors, nor None; or holds neither
@@ -105,7 +105,7 @@ def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
         source, target = target, source
     same = target is source
     is_single = not pair or (same and source is not None)
-    if is_single and _is_dense(source):  # as at most calls
+    if is_single and _is_dense(source):  # the common case, kept fast
         nodes = source.size(-2)
         return Inputs(source, source, nodes, nodes)
     source, count = _features(source)
@@ -114,20 +114,20 @@ def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
 
 
 def nodes_first(x: Features) -> Features:
-    """Features (*batch, M, P) as (M, *batch, P), which is how the contraction takes them."""
+    """Features (*batch, M, P) as (M, *batch, P), the layout of the contraction."""
     if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() == 2:
-        return x  # itself: what is made of it is known by it
+        return x  # the same object, because caches know it by its identity
     return x.movedim(-2, 0)
 
 
 def _is_dense(x: Any) -> bool:
-    """Whether x is rows of features in a plain tensor."""
+    """Whether x is a dense floating point tensor with nodes and channels."""
     is_plain = type(x) is Tensor and x.layout is torch.strided
     return is_plain and x.is_floating_point() and x.dim() > 1
 
 
 def _features(x: Any) -> tuple[Features, int | None]:
-    """Checked features, and of how many nodes they are."""
+    """Features after checks, and their number of nodes."""
     if x is None:
         return None, None
     if isinstance(x, SparseFeatures):
@@ -158,10 +158,10 @@ def _features(x: Any) -> tuple[Features, int | None]:
 def prepare_basis(
     conv: OuterConv, inputs: Inputs, given: Given, content: Content | None = None
 ) -> Basis:
-    """The given basis, or the one that the layer's family makes of the structure.
+    """The basis passed as ``edge_index``, or the basis that the family makes, perhaps cached.
 
     Raises:
-        TypeError, ValueError: the basis does not fit the layer or x; see also :meth:`Family.basis`.
+        TypeError, ValueError: the basis does not fit the layer or x; or as :meth:`Family.basis`.
     """
     edge_index = given.edge_index
     if not isinstance(edge_index, Tensor) and isinstance(edge_index, Basis):
@@ -197,7 +197,7 @@ def prepare_basis(
     else:
         basis = _make_basis(conv, inputs, given, content, kind, place)
     if conv.root is not None:
-        is_list = isinstance(edge_index, Tensor)  # which has no attribute of that name, at a cost
+        is_list = isinstance(edge_index, Tensor)  # getattr on a tensor without it is slow
         of_two = kind.bipartite if is_list else getattr(edge_index, "bipartite", kind.bipartite)
         _check_root(inputs, basis, of_two)
     return basis
@@ -207,9 +207,9 @@ Place = tuple[torch.dtype | None, torch.device]
 
 
 def _place(conv: OuterConv, inputs: Inputs) -> Place:
-    """The type of values, and where the basis of a structure without tensors is: as the features.
+    """The dtype of values, and the device for a structure without tensors.
 
-    Or as the parameters, where there are no features; the type is None if there are neither.
+    Both are those of the features, else of the parameters; the dtype is None without either.
     """
     source = inputs.source
     dtype = device = None
@@ -230,7 +230,7 @@ def _make_basis(
     kind: type[Structure],
     place: Place,
 ) -> Basis:
-    """The basis that the layer's family makes, of values in the type of x or of parameters."""
+    """The basis that the layer's family makes, with values in the dtype of x or of parameters."""
     (dtype, device), family, beside = place, conv._family, dict(given.beside())
     size = _size(conv, inputs, given, kind)
     reverse = conv.flow == "target_to_source"
@@ -266,7 +266,7 @@ def _make_basis(
 def _size(
     conv: OuterConv, inputs: Inputs, given: Given, kind: type[Structure]
 ) -> tuple[int | None, int | None]:
-    """(M, N) in the direction of the messages, from ``size``, x and the layer, which must agree."""
+    """(M, N) from ``size``, x and the layer. Raises ValueError if they disagree."""
     size = given.size
     if size is None and kind.targets_are_sources and inputs.is_single and not inputs.featureless:
         return inputs.num_sources, inputs.num_targets
@@ -289,7 +289,7 @@ def _size(
             known[end] = count
     if known[1] is None and kind.targets_are_sources:
         found = given.edge_index
-        if not isinstance(found, Structure) and not is_matrix(found):  # which know theirs
+        if not isinstance(found, Structure) and not is_matrix(found):  # these know N
             known[1] = known[0]
     return known[0], known[1]
 
@@ -321,7 +321,7 @@ def _check_given(conv: OuterConv, inputs: Inputs, basis: Basis, given: Given) ->
 
 
 def _check_ends(basis: Basis, expected: tuple[int | None, int | None]) -> None:
-    """Refuse a basis with other numbers of nodes than expected."""
+    """Raise ValueError if a basis has other numbers of nodes than expected."""
     for name, given, actual in zip(("sources", "targets"), expected, basis.size, strict=True):
         if given is not None and given != actual:
             raise RefusedValue(
@@ -330,7 +330,7 @@ def _check_ends(basis: Basis, expected: tuple[int | None, int | None]) -> None:
 
 
 def _check_root(inputs: Inputs, basis: Basis, bipartite: bool = False) -> None:
-    """Refuse one x where targets, whose features a root weight multiplies, are no sources."""
+    """Raise ValueError for a single x if a root weight needs features of other target nodes."""
     sources, targets = basis.size
     has_one_x = inputs.is_single and inputs.source is not None
     if has_one_x and (bipartite or sources != targets):

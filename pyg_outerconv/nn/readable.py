@@ -1,4 +1,4 @@
-"""The convolution by messages, edge by edge, which explainers and hooks look into."""
+"""The convolution by messages, one for each edge, for explainers, hooks and ``fuse=False``."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 
 def convolve_by_messages(conv: OuterConv, basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
-    """Y (*batch, N, Q) by ``conv.propagate``: slow, and equal to the contraction.
+    """Y (*batch, N, Q) by ``conv.propagate``, equal to the contraction but slower.
 
-    Explicit edges send one message each, x_m Θ_k times the value of the edge, in the order in
-    which the edges were given; messages are reduced within each label, then over labels. Where they
-    are compared within a label, Θ_k follows: they are x_m times the value, and the first of equal
-    ones takes the gradient. A polynomial sends messages along its operator's edges, once for each
-    power but the zeroth. Identities send none, unless the class of the layer has steps of its own.
+    Each explicit edge sends one message, x_m Θ_k times its value, in the order of ``edge_index``;
+    messages are reduced within each label, then over labels. For max and min within a label the
+    message is x_m times the value, Θ_k is applied after the reduction, and the first of equal
+    messages takes the gradient. A polynomial sends messages along the edges of its operator, once
+    for each power ≥ 1. The identity sends none, unless the layer's class overrides a step.
 
     Raises:
-        ValueError: what is sent by a rule that hides its edges is to be compared.
+        ValueError: inputs or labels are compared and the basis hides its edges.
     """
     x = nodes_first(x)
     check_shapes(basis, x, theta)
@@ -47,7 +47,7 @@ def convolve_by_messages(conv: OuterConv, basis: Basis, x: Features, theta: Thet
 
 
 def _from_leaves(conv: OuterConv, leaves: Sequence[Problem]) -> Tensor:
-    """What they give together, (N, *batch, Q)."""
+    """The sum of the results of all leaves, (N, *batch, Q)."""
     out, *more = [_from_leaf(conv, problem) for problem in leaves]
     return sum(more, out)
 
@@ -68,7 +68,7 @@ class Messages:
     problem: Problem
 
     def along(self, edges: EdgeBasis) -> Tensor:
-        """One message for each edge; those of a rule are a problem of their own."""
+        """One message for each edge. Edges that a rule made are contracted as another problem."""
         one = self.problem
         if edges is not one.basis:
             leaves = problems(edges, one.x, one.parameter, one.reduce, one.label_reduce)
@@ -76,7 +76,7 @@ class Messages:
         return _over_labels(_from_edges(self.conv, edges, one), one)
 
     def step_by_step(self, polynomial: Polynomial) -> Tensor:
-        """One message for each edge of the operator and each power but the zeroth."""
+        """One message for each edge of the operator and each power ≥ 1."""
         operator = polynomial.operator
 
         def step(h: Tensor, factor: float) -> Tensor:
@@ -86,18 +86,18 @@ class Messages:
         return sums(self.problem, step)
 
     def to_itself(self, eye: Eye) -> Tensor:
-        """No message, of which nothing but the values would be seen, where steps are PyG's."""
+        """No messages, unless the layer's class overrides a step, which then has to be called."""
         if self.conv.sends_own_messages:
             return self.along(eye.edges())
         return PerNode().run(self.problem)
 
 
 def _from_items(conv: OuterConv, problem: Problem) -> Tensor:
-    """What a basis of a batch gives, item by item."""
+    """The result for a basis with a batch, item by item."""
     leaf, x = problem.basis, problem.x
     if not isinstance(x, Tensor) or problem.batch != leaf.batch:
         raise RefusedValue(
-            refusal("a basis of a batch is for that of x", leaf.batch, problem.batch)
+            refusal("the basis must have the batch shape of x", leaf.batch, problem.batch)
         )
     items = []
     for index in product(*map(range, leaf.batch)):
@@ -111,11 +111,11 @@ def _from_items(conv: OuterConv, problem: Problem) -> Tensor:
 
 
 def _from_edges(conv: OuterConv, edges: EdgeBasis, problem: Problem) -> Tensor:
-    """What each target receives under each label, times Θ_k: (N, K, *batch, Q)."""
+    """The reduced messages of each target and label, times Θ_k: (N, K, *batch, Q)."""
     pattern, num_labels = edges.pattern, edges.num_bases
     to = pattern.target * num_labels + pattern.label
     if problem.reduce in LINEAR:
-        # Row m·K + k is what source m sends under label k, row n·K + k what target n receives.
+        # Row m·K + k is source m under label k, row n·K + k is target n under label k.
         rows = torch.stack([pattern.source * num_labels + pattern.label, to])
         received = _send(conv, edges, rows, problem.transform().flatten(0, 1), num_labels)
         return received.unflatten(0, (edges.size[1], num_labels))
@@ -129,7 +129,7 @@ def _from_edges(conv: OuterConv, edges: EdgeBasis, problem: Problem) -> Tensor:
 
 
 def _over_labels(received: Tensor, problem: Problem) -> Tensor:
-    """Labels summed or compared, but for those without an edge: (N, *batch, Q)."""
+    """Reduce over labels; max and min leave out labels without edges: (N, *batch, Q)."""
     if problem.label_reduce == "sum":
         return received.sum(1)
     pattern, largest = problem.edges.pattern, problem.label_reduce == "max"
@@ -148,33 +148,33 @@ def _send(
 
     Returns (N·K, *batch, C).
     """
-    given = torch.argsort(edges.pattern.order)  # explainers number messages as edges were given
-    if conv.reduce in COMPARISONS and not conv.explain and not _lists_as_given(edges):
-        given = torch.arange(edges.num_edges, device=edges.device)  # which is first, the basis says
+    given = torch.argsort(edges.pattern.order)  # explainers expect the order of edge_index
+    if conv.reduce in COMPARISONS and not conv.explain and not _keeps_order(edges):
+        # The first of equal messages is the first edge in the order of the basis.
+        given = torch.arange(edges.num_edges, device=edges.device)
     index = rows.long()[:, given]
     value = None if edges.value is None else edges.value.to(x.dtype)[given]
     if value is None and conv.sends_own_messages:
-        value = x.new_ones(index.size(1))  # users' messages need not know of a basis of ones
+        value = x.new_ones(index.size(1))  # so that users' messages need not handle None
     extra = {"edge_origin": _origin(edges)[given].long()} if conv.explain else {}
     size, x = (x.size(0), edges.size[1] * num_labels), x.movedim(0, -2)
-    # The edges run from source to target. A layer with the other flow reads its edges, as those of
-    # users are, with targets first.
+    # Edges run from source to target; with flow='target_to_source' propagate expects targets first.
     if conv.flow == "target_to_source":
         index, size = index.flip(0), size[::-1]
-    # PyG writes a `propagate` for each class, which the heirs of the class take for the general
-    # one; but that alone knows what explainers add, and what steps of heirs ask for.
+    # PyG generates a `propagate` for each class, which subclasses inherit. Only the general one
+    # knows the arguments of explainers and of steps that a subclass overrides.
     general = conv.explain or conv.sends_own_messages
     propagate = MessagePassing.propagate.__get__(conv) if general else conv.propagate
     out = propagate(index, x=x, edge_value=value, size=size, **extra)
     return out.movedim(-2, 0)
 
 
-def _lists_as_given(edges: EdgeBasis) -> bool:
-    """Whether edges of one target and label are in the order in which they were given.
+def _keeps_order(edges: EdgeBasis) -> bool:
+    """Whether edges of one target and label are in the order of ``edge_index``.
 
-    Those of a transpose are in the order of their other ends. A compiler is told no.
+    In a transpose they are not. Under a compiler, which reads no numbers, the answer is False.
     """
-    if torch.compiler.is_compiling():  # which looks at no numbers
+    if torch.compiler.is_compiling():
         return False
     pattern = edges.pattern
     same = (pattern.target.diff() == 0) & (pattern.label.diff() == 0)

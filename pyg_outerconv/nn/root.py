@@ -1,4 +1,4 @@
-"""The root weight: what each target adds of its own."""
+"""The root weight: the transformed features of each target, added to the convolution."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from .prepare import Inputs
 
 
 def add_root(out: Tensor, inputs: Inputs, weight: Tensor, own: bool) -> Tensor:
-    """Y plus what the targets add themselves, where they are given.
+    """Y + X_t W for features X_t of the targets; Y itself if these are missing in a pair.
 
-    ``weight`` (P_t, Q) multiplies their features; without features its rows are what they add.
-    ``own`` says that nobody else holds ``out``.
+    Args:
+        out: Y (*batch, N, Q).
+        inputs: the features; without any, target n adds row n of W, and indices pick rows.
+        weight: W (P_t, Q).
+        own: whether ``out`` may be changed in place.
 
     Raises:
-        TypeError: the features of the targets are of another type than the weight.
+        TypeError: the dtypes of target features and weight differ.
         ValueError: the weight does not fit the targets.
     """
     target, rows = inputs.target, weight.size(0)

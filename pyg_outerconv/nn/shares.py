@@ -1,4 +1,4 @@
-"""Shares of heads on edges: those that a user listed, and what edge features are under them."""
+"""Attention shares of the edges of ``edge_index``, and the values of edge features."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def shares_of_edges(basis: Basis, edge_index: Any) -> Tensor | None:
-    """(E, H) the values of the edges that were given, then those of edges that the family added.
+    """The shares of the edges of ``edge_index``, then of edges that the family added: (E, H).
 
-    Row e adds up what all edges of the basis give that stem from edge e of ``edge_index``; an edge
-    that the family left out has zeros. PyG's explainers of attention read it.
+    Row e is the sum over all edges of the basis that stem from column e of ``edge_index``; an edge
+    that the family left out has zeros. PyG's AttentionExplainer reads them.
 
     Returns:
-        None where edges of the basis stem from none that were given, or values are of a batch.
+        None if edges of the basis do not stem from columns of ``edge_index``, or in a batch.
     """
     heads = basis.shares()
     if heads is None or heads.batch or heads.pattern.origin is None:
@@ -42,9 +42,9 @@ def shares_of_edges(basis: Basis, edge_index: Any) -> Tensor | None:
 
 @contextmanager
 def showing_shares(conv: AttentionConv, basis: Basis, edge_index: Any) -> Iterator[None]:
-    """In the block PyG's AttentionExplainer, which hooks messages, reads shares from the layer.
+    """Context in which PyG's AttentionExplainer can read the shares from the layer.
 
-    Nothing else is written onto a layer at a call, which other threads may run too.
+    This is the only write to a layer during a call; threads may share layers.
     """
     conv._alpha = shares_of_edges(basis, edge_index)
     try:
@@ -56,10 +56,10 @@ def showing_shares(conv: AttentionConv, basis: Basis, edge_index: Any) -> Iterat
 def values_of_edges(
     conv: AttentionConv, basis: Basis, edge_attr: Tensor | None, theta: ThetaValue
 ) -> Tensor:
-    """What edge features add to the result: of every head, their values under its shares.
+    """The sum of the values of edge features, weighted by the shares of each head: (*batch, N, Q).
 
     Raises:
-        ValueError: the basis has no edges.
+        ValueError: the basis has no explicit edges.
     """
     if not isinstance(basis, MultiHeadEdges):
         raise RefusedValue(

@@ -1,4 +1,4 @@
-"""Which sources there are: the argument ``source_mask``, and what the others may hold."""
+"""The argument ``source_mask``, which marks the sources that are present."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .prepare import Inputs
 
 
 def checked_mask(source_mask: Any, inputs: Inputs) -> Tensor:
-    """Booleans (*, M) on the device of sources.
+    """The mask after checks: booleans (*, M) on the device of the sources.
 
     Raises:
-        TypeError: it is no tensor.
-        ValueError: it holds something else, has another shape, or is on another device.
+        TypeError: it is not a tensor.
+        ValueError: it has another dtype, shape or device.
     """
     count = "M" if inputs.num_sources is None else inputs.num_sources
     rule, wanted = "source_mask says which sources there are", f"booleans (*, {count})"
@@ -35,14 +35,13 @@ def checked_mask(source_mask: Any, inputs: Inputs) -> Tensor:
 
 
 def without_absent(inputs: Inputs, source_mask: Tensor) -> Inputs:
-    """The inputs with zeros for NaN and inf in sources that are not there.
+    """The inputs with NaN and inf replaced by zeros in absent sources.
 
-    Zero times such a number is none, so no share and no gradient of zero could keep it from the
-    other nodes.
+    Zero times NaN or inf is NaN, so a share of zero would not keep them from other nodes.
 
     Args:
-        inputs: of M sources.
-        source_mask: (*, M) booleans, of :func:`checked_mask`.
+        inputs: the features of M sources.
+        source_mask: the result of :func:`checked_mask`.
     """
     source = _without(inputs.source, source_mask)
     return inputs._replace(source=source, target=source if inputs.is_single else inputs.target)
@@ -51,7 +50,7 @@ def without_absent(inputs: Inputs, source_mask: Tensor) -> Inputs:
 def _without(x: Features, there: Tensor) -> Features:
     if isinstance(x, SparseFeatures):
         if there.dim() > 1:
-            return x  # refused where heads are made: sparse features are of no batch
+            return x  # sparse features have no batch; the values of heads refuse it later
         count = x.sparsity.rowptr.diff().long()
         there = torch.repeat_interleave(there, count, output_size=x.num_entries)
         return x.with_values(x.value.masked_fill(~there & ~x.value.isfinite(), 0.0))

@@ -1,4 +1,4 @@
-"""Calls of attention that ask for sums of values alone: nothing else is made of the edges."""
+"""Attention calls that need only the sums of values, so that shares need not be stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def only_sums(conv: AttentionConv) -> bool:
-    """Whether a layer asks for nothing but sums of values, however they are made."""
+    """Whether a layer needs only the sums of values, by any order and without observers."""
     free = conv.order is None and conv.max_memory is None and conv.edge_dim is None
     sums = conv.reduce == conv.label_reduce == "sum" and not conv.folds_mean
     return free and sums and not (conv._runs_by_messages() or conv._calls_fused_step())
@@ -28,7 +28,7 @@ def only_sums(conv: AttentionConv) -> bool:
 def on_cached_support(
     conv: AttentionConv, given: Given, content: Content, make: Callable[[], Basis]
 ) -> Basis:
-    """The basis that ``make()`` gives, its support kept where the layer is ``cached``."""
+    """The basis of ``make()``; if the layer is ``cached``, on the cached edges of its support."""
     edge_index, nodes = given.edge_index, None if content.source is None else content.source.size(0)
     is_list = type(edge_index) is Tensor and edge_index.layout == torch.strided
     if not (conv.cached and content.only_sums and is_list) or given.size or given.beside():

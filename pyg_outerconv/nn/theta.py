@@ -1,4 +1,4 @@
-"""What a form of the parameter Θ is: a module that makes K matrices P × Q of its parameters."""
+"""The base class of the forms of Θ: a module that builds K matrices P × Q from its parameters."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ FORMS: dict[str, type[ThetaModule]] = {}
 
 
 def view_of(parameter: Tensor) -> Tensor:
-    """A parameter as a view of it, which threads that share a layer may index.
+    """A view of a parameter, which several threads may index.
 
-    torch can wait for ever where one thread indexes a leaf, which holds Python's lock, while
-    another begins a graph from it.
+    torch can deadlock if one thread indexes a leaf tensor, holding Python's lock, while another
+    thread starts a graph from it.
     """
     return parameter.view_as(parameter)
 
@@ -31,19 +31,19 @@ class ThetaModule(torch.nn.Module):
 
     Θ_k is block-diagonal with G blocks, G = 1 being a full matrix.
 
-    A form names its parameters and their shapes, and says how Θ is made of them. With
-    ``in_channels=-1`` the parameters take their shapes from the first input.
+    A subclass names its parameters and their shapes (:meth:`shapes`) and builds Θ from them
+    (:meth:`build`). With ``in_channels=-1`` the first input determines the shapes.
 
     Attributes:
-        name: what users call the form.
-        argument: what its option is called; None for a form without one.
+        name: the name of the form in the option ``theta``.
+        argument: the name of its option; None for a form without one.
 
     Args:
         num_labels: K.
         in_channels: P, or -1.
         out_channels: Q.
-        option: the number that the form needs, if it has an ``argument``.
-        max_parameters: how many numbers there may be at most, or None.
+        option: the value of the option ``argument``.
+        max_parameters: upper bound on the number of parameters, or None.
 
     Raises:
         ValueError: an option is out of range or does not divide the channels, or there would be
@@ -77,7 +77,7 @@ class ThetaModule(torch.nn.Module):
             FORMS[cls.name] = cls
 
     def check(self) -> None:
-        """Refuse options that do not fit (P may still be -1). Raises ValueError."""
+        """Raise ValueError if the option does not fit the channels; P may still be -1."""
         if self.option < 1:
             raise RefusedValue(
                 refusal(f"theta {self.name!r} needs its {self.argument}", ">= 1", self.option)
@@ -100,7 +100,7 @@ class ThetaModule(torch.nn.Module):
         """The shape of each parameter, the last two being fan-in and fan-out."""
 
     def materialize(self, in_channels: int) -> None:
-        """Give the parameters their shapes and initial values, once P is known."""
+        """Allocate and initialise the parameters for P channels."""
         before, self.in_channels = self.in_channels, in_channels
         try:
             self.check()
@@ -142,9 +142,9 @@ class ThetaModule(torch.nn.Module):
             raise RuntimeError("Theta has no values before the first input tells in_channels")
 
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
-        """Θ as the contraction takes it: a tensor, or a mixture of few matrices.
+        """Θ as the contraction takes it: a tensor, a mixture, or values and outputs of heads.
 
-        A form without parameters takes type and device from ``like``, which others ignore.
+        A form without parameters takes dtype and device from ``like``; other forms ignore it.
 
         Raises:
             RuntimeError: P is unknown.
@@ -153,7 +153,7 @@ class ThetaModule(torch.nn.Module):
 
     @abstractmethod
     def build(self) -> Tensor:
-        """Θ made of the parameters."""
+        """Θ as a tensor (K, G, P/G, Q/G), computed from the parameters."""
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         for key, parameter in self._parameters.items():
@@ -178,7 +178,7 @@ class ThetaModule(torch.nn.Module):
         super()._load_from_state_dict(state, prefix, *args)
 
     def infer_in_channels(self) -> int:
-        """P, read off the parameters' shapes."""
+        """P, from the shapes of the parameters."""
         with torch.no_grad():
             theta = self.build()
         return theta.size(1) * theta.size(2)

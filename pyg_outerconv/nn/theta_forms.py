@@ -1,4 +1,4 @@
-"""The forms of the parameter Θ: full, or a cheaper parametrisation; and how they are named."""
+"""The forms of Θ, full or with fewer parameters, and the parsing of their names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .theta_values import ColumnsTheta, ValueOutputTheta  # noqa: F401 - they re
 
 
 class FullTheta(ThetaModule):
-    """Θ_k free: K·P·Q numbers."""
+    """Θ_k without constraints: K·P·Q numbers."""
 
     name = "full"
 
@@ -29,9 +29,9 @@ class FullTheta(ThetaModule):
         return self.weight.unsqueeze(1)
 
     def draw(self, parameter: Tensor, bound: float) -> None:
-        """Label by label and transposed, as PyG's Linear holds its weight.
+        """Draw label by label and transposed, in the layout of PyG's Linear.
 
-        So a seed gives GCNConv, ChebConv and an equal OuterConv the same initial weights.
+        With equal seeds GCNConv, ChebConv and an equal OuterConv then have equal initial weights.
         """
         for matrix in parameter:
             drawn = matrix.new_empty(matrix.shape[::-1]).uniform_(-bound, bound)
@@ -151,7 +151,7 @@ class BlockDiagonalTheta(GroupedTheta):
 
 
 class DepthwiseTheta(ThetaModule):
-    """Every input channel on its own: K·Q numbers; Q a multiple of P."""
+    """Each input channel is transformed separately: K·Q numbers; Q is a multiple of P."""
 
     name = "depthwise"
 
@@ -181,9 +181,9 @@ class DepthwiseTheta(ThetaModule):
 
 
 class IdentityTheta(ThetaModule):
-    """Θ_k = I for every label: no parameters, Q = P. Pooling, and bases that are the whole layer.
+    """Θ_k = I for every label: no parameters, Q = P. For pooling and fixed propagation.
 
-    ``out_channels=-1`` says as many as inputs.
+    ``out_channels=-1`` stands for P.
     """
 
     name = "identity"
@@ -204,12 +204,12 @@ class IdentityTheta(ThetaModule):
         return {}
 
     def materialize(self, in_channels: int) -> None:
-        """See :class:`ThetaModule`; Q is P from now on."""
+        """Set P, and Q = P."""
         super().materialize(in_channels)
         self.out_channels = in_channels
 
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
-        """The identity, which nothing is multiplied with; of torch's default type without like."""
+        """The identity as a mixture, which needs no product; without ``like`` in default dtype."""
         self.require_shape()
         like = torch.empty(0) if like is None else like
         return Mixture.identity(self.num_labels, self.in_channels, like)

@@ -1,4 +1,4 @@
-"""Forms of Θ whose labels have values of their own, which are put side by side or projected."""
+"""Forms of Θ with values for each label, which are concatenated or projected."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .theta import ThetaModule, view_of
 
 
 class ColumnsTheta(ThetaModule):
-    """Θ_k zero outside its own block of columns: K·P·(Q/K) = P·Q numbers.
+    """Θ_k is zero outside its block of Q/K columns: K·P·(Q/K) = P·Q numbers.
 
-    Label k makes the k-th of K equal parts of the output, which is their concatenation.
+    The output is the concatenation of the results of all labels, Q/K channels each.
     """
 
     name = "columns"
@@ -37,21 +37,21 @@ class ColumnsTheta(ThetaModule):
         return {"weight": (self.num_labels, in_channels, self.out_channels // self.num_labels)}
 
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
-        """Values whose heads are put side by side."""
+        """Values of heads that are concatenated."""
         self.require_shape()
         return ValueOutput(view_of(self.weight))
 
     def build(self) -> Tensor:
-        """The weight, each label in its place."""
+        """The weight of each label in its block of columns, zeros elsewhere."""
         return ValueOutput(self.weight).full()
 
 
 class ValueOutputTheta(ThetaModule):
-    """Θ_k = V_k O_k, values of ``channels`` numbers, and a projection of all of them to the output.
+    """Θ_k = V_k O_k: values of V = ``channels`` numbers, and an output projection.
 
-    K·V·(P + Q) numbers, as ``low-rank`` has, and the products are never made: label k is
-    propagated at width V. The value and output projections of *Attention Is All You Need* (section
-    3.2.2). Weights begin as those of one linear map from P to K·V, and one from K·V to Q.
+    K·V·(P + Q) numbers, as in ``low-rank``, but the products V_k O_k are not computed: label k is
+    propagated at width V. These are the value and output projections of *Attention Is All You Need*
+    (section 3.2.2). Initial weights are those of one linear map P → K·V and one K·V → Q.
     """
 
     name, argument = "value-output", "channels"
@@ -67,7 +67,7 @@ class ValueOutputTheta(ThetaModule):
         }
 
     def draw(self, parameter: Tensor, bound: float) -> None:
-        """See :class:`ThetaModule`; fan-in or fan-out is that of all labels at once."""
+        """Glorot-uniform, with fan-in or fan-out of all labels together."""
         wide, narrow = self.num_labels * self.option, parameter.size(1) + parameter.size(2)
         bound = math.sqrt(6.0 / (narrow - self.option + wide))
         parameter.uniform_(-bound, bound)

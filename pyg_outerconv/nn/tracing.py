@@ -1,4 +1,4 @@
-"""A model as a graph of calls of its layers."""
+"""Trace a model with torch.fx, with its layers as leaves."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..errors import RefusedValue, refusal
 
 
 class _Tracer(Tracer):
-    """Goes into modules of users and containers, and stops at layers."""
+    """Traces into users' modules and containers, and treats layers as leaves."""
 
     def is_leaf_module(self, module: torch.nn.Module, name: str) -> bool:
-        """Whether it is a layer: one of torch or of PyG that is no container, or of messages."""
+        """Whether a module is a layer of torch or PyG, not a container, or a MessagePassing."""
         if isinstance(module, torch_geometric.nn.Sequential):
             return False
         if isinstance(module, torch_geometric.nn.MessagePassing):
@@ -26,7 +26,7 @@ class _Tracer(Tracer):
     def create_args_for_root(
         self, root_fn: Any, is_module: bool, concrete_args: Any = None
     ) -> tuple[Any, list[Any]]:
-        """PyG's Sequential takes ``*args``, and says by its signature which they are."""
+        """Name the arguments of PyG's Sequential, whose forward takes ``*args``."""
         if isinstance(self.root, torch_geometric.nn.Sequential):
             names = self.root.signature.param_dict
             made = [self.create_proxy("placeholder", name, (), {}) for name in names]
@@ -35,15 +35,15 @@ class _Tracer(Tracer):
 
 
 def traced(model: torch.nn.Module) -> GraphModule:
-    """The model as a graph of calls, with its layers as they are.
+    """The model as a graph of calls of its layers.
 
     Raises:
-        ValueError: ``torch.fx`` cannot read it; or it is in training mode and calls a function
-            whose switch for training would stay as it is now.
+        ValueError: ``torch.fx`` cannot trace it; or it calls a function with ``training=True``,
+            which the graph would keep after ``eval()``.
     """
     try:
         graph: Graph = _Tracer().trace(model)
-    except Exception as error:  # whatever a model does with a symbolic value
+    except Exception as error:  # a model can fail in any way on symbolic values
         raise RefusedValue(
             refusal(
                 "layers are fused in models that torch.fx can trace",

@@ -1,4 +1,4 @@
-"""What may look into a layer: explainers and PyG's hooks, and what they see."""
+"""Explainers and PyG's hooks: when a layer runs by messages, and what these observers get."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..errors import RefusedType, RefusedValue, refusal
 from ..graph import Features
 from ..theta import ThetaValue
 
-# What the steps of messages may ask for: what is sent, and where from and to.
+# The arguments that message, aggregate and update of a subclass may have.
 OF_MESSAGES = {"x_j", "edge_value", "index", "ptr", "dim_size", "size", "size_i", "size_j"}
 OF_MESSAGES |= {"edge_index", "edge_index_i", "edge_index_j"}
 
@@ -24,13 +24,13 @@ OF_MESSAGES |= {"edge_index", "edge_index_i", "edge_index_j"}
 class MessageHooks:
     """The hooks of a ``MessagePassing`` layer whose fused step is a contraction.
 
-    A subclass with a ``message``, ``aggregate`` or ``update`` of its own always runs by messages,
-    which call it (:mod:`pyg_outerconv.nn.readable` says how often); one with a
-    ``message_and_aggregate`` of its own has that called with the basis, x and Θ.
+    A subclass that overrides ``message``, ``aggregate`` or ``update`` always runs by messages; how
+    often each is called is documented in :mod:`pyg_outerconv.nn.readable`. A subclass that
+    overrides ``message_and_aggregate`` has it called with the basis, x and Θ.
 
     Attributes:
-        sends_own_messages: whether the class has such a step.
-        has_own_fused_step: whether it has a ``message_and_aggregate`` of its own.
+        sends_own_messages: whether the class overrides a step of messages.
+        has_own_fused_step: whether the class overrides ``message_and_aggregate``.
     """
 
     sends_own_messages: ClassVar[bool] = False
@@ -63,25 +63,28 @@ class MessageHooks:
             _check_step(cls, name, skip=1 if name == "message" else 2)
         if "message_and_aggregate" in vars(cls):
             _check_fused(cls)
-            cls.has_own_fused_step = len(_with_fused_steps(cls)) > 1  # beside OuterConv's
+            cls.has_own_fused_step = len(_with_fused_steps(cls)) > 1  # OuterConv has one
 
     def message(self, x_j: Tensor, edge_value: OptTensor) -> Tensor:
-        """The definition, edge by edge: the value of the edge times what its source sends."""
+        """The message of each edge: its value times the features of its source, (E, C)."""
         return x_j if edge_value is None else edge_value.view(-1, 1) * x_j
 
     def explain_message(self, inputs: Tensor, edge_origin: Tensor) -> Tensor:
-        """Masks each message by the edge of the user's list that it stems from.
+        """Multiply each message by the mask of the edge in ``edge_index`` that it stems from.
 
-        A layer over powers or several edge sets sends several messages along one edge of the
-        user's list; each is masked. Messages of edges that the family added are left alone.
+        A layer over powers or several edge sets sends several messages along one edge of
+        ``edge_index``; each is masked. Messages of edges added by the family are not.
         """
         return inputs * self.edge_mask(edge_origin).view(-1, 1)
 
     def edge_mask(self, edge_origin: Tensor) -> Tensor:
-        """(E,) the mask of edges that stem from these edges of the user's list; 1 for -1.
+        """The mask of each edge of a basis, (E,); 1 for edges that the family added.
+
+        Args:
+            edge_origin: the column of ``edge_index`` that each edge stems from, -1 for none, (E,).
 
         Raises:
-            ValueError: there is no mask.
+            ValueError: no mask was set.
         """
         mask = self._edge_mask
         if mask is None:
@@ -91,7 +94,7 @@ class MessageHooks:
         return torch.cat([mask, mask.new_ones(1)])[edge_origin]
 
     def _runs_by_messages(self) -> bool:
-        # Explainers and hooks want to see messages; PyG users switch fusing off by `fuse`.
+        """Whether explainers, hooks, ``fuse=False`` or overridden steps require messages."""
         hooks = (
             self._message_forward_pre_hooks
             or self._message_forward_hooks
@@ -103,7 +106,7 @@ class MessageHooks:
         return bool(self.explain or hooks or not self.fuse or self.sends_own_messages)
 
     def _calls_fused_step(self) -> bool:
-        # Hooks want to see the fused step, and a step that was replaced wants to be called.
+        """Whether hooks or an override require a call of ``message_and_aggregate``."""
         return bool(
             self._message_and_aggregate_forward_pre_hooks
             or self._message_and_aggregate_forward_hooks
@@ -112,7 +115,7 @@ class MessageHooks:
         )
 
     def _call_fused_step(self, basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
-        # The hooks that PyG's propagate would call around its fused step.
+        """Call ``message_and_aggregate`` with its hooks, as PyG's ``propagate`` does."""
         arguments: dict[str, Any] = {"x": x, "theta": theta}
         for pre_hook in self._message_and_aggregate_forward_pre_hooks.values():
             changed = pre_hook(self, (basis, arguments))
@@ -125,13 +128,13 @@ class MessageHooks:
 
 
 def _with_fused_steps(cls: type) -> list[type]:
-    """The classes of this package, or heirs of them, that state a fused step."""
-    heirs = [base for base in cls.__mro__ if issubclass(base, MessageHooks)]
-    return [base for base in heirs if "message_and_aggregate" in vars(base)]
+    """The classes in the inheritance of ``cls`` that define ``message_and_aggregate``."""
+    bases = [base for base in cls.__mro__ if issubclass(base, MessageHooks)]
+    return [base for base in bases if "message_and_aggregate" in vars(base)]
 
 
 def _check_step(cls: type, name: str, skip: int) -> None:
-    """Refuse a step that asks for what messages do not have. Raises TypeError."""
+    """Raise TypeError if an overridden step requires an argument that messages do not have."""
     parameters = list(inspect.signature(getattr(cls, name)).parameters.values())[skip:]
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     for one in parameters:
@@ -147,7 +150,7 @@ def _check_step(cls: type, name: str, skip: int) -> None:
 
 
 def _check_fused(cls: Any) -> None:
-    """Refuse a fused step that takes other arguments than the layer gives. Raises TypeError."""
+    """Raise TypeError if ``message_and_aggregate`` does not take the basis, x and theta."""
     try:
         inspect.signature(cls.message_and_aggregate).bind(None, None, x=None, theta=None)
     except TypeError as error:

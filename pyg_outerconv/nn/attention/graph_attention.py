@@ -1,4 +1,4 @@
-"""GraphAttention: AttentionConv on graphs, with what PyG's layers have beside it."""
+"""GraphAttention: AttentionConv with PyG's self-loops, edge features and initial values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Fill = Union[str, float, Tensor]  # noqa: UP007
 
 
 class GraphAttention(AttentionConv):
-    """:class:`AttentionConv` whose self-loops may have edge features, and biases PyG's beginning.
+    """:class:`AttentionConv` with edge features for self-loops, and PyG's initial biases.
 
     Args:
         in_channels: see :class:`AttentionConv`.
@@ -87,7 +87,7 @@ class GraphAttention(AttentionConv):
         return super().forward(x, edge_index, edge_attr, **beside)
 
     def edge_mask(self, edge_origin: Tensor) -> Tensor:
-        """(E,) the mask of edges that stem from these edges of the user's list; 1 for -1."""
+        """The mask of each edge by its column in ``edge_index``, (E,); 1 for added loops."""
         if self._fills and self._given is not None:
             edge_origin = torch.cat([self._given, self._given.new_full((1,), -1)])[edge_origin]
         return super().edge_mask(edge_origin)
@@ -96,7 +96,7 @@ class GraphAttention(AttentionConv):
 def _with_loops(
     edge_index: Any, edge_attr: Tensor | None, fill_value: Fill, count: int
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Edges without their loops, then a loop at each of ``count`` nodes; where all come from."""
+    """Edges without loops, then a loop at each of ``count`` nodes; and the origin of all edges."""
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
         raise RefusedType(
             refusal(

@@ -1,6 +1,6 @@
-"""How the parameters of known layers begin: as those of the linear maps that heads are cut from.
+"""Initial values of known layers: those of one linear map P → H·D for all heads.
 
-Each function gives values to a module with weights (H, P, D), which are one map from P to H·D.
+Each function initialises a module with weights (H, P, D).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch.nn.init import uniform_
 
 
 def glorot(weight: Tensor, maps: int = 1) -> None:
-    """Glorot-uniform, the map being one of several that are drawn together."""
+    """Glorot-uniform values of a map P → H·D, or of one of ``maps`` maps drawn as one."""
     heads, fan_in, channels = weight.shape
     fan_out = heads * channels * maps
     bound = math.sqrt(6.0 / max(fan_in + fan_out, 1))
@@ -21,7 +21,7 @@ def glorot(weight: Tensor, maps: int = 1) -> None:
 
 
 def linear(weight: Tensor, bias: Tensor | None = None) -> None:
-    """As torch's and PyG's ``Linear``: uniform up to 1/√P, weights and bias."""
+    """As torch's and PyG's ``Linear``: weights and bias uniform in ±1/√P."""
     bound = 1.0 / math.sqrt(max(weight.size(1), 1))
     uniform_(weight, -bound, bound)
     linear_bias(bias, weight.size(1))
@@ -49,7 +49,7 @@ def as_packed_values(theta: Any) -> None:
 
 
 def as_separate_values(theta: Any) -> None:
-    """The same where keys and values have other channels than queries, and are drawn apart."""
+    """As :func:`as_packed_values`, if keys and values have other channels than queries."""
     glorot(theta.value)
     linear(theta.output.flatten(0, 1).unsqueeze(0))
 
@@ -61,7 +61,7 @@ def as_glorot_and_bias(module: Any) -> None:
 
 
 def linear_bias(bias: Tensor | None, fan_in: int) -> None:
-    """The bias of a linear map from so many channels, if there is one."""
+    """The bias of a linear map from ``fan_in`` channels, if it has one."""
     if bias is not None:
         bound = 1.0 / math.sqrt(max(fan_in, 1))
         uniform_(bias, -bound, bound)

@@ -1,4 +1,4 @@
-"""Linear attention as a line over its family: an :class:`OuterConv`, and no code of its own."""
+"""Linear attention: an :class:`OuterConv` over the family ``LinearAttention``."""
 
 from __future__ import annotations
 

@@ -19,10 +19,10 @@ ATTENTIONS = (nn.MultiheadAttention,)
 
 
 def from_attention(module: Any, support: Family | str = "complete") -> AttentionConv:
-    """The AttentionConv that equals torch's, whose mask the support is.
+    """The AttentionConv equal to torch's layer with the support as its mask.
 
     Raises:
-        ValueError: it has further keys and values, or other channels for values than for keys.
+        ValueError: it has ``bias_k``, ``bias_v`` or ``add_zero_attn``, or ``vdim`` ≠ ``kdim``.
     """
     for holds, what, got in (
         (module.bias_k is None, "add_bias_kv=False", "add_bias_kv=True"),
@@ -56,11 +56,11 @@ def from_attention(module: Any, support: Family | str = "complete") -> Attention
 def to_attention(layer: AttentionConv) -> nn.MultiheadAttention:
     """The MultiheadAttention with the same projections, batches first.
 
-    torch is told at a call what the support is here: a support other than complete is its
-    ``attn_mask``, True where there is no edge.
+    A support other than complete must be passed to torch's layer as ``attn_mask``, True where there
+    is no edge.
 
     Raises:
-        ValueError: torch has no such layer.
+        ValueError: torch has no equal layer.
     """
     _check(layer)
     score: Any = layer.family.score
@@ -93,14 +93,14 @@ def to_attention(layer: AttentionConv) -> nn.MultiheadAttention:
 
 
 def _weights(module: Any) -> tuple[Tensor, ...]:
-    """Those of queries, keys and values, each (H·D, P)."""
+    """The weights of queries, keys and values, each (H·D, P)."""
     if module.in_proj_weight is None:
         return module.q_proj_weight, module.k_proj_weight, module.v_proj_weight
     return module.in_proj_weight.chunk(3)  # type: ignore[no-any-return]
 
 
 def _check(layer: AttentionConv) -> None:
-    """Refuse what torch's layer lacks. Raises ValueError."""
+    """Raise ValueError if torch's layer has no equal option."""
     family, theta = layer.family, layer.theta
     score, normalise = family.score, family.normalise
     if theta.in_channels < 0:

@@ -94,7 +94,7 @@ def to_convolution(layer: GridConv) -> nn.Module:
 
 
 def _check(layer: GridConv) -> None:
-    """Refuse what torch's convolutions lack, or are not told yet. Raises ValueError."""
+    """Raise ValueError if torch has no equal convolution, or the weights have no shapes yet."""
     family, form = layer.family, layer.theta
     if form.in_channels < 0:
         raise RefusedValue(refusal("a layer is converted with its weights", "weights", "none yet"))

@@ -1,4 +1,4 @@
-"""What is converted by its weights computes by its weights alone: no wrappers, no hooks."""
+"""Check that a layer to convert computes what its class does: no hooks, no parametrisations."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ LIBRARIES = ("torch.nn.modules.", "torch_geometric.nn.", "pyg_outerconv.")
 
 
 def require_plain(module: nn.Module) -> None:
-    """Refuse a layer of which any part computes something else than its class does.
+    """Check that every part of a layer computes what its class does.
 
-    A conversion reads options and weights. Parametrizations (``weight_norm``, ``spectral_norm`` and
-    the like), pruning, hooks, and methods of the object's own would be lost without a word.
-    An activation, which is passed on as it is, may be anything.
+    A conversion copies options and weights. It would silently lose parametrizations
+    (``weight_norm``, ``spectral_norm``, …), pruning, hooks and methods set on an object.
+    Activations are passed on, and may be any module.
 
     Raises:
-        TypeError: a part within that holds weights is of a class that neither library has.
-        ValueError: a part is parametrised, is hooked, or has methods of its own.
+        TypeError: a submodule with weights is of a class outside torch and this package.
+        ValueError: a part is parametrised, hooked, or has methods set on the object.
     """
     for name, part in module.named_modules():
         if "activation" in name.split("."):
@@ -60,7 +60,7 @@ def require_plain(module: nn.Module) -> None:
 
 
 def _hooks(part: nn.Module) -> list[str]:
-    """What is called before or after a part, forwards or backwards, by name."""
+    """The names of the hooks of a module, forwards and backwards."""
     found: list[Any] = []
     for name, value in vars(part).items():
         if name.endswith("_hooks") and "state_dict" not in name and isinstance(value, dict):

@@ -23,8 +23,8 @@ from .weights import copy_to_heads, copy_weight
 def from_pyg(layer: nn.Module) -> AttentionConv:
     """The layer of this package that equals an attention layer of PyG, with a copy of its weights.
 
-    Options, ``training``, type, device and which weights are learned stay the same. The loss that
-    SuperGAT adds in training is no part of a convolution, and is left out.
+    Options, ``training``, dtype, device and ``requires_grad`` stay the same. The additional loss of
+    SuperGAT is not part of a convolution, and is left out.
 
     >>> from torch_geometric.nn import GATConv
     >>> from_pyg(GATConv(16, 8, heads=4)).out_channels
@@ -147,7 +147,7 @@ LAYERS: dict[type[nn.Module], Callable[[Any], AttentionConv]] = {
 
 
 def _check(layer: Any) -> None:
-    """Refuse what has no equal, or is not known yet. Raises ValueError."""
+    """Raise ValueError if an option has no equal, or the weights have no shapes yet."""
     unused = "lin_skip." if not getattr(layer, "root_weight", True) else None
     waiting = [
         name
@@ -203,7 +203,7 @@ def _options(layer: Any, *names: str) -> dict[str, Any]:
 
 
 def _ends(layer: Any, source: Any, target: Any) -> int | tuple[int, int]:
-    """Channels as the weights have them, since options may say -1: one number, or a pair."""
+    """Input channels from the shapes of weights, because options may be -1: a number or a pair."""
     width: int = source.weight.size(1)
     return width if isinstance(layer.in_channels, int) else (width, target.weight.size(1))
 
@@ -213,7 +213,7 @@ def _edge_dim(layer: Any) -> int | None:
 
 
 def _become_like(ours: AttentionConv, layer: nn.Module) -> None:
-    """Move a layer to where another is, before it takes its weights."""
+    """Move a layer to the device and dtype of another."""
     like = next(chain(layer.parameters(), layer.buffers()))
     ours.to(like.device, like.dtype)
 

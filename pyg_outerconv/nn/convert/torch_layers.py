@@ -1,4 +1,4 @@
-"""Which of torch's layers becomes which of ours, and back."""
+"""Convert layers of torch to layers of this package, and back."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def from_torch(module: nn.Module, **supports: Any) -> Layer:
         module: ``Conv1d``, ``Conv2d``, ``Conv3d``, ``ConvTranspose``, ``MaxPool`` or ``AvgPool`` of
             1 to 3 axes, ``LPPool`` with norm 1, ``MultiheadAttention``, ``TransformerEncoderLayer``
             or ``TransformerDecoderLayer``.
-        **supports: for attention, what torch is told by masks at a call: ``support``, and
-            ``memory_support`` of a decoder layer; complete if not given.
+        **supports: for attention, the supports in place of torch's masks: ``support``, and
+            ``memory_support`` of a decoder layer; complete by default.
 
     Raises:
         TypeError: it is another layer, or a subclass, which may compute something else.
@@ -83,7 +83,7 @@ def from_torch(module: nn.Module, **supports: Any) -> Layer:
 def to_torch(layer: nn.Module) -> nn.Module:
     """The layer of torch that equals one of this package on images or sequences, weights copied.
 
-    Attention of torch is told at a call, by masks, what the support is here.
+    torch's attention takes masks at a call; the support of this layer must be passed as one.
 
     Args:
         layer: a :class:`GridConv`, :class:`GridPool`, :class:`AttentionConv`,
@@ -118,6 +118,6 @@ TO_TORCH: dict[type[nn.Module], Callable[[Any], nn.Module]] = {
 
 
 def _require_weights(module: nn.Module) -> None:
-    """Refuse a layer whose weights wait for the first input. Raises ValueError."""
+    """Raise ValueError if a layer has no weights before its first input."""
     if any(is_lazy(parameter) for parameter in module.parameters()):
         raise RefusedValue(refusal("a layer is converted with its weights", "weights", "none yet"))

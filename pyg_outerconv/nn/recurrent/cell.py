@@ -1,4 +1,4 @@
-"""What recurrent cells have in common: one basis for all gates of a step, and a state."""
+"""The base class of recurrent cells: a state, and one basis for all gates of a step."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..checks import aggregation, check_channels
 from ..outer_conv import OuterConv
 
 State = TypeVar("State", Tensor, tuple[Tensor, Tensor])
-"""What a cell remembers: H, or (H, C)."""
+"""The state of a cell: H, or (H, C)."""
 
 
 class Shared(NamedTuple):
-    """What all convolutions of a cell are over: a basis, or a structure and what came beside it."""
+    """The arguments that all convolutions of a step share: a basis, or a structure and tensors."""
 
     edge_index: Any
     beside: dict[str, Any]
@@ -28,9 +28,9 @@ class Shared(NamedTuple):
 class RecurrentCell(torch.nn.Module, Generic[State]):
     """A cell whose gates are convolutions over one family, so that they share a basis.
 
-    The basis of a step is made once for all its gates, and :func:`unroll` makes it once for all
-    steps; but a family that makes values of content makes them of what each convolution reads.
-    Modules of a family are shared by all gates. Nodes are sources and targets, in one order.
+    The basis of a step is made once for all gates, and :func:`unroll` makes it once for all steps.
+    If its values depend on features, each convolution makes its own. The modules of a family are
+    shared by all gates. Sources and targets are one set of nodes.
 
     Args:
         in_channels: P of the input of a step, or -1 to derive it from the first one.
@@ -43,7 +43,7 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
     """
 
     first: str
-    """The name of a convolution over the cell's family, which makes the basis for all of them."""
+    """The attribute with the convolution that makes the basis for all gates."""
 
     def __init__(
         self, in_channels: int, out_channels: int, family: Family | str, **options: Any
@@ -62,8 +62,8 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
         self._options = options
 
     def _gates(self, in_channels: int, count: int) -> OuterConv:
-        """The convolution of several gates at once, their channels side by side."""
-        # A mean is part of the family: the basis that convolutions share is divided once.
+        """One convolution for ``count`` gates, with their channels concatenated."""
+        # aggr='mean' becomes part of the family, so that the shared basis is divided once.
         is_mean = self.aggr == "mean" and isinstance(self.family, Family)
         family, aggr = (Mean(self.family), "sum") if is_mean else (self.family, self.aggr)
         return OuterConv(in_channels, count * self.out_channels, family, aggr=aggr, **self._options)
@@ -93,8 +93,8 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
 
         Args:
             x (torch.Tensor): The input of this step, :math:`(*, N, P)`.
-            edge_index (torch.Tensor or Basis): The edges or whatever else the family reads, or a
-                basis.
+            edge_index (torch.Tensor or Basis): The edges, another structure that the family reads,
+                or a basis.
             state (torch.Tensor or tuple, optional): What the step before returned.
                 (default: zeros)
             edge_weight, edge_type, batch, edge_attr, pos: See
@@ -112,10 +112,10 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
         return self.step(x, shared, state)
 
     def share(self, x: Tensor, edge_index: Any, **beside: Any) -> Shared:
-        """What all convolutions of a step are over: their basis, unless content makes it.
+        """The basis for all convolutions of a step; the structure if values depend on features.
 
         Args:
-            x: (*batch, N, P), of which its nodes, type and device matter.
+            x: (*batch, N, P); only N, dtype and device are used.
             edge_index: see :meth:`forward`.
             **beside: ``edge_weight``, ``edge_type``, ``batch``, ``edge_attr`` and ``pos``.
 
@@ -132,10 +132,10 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
 
     @abstractmethod
     def step(self, x: Tensor, shared: Shared, state: State | None = None) -> State:
-        """One step over what :meth:`share` made."""
+        """One step with the result of :meth:`share`."""
 
     def _convolve(self, conv: OuterConv, shared: Shared, *parts: Tensor) -> Tensor:
-        """What some gates are before they are squashed, (*batch, N, G Q), of [parts]."""
+        """The gates before their activations, (*batch, N, G·Q), from the concatenated parts."""
         x = torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
         out: Tensor = conv(x, shared.edge_index, **shared.beside)
         if out.size(-2) != x.size(-2):
@@ -164,7 +164,7 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
             )
 
     def _checked(self, x: Tensor, state: Tensor, name: str = "state") -> Tensor:
-        """A part of the state, (*batch, N, Q) as the input is (*batch, N, P)."""
+        """A part of the state after checks, (*batch, N, Q) with the batch and N of the input."""
         expected = (*x.shape[:-1], self.out_channels)
         if not isinstance(state, Tensor):
             raise RefusedType(
