@@ -57,6 +57,6 @@ def test_a_box_with_a_hole_is_not_lowered():
     x = torch.randn(64, 2)
     for basis, lowered in ((holed, False), (filled, True), (twice, True)):
         why = ORDERS["convolution"].why_not(Problem(basis, x, torch.ones(basis.num_bases, 1, 2, 2)))
-        assert why == ["needs a label at every place of a box, for zero times NaN is NaN"] * (
-            not lowered
-        )
+        assert why == [
+            "needs a label at every position of a box, because zero times NaN is NaN"
+        ] * (not lowered)
