@@ -1,6 +1,6 @@
-"""The laws that every basis, family, layer and backend obeys, as assertions to call on your own.
+"""Laws of bases, families, layers and backends, as assertions for your own classes too.
 
-Closeness is the largest difference, relative to the largest entry of the reference:
+Two tensors are close if the largest difference is small against the largest reference entry:
 ``max|Δ| <= tolerance * max|reference|``, with 1e-10 in float64 and 1e-5 in float32 unless given.
 """
 

@@ -14,12 +14,12 @@ from .closeness import TOLERANCE, assert_near, assert_same_gradients
 
 
 def assert_compose(first: Basis, second: Basis, weights: Iterable[Tensor] = ()) -> None:
-    """Lazy, explicit and contracted, a composition has the products A_i B_j, label (i, j).
+    """A composition, lazy, explicit and contracted, has the matrices A_i B_j under label (i, j).
 
     Args:
         first: A, of size (M, L).
         second: B, of size (L, N).
-        weights: tensors that the values are made of, whose gradients are compared too.
+        weights: tensors that the values depend on, whose gradients are compared too.
 
     Raises:
         AssertionError: a form or a gradient differs.
@@ -30,13 +30,13 @@ def assert_compose(first: Basis, second: Basis, weights: Iterable[Tensor] = ()) 
 
 
 def assert_associative(first: Basis, second: Basis, third: Basis) -> None:
-    """(A∘B)∘C = A∘(B∘C), labels and all."""
+    """(A∘B)∘C = A∘(B∘C), with equal labels."""
     left, right = first.compose(second).compose(third), first.compose(second.compose(third))
     assert_is_dense(left, right.to_dense(_dtype(right)))
 
 
 def assert_transpose_of_product(first: Basis, second: Basis) -> None:
-    """(A∘B)ᵀ = Bᵀ∘Aᵀ, with (i, j) of the one being (j, i) of the other."""
+    """(A∘B)ᵀ = Bᵀ∘Aᵀ, where label (i, j) of the left is (j, i) of the right."""
     transposed = second.transpose().compose(first.transpose())
     count, other = first.num_bases, second.num_bases
     swapped = transposed.to_dense(_dtype(transposed)).unflatten(0, (other, count)).transpose(0, 1)
@@ -44,9 +44,9 @@ def assert_transpose_of_product(first: Basis, second: Basis) -> None:
 
 
 def assert_kron(first: Basis, second: Basis, weights: Iterable[Tensor] = ()) -> None:
-    """Lazy, explicit and contracted, a Kronecker product has A_i ⊗ B_j, label (i, j).
+    """A Kronecker product, lazy, explicit and contracted, has A_i ⊗ B_j under label (i, j).
 
-    So has its transpose, with the transposes of both. See :func:`assert_compose`.
+    Its transpose has A_iᵀ ⊗ B_jᵀ. Arguments as in :func:`assert_compose`.
     """
     a, b = _dense(first, second)
     rows = [torch.kron(one, other) for one in a for other in b]
@@ -57,9 +57,9 @@ def assert_kron(first: Basis, second: Basis, weights: Iterable[Tensor] = ()) -> 
 
 
 def assert_mixed_product(first: Basis, second: Basis, third: Basis, fourth: Basis) -> None:
-    """(A⊗B)∘(C⊗D) = (A∘C)⊗(B∘D), with ((i, j), (k, l)) being ((i, k), (j, l)).
+    """(A⊗B)∘(C⊗D) = (A∘C)⊗(B∘D), where label ((i, j), (k, l)) is ((i, k), (j, l)).
 
-    Sizes of A and C, and of B and D, fit a product.
+    The sizes of A and C, and those of B and D, must fit a product.
     """
     left = first.kron(second).compose(third.kron(fourth))
     right = first.compose(third).kron(second.compose(fourth))
@@ -69,7 +69,7 @@ def assert_mixed_product(first: Basis, second: Basis, third: Basis, fourth: Basi
 
 
 def assert_mix(basis: Basis, matrix: Tensor, weights: Iterable[Tensor] = ()) -> None:
-    """Lazy, explicit and contracted, B_j = Σ_k C[j, k] A_k, for C (J, K)."""
+    """A mixed basis, lazy, explicit and contracted, has B_j = Σ_k C[j, k] A_k, for C (J, K)."""
     dense = torch.einsum("jk,kmn->jmn", matrix, basis.to_dense(matrix.dtype))
     assert_is_dense(basis.mix(matrix), dense, [matrix, *weights])
 
@@ -77,7 +77,7 @@ def assert_mix(basis: Basis, matrix: Tensor, weights: Iterable[Tensor] = ()) -> 
 def assert_restrict(
     basis: Basis, sources: Nodes, targets: Nodes, weights: Iterable[Tensor] = ()
 ) -> None:
-    """Lazy, explicit and contracted, a restriction has the rows and columns that were chosen."""
+    """A restriction, lazy, explicit and contracted, has the chosen rows and columns."""
     dense = basis.to_dense(_dtype(basis))
     dense = dense if sources is None else dense[:, sources]
     dense = dense if targets is None else dense[:, :, targets]
@@ -85,7 +85,7 @@ def assert_restrict(
 
 
 def assert_receptive_field(basis: Basis) -> None:
-    """Each target's receptive field is where its column has edges; that of all is their union."""
+    """The receptive field of a target is the sources with edges to it; of all, their union."""
     seen = basis.support().any(0)
     for target in range(basis.size[1]):
         expected = seen[:, target].nonzero().view(-1)
@@ -94,7 +94,7 @@ def assert_receptive_field(basis: Basis) -> None:
 
 
 def assert_is_dense(basis: Basis, dense: Tensor, weights: Iterable[Tensor] = ()) -> None:
-    """A basis, its edges and its contraction are those of dense matrices (K, M, N).
+    """A basis, its edges and its contraction equal those of dense matrices (K, M, N).
 
     Raises:
         AssertionError: one of them, or a gradient in one of ``weights``, differs.

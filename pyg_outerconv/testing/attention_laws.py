@@ -1,4 +1,4 @@
-"""Laws of attention: what it does not depend on, and what its values add up to."""
+"""Laws of attention: equivariance, invariance, and shares that sum to one."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from .closeness import TOLERANCE, assert_near
 def assert_self_attention_equivariant(
     conv: OuterConv, x: Tensor, edges: EdgeList | None = None
 ) -> None:
-    """Permuting the inputs of self-attention permutes its outputs, and changes nothing else.
+    """Self-attention is permutation-equivariant: f(PX) = P f(X) for a permutation P.
 
-    With P a permutation: f(PX) = P f(X), where the structure is relabelled along. It holds for
-    every score and support that know nothing of the order of nodes.
+    The structure is relabelled along. The law holds for every score and support that do not depend
+    on the order of nodes.
 
     Args:
         conv: a layer over a content-based family, whose targets are its sources.
         x: (*batch, N, P).
-        edges: what the support reads; None where it reads no more than numbers of nodes.
+        edges: the structure that the support reads; None if it reads numbers of nodes only.
 
     Raises:
-        AssertionError: it does not hold.
+        AssertionError: the law does not hold.
         ValueError: sources and targets are a pair.
     """
     nodes = torch.randperm(x.size(-2))
@@ -44,15 +44,15 @@ def assert_self_attention_equivariant(
 def assert_learned_queries_invariant(
     conv: OuterConv, x: Tensor, edges: EdgeList | None = None
 ) -> None:
-    """Permuting the inputs of attention with learned queries changes nothing: f(PX) = f(X).
+    """Attention with learned queries is permutation-invariant: f(PX) = f(X).
 
     Args:
-        conv: a layer over a content-based family with queries of its own.
+        conv: a layer over a content-based family with learned queries.
         x: (*batch, M, P).
-        edges: from nodes to queries, where the support reads some.
+        edges: the edges from nodes to queries, if the support reads edges.
 
     Raises:
-        AssertionError: it does not hold.
+        AssertionError: the law does not hold.
     """
     nodes = torch.randperm(x.size(-2))
     expected = _run(conv, x, edges, None, None)
@@ -61,13 +61,13 @@ def assert_learned_queries_invariant(
 
 
 def assert_stochastic(basis: Basis) -> None:
-    """What an output takes from its inputs are shares >= 0 of one, or nothing, for each head.
+    """The shares of each target and head are >= 0 and sum to one, or to zero without edges.
 
     Args:
-        basis: as a layer returns it, of a normaliser that is stochastic.
+        basis: the basis that a layer with a stochastic normaliser returns.
 
     Raises:
-        AssertionError: it does not hold.
+        AssertionError: the law does not hold.
     """
     heads = basis.heads() if isinstance(basis, AttentionBasis) else basis
     assert isinstance(heads, MultiHeadEdges), f"needs the values of heads, not {basis!r}"
@@ -87,7 +87,7 @@ def _run(
     sources: Tensor | None,
     targets: Tensor | None,
 ) -> Tensor:
-    """The layer where nodes have new places, with edges in another order if they have."""
+    """The output for relabelled sources and targets, with the edges in a random order."""
     if edges is None:
         return conv(x, None)
     index, order = edges.edge_index.long(), torch.arange(edges.num_edges)

@@ -1,4 +1,4 @@
-"""The law of a backend: it is the reference, faster."""
+"""The law of backends: they equal the backend ``reference``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,19 @@ def assert_backend_equals_reference(
     tolerance: float,
     heads: int | None = None,
 ) -> None:
-    """A backend's primitives equal the reference's, with first and second derivatives."""
+    """The primitives of a backend equal those of ``reference``, with two derivatives.
+
+    Args:
+        backend: the name of the backend.
+        sparsity: the pattern to run on.
+        dtype: the dtype of the operands.
+        channels: the number of channels of the operands.
+        tolerance: of :func:`assert_near`.
+        heads: the number of heads of the operands; None for operands without heads.
+
+    Raises:
+        AssertionError: a value or derivative differs; the message names primitive and operand.
+    """
     for name, (function, shapes) in primitive_calls(sparsity, channels, heads).items():
         if name.split()[0] not in BACKENDS[backend].primitives:
             continue
@@ -46,12 +58,13 @@ def assert_backend_equals_reference(
 def _with_derivatives(
     function: Callable[..., Tensor], inputs: list[Tensor], backend: str
 ) -> list[Tensor]:
-    """The value, the gradients in each input, and those of a random sum of these gradients."""
-    generator = torch.Generator().manual_seed(0)  # the same directions for all
+    """The value, its gradient in each input, and the gradients of a random sum of these."""
+    generator = torch.Generator().manual_seed(0)  # equal directions for all backends
 
     with use_backend(backend):
         out = function(*inputs)
         first = torch.autograd.grad(along(out, generator), inputs, create_graph=True)
         total = sum((along(gradient, generator) for gradient in first), start=out.new_zeros(()))
-        total = total + sum((x * 0).sum() for x in inputs)  # of linear ones, the second is zero
+        # Linear functions have no second derivative: connect all inputs with gradient zero.
+        total = total + sum((x * 0).sum() for x in inputs)
         return [out, *first, *torch.autograd.grad(total, inputs)]

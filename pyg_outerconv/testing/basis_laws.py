@@ -23,7 +23,7 @@ def legal_orders(
     reduce: str = "sum",
     label_reduce: str = "sum",
 ) -> dict[str, list[str]]:
-    """Every order, with the reasons why no leaf of a contraction can take it; none if one can."""
+    """Every order with the reasons why it solves no leaf; without reasons if it solves one."""
     parts = problems(basis, x, theta, reduce, label_reduce)
     found = {}
     for name, order in ORDERS.items():
@@ -41,19 +41,19 @@ def assert_contraction(
     reduce: str = "sum",
     label_reduce: str = "sum",
 ) -> None:
-    """Every legal order equals the dense oracle, in value and in every gradient.
+    """Every legal order equals the dense contraction, in value and in every gradient.
 
     Args:
         basis: K matrices of size M × N.
-        x: as :func:`~pyg_outerconv.contract.contract` takes it.
-        theta: Θ, or a mixture, or values and outputs, the parts of which then have the gradients.
-        weights: further tensors whose gradients are compared, those that the basis is made of.
-        depth: 1 compares first derivatives, 2 second ones too.
+        x: features as :func:`~pyg_outerconv.contract.contract` takes them.
+        theta: Θ as a tensor, a mixture, or values and outputs; gradients are those of its parts.
+        weights: tensors that the values of the basis depend on, whose gradients are compared too.
+        depth: 1 compares first derivatives, 2 first and second derivatives.
         reduce: over the inputs of each label.
-        label_reduce: over the labels of each target. Where entries are compared none may be equal.
+        label_reduce: over the labels of each target. For max and min no entries may be equal.
 
     Raises:
-        AssertionError: an order differs, with its name; or the choice does.
+        AssertionError: an order differs; the message names it.
     """
     rows = x.value if isinstance(x, SparseFeatures) else x
     given = [tensor for tensor in (rows, *_tensors_of(theta), *weights) if tensor is not None]
@@ -74,7 +74,7 @@ def assert_contraction(
 
 
 def assert_adjoint(basis: Basis) -> None:
-    """⟨A_kᵀ x, y⟩ = ⟨x, A_k y⟩ for every k: the transpose is the adjoint."""
+    """⟨A_kᵀ x, y⟩ = ⟨x, A_k y⟩ for all k: the transposed basis is the adjoint."""
     num_sources, num_targets = basis.size
     x, y = _random(basis, num_sources, 3), _random(basis, num_targets, 3)
     weight = _random(basis, basis.num_bases).view(-1, 1, 1, 1)
@@ -86,7 +86,7 @@ def assert_adjoint(basis: Basis) -> None:
 
 
 def assert_transpose(basis: Basis) -> None:
-    """The dense form of the transpose is the transposed dense form; twice changes nothing."""
+    """The dense form of the transpose is the transposed dense form; transposing twice is no-op."""
     dense = basis.to_dense(_dtype(basis))
     assert_near(basis.transpose().to_dense(_dtype(basis)), dense.transpose(1, 2))
     assert_near(basis.transpose().edges().to_dense(_dtype(basis)), dense.transpose(1, 2))
@@ -94,7 +94,7 @@ def assert_transpose(basis: Basis) -> None:
 
 
 def assert_lazy_equals_explicit(basis: Basis) -> None:
-    """A basis and its edges have one dense form, and one contraction."""
+    """A basis and its edges have equal dense forms and equal contractions."""
     dtype, explicit = _dtype(basis), basis.edges()
     assert (explicit.num_bases, explicit.size) == (basis.num_bases, basis.size)
     assert_near(basis.to_dense(dtype), explicit.to_dense(dtype))
@@ -105,7 +105,7 @@ def assert_lazy_equals_explicit(basis: Basis) -> None:
 
 
 def assert_stack(first: Basis, second: Basis) -> None:
-    """A stack's convolution is the sum of its parts', and its dense form their concatenation."""
+    """A stack contracts to the sum of its parts; its dense form is their concatenation."""
     both, dtype = first.stack(second), _dtype(first.stack(second))
     parts = (first.to_dense(dtype), second.to_dense(dtype))
     assert_near(both.to_dense(dtype), torch.cat(parts))
@@ -117,7 +117,7 @@ def assert_stack(first: Basis, second: Basis) -> None:
 
 
 def _tensors_of(theta: ThetaValue) -> list[Tensor | None]:
-    """What Θ is made of."""
+    """The tensors of Θ."""
     if isinstance(theta, Mixture):
         return [theta.coefficient, theta.matrices]
     if isinstance(theta, ValueOutput):

@@ -1,4 +1,4 @@
-"""How near two results must be, and their derivatives along directions."""
+"""Compare tensors and derivatives up to rounding."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 5e-3, tor
 def assert_near(
     actual: Tensor, reference: Tensor, tolerance: float | None = None, at_least: float = 0.0
 ) -> None:
-    """Two tensors are equal up to ``tolerance`` times the reference's largest entry.
+    """Two tensors differ by at most ``tolerance`` times the largest entry of the reference.
 
-    ``at_least`` stands in for that entry where it is smaller: where sums cancel, rounding does not.
+    ``at_least`` replaces that entry if it is smaller: where sums cancel, rounding errors do not.
 
     Raises:
         AssertionError: they differ in shape or type, hold NaN, or are too far apart.
@@ -34,9 +34,9 @@ def assert_near(
 def assert_same_gradients(
     actual: Tensor, reference: Tensor, inputs: Iterable[Tensor], tolerance: float | None = None
 ) -> None:
-    """Two results have equal gradients, for one random direction, in each of ``inputs``.
+    """Two results have equal gradients in each of ``inputs``, along one random direction.
 
-    Gradients whose terms cancel are compared with 0.1, so inputs should be of order one.
+    Gradients are compared relative to 0.1 at least, so inputs should be of order one.
     """
     wanted = [tensor for tensor in inputs if tensor.requires_grad]
     direction = torch.randn_like(reference)
@@ -56,9 +56,9 @@ def _gradients(out: Tensor, inputs: Sequence[Tensor], direction: Tensor) -> list
 
 
 def derivatives(out: Tensor, inputs: Sequence[Tensor], depth: int) -> list[Tensor]:
-    """The value; its derivatives in each input along a direction; and theirs, ``depth`` times.
+    """The value, and its derivatives in each input along random directions, up to order ``depth``.
 
-    Directions depend on nothing but shapes, so that those of two equal functions are equal.
+    The directions depend on shapes only, so that equal functions have equal derivatives.
     """
     found, last = [out], [out]
     for step in range(depth):
@@ -78,6 +78,6 @@ def derivatives(out: Tensor, inputs: Sequence[Tensor], depth: int) -> list[Tenso
 
 
 def along(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    """A tensor's component along a random direction."""
+    """The inner product of a tensor with a random direction."""
     direction = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
     return (tensor * direction.to(tensor)).sum()

@@ -1,4 +1,4 @@
-"""The laws that a family declares, each as an assertion on data that is drawn for it."""
+"""Assert the laws that a family declares, on random data of the kind that it reads."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Law = Callable[[Family, torch.Generator], None]
 
 
 def assert_declared_laws(family: Family, seed: int) -> None:
-    """Every law in :attr:`Family.laws` holds on what ``seed`` draws for the family to read.
+    """Every law in :attr:`Family.laws` holds on random data drawn with ``seed``.
 
-    Edges that are drawn have attributes of two columns, for families that read some, and nodes have
-    features of :data:`CHANNELS` channels, for families whose values are made of these.
+    Edges have attributes with two columns if the family reads them, and nodes have features with
+    :data:`CHANNELS` channels if its values depend on features.
 
     Raises:
-        AssertionError: one does not, with its name.
-        ValueError: the family declares a law that is not known.
+        AssertionError: a law does not hold; the message names it.
+        ValueError: the family declares an unknown law.
     """
     for name in family.laws:
         if name not in LAWS:
@@ -45,7 +45,7 @@ def assert_declared_laws(family: Family, seed: int) -> None:
             raise AssertionError(f"{family} is not {name}: {error}") from error
 
 
-# What is drawn -----------------------------------------------------------------------------------
+# Random data -------------------------------------------------------------------------------------
 
 
 def _integer(high: int, generator: torch.Generator) -> int:
@@ -57,28 +57,29 @@ def _normal(generator: torch.Generator, *shape: int) -> Tensor:
 
 
 def _relations(family: Family) -> set[int]:
-    """The numbers of edge types that a family and its parts tell apart."""
+    """The numbers of edge types of a family and its parts."""
     own = {family.num_relations} if hasattr(family, "num_relations") else set()
     return own.union(*map(_relations, family.parts))
 
 
 def _axes(family: Family) -> set[int]:
-    told = getattr(family, "num_axes", None)
-    own = set() if told is None else {told}
+    """The numbers of grid axes of a family and its parts."""
+    num_axes = getattr(family, "num_axes", None)
+    own = set() if num_axes is None else {num_axes}
     return own.union(*map(_axes, family.parts))
 
 
 def draw_edges(family: Family, generator: torch.Generator) -> EdgeList:
-    """A directed graph with loops and parallel edges, positive weights, types and attributes.
+    """A random directed graph with loops, parallel edges, positive weights, types and attributes.
 
-    Nodes have positions, for families that read some.
+    Nodes have positions if the family reads them.
     """
     nodes = 1 + _integer(9, generator)
     count = _integer(4 * nodes, generator)
     edge_index = torch.randint(nodes, (2, count), generator=generator)
     weight = torch.rand(count, dtype=torch.float64, generator=generator) + 0.1
-    told_apart = _relations(family)
-    kinds = torch.randint(min(told_apart), (count,), generator=generator) if told_apart else None
+    counts = _relations(family)
+    kinds = torch.randint(min(counts), (count,), generator=generator) if counts else None
     size = (nodes, nodes)
     attributes = _normal(generator, count, 2) if family.makes_use_of("edge_attr") else None
     place = _normal(generator, nodes, 2) if family.makes_use_of("pos") else None
@@ -86,7 +87,7 @@ def draw_edges(family: Family, generator: torch.Generator) -> EdgeList:
 
 
 def draw_cells(family: Family, generator: torch.Generator) -> Cells:
-    """A grid of a few cells an axis, all of them or some."""
+    """A random grid with a few cells along each axis, complete or with holes."""
     shape = tuple(4 + _integer(4, generator) for _ in range(max(_axes(family), default=2)))
     if _integer(2, generator):
         return Cells.of_shape(shape)
@@ -94,14 +95,14 @@ def draw_cells(family: Family, generator: torch.Generator) -> Cells:
 
 
 def draw_assignment(family: Family, generator: torch.Generator) -> Assignment:
-    """Nodes in clusters of three at most."""
+    """A random assignment of nodes to clusters of at most three."""
     nodes = torch.randperm(3 * (1 + _integer(4, generator)), generator=generator)
     members = nodes[: 1 + _integer(len(nodes), generator)] // 3
     return Assignment.read(members)
 
 
 def draw(family: Family, generator: torch.Generator) -> Structure:
-    """Something that the family reads."""
+    """A random structure of the kind that the family reads."""
     if issubclass(Cells, family.reads) and _axes(family):
         return draw_cells(family, generator)
     if family.reads is Assignment:
@@ -109,7 +110,7 @@ def draw(family: Family, generator: torch.Generator) -> Structure:
     return draw_edges(family, generator)
 
 
-# What is asserted --------------------------------------------------------------------------------
+# Laws --------------------------------------------------------------------------------------------
 
 
 def _of_basis(law: Callable[[Basis], None]) -> Law:
@@ -135,7 +136,7 @@ def _permutation(family: Family, generator: torch.Generator) -> None:
 
 def _translation(family: Family, generator: torch.Generator) -> None:
     assert isinstance(family, Windows)
-    # Wide enough for outputs that see no end before and after; strides go round circles.
+    # Wide enough for outputs away from both ends before and after; strides divide circular axes.
     moves, shape = [], []
     for window in family.windows:
         reach = max(window.shifts) - min(window.shifts)

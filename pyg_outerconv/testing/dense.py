@@ -1,4 +1,4 @@
-"""The oracle: a contraction with dense tensors, and a mask of where edges are."""
+"""The reference for tests: a contraction with dense tensors and a mask of edges."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def dense_contraction(
 ) -> Tensor:
     """``Y[n] = label_reduce_k ( reduce_m A[k, m, n] X[m] ) Θ_k`` with dense tensors.
 
-    For sums it is ``einsum('kmn,mp,kpq->nq')``, for each item of a batch. Else it is the same with
-    a mask of where edges are, because a zero and an absent edge differ; parallel edges, which a
-    dense matrix would add, have a layer each.
+    For sums it is ``einsum('kmn,mp,kpq->nq')`` for each item of a batch. Other reductions use a
+    mask of edges, because a value of zero differs from an absent edge, and a dimension for parallel
+    edges, which a dense matrix would add.
     """
     matrices = full_matrices(full(theta))
     rows = _dense_features(x, matrices.size(1), matrices)
@@ -41,11 +41,14 @@ def dense_contraction(
 
 
 def _layers(edges: EdgeBasis, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """(N, K, L, *batch, P) A[k, m, n] X[m], one layer an edge of n and k, and where edges are."""
+    """A[k, m, n] X[m] as (N, K, L, *batch, P), and the mask (N, K, L) of edges.
+
+    L is the largest number of edges with one target and label.
+    """
     pattern = edges.pattern
     target, label, source = (t.long() for t in (pattern.target, pattern.label, pattern.source))
     messages = torch.einsum("e,e...p->e...p", edges.values(rows.dtype), rows[source])
-    group = target * edges.num_bases + label  # sorted, so that a group's edges are a run
+    group = target * edges.num_bases + label  # sorted
     layer = torch.arange(group.numel(), device=group.device) - torch.searchsorted(group, group)
     depth = int(layer.max()) + 1 if layer.numel() else 1
     shape = (edges.size[1], edges.num_bases, depth)
@@ -57,7 +60,7 @@ def _layers(edges: EdgeBasis, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _reduced(x: Tensor, mask: Tensor, reduce: str, dim: int) -> Tensor:
-    """The entries of a dimension that the mask has, reduced; 0 where it has none."""
+    """Reduce the entries in the mask along a dimension; 0 without entries."""
     mask = mask.view(*mask.shape, *(1,) * (x.dim() - mask.dim()))
     if reduce == "sum":
         return x.where(mask, 0.0).sum(dim)
@@ -72,7 +75,7 @@ def _reduced(x: Tensor, mask: Tensor, reduce: str, dim: int) -> Tensor:
 
 
 def _dense_features(x: Features, in_channels: int, like: Tensor) -> Tensor:
-    """X (M, *batch, P): rows of an identity matrix for indices, and all of them for None."""
+    """X (M, *batch, P); indices become rows of the identity matrix, None all of it."""
     if isinstance(x, SparseFeatures):
         counts = x.sparsity.rowptr.diff()
         row = torch.arange(x.size(0), device=x.device).repeat_interleave(counts)

@@ -1,4 +1,4 @@
-"""The law of grids: what moves, moves along."""
+"""The law of grids: translation equivariance."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from .closeness import TOLERANCE, assert_near
 def assert_translation_equivariant(
     conv: OuterConv, x: Tensor, shape: Any, by: Sequence[int]
 ) -> None:
-    """Moving the input of a layer on a grid moves its output, and changes nothing else.
+    """Translating the input of a layer on a grid translates its output.
 
-    With stride s, an input moved by s·b cells moves the output by b (turned round, an input moved
-    by b moves the output by s·b). All outputs are compared along axes with circular padding that
-    the stride divides; along others those that see no end of the axis, before and after.
+    With stride s, an input translated by s·b cells gives the output translated by b; transposed, an
+    input translated by b gives the output translated by s·b. Along axes with circular padding and
+    a length that s divides, all outputs are compared; along other axes those whose inputs are
+    inside the grid before and after.
 
     Args:
         conv: a layer over a family of grids.
         x: (M, P) features of the cells of a full grid.
-        shape: the grid's, with M cells, as the layer takes it.
-        by: b, for each axis.
+        shape: the shape of the grid, with M cells, as the layer takes it.
+        by: b for each axis.
 
     Raises:
         AssertionError: a compared output differs, or no output can be compared.
@@ -61,12 +62,12 @@ def assert_translation_equivariant(
 
 
 def _wraps(axis: Axis) -> bool:
-    """Whether the axis is a circle on which strides come round."""
+    """Whether the axis is circular and its length is a multiple of the stride."""
     return axis.padding_mode == "circular" and axis.num_inputs == axis.stride * axis.num_outputs
 
 
 def _comparable(axis: Axis, is_transposed: bool) -> Tensor:
-    """Booleans, for each result along the axis: whether nothing that it sees lies beyond an end."""
+    """Booleans for each output along the axis: whether all its inputs are inside the grid."""
     shifts = torch.tensor(axis.shifts)
     if not is_transposed:
         seen = axis.stride * torch.arange(axis.num_outputs).unsqueeze(1) - shifts
@@ -78,7 +79,7 @@ def _comparable(axis: Axis, is_transposed: bool) -> Tensor:
     inside = ((seen >= 0) & (seen < axis.num_outputs)) | ~whole
     if axis.padding_mode == "zeros":
         return inside.all(1)
-    # Ends that are mirrored or repeated collect what lies beyond them.
+    # Reflected or replicated padding: cells near an end also receive from beyond it.
     table = axis.table()
     beyond = axis.stride * torch.arange(axis.num_outputs).unsqueeze(1) - shifts != table
     collects = torch.zeros(axis.num_inputs, dtype=torch.bool)

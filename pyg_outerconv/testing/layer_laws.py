@@ -18,10 +18,10 @@ from .dense import dense_contraction
 
 
 def assert_layer_equals_dense(conv: OuterConv, x: Tensor, structure: Structure) -> None:
-    """Φ contracted with x is the layer, in value and in every gradient; so are its messages.
+    """A layer, by contraction and by messages, equals Φ contracted with x, with every gradient.
 
-    Where a layer compares inputs or labels, :func:`dense_contraction` stands in the place of Φ.
-    Gradients are those of x, of all parameters, and of the edge weights where they ask for them.
+    For max and min, :func:`dense_contraction` replaces Φ. Gradients are those of x, of all
+    parameters, and of the edge weights if the family reads them.
     """
     given, arguments = _given(conv.family, structure)
     ends = (x, None) if structure.bipartite and conv.family.keeps_nodes else x
@@ -32,7 +32,7 @@ def assert_layer_equals_dense(conv: OuterConv, x: Tensor, structure: Structure) 
     weighs = weight is not None and conv.family.makes_use_of("edge_weight")
     wanted = [x, *conv.parameters(), *([weight] if weighs else [])]
     by_messages = _by_messages(conv, ends, given, arguments)
-    # Values of a layer may come out zero where the reference cancels; compare with what was added.
+    # Sums may cancel: the tolerance is relative to the sum of absolute values.
     tolerance = TOLERANCE[x.dtype] * max(1.0, _ratio(scale, expected))
     for found in (actual, by_messages):
         assert_near(found, expected, tolerance)
@@ -40,7 +40,7 @@ def assert_layer_equals_dense(conv: OuterConv, x: Tensor, structure: Structure) 
 
 
 def _given(family: Family, structure: Structure) -> tuple[Any, dict[str, Any]]:
-    """A structure as the arguments of a layer: edges of one set of nodes are taken apart."""
+    """A structure as arguments of a layer; an edge list of one set of nodes as its tensors."""
     if not isinstance(structure, EdgeList) or structure.bipartite:
         return structure, {}
     names = [name for name in ("edge_weight", "edge_type") if family.makes_use_of(name)]
@@ -51,7 +51,7 @@ def _given(family: Family, structure: Structure) -> tuple[Any, dict[str, Any]]:
 def _dense(
     conv: OuterConv, x: Tensor, ends: Any, edge_index: Any, arguments: dict[str, Any]
 ) -> tuple[Tensor, Tensor]:
-    """The layer without its bias, and the same with everything positive and added up."""
+    """The output without bias, and the sum of the absolute values of its terms."""
     if (conv.reduce, conv.label_reduce) == ("sum", "sum"):
         phi = conv.to_dense(edge_index, **arguments)
         scale = torch.einsum("mnpq,mp->nq", phi.abs(), x.abs())
@@ -82,7 +82,7 @@ def _by_messages(conv: OuterConv, x: Any, edge_index: Any, arguments: dict[str, 
 
 
 def assert_permutation_equivariant(conv: OuterConv, x: Tensor, edges: EdgeList) -> None:
-    """Renumbering nodes and reordering edges renumbers the output and changes nothing else."""
+    """A layer is permutation-equivariant, and does not depend on the order of edges."""
     edges.require_one_set("renumbering nodes", "none")
     nodes, order = torch.randperm(edges.size[0]), torch.randperm(edges.num_edges)
     place = torch.empty_like(nodes)
@@ -116,7 +116,10 @@ def assert_permutation_equivariant(conv: OuterConv, x: Tensor, edges: EdgeList) 
 
 
 def assert_batch_equals_graphs(family: Family, graphs: Sequence[Data]) -> None:
-    """The basis of a batch has the bases of its graphs as diagonal blocks, stored or not."""
+    """The basis of a batch is block-diagonal, with the bases of its graphs as blocks.
+
+    Checked for bases that the transform stored, and for those made from the batch.
+    """
     stored = Batch.from_data_list([family(graph.clone()) for graph in graphs])
     for batch in (stored, Batch.from_data_list(list(graphs))):
         dense = family.basis_of(batch).to_dense()

@@ -1,4 +1,4 @@
-"""A call of every primitive in each of its forms, on one pattern; laws of backends run them."""
+"""Calls of all primitives in all their forms on one pattern, for the laws of backends."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def primitive_calls(
 ) -> dict[str, PrimitiveCall]:
     """Calls of every primitive on a pattern, by name: a function and the shapes of its tensors.
 
-    The first word of a name is the primitive. With ``heads``, operands have that many, and calls
-    in which heads share an operand join.
+    The first word of a name is the primitive. With ``heads``, operands have that many heads, and
+    calls in which all heads share an operand are added.
     """
     (rows, cols), entries = sparsity.shape, sparsity.num_entries
     some = () if heads is None else (heads,)
@@ -82,10 +82,10 @@ def primitive_calls(
 
 
 def _grouped_calls(sparsity: Sparsity, channels: int) -> dict[str, PrimitiveCall]:
-    """Each row of the pattern is a group of entries."""
+    """Calls of ``grouped_matmul`` with the entries of each row as a group."""
     ptr, entries = sparsity.rowptr, sparsity.num_entries
     shapes: Shapes = {"x": (entries, channels), "theta": (sparsity.shape[0], channels, 2)}
-    # Places in the row, and from the end: never twice within a group, often between groups.
+    # Indices of rows to gather and to scatter: distinct within a group, not between groups.
     rows = torch.repeat_interleave(ptr[:-1], ptr.diff().long())
     place = torch.arange(entries, dtype=ptr.dtype, device=ptr.device) - rows
     away = entries - 1 - place

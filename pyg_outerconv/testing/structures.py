@@ -1,4 +1,4 @@
-"""Awkward graphs and grids: small ones that break careless code."""
+"""Small graphs and grids with the corner cases that break careless code."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ..graph import Cells, EdgeList, structure
 
 
 def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, EdgeList]:
-    """Small graphs that break careless code, by name; weights carry gradients.
+    """Small graphs with corner cases, by name; weights require gradients.
 
-    All have edge types below 3. Weights are positive. 'rectangular' and its kin have M ≠ N, and
-    a pair of as many has sources and targets that are different nodes, too.
+    Edge types are below 3, weights are positive. 'rectangular' and 'wide rectangular' have M ≠ N;
+    'pair of as many' has M = N, but sources and targets are different nodes.
     """
     generator = torch.Generator().manual_seed(7)
 
@@ -51,9 +51,9 @@ def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, EdgeList
 
 
 def awkward_cells() -> dict[str, Cells]:
-    """Small grids of two axes that break careless code, by name.
+    """Small grids of two axes with corner cases, by name.
 
-    All but 'unbounded' and its kin have a shape.
+    All have a shape but those whose name begins with 'unbounded'.
     """
     generator = torch.Generator().manual_seed(7)
     mask = torch.rand(3, 4, generator=generator) < 0.6
