@@ -204,7 +204,7 @@ def test_pairs_are_counted_without_being_listed(node, label, expected, monkeypat
         raise AssertionError("sorted")
 
     monkeypatch.setattr(torch, "sort", refuse)
-    monkeypatch.setattr(compact, "_list", refuse)
+    monkeypatch.setattr(compact, "_sort_pairs", refuse)
     assert count_pairs(torch.tensor(node), torch.tensor(label), 2) == expected
 
 
