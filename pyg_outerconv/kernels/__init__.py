@@ -1,7 +1,7 @@
-"""The primitives and their backends. Nothing here knows what a basis is.
+"""The primitives on sparse matrices and dense tensors, and their backends.
 
-To add a backend: one file in ``backends/`` with a :class:`Backend` subclass; the tests under
-``tests/kernels`` run over every one.
+A backend is added as one file in ``backends/`` with a subclass of :class:`Backend`; the tests in
+``tests/kernels`` run over every backend.
 """
 
 from ..found import import_files

@@ -1,4 +1,4 @@
-"""The functions that additive scores are bent by, with their derivatives of every order."""
+"""The activations of additive scores, with their derivatives of every order."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ ACTIVATIONS = ("leaky_relu", "tanh", "exp")
 
 
 class Activation(NamedTuple):
-    """The derivative of order n of a function phi of one number; order 0 is phi.
+    """The derivative of order n of an elementwise function phi; order 0 is phi itself.
 
     Attributes:
-        name: one of ``ACTIVATIONS``.
-        slope: what 'leaky_relu' multiplies numbers below zero with.
+        name: the name of phi, one of ``ACTIVATIONS``.
+        slope: the factor of numbers below zero in 'leaky_relu'.
         order: n.
     """
 
@@ -27,15 +27,15 @@ class Activation(NamedTuple):
 
     @property
     def vanishes(self) -> bool:
-        """Whether it is zero everywhere."""
+        """Whether this derivative is zero everywhere."""
         return self.name == "leaky_relu" and self.order > 1
 
     def after(self, orders: int) -> Activation:
-        """The derivative of that many orders more."""
+        """The derivative of order n + ``orders``."""
         return self._replace(order=self.order + orders)
 
     def write(self, z: Tensor, out: Tensor) -> Tensor:
-        """The value at every number of ``z``, written to ``out``, which may be ``z``."""
+        """Apply it elementwise to ``z`` and write the result to ``out``, which may be ``z``."""
         if self.vanishes:
             return out.zero_()
         if self.name == "exp":
@@ -53,9 +53,9 @@ class Activation(NamedTuple):
 
 @cache
 def _of_tanh(order: int) -> tuple[int, ...]:
-    """Coefficients, the constant first, of the derivative of tanh as a polynomial of t = tanh.
+    """Coefficients of the derivative of tanh of that order, as a polynomial p_n of t = tanh.
 
-    ``p_0(t) = t`` and ``p_{n + 1}(t) = p_n'(t) (1 - t^2)``.
+    ``p_0(t) = t`` and ``p_{n + 1}(t) = p_n'(t) (1 - t^2)``; the constant comes first.
     """
     if order == 0:
         return (0, 1)
@@ -67,7 +67,7 @@ def _of_tanh(order: int) -> tuple[int, ...]:
 
 
 def _horner(t: Tensor, coefficients: tuple[int, ...]) -> Tensor:
-    """The polynomial at ``t``, written over it."""
+    """Evaluate a polynomial at ``t`` elementwise, and write the result over ``t``."""
     x, (*lower, highest) = t.clone(), coefficients
     t.fill_(highest)
     for coefficient in reversed(lower):

@@ -1,6 +1,6 @@
 """The operators of additive scores: a compiler sees each as one node, without derivatives.
 
-``score_here`` and ``rows_here`` run directly where nothing looks on; ``additive_sums.py`` says what
+``run_score`` and ``run_rows`` run directly where nothing looks on; ``additive_sums.py`` says what
 they mean, and differentiates them.
 """
 
@@ -11,10 +11,10 @@ from torch import Tensor
 
 from .activation import Activation
 from .backend import BACKENDS
-from .call import exactly, tell
+from .call import log_if_recording, without_autocast
 
 
-def score_here(
+def run_score(
     ptr: Tensor,
     index: Tensor,
     a: Tensor,
@@ -28,15 +28,15 @@ def score_here(
 ) -> Tensor:
     """(E, H), see :meth:`Backend.additive`."""
     implementation, phi = BACKENDS[backend], Activation(activation, slope, order)
-    tell(implementation, "additive", ptr, index, b.size(0), a)
+    log_if_recording(implementation, "additive", ptr, index, b.size(0), a)
     factors = [None if x is None else x.contiguous() for x in (left, right)]
-    with exactly(a.device.type):
+    with without_autocast(a.device.type):
         return implementation.additive(
             ptr, index, a.contiguous(), b.contiguous(), factors[0], factors[1], phi
         )
 
 
-score_operator = torch.library.custom_op("pyg_outerconv::additive", score_here, mutates_args=())
+score_operator = torch.library.custom_op("pyg_outerconv::additive", run_score, mutates_args=())
 
 
 @score_operator.register_fake
@@ -55,7 +55,7 @@ def _(
     return a.new_empty((index.numel(), a.size(1)))
 
 
-def rows_here(
+def run_rows(
     ptr: Tensor,
     index: Tensor,
     perm: Tensor | None,
@@ -71,16 +71,16 @@ def rows_here(
 ) -> Tensor:
     """(count, R, H, C), see :meth:`Backend.additive_rows`; ``value`` is in row order."""
     implementation, phi = BACKENDS[backend], Activation(activation, slope, order)
-    tell(implementation, "additive", ptr, index, b.size(0), a)
+    log_if_recording(implementation, "additive", ptr, index, b.size(0), a)
     right = None if right is None else right.contiguous()
     value = value.contiguous() if perm is None else value.index_select(0, perm)
-    with exactly(a.device.type):
+    with without_autocast(a.device.type):
         return implementation.additive_rows(
             ptr, index, a.contiguous(), b.contiguous(), right, value, phi, count
         )
 
 
-rows_operator = torch.library.custom_op("pyg_outerconv::additive_rows", rows_here, mutates_args=())
+rows_operator = torch.library.custom_op("pyg_outerconv::additive_rows", run_rows, mutates_args=())
 
 
 @rows_operator.register_fake

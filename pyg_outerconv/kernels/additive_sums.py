@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from .activation import Activation
-from .additive_operators import rows_here, rows_operator, score_here, score_operator
+from .additive_operators import rows_operator, run_rows, run_score, score_operator
 from .call import View, distinct_views, is_plain
 from .differentiable import apply, differentiable
 
@@ -118,7 +118,7 @@ class _Score(torch.autograd.Function):
         order: int,
         backend: str,
     ) -> Tensor:
-        run = score_here if is_plain(a, b, left, right) else score_operator
+        run = run_score if is_plain(a, b, left, right) else score_operator
         return run(ptr, index, a, b, left, right, activation, slope, order, backend)
 
     @staticmethod
@@ -182,7 +182,7 @@ class _Rows(torch.autograd.Function):
         count: int,
         backend: str,
     ) -> Tensor:
-        run = rows_here if is_plain(a, b, right, value) else rows_operator
+        run = run_rows if is_plain(a, b, right, value) else rows_operator
         return run(ptr, index, perm, a, b, right, value, activation, slope, order, count, backend)
 
     @staticmethod

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
-from .attend_operators import attend_here, attend_operator, backward_here, backward_operator
+from .attend_operators import attend_operator, backward_operator, run_attend, run_backward
 from .call import View, distinct_views, is_plain, one_value_an_entry, pick, same_dtype, views
 from .differentiable import apply, differentiable, is_differentiated
 from .products import product, sample
-from .softmax import of_shares, softmax_of_rows
+from .softmax import softmax_derivative, softmax_of_rows
 from .sparsity import Sparsity
 from .tiles import exact
 
@@ -101,7 +101,7 @@ class _Attend(torch.autograd.Function):
         scale: float,
         backend: str,
     ) -> tuple[Tensor, Tensor]:
-        run = attend_here if is_plain(query, key, value, bias) else attend_operator
+        run = run_attend if is_plain(query, key, value, bias) else attend_operator
         return run(ptr, index, query, key, value, bias, scale, backend)
 
     @staticmethod
@@ -120,7 +120,7 @@ class _Attend(torch.autograd.Function):
                 view, transposed_view, query, key, value, bias, ctx.scale, grad, ctx.backend
             )
         else:
-            run = backward_here if is_plain(query, key, value, grad) else backward_operator
+            run = run_backward if is_plain(query, key, value, grad) else backward_operator
             found = run(
                 ptr,
                 index,
@@ -187,7 +187,7 @@ def _unfused(
     query = query * scale
     share = _shares(view, transposed_view, query, key, bias, backend)
     pulled = sample(view, transposed_view, grad, value, backend)
-    of_score = of_shares(view[0], share, pulled, backend)
+    of_score = softmax_derivative(view[0], share, pulled, backend)
     return (
         (product(view, transposed_view, of_score, key, backend) * scale).to(given),
         product(transposed_view, view, of_score, query, backend).to(given),
@@ -216,7 +216,9 @@ def _tangent(
     share = _shares(view, transposed_view, query, key, bias, backend)
     of_score = sample(view, transposed_view, of_query * scale, key, backend)
     of_score = of_score + sample(view, transposed_view, query, of_key, backend)
-    of_share = of_shares(view[0], share, of_score if bias is None else of_score + of_bias, backend)
+    of_share = softmax_derivative(
+        view[0], share, of_score if bias is None else of_score + of_bias, backend
+    )
     out = product(view, transposed_view, of_share, value, backend)
     return (out + product(view, transposed_view, share, of_value, backend)).to(given)
 

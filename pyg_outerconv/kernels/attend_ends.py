@@ -87,8 +87,8 @@ class _AttendEnds(torch.autograd.Function):
         wanted, entries = ctx.needs_input_grad[:4], ctx.entries
         if is_differentiated() or not is_plain(grad):
             given = [x, value, of_source, of_target]
-            return *_by_parts(given, entries, ctx.slope, grad, wanted), None, None
-        way = _way(entries)
+            return *_gradients_by_primitives(given, entries, ctx.slope, grad, wanted), None, None
+        way = _module_of(entries)
         of_made = way.pull(entries, tuple(kept), grad, ctx.slope)
         of_x = torch.mm(of_made, packed.t()) if wanted[0] else None
         if not any(wanted[1:]):
@@ -109,20 +109,20 @@ def _forward(
     keeps: bool,
 ) -> tuple[Tensor, ...]:
     """The result, and what the backward pass reads beside the arguments."""
-    way = _way(entries)
+    way = _module_of(entries)
     packed = way.pack(value, torch.bmm(value, torch.stack((of_source, of_target), dim=2)))
     out, *kept = way.forward(entries, torch.mm(x, packed), value.size(0), slope, keeps)
     return out, packed, *kept
 
 
-def _way(entries: Entries) -> Any:
+def _module_of(entries: Entries) -> Any:
     return ends_listed if isinstance(entries, Listed) else ends_sorted
 
 
 # Derivatives of derivatives --------------------------------------------------------------------
 
 
-def _by_parts(
+def _gradients_by_primitives(
     given: list[Tensor], entries: Entries, slope: float, grad: Tensor, wanted: tuple[bool, ...]
 ) -> list[Tensor | None]:
     """The gradients by primitives that are differentiable themselves."""
@@ -132,12 +132,12 @@ def _by_parts(
         given = [tensor.view_as(tensor) for tensor in given]
         asked = [tensor for tensor, is_wanted in zip(given, wanted, strict=True) if is_wanted]
         x, value, of_source, of_target = given
-        out = _parts(x, value, of_source, of_target, entries, slope)
+        out = _attend_by_primitives(x, value, of_source, of_target, entries, slope)
         found = iter(torch.autograd.grad(out, asked, grad, create_graph=differentiates))
     return [next(found) if is_wanted else None for is_wanted in wanted]
 
 
-def _parts(
+def _attend_by_primitives(
     x: Tensor, value: Tensor, of_source: Tensor, of_target: Tensor, entries: Entries, slope: float
 ) -> Tensor:
     """What :func:`attend_ends` gives, by other primitives."""

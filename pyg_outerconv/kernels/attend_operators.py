@@ -1,6 +1,6 @@
 """The operators of attention: a compiler sees each as one node, without derivatives.
 
-``attend_here`` and ``backward_here`` run directly where nothing looks on; ``attend.py`` says what
+``run_attend`` and ``run_backward`` run directly where nothing looks on; ``attend.py`` says what
 they mean, and differentiates them.
 """
 
@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from .backend import BACKENDS
-from .call import exactly, tell
+from .call import log_if_recording, without_autocast
 
 
-def attend_here(
+def run_attend(
     ptr: Tensor,
     index: Tensor,
     query: Tensor,
@@ -25,14 +25,14 @@ def attend_here(
 ) -> tuple[Tensor, Tensor]:
     """What each head gives, and the logarithms of its sums; see :meth:`Backend.attend`."""
     implementation = BACKENDS[backend]
-    tell(implementation, "attend", ptr, index, key.size(0), query)
+    log_if_recording(implementation, "attend", ptr, index, key.size(0), query)
     query, key, value = (t.contiguous() for t in (query, key, value))
     bias = None if bias is None else bias.contiguous()
-    with exactly(query.device.type):
+    with without_autocast(query.device.type):
         return implementation.attend(ptr, index, query, key, value, bias, scale)
 
 
-attend_operator = torch.library.custom_op("pyg_outerconv::attend", attend_here, mutates_args=())
+attend_operator = torch.library.custom_op("pyg_outerconv::attend", run_attend, mutates_args=())
 
 
 @attend_operator.register_fake
@@ -51,7 +51,7 @@ def _(
     return out, query.new_empty(query.shape[:2], dtype=wide)
 
 
-def backward_here(
+def run_backward(
     ptr: Tensor,
     index: Tensor,
     ptr_t: Tensor,
@@ -69,11 +69,11 @@ def backward_here(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of query, key, value and scores; see :meth:`Backend.attend_backward`."""
     implementation = BACKENDS[backend]
-    tell(implementation, "attend", ptr, index, key.size(0), query)
+    log_if_recording(implementation, "attend", ptr, index, key.size(0), query)
     query, key, value = (t.contiguous() for t in (query, key, value))
     kept = (out.contiguous(), logsumexp.contiguous(), grad.contiguous())
     bias = None if bias is None else bias.contiguous()
-    with exactly(query.device.type):
+    with without_autocast(query.device.type):
         *found, of_score = implementation.attend_backward(
             (ptr, index), (ptr_t, index_t, perm_t), query, key, value, bias, scale, *kept
         )
@@ -83,7 +83,7 @@ def backward_here(
 
 
 backward_operator = torch.library.custom_op(
-    "pyg_outerconv::attend_backward", backward_here, mutates_args=()
+    "pyg_outerconv::attend_backward", run_backward, mutates_args=()
 )
 
 

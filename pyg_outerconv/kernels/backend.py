@@ -1,4 +1,4 @@
-"""What a backend is: facts about itself, reasons to refuse, and the primitives."""
+"""The base class of backends: their abilities, reasons to refuse a call, and the primitives."""
 
 from __future__ import annotations
 
@@ -15,9 +15,18 @@ REDUCTIONS = ("sum", "mean", "max", "min")
 
 @dataclass(frozen=True)
 class Request:
-    """One call of a primitive, as far as a backend needs it to say yes or no.
+    """The properties of a call of a primitive on which a backend decides whether it can serve it.
 
-    ``reduction`` is what happens within a row, of the primitives that reduce.
+    Attributes:
+        primitive: the name of the primitive.
+        device: the type of the device.
+        dtype: the dtype of the operands.
+        index_dtype: the dtype of the indices.
+        shape: (R, C) of the sparse matrix.
+        num_entries: E.
+        channels: the number of channels.
+        heads: H.
+        reduction: the reduction within a row; one of ``REDUCTIONS``.
     """
 
     primitive: str
@@ -41,32 +50,34 @@ class Request:
 
 
 BACKENDS: dict[str, Backend] = {}
-"""Every backend that there is, by name."""
+"""The backends, by name."""
 
 
 class Backend:
     """An implementation of the primitives.
 
-    A class below it that has a name is a backend from then on: :data:`BACKENDS` holds one of it.
+    A subclass with a ``name`` is registered in :data:`BACKENDS`.
 
-    A backend states its facts as class attributes; :meth:`why_not` turns them into reasons.
-    Implementations are plain functions of contiguous tensors: no autograd, no knowledge of a
-    basis. A backend names the primitives that it has in ``primitives``, and defines those only.
+    A backend states its abilities as class attributes; :meth:`why_not` compares a request with
+    them. The primitives are functions of contiguous tensors, without autograd. A backend lists its
+    primitives in ``primitives``, and defines only these.
 
-    In all of them a sparse matrix of R rows and C columns is ``ptr`` (R + 1,), where
-    ``ptr[r]:ptr[r + 1]`` are the E entries of row r, and ``index`` (E,), the columns, repeats
-    allowed; ``value`` (E, H) has one matrix for each of H heads. Dense operands are
-    (rows, heads, channels), where one head stands for all H: it is shared by them.
+    In all of them a sparse matrix with R rows, C columns and E entries is given by ``ptr`` (R + 1,)
+    and ``index`` (E,): the entries of row r are ``ptr[r]:ptr[r + 1]``, and ``index`` holds their
+    columns, repeats allowed. ``value`` (E, H) holds the values of H matrices with these entries.
+    Dense operands are (rows, H, channels), or (rows, 1, channels) for an operand that all heads
+    share.
 
     Attributes:
-        name: what users call it.
-        priority: the dispatcher tries higher ones first; 0 is never picked automatically.
-        devices: device types it runs on.
-        dtypes: value types it computes in. Sums of short ones are accumulated in float32.
-        primitives: names of the primitives it implements.
-        reductions: what its ``spmm`` reduces a row with, on each of its devices.
+        name: the name of the backend.
+        priority: backends of higher priority are tried first; 0 is used only if asked for by name.
+        devices: the types of devices on which it runs.
+        dtypes: the dtypes in which it computes; sums of 16-bit dtypes are accumulated in float32.
+        primitives: the names of the primitives it implements.
+        reductions: the reductions of its ``spmm``, on each of its devices.
         deterministic: whether equal input gives bitwise equal output.
-        tolerance: closeness to the reference in float32, relative to its largest entry.
+        tolerance: the largest difference from the reference in float32, relative to the largest
+            entry of the result.
     """
 
     name: ClassVar[str]
@@ -84,17 +95,18 @@ class Backend:
             BACKENDS[cls.name] = cls()
 
     def missing(self) -> list[str]:
-        """What has to be installed or built in before this backend can run at all."""
+        """Names of what has to be installed or built before this backend can run; else empty."""
         return []
 
     def remarks(self) -> list[str]:
-        """What :func:`~pyg_outerconv.backends` should say about this backend on this machine."""
+        """Remarks on this backend on this machine, for :func:`~pyg_outerconv.backends`."""
         return []
 
     def why_not(self, request: Request) -> list[str]:
-        """Every reason why this backend cannot serve ``request``; empty means that it can.
+        """All reasons why this backend cannot serve ``request``; empty if it can.
 
-        Calls that differ in sizes alone get one answer, which is asked for once.
+        The reasons must not depend on sizes: the answer is cached for requests that differ only
+        in sizes.
         """
         reasons = self.missing()
         if request.primitive not in self.primitives:
@@ -110,8 +122,8 @@ class Backend:
     def spmm(self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor) -> Tensor:
         """Sparse times dense: ``out[r, h, :] = sum_{e of row r} value[e, h] x[index[e], h, :]``.
 
-        ``value`` (E, H), or None for ones; ``x`` (C, H or 1, channels). Returns (R, H, channels);
-        without values H is the number of heads of ``x``.
+        ``value`` is (E, H), or None for ones; ``x`` is (C, H or 1, channels). Returns
+        (R, H, channels); without values H is the number of heads of ``x``.
         """
         raise NotImplementedError
 
@@ -120,8 +132,8 @@ class Backend:
     ) -> Tensor:
         """The entry e of row r with the largest (or least) ``value[e, h] x[index[e], h, c]``.
 
-        Returns (R, H, channels) int64 positions of entries, -1 for rows without any; NaN counts
-        as largest and as least, and of equal ones the first is taken.
+        Returns the positions of entries, (R, H, channels) int64, -1 for rows without entries. NaN
+        counts as the largest and as the least number; of equal products the first one is taken.
         """
         raise NotImplementedError
 
@@ -134,11 +146,11 @@ class Backend:
         x: Tensor,
         theta: Tensor,
     ) -> Tensor:
-        """Propagate and transform in one, with nothing of the size of the labelled rows held.
+        """Propagate and transform in one step, without a tensor of R × K × P numbers.
 
-        ``out[r] = sum_{e of row r} value[e] x[index[e]] theta[label[e]]``.
-        Entries of a row are sorted by ``label`` (E,); ``value`` (E,) or None; ``x`` (C, P);
-        ``theta`` (K, P, Q). Returns (R, Q).
+        ``out[r] = sum_{e of row r} value[e] x[index[e]] theta[label[e]]``. The entries of a row are
+        sorted by ``label`` (E,); ``value`` is (E,), or None for ones; ``x`` (C, P); ``theta``
+        (K, P, Q). Returns (R, Q).
         """
         raise NotImplementedError
 
@@ -170,12 +182,12 @@ class Backend:
         bias: Tensor | None,
         scale: float,
     ) -> tuple[Tensor, Tensor]:
-        """Score, softmax within rows, sum, in one: no tensor of entries × channels.
+        """Scores, softmax within rows and weighted sum, without a tensor of entries × channels.
 
         ``score[e, h] = scale <query[row of e, h, :], key[index[e], h, :]> + bias[e, h]``.
         ``query`` (R, H, D), ``key`` (C, H, D), ``value`` (C, H, V), ``bias`` (E, H) or None.
         Returns ``out`` (R, H, V), and ``log(sum exp(score))`` of each row, (R, H), in float32 for
-        short types; rows without an entry whose score is above -inf are zeros, and -inf.
+        16-bit dtypes; these are zeros and -inf for rows without an entry of score above -inf.
         """
         raise NotImplementedError
 
@@ -211,11 +223,12 @@ class Backend:
         right: Tensor | None,
         phi: Activation,
     ) -> Tensor:
-        """Additive scores, with nothing of the size entries × channels held.
+        """Additive scores, without a tensor of entries × channels.
 
         ``out[e, h] = sum_c left[r, h, c] right[i, h, c] phi(a[r, h, c] + b[i, h, c])`` for entry e
-        of row r and column i. ``a`` (R, H, channels), ``b`` (C, H, channels); the factors are of
-        the same shapes, or have one row for all, or are None for ones. Returns (E, H).
+        of row r and column i. ``a`` is (R, H, channels), ``b`` (C, H, channels). ``left`` has the
+        shape of ``a``, ``right`` of ``b``, or one row for all, or they are None for ones. Returns
+        (E, H).
         """
         raise NotImplementedError
 
@@ -230,7 +243,7 @@ class Backend:
         phi: Activation,
         count: int,
     ) -> Tensor:
-        """What the derivatives of :meth:`additive` are made of: its sums within rows.
+        """Weighted sums within rows, of which the derivatives of :meth:`additive` are made.
 
         ``out[n, r, h, c] = sum_{e of row r} value[e, h] right[i, h, c] phi_n(a[r, h, c] +
         b[i, h, c])`` with i the column of e and ``phi_n`` the derivative of order n of ``phi``.
@@ -248,12 +261,11 @@ class Backend:
         scatter: Tensor | None,
         num_rows: int,
     ) -> Tensor:
-        """A matrix for each group of rows: ``out[scatter[i]] += x[gather[i]] @ theta[g of i]``.
+        """Multiply rows with the matrix of their group: ``out[scatter[i]] += x[gather[i]] Θ_g``.
 
-        Row i is of group g where ``ptr[g] <= i < ptr[g + 1]``, and ``ptr[G]`` is I. ``x`` (_, P),
-        ``theta`` (G, P, Q), ``gather`` and ``scatter`` (I,), or None for i itself; within a group
-        no entry of ``gather``, and none of ``scatter``, comes twice. Returns (num_rows, Q), zero
-        where nothing arrives.
+        Row i is in group g if ``ptr[g] <= i < ptr[g + 1]``, and ``ptr[G]`` is I. ``x`` is (any, P),
+        ``theta`` Θ (G, P, Q); ``gather`` and ``scatter`` are (I,), or None for i itself, without
+        repetitions within a group. Returns (num_rows, Q), zero in rows to which nothing is added.
         """
         raise NotImplementedError
 
@@ -273,9 +285,9 @@ class Backend:
 
 
 PRIMITIVES = frozenset({"spmm", "sddmm", "segment_softmax", "attend", "grouped_matmul"})
-"""What every layer can rely on. ``spmm`` with max or min is ``spmm_arg``, ``segment_sum`` goes with
-``segment_softmax``, ``grouped_outer`` with ``grouped_matmul``; ``spmm_theta`` is an extra, and so
-is ``additive``, with which ``additive_rows`` goes."""
+"""The primitives that suffice for every layer. ``spmm`` includes ``spmm_arg``, for max and min;
+``segment_softmax`` includes ``segment_sum``, ``grouped_matmul`` includes ``grouped_outer``. Beyond
+these there are ``spmm_theta``, and ``additive``, which includes ``additive_rows``."""
 
 
 def _names(items: frozenset[str] | frozenset[torch.dtype]) -> str:

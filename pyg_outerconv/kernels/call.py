@@ -1,4 +1,4 @@
-"""What every primitive does with its arguments before a backend is chosen."""
+"""Helpers with which the primitives check their arguments and pick a backend."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from .dispatch import CHOSEN, choose, forced, log_call, recording
 from .index_checks import PLAIN
 from .sparsity import BY_COLUMN, Sparsity
 
-# One direction of a sparse matrix: (ptr, index, perm); perm is None by row, and by column the
-# position of each entry in row order, which is the order of values.
 View = tuple[Tensor, Tensor, Tensor | None]
+"""A sparse matrix or its transpose, as (ptr, index, perm). Values are always in row order: ``perm``
+is None for the matrix itself, and the position of each entry in row order for its transpose."""
 
 
 def views(sparsity: Sparsity, transpose: bool = False) -> tuple[View, Any]:
-    """The matrix that is multiplied, and its transpose.
+    """The view of a matrix and of its transpose, exchanged if ``transpose``.
 
-    The latter, which forward passes do not read, holds what is made :class:`Later` where it can.
+    Forward passes do not read the second view; where possible it holds :class:`Later`, so that
+    columns are sorted only for a backward pass.
     """
     by_row: View = (sparsity.rowptr, sparsity.col, None)
     if transpose:
@@ -39,7 +40,7 @@ def views(sparsity: Sparsity, transpose: bool = False) -> tuple[View, Any]:
 def request(
     primitive: str, ptr: Tensor, index: Tensor, num_cols: int, x: Tensor, reduction: str = "sum"
 ) -> Request:
-    """The request of a call with an operand ``x`` (rows, heads, channels) or (rows, heads)."""
+    """The :class:`Request` of a call with an operand ``x`` (rows, H, channels) or (rows, H)."""
     heads, channels = (*x.shape[1:], 1)[:2]
     shape = (ptr.numel() - 1, num_cols)
     return Request(
@@ -55,26 +56,26 @@ def request(
     )
 
 
-def tell(
+def log_if_recording(
     backend: Backend, primitive: str, ptr: Tensor, index: Tensor, num_cols: int, *rest: Any
 ) -> None:
-    """Tell whoever records calls that ``backend`` serves this one; see :func:`request`."""
+    """Log a call if calls are recorded; arguments after ``primitive`` as in :func:`request`."""
     if recording():
         log_call(backend, request(primitive, ptr, index, num_cols, *rest))
 
 
 def pick(primitive: str, view: View, num_cols: int, x: Tensor, reduction: str = "sum") -> Backend:
-    """The backend that is to serve a call; see :func:`dispatch.choose`."""
+    """The backend for a call, as :func:`.dispatch.choose` chooses it; choices are cached."""
     key = (primitive, x.device.type, x.dtype, view[1].dtype, reduction, forced())
-    known = CHOSEN.get(key)
-    if known is None:
-        known = choose(request(primitive, view[0], view[1], num_cols, x, reduction)).name
-        CHOSEN[key] = known
-    return BACKENDS[known]
+    name = CHOSEN.get(key)
+    if name is None:
+        name = choose(request(primitive, view[0], view[1], num_cols, x, reduction)).name
+        CHOSEN[key] = name
+    return BACKENDS[name]
 
 
-def exactly(device: str) -> AbstractContextManager[object]:
-    """In the block autocast changes no types: those of operands were settled by the caller."""
+def without_autocast(device: str) -> AbstractContextManager[object]:
+    """Turn autocast off in the block: the callers of kernels have settled the dtypes already."""
     on = torch.is_autocast_enabled(device)
     return torch.autocast(device, enabled=False) if on else _NOTHING
 
@@ -83,10 +84,10 @@ _NOTHING = nullcontext()
 
 
 def is_plain(*tensors: Tensor | None) -> bool:
-    """Whether nothing looks on: no compiler, no tracer, no mode that wants to see operators.
+    """Whether a kernel may be called directly, not as an operator of torch.
 
-    Then a kernel is called directly; the dispatcher's way to a Python operator takes as long as a
-    small product.
+    This is so without a compiler, a tracer, a dispatch mode, and wrapped tensors of ``torch.func``.
+    Dispatch to an operator written in Python takes as long as a small product.
     """
     return (
         not torch.compiler.is_compiling()
@@ -107,11 +108,11 @@ def is_plain(*tensors: Tensor | None) -> bool:
 def item_by_item(
     function: Any, info: Any, in_dims: tuple[int | None, ...], args: tuple[Any, ...]
 ) -> tuple[Tensor, int]:
-    """The rule for vmap of a function whose batch is neither heads nor channels: a call an item."""
+    """The vmap rule that calls a function once for each item of the batch."""
     outs = []
     for item in range(info.batch_size):
         one = [
-            arg.select(dim, item) if isinstance(dim, int) else arg  # a basis has a tree of them
+            arg.select(dim, item) if isinstance(dim, int) else arg  # for a basis, dim is a pytree
             for arg, dim in zip(args, in_dims, strict=True)
         ]
         outs.append(apply(function, *one))
@@ -119,7 +120,7 @@ def item_by_item(
 
 
 def distinct_views(*tensors: Tensor | None) -> list[Tensor | None]:
-    """The tensors, with a view in place of each that has come before.
+    """The tensors, with each repetition of a tensor replaced by a view of it.
 
     torch.compile cannot trace an ``autograd.Function`` that gets the same tensor twice.
     """
@@ -131,10 +132,10 @@ def distinct_views(*tensors: Tensor | None) -> list[Tensor | None]:
 
 
 def same_dtype(what: str, *tensors: Tensor | None) -> list[Tensor | None]:
-    """The tensors in one floating point type, to which autocast may bring them.
+    """The tensors, checked to have one dtype; autocast converts tensors of different dtypes.
 
     Raises:
-        TypeError: the types differ, or are not floating point.
+        TypeError: the dtypes differ.
     """
     given = [tensor for tensor in tensors if tensor is not None]
     first = given[0]
@@ -145,21 +146,21 @@ def same_dtype(what: str, *tensors: Tensor | None) -> list[Tensor | None]:
     for tensor in given:
         if tensor.dtype != first.dtype:
             raise RefusedType(
-                refusal(f"{what} needs operands of one type", first.dtype, tensor.dtype)
+                refusal(f"{what} needs operands of one dtype", first.dtype, tensor.dtype)
             )
     return list(tensors)
 
 
 def one_value_an_entry(what: str, value: Tensor, num_entries: int) -> Tensor:
-    """``value`` (E,) or (E, H) as (E, H).
+    """``value`` (E,) or (E, H), as (E, H).
 
     Raises:
-        ValueError: it has another shape.
+        ValueError: ``value`` has another shape.
     """
     if value.dim() not in (1, 2) or value.size(0) != num_entries:
         raise RefusedValue(
             refusal(
-                f"{what} needs one value an entry, or one for each head",
+                f"{what} needs a value for each entry, or for each entry and head",
                 f"({num_entries},) or ({num_entries}, H)",
                 tuple(value.shape),
             )

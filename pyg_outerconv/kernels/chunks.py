@@ -1,4 +1,4 @@
-"""Chunks: nodes in runs of equal length, so that sums over blocks of them are dense products."""
+"""Chunks of equally many nodes, so that sums over blocks of nodes become dense products."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Chunks:
-    """Places of sources and targets, of which every C in turn belong to one block of nodes.
+    """Places for sources and targets in chunks of C places; the nodes of a chunk are of one block.
 
     Attributes:
         size: C.
         count: the number of chunks.
-        block: (chunks,) the block of each, ascending; None where all are of one.
+        block: (chunks,) the block of each chunk, ascending; None if there is a single block.
         num_blocks: G.
-        source: (M,) the place of each source; None where it is its number.
-        target: (N,) that of each target.
+        source: (M,) the place of each source; None if source m has place m.
+        target: (N,) the place of each target; None if target n has place n.
     """
 
     size: int
@@ -29,7 +29,7 @@ class Chunks:
     target: Tensor | None = None
 
     def split(self, x: Tensor, place: Tensor | None, fill: float = 0.0) -> Tensor:
-        """(nodes, R, F) as (chunks, R, C, F), with ``fill`` where no node has its place."""
+        """Move nodes to their places: (nodes, R, F) to (chunks, R, C, F), empty places ``fill``."""
         places = self.count * self.size
         if place is None:
             x = F.pad(x, (0, 0, 0, 0, 0, places - x.size(0)), value=fill)
@@ -38,6 +38,6 @@ class Chunks:
         return x.unflatten(0, (self.count, self.size)).transpose(1, 2).contiguous()
 
     def join(self, x: Tensor, place: Tensor | None, num_nodes: int) -> Tensor:
-        """(chunks, R, C, F) as (nodes, R, F), which :meth:`split` undoes."""
+        """The inverse of :meth:`split`: (chunks, R, C, F) to (nodes, R, F)."""
         x = x.transpose(1, 2).flatten(0, 1)
         return x[:num_nodes] if place is None else x.index_select(0, place)

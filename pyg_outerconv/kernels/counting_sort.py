@@ -1,4 +1,4 @@
-"""Stable sorting by small whole numbers, in one pass over counts."""
+"""Stable sorting of edges by row, label or both, by counting."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .index_checks import can_read
 
 
 def counting_sort(key: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The stable order of some numbers, and where each number's entries begin in it.
+    """Sort integers stably, and find where the entries of each number begin.
 
     Args:
         key: (E,) int32 or int64 in [0, ``count``).
         count: R.
 
     Returns:
-        ``ptr`` (R + 1,) and ``order`` (E,), of the type of ``key``: the entries of r are
+        ``ptr`` (R + 1,) and ``order`` (E,), of the dtype of ``key``: the positions of number r are
         ``order[ptr[r]:ptr[r + 1]]``.
     """
     ptr, _, order = by_rows(key, key, count)
@@ -30,10 +30,10 @@ def counting_sort(key: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def by_rows(row: Tensor, column: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The entries of a sparse matrix, row by row, and within a row in the order given.
+    """Sort the entries of a sparse matrix by row, stably.
 
-    On a CPU it is no sort by comparison, which takes some ten times as long: scipy counts the
-    entries of each row and puts each into its place.
+    On a CPU scipy counts the entries of each row and then moves each entry to its place; a sort by
+    comparison takes some ten times as long.
 
     Args:
         row, column: (E,) int32 or int64, rows in [0, ``count``).
@@ -41,13 +41,13 @@ def by_rows(row: Tensor, column: Tensor, count: int) -> tuple[Tensor, Tensor, Te
 
     Returns:
         ``ptr`` (R + 1,) row pointers, ``column`` (E,) sorted, and ``order`` (E,), the position of
-        each entry in the list given.
+        each sorted entry in the input.
     """
     if not can_read(row):
         order = torch.sort(row, stable=True).indices.to(row.dtype)
         return pointers(row, count), column.index_select(0, order), order
     rows, entries = row.detach().numpy(), np.arange(row.numel(), dtype=_TYPES[row.dtype])
-    if (rows[1:] >= rows[:-1]).all():  # as samplers deliver them
+    if (rows[1:] >= rows[:-1]).all():  # sorted already, as by neighbour samplers
         return pointers(row, count), column.clone(), torch.from_numpy(entries)
     tools = scipy_tools()
     if tools is None:
@@ -61,35 +61,37 @@ def by_rows(row: Tensor, column: Tensor, count: int) -> tuple[Tensor, Tensor, Te
 def sort_edges(
     node: Tensor, other: Tensor, num_nodes: int, label: Tensor | None, num_labels: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Edges by one end, then label, then as given.
+    """Sort edges by one of their ends, then by label, stably.
 
     Args:
-        node: (E,) int32 or int64 in [0, R): the end that they are sorted by.
-        other: (E,) of the same type: the other end.
+        node: (E,) int32 or int64 in [0, R): the end by which edges are sorted.
+        other: (E,) the other end, of the same dtype.
         num_nodes: R.
-        label: (E,) of the same type in [0, K), or None where K = 1.
+        label: (E,) of the same dtype in [0, K), or None if K = 1.
         num_labels: K.
 
     Returns:
-        ``ptr`` (R + 1,) where the edges of each node begin, ``other`` (E,) sorted, ``order`` (E,),
-        and where those of each node and label begin, (R·K + 1,), if that was found on the way.
+        ``ptr`` (R + 1,) where the edges of each node begin, ``other`` (E,) sorted, ``order`` (E,)
+        the position of each sorted edge in the input, and where the edges of each pair of node and
+        label begin, (R·K + 1,), or None if sorting did not need this.
     """
     if label is None or num_labels <= 1:
         ptr, other, order = by_rows(node, other, num_nodes)
         return ptr, other, order, ptr if num_labels == 1 else None
-    if not can_read(node) or num_labels > 4 * node.numel():  # too many to be counted
+    if not can_read(node) or num_labels > 4 * node.numel():  # more labels than it pays to count
         order = torch.sort(node * num_labels + label, stable=True).indices.to(node.dtype)
         return pointers(node, num_nodes), other.index_select(0, order), order, None
     if num_nodes * num_labels <= 4 * node.numel():
         ptr, other, order = by_rows(node * num_labels + label, other, num_nodes * num_labels)
         return ptr[::num_labels].contiguous(), other, order, ptr
-    _, other, by_label = by_rows(label, other, num_labels)  # most pairs have no entry
+    # Most pairs of node and label have no edge: sort by label first, then by node.
+    _, other, by_label = by_rows(label, other, num_labels)
     ptr, other, order = by_rows(node.index_select(0, by_label), other, num_nodes)
     return ptr, other, by_label.index_select(0, order), None
 
 
 def transposed_rows(ptr: Tensor, index: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The transpose of a CSR matrix: its pointers, its indices, and where its entries come from.
+    """Transpose a CSR matrix.
 
     Args:
         ptr: (R + 1,) row pointers.
@@ -97,24 +99,24 @@ def transposed_rows(ptr: Tensor, index: Tensor, count: int) -> tuple[Tensor, Ten
         count: C, the number of columns.
 
     Returns:
-        ``ptr`` (C + 1,), ``index`` (E,), the row of each entry in column order, and ``perm`` (E,),
-        the position of each of these in row order.
+        ``ptr`` (C + 1,) column pointers, ``index`` (E,) the row of each entry in column order, and
+        ``perm`` (E,) the position of each of these entries in row order.
     """
     row = torch.arange(ptr.numel() - 1, dtype=index.dtype, device=index.device)
     return by_rows(index, spread(row, ptr, index.numel()), count)
 
 
 def spread(numbers: Tensor, ptr: Tensor, num_entries: int) -> Tensor:
-    """(E,) of numbers (R,) of rows the one of each entry's row, for row pointers (R + 1,)."""
+    """Repeat the number (R,) of each row for its entries, (E,), given row pointers (R + 1,)."""
     if can_read(ptr):
         return torch.from_numpy(np.repeat(numbers.numpy(), np.diff(ptr.numpy())))
     return numbers.repeat_interleave(ptr.diff(), output_size=num_entries)
 
 
 def pointers(row: Tensor, count: int) -> Tensor:
-    """(R + 1,) where the entries of each row begin, for the row (E,) of each entry."""
+    """Row pointers (R + 1,), given the row (E,) of each entry in any order."""
     if row.is_meta or torch.compiler.is_compiling() or _len_torch_dispatch_stack():
-        # How many rows bincount finds is not known where shapes alone are.
+        # bincount has an output shape that depends on data, which these cannot handle.
         found = row.new_zeros(count).index_add(0, row, torch.ones_like(row))
         return torch.cat([row.new_zeros(1), found.cumsum(0).to(row.dtype)])
     ptr = row.new_zeros(count + 1)
@@ -127,9 +129,9 @@ _TYPES = {torch.int32: np.int32, torch.int64: np.int64}
 
 @cache
 def scipy_tools() -> Any:
-    """The functions that scipy's sparse matrices are made of; None if it has them no longer.
+    """The compiled functions behind scipy's sparse matrices; None if scipy does not have them.
 
-    Its matrices check what they are made of, which takes four times as long as making them.
+    Its matrix classes check their arguments, which takes four times as long as the work itself.
     """
     name = "scipy.sparse._sparsetools"
     return importlib.import_module(name) if importlib.util.find_spec(name) else None

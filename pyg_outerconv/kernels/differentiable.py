@@ -1,4 +1,4 @@
-"""Both directions of differentiation for one ``autograd.Function``, with and without a compiler."""
+"""Backward and forward mode for an ``autograd.Function``, with and without a compiler."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _Kind = TypeVar("_Kind", bound=type[Function])
 
 
 def differentiable(function: _Kind) -> _Kind:
-    """Give an ``autograd.Function`` a rule for tangents, which :func:`apply` makes use of.
+    """Decorate an ``autograd.Function`` with forward mode, for calls by :func:`apply`.
 
-    The rule is the static method ``tangent(ctx, primals, tangents)``: the derivative of the output
-    along the tangents, of all inputs that are tensors, in order (these come first). It is made of
-    what is differentiable itself, so that tangents of tangents, and gradients of them, follow. An
-    output without derivatives has None.
+    The function has a static method ``tangent(ctx, primals, tangents)``, which returns the
+    derivative of the output along the tangents, None for an output without derivatives. The inputs
+    of ``forward`` that are tensors come first; ``primals`` and ``tangents`` are in their order.
+    ``tangent`` is made of differentiable operations, so that higher derivatives follow.
 
-    torch.compile refuses a function that has ``jvp``; so the function itself has none, and a
-    subclass, ``function.whole``, has. The signature of ``forward``, which torch reads at every
-    call, is remembered. Where neither a compiler nor ``torch.func`` nor forward mode looks on,
-    ``function.lean`` runs, which torch calls some ten times faster.
+    torch.compile refuses a function with ``jvp``. So only a subclass, ``function.whole``, has it,
+    and ``function`` itself does not. A third one, ``function.lean``, serves calls without a
+    compiler, ``torch.func`` and forward mode; torch calls it some ten times faster. The signature
+    of ``forward``, which torch inspects at every call, is cached.
     """
     signature = inspect.signature(function.forward)
     function.forward.__signature__ = signature  # type: ignore[attr-defined]
@@ -48,10 +48,10 @@ def differentiable(function: _Kind) -> _Kind:
 
 
 def _lean(rule: Any) -> type[Function]:
-    """The same function with its context made in ``forward``, which may get a :class:`Later`."""
+    """The function with its context set up in ``forward``, whose inputs may be :class:`Later`."""
 
     def forward(ctx: Any, *inputs: Any) -> Any:
-        output = rule.forward(*(None if type(given) is Later else given for given in inputs))
+        output = rule.forward(*(None if type(x) is Later else x for x in inputs))
         rule.setup_context(_Context(ctx), inputs, output)
         return output
 
@@ -64,7 +64,7 @@ def _lean(rule: Any) -> type[Function]:
 
 
 class Later:
-    """A tensor that ``forward`` does not read, and ``backward`` may: made when that asks for it."""
+    """A tensor that only ``backward`` reads, computed when ``backward`` reads it."""
 
     __slots__ = ("_make",)
 
@@ -72,24 +72,24 @@ class Later:
         self._make = make
 
     def tensor(self) -> Tensor:
-        """The tensor."""
+        """Compute the tensor."""
         return self._make()
 
 
 class _Context:
-    """A context of autograd that keeps what is made later beside the tensors that it saves."""
+    """A context of autograd whose saved tensors may be :class:`Later`."""
 
     def __init__(self, ctx: Any) -> None:
         object.__setattr__(self, "_ctx", ctx)
 
-    def save_for_backward(self, *given: Any) -> None:
-        """See :meth:`torch.autograd.function.FunctionCtx.save_for_backward`."""
-        self._ctx.later = {place: x for place, x in enumerate(given) if type(x) is Later}
-        self._ctx.save_for_backward(*(None if type(x) is Later else x for x in given))
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Save tensors for ``backward``; a :class:`Later` is stored as it is."""
+        self._ctx.later = {place: x for place, x in enumerate(tensors) if type(x) is Later}
+        self._ctx.save_for_backward(*(None if type(x) is Later else x for x in tensors))
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What was saved, all of it made."""
+        """The saved tensors; those saved as :class:`Later` are computed."""
         later: dict[int, Later] = self._ctx.later
         saved = self._ctx.saved_tensors
         return tuple([later[i].tensor() if i in later else x for i, x in enumerate(saved)])
@@ -102,7 +102,7 @@ class _Context:
 
 
 def _primal(x: Tensor | None) -> Tensor | None:
-    """Without its tangent of the innermost level."""
+    """The tensor without its tangent of the innermost level."""
     return None if x is None else forward_ad.unpack_dual(x).primal
 
 
@@ -110,7 +110,7 @@ def apply(function: Any, *arguments: Any) -> Any:
     """Run an ``autograd.Function`` that is :func:`differentiable`.
 
     Raises:
-        NotImplementedError: a compiler is to trace forward-mode differentiation.
+        NotImplementedError: torch.compile traces forward-mode differentiation.
     """
     if is_lean():
         if wants_gradients() and any(
@@ -121,12 +121,15 @@ def apply(function: Any, *arguments: Any) -> Any:
     if not torch.compiler.is_compiling():
         return function.whole.apply(*arguments)
     if forward_ad._current_level >= 0:
-        raise NotImplementedError("torch.compile cannot trace jvp of a primitive; leave it outside")
+        raise NotImplementedError(
+            "torch.compile cannot trace jvp of a primitive: call torch.func.jvp outside the "
+            "compiled function"
+        )
     return function.apply(*arguments)
 
 
 def is_lean() -> bool:
-    """Whether plain autograd is all that may look on: no compiler, ``torch.func``, forward mode."""
+    """Whether neither a compiler nor ``torch.func`` nor forward mode is active."""
     return not (
         torch.compiler.is_compiling()
         or torch._C._are_functorch_transforms_active()
@@ -135,13 +138,13 @@ def is_lean() -> bool:
 
 
 def wants_gradients() -> bool:
-    """Whether gradients may be wanted of what runs.
+    """Whether gradients may be required of what runs.
 
-    What ``torch.jit.trace`` keeps are operators, which it can save; rules for gradients are Python.
+    Not under ``torch.jit.trace``, which can save operators but no autograd functions in Python.
     """
     return torch.is_grad_enabled() and not torch.jit.is_tracing()
 
 
 def is_differentiated() -> bool:
-    """Whether a backward pass may be differentiated itself: backwards once more, or forwards."""
+    """Whether a backward pass may be differentiated itself, in backward or forward mode."""
     return torch.is_grad_enabled() or forward_ad._current_level >= 0

@@ -1,4 +1,4 @@
-"""Which backend serves a call, and which one did."""
+"""The choice of a backend for a call, and records of calls."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from ..errors import RefusedValue, unknown
 from .backend import BACKENDS, Backend, Request
 
 ENVIRONMENT_VARIABLE = "PYG_OUTERCONV_BACKEND"
-# Read once: every call asks, and to look into the environment takes as long as a small product.
+# Read once, because reading the environment at each call takes as long as a small product.
 OF_PROCESS = os.environ.get(ENVIRONMENT_VARIABLE) or None
 
-# The backends that were chosen, by all that they choose by; see :meth:`Backend.why_not`.
+# Cached names of backends, by the properties of a call on which the choice depends.
 CHOSEN: dict[tuple[object, ...], str] = {}
 
-# The innermost ``use_backend`` of each thread. Autograd's own threads need not see it: a backward
+# The innermost ``use_backend`` of each thread. The threads of autograd do not need it: a backward
 # pass uses the backend of its forward pass.
 _forced = threading.local()
-# A plain list, which autograd's own threads see.
+# Shared by all threads, so that calls in the threads of autograd are recorded too.
 RECORDERS: list[list[Call]] = []
 
 
 @dataclass(frozen=True)
 class Call:
-    """A primitive that ran, the backend that ran it, and its request."""
+    """A call of a primitive: its name, the name of the backend, and the request."""
 
     primitive: str
     backend: str
@@ -38,7 +38,7 @@ def get_backend(name: str) -> Backend:
     """The backend of that name.
 
     Raises:
-        ValueError: no backend has that name, or something that it needs is missing here.
+        ValueError: no backend has that name, or a package that it needs is not installed.
     """
     if name not in BACKENDS:
         raise RefusedValue(unknown("backend", name, BACKENDS))
@@ -50,13 +50,13 @@ def get_backend(name: str) -> Backend:
 
 @contextmanager
 def use_backend(name: str) -> Iterator[None]:
-    """Serve every call in the block with the backend of that name, or refuse it.
+    """Serve every call in the block with the backend of that name; calls it cannot serve raise.
 
-    The environment variable ``PYG_OUTERCONV_BACKEND``, which is read when the package is imported,
-    does the same for a process.
+    The environment variable ``PYG_OUTERCONV_BACKEND``, read when the package is imported, does the
+    same for a process.
 
     Raises:
-        ValueError: the name is unknown, or what the backend needs is missing.
+        ValueError: no backend has that name, or a package that it needs is not installed.
     """
     get_backend(name)
     before, _forced.name = getattr(_forced, "name", None), name
@@ -68,48 +68,48 @@ def use_backend(name: str) -> Iterator[None]:
 
 @contextmanager
 def record() -> Iterator[list[Call]]:
-    """Collect every primitive that runs in the block, backward passes included."""
+    """Record the calls of primitives in the block, including those of backward passes."""
     calls: list[Call] = []
     RECORDERS.append(calls)
     try:
         yield calls
     finally:
-        # By identity: two empty lists are equal.
+        # Remove by identity, for two empty lists are equal.
         RECORDERS[:] = [recorder for recorder in RECORDERS if recorder is not calls]
 
 
 def log_call(backend: Backend, request: Request) -> None:
-    """Tell the active recorders that ``backend`` served ``request``."""
+    """Add a call to all active records."""
     for recorder in list(RECORDERS):
         recorder.append(Call(request.primitive, backend.name, request))
 
 
 def recording() -> bool:
-    """Whether somebody wants to hear of calls."""
+    """Whether calls are being recorded."""
     return bool(RECORDERS)
 
 
 def forced() -> str | None:
-    """The name that this thread's ``use_backend``, or else the environment variable, asks for."""
+    """The backend named by this thread's ``use_backend``, else by the environment variable."""
     return getattr(_forced, "name", None) or OF_PROCESS
 
 
 def by_priority() -> list[Backend]:
-    """The backends, those that are tried first at the front."""
+    """The backends in the order in which they are tried."""
     return sorted(BACKENDS.values(), key=lambda backend: (-backend.priority, backend.name))
 
 
 def choose(request: Request) -> Backend:
-    """The backend that serves ``request``: the forced one, else the first by priority that can.
+    """The backend for ``request``: the one asked for by name, else the first by priority that can.
 
     Raises:
-        ValueError: the forced backend refuses, or no backend can serve the request; the message
-            lists every backend's reasons.
+        ValueError: the backend asked for cannot serve the request, or no backend can; the message
+            lists the reasons of each.
     """
-    if wanted := forced():
-        backend = get_backend(wanted)
+    if name := forced():
+        backend = get_backend(name)
         if reasons := backend.why_not(request):
-            raise RefusedValue(f"backend {wanted!r} cannot serve {request}: {'; '.join(reasons)}")
+            raise RefusedValue(f"backend {name!r} cannot serve {request}: {'; '.join(reasons)}")
         return backend
     refusals = []
     for backend in by_priority():

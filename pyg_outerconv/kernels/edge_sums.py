@@ -34,7 +34,7 @@ _EXACT = (torch.float32, torch.float64)  # sums of short types are rounded at ev
 
 def most(held: bool) -> int:
     """How many numbers messages may be, where they are held, or else added up as they come."""
-    if held or _tool() is None:
+    if held or _coo_product() is None:
         return min(HELD, MOST)
     return MOST // torch.get_num_threads()
 
@@ -83,7 +83,7 @@ def edge_sums(
         shape = (num_rows, x.size(0))
         size = source.numel(), x.size(1)
         log_call(BACKENDS["native"], Request("spmm", "cpu", x.dtype, source.dtype, shape, *size))
-    if _tool() is None:
+    if _coo_product() is None:
         return add_up(source, target, value, x, num_rows)
     learns = x.requires_grad or (value is not None and value.requires_grad)
     if learns and torch.is_grad_enabled():
@@ -144,11 +144,11 @@ def _product(
     out = np.zeros((num_rows, channels), given.dtype)
     data = np.ones(count, given.dtype) if value is None else value.contiguous().numpy(force=True)
     entries = target.numpy(), source.numpy(), data
-    _tool()(count, channels, *entries, given.reshape(-1), out.reshape(-1))
+    _coo_product()(count, channels, *entries, given.reshape(-1), out.reshape(-1))
     return torch.from_numpy(out)
 
 
 @cache
-def _tool() -> Any:
+def _coo_product() -> Any:
     """scipy's product of a matrix in coordinates with a dense one; None where it is missing."""
     return getattr(scipy_tools(), "coo_matmat_dense", None)

@@ -11,7 +11,7 @@ from .listed import Listed
 MOST = 2**18
 """The numbers of what edges send, edges times channels, that may be held: those of a cache."""
 
-Kept = tuple[Tensor, ...]
+Saved = tuple[Tensor, ...]
 
 
 def pack(value: Tensor, of_scores: Tensor) -> Tensor:
@@ -25,7 +25,7 @@ def unpack(packed: Tensor, heads: int) -> tuple[Tensor, Tensor]:
     return parts[..., :-2], parts[..., -2:]
 
 
-def forward(entries: Listed, made: Tensor, heads: int, slope: float, keeps: bool) -> Kept:
+def forward(entries: Listed, made: Tensor, heads: int, slope: float, keeps: bool) -> Saved:
     """See :func:`.attend_ends.attend_ends`: the result, and what the backward pass reads.
 
     Args:
@@ -47,7 +47,7 @@ def forward(entries: Listed, made: Tensor, heads: int, slope: float, keeps: bool
     return out.index_add_(0, row, values * share.unsqueeze(-1)), sent, score, share
 
 
-def pull(entries: Listed, kept: Kept, grad: Tensor, slope: float) -> Tensor:
+def pull(entries: Listed, kept: Saved, grad: Tensor, slope: float) -> Tensor:
     """(N, H (V + 2)) the gradient of what was made of x, for that of the result (N, H, V)."""
     row, col, (count, _) = entries
     sent, score, share = kept

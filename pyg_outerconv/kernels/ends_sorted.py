@@ -8,7 +8,7 @@ from torch.nn.functional import leaky_relu
 
 from .head_copies import HeadCopies
 
-Kept = tuple[Tensor, ...]
+Saved = tuple[Tensor, ...]
 
 
 def pack(value: Tensor, of_scores: Tensor) -> Tensor:
@@ -28,7 +28,7 @@ def unpack(packed: Tensor, heads: int) -> tuple[Tensor, Tensor]:
     )
 
 
-def forward(entries: HeadCopies, made: Tensor, heads: int, slope: float, keeps: bool) -> Kept:
+def forward(entries: HeadCopies, made: Tensor, heads: int, slope: float, keeps: bool) -> Saved:
     """See :func:`.ends_listed.forward`; ``made`` is (N, H V + 2 H), and heads come first inside."""
     nodes, columns = made.size(0), made.size(1) - 2 * heads
     values = made[:, :columns].view(nodes, heads, -1).transpose(0, 1).contiguous()
@@ -43,7 +43,7 @@ def forward(entries: HeadCopies, made: Tensor, heads: int, slope: float, keeps: 
     return out, values, score, weight, total
 
 
-def pull(entries: HeadCopies, kept: Kept, grad: Tensor, slope: float) -> Tensor:
+def pull(entries: HeadCopies, kept: Saved, grad: Tensor, slope: float) -> Tensor:
     """See :func:`.ends_listed.pull`: (N, H V + 2 H)."""
     values, score, weight, total = kept
     heads, nodes, width = values.shape

@@ -8,22 +8,22 @@ import torch
 from torch import Tensor
 
 from .backend import BACKENDS
-from .call import View, exactly, tell
+from .call import View, log_if_recording, without_autocast
 from .differentiable import apply, differentiable
 from .products import in_order
 
 
-def _spmm_arg_here(
+def _run_spmm_arg(
     ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool, backend: str
 ) -> Tensor:
     implementation, reduction = BACKENDS[backend], "max" if largest else "min"
-    tell(implementation, "spmm", ptr, index, x.size(0), x, reduction)
+    log_if_recording(implementation, "spmm", ptr, index, x.size(0), x, reduction)
     value = None if value is None else value.contiguous()
-    with exactly(x.device.type):
+    with without_autocast(x.device.type):
         return implementation.spmm_arg(ptr, index, value, x.contiguous(), largest)
 
 
-_spmm_arg = torch.library.custom_op("pyg_outerconv::spmm_arg", _spmm_arg_here, mutates_args=())
+_spmm_arg = torch.library.custom_op("pyg_outerconv::spmm_arg", _run_spmm_arg, mutates_args=())
 
 
 @_spmm_arg.register_fake

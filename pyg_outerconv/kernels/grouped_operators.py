@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .backend import BACKENDS, Request
-from .call import exactly
+from .call import without_autocast
 from .dispatch import log_call, recording
 
 
@@ -32,7 +32,7 @@ def matmul_operator(
     implementation = BACKENDS[backend]
     if recording():
         log_call(implementation, request_of(x, ptr, theta))
-    with exactly(x.device.type):
+    with without_autocast(x.device.type):
         return implementation.grouped_matmul(
             x.contiguous(), ptr, theta.contiguous(), _flat(gather), _flat(scatter), num_rows
         )
@@ -62,7 +62,7 @@ def outer_operator(
 ) -> Tensor:
     """See :func:`.grouped.grouped_outer`."""
     implementation = BACKENDS[backend]
-    with exactly(x.device.type):
+    with without_autocast(x.device.type):
         return implementation.grouped_outer(
             x.contiguous(), ptr, y.contiguous(), _flat(gather), _flat(scatter)
         )

@@ -48,7 +48,7 @@ class HeadCopies:
 
     def times_transposed(self, value: Tensor, x: Tensor) -> Tensor:
         """S_hᵀ x_h: (H, C, V) of values (H, E) and x (H, R, V)."""
-        self._know_columns()
+        self._sort_by_column()
         return self._multiply(value.index_select(1, self.sparsity.perm), x, transposed=True)
 
     def sampled(self, a: Tensor, b: Tensor) -> Tensor:
@@ -104,18 +104,18 @@ class HeadCopies:
         """Pointers, indices and columns of a head's matrix, or of that of all heads."""
         found = self._copies.get(transposed)
         if found is None:
-            found = self._copies[transposed] = self._made(transposed)
+            found = self._copies[transposed] = self._make_view(transposed)
         return found
 
-    def _made(self, transposed: bool) -> _View:
+    def _make_view(self, transposed: bool) -> _View:
         known, (rows, cols) = self.sparsity, self.shape
         view = (known.colptr, known.row, rows) if transposed else (known.rowptr, known.col, cols)
         if not self._is_one:
             return view
         with lasting(self.row):
-            return _repeated(*view, self.heads)
+            return _block_diagonal(*view, self.heads)
 
-    def _know_columns(self) -> None:
+    def _sort_by_column(self) -> None:
         """Sort entries by column as the sparsity would, which has to find their rows first."""
         held = vars(self.sparsity)
         if "perm" not in held:
@@ -124,7 +124,7 @@ class HeadCopies:
             held.update(zip(BY_COLUMN, made, strict=True))
 
 
-def _repeated(ptr: Tensor, index: Tensor, cols: int, heads: int) -> _View:
+def _block_diagonal(ptr: Tensor, index: Tensor, cols: int, heads: int) -> _View:
     """Pointers and indices of the matrix whose blocks are that many copies of one."""
     given, places = ptr.numpy(), index.numpy()
     head = np.arange(heads, dtype=given.dtype)[:, None]

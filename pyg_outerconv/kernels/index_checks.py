@@ -1,4 +1,4 @@
-"""What vectors of indices and pointers must be like, and whether they can be looked at."""
+"""Checks of index and pointer vectors, and whether their numbers can be read."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch.utils._python_dispatch import _len_torch_dispatch_stack
 from ..errors import RefusedType, RefusedValue, refusal
 
 PLAIN = (Tensor, Parameter)
-"""The types of tensors that no subclass changes the meaning of."""
+"""The classes of tensors that are no subclasses with a behaviour of their own."""
 
 
 def has_numbers(*tensors: Tensor | None) -> bool:
-    """Whether entries can be looked at: not without memory, nor while a compiler traces."""
+    """Whether the numbers can be read: not of meta and fake tensors, nor under a compiler."""
     return not torch.compiler.is_compiling() and not any(
         tensor is not None and (tensor.is_meta or isinstance(tensor, FakeTensor))
         for tensor in tensors
@@ -25,9 +25,9 @@ def has_numbers(*tensors: Tensor | None) -> bool:
 
 
 def can_read(index: Tensor) -> bool:
-    """Whether numpy can look at it, and nothing wants to see what is done with it.
+    """Whether numpy may read it: on a CPU, without a compiler, tracer, mode or ``torch.func``.
 
-    Within a transform of ``torch.func`` even a view of a plain tensor has no memory to look at.
+    Within a transform of ``torch.func`` even a view of a plain tensor is wrapped.
     """
     return (
         index.is_cpu
@@ -39,7 +39,7 @@ def can_read(index: Tensor) -> bool:
 
 
 def check_pointers(name: str, ptr: Tensor, count: int) -> None:
-    """Refuse pointers (R + 1,) that do not ascend from 0 to ``count``. Looks at numbers.
+    """Check that pointers (R + 1,) ascend from 0 to ``count``; reads the numbers.
 
     Raises:
         ValueError: they do not.
@@ -48,18 +48,18 @@ def check_pointers(name: str, ptr: Tensor, count: int) -> None:
     if ends != (0, count) or bool((ptr[1:] < ptr[:-1]).any()):
         raise RefusedValue(
             refusal(
-                f"{name} ascends to the number of entries",
-                f"from 0 to {count}, never falling",
+                f"{name} must ascend from 0 to the number of entries",
+                f"from 0 to {count}, nowhere descending",
                 ptr.tolist() if ptr.numel() <= 8 else f"from {ends[0]} to {ends[1]}",
             )
         )
 
 
 def check_indices(name: str, index: Tensor, count: int) -> None:
-    """Refuse indices outside [0, ``count``). Looks at numbers.
+    """Check that all indices lie in [0, ``count``); reads the numbers.
 
     Raises:
-        ValueError: one is.
+        ValueError: an index does not.
     """
     if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < count:
         raise RefusedValue(
@@ -72,11 +72,11 @@ def check_indices(name: str, index: Tensor, count: int) -> None:
 
 
 def check_integers(name: str, index: Any) -> None:
-    """Refuse what is not a vector of int32 or int64.
+    """Check that ``index`` is a vector of int32 or int64.
 
     Raises:
-        TypeError: it is no tensor of these.
-        ValueError: it has not one dimension.
+        TypeError: it is no tensor, or of another dtype.
+        ValueError: it does not have one dimension.
     """
     if not isinstance(index, Tensor) or index.dtype not in (torch.int32, torch.int64):
         got = getattr(index, "dtype", type(index).__name__)

@@ -1,4 +1,4 @@
-"""Where tensors are made that outlive the mode they are made in."""
+"""A context for making tensors that outlive inference mode and ``torch.func`` transforms."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _NOTHING = nullcontext()
 
 
 def lasting(made_of: Tensor) -> AbstractContextManager[object]:
-    """In the block, tensors are made that serve training, and outlive a ``torch.func`` transform.
+    """Make the tensors of the block usable in training and after a ``torch.func`` transform.
 
-    What is made in inference mode cannot be differentiated through, and what is made within
-    ``torch.func.grad`` is wrapped for ever, even if ``made_of`` is not.
+    Tensors made in inference mode cannot be differentiated through, and tensors made within
+    ``torch.func.grad`` stay wrapped, even if the tensor ``made_of`` they are computed from is not.
     """
-    if torch.compiler.is_compiling():  # which decides by itself what it keeps
+    if torch.compiler.is_compiling():  # the compiler manages its tensors itself
         return nullcontext()
     transforms = torch._C._are_functorch_transforms_active()
     if not transforms and not torch.is_inference_mode_enabled():

@@ -1,4 +1,4 @@
-"""Self-loops of an edge list: by numpy on a CPU, in fewer steps than torch takes."""
+"""Self-loops of an edge list, by numpy on a CPU, which takes fewer steps than torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .index_checks import can_read
 
 
 def nodes_without_loops(edge_index: Tensor, count: int) -> Tensor:
-    """The nodes that no edge joins to themselves, ascending.
+    """The nodes without a self-loop, ascending.
 
     Args:
         edge_index: (2, E) integers in [0, N).
@@ -23,19 +23,20 @@ def nodes_without_loops(edge_index: Tensor, count: int) -> Tensor:
         return torch.from_numpy(np.delete(nodes, source[is_loop]) if is_loop.any() else nodes)
     source, target = edge_index.unbind(0)
     is_loop = source == target
-    if not (torch.jit.is_tracing() or bool(is_loop.any())):  # a trace is for edges with loops too
+    # A trace must serve edges with self-loops too.
+    if not (torch.jit.is_tracing() or bool(is_loop.any())):
         return torch.arange(count, dtype=source.dtype, device=source.device)
-    bare = torch.ones(count, dtype=torch.bool, device=source.device)
-    bare[source[is_loop].long()] = False
-    return bare.nonzero().view(-1).to(source.dtype)
+    lacks_loop = torch.ones(count, dtype=torch.bool, device=source.device)
+    lacks_loop[source[is_loop].long()] = False
+    return lacks_loop.nonzero().view(-1).to(source.dtype)
 
 
 def with_loops(edge_index: Tensor, nodes: Tensor) -> Tensor:
-    """(2, E + L) the edges (2, E), then one from each of L nodes to itself."""
+    """Append self-loops of L nodes to the edges (2, E): (2, E + L)."""
     if not can_read(edge_index) or edge_index.size(1) > SHORT:
         return torch.cat([edge_index, nodes.expand(2, -1)], dim=1)
-    given, count = edge_index.numpy(), edge_index.size(1)
-    out = np.empty((2, count + nodes.numel()), given.dtype)
-    out[:, :count] = given
+    edges, count = edge_index.numpy(), edge_index.size(1)
+    out = np.empty((2, count + nodes.numel()), edges.dtype)
+    out[:, :count] = edges
     out[:, count:] = nodes.numpy()
     return torch.from_numpy(out)

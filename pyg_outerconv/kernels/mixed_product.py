@@ -94,7 +94,7 @@ class _MixedProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        view, transposed_view, (label, ptr, order), (value, coefficient, x) = _take_apart(
+        view, transposed_view, (label, ptr, order), (value, coefficient, x) = _unpack(
             ctx.saved_tensors
         )
         backend = ctx.backend
@@ -112,7 +112,7 @@ class _MixedProduct(torch.autograd.Function):
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        view, transposed_view, (label, _, _), (value, coefficient, x) = _take_apart(primals)
+        view, transposed_view, (label, _, _), (value, coefficient, x) = _unpack(primals)
         of_value, of_coefficient, of_x = tangents[9:]
         mixed = _mixed(value, of_coefficient, label)
         if value is not None:
@@ -121,7 +121,7 @@ class _MixedProduct(torch.autograd.Function):
         return out + product(view, transposed_view, mixed, x, ctx.backend)
 
 
-def _take_apart(tensors: Sequence[Any]) -> tuple[View, View, Sequence[Tensor], Sequence[Any]]:
+def _unpack(tensors: Sequence[Any]) -> tuple[View, View, Sequence[Tensor], Sequence[Any]]:
     """Both views; label, its pointer and its order; value, coefficient and x."""
     view, transposed_view = tuple(tensors[:3]), tuple(tensors[3:6])
     return view, transposed_view, tensors[6:9], tensors[9:12]

@@ -16,24 +16,24 @@ import torch
 from torch import Tensor
 
 from .backend import BACKENDS
-from .call import View, distinct_views, exactly, is_plain, tell
+from .call import View, distinct_views, is_plain, log_if_recording, without_autocast
 from .differentiable import apply, differentiable
 
 # The operators -------------------------------------------------------------------------------
 
 
-def _spmm_here(
+def _run_spmm(
     ptr: Tensor, index: Tensor, perm: Tensor | None, value: Tensor | None, x: Tensor, backend: str
 ) -> Tensor:
     implementation = BACKENDS[backend]
-    tell(implementation, "spmm", ptr, index, x.size(0), x)
+    log_if_recording(implementation, "spmm", ptr, index, x.size(0), x)
     value = in_order(value, perm)
     # The types were settled by the caller; a kernel that autocast changes would break that.
-    with exactly(x.device.type):
+    with without_autocast(x.device.type):
         return implementation.spmm(ptr, index, value, x.contiguous())
 
 
-_spmm = torch.library.custom_op("pyg_outerconv::spmm", _spmm_here, mutates_args=())
+_spmm = torch.library.custom_op("pyg_outerconv::spmm", _run_spmm, mutates_args=())
 
 
 @_spmm.register_fake
@@ -44,14 +44,14 @@ def _(
     return x.new_empty((ptr.numel() - 1, heads, x.size(2)))
 
 
-def _sddmm_here(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor, backend: str) -> Tensor:
+def _run_sddmm(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor, backend: str) -> Tensor:
     implementation = BACKENDS[backend]
-    tell(implementation, "sddmm", ptr, index, b.size(0), a)
-    with exactly(a.device.type):
+    log_if_recording(implementation, "sddmm", ptr, index, b.size(0), a)
+    with without_autocast(a.device.type):
         return implementation.sddmm(ptr, index, a.contiguous(), b.contiguous())
 
 
-_sddmm = torch.library.custom_op("pyg_outerconv::sddmm", _sddmm_here, mutates_args=())
+_sddmm = torch.library.custom_op("pyg_outerconv::sddmm", _run_sddmm, mutates_args=())
 
 
 @_sddmm.register_fake
@@ -118,7 +118,7 @@ class _SpMM(torch.autograd.Function):
         x: Tensor,
         backend: str,
     ) -> Tensor:
-        run = _spmm_here if is_plain(value, x) else _spmm
+        run = _run_spmm if is_plain(value, x) else _spmm
         return run(ptr, index, perm, value, x, backend)
 
     @staticmethod
@@ -193,7 +193,7 @@ class _SDDMM(torch.autograd.Function):
         b: Tensor,
         backend: str,
     ) -> Tensor:
-        run = _sddmm_here if is_plain(a, b) else _sddmm
+        run = _run_sddmm if is_plain(a, b) else _sddmm
         return run(ptr, index, a, b, backend)
 
     @staticmethod

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .backend import BACKENDS
-from .call import exactly, is_plain, one_value_an_entry, pick, tell, views
+from .call import is_plain, log_if_recording, one_value_an_entry, pick, views, without_autocast
 from .differentiable import apply, differentiable
 from .listed import Listed
 from .sparsity import Sparsity
@@ -53,7 +53,7 @@ def softmax_of_rows(ptr: Tensor, score: Tensor, backend: str) -> Tensor:
     return apply(_Softmax, ptr, score, backend)  # type: ignore[no-any-return]
 
 
-def of_shares(ptr: Tensor, share: Tensor, along: Tensor, backend: str) -> Tensor:
+def softmax_derivative(ptr: Tensor, share: Tensor, along: Tensor, backend: str) -> Tensor:
     """What the derivative of softmax, which is its own transpose, makes of numbers (E, H)."""
     pulled = share * along
     mean = sum_of_rows(ptr, pulled, backend)
@@ -63,15 +63,15 @@ def of_shares(ptr: Tensor, share: Tensor, along: Tensor, backend: str) -> Tensor
 # The operators -------------------------------------------------------------------------------
 
 
-def _segment_sum_here(ptr: Tensor, value: Tensor, backend: str) -> Tensor:
+def _run_segment_sum(ptr: Tensor, value: Tensor, backend: str) -> Tensor:
     implementation = BACKENDS[backend]
-    tell(implementation, "segment_sum", ptr, value, 0, value)
-    with exactly(value.device.type):
+    log_if_recording(implementation, "segment_sum", ptr, value, 0, value)
+    with without_autocast(value.device.type):
         return implementation.segment_sum(ptr, value.contiguous())
 
 
 _segment_sum = torch.library.custom_op(
-    "pyg_outerconv::segment_sum", _segment_sum_here, mutates_args=()
+    "pyg_outerconv::segment_sum", _run_segment_sum, mutates_args=()
 )
 
 
@@ -80,15 +80,15 @@ def _(ptr: Tensor, value: Tensor, backend: str) -> Tensor:
     return value.new_empty((ptr.numel() - 1, value.size(1)))
 
 
-def _segment_softmax_here(ptr: Tensor, score: Tensor, backend: str) -> Tensor:
+def _run_segment_softmax(ptr: Tensor, score: Tensor, backend: str) -> Tensor:
     implementation = BACKENDS[backend]
-    tell(implementation, "segment_softmax", ptr, score, 0, score)
-    with exactly(score.device.type):
+    log_if_recording(implementation, "segment_softmax", ptr, score, 0, score)
+    with without_autocast(score.device.type):
         return implementation.segment_softmax(ptr, score.contiguous())
 
 
 _segment_softmax = torch.library.custom_op(
-    "pyg_outerconv::segment_softmax", _segment_softmax_here, mutates_args=()
+    "pyg_outerconv::segment_softmax", _run_segment_softmax, mutates_args=()
 )
 
 
@@ -111,7 +111,7 @@ def _as_heads(info: Any, x: Tensor, dim: int | None) -> tuple[Tensor, int]:
 class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ptr: Tensor, value: Tensor, backend: str) -> Tensor:
-        run = _segment_sum_here if is_plain(value) else _segment_sum
+        run = _run_segment_sum if is_plain(value) else _segment_sum
         return run(ptr, value, backend)
 
     @staticmethod
@@ -167,7 +167,7 @@ class _Spread(torch.autograd.Function):
 class _Softmax(torch.autograd.Function):
     @staticmethod
     def forward(ptr: Tensor, score: Tensor, backend: str) -> Tensor:
-        run = _segment_softmax_here if is_plain(score) else _segment_softmax
+        run = _run_segment_softmax if is_plain(score) else _segment_softmax
         return run(ptr, score, backend)
 
     @staticmethod
@@ -178,12 +178,14 @@ class _Softmax(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         ptr, share = ctx.saved_tensors
-        return None, of_shares(ptr, share, grad, ctx.backend), None
+        return None, softmax_derivative(ptr, share, grad, ctx.backend), None
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
         ptr, score = primals
-        return of_shares(ptr, softmax_of_rows(ptr, score, ctx.backend), tangents[1], ctx.backend)
+        return softmax_derivative(
+            ptr, softmax_of_rows(ptr, score, ctx.backend), tangents[1], ctx.backend
+        )
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:

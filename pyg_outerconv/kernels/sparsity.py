@@ -1,4 +1,4 @@
-"""The pattern of one sparse matrix, ready to be multiplied from both sides."""
+"""The places of the entries of a sparse matrix, sorted by row and by column."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .lasting import lasting
 
 @dataclass(frozen=True, eq=False)
 class Sparsity:
-    """Where the E entries of an R × C matrix lie, by row and by column.
+    """The places of the E entries of an R × C sparse matrix, by row and by column.
 
-    Values that go with it are always in row order. Repeated entries are allowed and add up. It is
-    checked when it is made, once: kernels read where it says, without looking. Strided tensors are
-    copied into contiguous ones, others are not copied, and must not be written to any more.
+    Values of the entries are always in row order. Repeated entries are allowed and add up. The
+    tensors are checked once, here, because kernels read memory at these indices without a check.
+    Contiguous tensors are not copied, and must not be changed afterwards.
 
     Attributes:
         rowptr: (R + 1,) the entries of row r are ``rowptr[r]:rowptr[r + 1]``.
@@ -29,9 +29,9 @@ class Sparsity:
         perm: (E,) the position, in row order, of each entry in column order.
 
     Raises:
-        TypeError: they are not tensors, or not all int32 or all int64.
-        ValueError: they are not vectors of fitting lengths on one device; pointers do not ascend
-            from 0 to E; an index is out of range; or the two orders are of different matrices.
+        TypeError: an argument is no tensor, or they are not all int32 or all int64.
+        ValueError: they are not vectors of matching lengths on one device; pointers do not ascend
+            from 0 to E; an index is out of range; or rows and columns do not list the same entries.
     """
 
     rowptr: Tensor
@@ -39,7 +39,7 @@ class Sparsity:
     colptr: Tensor
     row: Tensor
     perm: Tensor
-    # Of :func:`known_sparsity` alone. What ``dataclasses.replace`` makes does not have it.
+    # Set by known_sparsity alone, to skip the checks; dataclasses.replace does not copy it.
     _is_known: InitVar[bool] = False
 
     def __post_init__(self, _is_known: bool) -> None:
@@ -52,15 +52,15 @@ class Sparsity:
             _check_numbers(self)
 
     def __getattr__(self, name: str) -> Tensor:
-        # The other direction of a matrix that known_rows made is sorted where it is asked for.
+        # A matrix made by known_rows is sorted by column at the first use of its columns.
         if name not in BY_COLUMN or "num_cols" not in vars(self):
             raise AttributeError(name)
         with lasting(self.col):
-            made = transposed_rows(self.rowptr, self.col, vars(self)["num_cols"])
-        found = dict(zip(BY_COLUMN, made, strict=True))
-        if not torch.compiler.is_compiling():  # whose tensors are those of a graph
-            vars(self).update(found)
-        return found[name]
+            transposed = transposed_rows(self.rowptr, self.col, vars(self)["num_cols"])
+        tensors = dict(zip(BY_COLUMN, transposed, strict=True))
+        if not torch.compiler.is_compiling():  # tensors of a compiled graph cannot be stored
+            vars(self).update(tensors)
+        return tensors[name]
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -70,33 +70,33 @@ class Sparsity:
     @property
     def shape(self) -> tuple[int, int]:
         """(R, C)."""
-        known = vars(self).get("num_cols")
-        return self.rowptr.numel() - 1, self.colptr.numel() - 1 if known is None else known
+        cols = vars(self).get("num_cols")
+        return self.rowptr.numel() - 1, self.colptr.numel() - 1 if cols is None else cols
 
     @property
     def num_entries(self) -> int:
-        """E, repeated entries counted each."""
+        """E, with each repeated entry counted."""
         return self.col.numel()
 
     def to(self, device: torch.device | str) -> Sparsity:
-        """The same on another device."""
+        """A copy on another device."""
         return known_sparsity(*(tensor.to(device) for tensor in self.tensors))
 
 
 def known_sparsity(
     rowptr: Tensor, col: Tensor, colptr: Tensor, row: Tensor, perm: Tensor
 ) -> Sparsity:
-    """A :class:`Sparsity` of contiguous tensors that fit by the way they were made: no check."""
+    """A :class:`Sparsity` of contiguous tensors that are known to be valid, without a check."""
     return Sparsity(rowptr, col, colptr, row, perm, _is_known=True)
 
 
 def known_rows(rowptr: Tensor, col: Tensor, num_cols: int) -> Sparsity:
-    """The same by row alone: the columns are sorted if something asks for them, as gradients do."""
-    if torch.compiler.is_compiling():  # which cannot come back to it
+    """A :class:`Sparsity` of rows known to be valid; sorted by column at the first use of that."""
+    if torch.compiler.is_compiling():  # a compiled graph cannot sort later
         return known_sparsity(rowptr, col, *transposed_rows(rowptr, col, num_cols))
-    made = object.__new__(Sparsity)
-    vars(made).update(rowptr=rowptr, col=col, num_cols=num_cols)
-    return made
+    sparsity = object.__new__(Sparsity)
+    vars(sparsity).update(rowptr=rowptr, col=col, num_cols=num_cols)
+    return sparsity
 
 
 BY_COLUMN = ("colptr", "row", "perm")
@@ -109,21 +109,29 @@ def _check_types(sparsity: Sparsity) -> None:
     dtypes = {tensor.dtype for tensor in sparsity.tensors}
     if len(dtypes) > 1:
         raise RefusedType(
-            refusal("a sparsity has integers of one type", "one type", sorted(map(str, dtypes)))
+            refusal(
+                "the tensors of a sparsity need one dtype", "one dtype", sorted(map(str, dtypes))
+            )
         )
     devices = {str(tensor.device) for tensor in sparsity.tensors}
     if len(devices) > 1:
         raise RefusedValue(
-            refusal("a sparsity is on one device", "one device", ", ".join(sorted(devices)))
+            refusal(
+                "the tensors of a sparsity need one device",
+                "one device",
+                ", ".join(sorted(devices)),
+            )
         )
     for name in ("rowptr", "colptr"):
         if not getattr(sparsity, name).numel():
-            raise RefusedValue(refusal(f"{name} begins with 0", "at least one number", "none"))
+            raise RefusedValue(
+                refusal(f"{name} must begin with 0", "at least one number", "an empty tensor")
+            )
     for name in ("row", "perm"):
         if getattr(sparsity, name).numel() != sparsity.num_entries:
             raise RefusedValue(
                 refusal(
-                    f"{name} has a number for each entry of col",
+                    f"{name} needs a number for each entry of col",
                     sparsity.num_entries,
                     getattr(sparsity, name).numel(),
                 )
@@ -142,7 +150,7 @@ def _check_numbers(sparsity: Sparsity) -> None:
     found[perm.long()] = True
     if not bool(found.all()):
         raise RefusedValue(
-            refusal("perm names every entry", "each position once", "one that comes twice")
+            refusal("perm must be a permutation", "each position once", "a repeated position")
         )
     row = _node_of_each(sparsity.rowptr, entries).index_select(0, perm)
     col = _node_of_each(sparsity.colptr, entries)
@@ -150,14 +158,14 @@ def _check_numbers(sparsity: Sparsity) -> None:
     if not bool(same.all()):
         raise RefusedValue(
             refusal(
-                "rows and columns list the same entries",
-                "row == row of perm, and col[perm] == the column of each entry by column",
-                f"{int((~same).sum())} that differ",
+                "rows and columns must list the same entries",
+                "entry i by column at the same place as entry perm[i] by row",
+                f"{int((~same).sum())} entries at different places",
             )
         )
 
 
 def _node_of_each(ptr: Tensor, entries: int) -> Tensor:
-    """(E,) the row of each entry, in row order, of its pointers."""
+    """The row of each entry, (E,) in row order, given row pointers (R + 1,)."""
     nodes = torch.arange(ptr.numel() - 1, dtype=ptr.dtype, device=ptr.device)
     return nodes.repeat_interleave(ptr.diff(), output_size=entries)

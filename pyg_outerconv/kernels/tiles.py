@@ -1,4 +1,4 @@
-"""Bounded tiles of entries, for backends that have to gather."""
+"""Tiles of entries of bounded size, for backends that gather rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# Numbers that one gathered tile may hold: 4 MiB in float32, about a cache.
+# The most numbers in a gathered tile: 4 MiB in float32, about the size of a cache.
 TILE_ELEMENTS = 1 << 20
 
 
@@ -16,10 +16,10 @@ class Tile(NamedTuple):
     """Consecutive entries of a sparse matrix.
 
     Attributes:
-        entries: their positions.
-        rows: the rows that they belong to; the first and the last may have further entries
-            elsewhere.
-        ptr: (number of these rows + 1,) where their entries in the tile begin, from 0.
+        entries: the positions of the entries.
+        rows: the rows of these entries; the first and the last row may have more entries in other
+            tiles.
+        ptr: (rows + 1,) where the entries of each row begin in the tile.
     """
 
     entries: slice
@@ -48,16 +48,16 @@ def tiles(ptr: Tensor, num_entries: int, width: int) -> Iterator[Tile]:
 
 
 def rows_of(ptr: Tensor) -> Tensor:
-    """The row of each entry: ``[0, 2, 3]`` becomes ``[0, 0, 1]``."""
+    """The row of each entry, (E,), given row pointers (R + 1,): [0, 2, 3] to [0, 0, 1]."""
     rows = torch.arange(ptr.numel() - 1, device=ptr.device)
     return rows.repeat_interleave(ptr.diff())
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """The type in which sums of ``dtype`` are accumulated."""
+    """The dtype in which sums of ``dtype`` are accumulated."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def exact(x: Tensor) -> Tensor:
-    """``x`` in the type in which its sums are accumulated."""
+    """``x`` in the dtype in which its sums are accumulated."""
     return x.to(accumulator(x.dtype))

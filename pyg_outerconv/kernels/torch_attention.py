@@ -100,7 +100,7 @@ class _Fused(torch.autograd.Function):
         share = _shares(query * ctx.scale, key, mask, ctx.causal)
         of_score = (of_query @ key.mT + query @ of_key.mT) * ctx.scale
         of_score = of_score if mask is None else of_score + tangents[3]
-        out = _of_shares(share, of_score) @ value + share @ of_value
+        out = _softmax_derivative(share, of_score) @ value + share @ of_value
         return out.to(primals[2].dtype), None
 
     @staticmethod
@@ -148,7 +148,7 @@ def _gradients(
     query, key, value, grad = (exact(x) for x in (query, key, value, grad))
     query = query * scale
     share = _shares(query, key, mask, causal)
-    of_score = _of_shares(share, grad @ value.mT)
+    of_score = _softmax_derivative(share, grad @ value.mT)
     found = of_score @ key * scale, of_score.mT @ query, share.mT @ grad
     return found[0].to(given), found[1].to(given), found[2].to(given)
 
@@ -164,7 +164,7 @@ def _shares(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> Te
     return score.softmax(-1)
 
 
-def _of_shares(share: Tensor, along: Tensor) -> Tensor:
+def _softmax_derivative(share: Tensor, along: Tensor) -> Tensor:
     """What the derivative of softmax, which is its own transpose, makes of ``along``."""
     pulled = share * along
     return pulled - share * pulled.sum(-1, keepdim=True)

@@ -167,5 +167,5 @@ def test_refusals():
     for operands in ((a[1:], b, weight), (a, b[:, :1], weight), (a, b, weight[0])):
         with pytest.raises(ValueError, match="additive needs a row of a for every row"):
             additive(sparsity, *operands)
-    with pytest.raises(TypeError, match="one type"):
+    with pytest.raises(TypeError, match="one dtype"):
         additive(sparsity, a, b.float(), weight)

@@ -297,5 +297,5 @@ def test_types_that_differ_are_refused():
         lambda: attend(sparsity, XS, XS, XS, torch.randn(20).double()),
         lambda: grouped_matmul(X, torch.tensor([0, 7]), torch.randn(1, 3, 2).double()),
     ):
-        with pytest.raises(TypeError, match="operands of one type"):
+        with pytest.raises(TypeError, match="operands of one dtype"):
             call()

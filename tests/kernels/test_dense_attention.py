@@ -348,5 +348,5 @@ def test_refusals():
         attend_blocks(query, key, value, blocks_of(torch.arange(4), torch.arange(4)))
     with pytest.raises(TypeError, match="integers"):
         blocks_of(torch.rand(4), torch.arange(4))
-    with pytest.raises(TypeError, match="one type"):
+    with pytest.raises(TypeError, match="one dtype"):
         attend_all(query, key.float(), value)

@@ -27,9 +27,9 @@ def edges_of(count, sources, targets, dtype=torch.int64):
 def test_equals_the_dense_product(
     count, sources, targets, weighted, has_tool, dtype, index, monkeypatch
 ):
-    assert module._tool() is not None  # a scipy without it makes all of this slow
+    assert module._coo_product() is not None  # a scipy without it makes all of this slow
     if not has_tool:
-        monkeypatch.setattr(module, "_tool", lambda: None)
+        monkeypatch.setattr(module, "_coo_product", lambda: None)
     source, target = edges_of(count, sources, targets, index)
     x = torch.randn(5, sources, dtype=dtype).t()  # not contiguous
     value = torch.randn(2 * count, dtype=dtype)[::2] if weighted else None
@@ -44,7 +44,7 @@ def test_equals_the_dense_product(
 def test_every_derivative(has_tool, tile, monkeypatch):
     monkeypatch.setattr(module, "TILE", tile)  # of the gradient of values
     if not has_tool:
-        monkeypatch.setattr(module, "_tool", lambda: None)
+        monkeypatch.setattr(module, "_coo_product", lambda: None)
     source, target = edges_of(12, 5, 4)
     x = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
     value = torch.randn(12, dtype=torch.float64, requires_grad=True)

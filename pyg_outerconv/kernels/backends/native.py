@@ -28,7 +28,7 @@ def _attend(
     bias: Tensor | None,
     scale: float,
 ) -> tuple[Tensor, Tensor]:
-    """See :meth:`Backend.attend`."""
+    """Attend along the entries: the result (R, H, V) and log(sum exp(score)) (R, H)."""
     wide, heads = accumulator(query.dtype), query.size(1)
     out = query.new_empty((query.size(0), heads, value.size(2)))
     logsumexp = query.new_empty((query.size(0), heads), dtype=wide)
@@ -37,7 +37,7 @@ def _attend(
         score = sampled(ptr, index, _head(query, head, wide) * scale, keys)
         if bias is not None:
             score += bias[:, head]
-        shift = _shift_of_rows(ptr, score)
+        shift = _row_shifts(ptr, score)
         if shift is not None:
             score -= spread(ptr, shift, score.numel())
         weight = score.exp_()
@@ -60,7 +60,7 @@ def _attend_backward(
     logsumexp: Tensor,
     grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """See :meth:`Backend.attend_backward`; shares are computed again, not kept."""
+    """Compute the gradients of attention; shares are computed again, not stored."""
     (ptr, index), (ptr_t, index_t, perm) = view, transposed_view
     wide, heads, entries = accumulator(query.dtype), query.size(1), index.numel()
     grads = tuple(torch.empty_like(t) for t in (query, key, value))
@@ -96,7 +96,7 @@ def _head(x: Tensor, head: int, dtype: torch.dtype) -> Tensor:
     return x[:, head].to(dtype).contiguous()
 
 
-def _shift_of_rows(ptr: Tensor, score: Tensor) -> Tensor | None:
+def _row_shifts(ptr: Tensor, score: Tensor) -> Tensor | None:
     """What to subtract in each row so that exp stays in range; None where nothing is needed."""
     if score.numel() == 0:
         return None
@@ -115,7 +115,7 @@ def _grouped_matmul(
     scatter: Tensor | None,
     num_rows: int,
 ) -> Tensor:
-    """See :meth:`Backend.grouped_matmul`."""
+    """Multiply the rows of each group with its matrix, (num_rows, Q)."""
     if scatter is None:
         out = x.new_empty((num_rows, theta.size(2)))
     else:  # Groups add up, so in the type for sums.
@@ -133,7 +133,7 @@ def _grouped_matmul(
 def _grouped_outer(
     x: Tensor, ptr: Tensor, y: Tensor, gather: Tensor | None, scatter: Tensor | None
 ) -> Tensor:
-    """See :meth:`Backend.grouped_outer`."""
+    """Compute the gradient of grouped_matmul in theta, (G, P, Q)."""
     wide = accumulator(x.dtype)
     out = x.new_zeros((ptr.numel() - 1, x.size(1), y.size(1)), dtype=wide)
     for group, tile in _tiles(ptr, x.size(1) + y.size(1)):
@@ -163,7 +163,7 @@ class Native(Backend):
     tolerance = 1e-5
 
     def remarks(self) -> list[str]:
-        """See :meth:`Backend.remarks`."""
+        """Remarks on this backend for the table of backends."""
         if not torch.backends.mkl.is_available():
             return ["this torch has no MKL; its own CSR products serve, about three times slower"]
         return []
@@ -176,7 +176,7 @@ class Native(Backend):
         return reasons
 
     def spmm(self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor) -> Tensor:
-        """See :meth:`Backend.spmm`."""
+        """Multiply a sparse matrix with a dense one, (R, H, channels)."""
         heads = x.size(1) if value is None else value.size(1)
         if value is None:
             matrix = csr(ptr, index, x.new_ones(index.numel()), x.size(0))
@@ -193,18 +193,18 @@ class Native(Backend):
     def spmm_arg(
         self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool
     ) -> Tensor:
-        """See :meth:`Backend.spmm_arg`."""
+        """Find the entry of each row with the largest or least product, (R, H, channels)."""
         heads = x.size(1) if value is None else value.size(1)
         out = torch.empty((ptr.numel() - 1, heads, x.size(2)), dtype=torch.int64, device=x.device)
         for head in range(heads):
             given = x.new_ones(index.numel()) if value is None else value[:, head].contiguous()
             matrix = csr(ptr, index, given, x.size(0))
             column = x[:, head if x.size(1) > 1 else 0].contiguous()
-            out[:, head] = _arguments(matrix, column, "amax" if largest else "amin")
+            out[:, head] = _winning_entries(matrix, column, "amax" if largest else "amin")
         return out
 
     def sddmm(self, ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        """See :meth:`Backend.sddmm`."""
+        """Compute the dot product of row and column operands for each entry, (E, H)."""
         heads = max(a.size(1), b.size(1))
         if heads == 1:
             return sampled(ptr, index, a.squeeze(1), b.squeeze(1)).unsqueeze(1)
@@ -216,13 +216,13 @@ class Native(Backend):
         return out
 
     def segment_sum(self, ptr: Tensor, value: Tensor) -> Tensor:
-        """See :meth:`Backend.segment_sum`."""
+        """Sum the values of each row, (R, H)."""
         return row_sums(ptr, value.to(accumulator(value.dtype))).to(value.dtype)
 
     def segment_softmax(self, ptr: Tensor, score: Tensor) -> Tensor:
-        """See :meth:`Backend.segment_softmax`."""
+        """Normalise the scores of each row by a softmax, (E, H)."""
         wide = score.to(accumulator(score.dtype))
-        shift = _shift_of_rows(ptr, wide)
+        shift = _row_shifts(ptr, wide)
         weight = wide.exp() if shift is None else (wide - spread(ptr, shift, len(score))).exp_()
         total = row_sums(ptr, weight)
         total.masked_fill_(total == 0, 1.0)
@@ -236,7 +236,7 @@ class Native(Backend):
     grouped_outer = staticmethod(_grouped_outer)
 
 
-def _arguments(matrix: Tensor, x: Tensor, reduce: str) -> Tensor:
+def _winning_entries(matrix: Tensor, x: Tensor, reduce: str) -> Tensor:
     """(R, channels) int64, the entry of each row's extreme, -1 for rows without entries."""
     entries = matrix.values().numel()
     if entries == 0 or x.size(1) == 0:

@@ -18,13 +18,13 @@ def csr(ptr: Tensor, index: Tensor, value: Tensor, num_cols: int) -> Tensor:
     """The matrix with these entries; nothing is copied or checked."""
     # Repeated columns in a row break torch's invariants on paper, yet every kernel used here
     # adds them up, which is what parallel edges mean.
-    _take_the_notice()
+    _silence_beta_warning()
     size = (ptr.numel() - 1, num_cols)
     return torch.sparse_csr_tensor(ptr, index, value, size, check_invariants=False)
 
 
 @cache
-def _take_the_notice() -> None:
+def _silence_beta_warning() -> None:
     """Let torch say, once in a process and to nobody, that CSR is in beta.
 
     The kernels used here are tested against the reference: the notice would only alarm the reader.

@@ -22,7 +22,7 @@ class Reference(Backend):
     tolerance = 0.0
 
     def spmm(self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor) -> Tensor:
-        """See :meth:`Backend.spmm`."""
+        """Multiply a sparse matrix with a dense one, (R, H, channels)."""
         messages = _messages(index, value, x)
         out = messages.new_zeros((ptr.numel() - 1, *messages.shape[1:]))
         return out.index_add_(0, rows_of(ptr), messages).to(x.dtype)
@@ -30,7 +30,7 @@ class Reference(Backend):
     def spmm_arg(
         self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool
     ) -> Tensor:
-        """See :meth:`Backend.spmm_arg`."""
+        """Find the entry of each row with the largest or least product, (R, H, channels)."""
         messages, rows = _messages(index, value, x), rows_of(ptr)
         arg = torch.full(
             (ptr.numel() - 1, *messages.shape[1:]), -1, dtype=torch.int64, device=x.device
@@ -52,7 +52,7 @@ class Reference(Backend):
         x: Tensor,
         theta: Tensor,
     ) -> Tensor:
-        """See :meth:`Backend.spmm_theta`."""
+        """Propagate along labelled entries and multiply with Θ of their label, (R, Q)."""
         value = None if value is None else value.unsqueeze(-1)
         messages = _messages(index, value, x.unsqueeze(1)).squeeze(1)
         sent = torch.einsum("ep,epq->eq", messages, theta.index_select(0, label).to(messages.dtype))
@@ -60,19 +60,19 @@ class Reference(Backend):
         return out.index_add_(0, rows_of(ptr), sent).to(x.dtype)
 
     def sddmm(self, ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        """See :meth:`Backend.sddmm`."""
+        """Compute the dot product of row and column operands for each entry, (E, H)."""
         wide = accumulator(a.dtype)
         left, right = a.index_select(0, rows_of(ptr)), b.index_select(0, index)
         return (left.to(wide) * right.to(wide)).sum(-1).to(a.dtype)
 
     def segment_sum(self, ptr: Tensor, value: Tensor) -> Tensor:
-        """See :meth:`Backend.segment_sum`."""
+        """Sum the values of each row, (R, H)."""
         wide = value.to(accumulator(value.dtype))
         out = wide.new_zeros((ptr.numel() - 1, value.size(1)))
         return out.index_add_(0, rows_of(ptr), wide).to(value.dtype)
 
     def segment_softmax(self, ptr: Tensor, score: Tensor) -> Tensor:
-        """See :meth:`Backend.segment_softmax`."""
+        """Normalise the scores of each row by a softmax, (E, H)."""
         weight, total, _ = _exponentials(ptr, score.to(accumulator(score.dtype)))
         total = total.masked_fill(total == 0, 1.0)  # of nothing but -inf
         return (weight / total.index_select(0, rows_of(ptr))).to(score.dtype)
@@ -87,7 +87,7 @@ class Reference(Backend):
         bias: Tensor | None,
         scale: float,
     ) -> tuple[Tensor, Tensor]:
-        """See :meth:`Backend.attend`."""
+        """Attend along the entries: the result (R, H, V) and log(sum exp(score)) (R, H)."""
         wide = accumulator(query.dtype)
         score = scale * self.sddmm(ptr, index, query.to(wide), key.to(wide))
         score = score if bias is None else score + bias.to(wide)
@@ -109,7 +109,7 @@ class Reference(Backend):
         logsumexp: Tensor,
         grad: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """See :meth:`Backend.attend_backward`."""
+        """Compute the gradients of attention in query, key, value and score."""
         (ptr, index), wide = view, accumulator(query.dtype)
         rows, above = rows_of(ptr), grad.to(wide)
         queries, keys, values = (t.to(wide) for t in (query, key, value))
@@ -135,7 +135,7 @@ class Reference(Backend):
         right: Tensor | None,
         phi: Activation,
     ) -> Tensor:
-        """See :meth:`Backend.additive`."""
+        """Compute the additive score of each entry, (E, H)."""
         rows, wide = rows_of(ptr), accumulator(a.dtype)
         sums = a.to(wide).index_select(0, rows) + b.to(wide).index_select(0, index)
         bent = phi.write(sums, torch.empty_like(sums))
@@ -155,7 +155,7 @@ class Reference(Backend):
         phi: Activation,
         count: int,
     ) -> Tensor:
-        """See :meth:`Backend.additive_rows`."""
+        """Sum the weighted terms of additive scores within rows, (count, R, H, channels)."""
         rows, wide = rows_of(ptr), accumulator(a.dtype)
         sums = a.to(wide).index_select(0, rows) + b.to(wide).index_select(0, index)
         out = sums.new_zeros((count, *a.shape))
@@ -173,7 +173,7 @@ class Reference(Backend):
         scatter: Tensor | None,
         num_rows: int,
     ) -> Tensor:
-        """See :meth:`Backend.grouped_matmul`."""
+        """Multiply the rows of each group with its matrix, (num_rows, Q)."""
         wide, group = accumulator(x.dtype), rows_of(ptr)
         rows = x if gather is None else x.index_select(0, gather)
         product = torch.einsum("ip,ipq->iq", rows.to(wide), theta.to(wide).index_select(0, group))
@@ -189,7 +189,7 @@ class Reference(Backend):
         gather: Tensor | None,
         scatter: Tensor | None,
     ) -> Tensor:
-        """See :meth:`Backend.grouped_outer`."""
+        """Compute the gradient of grouped_matmul in theta, (G, P, Q)."""
         wide = accumulator(x.dtype)
         left = x if gather is None else x.index_select(0, gather)
         right = y if scatter is None else y.index_select(0, scatter)

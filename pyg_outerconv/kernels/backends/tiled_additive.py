@@ -29,7 +29,7 @@ def score(
     right: Tensor | None,
     phi: Activation,
 ) -> Tensor:
-    """See :meth:`Backend.additive`."""
+    """Compute the additive score of each entry, (E, H)."""
     work = _Tiles(ptr, index, a, b)
     out = work.a.new_empty((index.numel(), a.size(1)))
     row_factor, column_factor = work.factor(left), work.factor(right)
@@ -55,7 +55,7 @@ def rows_by(sum_rows: SumRows) -> Callable[..., Tensor]:
         phi: Activation,
         count: int,
     ) -> Tensor:
-        """See :meth:`Backend.additive_rows`."""
+        """Sum the weighted terms of additive scores within rows, (count, R, H, channels)."""
         work = _Tiles(ptr, index, a, b)
         out = work.a.new_zeros((count, *work.a.shape))
         column_factor, bent = work.factor(right), torch.empty_like(work.row_buffer)

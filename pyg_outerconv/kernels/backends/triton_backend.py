@@ -28,13 +28,13 @@ class Triton(Backend):
     tolerance = 1e-5
 
     def missing(self) -> list[str]:
-        """See :meth:`Backend.missing`."""
+        """Name the packages that have to be installed."""
         if importlib.util.find_spec("triton") is None:
             return ["triton is not installed (pip install 'pyg_outerconv[triton]')"]
         return []
 
     def why_not(self, request: Request) -> list[str]:
-        """See :meth:`Backend.why_not`."""
+        """Reasons why this backend cannot serve a request."""
         reasons = super().why_not(request)
         if request.device == "cpu" and not INTERPRETED:
             reasons.append("a cpu needs Triton's interpreter (TRITON_INTERPRET=1 from the start)")
@@ -45,7 +45,7 @@ class Triton(Backend):
         return reasons
 
     def spmm(self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor) -> Tensor:
-        """See :meth:`Backend.spmm`."""
+        """Multiply a sparse matrix with a dense one, (R, H, channels)."""
         from .triton.spmm import spmm
 
         return spmm(ptr, index, value, x)
@@ -53,7 +53,7 @@ class Triton(Backend):
     def spmm_arg(
         self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool
     ) -> Tensor:
-        """See :meth:`Backend.spmm_arg`."""
+        """Find the entry of each row with the largest or least product, (R, H, channels)."""
         from .triton.extreme import spmm_arg
 
         return spmm_arg(ptr, index, value, x, largest)
@@ -67,25 +67,25 @@ class Triton(Backend):
         x: Tensor,
         theta: Tensor,
     ) -> Tensor:
-        """See :meth:`Backend.spmm_theta`."""
+        """Propagate along labelled entries and multiply with Θ of their label, (R, Q)."""
         from .triton.fused import spmm_theta
 
         return spmm_theta(ptr, index, label, value, x, theta)
 
     def sddmm(self, ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        """See :meth:`Backend.sddmm`."""
+        """Compute the dot product of row and column operands for each entry, (E, H)."""
         from .triton.sddmm import sddmm
 
         return sddmm(ptr, index, a, b)
 
     def segment_sum(self, ptr: Tensor, value: Tensor) -> Tensor:
-        """See :meth:`Backend.segment_sum`."""
+        """Sum the values of each row, (R, H)."""
         from .triton.sums import segment_sum
 
         return segment_sum(ptr, value)
 
     def segment_softmax(self, ptr: Tensor, score: Tensor) -> Tensor:
-        """See :meth:`Backend.segment_softmax`."""
+        """Normalise the scores of each row by a softmax, (E, H)."""
         from .triton.softmax import segment_softmax
 
         return segment_softmax(ptr, score)
@@ -100,7 +100,7 @@ class Triton(Backend):
         bias: Tensor | None,
         scale: float,
     ) -> tuple[Tensor, Tensor]:
-        """See :meth:`Backend.attend`."""
+        """Attend along the entries: the result (R, H, V) and log(sum exp(score)) (R, H)."""
         from .triton.attend import attend
 
         return attend(ptr, index, query, key, value, bias, scale)
@@ -118,7 +118,7 @@ class Triton(Backend):
         logsumexp: Tensor,
         grad: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """See :meth:`Backend.attend_backward`."""
+        """Compute the gradients of attention in query, key, value and score."""
         from .triton.attend_backward import attend_backward
 
         return attend_backward(
@@ -134,7 +134,7 @@ class Triton(Backend):
         scatter: Tensor | None,
         num_rows: int,
     ) -> Tensor:
-        """See :meth:`Backend.grouped_matmul`."""
+        """Multiply the rows of each group with its matrix, (num_rows, Q)."""
         from .triton.grouped import grouped_matmul
 
         products = _products(x, gather, scatter)
@@ -148,7 +148,7 @@ class Triton(Backend):
         gather: Tensor | None,
         scatter: Tensor | None,
     ) -> Tensor:
-        """See :meth:`Backend.grouped_outer`."""
+        """Compute the gradient of grouped_matmul in theta, (G, P, Q)."""
         from .triton.grouped import grouped_outer
 
         return grouped_outer(x, ptr, y, gather, scatter, _products(x, gather, scatter))

@@ -158,7 +158,7 @@ def attend(
     bias: Tensor | None,
     scale: float,
 ) -> tuple[Tensor, Tensor]:
-    """See :meth:`Backend.attend`."""
+    """Attend along the entries: the result (R, H, V) and log(sum exp(score)) (R, H)."""
     rows, heads, depth, channels = ptr.numel() - 1, query.size(1), query.size(2), value.size(2)
     out = query.new_empty((rows, heads, channels))
     lse = torch.empty((rows, heads), dtype=accumulator(query.dtype), device=query.device)

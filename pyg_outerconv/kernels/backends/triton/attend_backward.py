@@ -108,7 +108,7 @@ def attend_backward(
     logsumexp: Tensor,
     grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """See :meth:`Backend.attend_backward`."""
+    """Compute the gradients of attention in query, key, value and score."""
     share, slope, query_grad = _target_pass(
         view, query, key, value, bias, scale, out, logsumexp, grad
     )

@@ -111,7 +111,7 @@ def extreme_pieces_kernel(
 
 
 def spmm_arg(ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool) -> Tensor:
-    """See :meth:`Backend.spmm_arg`."""
+    """Find the entry of each row with the largest or least product, (R, H, channels)."""
     heads, channels = x.size(1) if value is None else value.size(1), x.size(2)
     out = torch.empty((ptr.numel() - 1, heads, channels), dtype=torch.int64, device=x.device)
     if out.numel() == 0:

@@ -92,7 +92,7 @@ def spmm_theta(
     x: Tensor,
     theta: Tensor,
 ) -> Tensor:
-    """See :meth:`Backend.spmm_theta`."""
+    """Propagate along labelled entries and multiply with Θ of their label, (R, Q)."""
     inputs, outputs = theta.size(1), theta.size(2)
     out = x.new_empty((ptr.numel() - 1, outputs))
     if out.numel() == 0:

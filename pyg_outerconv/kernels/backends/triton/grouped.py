@@ -103,7 +103,7 @@ def grouped_matmul(
     num_rows: int,
     num_products: int,
 ) -> Tensor:
-    """See :meth:`Backend.grouped_matmul`; ``num_products`` is I."""
+    """Multiply the rows of each group with its matrix, (num_rows, Q); ``num_products`` is I."""
     outputs = theta.size(2)
     if scatter is None:
         out = x.new_zeros((num_rows, outputs))
@@ -143,7 +143,7 @@ def grouped_outer(
     scatter: Tensor | None,
     num_products: int,
 ) -> Tensor:
-    """See :meth:`Backend.grouped_outer`; ``num_products`` is I."""
+    """Compute the gradient of grouped_matmul in theta, (G, P, Q); ``num_products`` is I."""
     inputs, outputs = x.size(1), y.size(1)
     out = x.new_zeros((ptr.numel() - 1, inputs, outputs))
     block_p, block_q = (min(64, blocks_of(x.dtype, width)) for width in (inputs, outputs))

@@ -72,7 +72,7 @@ def sddmm_kernel(
 
 
 def sddmm(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """See :meth:`Backend.sddmm`."""
+    """Compute the dot product of row and column operands for each entry, (E, H)."""
     heads = b.size(1) if a.size(1) == 1 else a.size(1)
     out = a.new_empty((index.numel(), heads))
     if out.numel() == 0:

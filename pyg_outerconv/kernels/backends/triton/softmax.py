@@ -120,7 +120,7 @@ def piece_shares_kernel(
 
 
 def segment_softmax(ptr: Tensor, score: Tensor) -> Tensor:
-    """See :meth:`Backend.segment_softmax`."""
+    """Normalise the scores of each row by a softmax, (E, H)."""
     heads = score.size(1)
     out = score.new_empty(score.shape)
     if out.numel() == 0:

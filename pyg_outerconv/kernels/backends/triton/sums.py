@@ -44,7 +44,7 @@ def segment_sum_kernel(
 
 
 def segment_sum(ptr: Tensor, value: Tensor) -> Tensor:
-    """See :meth:`Backend.segment_sum`."""
+    """Sum the values of each row, (R, H)."""
     out = value.new_empty((ptr.numel() - 1, value.size(1)))
     pieces = balance.pieces_of(ptr, value.size(0), balance.LIMIT)
     if pieces is None:
