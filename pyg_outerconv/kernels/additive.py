@@ -1,4 +1,4 @@
-"""Additive scores along the entries of a sparse matrix, in one primitive."""
+"""Additive scores of the entries of a sparse matrix, in one primitive."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ def additive(
     activation: str = "leaky_relu",
     negative_slope: float = 0.2,
 ) -> Tensor:
-    """A score for every entry of a sparse matrix (R × C) by a layer of neurons of its two ends.
+    """The score of each entry of a sparse matrix (R × C), by a layer of neurons.
 
-    ``out[e, h] = sum_p weight[h, p] phi(a[row of e, h, p] + b[column of e, h, p])``; with a leaky
+    ``out[e, h] = sum_p weight[h, p] phi(a[row of e, h, p] + b[column of e, h, p])``. With a leaky
     ReLU these are the scores of GATv2 (Brody et al., *How Attentive are Graph Attention
     Networks?*, equation 7), with tanh those of Bahdanau et al., *Neural Machine Translation by
     Jointly Learning to Align and Translate*, appendix A.1.2; with exp they are products of e^a and
-    e^b that need not be in range themselves. Nothing of the size entries × channels is held, in
-    derivatives of any order either.
+    e^b, which may overflow on their own. No tensor of entries × channels is held, in derivatives of
+    any order either.
 
     Args:
-        sparsity: where the E entries are.
+        sparsity: the places of the E entries.
         a: (R, H, P).
         b: (C, H, P).
         weight: (H, P).
         activation: phi, 'leaky_relu', 'tanh' or 'exp'.
-        negative_slope: what 'leaky_relu' multiplies numbers below zero with.
+        negative_slope: the slope of 'leaky_relu' below zero.
 
     Returns:
         (E, H), in row order.
@@ -43,7 +43,7 @@ def additive(
     Raises:
         ValueError: the shapes do not fit, the activation is unknown, or no backend can serve the
             call.
-        TypeError: the operands are of different types.
+        TypeError: the operands have different dtypes.
     """
     if activation not in ACTIVATIONS:
         raise RefusedValue(unknown("activation of additive", activation, ACTIVATIONS))
@@ -56,8 +56,8 @@ def additive(
     if not fits:
         raise RefusedValue(
             refusal(
-                "additive needs a row of a for every row, a row of b for every column, and a "
-                "weight of every head",
+                "additive needs a row of a for every row, a row of b for every column, and weights "
+                "for every head",
                 f"({rows}, H, P), ({cols}, H, P) and (H, P)",
                 f"{tuple(a.shape)}, {tuple(b.shape)} and {tuple(weight.shape)}",
             )

@@ -1,7 +1,7 @@
-"""The operators of additive scores: a compiler sees each as one node, without derivatives.
+"""The operators of additive scores, without derivatives; a compiler sees each as one node.
 
-``run_score`` and ``run_rows`` run directly where nothing looks on; ``additive_sums.py`` says what
-they mean, and differentiates them.
+``run_score`` and ``run_rows`` are the same functions for direct calls. ``additive_sums.py`` defines
+the equations and the derivatives.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def run_score(
     order: int,
     backend: str,
 ) -> Tensor:
-    """(E, H), see :meth:`Backend.additive`."""
+    """Additive scores, (E, H); the equation is that of :meth:`.Backend.additive`."""
     implementation, phi = BACKENDS[backend], Activation(activation, slope, order)
     log_if_recording(implementation, "additive", ptr, index, b.size(0), a)
     factors = [None if x is None else x.contiguous() for x in (left, right)]
@@ -69,7 +69,7 @@ def run_rows(
     count: int,
     backend: str,
 ) -> Tensor:
-    """(count, R, H, C), see :meth:`Backend.additive_rows`; ``value`` is in row order."""
+    """Weighted sums of :meth:`.Backend.additive_rows`, (count, R, H, P); values in row order."""
     implementation, phi = BACKENDS[backend], Activation(activation, slope, order)
     log_if_recording(implementation, "additive", ptr, index, b.size(0), a)
     right = None if right is None else right.contiguous()

@@ -1,4 +1,4 @@
-"""Attention along the entries of a sparse matrix: score, softmax and sum in one primitive."""
+"""Attention along the entries of a sparse matrix: scores, softmax and sum in one primitive."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def attend(
 
     ``score[e, h] = scale <query[row of e, h, :], key[col of e, h, :]> + bias[e, h]``,
     ``out[r, h, :] = sum_{e in row r} softmax_r(score)[e, h] value[col of e, h, :]``
-    (Vaswani et al., *Attention Is All You Need*, equation 1, on a sparse support). Nothing of the
-    size entries × channels is held; differentiable in all tensors any number of times.
+    (Vaswani et al., *Attention Is All You Need*, equation 1, on a sparse support). No tensor of
+    entries × channels is held; differentiable in all tensors any number of times.
 
     Args:
-        sparsity: where the E entries of the R × C support are.
+        sparsity: the places of the E entries of the R × C support.
         query: (R, H, D).
         key: (C, H, D).
         value: (C, H, V).
-        bias: (E, H) or (E,) added to the scores, in row order; -inf takes an entry out.
-        scale: 1/√D if None.
+        bias: (E, H) or (E,), added to the scores, in row order; -inf excludes an entry.
+        scale: the factor of scores; 1/√D if None.
 
     Returns:
-        (R, H, V); zeros for rows that attend to nothing.
+        (R, H, V); zeros for rows without entries, or whose entries are all excluded.
 
     Raises:
         ValueError: the shapes do not fit, or no backend can serve the call.
-        TypeError: the operands are of different types.
+        TypeError: the operands have different dtypes.
     """
     rows, cols = sparsity.shape
     fits = (
@@ -85,7 +85,7 @@ def attend(
 
 @differentiable
 class _Attend(torch.autograd.Function):
-    """The fused forward; backward is fused too, unless it is to be differentiated itself."""
+    """Fused attention; backward is fused too, unless it is differentiated itself."""
 
     @staticmethod
     def forward(
@@ -153,7 +153,7 @@ class _Attend(torch.autograd.Function):
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], *args: Any
     ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-        # A batch is more heads.
+        # Fold the batch into the heads.
         *both, query, key, value, bias, scale, backend = args
 
         def fold(x: Tensor | None, dim: int | None) -> Tensor | None:
@@ -181,18 +181,18 @@ def _unfused(
     grad: Tensor,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradients by primitives that are differentiable themselves; holds (E, H) a few times."""
-    given = query.dtype
+    """The gradients by primitives that are differentiable themselves; holds tensors of (E, H)."""
+    dtype = query.dtype
     query, key, value, grad = (exact(x) for x in (query, key, value, grad))
     query = query * scale
     share = _shares(view, transposed_view, query, key, bias, backend)
-    pulled = sample(view, transposed_view, grad, value, backend)
-    of_score = softmax_derivative(view[0], share, pulled, backend)
+    of_share = sample(view, transposed_view, grad, value, backend)
+    of_score = softmax_derivative(view[0], share, of_share, backend)
     return (
-        (product(view, transposed_view, of_score, key, backend) * scale).to(given),
-        product(transposed_view, view, of_score, query, backend).to(given),
-        product(transposed_view, view, share, grad, backend).to(given),
-        of_score.to(given),
+        (product(view, transposed_view, of_score, key, backend) * scale).to(dtype),
+        product(transposed_view, view, of_score, query, backend).to(dtype),
+        product(transposed_view, view, share, grad, backend).to(dtype),
+        of_score.to(dtype),
     )
 
 
@@ -207,8 +207,8 @@ def _tangent(
     tangents: tuple[Any, ...],
     backend: str,
 ) -> Tensor:
-    """The derivative along tangents of the four, by the same primitives."""
-    given = value.dtype
+    """The derivative along tangents of query, key, value and bias, by the same primitives."""
+    dtype = value.dtype
     query, key, value = (exact(x) for x in (query, key, value))
     of_query, of_key, of_value = (exact(x) for x in tangents[:3])
     of_bias = tangents[3]
@@ -220,13 +220,13 @@ def _tangent(
         view[0], share, of_score if bias is None else of_score + of_bias, backend
     )
     out = product(view, transposed_view, of_share, value, backend)
-    return (out + product(view, transposed_view, share, of_value, backend)).to(given)
+    return (out + product(view, transposed_view, share, of_value, backend)).to(dtype)
 
 
 def _shares(
     view: View, transposed_view: View, query: Tensor, key: Tensor, bias: Tensor | None, backend: str
 ) -> Tensor:
-    """(E, H) the softmax of scores; queries are scaled."""
+    """The softmax of the scores of each row, (E, H), for queries that are already scaled."""
     score = sample(view, transposed_view, query, key, backend)
     score = score if bias is None else score + bias.to(score.dtype)
     return softmax_of_rows(view[0], score, backend)

@@ -1,4 +1,4 @@
-"""Attention whose scores are a number of each end, added and bent: all of it in one primitive."""
+"""Attention with additive scores of one number for each end (GAT), in one primitive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Entries = Listed | HeadCopies
 
 
 def can_attend_ends(*tensors: Tensor) -> bool:
-    """Whether :func:`attend_ends` may run: on a CPU, with nothing but plain autograd looking on."""
+    """Whether :func:`attend_ends` may run: tensors of one dtype on a CPU, plain autograd alone."""
     dtype = tensors[0].dtype
     return (
         dtype in (torch.float32, torch.float64)
@@ -39,21 +39,22 @@ def can_attend_ends(*tensors: Tensor) -> bool:
 def attend_ends(
     x: Tensor, value: Tensor, of_source: Tensor, of_target: Tensor, entries: Entries, slope: float
 ) -> Tensor:
-    """Values, scores, softmax and sum of graph attention (Veličković et al., equations 1 to 4).
+    """Graph attention (Veličković et al., *Graph Attention Networks*, equations 1 to 4).
 
-    With ``v[m, h] = x[m] value[h]``, entry e of row n and column m has the share
+    With ``v[m, h] = x[m] value[h]``, the entry e of row n and column m has the share
     ``softmax_n(leaky_relu(<of_source[h], v[m, h]> + <of_target[h], v[n, h]>))``, and
-    ``out[n, h] = sum_{e in row n} share[e, h] v[column of e, h]``. One dense product makes values
-    and numbers of both ends, one sparse product makes sums and what divides them. Differentiable
-    any number of times, beyond once by the primitives that it is made of.
+    ``out[n, h] = sum_{e in row n} share[e, h] v[column of e, h]``. One dense product computes the
+    values and the terms of the scores; one sparse product sums. Differentiable any number of times;
+    second derivatives go through :func:`.sddmm`, :func:`.segment_softmax` and :func:`.spmm`.
 
     Args:
         x: (N, P).
         value: (H, P, V).
-        of_source, of_target: (H, V).
-        entries: at least one, of a matrix N × N; :class:`HeadCopies` hold no tensor of entries ×
-            channels, :class:`Listed` ones do.
-        slope: of the leaky ReLU.
+        of_source: (H, V).
+        of_target: (H, V).
+        entries: at least one, of a matrix N × N; with :class:`HeadCopies` no tensor of entries ×
+            channels is held, with :class:`Listed` it is.
+        slope: the slope of the leaky ReLU below zero.
 
     Returns:
         (N, H, V); zeros for rows without entries.
@@ -75,25 +76,25 @@ class _AttendEnds(torch.autograd.Function):
         entries: Entries,
         slope: float,
     ) -> Tensor:
-        given = x, value, of_source, of_target
-        out, *kept = _forward(*given, entries, slope, True)
+        inputs = x, value, of_source, of_target
+        out, *saved = _forward(*inputs, entries, slope, True)
         ctx.entries, ctx.slope = entries, slope
-        ctx.save_for_backward(*given, *kept)
+        ctx.save_for_backward(*inputs, *saved)
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, value, of_source, of_target, packed, *kept = ctx.saved_tensors
+        x, value, of_source, of_target, packed, *saved = ctx.saved_tensors
         wanted, entries = ctx.needs_input_grad[:4], ctx.entries
         if is_differentiated() or not is_plain(grad):
-            given = [x, value, of_source, of_target]
-            return *_gradients_by_primitives(given, entries, ctx.slope, grad, wanted), None, None
-        way = _module_of(entries)
-        of_made = way.pull(entries, tuple(kept), grad, ctx.slope)
+            inputs = [x, value, of_source, of_target]
+            return *_gradients_by_primitives(inputs, entries, ctx.slope, grad, wanted), None, None
+        passes = _module_of(entries)
+        of_made = passes.pull(entries, tuple(saved), grad, ctx.slope)
         of_x = torch.mm(of_made, packed.t()) if wanted[0] else None
         if not any(wanted[1:]):
             return of_x, None, None, None, None, None
-        of_value, of_scores = way.unpack(torch.mm(x.t(), of_made), value.size(0))
+        of_value, of_scores = passes.unpack(torch.mm(x.t(), of_made), value.size(0))
         vectors = torch.stack((of_source, of_target), dim=1)
         of_vectors = torch.bmm(of_scores.transpose(1, 2), value)
         return of_x, torch.baddbmm(of_value, of_scores, vectors), *of_vectors.unbind(1), None, None
@@ -108,14 +109,15 @@ def _forward(
     slope: float,
     keeps: bool,
 ) -> tuple[Tensor, ...]:
-    """The result, and what the backward pass reads beside the arguments."""
-    way = _module_of(entries)
-    packed = way.pack(value, torch.bmm(value, torch.stack((of_source, of_target), dim=2)))
-    out, *kept = way.forward(entries, torch.mm(x, packed), value.size(0), slope, keeps)
-    return out, packed, *kept
+    """The result, and the tensors that the backward pass reads besides the inputs."""
+    passes = _module_of(entries)
+    packed = passes.pack(value, torch.bmm(value, torch.stack((of_source, of_target), dim=2)))
+    out, *saved = passes.forward(entries, torch.mm(x, packed), value.size(0), slope, keeps)
+    return out, packed, *saved
 
 
 def _module_of(entries: Entries) -> Any:
+    """The module with the passes for this kind of entries."""
     return ends_listed if isinstance(entries, Listed) else ends_sorted
 
 
@@ -123,15 +125,15 @@ def _module_of(entries: Entries) -> Any:
 
 
 def _gradients_by_primitives(
-    given: list[Tensor], entries: Entries, slope: float, grad: Tensor, wanted: tuple[bool, ...]
+    inputs: list[Tensor], entries: Entries, slope: float, grad: Tensor, wanted: tuple[bool, ...]
 ) -> list[Tensor | None]:
-    """The gradients by primitives that are differentiable themselves."""
+    """The gradients in the inputs, by primitives that are differentiable themselves."""
     differentiates = torch.is_grad_enabled()
     with torch.enable_grad():
-        # A view of each: one may be made of another or be the very same, and counts but once.
-        given = [tensor.view_as(tensor) for tensor in given]
-        asked = [tensor for tensor, is_wanted in zip(given, wanted, strict=True) if is_wanted]
-        x, value, of_source, of_target = given
+        # Views, because an input may be computed from another one, or be the same tensor.
+        inputs = [tensor.view_as(tensor) for tensor in inputs]
+        asked = [tensor for tensor, is_wanted in zip(inputs, wanted, strict=True) if is_wanted]
+        x, value, of_source, of_target = inputs
         out = _attend_by_primitives(x, value, of_source, of_target, entries, slope)
         found = iter(torch.autograd.grad(out, asked, grad, create_graph=differentiates))
     return [next(found) if is_wanted else None for is_wanted in wanted]
@@ -140,7 +142,7 @@ def _gradients_by_primitives(
 def _attend_by_primitives(
     x: Tensor, value: Tensor, of_source: Tensor, of_target: Tensor, entries: Entries, slope: float
 ) -> Tensor:
-    """What :func:`attend_ends` gives, by other primitives."""
+    """The result of :func:`attend_ends`, by other primitives."""
     values, at_source, at_target = _ends(x, value, of_source, of_target)
     if isinstance(entries, Listed):
         share = entries.shares(leaky_relu(entries.add(at_target, at_source), slope))
@@ -151,7 +153,7 @@ def _attend_by_primitives(
 def shares_of_ends(
     x: Tensor, value: Tensor, of_source: Tensor, of_target: Tensor, sparsity: Sparsity, slope: float
 ) -> Tensor:
-    """(E, H) the share of each entry in :func:`attend_ends`, by other primitives."""
+    """The share of each entry in :func:`attend_ends`, (E, H), by other primitives."""
     _, at_source, at_target = _ends(x, value, of_source, of_target)
     return _shares(sparsity, at_source, at_target, slope)
 
@@ -159,11 +161,12 @@ def shares_of_ends(
 def _ends(
     x: Tensor, value: Tensor, of_source: Tensor, of_target: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(N, H, V) values, and (N, H) the number of each as a source and as a target."""
+    """The values (N, H, V), and the terms of scores (N, H) of sources and of targets."""
     values = (x @ value.transpose(0, 1).flatten(1)).unflatten(1, value.shape[::2])
     return values, (values * of_source).sum(-1), (values * of_target).sum(-1)
 
 
 def _shares(sparsity: Sparsity, at_source: Tensor, at_target: Tensor, slope: float) -> Tensor:
+    """The softmax of the scores of each target, (E, H)."""
     score = leaky_relu(sddmm(sparsity, at_target, at_source, op="add"), slope)
     return segment_softmax(sparsity, score)

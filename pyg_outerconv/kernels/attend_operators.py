@@ -1,7 +1,7 @@
-"""The operators of attention: a compiler sees each as one node, without derivatives.
+"""The operators of attention, without derivatives; a compiler sees each as one node.
 
-``run_attend`` and ``run_backward`` run directly where nothing looks on; ``attend.py`` says what
-they mean, and differentiates them.
+``run_attend`` and ``run_backward`` are the same functions for direct calls. ``attend.py`` defines
+the equations and the derivatives.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def run_attend(
     scale: float,
     backend: str,
 ) -> tuple[Tensor, Tensor]:
-    """What each head gives, and the logarithms of its sums; see :meth:`Backend.attend`."""
+    """The result (R, H, V), and log(sum exp(score)) (R, H); see :meth:`.Backend.attend`."""
     implementation = BACKENDS[backend]
     log_if_recording(implementation, "attend", ptr, index, key.size(0), query)
     query, key, value = (t.contiguous() for t in (query, key, value))
@@ -67,15 +67,15 @@ def run_backward(
     grad: Tensor,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of query, key, value and scores; see :meth:`Backend.attend_backward`."""
+    """The gradients in query, key, value and score; see :meth:`.Backend.attend_backward`."""
     implementation = BACKENDS[backend]
     log_if_recording(implementation, "attend", ptr, index, key.size(0), query)
     query, key, value = (t.contiguous() for t in (query, key, value))
-    kept = (out.contiguous(), logsumexp.contiguous(), grad.contiguous())
+    outputs = (out.contiguous(), logsumexp.contiguous(), grad.contiguous())
     bias = None if bias is None else bias.contiguous()
     with without_autocast(query.device.type):
         *found, of_score = implementation.attend_backward(
-            (ptr, index), (ptr_t, index_t, perm_t), query, key, value, bias, scale, *kept
+            (ptr, index), (ptr_t, index_t, perm_t), query, key, value, bias, scale, *outputs
         )
     if bias is None:
         of_score = query.new_empty((0, query.size(1)))

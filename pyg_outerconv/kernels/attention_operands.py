@@ -1,4 +1,4 @@
-"""What attention without a sparse matrix does with its operands, and where it goes to torch."""
+"""Checks of the operands of attention without a sparse matrix, and its call of torch."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .torch_attention import torch_attention
 def checked(
     what: str, query: Tensor, key: Tensor, value: Tensor, source_mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Queries, keys and values of one type, and a mask of sources (M, H).
+    """Queries, keys and values of one dtype, and the mask of sources as (M, H) or None.
 
     Raises:
         ValueError: the shapes do not fit.
-        TypeError: the operands are of different types, or the mask is not boolean.
+        TypeError: the operands have different dtypes, or the mask is not boolean.
     """
     fits = (
         query.dim() == key.dim() == value.dim() == 3
@@ -30,7 +30,7 @@ def checked(
     if not fits:
         raise RefusedValue(
             refusal(
-                f"{what} needs queries of targets, keys and values of sources",
+                f"{what} needs queries of targets, and keys and values of sources",
                 "(N, H, D), (M, H, D) and (M, H, V)",
                 f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}",
             )
@@ -44,7 +44,7 @@ def checked(
     if mask.dim() != 2 or mask.size(0) != key.size(0) or mask.size(1) not in (1, key.size(1)):
         raise RefusedValue(
             refusal(
-                f"the source_mask of {what} has a value for each source, or for each head too",
+                f"the source_mask of {what} needs a number for each source, or source and head",
                 f"({key.size(0)},) or ({key.size(0)}, {key.size(1)})",
                 tuple(source_mask.shape),
             )
@@ -53,10 +53,10 @@ def checked(
 
 
 def probability(dropout_p: float) -> float:
-    """``dropout_p`` as a number from 0 to 1.
+    """``dropout_p`` as a float.
 
     Raises:
-        ValueError: it is not.
+        ValueError: it is not from 0 to 1.
     """
     if not 0.0 <= dropout_p <= 1.0:
         raise RefusedValue(refusal("dropout_p is a probability", "0 to 1", dropout_p))
@@ -64,7 +64,7 @@ def probability(dropout_p: float) -> float:
 
 
 def scale_of(query: Tensor, scale: float | None) -> float:
-    """The scale of scores: 1/√D if None is given."""
+    """The scale of scores, 1/√D if ``scale`` is None."""
     return 1.0 / math.sqrt(max(query.size(2), 1)) if scale is None else float(scale)
 
 
@@ -77,13 +77,13 @@ def lowered(
     scale: float,
     dropout_p: float,
 ) -> Tensor:
-    """torch's attention of (..., H, N, D), (..., H, M, D) and (..., H, M, V).
+    """torch's attention, (..., H, N, V), for (..., H, N, D), (..., H, M, D) and (..., H, M, V).
 
-    ``mask`` is added to scores, and a row of it that is -inf gives zeros.
+    ``mask`` is added to the scores; targets whose row of it is -inf get zeros.
     """
     channels = value.size(-1)
     width = max(query.size(-1), channels)
-    # Fused kernels want one width.
+    # Fused kernels require equally many channels.
     query, key, value = (
         x if x.size(-1) == width else F.pad(x, (0, width - x.size(-1))) for x in (query, key, value)
     )

@@ -1,4 +1,4 @@
-"""A band of an R × C matrix, cut into blocks of rows, each with its slab of columns."""
+"""A band of an R × C matrix, cut into blocks of rows, each with a slab of the columns it reads."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Scores that are held at a time: 1 MiB in float32, so that they stay in a cache; on a device that
-# has to be filled with work, more.
+# The most scores that are held at a time. On a CPU 1 MiB in float32, which stays in a cache; other
+# devices need more work at a time.
 CHUNK_ELEMENTS = {"cpu": 1 << 18}
 _OF_OTHER_DEVICES = 1 << 24
 
@@ -18,7 +18,7 @@ _FEWEST_ROWS, _MOST_ROWS = 32, 256
 
 
 class BandLimits(NamedTuple):
-    """Row n sees columns ``n + offset + dilation j``, where ``-left <= j <= right``."""
+    """Row n attends to the columns ``n + offset + dilation j``, where ``-left <= j <= right``."""
 
     left: int
     right: int
@@ -27,13 +27,15 @@ class BandLimits(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """Rows and columns among which a band has no dilation: those of one residue.
+    """The rows and columns of one residue modulo the dilation; between them there is no dilation.
+
+    Row i of ``rows`` attends to the columns i + low to i + high of ``cols``, if these exist.
 
     Attributes:
-        rows: which rows; each sees at least one column.
-        cols: which columns.
-        low: row i of these rows sees column i + low of these columns first.
-        high: and column i + high last, as far as there are such columns.
+        rows: the rows; each attends to at least one column.
+        cols: the columns.
+        low: the offset of the first column.
+        high: the offset of the last column.
     """
 
     rows: slice
@@ -43,13 +45,13 @@ class Strip(NamedTuple):
 
 
 def strips(band: BandLimits, num_rows: int, num_cols: int) -> Iterator[Strip]:
-    """The parts of a band that are without dilation, as far as they see anything."""
+    """Split a band into strips without dilation; rows without columns are left out."""
     step = band.dilation
     for first in range(min(step, num_rows)):
-        far, residue = divmod(first + band.offset, step)
+        shift, residue = divmod(first + band.offset, step)
         rows, cols = range(first, num_rows, step), range(residue, num_cols, step)
-        low = max(far - band.left, 1 - len(rows))
-        high = min(far + band.right, len(cols) - 1)
+        low = max(shift - band.left, 1 - len(rows))
+        high = min(shift + band.right, len(cols) - 1)
         begin, end = max(0, -high), min(len(rows), len(cols) - low)
         if low <= high and begin < end:
             kept = slice(rows[begin], rows[end - 1] + 1, step)
@@ -57,20 +59,21 @@ def strips(band: BandLimits, num_rows: int, num_cols: int) -> Iterator[Strip]:
 
 
 def rows_of_block(reach: int) -> int:
-    """B, for rows that see ``reach + 1`` columns.
+    """The number B of rows of a block, for rows that attend to ``reach + 1`` columns.
 
-    With as many rows as half a row sees, a third of the products is outside the band; fewer rows
-    make products of matrices slow, and more than _MOST_ROWS no faster.
+    With B half of that, a third of the products is outside the band. Matrix products of fewer rows
+    are slow, and more than _MOST_ROWS are no faster.
     """
     half = 1 << max(reach // 2 - 1, 0).bit_length()
     return min(max(_FEWEST_ROWS, half), _MOST_ROWS)
 
 
 class Slabs:
-    """One strip in blocks of B rows; a block sees a slab of ``B + high - low`` columns.
+    """A strip cut into blocks of B rows; a block reads a slab of ``B + high - low`` columns.
 
-    Slabs overlap; they are views of the columns, padded to where the first begins and the last
-    ends. A chunk is some blocks, or one with the columns that there are.
+    Slabs overlap. They are views of the columns, which are padded from the beginning of the first
+    slab to the end of the last. A chunk is some blocks that are computed together; if it is a
+    single block, its slab has only columns that exist.
     """
 
     def __init__(self, strip: Strip, num_rows: int, num_cols: int, device: torch.device) -> None:
@@ -85,25 +88,25 @@ class Slabs:
         self._within = self._outside_band(torch.arange(self.slab, device=device))
 
     def chunks(self) -> Iterator[range]:
-        """Ranges of blocks."""
+        """The chunks, as ranges of blocks."""
         for first in range(0, self.num_blocks, self.at_once):
             yield range(first, min(first + self.at_once, self.num_blocks))
 
     def of_rows(self, x: Tensor) -> Tensor:
-        """(rows, channels) as (blocks, B, channels), with zeros behind."""
+        """Cut rows into blocks: (rows, channels) to (blocks, B, channels), padded with zeros."""
         missing = self.num_blocks * self.block - self.num_rows
         return F.pad(x, (0, 0, 0, missing)).unflatten(0, (self.num_blocks, self.block))
 
     def padded(self, x: Tensor) -> Tensor:
-        """(columns, channels) from the beginning of the first slab to the end of the last."""
+        """Pad (columns, channels) from the beginning of the first slab to the end of the last."""
         return F.pad(x, (0, 0, -self.low, self.length + self.low - self.num_cols))
 
     def unpadded(self, x: Tensor) -> Tensor:
-        """The inverse of :meth:`padded`; columns that no slab has are zeros."""
+        """The inverse of :meth:`padded`; columns in no slab become zeros."""
         return F.pad(x[: self.length], (0, 0, self.low, self.num_cols - self.low - self.length))
 
     def of_columns(self, padded: Tensor, chunk: range) -> Tensor:
-        """(blocks of the chunk, slab, channels), a view."""
+        """The slabs of a chunk, (blocks of the chunk, slab, channels), a view of ``padded``."""
         here = padded[self._span(chunk)]
         if len(chunk) == 1:
             return here.unsqueeze(0)
@@ -114,7 +117,7 @@ class Slabs:
         if len(chunk) == 1:
             total[self._span(chunk)] += x[0]
             return
-        # A piece of B columns of all slabs at a time: these do not overlap.
+        # Add B columns of all slabs at a time, for these do not overlap.
         size, begin = len(chunk) * self.block, chunk.start * self.block
         for first in range(0, self.slab, self.block):
             piece = x[:, first : first + self.block]
@@ -122,13 +125,13 @@ class Slabs:
             here.unflatten(0, (len(chunk), self.block))[:, : piece.size(1)] += piece
 
     def zeros(self, x: Tensor) -> Tensor:
-        """Of the channels of ``x``, for :meth:`add`."""
+        """Zeros for :meth:`add`, with the channels of ``x``."""
         return x.new_zeros((self.num_blocks * self.block + self.slab, x.size(1)))
 
     def hidden(self, chunk: range, seen: Tensor | None) -> tuple[Tensor, bool]:
-        """(blocks or 1, B, slab): what a row does not see; and whether a row may see nothing.
+        """The hidden pairs, (blocks or 1, B, slab), and whether a row may have no other pair.
 
-        ``seen`` (columns,) booleans leave columns out, None none.
+        ``seen`` (columns,) is true for the columns that may be attended to; None for all.
         """
         span = self._span(chunk)
         place = torch.arange(span.start, span.stop, device=self.device) + self.low
@@ -147,16 +150,16 @@ class Slabs:
         return band | out.unsqueeze(1), True
 
     def _outside_band(self, place: Tensor) -> Tensor:
-        """(1, B, places) for places that count from the beginning of a slab."""
+        """The pairs outside the band, (1, B, places), for places counted from a slab's start."""
         ahead = place - torch.arange(self.block, device=self.device).unsqueeze(-1)
         return ((ahead < 0) | (ahead > self.reach)).unsqueeze(0)
 
     def _reach(self, chunk: range) -> tuple[int, int]:
-        """Where the slabs of a chunk begin and end among padded columns."""
+        """The first padded column of the slabs of a chunk, and the end of the last slab."""
         return chunk.start * self.block, (chunk.stop - 1) * self.block + self.slab
 
     def _span(self, chunk: range) -> slice:
-        """The same, of a single slab only as far as there are columns."""
+        """The padded columns of a chunk; for a single slab only those that exist."""
         begin, end = self._reach(chunk)
         if len(chunk) == 1:
             begin, end = max(begin, -self.low), min(end, self.num_cols - self.low)

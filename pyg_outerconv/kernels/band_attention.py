@@ -1,7 +1,7 @@
-"""Attention within a band, by products of matrices of blocks; shares are not kept for backward.
+"""Attention within a band, by dense products of blocks; the backward pass recomputes shares.
 
-``scaled_dot_product_attention`` of the same blocks would need a copy of the keys for every block
-in the backward pass, and has no second derivatives; these have derivatives of any order.
+``scaled_dot_product_attention`` of the same blocks would copy the keys for every block in the
+backward pass, and has no second derivatives; these functions have derivatives of any order.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .tiles import accumulator
 
 
 class Options(NamedTuple):
-    """What is common to the passes.
+    """Options of attention, the same in the forward and the backward pass.
 
     Attributes:
-        scale: what products of queries and keys are multiplied with.
-        dropout_p: probability with which a share is zeroed.
-        seed: of what is zeroed, the same in the backward pass.
+        scale: the factor of scores.
+        dropout_p: the probability with which a share becomes zero.
+        seed: the seed of dropout.
     """
 
     scale: float
@@ -31,7 +31,7 @@ class Options(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """One head of one strip: padded operands in the type for sums, queries scaled."""
+    """One head of one strip: padded operands in the accumulating dtype, with scaled queries."""
 
     strip: Strip
     head: int
@@ -50,7 +50,7 @@ def forward(
     band: BandLimits,
     options: Options,
 ) -> Tensor:
-    """(R, H, V); ``seen`` (C, H) booleans or None."""
+    """Attention within the band, (R, H, V); ``seen`` (C, H) excludes columns, or is None."""
     out = query.new_zeros((*query.shape[:2], value.size(2)))
     dropout = _Dropout(options, query.device)
     for job in _jobs(query, key, value, seen, band, options):
@@ -74,8 +74,8 @@ def backward(
     options: Options,
     grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients in query, key and value; differentiable itself, then holding all shares."""
-    # Sums begin with what depends on all operands: under vmap they have the batch of any.
+    """The gradients in query, key and value; differentiable, which then stores all shares."""
+    # Start sums with a zero made of all operands, so that under vmap they have the batch of any.
     begin = sum((x[:0].sum() for x in (query, key, value, grad)), grad.new_zeros(()))
     totals = [x.new_zeros(x.shape) + begin for x in (query, key, value)]
     dropout = _Dropout(options, query.device)
@@ -116,13 +116,14 @@ def tangent(
     of_key: Tensor,
     of_value: Tensor,
 ) -> Tensor:
-    """The derivative (R, H, V) along tangents of query, key and value; differentiable itself."""
-    given, along = (query, key, value), (of_query, of_key, of_value)
-    begin = sum((x[:0].sum() for x in (*given, *along)), query.new_zeros(()))  # as in backward
+    """The derivative (R, H, V) along tangents of query, key and value; differentiable."""
+    primals, tangents = (query, key, value), (of_query, of_key, of_value)
+    # As in backward.
+    begin = sum((x[:0].sum() for x in (*primals, *tangents)), query.new_zeros(()))
     out = query.new_zeros((*query.shape[:2], value.size(2))) + begin
     dropout = _Dropout(options, query.device)
     for job, moved in zip(
-        _jobs(*given, seen, band, options), _jobs(*along, seen, band, options), strict=True
+        _jobs(*primals, seen, band, options), _jobs(*tangents, seen, band, options), strict=True
     ):
         slabs, found = job.slabs, []
         for chunk in slabs.chunks():
@@ -134,8 +135,8 @@ def tangent(
             keep = dropout.factor(share)
             of_score = torch.bmm(moved.query[blocks], keys.mT)
             of_score = of_score + torch.bmm(job.query[blocks], of_keys.mT)
-            pulled = share * of_score
-            of_share = pulled - share * pulled.sum(-1, keepdim=True)
+            weighted = share * of_score
+            of_share = weighted - share * weighted.sum(-1, keepdim=True)
             if keep is not None:
                 share, of_share = share * keep, of_share * keep
             found.append(torch.bmm(of_share, values) + torch.bmm(share, of_values))
@@ -155,12 +156,12 @@ def _jobs(
     wide = accumulator(query.dtype)
     for strip in strips(band, query.size(0), key.size(0)):
         for head in range(query.size(1)):
-            # Products of matrices are faster on contiguous rows.
+            # Matrix products are faster on contiguous rows.
             queries = query[strip.rows, head].to(wide).contiguous() * options.scale
             keys, values = (x[strip.cols, head].to(wide) for x in (key, value))
             here = None if seen is None else seen[strip.cols, head]
             if here is not None:
-                # What nothing sees may be anything, NaN too.
+                # Excluded columns may hold any numbers, including NaN.
                 keys, values = (x.masked_fill(~here.unsqueeze(-1), 0.0) for x in (keys, values))
             slabs = Slabs(strip, queries.size(0), keys.size(0), query.device)
             yield _Job(
@@ -175,7 +176,7 @@ def _jobs(
 
 
 def _shares(job: _Job, chunk: range) -> Tensor:
-    """Softmax of a chunk's scores (blocks, B, slab); zeros where a row sees nothing."""
+    """The softmax of the scores of a chunk, (blocks, B, slab); zeros in rows without columns."""
     keys = job.slabs.of_columns(job.key, chunk)
     score = torch.bmm(job.query[chunk.start : chunk.stop], keys.mT)
     hidden, may_be_empty = job.slabs.hidden(chunk, job.seen)
@@ -187,7 +188,7 @@ def _shares(job: _Job, chunk: range) -> Tensor:
 
 
 class _Dropout:
-    """Factors 0 and 1 / (1 - p), the same ones in every pass that asks in the same order."""
+    """Random factors 0 and 1 / (1 - p); equal in all passes that draw them in the same order."""
 
     def __init__(self, options: Options, device: torch.device) -> None:
         self.p, self.generator = options.dropout_p, None

@@ -1,4 +1,4 @@
-"""Attention within a band as an operator with derivatives and a rule for vmap."""
+"""Attention within a band, as an operator with derivatives and a vmap rule."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def banded(
     band: BandLimits,
     options: Options,
 ) -> Tensor:
-    """Row n attends to the columns of the band that ``seen`` (C, H), booleans or None, leaves."""
+    """Attention within a band, (R, H, V); ``seen`` (C, H) excludes columns, or is None."""
     tensors = distinct_views(query, key, value, seen)
     return apply(_Banded, *tensors, *band, *options)  # type: ignore[no-any-return]
 
@@ -103,7 +103,7 @@ def _(
 
 @differentiable
 class _Banded(torch.autograd.Function):
-    """Backward is one operator, unless it is to be differentiated itself."""
+    """Attention within a band; backward is one operator, unless it is differentiated itself."""
 
     @staticmethod
     def forward(
@@ -143,12 +143,11 @@ class _Banded(torch.autograd.Function):
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
         band, options = BandLimits(*ctx.numbers[:4]), Options(*ctx.numbers[4:])
         query, key, value, seen = primals
-        along = tangents[:3]
-        return band_attention.tangent(query, key, value, seen, band, options, *along)
+        return band_attention.tangent(query, key, value, seen, band, options, *tangents[:3])
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
-        # A batch is more heads.
+        # Fold the batch into the heads.
         operands = []
         for x, dim in zip(args[:4], in_dims[:4], strict=True):
             if x is not None:

@@ -1,4 +1,4 @@
-"""Attention of all sources, or of a band of them, without a sparse matrix."""
+"""Attention to all sources, or to a band of them, without a sparse matrix."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .band import BandLimits
 from .band_attention import Options
 from .band_function import banded
 
-_SMALL = 1 << 17  # pairs of a mask that stays in a cache
+_SMALL = 1 << 17  # the most pairs in a mask that stays in a cache
 
 
 def attend_all(
@@ -28,28 +28,28 @@ def attend_all(
 ) -> Tensor:
     """Scaled dot-product attention of every target to every source (Vaswani et al., equation 1).
 
-    Equal to :func:`attend` on all N × M entries; lowered to
-    ``torch.nn.functional.scaled_dot_product_attention``. Its fused kernels hold nothing of the
-    size N × M. Second derivatives hold N × M × H, and so does torch with dropout, or with a
-    bias that is learned.
+    Equal to :func:`attend` on all N × M entries, computed by
+    ``torch.nn.functional.scaled_dot_product_attention``. Its fused kernels hold no tensor of N × M.
+    Second derivatives hold tensors of N × M × H, and so does torch with dropout, or with a bias
+    that requires gradients.
 
     Args:
         query: (N, H, D).
         key: (M, H, D).
         value: (M, H, V).
-        bias: (N, M, H) added to the scores; -inf takes an entry out.
-        source_mask: (M,) or (M, H) booleans, the sources that can be seen.
-        causal: target n sees source m where m <= n + causal: 0 with itself, -1 strictly before
-            itself; None is no limit.
-        scale: 1/√D if None.
-        dropout_p: the probability with which a share is zeroed; others grow by 1 / (1 - p).
+        bias: (N, M, H), added to the scores; -inf excludes a pair.
+        source_mask: (M,) or (M, H) booleans, true for the sources that may be attended to.
+        causal: target n attends to source m if m <= n + causal: 0 includes m = n, -1 does not; None
+            for no limit.
+        scale: the factor of scores; 1/√D if None.
+        dropout_p: p, with which a share becomes zero; the others are multiplied by 1 / (1 - p).
 
     Returns:
-        (N, H, V); zeros for targets that see nothing.
+        (N, H, V); zeros for targets without sources.
 
     Raises:
         ValueError: the shapes do not fit.
-        TypeError: the operands are of different types.
+        TypeError: the operands have different dtypes.
     """
     query, key, value, source_mask = checked("attend_all", query, key, value, source_mask)
     (rows, heads, _), cols = query.shape, key.size(0)
@@ -80,19 +80,19 @@ def attend_all(
         )
         return F.pad(seeing, (0, 0, 0, 0, -causal, 0))
     if source_mask is not None and bias is None and causal is not None:
-        # A mask of all pairs would be held otherwise.
+        # A band avoids a mask of all pairs.
         band = BandLimits(rows + cols, causal, 0, 1)
         return banded(query, key, value, source_mask, band, _options(scale, dropout_p))
     mask = None if bias is None else bias.to(query.dtype).permute(2, 0, 1)
     if source_mask is not None:
-        # What nothing sees may be anything, NaN too.
+        # Excluded sources may hold any numbers, including NaN.
         key, value = (x.masked_fill(~source_mask.unsqueeze(-1), 0.0) for x in (key, value))
         hidden = ~source_mask.t().unsqueeze(1)
         mask = _hide(mask, hidden, query)
     if causal is None or (mask is None and causal == 0):
         return _lowered(query, key, value, mask, causal is not None, scale, dropout_p)
     if mask is None and causal <= rows:
-        # torch's mask begins at the first query: so many more of them before it.
+        # torch's causal mask has no offset: put as many more queries before the first one.
         padded = F.pad(query, (0, 0, 0, 0, causal, 0))
         return _lowered(padded, key, value, None, True, scale, dropout_p)[causal:]
     place = torch.arange(max(rows, cols), device=query.device)
@@ -114,38 +114,39 @@ def attend_band(
     scale: float | None = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Scaled dot-product attention within a window: target n sees ``n + offset + dilation j``.
+    """Scaled dot-product attention within a sliding window.
 
-    For every whole j with ``-left <= j <= right`` where there is such a source (Beltagy et al.,
-    *Longformer*, section 3.1: sliding and dilated windows). Equal to :func:`attend` on these
-    entries. Work is N × (left + right) × channels; nothing of the size of the entries is held, but
-    in second derivatives. Without limits it is :func:`attend_all`.
+    Target n attends to the sources ``n + offset + dilation j`` that exist, for integers j with
+    ``-left <= j <= right`` (Beltagy et al., *Longformer*, section 3.1: sliding and dilated
+    windows). Equal to :func:`attend` on these entries. The work is N × (left + right) × channels;
+    only second derivatives hold tensors of the size of the entries. Without limits it is
+    :func:`attend_all`.
 
     Args:
         query: (N, H, D).
         key: (M, H, D).
         value: (M, H, V).
-        left: how far back, in steps of ``dilation``; None is to the first source.
-        right: how far ahead; None is to the last source.
-        offset: where the window of the first target is.
-        dilation: the distance of neighbouring places of a window.
-        source_mask: (M,) or (M, H) booleans, the sources that can be seen.
-        scale: 1/√D if None.
-        dropout_p: the probability with which a share is zeroed; others grow by 1 / (1 - p).
+        left: the number of steps backwards, in units of ``dilation``; None to the first source.
+        right: the number of steps forwards; None to the last source.
+        offset: the source at j = 0 of target 0.
+        dilation: the distance of neighbouring sources of a window.
+        source_mask: (M,) or (M, H) booleans, true for the sources that may be attended to.
+        scale: the factor of scores; 1/√D if None.
+        dropout_p: p, with which a share becomes zero; the others are multiplied by 1 / (1 - p).
 
     Returns:
-        (N, H, V); zeros for targets that see nothing.
+        (N, H, V); zeros for targets without sources.
 
     Raises:
         ValueError: the shapes do not fit, or the dilation is below 1.
-        TypeError: the operands are of different types.
+        TypeError: the operands have different dtypes.
     """
     query, key, value, source_mask = checked("attend_band", query, key, value, source_mask)
     if dilation < 1:
         raise RefusedValue(refusal("the dilation of attend_band", "1 or more", dilation))
     dropout_p, scale = probability(dropout_p), scale_of(query, scale)
     rows, cols = query.size(0), key.size(0)
-    # Limits beyond the ends are none.
+    # Limits beyond the first or the last source are no limits.
     if dilation == 1 and left is not None and left >= rows - 1 + offset:
         left = None
     if dilation == 1 and right is not None and right >= cols - 1 - offset:
@@ -162,13 +163,16 @@ def attend_band(
             dropout_p=dropout_p,
         )
     if dilation == 1 and left is not None and right is None and source_mask is None:
-        # The same from the end to the beginning.
-        turned = (x.flip(0) for x in (query, key, value))
+        # Reversed, it is causal.
+        reverse = (x.flip(0) for x in (query, key, value))
         causal = cols - rows - offset + left
-        return attend_all(*turned, causal=causal, scale=scale, dropout_p=dropout_p).flip(0)
-    far = rows + cols + abs(offset)
+        return attend_all(*reverse, causal=causal, scale=scale, dropout_p=dropout_p).flip(0)
+    unlimited = rows + cols + abs(offset)
     band = BandLimits(
-        far if left is None else left, far if right is None else right, offset, dilation
+        unlimited if left is None else left,
+        unlimited if right is None else right,
+        offset,
+        dilation,
     )
     if 0 in (rows, cols, query.size(1), value.size(2)):
         return _zeros(query, key, value, None)
@@ -179,12 +183,12 @@ def attend_band(
 
 
 def is_small(rows: int, cols: int) -> bool:
-    """Whether a band is one mask for all heads, not blocks of each: there would be few of them."""
+    """Whether attention within a band uses one mask of all pairs, because blocks would be few."""
     return rows * cols <= _SMALL
 
 
 def _within(band: BandLimits, rows: int, cols: int, device: torch.device) -> Tensor:
-    """(N, M) booleans: who sees whom."""
+    """The pairs within a band, (N, M) booleans."""
     place = torch.arange(max(rows, cols), device=device)
     away = place[:cols] - place[:rows].unsqueeze(-1) - band.offset
     first, last = -band.left * band.dilation, band.right * band.dilation
@@ -200,7 +204,7 @@ def _lowered(
     scale: float,
     dropout_p: float,
 ) -> Tensor:
-    """The same of (N, H, D), (M, H, D) and (M, H, V), with a mask (H or 1, N or 1, M)."""
+    """torch's attention of (N, H, D), (M, H, D) and (M, H, V), with a mask (H or 1, N or 1, M)."""
     query, key, value = (x.transpose(0, 1).unsqueeze(0) for x in (query, key, value))
     mask = None if mask is None else mask.unsqueeze(0)
     out = lowered(query, key, value, mask, causal, scale, dropout_p)
@@ -208,7 +212,7 @@ def _lowered(
 
 
 def _hide(mask: Tensor | None, hidden: Tensor, like: Tensor) -> Tensor:
-    """A mask to be added, with -inf where something is hidden."""
+    """The mask to add to scores, -inf for hidden pairs."""
     mask = like.new_zeros(()) if mask is None else mask
     return torch.where(hidden, -torch.inf, mask)
 
@@ -219,7 +223,7 @@ def _options(scale: float, dropout_p: float) -> Options:
 
 
 def _zeros(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
-    """Where nothing is seen: zeros that still have gradients, of zeros."""
-    nothing = query[:0].sum() + key[:0].sum() + value[:0].sum()
-    nothing = nothing if bias is None else nothing + bias[:0].sum()
-    return query.new_zeros((*query.shape[:2], value.size(2))) + nothing
+    """Zeros (N, H, V), whose gradients are zeros, for targets without sources."""
+    zero = query[:0].sum() + key[:0].sum() + value[:0].sum()
+    zero = zero if bias is None else zero + bias[:0].sum()
+    return query.new_zeros((*query.shape[:2], value.size(2))) + zero

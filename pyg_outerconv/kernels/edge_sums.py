@@ -1,4 +1,4 @@
-"""Sums over edges that are in no order, of graphs so small that sorting them costs more."""
+"""Sums over edges in any order, for graphs so small that sorting would cost more."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from .dispatch import RECORDERS, forced, log_call
 from .index_checks import PLAIN
 
 MOST = 2**22
-"""The numbers that messages may be at most, edges times channels, in one thread.
+"""The largest number of edges times channels, if torch has one thread.
 
-Of several threads, which other products have, each is worth as many.
+With t threads, which the product of sorted edges would use, the limit is divided by t.
 """
 
 HELD = 2**15
-"""The numbers that messages may be at most where all of them are held."""
+"""The largest number of edges times channels, if the messages of all edges are held."""
 
 TILE = 2**18
-"""The numbers of messages that a gradient of values holds at a time: those of a cache."""
+"""Numbers of messages that the gradient of values holds at a time; they fit into a cache."""
 
-_EXACT = (torch.float32, torch.float64)  # sums of short types are rounded at every step
+_EXACT = (torch.float32, torch.float64)  # in 16-bit dtypes sums would be rounded at every step
 
 
 def most(held: bool) -> int:
-    """How many numbers messages may be, where they are held, or else added up as they come."""
+    """The largest number of edges times channels, if messages are held, or if they are not."""
     if held or _coo_product() is None:
         return min(HELD, MOST)
     return MOST // torch.get_num_threads()
 
 
 def is_small(num_edges: int, x: Tensor, held: bool = False) -> bool:
-    """Whether :func:`edge_sums` may run: messages are few, and nothing wants to see a kernel.
+    """Whether :func:`edge_sums` may run: on a CPU, with few messages, by plain autograd.
 
     Args:
         num_edges: E.
-        x: (rows, *) what is sent.
+        x: (rows, *) the features that are propagated.
         held: whether the messages of all edges are held.
     """
     return (
@@ -55,7 +55,7 @@ def is_small(num_edges: int, x: Tensor, held: bool = False) -> bool:
         and type(x) in PLAIN
         and forced() is None
         and not torch._C._are_functorch_transforms_active()
-        and not torch._C._is_tracing()  # which would keep the numbers of this graph
+        and not torch._C._is_tracing()  # a trace would store the edges of this graph
         and forward_ad._current_level < 0
         and _len_torch_dispatch_stack() == 0
     )
@@ -64,20 +64,21 @@ def is_small(num_edges: int, x: Tensor, held: bool = False) -> bool:
 def edge_sums(
     source: Tensor, target: Tensor, value: Tensor | None, x: Tensor, num_rows: int
 ) -> Tensor:
-    """``out[n] = sum_{e: target[e] = n} value[e] x[source[e]]``, edge by edge as they come.
+    """``out[n] = sum_{e: target[e] = n} value[e] x[source[e]]``, for edges in any order.
 
-    No messages are held: scipy's product of a matrix in coordinates adds each edge's row up, in
-    one thread, as quickly as MKL's of sorted rows does in one while x is in a cache. It is no
-    public name of scipy's; where it is missing, torch gathers and scatters.
+    No messages are held: scipy's product of a matrix in coordinate format adds the rows of edges
+    up, in one thread, as fast as MKL's product of sorted rows in one thread while x is in a cache.
+    The function is not public in scipy; if it is missing, torch gathers and scatters.
 
     Args:
-        source, target: (E,) integers of one type.
-        value: (E,) of the type of ``x``, or None for ones.
-        x: (rows, channels); see :func:`is_small`.
+        source: (E,) integers.
+        target: (E,) integers of the same dtype.
+        value: (E,) of the dtype of ``x``, or None for ones.
+        x: (rows, channels), for which :func:`is_small` holds.
         num_rows: N.
 
     Returns:
-        (N, channels), zero where no edge arrives; differentiable any number of times.
+        (N, channels), zero for targets without edges; differentiable any number of times.
     """
     if RECORDERS:
         shape = (num_rows, x.size(0))
@@ -85,8 +86,8 @@ def edge_sums(
         log_call(BACKENDS["native"], Request("spmm", "cpu", x.dtype, source.dtype, shape, *size))
     if _coo_product() is None:
         return add_up(source, target, value, x, num_rows)
-    learns = x.requires_grad or (value is not None and value.requires_grad)
-    if learns and torch.is_grad_enabled():
+    needs_grad = x.requires_grad or (value is not None and value.requires_grad)
+    if needs_grad and torch.is_grad_enabled():
         return _EdgeSums.apply(x, value, source, target, num_rows)  # type: ignore[no-any-return]
     return _product(source, target, value, x, num_rows)
 
@@ -94,7 +95,7 @@ def edge_sums(
 def add_up(
     source: Tensor, target: Tensor, value: Tensor | None, x: Tensor, num_rows: int
 ) -> Tensor:
-    """:func:`edge_sums` of x (rows, *, P) and values (E, *), by torch's gathers and scatters."""
+    """:func:`edge_sums` for x (rows, *, P) and values (E, *), by torch's gathers and scatters."""
     sent = x.index_select(0, source)
     if value is not None:
         sent = sent * value.unsqueeze(-1)
@@ -102,7 +103,7 @@ def add_up(
 
 
 class _EdgeSums(Function):
-    """:func:`edge_sums`, whose gradient is one with sources and targets exchanged."""
+    """:func:`edge_sums`; the gradient in x exchanges sources and targets."""
 
     @staticmethod
     def forward(
@@ -126,7 +127,7 @@ class _EdgeSums(Function):
 
 
 def _dots(x: Tensor, y: Tensor, at_x: Tensor, at_y: Tensor) -> Tensor:
-    """(E,) the inner product of a row of each, of as many edges at a time as a cache holds."""
+    """⟨x[at_x[e]], y[at_y[e]]⟩ for each edge, (E,), in tiles that fit into a cache."""
     count, step = at_x.numel(), max(1, TILE // max(1, x.size(1)))
     parts = [
         (x.index_select(0, at_x[i : i + step]) * y.index_select(0, at_y[i : i + step])).sum(-1)
@@ -139,16 +140,16 @@ def _product(
     source: Tensor, target: Tensor, value: Tensor | None, x: Tensor, num_rows: int
 ) -> Tensor:
     """:func:`edge_sums` without derivatives."""
-    given = x.contiguous().numpy(force=True)
-    count, channels = source.numel(), given.shape[1]
-    out = np.zeros((num_rows, channels), given.dtype)
-    data = np.ones(count, given.dtype) if value is None else value.contiguous().numpy(force=True)
+    dense = x.contiguous().numpy(force=True)
+    count, channels = source.numel(), dense.shape[1]
+    out = np.zeros((num_rows, channels), dense.dtype)
+    data = np.ones(count, dense.dtype) if value is None else value.contiguous().numpy(force=True)
     entries = target.numpy(), source.numpy(), data
-    _coo_product()(count, channels, *entries, given.reshape(-1), out.reshape(-1))
+    _coo_product()(count, channels, *entries, dense.reshape(-1), out.reshape(-1))
     return torch.from_numpy(out)
 
 
 @cache
 def _coo_product() -> Any:
-    """scipy's product of a matrix in coordinates with a dense one; None where it is missing."""
+    """scipy's product of a matrix in coordinate format with a dense one; None if it is missing."""
     return getattr(scipy_tools(), "coo_matmat_dense", None)

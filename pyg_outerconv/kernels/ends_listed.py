@@ -1,4 +1,4 @@
-"""Graph attention on few edges in any order: their scores have a number of each end."""
+"""Graph attention over few edges in any order: the passes of :mod:`.attend_ends`."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from torch.nn.functional import leaky_relu
 from .listed import Listed
 
 MOST = 2**18
-"""The numbers of what edges send, edges times channels, that may be held: those of a cache."""
+"""Up to so many edges times channels, messages are held; they fit into a cache."""
 
 Saved = tuple[Tensor, ...]
 
 
 def pack(value: Tensor, of_scores: Tensor) -> Tensor:
-    """(P, H (V + 2)) of Θ (H, P, V) and what scores are made with, (H, P, 2): head by head."""
+    """Pack Θ (H, P, V) and the score parameters (H, P, 2), head by head: (P, H (V + 2))."""
     return torch.cat((value, of_scores), dim=2).transpose(0, 1).flatten(1)
 
 
 def unpack(packed: Tensor, heads: int) -> tuple[Tensor, Tensor]:
-    """(H, P, V) and (H, P, 2), which :func:`pack` undoes."""
+    """The inverse of :func:`pack`: (H, P, V) and (H, P, 2)."""
     parts = packed.view(packed.size(0), heads, -1).transpose(0, 1)
     return parts[..., :-2], parts[..., -2:]
 
 
 def forward(entries: Listed, made: Tensor, heads: int, slope: float, keeps: bool) -> Saved:
-    """See :func:`.attend_ends.attend_ends`: the result, and what the backward pass reads.
+    """The result of :func:`.attend_ends.attend_ends`, and tensors for the backward pass.
 
     Args:
         entries: the edges.
-        made: (N, H (V + 2)) what packed parameters make of x.
+        made: (N, H (V + 2)), the product of x and the packed parameters.
         heads: H.
-        slope: of the leaky ReLU.
-        keeps: whether there is a backward pass.
+        slope: the slope of the leaky ReLU below zero.
+        keeps: whether there will be a backward pass.
     """
     row, col, (count, _) = entries
     made = made.view(made.size(0), heads, -1)
@@ -48,7 +48,7 @@ def forward(entries: Listed, made: Tensor, heads: int, slope: float, keeps: bool
 
 
 def pull(entries: Listed, kept: Saved, grad: Tensor, slope: float) -> Tensor:
-    """(N, H (V + 2)) the gradient of what was made of x, for that of the result (N, H, V)."""
+    """The gradient in ``made``, (N, H (V + 2)), for the gradient in the result (N, H, V)."""
     row, col, (count, _) = entries
     sent, score, share = kept
     above = grad.index_select(0, row)

@@ -1,4 +1,4 @@
-"""Graph attention on sorted edges: one product for all heads, in either direction."""
+"""Graph attention over sorted edges, all heads in one product: passes of :mod:`.attend_ends`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Saved = tuple[Tensor, ...]
 
 
 def pack(value: Tensor, of_scores: Tensor) -> Tensor:
-    """(P, H V + 2 H) of Θ (H, P, V) and what scores are made with, (H, P, 2): these at the end."""
+    """Pack Θ (H, P, V) and then the score parameters (H, P, 2): (P, H V + 2 H)."""
     rows = value.size(1)
     columns = value.transpose(0, 1).reshape(rows, -1), of_scores.permute(1, 2, 0).reshape(rows, -1)
     return torch.cat(columns, 1)
 
 
 def unpack(packed: Tensor, heads: int) -> tuple[Tensor, Tensor]:
-    """(H, P, V) and (H, P, 2), which :func:`pack` undoes."""
+    """The inverse of :func:`pack`: (H, P, V) and (H, P, 2)."""
     rows, columns = packed.size(0), packed.size(1) - 2 * heads
     value, of_scores = packed[:, :columns], packed[:, columns:]
     return (
@@ -29,7 +29,10 @@ def unpack(packed: Tensor, heads: int) -> tuple[Tensor, Tensor]:
 
 
 def forward(entries: HeadCopies, made: Tensor, heads: int, slope: float, keeps: bool) -> Saved:
-    """See :func:`.ends_listed.forward`; ``made`` is (N, H V + 2 H), and heads come first inside."""
+    """The result and the tensors for the backward pass, as in :func:`.ends_listed.forward`.
+
+    Here ``made`` is (N, H V + 2 H), and the saved tensors have the heads first.
+    """
     nodes, columns = made.size(0), made.size(1) - 2 * heads
     values = made[:, :columns].view(nodes, heads, -1).transpose(0, 1).contiguous()
     ends = made[:, columns:].t().contiguous()
@@ -44,7 +47,7 @@ def forward(entries: HeadCopies, made: Tensor, heads: int, slope: float, keeps: 
 
 
 def pull(entries: HeadCopies, kept: Saved, grad: Tensor, slope: float) -> Tensor:
-    """See :func:`.ends_listed.pull`: (N, H V + 2 H)."""
+    """The gradient in ``made``, (N, H V + 2 H), for the gradient in the result (N, H, V)."""
     values, score, weight, total = kept
     heads, nodes, width = values.shape
     of_sums = torch.div(grad.transpose(0, 1), total.unsqueeze(-1), out=torch.empty_like(values))

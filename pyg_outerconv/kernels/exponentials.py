@@ -1,9 +1,9 @@
-"""Products of exponentials, of each target up to a factor: Σ_d exp(query + key) in any range.
+"""Weights Σ_d exp(query + key) up to a factor for each target, without overflow.
 
-A factor of all weights of one target cancels where they are divided by their sum. It is the largest
-term of those that the target sees, so that no term of a sum is more than 1, and one of them is 1:
-nothing overflows, nothing vanishes but what is too small beside another, and nothing that a target
-does not see changes its row.
+A factor common to all weights of a target cancels when they are divided by their sum. The weights
+of a target are divided by the largest term exp(query + key) over its own sources, so that no term
+exceeds 1 and one of them is 1: nothing overflows, only terms that are negligible beside another
+vanish, and sources that a target does not attend to have no influence.
 """
 
 from __future__ import annotations
@@ -17,32 +17,35 @@ from .spmm import spmm
 
 
 def on_edges(sparsity: Sparsity, query: Tensor, key: Tensor) -> Tensor:
-    """``Σ_d exp(query[row, h, d] + key[column, h, d] - c[row, h])`` along the entries: (E, H).
+    """``Σ_d exp(query[row, h, d] + key[column, h, d] - c[row, h])`` for each entry, (E, H).
+
+    c[row, h] is the largest exponent of the row.
 
     Args:
-        sparsity: R × C.
+        sparsity: the places of the entries, R × C.
         query: (R, H, D).
-        key: (C, H, D), -inf for what is not there.
+        key: (C, H, D), -inf for absent sources.
     """
     with torch.no_grad():
         peak = spmm(sparsity, None, key, reduce="max")
-    near = query - largest(query, peak).unsqueeze(-1)
-    return additive(sparsity, near, key, key.new_ones(key.shape[1:]), activation="exp")
+    shifted = query - largest(query, peak).unsqueeze(-1)
+    return additive(sparsity, shifted, key, key.new_ones(key.shape[1:]), activation="exp")
 
 
 def of_all(
     query: Tensor, key: Tensor, block: tuple[Tensor, Tensor] | None = None, num_blocks: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Factors of the weights where targets see all sources, or all of their block.
+    """Factors of the weights if targets attend to all sources, or to all of their block.
 
     Args:
         query: (N, ..., D).
-        key: (M, ..., D), -inf for what is not there.
-        block: the numbers >= 0 of the blocks of sources (M,) and of targets (N,).
-        num_blocks: how many there are.
+        key: (M, ..., D), -inf for absent sources.
+        block: the block of each source (M,) and of each target (N,), from 0; None for a single one.
+        num_blocks: the number of blocks.
 
     Returns:
-        (N, ..., D) and (M, ..., D), both within 0 and 1, whose products are the weights.
+        Factors (N, ..., D) and (M, ..., D) from 0 to 1; the weights are their products, summed
+        over D.
     """
     of_block = key.detach().new_full((num_blocks, *key.shape[1:]), -torch.inf)
     if block is None:
@@ -55,15 +58,15 @@ def of_all(
         place = source.view(-1, *(1,) * (key.dim() - 1)).expand_as(key)
         of_block = of_block.scatter_reduce(0, place, key.detach(), "amax")
         seen, own = of_block.index_select(0, target), of_block.index_select(0, source)
-    far = (query + seen - largest(query, seen).unsqueeze(-1)).exp()
-    return far, (key - finite(own)).exp()
+    of_target = (query + seen - largest(query, seen).unsqueeze(-1)).exp()
+    return of_target, (key - finite(own)).exp()
 
 
 def largest(query: Tensor, peak: Tensor) -> Tensor:
-    """The largest exponent that targets see: (..., D) and (..., D) to (...), without a gradient."""
+    """max_d (query + peak), (...), for (..., D) and (..., D); 0 instead of -inf; no gradient."""
     return finite((query.detach() + peak.detach()).amax(-1))
 
 
 def finite(x: Tensor) -> Tensor:
-    """Zeros where there is nothing, that is -inf."""
+    """Replace -inf by 0."""
     return x.masked_fill(x == -torch.inf, 0.0)

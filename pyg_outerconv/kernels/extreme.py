@@ -1,4 +1,4 @@
-"""Max and min over the entries of each row: a kernel finds the entries, torch does the rest."""
+"""Max and min over the entries of each row: a kernel finds the entry, torch gathers the value."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def _(
 
 @differentiable
 class _Arguments(torch.autograd.Function):
-    """Which entry wins: no derivative of its own, but a rule for vmap.
+    """The position of the largest or least product of each row: no derivative, but a vmap rule.
 
-    The result is in a tuple: torch.compile cannot trace a lone one without a derivative.
+    It returns a tuple, because torch.compile cannot trace a single tensor without a derivative.
     """
 
     @staticmethod
     def forward(
         ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool, backend: str
     ) -> tuple[Tensor]:
-        # Always as an operator: torch finds arguments with gradients on, which hooks would see.
+        # Always as an operator: torch finds the entries with gradients enabled, which hooks notice.
         return (_spmm_arg(ptr, index, value, x, largest, backend),)
 
     @staticmethod
@@ -77,7 +77,7 @@ class _Arguments(torch.autograd.Function):
 def extreme(view: View, value: Tensor | None, x: Tensor, backend: str, *, largest: bool) -> Tensor:
     """out[r, h, c] = max (or min) over the entries e of row r of value[e, h] x[index[e], h, c].
 
-    Rows without entries give zeros. The gradient goes to the first of equal entries.
+    Rows without entries give zeros. The gradient goes to the first of equal products.
     """
     ptr, index, perm = view
     value = in_order(value, perm) if perm is not None else value
@@ -85,16 +85,16 @@ def extreme(view: View, value: Tensor | None, x: Tensor, backend: str, *, larges
         value = value.expand(-1, x.size(1))
     (arg,) = apply(_Arguments, ptr, index, value, x, largest, backend)
     if index.numel() == 0:
-        nothing = x[:0].sum() if value is None else x[:0].sum() + value.sum()
-        return x.new_zeros(arg.shape) + nothing  # no entry to look up, and still a gradient
+        zero = x[:0].sum() if value is None else x[:0].sum() + value.sum()
+        return x.new_zeros(arg.shape) + zero  # zeros with gradients of zero
     found, entry = arg >= 0, arg.clamp(min=0)
-    # Places in flat tensors, whose gradient no tensor of entries × channels carries, and which is
-    # summed in one order on CUDA too.
+    # Gather from flat tensors: their gradients need no tensor of entries × channels, and are summed
+    # in a fixed order on CUDA too.
     head, channel = (torch.arange(n, device=x.device) for n in arg.shape[1:])
     of_head = head.unsqueeze(-1) if x.size(1) > 1 else 0
     place = (index.long()[entry] * x.size(1) + of_head) * x.size(2) + channel
-    # Each factor is masked, so that a row without entries takes nothing from the one it looks up,
-    # not even the NaN of a gradient that is zero times infinity.
+    # Mask each factor, so that rows without entries get no gradient from entry 0, which they look
+    # up: not even NaN, of zero times infinity.
     chosen = torch.where(found, x.flatten()[place], 0.0)
     if value is not None:
         weight = value.flatten()[entry * value.size(1) + head.unsqueeze(-1)]

@@ -1,4 +1,4 @@
-"""Propagate and transform in one: labelled edges carry rows through the matrix of their label."""
+"""Propagate and transform in one step, as an operator without derivatives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PRIMITIVE = "spmm_theta"
 
 
 def fused_request(ptr: Tensor, index: Tensor, num_cols: int, theta: Tensor) -> Request:
-    """The request of a call: the matrix of all edges, and the channels of the result."""
+    """The :class:`Request` of a call, with the output channels as its channels."""
     shape = (ptr.numel() - 1, num_cols)
     return Request(
         PRIMITIVE,
@@ -35,9 +35,10 @@ def spmm_theta(
     theta: Tensor,
     backend: str,
 ) -> Tensor:
-    """``out[r] = sum_{e of row r} value[e] x[index[e]] theta[label[e]]``, without derivatives.
+    """``out[r] = sum_{e of row r} value[e] x[index[e]] theta[label[e]]``, (R, Q).
 
-    See :meth:`Backend.spmm_theta`; :mod:`pyg_outerconv.contract.orders.fused` differentiates it.
+    :mod:`pyg_outerconv.contract.orders.fused` defines the derivatives; the arguments are those of
+    :meth:`.Backend.spmm_theta`.
     """
     implementation = BACKENDS[backend]
     log_call(implementation, fused_request(ptr, index, x.size(0), theta))

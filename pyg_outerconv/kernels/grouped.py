@@ -1,4 +1,4 @@
-"""A matrix for each group of rows: what labels and types do to nodes."""
+"""Products of groups of rows with a matrix for each group, as for labels and types of nodes."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ def grouped_matmul(
     scatter: Tensor | None = None,
     num_rows: int | None = None,
 ) -> Tensor:
-    """Multiply rows with the matrix of their group, and add the results up where they belong.
+    """Multiply rows with the matrix of their group, and add the products to rows of the result.
 
     ``out[scatter[i]] += x[gather[i]] @ theta[g]`` for ``ptr[g] <= i < ptr[g + 1]``; differentiable
-    in ``x`` and ``theta`` any number of times. Indices are looked at in every call, which waits for
-    a CUDA device.
+    in ``x`` and ``theta`` any number of times. Each call checks the indices, which waits for a CUDA
+    device.
 
     Args:
-        x: (_, P).
-        ptr: (G + 1,) where the groups begin, ascending from 0 to I.
+        x: (any, P).
+        ptr: (G + 1,) group pointers, ascending from 0 to I.
         theta: (G, P, Q).
-        gather: (I,) the row of ``x`` that each product takes, none twice within a group; i if None.
-        scatter: (I,) the row of the result that it is added to, none twice within a group; i if
-            None.
-        num_rows: of the result; needed with ``scatter``, else I.
+        gather: (I,) the row of ``x`` in product i, without repetitions within a group; i if None.
+        scatter: (I,) the row of the result to which product i is added, without repetitions within
+            a group; i if None.
+        num_rows: the number of rows of the result; needed with ``scatter``, else I.
 
     Returns:
-        (num_rows, Q), zero where nothing arrives.
+        (num_rows, Q), zero in rows to which nothing is added.
 
     Raises:
         ValueError: the shapes do not fit, pointers do not ascend from 0 to I, an index is out of
             range, or no backend can serve the call.
-        TypeError: ``x`` and ``theta`` are of different types, or indices are not integers.
+        TypeError: ``x`` and ``theta`` have different dtypes, or indices are not integers.
     """
     for name, index in (("ptr", ptr), ("gather", gather), ("scatter", scatter)):
         if index is not None:
             check_integers(name, index)
     if not ptr.numel():
-        raise RefusedValue(refusal("ptr begins with 0", "at least one number", "none"))
+        raise RefusedValue(refusal("ptr must begin with 0", "at least one number", "no number"))
     _check_shapes(x, ptr, theta, gather, scatter, num_rows)
     if has_numbers(ptr, gather, scatter):
         count = x.size(0) if gather is None else gather.numel()
@@ -70,11 +70,11 @@ def known_groups(
     scatter: Tensor | None = None,
     num_rows: int | None = None,
 ) -> Tensor:
-    """:func:`grouped_matmul` of indices that fit by the way they were made: nobody looks at them.
+    """:func:`grouped_matmul` for indices that are known to be valid, which are not checked.
 
     Raises:
         ValueError: the shapes do not fit, or no backend can serve the call.
-        TypeError: ``x`` and ``theta`` are of different types.
+        TypeError: ``x`` and ``theta`` have different dtypes.
     """
     _check_shapes(x, ptr, theta, gather, scatter, num_rows)
     return _multiply(x, ptr, theta, gather, scatter, num_rows)
@@ -107,7 +107,7 @@ def _check_shapes(
     if x.dim() != 2 or theta.dim() != 3 or theta.shape[:2] != (ptr.numel() - 1, x.size(1)):
         raise RefusedValue(
             refusal(
-                "grouped_matmul needs a matrix for each group that fits the rows",
+                "grouped_matmul needs a matrix for each group, with as many rows as x has channels",
                 f"theta ({ptr.numel() - 1}, {x.size(-1)}, Q)",
                 tuple(theta.shape),
             )
@@ -116,7 +116,7 @@ def _check_shapes(
     if scatter is not None and (num_rows is None or scatter.shape != (count,)):
         raise RefusedValue(
             refusal(
-                "grouped_matmul scatters each product into one of num_rows rows",
+                "grouped_matmul needs num_rows and an index for each product to scatter",
                 f"scatter ({count},) and num_rows",
                 f"scatter {tuple(scatter.shape)} and num_rows {num_rows}",
             )
@@ -131,13 +131,14 @@ def grouped_outer(
     gather: Tensor | None = None,
     scatter: Tensor | None = None,
 ) -> Tensor:
-    """``out[g] = sum_{i of g} x[gather[i]]^T y[scatter[i]]``, (G, P, Q): how Θ's gradient is made.
+    """``out[g] = sum_{i of g} x[gather[i]]^T y[scatter[i]]``, (G, P, Q): the gradient of Θ.
 
-    Arguments as in :func:`grouped_matmul`; differentiable in ``x`` and ``y``.
+    The arguments are those of :func:`grouped_matmul`, and ``y`` (num_rows, Q) the gradient of its
+    result; differentiable in ``x`` and ``y``.
 
     Raises:
         ValueError: no backend can serve the call.
-        TypeError: ``x`` and ``y`` are of different types.
+        TypeError: ``x`` and ``y`` have different dtypes.
     """
     x, y = same_dtype("grouped_outer", x, y)  # type: ignore[assignment]
     backend = choose(request_of(x, ptr, y.unsqueeze(0)))
@@ -146,7 +147,7 @@ def grouped_outer(
 
 @differentiable
 class _Grouped(torch.autograd.Function):
-    """Σ over i of x[gather i] Θ_g, scattered: linear in each of the two."""
+    """The products of :func:`grouped_matmul`, linear in x and in Θ."""
 
     @staticmethod
     def forward(
@@ -170,10 +171,10 @@ class _Grouped(torch.autograd.Function):
         x, ptr, theta, gather, scatter = ctx.saved_tensors
         of_x = of_theta = None
         if ctx.needs_input_grad[0]:
-            turned = theta.transpose(1, 2)
+            transposed = theta.transpose(1, 2)
             of_x = apply(
                 _Grouped,
-                *distinct_views(grad, ptr, turned, scatter, gather),
+                *distinct_views(grad, ptr, transposed, scatter, gather),
                 x.size(0),
                 ctx.backend,
             )
@@ -195,7 +196,7 @@ class _Grouped(torch.autograd.Function):
 
 @differentiable
 class _Outer(torch.autograd.Function):
-    """Σ over i of group g of x[gather i]ᵀ y[scatter i]: bilinear."""
+    """The sums of :func:`grouped_outer`, linear in x and in y."""
 
     @staticmethod
     def forward(
@@ -218,9 +219,12 @@ class _Outer(torch.autograd.Function):
         x, ptr, y, gather, scatter = ctx.saved_tensors
         of_x = of_y = None
         if ctx.needs_input_grad[0]:
-            turned = grad.transpose(1, 2)
+            transposed = grad.transpose(1, 2)
             of_x = apply(
-                _Grouped, *distinct_views(y, ptr, turned, scatter, gather), x.size(0), ctx.backend
+                _Grouped,
+                *distinct_views(y, ptr, transposed, scatter, gather),
+                x.size(0),
+                ctx.backend,
             )
         if ctx.needs_input_grad[2]:
             of_y = apply(

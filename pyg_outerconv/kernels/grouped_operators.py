@@ -1,4 +1,4 @@
-"""Grouped products as operators of torch, which call the backend that was chosen."""
+"""Grouped products as operators of torch, which call the chosen backend."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .dispatch import log_call, recording
 
 
 def request_of(x: Tensor, ptr: Tensor, theta: Tensor) -> Request:
-    """The request of a call."""
+    """The :class:`Request` of a call."""
     shape = (theta.size(0), x.size(0))
     return Request(
         "grouped_matmul", x.device.type, x.dtype, ptr.dtype, shape, x.size(0), theta.size(2)
@@ -28,7 +28,7 @@ def matmul_operator(
     num_rows: int,
     backend: str,
 ) -> Tensor:
-    """See :func:`.grouped.grouped_matmul`."""
+    """Multiply the rows of each group with its matrix, without derivatives: (num_rows, Q)."""
     implementation = BACKENDS[backend]
     if recording():
         log_call(implementation, request_of(x, ptr, theta))
@@ -60,7 +60,7 @@ def outer_operator(
     scatter: Tensor | None,
     backend: str,
 ) -> Tensor:
-    """See :func:`.grouped.grouped_outer`."""
+    """Sum the outer products of each group, without derivatives: (G, P, Q)."""
     implementation = BACKENDS[backend]
     with without_autocast(x.device.type):
         return implementation.grouped_outer(

@@ -1,4 +1,4 @@
-"""One sparse matrix for all heads, each with values of its own: all heads in one product."""
+"""Sparse matrices of all heads with entries at the same places, multiplied in one product."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from .listed import is_safe
 from .sparsity import BY_COLUMN, Sparsity
 
 MOST = 2**19
-"""Entries times heads for which one product serves all heads; more take a product for each."""
+"""Up to so many entries times heads, one product serves all heads; beyond, each head has one."""
 
 _View = tuple[Tensor, Tensor, int]
 
 
 class HeadCopies:
-    """The matrices S_h (R × C) of H heads with entries at the same places, heads first.
+    """The matrices S_h (R × C) of H heads with entries at the same places.
 
-    Their values (H, E), in row order, lie next to each other for each head, and so do operands
-    (H, rows, V); nothing is copied on the way to a product. Where they are few, the heads are the
-    blocks of one matrix.
+    Values (H, E), in row order, and operands (H, rows, V) have the heads first, so that those of a
+    head are contiguous and need no copy. Small matrices become the diagonal blocks of one matrix.
 
     Args:
-        sparsity: where the E entries are.
-        row: (E,) the row of each.
+        sparsity: the places of the E entries.
+        row: (E,) the row of each entry, in row order.
         heads: H.
     """
 
@@ -39,20 +38,20 @@ class HeadCopies:
 
     @property
     def col(self) -> Tensor:
-        """(E,) the column of each entry."""
+        """The column of each entry, (E,) in row order."""
         return self.sparsity.col
 
     def times(self, value: Tensor, x: Tensor) -> Tensor:
-        """S_h x_h: (H, R, V) of values (H, E) and x (H, C, V)."""
+        """S_h x_h, (H, R, V), for values (H, E) and x (H, C, V)."""
         return self._multiply(value, x, transposed=False)
 
     def times_transposed(self, value: Tensor, x: Tensor) -> Tensor:
-        """S_hᵀ x_h: (H, C, V) of values (H, E) and x (H, R, V)."""
+        """S_hᵀ x_h, (H, C, V), for values (H, E) and x (H, R, V)."""
         self._sort_by_column()
         return self._multiply(value.index_select(1, self.sparsity.perm), x, transposed=True)
 
     def sampled(self, a: Tensor, b: Tensor) -> Tensor:
-        """⟨a_h[row of e], b_h[column of e]⟩: (H, E) of a (H, R, V) and b (H, C, V)."""
+        """⟨a_h[row of e], b_h[column of e]⟩, (H, E), for a (H, R, V) and b (H, C, V)."""
         ptr, index, _ = self._view(transposed=False)
         if self._is_one:
             width = a.size(2)
@@ -64,7 +63,7 @@ class HeadCopies:
         return out
 
     def sums(self, value: Tensor) -> Tensor:
-        """(H, R): the sums of values (H, E) over rows."""
+        """Sum the values (H, E) of each row: (H, R)."""
         ptr, index, cols = self._view(transposed=False)
         rows = self.shape[0]
         out = value.new_empty((self.heads, rows))
@@ -76,13 +75,13 @@ class HeadCopies:
         return out
 
     def sums_transposed(self, value: Tensor) -> Tensor:
-        """(H, C): the sums of values (H, E) over columns, in the order of rows."""
-        # Which takes ten times as long with indices of 32 bits.
+        """Sum the values (H, E), in row order, of each column: (H, C)."""
+        # index_add_ takes ten times as long with indices of 32 bits.
         out = value.new_zeros((self.heads, self.shape[1]))
         return out.index_add_(1, self.col.long(), value)
 
     def raised(self, score: Tensor) -> Tensor:
-        """See :meth:`.listed.Listed.raised`, of (H, E)."""
+        """exp of scores (H, E), in place; large scores are reduced by the largest of their row."""
         if not is_safe(score):
             highest = row_sums(self.sparsity.rowptr, score.t().contiguous(), "max").t()
             highest = highest.masked_fill(highest == -torch.inf, 0.0)
@@ -101,11 +100,11 @@ class HeadCopies:
         return out
 
     def _view(self, transposed: bool) -> _View:
-        """Pointers, indices and columns of a head's matrix, or of that of all heads."""
-        found = self._copies.get(transposed)
-        if found is None:
-            found = self._copies[transposed] = self._make_view(transposed)
-        return found
+        """Pointers, indices and number of columns of a head's matrix, or of that of all heads."""
+        view = self._copies.get(transposed)
+        if view is None:
+            view = self._copies[transposed] = self._make_view(transposed)
+        return view
 
     def _make_view(self, transposed: bool) -> _View:
         known, (rows, cols) = self.sparsity, self.shape
@@ -116,20 +115,21 @@ class HeadCopies:
             return _block_diagonal(*view, self.heads)
 
     def _sort_by_column(self) -> None:
-        """Sort entries by column as the sparsity would, which has to find their rows first."""
-        held = vars(self.sparsity)
-        if "perm" not in held:
+        """Sort the entries of the sparsity by column, using the known rows."""
+        tensors = vars(self.sparsity)
+        if "perm" not in tensors:
             with lasting(self.row):
-                made = by_rows(self.col, self.row, self.shape[1])
-            held.update(zip(BY_COLUMN, made, strict=True))
+                transposed = by_rows(self.col, self.row, self.shape[1])
+            tensors.update(zip(BY_COLUMN, transposed, strict=True))
 
 
 def _block_diagonal(ptr: Tensor, index: Tensor, cols: int, heads: int) -> _View:
-    """Pointers and indices of the matrix whose blocks are that many copies of one."""
-    given, places = ptr.numpy(), index.numpy()
-    head = np.arange(heads, dtype=given.dtype)[:, None]
-    pointers = np.empty(heads * (given.size - 1) + 1, given.dtype)
-    np.add(given[:-1], head * given.dtype.type(places.size), out=pointers[:-1].reshape(heads, -1))
-    pointers[-1] = heads * places.size
-    indices = np.add(places, head * places.dtype.type(cols)).reshape(-1)
+    """Pointers and indices of the block-diagonal matrix of ``heads`` copies of a matrix."""
+    starts, columns = ptr.numpy(), index.numpy()
+    head = np.arange(heads, dtype=starts.dtype)[:, None]
+    pointers = np.empty(heads * (starts.size - 1) + 1, starts.dtype)
+    of_head = pointers[:-1].reshape(heads, -1)
+    np.add(starts[:-1], head * starts.dtype.type(columns.size), out=of_head)
+    pointers[-1] = heads * columns.size
+    indices = np.add(columns, head * columns.dtype.type(cols)).reshape(-1)
     return torch.from_numpy(pointers), torch.from_numpy(indices), cols

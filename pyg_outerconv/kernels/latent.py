@@ -1,4 +1,4 @@
-"""Through latent nodes: from M sources to D of them, and on to N targets, by dense products."""
+"""Propagation from M sources to D latent nodes and on to N targets, by dense products."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .chunks import Chunks
 
 
 def collect(key: Tensor, value: Tensor, chunks: Chunks | None = None) -> Tensor:
-    """What the D latent nodes of each of G blocks receive: ``Σ_m key[m, r, d] value[m, r, v]``.
+    """Propagate values to the D latent nodes of each of G blocks: ``Σ_m key[m, r, d] value[m, r]``.
 
-    Made of torch's own products, so that every derivative is torch's.
+    The derivatives are those of torch's products.
 
     Args:
         key: (M, R, D).
         value: (M, R, V).
-        chunks: where the blocks are; None for a single one, which takes one product.
+        chunks: the blocks; None for a single block, which takes one product.
 
     Returns:
         (G, R, D, V).
@@ -31,12 +31,12 @@ def collect(key: Tensor, value: Tensor, chunks: Chunks | None = None) -> Tensor:
 
 
 def spread(query: Tensor, latent: Tensor, chunks: Chunks | None = None) -> Tensor:
-    """What targets receive from the latent nodes of their block: ``Σ_d query[n, r, d] latent``.
+    """Propagate latent nodes to the targets of their block: ``Σ_d query[n, r, d] latent[g, r, d]``.
 
     Args:
         query: (N, R, D).
         latent: (G, R, D, V).
-        chunks: where the blocks are; None for a single one.
+        chunks: the blocks; None for a single block.
 
     Returns:
         (N, R, V).
@@ -49,5 +49,5 @@ def spread(query: Tensor, latent: Tensor, chunks: Chunks | None = None) -> Tenso
 
 
 def states(key: Tensor, value: Tensor) -> Tensor:
-    """(chunks, R, D, V) of what each chunk gives its latent nodes, from (chunks, R, C, ·)."""
+    """Sum key ⊗ value over each chunk, (chunks, R, D, V), for (chunks, R, C, D) and (…, V)."""
     return key.transpose(-2, -1) @ value

@@ -1,4 +1,4 @@
-"""Entries of a matrix in any order: what attention does with edges that are too few to sort."""
+"""Entries of a matrix in any order, for attention over few edges, which need no sorting."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from .call import is_plain
 from .edge_sums import add_up
 
 SAFE = 60.0
-"""Scores up to this size are raised as they are: nothing overflows or vanishes in float32."""
+"""exp of scores up to this absolute value neither overflows nor vanishes in float32."""
 
 
 def is_safe(score: Tensor) -> bool:
-    """Whether scores, at least one, may be raised as they are."""
+    """Whether no score, of at least one, exceeds ``SAFE`` in absolute value."""
     least, most = score.aminmax()
     return float(least) >= -SAFE and float(most) <= SAFE
 
 
 class Listed(NamedTuple):
-    """E entries of an R × C matrix as they come, whose values are in the same order.
+    """The E entries of an R × C matrix in any order; values are in the same order.
 
-    ``segment_softmax`` takes it in the place of a :class:`~.sparsity.Sparsity`. All is done by
-    torch's own gathers and scatters, differentiable any number of times, which hold entries ×
-    channels; :func:`~.edge_sums.is_small` says where that does not matter.
+    ``segment_softmax`` accepts it in place of a :class:`~.sparsity.Sparsity`. The methods use
+    torch's gathers and scatters, are differentiable any number of times, and hold tensors of
+    entries × channels; :func:`~.edge_sums.is_small` tells whether these are small.
 
     Attributes:
-        row, col: (E,) int64.
+        row: (E,) int64, the row of each entry.
+        col: (E,) int64, the column of each entry.
         shape: (R, C).
     """
 
@@ -38,19 +39,19 @@ class Listed(NamedTuple):
 
     @property
     def num_entries(self) -> int:
-        """E."""
+        """The number E of entries."""
         return self.row.numel()
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
-        """``a[row of e] + b[column of e]``, (E, *) of (R, *) and (C, *)."""
+        """``a[row of e] + b[column of e]``, (E, *), for a (R, *) and b (C, *)."""
         return a.index_select(0, self.row) + b.index_select(0, self.col)
 
     def dot(self, a: Tensor, b: Tensor) -> Tensor:
-        """``⟨a[row of e], b[column of e]⟩``, (E, *) of (R, *, D) and (C, *, D)."""
+        """``⟨a[row of e], b[column of e]⟩``, (E, *), for a (R, *, D) and b (C, *, D)."""
         return (a.index_select(0, self.row) * b.index_select(0, self.col)).sum(-1)
 
     def shares(self, score: Tensor) -> Tensor:
-        """The softmax of (E, *) over the entries of each row; zeros where all are -inf."""
+        """The softmax of scores (E, *) over the entries of each row; zeros where all are -inf."""
         rows = (self.shape[0], *score.shape[1:])
         safe = bool(score.numel()) and is_plain(score) and is_safe(score.detach())
         if not safe:
@@ -63,9 +64,9 @@ class Listed(NamedTuple):
         return raised / total.index_select(0, self.row)
 
     def raised(self, score: Tensor) -> Tensor:
-        """exp of scores (E, *), less the largest of their row where they might leave the range.
+        """exp of scores (E, *), in place, without derivatives.
 
-        In their own memory, without derivatives.
+        The largest score of each row is subtracted first if scores are not safe.
         """
         if not is_safe(score):
             highest = self.highest(score)
@@ -73,11 +74,11 @@ class Listed(NamedTuple):
         return score.exp_()
 
     def highest(self, score: Tensor) -> Tensor:
-        """(R, *): the largest of (E, *) in each row, -inf in empty ones."""
+        """The largest of the scores (E, *) of each row, (R, *); -inf in rows without entries."""
         row = self.row.view(-1, *(1,) * (score.dim() - 1)).expand_as(score)
         most = score.new_full((self.shape[0], *score.shape[1:]), -torch.inf)
         return most.scatter_reduce_(0, row, score, "amax")
 
     def sums(self, value: Tensor, x: Tensor) -> Tensor:
-        """``Σ value[e] x[column of e]`` over each row: (R, *, P) of (E, *) and (C, *, P)."""
+        """Sum ``value[e] x[column of e]`` over each row: (R, *, P), for (E, *) and (C, *, P)."""
         return add_up(self.col, self.row, value, x, self.shape[0])

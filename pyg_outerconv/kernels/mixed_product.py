@@ -1,4 +1,4 @@
-"""A sparse product with labels mixed: values are made at once, and not kept for the backward."""
+"""A sparse product with mixed labels, whose mixed values are not stored for the backward pass."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def mixed_product(
     coefficient: Tensor,
     x: Tensor,
 ) -> Tensor:
-    """(Σ_k c_k A_k)ᵀ X, for matrices A_k whose entries are those of one pattern, by label.
+    """(Σ_k c_k A_k)ᵀ X, for the basis matrices A_k of one pattern.
 
-    Holds E numbers while it runs and keeps none, where values that autograd knew would stay.
+    Holds E mixed values while it runs; autograd would store them until the backward pass.
 
     Args:
-        sparsity: (N × M) where the E entries are.
-        label: (E,) the matrix that each is of, in [0, K).
-        by_label: (K + 1,) where the entries of each label begin, and (E,) their positions.
-        value: (E,) or None for ones.
+        sparsity: the places of the E entries, N × M.
+        label: (E,) the label of each entry, in [0, K).
+        by_label: the entries sorted by label: pointers (K + 1,) and positions (E,).
+        value: (E,), or None for ones.
         coefficient: c (K,).
-        x: (M, ...).
+        x: X (M, ...).
 
     Returns:
         (N, ...).
@@ -57,14 +57,14 @@ def mixed_product(
 
 
 def _mixed(value: Tensor | None, coefficient: Tensor, label: Tensor) -> Tensor:
-    """(E, 1) value[e] c[label[e]]."""
+    """The mixed values ``value[e] c[label[e]]``, (E, 1)."""
     factor = coefficient.index_select(0, label)
     return (factor if value is None else value * factor).unsqueeze(1)
 
 
 @differentiable
 class _MixedProduct(torch.autograd.Function):
-    """Linear in values, coefficients and x; its backward makes the mixed values again."""
+    """The product, linear in values, c and X; backward computes the mixed values again."""
 
     generate_vmap_rule = True
 
@@ -122,6 +122,6 @@ class _MixedProduct(torch.autograd.Function):
 
 
 def _unpack(tensors: Sequence[Any]) -> tuple[View, View, Sequence[Tensor], Sequence[Any]]:
-    """Both views; label, its pointer and its order; value, coefficient and x."""
+    """Split into view; transposed view; label, by_label; value, coefficient, x."""
     view, transposed_view = tuple(tensors[:3]), tuple(tensors[3:6])
     return view, transposed_view, tensors[6:9], tensors[9:12]

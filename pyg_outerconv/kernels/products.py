@@ -1,11 +1,12 @@
-"""The two bilinear primitives, each the other's derivative: products of and sampled by a matrix.
+"""Sparse products and sampled dense products, whose derivatives are made of these two again.
 
 Each is a custom operator without autograd, so that a compiler sees one node, inside an
-``autograd.Function`` whose backward uses the same primitives: second derivatives and
-``torch.func`` follow. The tangent of a product is that of each operand times the other, added up.
+``autograd.Function`` whose backward uses the same primitives: so there are second derivatives, and
+``torch.func`` works.
 
-All operands have heads: values (E, H), dense ones (rows, H or 1, channels); see
-:class:`~pyg_outerconv.kernels.backend.Backend`. What users call is in ``spmm.py``, ``sddmm.py``.
+All operands have heads: values (E, H), dense operands (rows, H or 1, channels); see
+:class:`~pyg_outerconv.kernels.backend.Backend`. The public functions are in ``spmm.py`` and
+``sddmm.py``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def _run_spmm(
     implementation = BACKENDS[backend]
     log_if_recording(implementation, "spmm", ptr, index, x.size(0), x)
     value = in_order(value, perm)
-    # The types were settled by the caller; a kernel that autocast changes would break that.
+    # The caller has settled the dtypes; autocast must not change them in the kernel.
     with without_autocast(x.device.type):
         return implementation.spmm(ptr, index, value, x.contiguous())
 
@@ -60,7 +61,7 @@ def _(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor, backend: str) -> Tensor:
 
 
 def in_order(value: Tensor | None, perm: Tensor | None) -> Tensor | None:
-    """Values in the order of a view's entries, from row order."""
+    """Bring values from row order into the order of a view with this ``perm``."""
     if value is None or perm is None:
         return value if value is None else value.contiguous()
     return value.index_select(0, perm)
@@ -82,7 +83,7 @@ def product(
         backend: the name of the backend.
     """
     if value is not None and value.size(1) == 1 and x.size(1) > 1:
-        # One matrix for all heads: they are channels.
+        # One matrix for all heads of x: the heads become channels.
         out = apply(
             _SpMM,
             *distinct_views(*view, *transposed_view, value, x.flatten(1).unsqueeze(1)),
@@ -93,18 +94,18 @@ def product(
 
 
 def sample(view: View, transposed_view: View, a: Tensor, b: Tensor, backend: str) -> Tensor:
-    """out[e, h] = <a[row e, h], b[col e, h]> in row order, (E, H); ``view`` is the view by row."""
+    """out[e, h] = <a[row of e, h], b[col of e, h]>, (E, H), for the entries of ``view`` by row."""
     return apply(_SDDMM, *distinct_views(*view, *transposed_view, a, b), backend)  # type: ignore[no-any-return]
 
 
 def _like(grad: Tensor, heads: int) -> Tensor:
-    """The gradient of an operand with that many heads, which may be one that all share."""
+    """Sum the gradient over the heads if the operand has a single one, which all share."""
     return grad if grad.size(1) == heads else grad.sum(1, keepdim=True)
 
 
 @differentiable
 class _SpMM(torch.autograd.Function):
-    """out = S x. The first view is the one that is multiplied, the second its transpose."""
+    """out = S x, for the matrix S of the first view; the second view is its transpose."""
 
     @staticmethod
     def forward(
@@ -125,7 +126,7 @@ class _SpMM(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         *both, value, x, ctx.backend = inputs
         ctx.heads = x.size(1)
-        # Of x, only the gradient of values has need; without, it need not outlive this product.
+        # Only the gradient of values reads x, so that x is not saved without it.
         ctx.save_for_backward(*both, value, x if ctx.needs_input_grad[6] else None)
 
     @staticmethod
@@ -136,7 +137,7 @@ class _SpMM(torch.autograd.Function):
         if ctx.needs_input_grad[7]:
             grad_x = _like(product(transposed_view, view, value, grad, ctx.backend), ctx.heads)
         if value is not None and ctx.needs_input_grad[6]:
-            # Values are in row order, so the products are sampled in the view by row.
+            # Values are in row order, so the gradient is sampled in the view by row.
             if view[2] is None:
                 grad_value = sample(view, transposed_view, grad, x, ctx.backend)
             else:
@@ -161,11 +162,11 @@ class _SpMM(torch.autograd.Function):
         view, transposed_view = tuple(both[:3]), tuple(both[3:])
         value_dim, x_dim = in_dims[6], in_dims[7]
         if value_dim is None:
-            # A batch of x is more channels.
+            # Fold a batch of x into the channels.
             x = x.movedim(x_dim, -1)
             out = product(view, transposed_view, value, x.flatten(-2), backend)
             return out.unflatten(-1, x.shape[-2:]), out.dim()
-        # A batch of matrices is more heads.
+        # Fold a batch of matrices into the heads.
         value = value.movedim(value_dim, -1)
         if x_dim is not None:
             x = x.movedim(x_dim, 2)
@@ -179,7 +180,7 @@ class _SpMM(torch.autograd.Function):
 
 @differentiable
 class _SDDMM(torch.autograd.Function):
-    """out[e] = <a[row e], b[col e]>; its derivatives are products with S = out's gradient."""
+    """out[e] = <a[row of e], b[col of e]>; its derivatives are products with out's gradient."""
 
     @staticmethod
     def forward(

@@ -1,4 +1,4 @@
-"""Scores at the entries of a sparse matrix: dot products, or sums, of what the two ends hold."""
+"""Scores of the entries of a sparse matrix: dot products or sums of row and column operands."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ OPERATIONS = ("dot", "add")
 
 
 def sddmm(sparsity: Sparsity, a: Tensor, b: Tensor, *, op: str = "dot") -> Tensor:
-    """A score for every entry of a sparse matrix (R × C) from its row and its column.
+    """The score of each entry of a sparse matrix (R × C), from its row and its column.
 
     ``'dot'``: ``out[e, h] = <a[row of e, h, :], b[col of e, h, :]>``;
-    ``'add'``: ``out[e, h] = a[row of e, h] + b[col of e, h]``; in row order, differentiable in both
-    any number of times.
+    ``'add'``: ``out[e, h] = a[row of e, h] + b[col of e, h]``. Entries are in row order;
+    differentiable in ``a`` and ``b`` any number of times.
 
     Args:
-        sparsity: where the E entries are.
-        a: (R, channels), or (R, H, channels); for ``'add'`` (R,) or (R, H).
-        b: (C, channels), or (C, H, channels); for ``'add'`` (C,) or (C, H). With three dimensions
-            one head may stand for all.
+        sparsity: the places of the E entries.
+        a: (R, channels) or (R, H, channels); for ``'add'`` (R,) or (R, H).
+        b: (C, channels) or (C, H, channels); for ``'add'`` (C,) or (C, H). For ``'dot'``, one of
+            the two may have a single head, which is used for all.
         op: 'dot' or 'add'.
 
     Returns:
@@ -37,7 +37,7 @@ def sddmm(sparsity: Sparsity, a: Tensor, b: Tensor, *, op: str = "dot") -> Tenso
     Raises:
         ValueError: the shapes do not fit, the operation is unknown, or no backend can serve the
             call.
-        TypeError: ``a`` and ``b`` are of different types.
+        TypeError: ``a`` and ``b`` have different dtypes.
     """
     if op not in OPERATIONS:
         raise RefusedValue(unknown("op of sddmm", op, OPERATIONS))
@@ -83,7 +83,7 @@ def _add(view: View, transposed_view: View, a: Tensor, b: Tensor, backend: str) 
 
 @differentiable
 class _Add(torch.autograd.Function):
-    """out[e, h] = a[row e, h] + b[col e, h]: both gathers run on torch for every backend."""
+    """out[e, h] = a[row of e, h] + b[col of e, h]; torch gathers, whatever the backend."""
 
     @staticmethod
     def forward(

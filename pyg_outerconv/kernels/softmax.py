@@ -1,4 +1,4 @@
-"""Reductions of values within the rows of a sparse matrix: sums, their adjoint, and softmax."""
+"""Sums and softmax of values within the rows of a sparse matrix."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ def segment_softmax(sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
     number of times. A row in which every score is -inf gives zeros.
 
     Args:
-        sparsity: where the E entries are.
-        score: (E,) or (E, H), in the order of the entries, by row but where they are listed.
+        sparsity: the places of the E entries; in a :class:`Listed` they are in any order.
+        score: (E,) or (E, H), in the order of the entries, which is row order in a
+            :class:`Sparsity`.
 
     Returns:
-        The shape of ``score``.
+        The shares, of the shape of ``score``.
 
     Raises:
         ValueError: the shapes do not fit, or no backend can serve the call.
@@ -39,25 +40,28 @@ def segment_softmax(sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
 
 
 def sum_of_rows(ptr: Tensor, value: Tensor, backend: str) -> Tensor:
-    """out[r, h] = sum over the entries e of row r of value[e, h]; (E, H) to (R, H)."""
+    """Sum the values of each row: (E, H) to (R, H)."""
     return apply(_Sum, ptr, value, backend)  # type: ignore[no-any-return]
 
 
 def spread_over_rows(ptr: Tensor, x: Tensor, num_entries: int, backend: str) -> Tensor:
-    """out[e, h] = x[row of e, h], the adjoint of :func:`sum_of_rows`; (R, H) to (E, H)."""
+    """Repeat the number of each row for its entries, the transpose of a sum: (R, H) to (E, H)."""
     return apply(_Spread, ptr, x, num_entries, backend)  # type: ignore[no-any-return]
 
 
 def softmax_of_rows(ptr: Tensor, score: Tensor, backend: str) -> Tensor:
-    """:func:`segment_softmax` of scores (E, H)."""
+    """:func:`segment_softmax` of scores (E, H), by the backend of that name."""
     return apply(_Softmax, ptr, score, backend)  # type: ignore[no-any-return]
 
 
 def softmax_derivative(ptr: Tensor, share: Tensor, along: Tensor, backend: str) -> Tensor:
-    """What the derivative of softmax, which is its own transpose, makes of numbers (E, H)."""
-    pulled = share * along
-    mean = sum_of_rows(ptr, pulled, backend)
-    return pulled - share * spread_over_rows(ptr, mean, share.size(0), backend)
+    """Multiply ``along`` (E, H) with the Jacobian matrix of softmax, which is symmetric.
+
+    ``share[e] (along[e] - sum_{f in the row of e} share[f] along[f])``.
+    """
+    weighted = share * along
+    mean = sum_of_rows(ptr, weighted, backend)
+    return weighted - share * spread_over_rows(ptr, mean, share.size(0), backend)
 
 
 # The operators -------------------------------------------------------------------------------
@@ -101,8 +105,8 @@ def _(ptr: Tensor, score: Tensor, backend: str) -> Tensor:
 
 
 def _as_heads(info: Any, x: Tensor, dim: int | None) -> tuple[Tensor, int]:
-    """A batch of (rows, H) as more heads."""
-    assert dim is not None  # no other argument can have a batch
+    """Fold a batch of (rows, H) into the heads, and return the size of the batch."""
+    assert dim is not None  # only this argument can be batched
     x = x.movedim(dim, -1)
     return x.flatten(1), info.batch_size
 

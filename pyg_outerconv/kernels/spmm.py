@@ -1,4 +1,4 @@
-"""Sparse times dense, with any of four reductions."""
+"""Products of a sparse and a dense matrix, reduced by sum, mean, max or min."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def spmm(
     and ``x``, any number of times. Rows without entries give zeros.
 
     Args:
-        sparsity: where the E entries of S are.
-        value: (E,) the entries in row order, (E, H) those of H matrices with these places, or None
-            for ones.
+        sparsity: the places of the E entries of S.
+        value: the values in row order, (E,), or (E, H) for H matrices with these entries; None for
+            ones.
         x: (C, channels), shared by all H matrices, or (C, H, channels); R rows with ``transpose``.
         transpose: multiply with Sᵀ.
-        reduce: 'sum'; 'mean', which divides by the number of entries of the row; 'max' or 'min',
-            whose gradient goes to the first of equal entries.
+        reduce: 'sum'; 'mean', the sum divided by the number of entries of the row; 'max' or 'min',
+            whose gradient goes to the first of equal products.
 
     Returns:
         (R, channels), or (R, H, channels) if ``value`` or ``x`` has heads; C rows with
@@ -41,7 +41,7 @@ def spmm(
     Raises:
         ValueError: the shapes do not fit, the reduction is unknown, or no backend can serve the
             call.
-        TypeError: ``value`` and ``x`` are of different types.
+        TypeError: ``value`` and ``x`` have different dtypes.
     """
     view, transposed_view = views(sparsity, transpose)
     rows, cols = sparsity.shape[::-1] if transpose else sparsity.shape

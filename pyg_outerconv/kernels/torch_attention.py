@@ -13,7 +13,7 @@ from torch.autograd import forward_ad
 from .differentiable import apply, differentiable, is_differentiated
 from .tiles import exact
 
-_FLASH = 1  # what torch calls its fused kernel
+_FLASH = 1  # torch's number for its fused kernel
 
 
 def torch_attention(
@@ -27,17 +27,17 @@ def torch_attention(
 ) -> Tensor:
     """``F.scaled_dot_product_attention`` of (B, H, N, D), (B, H, M, D) and (B, H, M, V).
 
-    torch's fused kernels cannot be differentiated twice, nor forwards: a gradient that is to be
-    differentiated itself, and a tangent, are computed with the N × M shares here. On other devices
-    than a CPU, whose kernel can be called by name, the backward pass runs the forward kernel once
-    more. Where shares are dropped on such a device, these derivatives raise.
+    torch's fused kernels have neither second derivatives nor forward mode. So gradients that are
+    differentiated themselves, and tangents, are computed here with all N × M shares. On a CPU the
+    fused backward kernel can be called by name; on other devices the backward pass runs the forward
+    kernel once more. There, these derivatives raise if shares are dropped.
     """
     if scale <= 0.0:
-        # torch scales what it has masked: -inf times such a scale is no mask, but inf or NaN.
+        # torch scales masked scores: -inf times a scale ≤ 0 is inf or NaN.
         query, scale = query * scale, 1.0
     operands = [query, key, value] if mask is None else [query, key, value, mask]
-    spelled = dropout_p > 0 or (mask is not None and mask.requires_grad)
-    if not (spelled or torch.compiler.is_compiling()) and (
+    unfused = dropout_p > 0 or (mask is not None and mask.requires_grad)
+    if not (unfused or torch.compiler.is_compiling()) and (
         forward_ad._current_level >= 0
         or any(map(is_functorch_wrapped_tensor, operands))
         or (torch.is_grad_enabled() and any(x.requires_grad for x in operands))
@@ -48,16 +48,16 @@ def torch_attention(
 
 @differentiable
 class _Fused(torch.autograd.Function):
-    """Backward is fused, too, unless it is to be differentiated itself."""
+    """torch's attention; backward is fused too, unless it is differentiated itself."""
 
     @staticmethod
     def forward(
         query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
     ) -> tuple[Tensor, Tensor]:
-        given = (query, key, value, mask, 0.0, causal)
+        arguments = (query, key, value, mask, 0.0, causal)
         by_name = query.device.type == "cpu"
-        if not by_name or torch._fused_sdp_choice(*given, scale=scale) != _FLASH:
-            out = F.scaled_dot_product_attention(*given, scale=scale)
+        if not by_name or torch._fused_sdp_choice(*arguments, scale=scale) != _FLASH:
+            out = F.scaled_dot_product_attention(*arguments, scale=scale)
             return out, out.new_empty(0)
         return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(  # type: ignore[no-any-return]
             query, key, value, 0.0, causal, attn_mask=mask, scale=scale
@@ -76,7 +76,7 @@ class _Fused(torch.autograd.Function):
         if is_differentiated():
             found = _gradients(query, key, value, mask, ctx.causal, ctx.scale, grad)
         elif not logsumexp.numel():
-            found = _again(query, key, value, mask, ctx.causal, ctx.scale, grad)
+            found = _recomputed_gradients(query, key, value, mask, ctx.causal, ctx.scale, grad)
         else:
             found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
                 grad,
@@ -118,7 +118,7 @@ class _Fused(torch.autograd.Function):
         return (found[0].unflatten(0, (info.batch_size, -1)), found[1]), (0, None)
 
 
-def _again(
+def _recomputed_gradients(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -127,7 +127,7 @@ def _again(
     scale: float,
     grad: Tensor,
 ) -> tuple[Tensor, ...]:
-    """The gradients by torch's own backward, after its forward once more."""
+    """The gradients by torch's backward kernel, after another call of its forward kernel."""
     with torch.enable_grad():
         query, key, value = (x.detach().requires_grad_() for x in (query, key, value))
         out = F.scaled_dot_product_attention(query, key, value, mask, 0.0, causal, scale=scale)
@@ -143,18 +143,18 @@ def _gradients(
     scale: float,
     grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients by products that have derivatives themselves; holds (B, H, N, M)."""
-    given = query.dtype
+    """The gradients by products that are differentiable themselves; holds (B, H, N, M)."""
+    dtype = query.dtype
     query, key, value, grad = (exact(x) for x in (query, key, value, grad))
     query = query * scale
     share = _shares(query, key, mask, causal)
     of_score = _softmax_derivative(share, grad @ value.mT)
     found = of_score @ key * scale, of_score.mT @ query, share.mT @ grad
-    return found[0].to(given), found[1].to(given), found[2].to(given)
+    return found[0].to(dtype), found[1].to(dtype), found[2].to(dtype)
 
 
 def _shares(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """(B, H, N, M) the softmax of scores; queries are scaled."""
+    """The softmax of scores, (B, H, N, M), for queries that are already scaled."""
     score = query @ key.mT
     if mask is not None:
         score = score + mask
@@ -165,6 +165,6 @@ def _shares(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> Te
 
 
 def _softmax_derivative(share: Tensor, along: Tensor) -> Tensor:
-    """What the derivative of softmax, which is its own transpose, makes of ``along``."""
-    pulled = share * along
-    return pulled - share * pulled.sum(-1, keepdim=True)
+    """Multiply ``along`` (B, H, N, M) with the Jacobian matrix of softmax, which is symmetric."""
+    weighted = share * along
+    return weighted - share * weighted.sum(-1, keepdim=True)

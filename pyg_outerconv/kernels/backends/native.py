@@ -1,4 +1,4 @@
-"""torch's own CSR kernels: no tensor of entries × channels is ever held."""
+"""The backend of torch's own CSR kernels, which holds no tensor of entries × channels."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..tiles import accumulator
 from . import tiled_additive
 from .native_csr import csr, row_sums, sampled, spread, times
 
-# exp of scores up to this bound neither overflows nor underflows in float32, also when summed up,
-# so that the highest score of each row need not be found and subtracted.
+# exp of scores up to this absolute value neither overflows nor underflows in float32, also when
+# summed up, so that the highest score of each row need not be subtracted.
 _SAFE_SCORE = 60.0
 
 
@@ -71,7 +71,7 @@ def _attend_backward(
         share = sampled(ptr, index, queries, keys)
         if bias is not None:
             share += bias[:, head]
-        # A row without shares has -inf here, and scores of -inf: their difference is no number.
+        # In rows without shares, logsumexp and scores are -inf, and their difference would be NaN.
         total = logsumexp[:, head]
         share -= spread(ptr, total.masked_fill(total == -torch.inf, 0.0), entries)
         share.exp_()
@@ -79,8 +79,8 @@ def _attend_backward(
             csr(ptr_t, index_t, share.index_select(0, perm), query.size(0)), above
         )
         score = sampled(ptr, index, above, values)
-        kept = (above * _head(out, head, wide)).sum(-1)
-        score -= spread(ptr, kept, entries)
+        mean = (above * _head(out, head, wide)).sum(-1)
+        score -= spread(ptr, mean, entries)
         score *= share
         if bias is not None:
             of_score[:, head] = score
@@ -92,12 +92,13 @@ def _attend_backward(
 
 
 def _head(x: Tensor, head: int, dtype: torch.dtype) -> Tensor:
+    """One head of x (rows, H, channels), contiguous: (rows, channels)."""
     # MKL is three times slower on strided rows than on contiguous ones.
     return x[:, head].to(dtype).contiguous()
 
 
 def _row_shifts(ptr: Tensor, score: Tensor) -> Tensor | None:
-    """What to subtract in each row so that exp stays in range; None where nothing is needed."""
+    """The number to subtract in each row so that exp does not overflow; None if none is needed."""
     if score.numel() == 0:
         return None
     # On CUDA the comparison would wait for the device.
@@ -118,7 +119,7 @@ def _grouped_matmul(
     """Multiply the rows of each group with its matrix, (num_rows, Q)."""
     if scatter is None:
         out = x.new_empty((num_rows, theta.size(2)))
-    else:  # Groups add up, so in the type for sums.
+    else:  # Rows of several groups are added up, in the accumulating dtype.
         out = x.new_zeros((num_rows, theta.size(2)), dtype=accumulator(x.dtype))
     for group, tile in _tiles(ptr, theta.size(1) + theta.size(2)):
         rows = x[tile] if gather is None else x.index_select(0, gather[tile])
@@ -144,6 +145,7 @@ def _grouped_outer(
 
 
 def _tiles(ptr: Tensor, width: int) -> Iterator[tuple[int, slice]]:
+    """Split the rows of each group into tiles: the group, and the rows of the tile."""
     step = max(1, tiles.TILE_ELEMENTS // max(1, width))
     bounds = ptr.tolist()
     for group, (start, end) in enumerate(pairwise(bounds)):
@@ -169,7 +171,7 @@ class Native(Backend):
         return []
 
     def why_not(self, request: Request) -> list[str]:
-        """torch reduces with max and min on a CPU alone. Nothing here needs MKL: see ``times``."""
+        """Reasons why this backend cannot serve a request: torch has max and min on a CPU alone."""
         reasons = super().why_not(request)
         if request.device != "cpu" and request.reduction in ("max", "min"):
             reasons.append(f"reduces with {request.reduction} on cpu only")
@@ -197,8 +199,8 @@ class Native(Backend):
         heads = x.size(1) if value is None else value.size(1)
         out = torch.empty((ptr.numel() - 1, heads, x.size(2)), dtype=torch.int64, device=x.device)
         for head in range(heads):
-            given = x.new_ones(index.numel()) if value is None else value[:, head].contiguous()
-            matrix = csr(ptr, index, given, x.size(0))
+            values = x.new_ones(index.numel()) if value is None else value[:, head].contiguous()
+            matrix = csr(ptr, index, values, x.size(0))
             column = x[:, head if x.size(1) > 1 else 0].contiguous()
             out[:, head] = _winning_entries(matrix, column, "amax" if largest else "amin")
         return out
@@ -237,15 +239,15 @@ class Native(Backend):
 
 
 def _winning_entries(matrix: Tensor, x: Tensor, reduce: str) -> Tensor:
-    """(R, channels) int64, the entry of each row's extreme, -1 for rows without entries."""
+    """The entry of the extreme product of each row, (R, channels) int64; -1 without entries."""
     entries = matrix.values().numel()
     if entries == 0 or x.size(1) == 0:
         return torch.full((matrix.size(0), x.size(1)), -1, device=x.device)
-    # torch returns arguments only where gradients are wanted.
+    # torch returns the entries only if gradients are required.
     with torch.enable_grad():
-        asked = x.detach().requires_grad_()
-        _, arg = torch.ops.aten._sparse_mm_reduce_impl(matrix, asked, reduce)
-    # torch finds none in a row whose entries are all -inf, which are equal: the first is taken.
+        leaf = x.detach().requires_grad_()
+        _, arg = torch.ops.aten._sparse_mm_reduce_impl(matrix, leaf, reduce)
+    # torch finds no entry in rows whose products are all -inf, which are equal: take the first.
     ptr = matrix.crow_indices()
     first = torch.where(ptr.diff() > 0, ptr[:-1], -1).unsqueeze(-1)
     return torch.where(arg == entries, first, arg).to(torch.int64)

@@ -1,4 +1,4 @@
-"""CSR matrices of torch: products, sampled products, and reductions of rows."""
+"""torch's CSR matrices: products, sampled products, and reductions of rows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor
 from ..tiles import accumulator, rows_of, tiles
 
 _LINE = 64  # bytes of a cache line
-_CACHE = 8 << 20  # bytes of a cache that a core can count on
+_CACHE = 8 << 20  # bytes of cache that a core has at least
 
 
 def csr(ptr: Tensor, index: Tensor, value: Tensor, num_cols: int) -> Tensor:
-    """The matrix with these entries; nothing is copied or checked."""
-    # Repeated columns in a row break torch's invariants on paper, yet every kernel used here
-    # adds them up, which is what parallel edges mean.
+    """The CSR matrix with these entries, without a copy and without checks."""
+    # Repeated columns in a row, which are parallel edges, break torch's invariants; but every
+    # kernel used here adds them up.
     _silence_beta_warning()
     size = (ptr.numel() - 1, num_cols)
     return torch.sparse_csr_tensor(ptr, index, value, size, check_invariants=False)
@@ -25,9 +25,9 @@ def csr(ptr: Tensor, index: Tensor, value: Tensor, num_cols: int) -> Tensor:
 
 @cache
 def _silence_beta_warning() -> None:
-    """Let torch say, once in a process and to nobody, that CSR is in beta.
+    """Silence torch's warning, given once in a process, that CSR is in beta.
 
-    The kernels used here are tested against the reference: the notice would only alarm the reader.
+    The kernels used here are tested against the reference, so that the warning is of no use.
     """
     one = torch.zeros(1, dtype=torch.long)
     with warnings.catch_warnings():
@@ -36,11 +36,11 @@ def _silence_beta_warning() -> None:
 
 
 def times(matrix: Tensor, x: Tensor) -> Tensor:
-    """matrix @ x by the fastest kernel that torch has for the type."""
+    """matrix @ x, by torch's fastest kernel for the dtype."""
     if x.is_cuda:
         return matrix @ x
     if x.dtype in (torch.float32, torch.float64) and torch.backends.mkl.is_available():
-        # Into a result of our own: matrix @ x fills one with zeros, and then copies it.
+        # Write into a new tensor: matrix @ x fills one with zeros first, and then copies it.
         out = x.new_empty((matrix.size(0), x.size(1)))
         if not _slabs_pay(x):
             return torch.addmm(out, matrix, x, beta=0.0, out=out)
@@ -53,23 +53,23 @@ def times(matrix: Tensor, x: Tensor) -> Tensor:
 
 
 def _slabs_pay(x: Tensor) -> bool:
-    """Whether to multiply a cache line's worth of columns at a time.
+    """Whether to multiply only the columns of one cache line at a time.
 
-    Rows are read at random. Where all of x is larger than a cache and such a slab is not, that is
-    nearly twice as fast (100k rows, 1.2M entries, 64 channels, float32: 11 ms against 20).
+    Rows of x are read at random. If x is larger than a cache, and a slab of columns is not, this is
+    nearly twice as fast (100k rows, 1.2M entries, 64 channels, float32: 11 ms instead of 20).
     """
     slab = x.size(0) * _LINE
     return slab <= _CACHE < slab * (x.size(1) * x.itemsize // _LINE) // 2
 
 
 def can_sample(dtype: torch.dtype, entries: int, rows: int, cols: int) -> bool:
-    """Whether torch samples products of this type for such a matrix."""
-    # In float32 and float64, and only fewer products than the matrix has places.
+    """Whether torch's sampled product supports this dtype and such a matrix."""
+    # It fails for more entries than the matrix has places.
     return dtype in (torch.float32, torch.float64) and entries <= rows * cols
 
 
 def sampled(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """<a[row of e], b[index[e]]> for each entry; a (R, channels), b (C, channels)."""
+    """<a[row of e], b[index[e]]> for each entry, (E,), for a (R, channels) and b (C, channels)."""
     if can_sample(a.dtype, index.numel(), a.size(0), b.size(0)):
         matrix = csr(ptr, index, a.new_zeros(index.numel()), b.size(0))
         return torch.sparse.sampled_addmm(matrix, a, b.t(), beta=0.0).values()
@@ -82,9 +82,9 @@ def sampled(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def row_sums(ptr: Tensor, value: Tensor, reduce: str = "sum") -> Tensor:
-    """``reduce`` ('sum' or 'max') within rows: (E, ...) to (R, ...).
+    """Reduce each row by ``reduce``, 'sum' or 'max': (E, ...) to (R, ...).
 
-    Rows without entries give the neutral element.
+    Rows without entries give 0 or -inf.
     """
     if value.numel() == 0:
         empty = 0.0 if reduce == "sum" else -torch.inf
@@ -93,5 +93,5 @@ def row_sums(ptr: Tensor, value: Tensor, reduce: str = "sum") -> Tensor:
 
 
 def spread(ptr: Tensor, x: Tensor, num_entries: int) -> Tensor:
-    """Every row's value at each of its entries: (R, ...) to (E, ...)."""
+    """Repeat the value of each row for its entries: (R, ...) to (E, ...)."""
     return torch.repeat_interleave(x, ptr.diff().long(), dim=0, output_size=num_entries)

@@ -1,4 +1,4 @@
-"""The truth: gather, multiply, scatter, written to be read. Never picked automatically."""
+"""The reference backend: gather, multiply, scatter. The other backends are tested against it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from ..tiles import accumulator, rows_of
 
 
 class Reference(Backend):
-    """Plain torch indexing; holds tensors of entries × channels. Half types add in float32."""
+    """Plain indexing by torch; holds tensors of entries × channels, used only if asked for.
+
+    Sums of 16-bit dtypes are accumulated in float32.
+    """
 
     name = "reference"
     priority = 0
@@ -40,7 +43,7 @@ class Reference(Backend):
             scores = messages[entries] if largest else -messages[entries]
             scores = scores.nan_to_num(nan=torch.inf, posinf=torch.finfo(scores.dtype).max)
             best = scores == scores.amax(0, keepdim=True)
-            arg[row] = entries[best.int().argmax(0)]  # the first of equal ones
+            arg[row] = entries[best.int().argmax(0)]  # the first of equal products
         return arg
 
     def spmm_theta(
@@ -74,7 +77,7 @@ class Reference(Backend):
     def segment_softmax(self, ptr: Tensor, score: Tensor) -> Tensor:
         """Normalise the scores of each row by a softmax, (E, H)."""
         weight, total, _ = _exponentials(ptr, score.to(accumulator(score.dtype)))
-        total = total.masked_fill(total == 0, 1.0)  # of nothing but -inf
+        total = total.masked_fill(total == 0, 1.0)  # in rows whose scores are all -inf
         return (weight / total.index_select(0, rows_of(ptr))).to(score.dtype)
 
     def attend(
@@ -138,11 +141,11 @@ class Reference(Backend):
         """Compute the additive score of each entry, (E, H)."""
         rows, wide = rows_of(ptr), accumulator(a.dtype)
         sums = a.to(wide).index_select(0, rows) + b.to(wide).index_select(0, index)
-        bent = phi.write(sums, torch.empty_like(sums))
+        terms = phi.write(sums, torch.empty_like(sums))
         for factor, place in ((left, rows), (right, index)):
             if factor is not None:
-                bent = bent * (factor if factor.size(0) == 1 else factor.index_select(0, place))
-        return bent.sum(-1).to(a.dtype)
+                terms = terms * (factor if factor.size(0) == 1 else factor.index_select(0, place))
+        return terms.sum(-1).to(a.dtype)
 
     def additive_rows(
         self,
@@ -160,8 +163,8 @@ class Reference(Backend):
         sums = a.to(wide).index_select(0, rows) + b.to(wide).index_select(0, index)
         out = sums.new_zeros((count, *a.shape))
         for number in range(count):
-            bent = phi.after(number).write(sums, torch.empty_like(sums)) * value.unsqueeze(-1)
-            out[number].index_add_(0, rows, bent if right is None else bent * right[index])
+            terms = phi.after(number).write(sums, torch.empty_like(sums)) * value.unsqueeze(-1)
+            out[number].index_add_(0, rows, terms if right is None else terms * right[index])
         return out.to(a.dtype)
 
     def grouped_matmul(
@@ -199,13 +202,13 @@ class Reference(Backend):
 
 
 def _messages(index: Tensor, value: Tensor | None, x: Tensor) -> Tensor:
-    """value[e, h] x[index[e], h, :], (E, H, channels)."""
+    """The messages ``value[e, h] x[index[e], h, :]``, (E, H, channels)."""
     gathered = x.index_select(0, index).to(accumulator(x.dtype))
     return gathered if value is None else gathered * value.to(gathered.dtype).unsqueeze(-1)
 
 
 def _exponentials(ptr: Tensor, score: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """exp(score − the row's highest) (E, H), their sums (R, H), and the highest (R, H)."""
+    """exp(score − highest score of the row) (E, H), its sums (R, H), and the highest (R, H)."""
     rows = rows_of(ptr)
     highest = score.new_full((ptr.numel() - 1, score.size(1)), -torch.inf)
     place = rows.unsqueeze(-1).expand_as(score)

@@ -1,4 +1,4 @@
-"""torch-scatter's segment kernels, on gathered tiles that never exceed a bound."""
+"""The backend of torch-scatter's segment kernels, on gathered tiles of bounded size."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from . import tiled_additive
 
 
 def _sums(tile: Tile, y: Tensor) -> Tensor:
+    """Sum within the rows of a tile."""
     from torch_scatter import segment_sum_csr
 
     out: Tensor = segment_sum_csr(y, tile.ptr.long())
@@ -20,9 +21,9 @@ def _sums(tile: Tile, y: Tensor) -> Tensor:
 
 
 class Scatter(Backend):
-    """Gather a tile of entries, reduce its rows by ``segment_csr``, add it to the result.
+    """Gathers a tile of entries, reduces its rows by ``segment_csr``, and adds them to the result.
 
-    torch-scatter has no product of matrices, so there is no ``grouped_matmul``.
+    torch-scatter has no matrix product, so this backend has no ``grouped_matmul``.
     """
 
     name = "scatter"
@@ -43,7 +44,7 @@ class Scatter(Backend):
         return []
 
     def why_not(self, request: Request) -> list[str]:
-        """torch-scatter is compiled by whoever installs it, with CUDA or without."""
+        """Reasons why this backend cannot serve a request; torch-scatter may lack CUDA."""
         reasons = super().why_not(request)
         if request.device == "cuda" and not self.missing() and not _has_cuda():
             reasons.append("this torch-scatter was built without CUDA")
@@ -67,8 +68,8 @@ class Scatter(Backend):
 
         heads, wide = x.size(1) if value is None else value.size(1), accumulator(x.dtype)
         shape, limit = (ptr.numel() - 1, heads, x.size(2)), torch.finfo(wide)
-        # Below every score: segment_max_csr begins at the least number of the type, and takes an
-        # entry that exceeds it. It passes over NaN, which therefore becomes infinity.
+        # segment_max_csr starts from the least number of the dtype and takes entries that exceed
+        # it, so scores are clamped to the next number. It ignores NaN, which becomes infinity.
         least = -float(
             torch.nextafter(torch.tensor(limit.max, dtype=wide), torch.zeros((), dtype=wide))
         )
@@ -79,8 +80,8 @@ class Scatter(Backend):
             score = score if largest else -score
             score = score.nan_to_num_(nan=torch.inf, posinf=limit.max).clamp_(min=least)
             found, entry = segment_max_csr(score, tile.ptr.long())
-            # Rows that begin here have -inf so far. Only a greater one replaces what came before,
-            # so of equal entries the first stays.
+            # Rows that begin in this tile have -inf. Only a larger score replaces an earlier one,
+            # so that the first of equal scores is taken.
             better = (found > best[tile.rows]) & (tile.ptr.diff() > 0).view(-1, 1, 1)
             best[tile.rows] = torch.where(better, found, best[tile.rows])
             arg[tile.rows] = torch.where(better, entry + tile.entries.start, arg[tile.rows])
@@ -152,15 +153,15 @@ class Scatter(Backend):
         wide, long = accumulator(query.dtype), ptr.long()
         queries, keys, values, above = (t.to(wide) for t in (query, key, value, grad))
         share = self._scores(ptr, index, queries, keys, bias, scale)
-        # A row without shares has -inf here, and scores of -inf: their difference is no number.
+        # In rows without shares, logsumexp and scores are -inf, and their difference would be NaN.
         total = logsumexp.masked_fill(logsumexp == -torch.inf, 0.0)
         share = share.sub_(gather_csr(total, long)).exp_()
         of_score = self.sddmm(ptr, index, above, values)
         of_score -= gather_csr((above * out).sum(-1), long)
         of_score *= share
-        turned = of_score.index_select(0, perm)
+        transposed = of_score.index_select(0, perm)
         of_query = self.spmm(ptr, index, of_score, keys).mul_(scale)
-        of_key = self.spmm(ptr_t, index_t, turned, queries).mul_(scale)
+        of_key = self.spmm(ptr_t, index_t, transposed, queries).mul_(scale)
         of_value = self.spmm(ptr_t, index_t, share.index_select(0, perm), above)
         found = [t.to(query.dtype) for t in (of_query, of_key, of_value, of_score)]
         return found[0], found[1], found[2], found[3]
@@ -177,30 +178,31 @@ class Scatter(Backend):
         bias: Tensor | None,
         scale: float,
     ) -> Tensor:
-        """scale <query[row of e, h, :], key[index[e], h, :]> + bias[e, h], (E, H)."""
+        """The scores ``scale <query[row of e, h], key[index[e], h]> + bias[e, h]``, (E, H)."""
         score = self.sddmm(ptr, index, query * scale, key)
         return score if bias is None else score.add_(bias)
 
 
 def _has_cuda() -> bool:
+    """Whether torch-scatter was built with CUDA."""
     import torch_scatter  # noqa: F401  (loads the operators)
 
     return bool(torch.ops.torch_scatter.cuda_version() != -1)
 
 
 def _messages(tile: Tile, index: Tensor, value: Tensor | None, x: Tensor) -> Tensor:
-    """value[e, h] x[index[e], h, :] of a tile's entries, in the type for sums."""
+    """The messages ``value[e, h] x[index[e], h, :]`` of a tile, in the accumulating dtype."""
     gathered = x.index_select(0, index[tile.entries]).to(accumulator(x.dtype))
     return gathered if value is None else gathered * value[tile.entries].unsqueeze(-1)
 
 
 def _exponentials(ptr: Tensor, score: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """exp(score − the row's highest) (E, H), their sums (R, H), and the highest (R, H)."""
+    """exp(score − highest score of the row) (E, H), its sums (R, H), and the highest (R, H)."""
     from torch_scatter import gather_csr, segment_max_csr, segment_sum_csr
 
     long = ptr.long()
-    # The highest of nothing but -inf is the least finite number, which leaves exp(-inf), 0. NaN is
-    # passed over here, and comes back with the sum.
+    # In rows whose scores are all -inf, segment_max_csr returns the least finite number, so that
+    # exp gives 0. It ignores NaN, which the sum then contains.
     highest, _ = segment_max_csr(score, long)
     weight = (score - gather_csr(highest, long)).exp_()
     return weight, segment_sum_csr(weight, long), highest

@@ -1,8 +1,7 @@
-"""Additive scores and their sums in bounded tiles of entries, one buffer for all tiles.
+"""Additive scores and their sums in tiles of entries of bounded size, in buffers for all tiles.
 
-A tile is as large as a cache. Gathering whole rows into it, and working on it in place, is limited
-by the random reads of rows alone; entries × channels tensors would go through main memory at every
-operation.
+A tile is as large as a cache. Rows are gathered into it and changed in place, so that only random
+reads of rows take time; tensors of entries × channels would pass main memory in each operation.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from ..tiles import Tile, accumulator, rows_of, tiles
 from .native_csr import csr, times
 
 SumRows = Callable[[Tile, Tensor], Tensor]
-"""Sums within the rows of a tile: (entries of the tile, width) to (rows of the tile, width)."""
+"""A function that sums within the rows of a tile: (entries, width) to (rows, width)."""
 
 
 def score(
@@ -43,7 +42,7 @@ def score(
 
 
 def rows_by(sum_rows: SumRows) -> Callable[..., Tensor]:
-    """:meth:`Backend.additive_rows` with a backend's own sums within rows."""
+    """A function :meth:`.Backend.additive_rows` that sums within rows by ``sum_rows``."""
 
     def rows(
         ptr: Tensor,
@@ -58,13 +57,13 @@ def rows_by(sum_rows: SumRows) -> Callable[..., Tensor]:
         """Sum the weighted terms of additive scores within rows, (count, R, H, channels)."""
         work = _Tiles(ptr, index, a, b)
         out = work.a.new_zeros((count, *work.a.shape))
-        column_factor, bent = work.factor(right), torch.empty_like(work.row_buffer)
+        column_factor, buffer = work.factor(right), torch.empty_like(work.row_buffer)
         for tile in work.tiles:
             z = work.sums(tile)
             weight = value[tile.entries].to(z.dtype).unsqueeze(-1)
             for number in range(count):
-                # The last may be written over the sums.
-                into = z if number + 1 == count else bent[: z.size(0)]
+                # The last derivative may overwrite z.
+                into = z if number + 1 == count else buffer[: z.size(0)]
                 y = phi.after(number).write(z, out=into)
                 y.view(y.size(0), *a.shape[1:]).mul_(weight)
                 work.multiply(y, column_factor, index[tile.entries])
@@ -75,38 +74,39 @@ def rows_by(sum_rows: SumRows) -> Callable[..., Tensor]:
 
 
 def sum_by_product(tile: Tile, y: Tensor) -> Tensor:
-    """Sums within rows as the product with a matrix of ones."""
+    """Sum within rows by a product with a sparse matrix of ones."""
     places = torch.arange(y.size(0), dtype=tile.ptr.dtype, device=y.device)
     return times(csr(tile.ptr, places, y.new_ones(y.size(0)), y.size(0)), y)
 
 
 class _Tiles:
-    """The tiles of a matrix, and buffers for what its two ends hold, in the type for sums."""
+    """The tiles of a matrix, and buffers for row and column operands, in the accumulating dtype."""
 
     def __init__(self, ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> None:
         self.index, self.rows = index, rows_of(ptr)
         self.a, self.b = (x.to(accumulator(x.dtype)).flatten(1) for x in (a, b))
         self.tiles = list(tiles(ptr, index.numel(), self.a.size(1)))
-        # All tiles are of one length, but for the last.
+        # All tiles but the last have the same length.
         longest = self.tiles[0].entries.stop if self.tiles else 0
         self.row_buffer, self.column_buffer = (
             self.a.new_empty((longest, self.a.size(1))) for _ in range(2)
         )
 
     def factor(self, x: Tensor | None) -> Tensor | None:
-        """A factor of every node, or one for all."""
+        """A factor (nodes or 1, H, channels) in the accumulating dtype, flat; or None."""
         return None if x is None else x.to(self.a.dtype).flatten(1)
 
     def sums(self, tile: Tile) -> Tensor:
-        """a[row of e] + b[column of e] of each entry of the tile, in the first buffer."""
+        """a[row of e] + b[column of e] for the entries of a tile, in the row buffer."""
         out = _gathered(self.a, self.rows[tile.entries], self.row_buffer)
         return out.add_(_gathered(self.b, self.index[tile.entries], self.column_buffer))
 
     def multiply(self, y: Tensor, factor: Tensor | None, place: Tensor) -> None:
-        """Multiply in place with the factor of each entry's node, or with the one for all."""
+        """Multiply in place with the factor of each entry's node, or with the shared factor."""
         if factor is not None:
             y.mul_(factor if factor.size(0) == 1 else _gathered(factor, place, self.column_buffer))
 
 
 def _gathered(x: Tensor, place: Tensor, buffer: Tensor) -> Tensor:
+    """Gather rows of ``x`` into a buffer."""
     return torch.index_select(x, 0, place, out=buffer[: place.numel()])

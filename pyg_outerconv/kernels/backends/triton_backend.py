@@ -13,10 +13,10 @@ from .triton_settings import INTERPRETED, TUNE
 
 
 class Triton(Backend):
-    """Fused kernels without atomics. Short types are accumulated in float32, never in TF32.
+    """Fused kernels without atomics; sums of 16-bit dtypes are accumulated in float32.
 
-    With ``TRITON_INTERPRET=1`` set before the package is imported, the kernels are interpreted:
-    on CPUs too, slowly, and only when asked for by name.
+    With ``TRITON_INTERPRET=1`` set before the package is imported, Triton interprets the kernels,
+    slowly, also on a CPU; then this backend is used only if asked for by name.
     """
 
     name = "triton"
@@ -155,6 +155,6 @@ class Triton(Backend):
 
 
 def _products(x: Tensor, gather: Tensor | None, scatter: Tensor | None) -> int:
-    """I, the number of rows that the groups are made of."""
-    given = gather if gather is not None else scatter
-    return x.size(0) if given is None else given.numel()
+    """The number I of products, that is of rows in all groups."""
+    index = gather if gather is not None else scatter
+    return x.size(0) if index is None else index.numel()

@@ -1,11 +1,11 @@
-"""What the environment says of Triton, for the backend and its kernels; triton is not imported."""
+"""Settings of Triton in the environment; this module does not import triton."""
 
 from __future__ import annotations
 
 import os
 
-# As the kernels' decorator will read it: they are imported when a primitive first runs.
+# Read as Triton's decorator reads it when the kernels are imported, at the first primitive.
 INTERPRETED = os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "yes", "on", "y")
 
-# Set to 1, the number of warps is tuned by the clock: see ``triton/launch.py``.
+# If this variable is 1, the number of warps is tuned by timing; see ``triton/launch.py``.
 TUNE = "PYG_OUTERCONV_TRITON_TUNE"

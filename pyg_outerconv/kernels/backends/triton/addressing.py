@@ -1,7 +1,7 @@
-"""Where things lie: the job of a program, positions in 32 or 64 bits, tiles of rows and heads.
+"""Addresses in memory: the job of a program, positions in 32 or 64 bits, tiles of rows and heads.
 
-Positions are computed in 32 bits, which is twice as fast on a GPU, unless some tensor of the call
-has more elements than 32 bits can count: :func:`needs_int64` decides, :func:`offset` obeys.
+Positions are computed in 32 bits, which is twice as fast on a GPU, unless a tensor of the call has
+more elements than 32 bits can count: :func:`needs_int64` decides, and :func:`offset` computes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def needs_int64(*tensors: Tensor | None) -> bool:
 
 
 def wide_type(dtype: torch.dtype) -> tl.dtype:
-    """The type in which sums of ``dtype`` are accumulated, for a kernel."""
+    """The dtype in which a kernel accumulates sums of ``dtype``."""
     return tl.float64 if accumulator(dtype) == torch.float64 else tl.float32
 
 
@@ -35,7 +35,7 @@ def power_of_two(number: int) -> int:
 
 
 def halves(scale: float) -> tuple[float, float]:
-    """Two numbers that add up to ``scale``: arguments of kernels are rounded to float32."""
+    """Two numbers whose sum is ``scale``, because arguments of kernels are rounded to float32."""
     high = c_float(scale).value
     return high, scale - high
 
@@ -52,10 +52,10 @@ class Tile(NamedTuple):
 
 
 def tile(heads: int, channels: int, dtype: torch.dtype, shared: bool = False) -> Tile:
-    """Blocks for a product of that many heads and channels; a function of shapes alone.
+    """The block sizes for a product of that many heads and channels; they depend on shapes alone.
 
-    One warp holds 1024 numbers in 32 registers a thread. Heads that share their rows get larger
-    blocks, because every head in a block saves loading the rows once more.
+    A warp holds 1024 numbers in 32 registers of each thread. Heads that share rows of x get larger
+    blocks, because the rows are loaded once for all heads of a block.
     """
     budget = (4096 if shared else 2048) // (2 if dtype == torch.float64 else 1)
     block_c = min(power_of_two(channels), 128)
@@ -80,16 +80,16 @@ def offset(position, stride, WIDE: tl.constexpr):
 
 @triton.jit
 def joined(high, low, ACC: tl.constexpr):
-    """The number that :func:`halves` took apart."""
+    """The sum of the two numbers of :func:`halves`."""
     return tl.full([], high, ACC) + tl.full([], low, ACC)
 
 
 @triton.jit
 def bounds(number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT: tl.constexpr):
-    """Row, first entry, and end of job ``number``; whether it is a piece, or a whole row.
+    """Row, first entry and end of job ``number``; whether it is a piece, and whether a whole row.
 
-    The pieces come first, being the longest jobs, then all rows, of which the long ones have
-    nothing left to do. ``number`` may be a block.
+    The pieces come first, because they are the longest jobs, then all rows, where long rows are
+    empty jobs. ``number`` may be a block of numbers.
     """
     known = number < jobs
     if SPLIT:
@@ -117,7 +117,7 @@ def head_rows(
     x, place, live, h, c, heads, channels,
     SHARED: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """``x[place, h, c]`` (places, heads, channels), of one head if SHARED; 0 where not live."""
+    """Load ``x[place, h, c]``, (places, heads, channels), one head if SHARED; 0 where not live."""
     inside = live[:, None, None] & (c < channels)[None, None, :]
     if SHARED:
         where = offset(place, channels, WIDE)[:, None, None] + c[None, None, :]
@@ -131,7 +131,7 @@ def head_rows(
 
 @triton.jit
 def entry_heads(value, e, live, h, heads, WIDE: tl.constexpr, ACC: tl.constexpr):
-    """``value[e, h]`` (entries, heads); 0 where not live."""
+    """Load ``value[e, h]``, (entries, heads); 0 where not live."""
     where = offset(e, heads, WIDE)[:, None] + h[None, :]
     inside = live[:, None] & (h < heads)[None, :]
     return tl.load(value + where, mask=inside, other=0.0).to(ACC)
@@ -142,7 +142,7 @@ def keep(
     out, partial, row, number, width, place, inside, is_piece, whole, result,
     SPLIT: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Store a row's result in ``out``, a piece's in ``partial``; ``width`` numbers to a row."""
+    """Store the ``width`` numbers of a row in ``out``, of a piece in ``partial``."""
     tl.store(out + offset(row, width, WIDE) + place, result, mask=inside & whole)
     if SPLIT:
         tl.store(partial + offset(number, width, WIDE) + place, result, mask=inside & is_piece)

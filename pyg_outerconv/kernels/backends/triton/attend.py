@@ -1,13 +1,12 @@
 """Attention over the entries of each row: score, online softmax and weighted sum in one kernel.
 
-A program serves one job and a block of heads; the gathered tiles are (entries, heads, channels) of
-keys and of values. Scores need every channel of the query: wider ones are gone through block by
-block. Values wider than a block are left to several programs, each of which works the scores out
-anew. Pieces leave their normalised sum and the logarithm of their total weight, which is all it
-takes to merge them.
+A program computes one job for a block of heads; it gathers tiles (entries, heads, channels) of keys
+and of values. Scores need all channels of the query, which are read in blocks. Values with more
+channels than a block are computed by several programs, each of which recomputes the scores. Pieces
+store their normalised sum and the logarithm of their total weight, from which they are merged.
 
-A GPU profile should show the gathers of keys and values as the limit; the exponentials are one for
-every entry and head, one or two hundredths of the loads.
+A GPU profile should show the gathers of keys and values as the limit; there is one exponential for
+each entry and head, one or two hundredths of the loads.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def scores(
     HAS_BIAS: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr, ONE: tl.constexpr,
     BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """``scale <query[row], key[place]> + bias[e]`` (entries, heads); -inf where not live."""
+    """``scale <query[row], key[place]> + bias[e]``, (entries, heads); -inf where not live."""
     score = dots(
         query, key, row, place, live, h, heads, depth,
         False, False, WIDE, ACC, ONE, BLOCK_E, BLOCK_H, BLOCK_D,
@@ -57,7 +56,7 @@ def scores(
 
 @triton.jit
 def normalised(total, weighted, high):
-    """The weighted mean (heads, channels) and log(sum exp(score)) (heads,); 0 and -inf of none."""
+    """The weighted mean (heads, channels) and log(sum exp(score)) (heads,); 0, -inf if empty."""
     divisor = tl.where(total == 0.0, 1.0, total)
     lse = tl.where(total == 0.0, -float("inf"), high + tl.log(divisor))
     return tl.sum(weighted, 0) / divisor[:, None], lse
@@ -106,7 +105,7 @@ def attend_kernel(
         out, partial, row, number, heads * channels, where, inside, is_piece, whole, result,
         SPLIT, WIDE,
     )  # fmt: skip
-    # Programs for other channels of the same heads have the same number.
+    # All programs for the channels of these heads have the same result; the first one stores it.
     first = (h < heads) & (block % channel_blocks == 0)
     keep(lse_out, partial_lse, row, number, heads, h, first, is_piece, whole, lse, SPLIT, WIDE)
 
@@ -118,7 +117,7 @@ def attend_pieces_kernel(
     WIDE: tl.constexpr, ACC: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """Merge the pieces of each long row: a softmax over what each piece weighs."""
+    """Merge the pieces of each long row, by a softmax over their total weights."""
     block = tl.program_id(0) % (head_blocks * channel_blocks)
     number = tl.program_id(0) // (head_blocks * channel_blocks)
     h = (block // channel_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)

@@ -1,12 +1,12 @@
 """The gradients of attention, without atomics: a pass over targets, then one over sources.
 
-The target pass works the scores out anew and has, for each entry and head,
+The target pass recomputes the scores and, for each entry and head,
 
     share = exp(score − logsumexp),  slope = share (<grad, value> − <grad, out>),
 
-which is the gradient in the score; the sum of slope × key is the gradient in the query. The source
-pass sums slope × query and share × grad over the rows of the transpose: that is two ``spmm``, which
-find share and slope, (entries, heads) in the accumulating type, through ``perm``.
+where slope is the gradient in the score; the sum of slope × key is the gradient in the query. The
+source pass sums slope × query and share × grad over the rows of the transpose, by two ``spmm``,
+which read share and slope, (entries, heads) in the accumulating dtype, through ``perm``.
 
 A GPU profile should show five gathers of entries × heads × channels and no writes of that size.
 """
@@ -50,7 +50,7 @@ def target_kernel(
     ONE: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
     BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """Share and slope of each entry and head; the query's gradient, if a block holds its depth."""
+    """Share and slope of each entry and head, and the query's gradient if D fits into a block."""
     number = tl.program_id(0) // head_blocks
     row, begin, end, is_piece, whole = bounds(
         number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT
@@ -58,7 +58,7 @@ def target_kernel(
     h = (tl.program_id(0) % head_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
     d = tl.arange(0, BLOCK_D)
     one = tl.arange(0, 1)
-    # <grad, out> of the row: what every entry's <grad, value> is compared with.
+    # <grad, out> of the row, which is the mean of <grad, value> over its entries.
     mean = dots(
         grad, out, row, row + one, one == 0, h, heads, channels,
         False, False, WIDE, ACC, ONE, 1, BLOCK_H, BLOCK_C,
@@ -129,7 +129,7 @@ def _target_pass(
     logsumexp: Tensor,
     grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Share and slope (E, H) in the accumulating type, and the gradient in the query."""
+    """Share and slope (E, H) in the accumulating dtype, and the gradient in the query."""
     ptr, index = view
     heads, depth, channels = query.size(1), query.size(2), value.size(2)
     share = torch.empty((index.numel(), heads), dtype=accumulator(query.dtype), device=query.device)

@@ -1,4 +1,4 @@
-"""Rows of very different length, cut into pieces of bounded length. Plain torch, no kernels."""
+"""Long rows cut into pieces of bounded length, by plain torch."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
-# Entries that one program goes through; longer rows are shared by several. At 16 entries a step
-# these are 16 steps, and one partial result for 256 gathered rows costs next to nothing.
+# The most entries of one program; longer rows are cut into pieces for several programs. At 16
+# entries a step these are 16 steps, and one partial result for 256 gathered rows costs little.
 LIMIT = 256
 
-# What was worked out from a tensor, by its identity; it dies with the tensor.
+# Cached results by the identity of a tensor; they are removed with the tensor.
 _memory: Any = WeakTensorKeyDictionary()
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """The T pieces of the L long rows of a CSR pointer, in order.
+    """The T pieces of the L long rows of a CSR matrix, in row order.
 
     Attributes:
-        row: (T,) the row that each piece is of.
-        begin: (T,) its first entry; it ends ``limit`` entries on, or with its row.
-        owner: (T,) the position of its row among the long ones.
+        row: (T,) the row of each piece.
+        begin: (T,) the first entry of each piece; it ends after ``limit`` entries, or at the end of
+            the row.
+        owner: (T,) the position of the row of each piece in ``long``.
         long: (L,) the long rows.
         ptr: (L + 1,) the pieces of long row l are ``ptr[l]:ptr[l + 1]``.
-        limit: how many entries a piece has at most.
+        limit: the most entries of a piece.
     """
 
     row: Tensor
@@ -42,23 +43,23 @@ class Pieces:
 
     @property
     def number(self) -> int:
-        """T."""
+        """The number T of pieces."""
         return self.row.numel()
 
 
 def pieces_of(ptr: Tensor, num_entries: int, limit: int, above: int | None = None) -> Pieces | None:
-    """The pieces of rows of more than ``above`` entries (``limit``, if not given), or None.
+    """The pieces of rows with more than ``above`` entries (by default ``limit``); None without any.
 
-    Remembered for ``ptr``, because their number has to come from the device.
+    Cached for ``ptr``, because reading their number waits for the device.
     """
     above = limit if above is None else above
-    if num_entries <= above:  # then no row is longer, and the device need not be asked
+    if num_entries <= above:  # no row is longer, which needs no reading from the device
         return None
     return remembered(ptr, (limit, above), lambda: cut(ptr, limit, above))
 
 
 def cut(ptr: Tensor, limit: int, above: int) -> Pieces | None:
-    """Cut rows of more than ``above`` entries into pieces of ``limit``."""
+    """Cut rows with more than ``above`` entries into pieces of ``limit`` entries."""
     degree = ptr.diff()
     long = (degree > above).nonzero().view(-1)
     if long.numel() == 0:
@@ -76,10 +77,7 @@ def cut(ptr: Tensor, limit: int, above: int) -> Pieces | None:
 
 
 def by_row(place: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
-    """Where each row's entries are: (ptr, order), in which equal places keep their order.
-
-    Remembered for ``place``.
-    """
+    """Sort positions by the row in ``place`` (I,), stably: row pointers and order. Cached."""
 
     def sort() -> tuple[Tensor, Tensor]:
         ordered, order = place.sort(stable=True)
@@ -89,15 +87,15 @@ def by_row(place: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
     return remembered(place, ("by row", num_rows), sort)
 
 
-def remembered(tensor: Tensor, key: object, make: Callable[[], Made]) -> Made:
-    """``make()``, once for each unmodified tensor and key."""
+def remembered(tensor: Tensor, key: object, make: Callable[[], Result]) -> Result:
+    """The result of ``make()``, cached for an unchanged tensor and a key."""
     if tensor.is_inference():  # changes to such a tensor are not counted
         return make()
-    known = _memory.get(tensor)
-    if known is None or known[0] != tensor._version:
-        known = (tensor._version, {})
-        _memory[tensor] = known
-    if key not in known[1]:
-        known[1][key] = make()
-    made: Made = known[1][key]
-    return made
+    cached = _memory.get(tensor)
+    if cached is None or cached[0] != tensor._version:
+        cached = (tensor._version, {})
+        _memory[tensor] = cached
+    if key not in cached[1]:
+        cached[1][key] = make()
+    result: Result = cached[1][key]
+    return result

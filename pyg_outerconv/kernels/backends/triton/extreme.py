@@ -1,9 +1,10 @@
-"""Which entry of a row has the largest (or least) product: max and min with their argument.
+"""The entry of the largest or least product of each row, for max and min.
 
-Every place of the tile (entries, heads, channels) keeps its own best product and where it was; the
-places are compared once, at the end. Pieces leave both, and a second kernel compares them in order.
+Every place of the tile (entries, heads, channels) stores its best product and the position of that;
+the places are compared once, at the end. Pieces store both, and a second kernel compares them in
+order.
 
-A GPU profile should look as that of ``spmm``, with twice the registers.
+A GPU profile should look like that of ``spmm``, with twice the registers.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from .addressing import (
 from .launch import jobs_of, launch
 from .sums import empty_partial
 
-# Later than every entry.
+# A position after every entry.
 NEVER = tl.constexpr(2**62)
 
 
 @triton.jit
 def first_best(best, where):
-    """The best of each column, and the first place that has it; ``NEVER`` if none has."""
+    """The best product along the first axis, and its first position; ``NEVER`` if there is none."""
     top = tl.max(best, 0)
     return top, tl.min(tl.where(best == top[None], where, NEVER), 0)
 
@@ -68,7 +69,7 @@ def extreme_kernel(
             score = entry_heads(value, e, live, h, heads, WIDE, ACC)[:, :, None] * score
         if not LARGEST:
             score = -score
-        # Finite numbers, so that NaN is above all of them and places without entries below.
+        # Clamp to finite numbers, so that NaN is above all scores and empty places are below.
         is_nan = score != score
         score = tl.where(score > HIGHEST, HIGHEST, tl.where(score < -HIGHEST, -HIGHEST, score))
         score = tl.where(is_nan, float("inf"), score)
@@ -91,7 +92,7 @@ def extreme_pieces_kernel(
     partial, partial_best, piece_ptr, long, out, width, blocks,
     WIDE: tl.constexpr, ACC: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_W: tl.constexpr,
 ):  # fmt: skip
-    """The first best of the pieces of each long row."""
+    """Compare the pieces of each long row; the first of equal products is taken."""
     number = tl.program_id(0) // blocks
     w = (tl.program_id(0) % blocks) * BLOCK_W + tl.arange(0, BLOCK_W)
     best = tl.full([BLOCK_T, BLOCK_W], -float("inf"), ACC)

@@ -1,11 +1,12 @@
-"""Propagate and transform in one: the product with Θ of each label while its sum is in registers.
+"""Propagate and transform in one step: sums of each label are multiplied by Θ in registers.
 
-A program serves 16 jobs at once, and walks their entries in the order of labels: of all labels that
-its jobs stand before, the least is next, and the jobs that stand before it take an entry each. When
-the label changes, the sums (16, P) are multiplied by its Θ, whose load 16 rows so share.
+A program computes 16 jobs together, and reads their entries in the order of labels. In each step it
+takes the least label among the next entries of the jobs, and each job whose next entry has this
+label reads that entry. When the label changes, the sums (16, P) are multiplied by its Θ, which is
+so loaded once for 16 rows.
 
-A GPU profile should show few steps without a product, and Θ coming from L2 at most. The walk is a
-chain of dependent loads: occupancy has to hide it.
+A GPU profile should show few steps without a product, and Θ read from L2 at most. The steps are a
+chain of dependent loads, which only occupancy can hide.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .sums import add_pieces, empty_partial
 
 JOBS = 16
 
-# Beyond every label.
+# A number above every label.
 NO_LABEL = tl.constexpr(2**31 - 1)
 
 
@@ -108,8 +109,8 @@ def spmm_theta(
         out, out if partial is None else partial, *job_arguments, inputs, outputs, blocks,
         SPLIT=pieces is not None, HAS_VALUE=value is not None,
         WIDE=needs_int64(index, x, theta, out, partial), ACC=wide_type(x.dtype),
-        # Sums of short types are held in float32 and rounded to 10 bits for the product, no less
-        # than the types have; float32 itself is never rounded.
+        # Sums of 16-bit dtypes are float32, rounded to the 10 bits of TF32 for the product, which
+        # these dtypes do not exceed. Sums of float32 are not rounded.
         PRECISION="tf32" if x.dtype in (torch.float16, torch.bfloat16) else "ieee",
         BLOCK_R=JOBS, BLOCK_P=min(64, max(16, power_of_two(inputs))), BLOCK_Q=block_q, num_warps=4,
     )  # fmt: skip

@@ -1,11 +1,11 @@
-"""A matrix for each group of rows, and the gradient in the matrices.
+"""Products of groups of rows with a matrix for each group, and the gradient in the matrices.
 
-Groups are cut into tiles of rows, so that one program has one matrix. Where results are scattered,
-rows of several groups may meet: the products, one row for each (gathered) row, are then added with
-``spmm`` in the order of their groups. The gradient in a matrix is cut along the rows of its group.
+Groups are cut into tiles of rows, so that each program has one matrix. If results are scattered,
+several products may go to one row: the products are then added by ``spmm`` in the order of their
+groups. The gradient in a matrix is cut along the rows of its group.
 
-Products of float32 are exact to its rounding ("ieee"), never in TF32. A GPU profile should show
-tensor cores busy in short types, and FMA units in float32.
+Products of float32 are computed in float32 ("ieee"), never in TF32. A GPU profile should show busy
+tensor cores in 16-bit dtypes, and busy FMA units in float32.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .sums import add_pieces
 
 @triton.jit
 def row_tile(x, rows, live, c, channels, WIDE: tl.constexpr):
-    """``x[rows, c]``, 0 where not live."""
+    """Load ``x[rows, c]``; 0 where not live."""
     inside = live[:, None] & (c < channels)[None, :]
     return tl.load(x + offset(rows, channels, WIDE)[:, None] + c[None, :], mask=inside, other=0.0)
 
@@ -84,13 +84,13 @@ def grouped_outer_kernel(
 
 
 def blocks_of(dtype: torch.dtype, channels: int) -> int:
-    """How many channels a block of a product has: 16 are the least that it takes."""
+    """The number of channels in a block of a product, at least 16."""
     most = {torch.float64: 32, torch.float32: 64}.get(dtype, 128)
     return min(most, max(16, power_of_two(channels)))
 
 
 def rows_of(dtype: torch.dtype) -> int:
-    """How many rows a tile of a product has: more for types that tensor cores multiply."""
+    """The number of rows in a tile of a product; more for dtypes that tensor cores multiply."""
     return {torch.float64: 32, torch.float32: 32}.get(dtype, 64)
 
 
@@ -118,7 +118,7 @@ def grouped_matmul(
 def _products(
     x: Tensor, ptr: Tensor, theta: Tensor, gather: Tensor | None, out: Tensor, number: int
 ) -> None:
-    """Write the product of each row into ``out``."""
+    """Write the product of each row with the matrix of its group into ``out`` (I, Q)."""
     inputs, outputs = theta.size(1), theta.size(2)
     block_m, block_q = rows_of(x.dtype), blocks_of(x.dtype, outputs)
     blocks = triton.cdiv(outputs, block_q)
@@ -148,7 +148,7 @@ def grouped_outer(
     out = x.new_zeros((ptr.numel() - 1, inputs, outputs))
     block_p, block_q = (min(64, blocks_of(x.dtype, width)) for width in (inputs, outputs))
     p_blocks, q_blocks = triton.cdiv(inputs, block_p), triton.cdiv(outputs, block_q)
-    # About 512 pieces keep a GPU busy; more rows to a piece mean fewer partial matrices.
+    # About 512 pieces keep a GPU busy; longer pieces mean fewer partial matrices.
     limit = min(4096, max(balance.LIMIT, power_of_two(num_products // 512)))
     pieces = balance.pieces_of(ptr, num_products, limit, above=0)
     if pieces is None or out.numel() == 0:

@@ -1,4 +1,4 @@
-"""Starting a kernel on the device of its tensors."""
+"""Launch a kernel on the device of its tensors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ WARPS = (1, 2, 4, 8)
 
 
 def launch(kernel: Any, programs: int, like: Tensor, *arguments: Any, **constants: Any) -> None:
-    """Run ``programs`` programs of ``kernel`` on the device of ``like``; none, if there are none.
+    """Run ``programs`` programs of ``kernel`` on the device of ``like``.
 
-    Without the guard a kernel would run on the current device, and read another one's memory.
+    Without the guard the kernel would run on the current device, and read memory of another one.
     """
     if programs == 0:
         return
@@ -33,10 +33,10 @@ def launch(kernel: Any, programs: int, like: Tensor, *arguments: Any, **constant
 
 @cache
 def tuned(kernel: Any) -> Any:
-    """``kernel`` with the number of warps that is fastest here, found for each set of sizes.
+    """``kernel`` with the fastest number of warps on this device, measured for each set of sizes.
 
-    Only when asked for: warps decide in which order a tile is summed, so another process, whose
-    clock ran differently, may return other bits.
+    Off unless asked for: the number of warps decides in which order a tile is summed, so that
+    another process, with other timings, may return a bitwise different result.
     """
     names = ("heads", "channels", "depth", "width", "inputs", "outputs")
     return triton.autotune(
@@ -46,9 +46,10 @@ def tuned(kernel: Any) -> Any:
 
 
 def jobs_of(ptr: Tensor, pieces: Pieces | None) -> tuple[int, tuple[Any, ...]]:
-    """The number of jobs, and what ``addressing.bounds`` takes: jobs, ptr, pieces and their limit.
+    """The number of jobs, and arguments of ``addressing.bounds``: jobs, ptr, pieces, their limit.
 
-    Without pieces the kernel is compiled without them, and does not look at what stands for them.
+    Without pieces the kernel is compiled without SPLIT, and does not read the arguments in their
+    place.
     """
     rows = ptr.numel() - 1
     if pieces is None:

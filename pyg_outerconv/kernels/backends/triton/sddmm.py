@@ -1,7 +1,7 @@
 """Sampled dense-dense products: one number for each entry and head.
 
-A program loads the left row of its job once and goes through the entries a tile at a time; pieces
-of long rows need no second stage, because each entry has its own result.
+A program loads the row of ``a`` of its job once, and reads the entries in tiles. Pieces of long
+rows need no second kernel, because each entry has its own result.
 
 A GPU profile should show the gathers of ``b`` as the limit, as in ``spmm``.
 """
@@ -23,10 +23,10 @@ def dots(
     A_SHARED: tl.constexpr, B_SHARED: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
     ONE: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """``<a[row, h, :], b[place, h, :]>`` (places, heads).
+    """``<a[row, h, :], b[place, h, :]>``, (places, heads).
 
-    ONE says that a block holds all channels: without a loop, the load of ``a`` is the same for all
-    tiles of a job and leaves the loop over them.
+    ONE means that one block holds all channels: without a loop over channels, the compiler moves
+    the load of ``a`` out of the loop over tiles.
     """
     total = tl.zeros([BLOCK_E, BLOCK_H], ACC)
     one = tl.arange(0, 1)

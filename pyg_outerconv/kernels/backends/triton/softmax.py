@@ -1,10 +1,11 @@
-"""Softmax within rows, for a block of heads at once.
+"""Softmax within rows, for a block of heads at a time.
 
-A program reads its row twice, first for the highest score and the sum of exponentials (online, in
-one go), then to write; the second time the row comes from a cache. Pieces of long rows leave both
-numbers, a second kernel merges these row by row, a third one writes the pieces' shares.
+A program reads its row twice: first for the highest score and the sum of exponentials, in one pass,
+then from a cache to write the shares. Pieces of long rows store both numbers, a second kernel
+merges these for each row, and a third one writes the shares of the pieces.
 
-A GPU profile should show memory throughput; with one head most lanes wait for short rows.
+A GPU profile should show memory throughput as the limit; with one head most lanes are idle in short
+rows.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from .sums import empty_partial
 
 @triton.jit
 def finite(high):
-    """0 in place of -inf, which must not be subtracted from itself."""
+    """Replace -inf by 0, for -inf minus itself is NaN."""
     return tl.where(high == -float("inf"), 0.0, high)
 
 
 @triton.jit
 def merge(high, total, new_high, new_total):
-    """Highest score and sum of exp(score − highest) (heads,), and (places, heads) more of them."""
+    """Merge highest scores and sums of exp(score − highest), (heads,) with (places, heads)."""
     top = tl.maximum(high, tl.max(new_high, 0))
     shift = finite(top)
     total = total * tl.exp(high - shift)
@@ -57,7 +58,7 @@ def softmax_kernel(
     SPLIT: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
     BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
-    """The shares of whole rows, and highest score and sum of the pieces of others."""
+    """The shares of whole rows, and the highest score and the sum of each piece of long rows."""
     number = tl.program_id(0) // head_blocks
     _row, begin, end, is_piece, _whole = bounds(
         number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT
@@ -84,7 +85,7 @@ def merge_kernel(
     partial_high, partial_total, piece_ptr, high_out, total_out, heads, head_blocks,
     WIDE: tl.constexpr, ACC: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
-    """Highest score and sum of each long row, from those of its pieces."""
+    """The highest score and the sum of each long row, from those of its pieces."""
     number = tl.program_id(0) // head_blocks
     h = (tl.program_id(0) % head_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
     high = tl.full([BLOCK_H], -float("inf"), ACC)
@@ -107,7 +108,7 @@ def piece_shares_kernel(
     score, out, ptr, piece_row, piece_begin, owner, high, total, limit, heads, head_blocks,
     WIDE: tl.constexpr, ACC: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
-    """The shares of the pieces, when their rows' highest score and sum are known."""
+    """The shares of the pieces, given the highest score and the sum of their rows."""
     number = tl.program_id(0) // head_blocks
     h = (tl.program_id(0) % head_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
     slot = offset(tl.load(owner + number), heads, WIDE) + h

@@ -1,12 +1,12 @@
-"""Sparse times dense with a sum within rows, for many heads at once.
+"""Products of a sparse and a dense matrix, for many heads.
 
-A program serves one job, a block of heads and a block of channels; the gathered tile is
-(entries, heads, channels). Heads that share ``x`` share its loads: the tile is then gathered once,
-as (entries, 1, channels), and multiplied by the values of every head in the block.
+A program computes one job for a block of heads and a block of channels; it gathers tiles (entries,
+heads, channels). Heads that share ``x`` share its loads: a tile is then gathered once, as (entries,
+1, channels), and multiplied by the values of every head in the block.
 
-A GPU profile should show L2 or memory throughput as the limit, and wide loads: 16 bytes a thread
-where the channels are a multiple of 4. With fewer than four entries to a row most lanes of a tile
-are idle; several rows to a program would then be next.
+A GPU profile should show L2 or memory throughput as the limit, and wide loads: 16 bytes for each
+thread if the number of channels is a multiple of 4. With fewer than four entries in a row most
+lanes of a tile are idle.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def spmm(
     scale: float = 1.0,
     like: Tensor | None = None,
 ) -> Tensor:
-    """See :meth:`Backend.spmm`; entry e has ``value[perm[e]]``, the product is scaled.
+    """``out[r, h, :] = scale * sum_{e of row r} value[perm[e], h] x[index[e], h, :]``.
 
-    Computes in the type of ``x``, and returns that of ``like``, if given.
+    Computed in the dtype of ``x``; the result has the dtype of ``like``, if given.
     """
     heads, channels = x.size(1) if value is None else value.size(1), x.size(2)
     like = x if like is None else like

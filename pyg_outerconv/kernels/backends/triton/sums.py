@@ -1,7 +1,7 @@
-"""Sums within rows of (entries, width), and the second stage of every sum that pieces share.
+"""Sums within rows of (entries, width), and sums of the pieces of long rows.
 
-A GPU profile should show memory throughput near a copy's; with one or two numbers to an entry and
-few entries to a row, it is the number of programs that counts.
+A GPU profile should show almost the memory throughput of a copy; with one or two numbers for each
+entry and few entries in a row, the number of programs is the limit.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ def segment_sum(ptr: Tensor, value: Tensor) -> Tensor:
     out = value.new_empty((ptr.numel() - 1, value.size(1)))
     pieces = balance.pieces_of(ptr, value.size(0), balance.LIMIT)
     if pieces is None:
-        _sum(ptr, value, out)
+        _sum_rows(ptr, value, out)
         return out
     partial = value.new_empty((pieces.number, value.size(1)), dtype=accumulator(value.dtype))
-    _sum(ptr, value, out, pieces=pieces, partial=partial)
+    _sum_rows(ptr, value, out, pieces=pieces, partial=partial)
     add_pieces(pieces, partial, out)
     return out
 
 
 def add_pieces(pieces: Pieces, partial: Tensor, out: Tensor) -> None:
     """Set the long rows of ``out`` (R, ...) to the sums of their pieces in ``partial`` (T, ...)."""
-    _sum(pieces.ptr, partial, out, rows=pieces.long)
+    _sum_rows(pieces.ptr, partial, out, rows=pieces.long)
 
 
-def _sum(
+def _sum_rows(
     ptr: Tensor,
     value: Tensor,
     out: Tensor,
@@ -84,7 +84,7 @@ def _sum(
 
 
 def empty_partial(pieces: Pieces | None, like: Tensor, *shape: int) -> Tensor | None:
-    """Room for the partial results of the pieces, in the type that sums are accumulated in."""
+    """Memory for the partial results of the pieces, (T, *shape) in the accumulating dtype."""
     if pieces is None:
         return None
     return torch.empty((pieces.number, *shape), dtype=accumulator(like.dtype), device=like.device)
