@@ -112,8 +112,8 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        ptr, index, ptr_t, index_t, perm_t, query, key, value, bias, *kept = ctx.saved_tensors
-        out, logsumexp = kept
+        ptr, index, ptr_t, index_t, perm_t, query, key, value, bias, *outputs = ctx.saved_tensors
+        out, logsumexp = outputs
         if is_differentiated():
             view, transposed_view = (ptr, index, None), (ptr_t, index_t, perm_t)
             found = _unfused(

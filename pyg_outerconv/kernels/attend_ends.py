@@ -90,11 +90,11 @@ class _AttendEnds(torch.autograd.Function):
             inputs = [x, value, of_source, of_target]
             return *_gradients_by_primitives(inputs, entries, ctx.slope, grad, wanted), None, None
         passes = _module_of(entries)
-        of_made = passes.pull(entries, tuple(saved), grad, ctx.slope)
-        of_x = torch.mm(of_made, packed.t()) if wanted[0] else None
+        of_product = passes.backward(entries, tuple(saved), grad, ctx.slope)
+        of_x = torch.mm(of_product, packed.t()) if wanted[0] else None
         if not any(wanted[1:]):
             return of_x, None, None, None, None, None
-        of_value, of_scores = passes.unpack(torch.mm(x.t(), of_made), value.size(0))
+        of_value, of_scores = passes.unpack(torch.mm(x.t(), of_product), value.size(0))
         vectors = torch.stack((of_source, of_target), dim=1)
         of_vectors = torch.bmm(of_scores.transpose(1, 2), value)
         return of_x, torch.baddbmm(of_value, of_scores, vectors), *of_vectors.unbind(1), None, None
@@ -107,12 +107,12 @@ def _forward(
     of_target: Tensor,
     entries: Entries,
     slope: float,
-    keeps: bool,
+    has_backward: bool,
 ) -> tuple[Tensor, ...]:
     """The result, and the tensors that the backward pass reads besides the inputs."""
     passes = _module_of(entries)
     packed = passes.pack(value, torch.bmm(value, torch.stack((of_source, of_target), dim=2)))
-    out, *saved = passes.forward(entries, torch.mm(x, packed), value.size(0), slope, keeps)
+    out, *saved = passes.forward(entries, torch.mm(x, packed), value.size(0), slope, has_backward)
     return out, packed, *saved
 
 

@@ -54,8 +54,8 @@ def strips(band: BandLimits, num_rows: int, num_cols: int) -> Iterator[Strip]:
         high = min(shift + band.right, len(cols) - 1)
         begin, end = max(0, -high), min(len(rows), len(cols) - low)
         if low <= high and begin < end:
-            kept = slice(rows[begin], rows[end - 1] + 1, step)
-            yield Strip(kept, slice(residue, num_cols, step), low + begin, high + begin)
+            seeing = slice(rows[begin], rows[end - 1] + 1, step)
+            yield Strip(seeing, slice(residue, num_cols, step), low + begin, high + begin)
 
 
 def rows_of_block(reach: int) -> int:

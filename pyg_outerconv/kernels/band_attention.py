@@ -89,9 +89,9 @@ def backward(
             ours, queries = above[chunk.start : chunk.stop], job.query[chunk.start : chunk.stop]
             share = _shares(job, chunk)
             keep, of_share = dropout.factor(share), torch.bmm(ours, values.mT)
-            kept = share if keep is None else share * keep
+            dropped = share if keep is None else share * keep
             of_share = of_share if keep is None else of_share * keep
-            slabs.add(of_value, torch.bmm(kept.mT, ours), chunk)
+            slabs.add(of_value, torch.bmm(dropped.mT, ours), chunk)
             of_score = torch._softmax_backward_data(of_share, share, -1, share.dtype)
             slabs.add(of_key, torch.bmm(of_score.mT, queries), chunk)
             found.append(torch.bmm(of_score, keys))

@@ -137,13 +137,13 @@ def same_dtype(what: str, *tensors: Tensor | None) -> list[Tensor | None]:
     Raises:
         TypeError: the dtypes differ.
     """
-    given = [tensor for tensor in tensors if tensor is not None]
-    first = given[0]
+    present = [tensor for tensor in tensors if tensor is not None]
+    first = present[0]
     if torch.is_autocast_enabled(first.device.type):
         short = torch.get_autocast_dtype(first.device.type)
-        if any(tensor.dtype != first.dtype for tensor in given):
+        if any(tensor.dtype != first.dtype for tensor in present):
             return [None if tensor is None else tensor.to(short) for tensor in tensors]
-    for tensor in given:
+    for tensor in present:
         if tensor.dtype != first.dtype:
             raise RefusedType(
                 refusal(f"{what} needs operands of one dtype", first.dtype, tensor.dtype)

@@ -25,21 +25,23 @@ def unpack(packed: Tensor, heads: int) -> tuple[Tensor, Tensor]:
     return parts[..., :-2], parts[..., -2:]
 
 
-def forward(entries: Listed, made: Tensor, heads: int, slope: float, keeps: bool) -> Saved:
+def forward(
+    entries: Listed, product: Tensor, heads: int, slope: float, has_backward: bool
+) -> Saved:
     """The result of :func:`.attend_ends.attend_ends`, and tensors for the backward pass.
 
     Args:
         entries: the edges.
-        made: (N, H (V + 2)), the product of x and the packed parameters.
+        product: (N, H (V + 2)), the product of x and the packed parameters.
         heads: H.
         slope: the slope of the leaky ReLU below zero.
-        keeps: whether there will be a backward pass.
+        has_backward: whether there will be a backward pass.
     """
     row, col, (count, _) = entries
-    made = made.view(made.size(0), heads, -1)
-    sent = made.index_select(0, col)
-    score = sent[..., -2] + made.index_select(0, row)[..., -1]
-    share = entries.raised(leaky_relu(score, slope, inplace=not keeps))
+    product = product.view(product.size(0), heads, -1)
+    sent = product.index_select(0, col)
+    score = sent[..., -2] + product.index_select(0, row)[..., -1]
+    share = entries.raised(leaky_relu(score, slope, inplace=not has_backward))
     total = share.new_zeros((count, heads)).index_add_(0, row, share)
     share /= total.index_select(0, row)
     values = sent[..., :-2]
@@ -47,10 +49,10 @@ def forward(entries: Listed, made: Tensor, heads: int, slope: float, keeps: bool
     return out.index_add_(0, row, values * share.unsqueeze(-1)), sent, score, share
 
 
-def pull(entries: Listed, kept: Saved, grad: Tensor, slope: float) -> Tensor:
-    """The gradient in ``made``, (N, H (V + 2)), for the gradient in the result (N, H, V)."""
+def backward(entries: Listed, saved: Saved, grad: Tensor, slope: float) -> Tensor:
+    """The gradient in ``product``, (N, H (V + 2)), for the gradient in the result (N, H, V)."""
     row, col, (count, _) = entries
-    sent, score, share = kept
+    sent, score, share = saved
     above = grad.index_select(0, row)
     of_share = (sent[..., :-2] * above).sum(-1).mul_(share)
     mean = share.new_zeros((count, share.size(1))).index_add_(0, row, of_share)

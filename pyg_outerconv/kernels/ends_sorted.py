@@ -28,17 +28,19 @@ def unpack(packed: Tensor, heads: int) -> tuple[Tensor, Tensor]:
     )
 
 
-def forward(entries: HeadCopies, made: Tensor, heads: int, slope: float, keeps: bool) -> Saved:
+def forward(
+    entries: HeadCopies, product: Tensor, heads: int, slope: float, has_backward: bool
+) -> Saved:
     """The result and the tensors for the backward pass, as in :func:`.ends_listed.forward`.
 
-    Here ``made`` is (N, H V + 2 H), and the saved tensors have the heads first.
+    Here ``product`` is (N, H V + 2 H), and the saved tensors have the heads first.
     """
-    nodes, columns = made.size(0), made.size(1) - 2 * heads
-    values = made[:, :columns].view(nodes, heads, -1).transpose(0, 1).contiguous()
-    ends = made[:, columns:].t().contiguous()
+    nodes, columns = product.size(0), product.size(1) - 2 * heads
+    values = product[:, :columns].view(nodes, heads, -1).transpose(0, 1).contiguous()
+    ends = product[:, columns:].t().contiguous()
     score = ends[heads:].index_select(1, entries.row)
     score += ends[:heads].index_select(1, entries.col)
-    weight = entries.raised(leaky_relu(score, slope, inplace=not keeps))
+    weight = entries.raised(leaky_relu(score, slope, inplace=not has_backward))
     total = entries.sums(weight).clamp_(min=torch.finfo(weight.dtype).tiny)
     sums = entries.times(weight, values).transpose(0, 1)
     out = sums.new_empty(sums.shape)
@@ -46,9 +48,9 @@ def forward(entries: HeadCopies, made: Tensor, heads: int, slope: float, keeps: 
     return out, values, score, weight, total
 
 
-def pull(entries: HeadCopies, kept: Saved, grad: Tensor, slope: float) -> Tensor:
-    """The gradient in ``made``, (N, H V + 2 H), for the gradient in the result (N, H, V)."""
-    values, score, weight, total = kept
+def backward(entries: HeadCopies, saved: Saved, grad: Tensor, slope: float) -> Tensor:
+    """The gradient in ``product``, (N, H V + 2 H), for the gradient in the result (N, H, V)."""
+    values, score, weight, total = saved
     heads, nodes, width = values.shape
     of_sums = torch.div(grad.transpose(0, 1), total.unsqueeze(-1), out=torch.empty_like(values))
     of_score = entries.sampled(of_sums, values).mul_(weight)

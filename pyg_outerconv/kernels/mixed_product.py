@@ -106,8 +106,10 @@ class _MixedProduct(torch.autograd.Function):
             if ctx.needs_input_grad[9]:
                 of_value = (sampled * coefficient.index_select(0, label).unsqueeze(1)).squeeze(1)
             if ctx.needs_input_grad[10]:
-                pulled = sampled if value is None else sampled * value.unsqueeze(1)
-                of_coefficient = sum_of_rows(ptr, pulled.index_select(0, order), backend).squeeze(1)
+                weighted = sampled if value is None else sampled * value.unsqueeze(1)
+                of_coefficient = sum_of_rows(ptr, weighted.index_select(0, order), backend).squeeze(
+                    1
+                )
         return *(None,) * 9, of_value, of_coefficient, of_x, None
 
     @staticmethod

@@ -69,7 +69,7 @@ class Sparsity:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(R, C)."""
+        """The shape (R, C) of the matrix."""
         cols = vars(self).get("num_cols")
         return self.rowptr.numel() - 1, self.colptr.numel() - 1 if cols is None else cols
 

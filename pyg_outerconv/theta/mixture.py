@@ -37,7 +37,7 @@ class Mixture(Theta):
 
     @property
     def shape(self) -> torch.Size:
-        """(K, G, P/G, Q/G) of Θ."""
+        """The shape (K, G, P/G, Q/G) of Θ."""
         return torch.Size((self.coefficient.size(0), *self.matrices.shape[1:]))
 
     def form(self) -> Hashable:

@@ -37,7 +37,7 @@ class ValueOutput(Theta):
 
     @property
     def shape(self) -> torch.Size:
-        """(H, 1, P, Q) of Θ."""
+        """The shape (H, 1, P, Q) of Θ."""
         heads, rows, width = self.value.shape
         columns = width if self.adds else heads * width
         columns = columns if self.output is None else self.output.size(2)
