@@ -14,7 +14,7 @@ from torch_geometric.nn.inits import glorot
 from ..errors import RefusedValue, refusal, unknown
 from ..graph.checks import check_positive, holds
 
-_SMALLEST = 1e-15  # what PyG adds to a variance
+_SMALLEST = 1e-15  # PyG adds it to variances
 _PIECES = {
     # Row j: coefficients of 1, v, v², … of the piece of the uniform B-spline that starts j knots
     # before v's own interval ends.
@@ -30,7 +30,7 @@ _PIECES = {
 
 
 class GaussianMixture(torch.nn.Module):
-    r"""Gaussians with centres and widths that learn.
+    r"""Gaussians with learned centres and widths.
 
     .. math:: f_k(u) = \exp\Bigl(-\tfrac12 \sum_d \frac{(u_d - \mu_{kd})^2}{\sigma_{kd}^2}\Bigr)
 
@@ -64,7 +64,7 @@ class GaussianMixture(torch.nn.Module):
         glorot(self.sigma)
 
     def forward(self, edge_attr: Tensor) -> Tensor:
-        """(E, K)."""
+        """The functions of edge attributes (E, D): (E, K)."""
         _check_width(edge_attr, self.dim)
         away = (edge_attr.unsqueeze(1) - self.mu).square() / (self.sigma.square() + _SMALLEST)
         return (-0.5 * away.sum(-1)).exp()
@@ -80,8 +80,8 @@ class BSpline(torch.nn.Module):
     .. math:: f_k(u) = \prod_d N^m_{k_d}(u_d), \qquad k = k_1 + S_1 (k_2 + S_2 (k_3 + \dots))
 
     with S_d splines of degree m along attribute d, which lies in [0, 1], and k_1 running fastest.
-    They add up to one, and (m + 1)^D of them differ from zero at any point; a basis holds the
-    others too, as zeros, so that its edges need no sorting when attributes change.
+    They sum to one, and (m + 1)^D of them are non-zero at any point. A basis stores the zeros too,
+    so that its edges need no sorting when attributes change.
     ``OuterConv(P, Q, Kernel(BSpline((5, 5))), aggr='mean', root_weight=True)`` is SplineConv, with
     Θ its ``weight``. From the `"SplineCNN: Fast Geometric Deep Learning with Continuous B-Spline
     Kernels" <https://arxiv.org/abs/1711.08920>`_ paper, section 3.
@@ -90,7 +90,7 @@ class BSpline(torch.nn.Module):
         kernel_size: S_d for each attribute, more than m.
         degree: m, from 1 to 3.
         is_open_spline: for each attribute, or for all: whether 0 and 1 are ends; if not, they are
-            the same point, as angles have it.
+            the same point, as for angles.
 
     Raises:
         TypeError: a size is no integer.
@@ -132,7 +132,7 @@ class BSpline(torch.nn.Module):
         return prod(self.kernel_size)
 
     def forward(self, edge_attr: Tensor) -> Tensor:
-        """(E, K)."""
+        """The functions of edge attributes (E, D): (E, K)."""
         _check_width(edge_attr, len(self.kernel_size))
         inside = (edge_attr.detach() >= 0) & (edge_attr.detach() <= 1)
         if not holds(inside.all()):
@@ -147,16 +147,16 @@ class BSpline(torch.nn.Module):
         axes = zip(edge_attr.unbind(1), self.kernel_size, self.is_open_spline, strict=True)
         for position, size, is_open in axes:
             here = self._along(position, size, is_open)
-            # A later attribute's spline runs slower.
+            # The spline index of a later attribute runs slower.
             out = here if out is None else (here.unsqueeze(2) * out.unsqueeze(1)).flatten(1)
-        assert out is not None  # there is an attribute
+        assert out is not None  # there is at least one attribute
         return out
 
     def _along(self, position: Tensor, size: int, is_open: bool) -> Tensor:
-        """(E, S) the splines of one attribute."""
+        """The splines of one attribute, (E, S)."""
         place = position * (size - self.degree * is_open)
         first = place.detach().floor()
-        if is_open:  # the end belongs to the last interval, so that its slope does too
+        if is_open:  # 1 belongs to the last interval, so that the slope there is one-sided
             first = first.clamp(max=size - self.degree - 1)
         powers = torch.stack([(place - first) ** k for k in range(self.degree + 1)], dim=1)
         pieces = torch.tensor(_PIECES[self.degree], dtype=place.dtype, device=place.device)
@@ -170,7 +170,7 @@ class BSpline(torch.nn.Module):
 
 
 class EdgeNetwork(torch.nn.Module):
-    r"""A small network, every linear layer followed by a ReLU, and a constant beside its result.
+    r"""A small network with a ReLU after every linear layer, and a constant function 1.
 
     .. math:: f(u) = (h_L, 1), \qquad h_l = \max(0, W_l h_{l-1} + b_l), \qquad h_0 = u
 
@@ -204,12 +204,12 @@ class EdgeNetwork(torch.nn.Module):
         self.dim, self.num_functions = channels[0], channels[-1] + constant
 
     def reset_parameters(self) -> None:
-        """As torch draws those of linear layers."""
+        """Reset all linear layers, as torch does."""
         for layer in self.layers:
             layer.reset_parameters()  # type: ignore[operator]
 
     def forward(self, edge_attr: Tensor) -> Tensor:
-        """(E, K)."""
+        """The functions of edge attributes (E, D): (E, K)."""
         _check_width(edge_attr, self.dim)
         hidden = edge_attr
         for layer in self.layers:

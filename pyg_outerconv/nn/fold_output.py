@@ -39,7 +39,7 @@ class FoldOutput:
         Args:
             fold_bias (bool, optional): If set to :obj:`True`, it becomes part of the output bias
                 instead. That is exact for outputs that an input reaches, whose shares add up to
-                one; others would get it too, so whoever sets this says that there are none.
+                one; outputs without edges would get it too, so set it only if there are none.
                 (default: :obj:`False`)
 
         Raises:
@@ -61,7 +61,7 @@ class FoldOutput:
 
 
 def folded(conv: AttentionConv, fold_bias: bool) -> AttentionConv:
-    """See :meth:`FoldOutput.fold_output`."""
+    """The layer with Θ_h = V_h O_h multiplied out, for :meth:`FoldOutput.fold_output`."""
     values = _values(conv)
     theta, bias = values.full().squeeze(1), values.full_bias()
     bias = None if bias is None else bias.view(theta.size(0), -1)
@@ -78,7 +78,7 @@ def folded(conv: AttentionConv, fold_bias: bool) -> AttentionConv:
 
 
 def factored(conv: AttentionConv, rank: int) -> AttentionConv:
-    """See :meth:`FoldOutput.factor`."""
+    """The layer with Θ_h factored into V_h O_h of a rank, for :meth:`FoldOutput.factor`."""
     if not isinstance(rank, Integral):
         raise RefusedType(refusal("a rank is a number", "an integer", repr(rank)))
     values = _values(conv)

@@ -41,7 +41,7 @@ class GraphAttention(AttentionConv):
         super().__init__(in_channels, out_channels, heads, **options)
         self.fill_value = fill_value
         self._fills = fill_value is not None
-        self._given: Tensor | None = None  # the edge of the user's list for each edge, -1 for loops
+        self._given: Tensor | None = None  # the column of edge_index of each edge, -1 for loops
         self._draw_value_bias()
 
     @property
