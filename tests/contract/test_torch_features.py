@@ -127,7 +127,7 @@ def test_transforms_of_the_fused_order_use_the_edges_that_are_kept(monkeypatch):
 
     with use_backend("reference"):
         loss(many[0].clone().requires_grad_()).backward()
-        monkeypatch.setattr(Pattern, "_turn", lambda _: pytest.fail("edges are turned again"))
+        monkeypatch.setattr(Pattern, "_transpose", lambda _: pytest.fail("edges are turned again"))
         torch.func.grad(loss)(many[0])
         torch.vmap(torch.func.grad(loss))(many)
 
