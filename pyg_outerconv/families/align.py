@@ -1,4 +1,4 @@
-"""Alignment: the queries TᵀX, and the structure that they and the sources make."""
+"""Alignment: the queries TᵀX, and the structure between sources and queries."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Align = Family | torch.nn.Module | None
 
 
 def queries(align: Align, structure: Structure, content: Content) -> Queries:
-    """Tᵀ X (N, *batch, P_q), of each head if T is; the features of targets if T is the identity.
+    """The queries Tᵀ X (N, *batch, P_q), or of each head; the features of targets if T = I.
 
     Raises:
-        ValueError: there are no features to be aligned, or sparse ones; or targets have features,
-            which nothing would read.
+        ValueError: there are no features, or sparse ones with T of each head; or targets have
+            features, which an alignment does not read.
         TypeError: the alignment does not read the structure.
     """
     if align is None:
@@ -68,17 +68,17 @@ def structure_of_queries(
     """The structure between sources and queries, where an alignment changes their number or order.
 
     Args:
-        structure: of the sources.
-        support: who sees whom.
+        structure: the structure of the sources.
+        support: the support.
         align: T.
-        content: what the nodes hold.
+        content: the features of nodes.
         asked: the queries.
-        ordered: whether who sees whom depends on the numbers of nodes.
+        ordered: whether the support depends on the order of nodes.
         positions: whether scores read positions.
 
     Raises:
-        ValueError: the support is made of edges, or the like, that reach another number of targets;
-            or order or positions are asked for, and nobody said where queries are.
+        ValueError: the support has another number of targets, by its edges or cells; or order or
+            positions are needed, and those of the queries are unknown.
     """
     if align is None:
         return structure
@@ -88,7 +88,7 @@ def structure_of_queries(
     if ordered and place is None:
         raise RefusedValue(
             refusal(
-                f"{support} goes by the numbers of nodes, and queries of {align} have none",
+                f"{support} depends on the order of nodes, and queries of {align} have no order",
                 "an alignment that takes each query from one source, such as Part(...); or edges, "
                 "or a support that knows no order, such as Complete()",
                 support,
@@ -102,9 +102,9 @@ def structure_of_queries(
 def place_of_queries(
     structure: Structure, align: Align, content: Content, asked: Queries
 ) -> Places | None:
-    """The source that each query is; None where the alignment does not take it from one.
+    """The source (N,) that each query is, or None if the alignment takes no query from one source.
 
-    Queries of a family of the nodes themselves stand where these do, whatever they are made of.
+    Queries of a family that keeps the nodes have the places of these nodes.
     """
     sources, count = structure.size[0], 0 if asked is None else asked.shape[0]
     if isinstance(align, Family):
@@ -119,7 +119,7 @@ def place_of_queries(
 def _between(
     structure: Structure, support: Family, align: Align, content: Content, asked: Queries
 ) -> Structure:
-    """The structure of as many targets as there are queries."""
+    """The structure with a target for each query."""
     count = 0 if asked is None else asked.shape[0]
     graph = align.graph(content) if isinstance(align, QueryModule) else None
     if graph is None and count == structure.size[1]:
@@ -129,7 +129,7 @@ def _between(
             return structure
         raise RefusedValue(
             refusal(
-                f"the support {support} has targets of its own",
+                f"the support {support} has a fixed number of targets",
                 f"{structure.size[1]} queries, or a support such as Complete()",
                 count,
             )
@@ -137,13 +137,13 @@ def _between(
     sources, device = structure.size[0], structure.device
     graphs: Ends | None = None
     if graph is not None:
-        assert content.graph is not None  # graph asked for it
+        assert content.graph is not None  # else align.graph gives None
         graphs = content.graph, graph
     elif (known := graphs_of(structure)) is not None:
         if known[1].size(0) != count:
             raise RefusedValue(
                 refusal(
-                    "queries of several graphs are each of one",
+                    "each query belongs to one of several graphs",
                     f"batch=(of sources, of {count} queries)",
                     f"graphs of {known[1].size(0)} targets",
                 )
@@ -154,7 +154,7 @@ def _between(
 
 
 def with_graph(content: Content, structure: Structure) -> Content:
-    """The content, told which graph each source is of, if anybody said."""
+    """The content with the graph of each source, if the structure has a batch vector."""
     if isinstance(structure, EdgeList) and structure.bipartite and structure.source_batch is None:
         return content  # batch is that of the targets
     graphs = graphs_of(structure)
@@ -162,12 +162,12 @@ def with_graph(content: Content, structure: Structure) -> Content:
 
 
 def _refuse_targets(align: Align, content: Content) -> None:
-    """Refuse features of targets that neither queries nor a root weight would read."""
+    """Refuse features of targets that neither the queries nor a root weight read."""
     read = content.is_single or content.target is None or content.target_is_used
     if not read and isinstance(align, Family | LearnedQueries):
         raise RefusedValue(
             refusal(
-                f"queries are made by align={align}, and not of the targets",
+                f"queries come from align={align}, not from the targets",
                 "x alone, or a pair (x, None); or no align",
                 "a pair, with features of targets",
             )

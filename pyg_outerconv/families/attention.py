@@ -1,4 +1,4 @@
-"""Attention: the family whose values come from content."""
+"""Attention: the family whose values are computed from features."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from .family import Family
 )
 @dataclass(frozen=True)
 class Attention(ContentFamily):
-    r"""Matrices that come from the content of the nodes.
+    r"""Matrices computed from the features of the nodes.
 
     .. math:: A_h = f\left(X \Lambda_h X^{\top} T\right)
 
@@ -54,8 +54,8 @@ class Attention(ContentFamily):
     product" <https://arxiv.org/abs/1905.01289>`_ paper (section 4). The queries are TᵀX (N, P_q),
     and K is the number H of heads.
 
-    Beside index-based families it is one more: ``Stack(Grid(3, dim=2), Attention(...))`` has labels
-    of both kinds in one layer. Its modules become parts of the layer that has it.
+    It may stand beside families of structure: ``Stack(GCN(), Attention(...))`` has labels of both
+    kinds in one layer. Its modules become modules of the layer.
     :class:`~pyg_outerconv.nn.AttentionConv` makes one from names.
 
     >>> from pyg_outerconv import OuterConv
@@ -66,12 +66,12 @@ class Attention(ContentFamily):
     torch.Size([10, 32])
 
     Args:
-        score (Score): how content becomes scores, and the number of heads, which is K.
-        support (Family): where edges are: one label for all heads, or as many as divide them.
+        score (Score): the scores, and the number of heads, which is K.
+        support (Family): the edges: one label for all heads, or a number of labels that divides H.
         normalise (Normaliser): f.
         align (Family or Module, optional): T, whose Tᵀ X are the queries, or a module that makes
-            queries of its own, such as learned ones; None for the identity.
-        terms (tuple, optional): modules that add something of the positions to every score.
+            queries, such as :class:`LearnedQueries`; None for the identity.
+        terms (tuple, optional): modules that add a number for relative positions to every score.
 
     Raises:
         TypeError: an option has the wrong type.
@@ -104,15 +104,19 @@ class Attention(ContentFamily):
                 )
         if not isinstance(self.terms, tuple | list):
             raise RefusedType(
-                refusal("terms are several", "a tuple such as (ALiBi(heads),)", repr(self.terms))
+                refusal(
+                    "terms are a sequence of modules",
+                    "a tuple such as (ALiBi(heads),)",
+                    repr(self.terms),
+                )
             )
         object.__setattr__(self, "terms", tuple(self.terms))
         labels = self.support.num_bases
         if self.score.heads % labels:
             raise RefusedValue(
                 refusal(
-                    "heads share the labels of a support evenly",
-                    f"heads that {labels} labels divide",
+                    "the labels of a support divide the heads",
+                    f"a multiple of {labels} heads",
                     self.score.heads,
                 )
             )
@@ -145,27 +149,27 @@ class Attention(ContentFamily):
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled or copied: no supports, which others can make."""
+        """The state to pickle or copy, without cached supports."""
         return {**vars(self), "held": ValueCache(4)}
 
     @property
     def num_bases(self) -> int:
-        """H."""
+        """K = H, the number of heads."""
         return self.score.heads
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each label means."""
+        """A name for each label."""
         return tuple(f"head {head} of {self.score.name}" for head in range(self.num_bases))
 
     @property
     def symmetries(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Those of its support and alignment; none where positions, maybe numbers, are read."""
+        """Those of its support and alignment; none if positions are read, which may be an order."""
         return () if self._reads_positions else kept_symmetries(self.support, self.align)
 
     @property
     def reads_theta(self) -> bool:  # type: ignore[override]
-        """Whether scores are of what Θ makes of features."""
+        """Whether scores read the values X Θ of the layer."""
         return self.score.uses_theta
 
     @property
@@ -174,12 +178,12 @@ class Attention(ContentFamily):
 
     @property
     def reads(self) -> type[Structure]:  # type: ignore[override]
-        """What the support reads."""
+        """The kind of structure that the support reads."""
         return self.support.reads
 
     @property
     def reads_beside(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The content; and what scores, terms, the support or the alignment are made of."""
+        """The features; and what scores, terms, the support and the alignment read."""
         read = {"x", *self.score.reads_beside, *(("pos",) if self.terms else ())}
         return tuple(sorted(read.union(self._read_by(self.support, self.align))))
 
@@ -194,14 +198,14 @@ class Attention(ContentFamily):
         return bool(self.support.add_self_loops)
 
     def set_self_loops(self, add: bool) -> Attention:
-        """See :meth:`Family.set_self_loops`: those of the support."""
+        """The same recipe with or without added self-loops in the support."""
         return replace(self, support=self.support.set_self_loops(add))
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
-        """The matrices that the content of a structure makes.
+        """The matrices A_h for the features of a structure.
 
         Raises:
-            ValueError: the nodes hold nothing, or what they hold does not fit.
+            ValueError: there are no features, or their shapes do not fit.
         """
         content, asked = self.content_of(structure)
         support, align = self.support, self.align
@@ -218,15 +222,15 @@ class Attention(ContentFamily):
     def basis_over(
         self, over: EdgeBasis | ImplicitEdges, structure: Any, content: Content
     ) -> Basis:
-        """The matrices of some content on edges that are known, in the place of the support's.
+        """The matrices A_h on given edges, in place of those of the support.
 
         Args:
             over: the edges.
-            structure: what is known of nodes and edges beside.
-            content: what the nodes hold.
+            structure: the structure of nodes and edges.
+            content: the features of nodes.
 
         Raises:
-            ValueError: labels do not divide heads, or numbers of nodes disagree.
+            ValueError: the number of labels does not divide H, or numbers of nodes disagree.
         """
         if self.num_bases % over.num_bases:
             raise RefusedValue(
@@ -256,7 +260,7 @@ class Attention(ContentFamily):
         if over.dtype is not None:
             raise RefusedValue(
                 refusal(
-                    "a support says where edges are, and scores say their values",
+                    "a support has edges without values, which come from the scores",
                     "edges without weights, such as those of Hops()",
                     repr(over),
                 )
@@ -282,11 +286,11 @@ class Attention(ContentFamily):
 
     @property
     def _takes_any_order(self) -> bool:
-        """Whether nothing asks for the order of edges."""
+        """Whether neither the score, f nor the terms need sorted edges."""
         return self.score.takes_any_order and self.normalise.is_softmax and not self.terms
 
     def sums_at_once(self, content: Content) -> bool:
-        """Whether sums of values are soonest made with values and scores, of most supports."""
+        """Whether values, scores and sums of values may be one step."""
         if self.align is not None or self.terms or not content.is_single:
             return False
         f = self.normalise
@@ -294,22 +298,22 @@ class Attention(ContentFamily):
         return plain and self.score.sums_at_once(content.source, content.theta)
 
     def at_once(self, over: EdgeBasis | ImplicitEdges, content: Content) -> Basis | None:
-        """See :meth:`Score.at_once`, for content that says that only sums are asked for."""
+        """The basis of :meth:`Score.at_once`, for content of which only sums are needed."""
         return self.score.at_once(content.source, content.theta, over)
 
     def _makes_few(self, structure: Structure, x: Features) -> bool:
-        """Whether a support is sooner made than found: of few edges, which need not be sorted."""
+        """Whether a new support is faster than a cached one: few edges, which stay unsorted."""
         if not self.support.is_quick or not self._takes_any_order or not isinstance(x, Tensor):
             return False
         return isinstance(structure, EdgeList) and are_few(structure.num_edges, x)
 
     def _lists(self, over: EdgeBasis | ImplicitEdges, x: Features) -> bool:
-        """Whether the edges of a support are few, and need not be sorted."""
+        """Whether the edges of a support are few and may stay unsorted."""
         if not self._takes_any_order or not isinstance(x, Tensor):
             return False
         return isinstance(over, EdgeBasis) and is_listed(over.pattern, x)
 
     def _sees_sources_alone(self, content: Content) -> bool:
-        """Whether targets have no features, and the score needs none."""
+        """Whether targets have no features and the score needs none."""
         alone = content.target is None and content.source is not None and self.align is None
         return alone and not self.score.needs_queries

@@ -1,4 +1,4 @@
-"""Supports that are kept: the edges of a structure are made once, as long as it comes back."""
+"""Cached supports: edges are made once for a structure that comes back."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _of_numbers: WeakValueDictionary[Hashable, Edges] = WeakValueDictionary()
 
 
 def cached_support(family: Family, structure: Structure, held: ValueCache) -> Edges:
-    """The basis of a support, whose edges are shared by all layers on the same structure.
+    """The basis of a support, cached for all layers on the same structure.
 
-    What is made of tensors is kept as long as these are, unmodified. What is made of numbers alone
-    is kept as long as some layer holds it.
+    Bases of tensors are cached as long as these exist, unmodified. Bases of numbers alone are
+    cached as long as a layer holds them.
 
     Args:
         family: the support.
-        structure: what it is made of.
-        held: the few bases of numbers that a layer holds.
+        structure: the structure to make it of.
+        held: the layer's cache of bases of numbers.
     """
     if isinstance(structure, Placed):
         return narrowed(cached_support(family, structure.whole, held), structure.place)
@@ -40,7 +40,7 @@ def cached_support(family: Family, structure: Structure, held: ValueCache) -> Ed
     def make() -> Edges:
         return family.basis_on(structure).whole()  # type: ignore[return-value]
 
-    known = _known_by(family, structure)
+    known = _cache_key(family, structure)
     if known is None:
         return make()
     tensors, key = known
@@ -61,10 +61,10 @@ def _shared(key: Hashable, make: Callable[[], Edges]) -> Edges:
     return found
 
 
-def _known_by(
+def _cache_key(
     family: Family, structure: Structure
 ) -> tuple[tuple[Tensor | None, ...], Hashable] | None:
-    """The tensors and the value that a basis depends on; None where it is made at every call."""
+    """The tensors and the value that a basis depends on; None if it cannot be cached."""
     beside: list[Any] = [
         getattr(structure, name, None) if family.makes_use_of(name) else None
         for name in ("edge_attr", "pos")

@@ -34,21 +34,21 @@ class Chebyshev(Family):
     edges keeps the 1 of I. From the `"Convolutional Neural Networks on Graphs with Fast
     Localized Spectral Filtering" <https://arxiv.org/abs/1606.09375>`_ paper, equation 5.
 
-    λ_max carries no gradient, and by default depends on nothing that a batch could change:
+    λ_max carries no gradient, and by default does not depend on the batch:
 
-    - ``'bound'``: 2 for the normalised Laplacians, which no eigenvalue exceeds and which PyG's
-      ``ChebConv`` takes too; for D − W twice the largest degree, of each graph of a batch.
+    - ``'bound'``: 2 for the normalised Laplacians, an upper bound of their eigenvalues, as in PyG's
+      ``ChebConv``; for D − W twice the largest degree, of each graph of a batch.
     - ``'exact'``: the largest eigenvalue, of each graph of a batch, computed once for an
       unmodified ``edge_index`` and ``edge_weight`` (see :mod:`pyg_outerconv.cache`). On a
       directed graph eigenvalues may be complex: λ_max is then the largest modulus.
 
-    What is found of each graph needs to be told graphs apart by ``batch``; without it all nodes
-    are one graph's, and a batch is not convolved as its graphs are (but for the 2 of ``'bound'``).
+    Values of each graph need ``batch``; without it all nodes are one graph, and a batch is not
+    convolved as its graphs are (except with the constant 2 of ``'bound'``).
     On a graph of one node the normalised L is (1), so that ``'exact'`` gives L̂ = (1) and
-    ``'bound'`` L̂ = (0); where L = 0 any λ gives L̂ = −I, and 2 is taken.
+    ``'bound'`` L̂ = (0); where L = 0 any λ gives L̂ = −I, and λ_max = 2.
 
     Args:
-        num_terms (int): K, which counts T₀; at most 10,000. (default: ``3``)
+        num_terms (int): K, including T₀; at most 10,000. (default: ``3``)
         lambda_max (str or float or tuple, optional): ``'bound'``, ``'exact'``, or the number
             itself, one for all graphs or one for each graph of a batch. (default: ``'bound'``)
         norm (str, optional): ``'sym'``, ``'source'``, ``'target'`` or ``None``.
@@ -93,7 +93,7 @@ class Chebyshev(Family):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each label means."""
+        """A name for each label."""
         return tuple(f"T_{k} of the rescaled Laplacian" for k in range(self.num_terms))
 
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
@@ -105,7 +105,7 @@ class Chebyshev(Family):
         return Polynomial(edge_basis(rescaled), CHEBYSHEV, self.num_terms)
 
     def _rescaled(self, edges: EdgeList, dtype: torch.dtype | None) -> EdgeList:
-        """L̂."""
+        """The edges of L̂."""
         edges.require_one_set("a Laplacian", "Walk(1) or Relation(1)")
         edges.require_separate_graphs("a Laplacian")
         if self.lambda_max == "bound":

@@ -29,23 +29,24 @@ class Cluster(Family):
         A_k[m, n] = 1 \iff m \text{ is the } k\text{-th member of } n \text{ from its end}
 
     It reads :class:`Assignment` in the place of edges: a ``batch`` or cluster vector, a PyG
-    ``SelectOutput``, an assignment matrix S (M, N), or a list of some, by as many ``criteria`` and
-    with a label for each. ``OuterConv(-1, -1, Cluster(), theta="identity", bias=False, aggr=...)``
-    is global pooling, with sum, mean, max and min; a mean divides by the number of members,
-    whatever their weights. Unpooling is ``basis.transpose()``. Of a ``Batch`` it reads ``batch``.
+    ``SelectOutput``, an assignment matrix S (M, N), or a list of these, one for each of the
+    ``criteria``, with a label for each. ``OuterConv(-1, -1, Cluster(), theta="identity",
+    bias=False, aggr=...)`` is global pooling, with sum, mean, max and min; a mean divides by the
+    number of members, whatever their weights. Unpooling is ``basis.transpose()``. Of a ``Batch`` it
+    reads ``batch``.
 
-    With ``positions=L`` members are told apart by their place, counted from the cluster's end as
+    With ``positions=L`` members have labels by their place, counted from the cluster's end as
     in equation 5 of *Convolution is outer product* (whose indices start at 1): label 0 is the last
-    member that was given, and a cluster has at most L.
+    member in the order of sources, and a cluster has at most L members.
 
     Args:
-        criteria (int, optional): how many assignments there are. (default: ``1``)
+        criteria (int, optional): the number of assignments. (default: ``1``)
         positions (int, optional): L. K is ``criteria`` times L; label c·L + k is the k-th member
-            by criterion c. (default: members are not told apart)
+            by criterion c. (default: all members have one label)
 
     Raises:
-        ValueError: a number is not positive; when a basis is made, there are more or fewer
-            criteria, or a cluster has more members than positions.
+        ValueError: a number is not positive; when a basis is made, the number of assignments is
+            not ``criteria``, or a cluster has more members than positions.
     """
 
     equation = "A_k[m, n] = 1 where m belongs to n, or how much it does"
@@ -65,12 +66,12 @@ class Cluster(Family):
 
     @property
     def num_bases(self) -> int:
-        """The number of criteria, times that of positions."""
+        """K, the number of criteria times that of positions."""
         return self.criteria * (self.positions or 1)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each label means."""
+        """A name for each label."""
         if self.positions is None:
             return tuple(f"members by criterion {c}" for c in range(self.criteria))
         return tuple(
@@ -80,7 +81,7 @@ class Cluster(Family):
         )
 
     def basis_on(self, structure: Assignment, dtype: torch.dtype | None = None) -> EdgeBasis:
-        """The members of every criterion."""
+        """An edge from each member to its cluster, for every criterion."""
         criteria = structure.criteria
         if len(criteria) != self.criteria:
             raise RefusedValue(
@@ -111,7 +112,7 @@ class Cluster(Family):
         return pattern.with_values(pattern.sort_values(value))
 
     def _label(self, number: int, criterion: Criterion) -> Tensor:
-        """(E,) the label of each member."""
+        """The label (E,) of each member."""
         target = criterion.target.long()
         if self.positions is None:
             return torch.full_like(target, number)
@@ -125,7 +126,7 @@ class Cluster(Family):
                     f"{int(count.max())} in cluster {int(count.argmax())}",
                 )
             )
-        # The members of a cluster follow each other, and end where all up to it are counted.
+        # Members are sorted by cluster; cluster n ends at the sum of the counts up to n.
         ends = count.cumsum(0).index_select(0, target.index_select(0, order))
         places = ends - 1 - torch.arange(target.numel(), device=target.device)
         return number * self.positions + torch.empty_like(places).index_copy(0, order, places)

@@ -1,4 +1,4 @@
-"""What families are that are made of others."""
+"""Base classes of families made of one or several other families."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class OfFamily(Family):
-    """A family that resembles its option ``family`` in all that it does not say itself."""
+    """A family made of one other, its option ``family``, whose attributes it has by default."""
 
     reads_beside = ()
 
@@ -29,7 +29,7 @@ class OfFamily(Family):
         return self.family.add_self_loops
 
     def set_self_loops(self, add: bool) -> Self:
-        """See :meth:`Family.set_self_loops`."""
+        """The same recipe with or without added self-loops in the family."""
         return replace(self, family=self.family.set_self_loops(add))  # type: ignore[type-var]
 
     @property
@@ -39,26 +39,26 @@ class OfFamily(Family):
 
     @property
     def keeps_nodes(self) -> bool:  # type: ignore[override]
-        """Whether the family does."""
+        """Whether the family keeps the nodes."""
         return self.family.keeps_nodes
 
     @property
     def max_parameters(self) -> int | None:  # type: ignore[override]
-        """The family's."""
+        """As the family."""
         return self.family.max_parameters
 
     def outputs(self, structure: Any) -> Structure:
-        """See :meth:`Family.outputs`."""
+        """The structure of the targets, that of the family."""
         return self.family.outputs(structure)
 
     @property
     def num_bases(self) -> int:
-        """The family's."""
+        """As the family."""
         return self.family.num_bases
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The family's."""
+        """As the family."""
         return self.family.labels
 
 
@@ -82,7 +82,7 @@ class OfFamilies(Family):
         for family in families:
             if not isinstance(family, Family):
                 raise RefusedType(
-                    refusal(f"a {name} is of families", "Family", type(family).__name__)
+                    refusal(f"a {name} is made of families", "Family", type(family).__name__)
                 )
         object.__setattr__(self, "families", families)
         self._nest()
@@ -97,12 +97,12 @@ class OfFamilies(Family):
         return any(family.add_self_loops for family in self.families)
 
     def set_self_loops(self, add: bool) -> Self:
-        """See :meth:`Family.set_self_loops`; here they can only be dropped."""
+        """The same recipe without added self-loops; adding them is refused."""
         name = type(self).__name__.lower()
         if add:
             raise RefusedValue(
                 refusal(
-                    f"which family of a {name} adds self-loops is its own option",
+                    f"self-loops are an option of each family of a {name}",
                     "GCN(add_self_loops=True) among them",
                     repr(self),
                 )
@@ -116,14 +116,14 @@ class OfFamilies(Family):
 
     @property
     def keeps_nodes(self) -> bool:  # type: ignore[override]
-        """Whether all of the families do."""
+        """Whether this is true of all families."""
         return all(family.keeps_nodes for family in self.families)
 
     @property
     def takes_nodes_alone(self) -> bool:  # type: ignore[override]
-        """Whether all of the families do."""
+        """Whether this is true of all families."""
         return all(family.takes_nodes_alone for family in self.families)
 
     def outputs(self, structure: Any) -> Structure:
-        """See :meth:`Family.outputs`: those of the first, for all have one size."""
+        """The structure of the targets, which is that of the first family."""
         return self.families[0].outputs(structure)

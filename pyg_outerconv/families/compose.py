@@ -22,18 +22,19 @@ class Compose(Family):
 
     .. math:: A_{i K_2 + j} = A^{(1)}_i A^{(2)}_j
 
-    What two linear convolutions do in a chain, in one (Proposition 2 of *Convolution is outer
-    product*). ``Compose(GCN(), GCN())`` sees neighbours of neighbours; nested, it is SGConv. The
-    second family reads the targets of the first: the same edges, where sources and targets are
-    the same nodes, or the grid that a family of grids makes.
+    Two linear convolutions in a chain as one (Proposition 2 of *Convolution is outer product*).
+    ``Compose(GCN(), GCN())`` sees neighbours of neighbours; nested, it is SGConv. The second family
+    reads the targets of the first: the same edges, where sources and targets are the same nodes, or
+    the grid that a family of grids makes.
 
     Args:
-        first (Family, optional): what is applied to the input. (default: ``GCN()``)
-        second (Family, optional): what is applied to that. (default: ``GCN()``)
+        first (Family, optional): the family applied to the input. (default: ``GCN()``)
+        second (Family, optional): the family applied to the outputs of the first.
+            (default: ``GCN()``)
 
     Raises:
         TypeError: an argument is not a family, or the two read structures of different kinds.
-        ValueError: the first family does not say what its targets are; when a basis is made,
+        ValueError: the first family does not define its outputs; when a basis is made,
             edges run between a pair of sets of nodes, or as the families do.
     """
 
@@ -50,7 +51,7 @@ class Compose(Family):
             raise RefusedValue(
                 refusal(
                     "the second family reads the targets of the first",
-                    "a first family that says what they are; "
+                    "a first family that defines outputs; "
                     "basis.compose(other) takes any two bases that fit",
                     self.first,
                 )
@@ -63,20 +64,20 @@ class Compose(Family):
 
     @property
     def keeps_nodes(self) -> bool:  # type: ignore[override]
-        """Whether both do."""
+        """Whether both families keep the nodes."""
         return self.first.keeps_nodes and self.second.keeps_nodes
 
     @property
     def add_self_loops(self) -> bool:  # type: ignore[override]
-        """Whether either adds self-loops."""
+        """Whether either family adds self-loops."""
         return self.first.add_self_loops or self.second.add_self_loops
 
     def set_self_loops(self, add: bool) -> Compose:
-        """See :meth:`Family.set_self_loops`, which a composition can only drop."""
+        """The same recipe without added self-loops; adding them is refused."""
         if add:
             raise RefusedValue(
                 refusal(
-                    "which family of a composition adds self-loops is its own option",
+                    "self-loops are an option of each family of a composition",
                     "GCN(add_self_loops=True) among them",
                     repr(self),
                 )
@@ -84,11 +85,11 @@ class Compose(Family):
         return Compose(self.first.set_self_loops(False), self.second.set_self_loops(False))
 
     def factors(self) -> list[Family]:
-        """Those of both; see :meth:`Family.factors`."""
+        """The factors of the first family, then those of the second."""
         return [*self.first.factors(), *self.second.factors()]
 
     def outputs(self, structure: Any) -> Structure:
-        """See :meth:`Family.outputs`: those of the second, of those of the first."""
+        """The outputs of the second family on the outputs of the first."""
         return self.second.outputs(self.first.outputs(structure))
 
     @property
@@ -98,7 +99,7 @@ class Compose(Family):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each pair of labels means."""
+        """A name for each pair of labels."""
         return tuple(
             f"{first}, then {second}"
             for first in self.first.labels
@@ -106,7 +107,7 @@ class Compose(Family):
         )
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
-        """The bases of both, composed; of equal families one basis."""
+        """The product of both bases; equal families share one basis."""
         between = self.first.outputs(structure)
         first = self.first.basis_on(structure, dtype)
         made_alike = self.first == self.second and not any(p.learns for p in nested(self.first))

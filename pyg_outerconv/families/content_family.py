@@ -1,4 +1,4 @@
-"""What families of content share: nothing that a graph could store, and queries."""
+"""Base class of families that make their basis of the features of nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from .family import Family
 
 
 class ContentFamily(Family):
-    """A family whose values are made of what nodes hold, at every call anew.
+    """A family whose basis depends on features, so that a layer makes it at every call.
+
+    Subclasses list ``'x'`` in ``reads_beside``; in ``basis_on`` they get the features and the
+    queries from :meth:`content_of`.
 
     Attributes:
         align: T, whose Tᵀ X are the queries, or a module that makes queries; None for the identity.
@@ -26,21 +29,22 @@ class ContentFamily(Family):
 
     @property
     def parts(self) -> tuple[Family, ...]:
-        """None: what support and alignment are made of stays their own."""
+        """No parts: support and alignment keep their own options."""
         return ()
 
     @staticmethod
     def _read_by(*parts: Any) -> list[str]:
-        """What comes beside edges and is read by those of some parts that are families."""
+        """The names of edge attributes that the families among ``parts`` read."""
         names = ("edge_weight", "edge_type", "edge_attr", "pos")
         families = [part for part in parts if isinstance(part, Family)]
         return [name for name in names if any(part.makes_use_of(name) for part in families)]
 
     def content_of(self, structure: Any) -> tuple[Content, Queries]:
-        """What the nodes of a structure hold, and the queries Tᵀ X.
+        """The features of nodes, ``content.source`` (M, *batch, P), and the queries Tᵀ X.
 
         Raises:
-            ValueError: they hold nothing, or what they hold does not fit the alignment.
+            ValueError: the structure has no features, as outside a layer, or they do not fit the
+                alignment.
         """
         if structure.content is None:
             raise RefusedValue(
@@ -57,14 +61,14 @@ class ContentFamily(Family):
 
 
 def kept_symmetries(support: Family, align: Family | torch.nn.Module | None) -> tuple[str, ...]:
-    """Whether numbers of nodes mean nothing to a support, nor to an alignment beside it."""
+    """Permutation-equivariance, if the support and the alignment have it."""
     name, parts = "permutation-equivariant", [support] if align is None else [support, align]
     declared = all(isinstance(part, Family) and name in part.laws for part in parts)
     return (name,) if declared else ()
 
 
 def check_heads(what: str, count: int, heads: int) -> None:
-    """Refuse what has neither one label nor one for each head. Raises ValueError."""
+    """Raise ValueError unless ``count`` is 1 or the number of heads."""
     if count not in (1, heads):
         raise RefusedValue(
             refusal(f"{what} is for all heads or for each of them", f"1 or {heads}", count)

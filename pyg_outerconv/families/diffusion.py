@@ -22,28 +22,28 @@ REMAINDERS = ("keep", "drop", "normalise")
 
 @dataclass(frozen=True)
 class Diffusion(Family):
-    r"""Walks of every length, each with a weight that is known beforehand, summed in one matrix.
+    r"""The sum of walks of every length, with known weights, in one matrix.
 
     .. math:: A_0 = \sum_{k=0}^{L} \theta_k T^k, \qquad
         \theta_k = \alpha (1 - \alpha)^k \;\text{('ppr')} \quad\text{or}\quad
         \theta_k = e^{-t} \frac{t^k}{k!} \;\text{('heat')}
 
-    with T as :class:`Walk` makes it. It stays a rule: a recurrence of L sparse products, of which
-    no power is ever made, and one product with Θ. From the `"Diffusion Improves Graph Learning"
-    <https://arxiv.org/abs/1911.05485>`_ paper, equation 1.
+    with T the transition matrix of :class:`Walk`. It stays a rule: a recurrence of L sparse
+    products, without any power of T, and one product with Θ. From the `"Diffusion Improves Graph
+    Learning" <https://arxiv.org/abs/1911.05485>`_ paper, equation 1.
 
     The weights of all lengths add up to one. Of those beyond L, the ``remainder``
 
-    - ``'keep'`` goes to the last power, θ_L = 1 − Σ_{k<L} θ_k: no mass is lost, and with
+    - ``'keep'`` is added to the last power, θ_L = 1 − Σ_{k<L} θ_k: no mass is lost, and with
       ``kind='ppr'`` this is the recursion of the `"Predict then Propagate"
       <https://arxiv.org/abs/1810.05997>`_ paper (APPNP, equation 4) after L steps,
       Σ_{k<L} α(1−α)^k T^k + (1−α)^L T^L;
-    - ``'drop'`` is left out: the first L + 1 terms of the series as they are;
-    - ``'normalise'`` is shared by all: the first terms divided by their sum.
+    - ``'drop'`` is left out: the first L + 1 terms of the series;
+    - ``'normalise'`` is spread over all terms, which are divided by their sum.
 
     Args:
         kind (str or tuple, optional): ``'ppr'``, ``'heat'``, or the numbers θ_0, …, θ_L themselves,
-            with which ``alpha``, ``t``, ``length`` and ``remainder`` say nothing.
+            with which ``alpha``, ``t``, ``length`` and ``remainder`` are ignored.
             (default: ``'ppr'``)
         alpha (float, optional): α, the probability to return. (default: ``0.15``)
         t (float, optional): the time of diffusion. (default: ``5.0``)
@@ -83,7 +83,7 @@ class Diffusion(Family):
                 refusal("alpha must be a probability to return", "0 < alpha <= 1", self.alpha)
             )
         if not (0 <= self.t < math.inf):
-            raise RefusedValue(refusal("a diffusion takes time", "0 <= t < infinity", self.t))
+            raise RefusedValue(refusal("t is the time of a diffusion", "0 <= t < infinity", self.t))
         if self.length < 0:
             raise RefusedValue(refusal("a diffusion needs a length", "length >= 0", self.length))
         check_powers(self, "length")
@@ -97,7 +97,7 @@ class Diffusion(Family):
         if not isinstance(self.kind, str):
             return self.kind
         logs = [self._log_weight(k) for k in range(self.length + 1)]
-        if self.remainder == "normalise":  # all may be too small for a number
+        if self.remainder == "normalise":  # the terms themselves may underflow
             highest = max(logs)
             terms = [math.exp(log - highest) for log in logs]
             total = math.fsum(terms)
@@ -108,24 +108,24 @@ class Diffusion(Family):
         return tuple(terms)
 
     def _log_weight(self, k: int) -> float:
-        """The logarithm of θ_k in the whole series."""
+        """The logarithm of θ_k in the infinite series."""
         if self.kind == "ppr":
             return math.log(self.alpha) + _times_log(k, 1 - self.alpha)
         return _times_log(k, self.t) - self.t - math.lgamma(k + 1)
 
     @property
     def num_bases(self) -> int:
-        """1."""
+        """K = 1."""
         return 1
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the label means."""
+        """The name of the label."""
         kind = self.kind if isinstance(self.kind, str) else "weighted"
         return (f"{kind} walks of length 0 to {len(self.coefficients) - 1}",)
 
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
-        """Powers of T, mixed."""
+        """A weighted sum of the powers of T, as a rule."""
         edges.require_one_set("a diffusion", "Walk(1, powers=(1,))")
         if self.add_self_loops:
             edges = with_self_loops(edges, dtype)
@@ -137,7 +137,7 @@ class Diffusion(Family):
 
 
 def _times_log(power: int, number: float) -> float:
-    """The logarithm of a power, that of 0⁰ being 0."""
+    """log(number^power), with 0⁰ = 1."""
     if power == 0:
         return 0.0
     return power * math.log(number) if number > 0 else -math.inf

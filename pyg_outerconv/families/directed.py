@@ -17,7 +17,7 @@ from .gcn import GCN
 
 @dataclass(frozen=True)
 class Directed(OfFamily):
-    r"""The pair of a family: its matrices on the edges, then on the reversed edges.
+    r"""The matrices of a family on the edges, then those on the reversed edges.
 
     .. math:: (A_0, \dots, A_{K-1})(W), \; (A_0, \dots, A_{K-1})(W^\top)
 
@@ -25,12 +25,12 @@ class Directed(OfFamily):
     Learning on Heterophilic Graphs" <https://arxiv.org/abs/2305.10498>`_ paper.
 
     Args:
-        family (Family, optional): what is made twice. (default: ``GCN()``)
+        family (Family, optional): the family. (default: ``GCN()``)
 
     Raises:
         TypeError: ``family`` does not read edges.
-        ValueError: when a basis is made, sources and targets are a pair, between which reversed
-            edges run the other way; or as ``family`` does.
+        ValueError: when a basis is made, sources and targets are different nodes, so that reversed
+            edges run between other sets; or as ``family`` does.
     """
 
     equation = "A_k(W), then A_k(W^T)"
@@ -42,22 +42,22 @@ class Directed(OfFamily):
         super().__post_init__()
         if not issubclass(EdgeList, self.family.reads):
             raise RefusedType(
-                refusal("Directed turns edges round", "a family of edges", repr(self.family))
+                refusal("Directed reverses edges", "a family of edges", repr(self.family))
             )
 
     @property
     def num_bases(self) -> int:
-        """Twice the family's."""
+        """K, twice that of the family."""
         return 2 * self.family.num_bases
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each label means."""
+        """A name for each label."""
         there = self.family.labels
         return (*there, *(f"{label}, reversed" for label in there))
 
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
-        """The family's basis of the edges, and of the reversed ones."""
+        """The bases of the edges and of the reversed edges, stacked."""
         instead = "the family itself, and a layer of its own for the reversed edges"
         edges.require_one_set("Directed", instead)
         transposed = edges.reversed()

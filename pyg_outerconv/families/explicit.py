@@ -1,4 +1,4 @@
-"""A structure as an explicit basis, and what another family makes of it, made explicit."""
+"""Explicit edges: of a structure, and of any family whose basis is a rule."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ def edge_basis(edges: EdgeList, num_labels: int = 1, *, weight: Tensor | None = 
 
 @dataclass(frozen=True)
 class Explicit(OfFamily):
-    r"""The matrices of another family as explicit edges, where it would leave them a rule.
+    r"""The matrices of another family as explicit edges, where its basis is a rule.
 
     .. math:: A_k \text{ of the family, edge by edge}
 
-    For what a rule does not have: a maximum over the inputs that a walk reaches, a mean of them,
-    values to read or replace. The edges of a power can be many; ``cached=True`` makes them once.
+    Rules have no values to read or replace, and allow no maximum or mean over the inputs that a
+    walk reaches; explicit edges do. A power can have many edges; ``cached=True`` makes them once.
 
     Args:
-        family (Family): what is made explicit.
+        family (Family): the family.
 
     Raises:
         ValueError: when a basis is made, as ``family`` does.
@@ -81,10 +81,10 @@ class Explicit(OfFamily):
     family: Family
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> EdgeBasis:
-        """All matrices of the family's basis as edges, however many."""
+        """All matrices of the family's basis as edges."""
         basis = self.family.basis_on(structure, dtype)
         edges = basis.edges()
         if basis.dtype is None and edges.value is not None and dtype is not None:
-            # Walks along ones have been counted, in torch's default type.
+            # Walks along edges of weight 1 were counted in torch's default dtype.
             edges = edges.with_values(edges.value.to(dtype))
         return edges

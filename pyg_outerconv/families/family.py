@@ -1,4 +1,4 @@
-"""What a family is: a recipe that makes a basis out of structure, and a PyG transform."""
+"""Family: a recipe that makes a basis of a structure; also a PyG transform."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .stored import check_storable, store, stored
 
 FAMILIES: dict[str, type[Family]] = {}
 DEEPEST = 16
-"""How deep families may be made of others; labels of some double with each level."""
+"""The largest depth of nested families; labels of some double with each level."""
 
 _READERS = {
     "edge_weight": "a family that reads it, such as GCN or Relation",
@@ -38,33 +38,33 @@ _READERS = {
 class Family(BaseTransform):
     """A recipe for a basis. Subclasses are frozen dataclasses whose fields are the options.
 
-    A family reads one kind of structure, and makes its basis by one method, :meth:`basis_on`.
-    Called as a transform, it stores the explicit edges that the basis is made of on a ``Data``
-    object, as plain tensors that collate, batch and move as PyG's own do; :meth:`basis_of` reads
-    them back, unless nodes or edges are others since: what drops or reorders them had better come
-    before.
+    A family reads one kind of structure, and makes its basis by one method, :meth:`basis_on`. A
+    class with an ``equation`` is registered under its name in lower case.
+
+    Called as a transform, it stores the explicit edges of the basis on a ``Data`` object, as plain
+    tensors that collate, batch and move as PyG's own do. :meth:`basis_of` reads them back, unless
+    nodes or edges have changed since; transforms that drop or reorder these should come before.
 
     Attributes:
-        equation: the matrices A_k, in one line of text; a class without one is no recipe itself.
+        equation: the matrices A_k, in one line of text; a base class has none.
         reads: the kind of structure, edges by default; ``Structure`` reads every kind.
-        keeps_nodes: whether targets are the nodes that the structure has, in their order.
-        add_self_loops: whether the recipe adds self-loops, which needs sources and targets that are
-            the same nodes (PyG asks this).
-        learns: whether values follow parameters of the recipe's own, so that a basis must not be
-            kept.
-        reads_theta: whether values are made of what the layer's Θ makes of features.
-        is_quick: whether a basis of few edges is sooner made than looked for among those kept.
-        max_parameters: how many parameters a layer may have at most, for families whose K grows
+        keeps_nodes: whether the targets are the nodes of the structure, in their order.
+        add_self_loops: whether the recipe adds self-loops, for which sources and targets must be
+            the same nodes (an attribute that PyG reads).
+        learns: whether values depend on parameters of the family or on features, so that a basis
+            must not be cached.
+        reads_theta: whether values depend on the values X Θ of the layer.
+        is_quick: whether making a basis of few edges is faster than looking it up in a cache.
+        max_parameters: the largest number of parameters of a layer, for families whose K grows
             with the data.
-        takes_nodes_alone: whether a ``Data`` object may have neither edges nor cells; others are
-            taken to have lost them.
-        reads_beside: which of ``edge_weight``, ``edge_type``, ``edge_attr`` and ``pos`` its basis
-            is made of, beside what families among its options read; others are refused as
-            arguments. What a graph, a structure or a sparse matrix holds beside its edges is read
-            where it is needed, and else left alone.
-        symmetries: what its layers do not depend on, by the names of the laws that say so in
-            :mod:`pyg_outerconv.testing`.
-        nesting: how many levels of families it is made of; 0 for what is made of none.
+        takes_nodes_alone: whether a ``Data`` object may have neither edges nor cells; None may then
+            stand in place of ``edge_index``.
+        reads_beside: which of ``x``, ``edge_weight``, ``edge_type``, ``edge_attr`` and ``pos`` the
+            basis depends on; families among the options add theirs. Other arguments are refused,
+            but a graph, a structure or a sparse matrix may hold more than is read.
+        symmetries: names of the laws in :mod:`pyg_outerconv.testing` on what its layers do not
+            depend on.
+        nesting: the depth of nested families; 0 for a family of no others.
     """
 
     equation: ClassVar[str]
@@ -90,12 +90,12 @@ class Family(BaseTransform):
         self._nest()
 
     def _nest(self) -> None:
-        """Note how deep the family is. Raises ValueError beyond ``DEEPEST``."""
+        """Set ``nesting``. Raises ValueError beyond ``DEEPEST``."""
         nesting = 1 + max((part.nesting for part in self.parts), default=-1)
         if nesting > DEEPEST:
             raise RefusedValue(
                 refusal(
-                    "families are made of families, and these of others, to some depth",
+                    "families are nested to a limited depth",
                     f"at most {DEEPEST} levels",
                     nesting,
                 )
@@ -105,12 +105,12 @@ class Family(BaseTransform):
     @property
     @abstractmethod
     def num_bases(self) -> int:
-        """K, known before any data is seen."""
+        """K; it does not depend on data."""
 
     @property
     @abstractmethod
     def labels(self) -> tuple[str, ...]:
-        """What each label k means."""
+        """A name for each label k."""
 
     @property
     def parts(self) -> tuple[Family, ...]:
@@ -121,7 +121,7 @@ class Family(BaseTransform):
 
     @property
     def laws(self) -> tuple[str, ...]:
-        """The laws that it declares: those of every basis, and its symmetries that its parts share.
+        """The laws that it declares: those of every basis, and the symmetries that all parts share.
 
         :func:`pyg_outerconv.testing.assert_declared_laws` checks them.
         """
@@ -130,29 +130,29 @@ class Family(BaseTransform):
 
     @abstractmethod
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
-        """The basis on a structure that was :meth:`read`.
+        """The basis of a structure.
 
-        What is read back of a graph is the basis of its nodes without edges, into which the edges
-        are put that were stored: it must be there too, of the same kind. Of explicit edges alone,
-        an :class:`EdgeBasis`, none is made.
+        To read a basis back from a graph, the family makes the basis of the same nodes without
+        edges and puts the stored edges into it. So it must make one without edges, of the same
+        kind, unless its basis is an :class:`EdgeBasis`.
 
         Args:
-            structure: of the kind that :attr:`reads` says.
-            dtype: type of the values where no weights are given.
+            structure: the result of :meth:`read`, of the kind :attr:`reads`.
+            dtype: dtype of the values if there are no weights.
         """
 
     def factors(self) -> list[Family]:
-        """The families that its matrices are products of those of, first to last."""
+        """The families whose matrices are multiplied to make those of this one, first to last."""
         return [self]
 
     def outputs(self, structure: Any) -> Structure:
-        """The structure that the targets have, for a family that comes after this one.
+        """The structure of the targets, for a family that comes after this one.
 
         Args:
-            structure: what this family makes its basis of.
+            structure: the structure of the sources.
 
         Raises:
-            ValueError: targets are not the nodes that the structure has.
+            ValueError: targets are not the nodes of the structure.
         """
         found = self.read(structure)
         what, instead = f"a family after {self}", "one layer after another"
@@ -160,34 +160,34 @@ class Family(BaseTransform):
         return found
 
     def read(self, given: Any, **beside: Any) -> Structure:
-        """What a user gives, as the structure that this family reads.
+        """The structure that this family reads, from the arguments of a user, checked.
 
         Args:
-            given: edges, the cells of a grid, or the like.
-            **beside: what came beside it; see :meth:`Structure.read`.
+            given: edges, the cells of a grid, an assignment, or None.
+            **beside: further arguments of :meth:`Structure.read`, such as ``edge_weight``.
 
         Raises:
-            TypeError: it is a structure of another kind.
-            TypeError, ValueError: it breaks a rule of its kind.
-            ValueError: something came that no part of the family reads; ``batch`` is true of nodes
-                whatever a family makes of them.
+            TypeError: ``given`` is a structure of another kind.
+            TypeError, ValueError: an argument breaks a rule of that kind.
+            ValueError: an argument is not read by any part of the family; ``batch`` never is
+                refused.
         """
         self.refuse_unread(beside)
         return require_kind(self, given).read(given, **beside)
 
     def refuse_unread(self, beside: dict[str, Any]) -> None:
-        """Refuse what comes beside a structure, by name, and no part of the family reads.
+        """Refuse arguments, by name, that no part of the family reads.
 
         Raises:
-            ValueError: something does.
+            ValueError: there is such an argument.
         """
         for name, part in beside.items():
             if part is not None and name in _READERS and not self.makes_use_of(name):
-                what, reader = f"{self} makes nothing of {name}", _READERS[name]
+                what, reader = f"{self} does not read {name}", _READERS[name]
                 raise RefusedValue(refusal(what, f"none, or {reader}", part))
 
     def makes_use_of(self, name: str) -> bool:
-        """Whether the basis depends on what comes beside the edges under this name."""
+        """Whether the basis depends on the argument of this name."""
         return name in self.reads_beside or any(part.makes_use_of(name) for part in self.parts)
 
     def basis(
@@ -204,24 +204,24 @@ class Family(BaseTransform):
         pos: Tensor | tuple[Tensor, Tensor] | None = None,
         bipartite: bool | None = None,
     ) -> Basis:
-        """Make the basis of an edge list, or of another structure that the family reads.
+        """The basis of an edge list, or of another structure that the family reads.
 
         Args:
             edge_index: (2, E), an ``EdgeIndex``, a transposed sparse matrix (N × M, torch's or
                 torch_sparse's), or a :class:`EdgeList`; for families of grids the shape of one, a
                 mask, or :class:`~pyg_outerconv.graph.Cells`.
             edge_weight: (E,) or (E, 1) numbers, may carry gradients; integers become torch's
-                default type.
+                default dtype.
             edge_type: (E,) integers.
             size: (M, N).
             batch: (N,) the graph of each node, for families that treat graphs one by one; a pair
                 of (M,) and (N,) where sources and targets are different nodes.
-            dtype: type of the values where no weights are given; torch's default if None.
-            device: where the basis is, if the structure has no tensors, as a shape has none.
-            edge_attr: (E, *) for families that make values of it.
-            pos: (N, D) positions of nodes, or a pair (M, D) and (N, D), for such families too.
-            bipartite: whether sources and targets are different nodes, as they are where a layer
-                gets a pair; by default where M ≠ N.
+            dtype: dtype of the values if there are no weights; torch's default if None.
+            device: device of the basis if the structure has no tensors, such as a shape.
+            edge_attr: (E, *) for families whose values depend on it.
+            pos: (N, D) positions of nodes, or a pair (M, D) and (N, D), for the same.
+            bipartite: whether sources and targets are different nodes, as for a layer called with
+                a pair; by default if M ≠ N.
 
         Raises:
             TypeError, ValueError: see :func:`structure`, and the family's own rules.
@@ -243,14 +243,14 @@ class Family(BaseTransform):
         """The same recipe with or without added self-loops.
 
         Raises:
-            ValueError: they are asked for, and the recipe has no such option.
+            ValueError: ``add`` is true and the recipe has no such option.
         """
         if "add_self_loops" in {field.name for field in fields(self)}:
             return replace(self, add_self_loops=add)
         if add:
             raise RefusedValue(
                 refusal(
-                    "self-loops are added by families that have the option",
+                    "the family must have the option add_self_loops",
                     "GCN or Walk",
                     repr(self),
                 )
@@ -260,11 +260,11 @@ class Family(BaseTransform):
     # As a transform ---------------------------------------------------------------------------
 
     def forward(self, data: Data) -> Data:
-        """Store the edges that the basis on ``data`` is made of (see :meth:`basis_of`).
+        """Store the edges of the basis on ``data``, for :meth:`basis_of` to read back.
 
         Raises:
-            ValueError: the family makes targets of its own, which a graph has no place for, or
-                values that learn, which would be those of today.
+            ValueError: targets are not the nodes of the graph, or values depend on parameters or
+                features.
         """
         require_data(data)
         check_storable(self)
@@ -272,11 +272,11 @@ class Family(BaseTransform):
         return data
 
     def basis_of(self, data: Data) -> Basis:
-        """The basis of a ``Data`` or ``Batch`` object: of what the transform stored, else afresh.
+        """The basis of a ``Data`` or ``Batch`` object, from stored edges if they are still valid.
 
-        What was stored serves as long as the graph holds the very edges, weights, types and nodes
-        that it was made of, in whatever order edges are. After a split, a sampler, a subgraph or
-        other edges, which it notices, the basis is made of what the graph holds now.
+        Stored edges are valid as long as the graph has the edges, weights, types and nodes that
+        they were made of; edges may be reordered. After a split, a sampler, a subgraph or a change
+        of edges, which it notices, the basis is made of the graph anew.
 
         Raises:
             TypeError: ``data`` is not a homogeneous graph.
@@ -288,10 +288,10 @@ class Family(BaseTransform):
         return self.basis_on(structure) if found is None else found
 
     def structure_in(self, data: Data) -> Structure:
-        """What the family reads of a ``Data`` or ``Batch`` object.
+        """The structure that the family reads in a ``Data`` or ``Batch`` object.
 
         Raises:
-            ValueError: it holds no such thing.
+            ValueError: the object has no such structure.
         """
         if self.takes_nodes_alone and not (EdgeList.is_in(data) or Cells.is_in(data)):
             return NodeSet.of_data(data)

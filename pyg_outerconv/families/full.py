@@ -1,4 +1,4 @@
-"""Full: every source sees every target by a label of their own."""
+"""Full: a label for each pair of a source and a target."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from .family import Family
 
 @dataclass(frozen=True)
 class Full(Family):
-    r"""The M·N unit matrices: the largest basis there is, and no structure at all.
+    r"""The M·N unit matrices, the largest basis, of no structure.
 
     .. math:: A_{mN + n} = e_m e_n^{\top}
 
-    A convolution over it is a fully connected layer from M·P to N·Q numbers: the far end of what
-    a basis can be, as :class:`Identity` is the near one. Its parameters depend on M and N, and
-    there are many: K·P·Q of them. A layer refuses to make more than ``max_parameters``. It takes
-    ``None`` in the place of edges. Source: section 3.1 of *Convolution is outer product*.
+    A convolution over it is a fully connected layer from M·P to N·Q numbers; :class:`Identity` is
+    the opposite end. It has K·P·Q = M·N·P·Q parameters, so a layer refuses more than
+    ``max_parameters``. It takes ``None`` in place of ``edge_index``. Source: section 3.1 of
+    *Convolution is outer product*.
 
     Args:
         num_sources (int): M.
         num_targets (int): N.
-        max_parameters (int, optional): how many parameters a layer may have at most; ``None`` for
+        max_parameters (int, optional): the largest number of parameters of a layer; ``None`` for
             no limit. (default: ``10_000_000``)
 
     Raises:
-        ValueError: a number is not positive; when a basis is made, there are other numbers of
-            sources or targets; when a layer is, it would have too many parameters.
+        ValueError: a number is not positive; when a basis is made, M or N differs; when a layer is
+            made, it would have too many parameters.
     """
 
     equation = "A_k = e_m e_n^T for k = m N + n"
@@ -56,12 +56,12 @@ class Full(Family):
 
     @property
     def num_bases(self) -> int:
-        """M·N."""
+        """K = M·N."""
         return self.num_sources * self.num_targets
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each label means."""
+        """A name for each label."""
         return tuple(
             f"{source} to {target}"
             for source in range(self.num_sources)
@@ -69,16 +69,16 @@ class Full(Family):
         )
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> UnitMatrices:
-        """The unit matrices, if the nodes are as many as the family says."""
+        """The unit matrices, if M and N are those of the family."""
         known = structure.known if isinstance(structure, NodeSet) else structure.size
         if not (isinstance(structure, NodeSet) or structure.targets_are_sources):
-            known = (known[0], None)  # a grid does not say what comes out
+            known = (known[0], None)  # a grid has no given number of targets
         sizes = (self.num_sources, self.num_targets)
         for what, count, wanted in zip(("sources", "targets"), known, sizes, strict=True):
             if count not in (None, wanted):
-                raise RefusedValue(refusal(f"{self} is of a number of {what}", wanted, count))
+                raise RefusedValue(refusal(f"{self} has a fixed number of {what}", wanted, count))
         return UnitMatrices(sizes, on=structure.device)
 
     def structure_in(self, data: Data) -> NodeSet:
-        """The nodes of a graph as sources, of whose targets nothing is said."""
+        """The nodes of a graph as sources; the number of targets stays open."""
         return NodeSet.of_sources(super().structure_in(data))

@@ -19,23 +19,23 @@ class GCN(Family):
 
     .. math:: A_0 = \hat D^{-1/2} (W + I) \hat D^{-1/2}
 
-    with D̂ the in-degrees of W + I, as PyG's ``gcn_norm`` has it: an existing self-loop keeps its
-    weight. Unlike there, all of several self-loops at a node are kept, and ``improved`` counts
-    where no weights are given too. Of a pair of sets of nodes, which have no self-loops, D̂ holds
-    the out-degrees of the sources and the in-degrees of the targets. From the `"Semi-supervised
+    with D̂ the in-degrees of W + I, as in PyG's ``gcn_norm``: an existing self-loop keeps its
+    weight. Unlike in PyG, all of several self-loops at a node are kept, and ``improved`` also
+    applies without weights. Between two sets of nodes, which have no self-loops, D̂ holds the
+    out-degrees of the sources and the in-degrees of the targets. From the `"Semi-supervised
     Classification with Graph Convolutional Networks" <https://arxiv.org/abs/1609.02907>`_ paper,
     equation 2.
 
     Args:
         norm (str, optional): ``'sym'``, as above; ``'source'`` or ``'target'``, which divide W + I
             by the degree of the sending or of the receiving node; or ``None``. (default: ``'sym'``)
-        add_self_loops (bool, optional): Whether nodes see themselves. Needs sources and targets
-            that are the same nodes. (default: ``True``)
+        add_self_loops (bool, optional): Whether to add I. Sources and targets must then be the
+            same nodes. (default: ``True``)
         improved (bool, optional): Added self-loops weigh 2. (default: ``False``)
 
     Raises:
-        ValueError: ``norm`` is unknown; when a basis is made, negative weights leave a degree that
-            is not positive, or sources and targets are a pair, with self-loops.
+        ValueError: ``norm`` is unknown; when a basis is made, negative weights make a degree that
+            is not positive, or self-loops are added between two sets of nodes.
     """
 
     equation = "A_0 = D^-1/2 (W + I) D^-1/2, D the in-degrees of W + I"
@@ -50,12 +50,12 @@ class GCN(Family):
 
     @property
     def num_bases(self) -> int:
-        """1."""
+        """K = 1."""
         return 1
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each label means."""
+        """A name for each label."""
         return ("neighbours",)
 
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:

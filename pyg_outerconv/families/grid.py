@@ -39,17 +39,17 @@ class Grid(Windows):
         kernel_size (int or tuple, optional): The number of shifts along each axis, at most
             100,000 in all. It is either this or ``offsets``.
         stride (int or tuple, optional): s. (default: ``1``)
-        padding (int or tuple or str, optional): Cells added at both ends of each axis;
-            ``'valid'`` is none, ``'same'`` as many as keep the size (an odd one is behind),
-            ``'causal'`` all of these in front. (default: ``0``)
+        padding (int or tuple or str, optional): Number of cells added at both ends of each axis;
+            ``'valid'`` adds none, ``'same'`` as many as keep the size (an odd one behind),
+            ``'causal'`` the same number, all in front. (default: ``0``)
         dilation (int or tuple, optional): How far apart shifts are. (default: ``1``)
-        padding_mode (str or tuple, optional): What is in added cells: nothing (``'zeros'``), or
-            the grid as ``'circular'``, ``'reflect'`` or ``'replicate'`` continue it.
+        padding_mode (str or tuple, optional): Content of added cells: nothing (``'zeros'``), or
+            the grid continued as by ``'circular'``, ``'reflect'`` or ``'replicate'``.
             (default: ``'zeros'``)
         transposed (bool, optional): Every matrix is transposed; the output then has the size
             whose convolution has that of the input. (default: ``False``)
-        output_padding (int or tuple, optional): Cells added behind a transposed output, where
-            several sizes have one convolution. (default: ``0``)
+        output_padding (int or tuple, optional): Cells added behind a transposed output, as
+            several input sizes of a convolution have the same output size. (default: ``0``)
         offsets (tuple, optional): Any distinct shifts d, each with a number for each axis, or
             plain integers for a grid of one axis. The output has a cell for each s-th one of the
             input.
@@ -62,7 +62,7 @@ class Grid(Windows):
         dim (int, optional): D, where no option has a value for each axis.
 
     Raises:
-        TypeError: an option has another type.
+        TypeError: an option has the wrong type.
         ValueError: options are out of range or disagree in the number of axes; when a basis is
             made, the cells have other axes, a kernel is larger than the padded grid, or listed
             cells lack the bounds that a padding mode needs.
@@ -142,7 +142,7 @@ class Grid(Windows):
         if any(added) and not self.transposed:
             raise RefusedValue(
                 refusal(
-                    "output_padding is of transposed grids", "transposed=True", self.output_padding
+                    "output_padding needs a transposed grid", "transposed=True", self.output_padding
                 )
             )
         bounds = map(max, steps, spread(self.dilation, self.num_axes))
@@ -167,7 +167,7 @@ class Grid(Windows):
 
     @property
     def num_axes(self) -> int:
-        """D."""
+        """D, the number of axes."""
         return count_axes(self, _PER_AXIS)
 
     @cached_property

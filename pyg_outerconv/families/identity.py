@@ -17,9 +17,9 @@ class Identity(Family):
 
     .. math:: A_0 = I
 
-    Of a pair, target n sees source n for n < min(M, N): the targets come first among the sources,
-    as in PyG's sampled bipartite blocks. Source: section 3.1 of *Convolution is outer
-    product*.
+    Between two sets of nodes, target n sees source n for n < min(M, N): the targets come first
+    among the sources, as in PyG's sampled bipartite blocks. Source: section 3.1 of *Convolution is
+    outer product*.
     """
 
     equation = "A_0 = I"
@@ -28,12 +28,12 @@ class Identity(Family):
 
     @property
     def num_bases(self) -> int:
-        """1."""
+        """K = 1."""
         return 1
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each label means."""
+        """A name for each label."""
         return ("self",)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> Eye:

@@ -23,7 +23,7 @@ _patterns = IdentityCache()
 
 @runtime_checkable
 class EdgeFunction(Protocol):
-    """K numbers of each edge: (E, D) to (E, K). A ``torch.nn.Module`` may be one."""
+    """A function from edge attributes (E, D) to K values of each edge (E, K), such as a Module."""
 
     def __call__(self, edge_attr: Tensor) -> Tensor:
         """The values of the edges under each label."""
@@ -32,37 +32,36 @@ class EdgeFunction(Protocol):
 
 @dataclass(frozen=True)
 class Kernel(Family):
-    r"""The edges K times, the values a function of what is known of each edge.
+    r"""K matrices over the same edges, with values that are functions of edge attributes.
 
     .. math:: A_k[m, n] = \sum_{e: m \to n} w_e\, f_k(u_e), \qquad k = 0, \dots, K - 1
 
-    with u the attributes of an edge, or where its source lies as seen from its target. So the
-    convolution is X_m times the matrix Σ_k f_k(u) Θ_k that u makes: a Gaussian mixture (GMMConv), a
-    spline (SplineCNN), or a network with a linear last layer Θ (NNConv, ECC); ready functions are
+    with u the attributes of an edge, or the position of its source relative to its target. The
+    message of an edge is X_m times the matrix Σ_k f_k(u) Θ_k: a Gaussian mixture (GMMConv), a
+    spline (SplineCNN), or a network with a linear last layer Θ (NNConv, ECC). Ready functions are
     in :mod:`pyg_outerconv.nn.edge_functions`.
 
-    Everything is differentiable: in attributes and positions, and in the parameters of ``fn``,
-    which are parameters of a layer with this family if ``fn`` is a module (layers of one module
-    share it). So values are made at every call; where the edges are is not, if ``cached``: it is
-    kept as long as the same unmodified ``edge_index`` comes back (see
-    :mod:`pyg_outerconv.cache`), and values are replaced in it.
+    It is differentiable in attributes, positions and the parameters of ``fn``, which are parameters
+    of the layer if ``fn`` is a module (layers with one module share it). So values are computed at
+    every call. The sorted edges are cached, if ``cached``, as long as the same unmodified
+    ``edge_index`` comes back (see :mod:`pyg_outerconv.cache`).
 
     Args:
         fn (callable): from (E, D) to (E, K).
         num_functions (int, optional): K; by default what ``fn.num_functions`` says.
-        on (str, optional): what is u: ``'edge_attr'``, (E, D) or (E,); or ``'pos'``, for the
-            position of the source less that of the target, as PyG's ``Cartesian`` has it.
+        on (str, optional): u: ``'edge_attr'``, (E, D) or (E,); or ``'pos'``, the position of the
+            source minus that of the target, as in PyG's ``Cartesian``.
             (default: ``'edge_attr'``)
         normalised (bool or float, optional): whether relative positions are mapped to [0, 1], with
-            0.5 for none: u / 2c + 1/2, c the largest coordinate of all edges of the call, which
-            carries no gradient; a number is c itself. (default: ``False``)
+            0.5 for zero: u / 2c + 1/2, with c the largest coordinate of all edges of the call,
+            without gradient; a number is c itself. (default: ``False``)
         cached (bool, optional): see above. (default: ``True``)
 
     Raises:
         TypeError: an option has the wrong type; when a basis is made, attributes or values are not
             floating point.
         ValueError: an option is out of range; when a basis is made, attributes or positions are
-            missing, or have other shapes than said.
+            missing, or have the wrong shape.
     """
 
     equation = "A_k[m, n] = f_k(attributes of the edge m -> n)"
@@ -93,12 +92,12 @@ class Kernel(Family):
         object.__setattr__(self, "num_functions", int(self.num_functions))
         if self.normalised is not False and not 0 < self.normalised < inf:
             raise RefusedValue(
-                refusal("positions are divided by their largest", "finite, > 0", self.normalised)
+                refusal("normalised is a divisor of positions", "finite, > 0", self.normalised)
             )
 
     @property
     def reads_beside(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What its functions are of, and what their values are multiplied by."""
+        """The input of the functions, and the weights that multiply their values."""
         return ("edge_weight", self.on)
 
     @property
@@ -109,11 +108,11 @@ class Kernel(Family):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each label means."""
+        """A name for each label."""
         return tuple(f"function {k} of {self.on}" for k in range(self.num_bases))
 
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
-        """The edges once for each label, with the values that the function gives them."""
+        """The edges once for each label, with the values of the functions."""
         pattern, value = self._pattern(edges), self._values(edges)
         return pattern.with_values(pattern.sort_values(value.t().reshape(-1)))
 
@@ -136,16 +135,16 @@ class Kernel(Family):
         )
 
     def _values(self, edges: EdgeList) -> Tensor:
-        """(E, K), edges as they were given."""
+        """The values (E, K), in the order of the user's edges."""
         value = self.fn(self._relative(edges) if self.on == "pos" else _attributes(edges))
         wanted = (edges.num_edges, self.num_bases)
         if not isinstance(value, Tensor) or not value.is_floating_point():
             got = getattr(value, "dtype", type(value).__name__)
-            raise RefusedType(refusal("a kernel's function gives numbers", "floating point", got))
+            raise RefusedType(refusal("a kernel's function returns numbers", "floating point", got))
         if value.shape != wanted:
             raise RefusedValue(
                 refusal(
-                    "a kernel's function gives a number for each edge and label",
+                    "a kernel's function returns a number for each edge and label",
                     wanted,
                     tuple(value.shape),
                 )
@@ -153,7 +152,7 @@ class Kernel(Family):
         return value if edges.edge_weight is None else value * edges.edge_weight.unsqueeze(1)
 
     def _relative(self, edges: EdgeList) -> Tensor:
-        """(E, D) the position of each source less that of its target."""
+        """The position (E, D) of each source minus that of its target."""
         of_sources, of_targets = _positions(edges)
         there = of_sources.index_select(0, edges.source)
         found = there - of_targets.index_select(0, edges.target)

@@ -1,4 +1,4 @@
-"""LinearAttention: attention whose weights are products of features, never made one by one."""
+"""LinearAttention: attention whose weights are products of features, never computed one by one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ALL_PAIRS = Complete()
 )
 @dataclass(frozen=True)
 class LinearAttention(ContentFamily):
-    r"""Every source to every target, weighed by a product of features.
+    r"""All pairs of sources and targets, weighted by a product of features.
 
     .. math::
         A_h[m, n] = \frac{\phi(X_m W_{k,h})^{\top} \phi(Q_n W_{q,h})}
@@ -51,33 +51,34 @@ class LinearAttention(ContentFamily):
     over all sources of the graph of n, and up to n if causal. From the `"Transformers are RNNs"
     <https://arxiv.org/abs/2006.16236>`_ paper (equations 5 and 9). As a basis it is a composition
     through D latent nodes for each head, M → D → N, whose cost grows with M + N, not with M·N; the
-    causal form is a scan. Its edges are all pairs, which are never made: those of the structure
-    are not looked at, but for the graph of each node (``batch``).
+    causal form is a scan. Its edges are all pairs within a graph (``batch``), which are never made;
+    edges of the structure are ignored.
 
-    A target for which the sum below is zero, as it is without inputs, gets zeros.
+    A target whose denominator is zero, as without sources, gets zeros.
 
     Args:
         heads (int): H, which is K.
         channels (int): D of the keys and queries of each head.
         feature_map (str or Module, optional): φ: ``'elu+1'``, ``'relu'``, ``'exp'``,
             ``'identity'``, or a module such as :class:`~.feature_maps.PositiveRandom`, which may
-            change D. Exponentials of any size are in range where weights are normalised.
+            change D. If weights are normalised, exponentials do not overflow.
             (default: ``'elu+1'``)
-        causal (bool, optional): whether n sees sources m ≤ n alone, in the order of their numbers,
-            those of a graph from its first node on. (default: ``False``)
+        causal (bool, optional): whether n sees only sources m ≤ n, counted from the first node of
+            its graph. (default: ``False``)
         strict (bool, optional): whether causal means m < n. (default: ``False``)
         normalised (bool, optional): whether weights are divided by their sum over the inputs of a
             target. (default: ``True``)
         in_channels (int or tuple, optional): P, or those of sources and of targets; -1 to learn
             them from the first input. (default: ``-1``)
-        bias (bool, optional): whether keys and queries have one. (default: ``False``)
+        bias (bool, optional): whether keys and queries have a bias. (default: ``False``)
         align (Family or Module, optional): T, whose Tᵀ X are the queries, or a module that makes
-            queries of its own, such as learned ones; None for the identity.
+            queries, such as :class:`LearnedQueries`; None for the identity.
 
     Raises:
-        TypeError: an option has the wrong type; when a basis is made, the feature map gives none.
-        ValueError: an option is out of range; when a basis is made, the nodes hold nothing, or
-            what they hold does not fit.
+        TypeError: an option has the wrong type; when a basis is made, the feature map does not
+            return features.
+        ValueError: an option is out of range; when a basis is made, there are no features, or
+            their shapes do not fit.
     """
 
     equation = "A_h[m, n] = <phi(X_m W_k), phi(Q_n W_q)> / its sum over m"
@@ -104,18 +105,18 @@ class LinearAttention(ContentFamily):
         object.__setattr__(self, "score", FeatureMapped(heads, channels, ends, *options))
         super().__post_init__()
         if self.strict and not self.causal:
-            raise RefusedValue(refusal("strict leaves out n itself", "causal=True", self.causal))
+            raise RefusedValue(refusal("strict excludes m = n", "causal=True", self.causal))
         if isinstance(self.align, Family):
             check_heads("an alignment", self.align.num_bases, self.heads)
 
     @property
     def num_bases(self) -> int:
-        """H."""
+        """K = H, the number of heads."""
         return self.heads
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each label means."""
+        """A name for each label."""
         return tuple(f"head {head} of linear attention" for head in range(self.heads))
 
     @property
@@ -125,19 +126,19 @@ class LinearAttention(ContentFamily):
 
     @property
     def reads_beside(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The content, and what the alignment is made of."""
+        """The features, and what the alignment reads."""
         return ("x", *self._read_by(self.align))
 
     @property
     def symmetries(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Numbers of nodes mean nothing, unless they are an order of time, or to the alignment."""
+        """Permutation-equivariant, unless causal or the alignment is not."""
         return () if self.causal else kept_symmetries(_ALL_PAIRS, self.align)
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
-        """The matrices that the content of a structure makes.
+        """The product of features as a basis.
 
         Raises:
-            ValueError: the nodes hold nothing, or what they hold does not fit.
+            ValueError: there are no features, or their shapes do not fit.
         """
         content, asked = self.content_of(structure)
         options = self.align, content, asked, self.causal
@@ -151,7 +152,7 @@ class LinearAttention(ContentFamily):
         if (key.size(0), query.size(0)) != structure.size:
             raise RefusedValue(
                 refusal(
-                    "content is of the nodes of the structure",
+                    "features have a row for each node of the structure",
                     structure.size,
                     (key.size(0), query.size(0)),
                 )
@@ -164,7 +165,7 @@ class LinearAttention(ContentFamily):
     def _graphs_and_places(
         self, structure: Structure
     ) -> tuple[tuple[Tensor | None, Tensor | None], Tensor | None]:
-        """The graphs of both ends, and the place of each query, if it is not its number."""
+        """The graphs of both ends, and the place of each query, if places are not 0, …, N − 1."""
         if not isinstance(structure, Placed):
             return graphs_of(structure) or (None, None), None
         if not isinstance(structure.place, range):

@@ -1,4 +1,4 @@
-"""Mean: a family whose matrices take means instead of sums."""
+"""Mean: the matrices of a family, divided so that sums become means."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ class Mean(OfFamily):
 
     .. math:: A_k[m, n] / |\{\text{edges of label } k \text{ at } n\}|
 
-    What ``OuterConv(aggr='mean')`` makes of its basis, as a family, so that a factor of
-    :class:`Compose` or a part of :class:`Stack` can have a mean of its own.
+    As ``OuterConv(aggr='mean')`` divides its basis, but as a family, so that a factor of
+    :class:`Compose` or a part of :class:`Stack` can have its own mean.
 
     Args:
-        family (Family, optional): whose matrices. (default: ``GCN()``)
+        family (Family, optional): the family. (default: ``GCN()``)
 
     Raises:
         TypeError: ``family`` is not a family.
-        ValueError: when a basis is made, it hides its edges, as powers do; or as ``family`` does.
+        ValueError: when a basis is made, it is a rule without edges, such as powers; or as
+            ``family`` does.
     """
 
     equation = "A_k of the family / edges of label k at the target"
@@ -37,11 +38,11 @@ class Mean(OfFamily):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The mean of what each label means."""
+        """A name for each label."""
         return tuple(f"mean of {label}" for label in self.family.labels)
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
-        """The family's basis with means for sums."""
+        """The family's basis, divided by the numbers of edges."""
         if isinstance(structure, EdgeList):
             structure = replace(structure, only_sums=False)  # edges are counted
         return self.family.basis_on(structure, dtype).mean(dtype)

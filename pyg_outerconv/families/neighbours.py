@@ -1,4 +1,4 @@
-"""Which listed cells of a grid see which: found by sorted keys, label by label."""
+"""Edges between listed cells of a grid, found by sorted keys, label by label."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Taps = Sequence[tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Found:
-    """Edges (2, E) with labels (E,), label by label, and the cells that they lead to."""
+    """Edges (2, E) with labels (E,), label by label, and the cells of their targets."""
 
     index: Tensor
     label: Tensor
@@ -27,8 +27,8 @@ class Found:
 def among_cells(cells: Cells, windows: Sequence[Window], taps: Taps) -> Found:
     """The edges where outputs are the cells themselves, with stride 1.
 
-    An output at n sees the cell at n − d under a label, if there is one; a padding mode says what
-    n − d is beyond the ends of an axis.
+    Under the label of shift d, the output at n sees the cell at n − d, if it is listed. Beyond the
+    ends of an axis, the padding mode maps n − d to a cell.
     """
     box = _Box.around(cells, windows)
     sizes = tuple(axis.num_inputs for axis in box.axes)
@@ -47,13 +47,13 @@ def among_cells(cells: Cells, windows: Sequence[Window], taps: Taps) -> Found:
 def growing(
     cells: Cells, windows: Sequence[Window], taps: Taps, is_transposed: bool = False
 ) -> Found:
-    """The edges to every output that a cell reaches; outputs in the order of grid, then place.
+    """The edges to every output that a cell reaches; outputs sorted by grid, then place.
 
     Args:
         cells: the inputs.
         windows: the kernel along each axis.
         taps: for each label, the tap on each axis.
-        is_transposed: whether the cells are outputs of the axes, and what they reach is inputs.
+        is_transposed: whether the cells are outputs of the axes, and the cells they reach inputs.
     """
     box = _Box.that_grows(cells, windows, is_transposed)
     sizes = tuple(axis.num_inputs if is_transposed else axis.num_outputs for axis in box.axes)
@@ -76,12 +76,12 @@ def growing(
 
 @dataclass(frozen=True)
 class _Box:
-    """Cells as they lie on axes with bounds: those of their shape, or of a box around them.
+    """Cells on axes with bounds: those of their shape, or of a box around the cells.
 
     Attributes:
         axes: the shifts on each axis.
         at: (n, D) the cells, counted from the corner of the box.
-        origin: (D,) the corner of the box that outputs are counted from.
+        origin: (D,) the corner of the box from which outputs are counted.
     """
 
     axes: tuple[Axis, ...]
@@ -90,7 +90,7 @@ class _Box:
 
     @staticmethod
     def around(cells: Cells, windows: Sequence[Window]) -> _Box:
-        """Where outputs are the cells themselves, whatever the size of the kernel."""
+        """The box for outputs that are the cells themselves."""
         at = _index(cells)
         if cells.shape is None:
             return _Box._unbounded(at, windows, False)
@@ -102,7 +102,7 @@ class _Box:
 
     @staticmethod
     def that_grows(cells: Cells, windows: Sequence[Window], is_transposed: bool) -> _Box:
-        """Where outputs are all that the cells reach."""
+        """The box for outputs that are all cells reached."""
         at = _index(cells)
         if cells.shape is None:
             return _Box._unbounded(at, windows, is_transposed)
@@ -133,13 +133,13 @@ def _index(cells: Cells) -> Tensor:
 
 
 def _labels(found: Sequence[Tensor]) -> Tensor:
-    """(E,) the label of each edge, for the edges of each label."""
+    """The label (E,) of each edge, from the edges of each label."""
     counts = torch.tensor([len(edges) for edges in found], device=found[0].device)
     return torch.arange(len(found), device=counts.device).repeat_interleave(counts)
 
 
 def _places(keys: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """The grid (n,) and the coordinates (n, D) that keys were made of."""
+    """The grid (n,) and the coordinates (n, D) of keys (n,)."""
     columns = []
     for count in sizes[::-1]:
         columns.append(keys % max(1, count))

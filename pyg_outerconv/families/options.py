@@ -1,4 +1,4 @@
-"""The options of families: their types, as the fields of a dataclass state them."""
+"""Checks of the options of families against the types of their dataclass fields."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from ..errors import RefusedType, RefusedValue, refusal
 
-MOST_POWERS = 10_000  # of an operator, each a sparse product at every call
+MOST_POWERS = 10_000  # each costs a sparse product at every call
 
 
 def check_options(family: Any) -> None:
-    """Refuse options of other types than the family's fields have.
+    """Refuse options that do not have the type of their field.
 
     Raises:
-        TypeError: naming the option.
+        TypeError: an option has the wrong type.
     """
     for name, hint in _hints(type(family)).items():
         value = getattr(family, name)
@@ -31,10 +31,10 @@ def _hints(family: type[Any]) -> dict[str, Any]:
 
 
 def check_powers(family: Any, name: str) -> None:
-    """Refuse more powers than anything could compute.
+    """Refuse an option above ``MOST_POWERS``.
 
     Raises:
-        ValueError: naming the option.
+        ValueError: the option is larger.
     """
     if getattr(family, name) > MOST_POWERS:
         raise RefusedValue(
@@ -47,7 +47,7 @@ def check_powers(family: Any, name: str) -> None:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of the type of an option; a switch is no number."""
+    """Whether a value has the type of an option; a bool is not a number."""
     if get_origin(hint) in (Union, types.UnionType):
         return any(fits(value, part) for part in get_args(hint))
     if get_origin(hint) is tuple:
@@ -60,7 +60,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def describe(hint: Any) -> str:
-    """A type hint as people say it."""
+    """A type hint in words."""
     if get_origin(hint) in (Union, types.UnionType):
         return " or ".join(describe(part) for part in get_args(hint))
     if get_origin(hint) is tuple:

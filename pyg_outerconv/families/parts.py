@@ -1,4 +1,4 @@
-"""Families in families, and the modules that they hold."""
+"""Nested families, and the modules among their options."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 def nested(family: Family) -> list[Family]:
-    """A family, its parts, and theirs."""
-    found = [family]  # no generator, which torch.compile could not read
+    """A family, its parts, and their parts, in depth-first order."""
+    found = [family]  # no generator, which torch.compile cannot trace
     for part in family.parts:
         found += nested(part)
     return found
 
 
 def functions_of(family: Family) -> list[torch.nn.Module]:
-    """The modules that a family computes values with, each once."""
+    """The modules among the options of a family and its parts, each once."""
     held = [option for part in nested(family) for option in _options(part)]
     found = [option for option in held if isinstance(option, torch.nn.Module)]
     return list(dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""Options that grids have for each axis, and sequences once: one value for all, or one for each."""
+"""Options of grids: one value for all axes, or one for each axis."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def _settled(value: Any) -> Any:
 
 
 def count_axes(family: Any, names: Sequence[str]) -> int:
-    """D, which every option that has a value for each axis must agree on.
+    """D, by the options that have a value for each axis.
 
     Raises:
-        ValueError: two options disagree, or none tells.
+        ValueError: two options disagree, or no option has a value for each axis.
     """
     counts = {n: len(v) for n in names if isinstance(v := getattr(family, n), tuple)}
     if family.dim is not None:
@@ -54,7 +54,7 @@ def count_axes(family: Any, names: Sequence[str]) -> int:
         size = family.kernel_size
         raise RefusedValue(
             refusal(
-                f"{who} must be told its number of axes",
+                f"{who} needs its number of axes",
                 f"dim=2, or kernel_size=({size}, {size}), for images",
                 f"kernel_size={size} alone",
             )
@@ -73,10 +73,10 @@ def spread(value: Any, num_axes: int) -> tuple[Any, ...]:
 
 
 def check_places(family: Any, num_axes: int) -> None:
-    """Refuse kernels of more places than parameters could be held for.
+    """Refuse kernels of more than ``MOST_PLACES`` places.
 
     Raises:
-        ValueError: naming the kernel.
+        ValueError: the kernel is larger.
     """
     places = prod(spread(family.kernel_size or 1, num_axes))
     if places > MOST_PLACES:
@@ -90,10 +90,10 @@ def check_places(family: Any, num_axes: int) -> None:
 
 
 def check_least(family: Any, name: str, least: int) -> None:
-    """Refuse values of an option, alone or one for each axis, that are too small.
+    """Refuse an option with a value below ``least`` on any axis.
 
     Raises:
-        ValueError: naming the option.
+        ValueError: a value is smaller.
     """
     value = getattr(family, name)
     if any(part < least for part in spread(value, 1)):
@@ -102,8 +102,8 @@ def check_least(family: Any, name: str, least: int) -> None:
         )
 
 
-def axes_told(*options: int | tuple[int, ...]) -> int | None:
-    """D, where one of the options has a value for each axis."""
+def num_axes_of(*options: int | tuple[int, ...]) -> int | None:
+    """D, if one of the options has a value for each axis; else None."""
     tuples = [option for option in options if isinstance(option, tuple)]
     return len(tuples[0]) if tuples else None
 
@@ -111,7 +111,7 @@ def axes_told(*options: int | tuple[int, ...]) -> int | None:
 def for_each_axis(
     family: Any, structure: Structure, *options: int | tuple[int, ...]
 ) -> tuple[int, list[tuple[int, ...]]]:
-    """D of the structure, 1 if it is no grid, and the values of each option along its axes.
+    """D of the structure, 1 unless it is a grid, and the values of each option on its axes.
 
     Raises:
         ValueError: an option has values for another number of axes.

@@ -27,7 +27,7 @@ class Pool(Windows):
     axes. Unpooling is ``basis.transpose()``.
 
     It reads the shape of a grid, a mask of its cells, or :class:`Cells`; of listed cells, every
-    cluster that has one is an output, by grid and then by coordinates.
+    cluster with a listed cell is an output, by grid and then by coordinates.
 
     Args:
         kernel_size (int or tuple): The number of cells of a cluster along each axis, at most
@@ -42,7 +42,7 @@ class Pool(Windows):
         dim (int, optional): D, where no option has a value for each axis.
 
     Raises:
-        TypeError: an option has another type.
+        TypeError: an option has the wrong type.
         ValueError: options are out of range or disagree in the number of axes; when a basis is
             made, the cells have other axes, or a cluster is larger than the padded grid.
     """
@@ -57,8 +57,8 @@ class Pool(Windows):
     dim: int | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         settle(self, (*_PER_AXIS, "dim"))
+        super().__post_init__()
         check_least(self, "kernel_size", 1)
         check_least(self, "padding", 0)
         check_least(self, "dilation", 1)
@@ -77,7 +77,7 @@ class Pool(Windows):
 
     @property
     def num_axes(self) -> int:
-        """D."""
+        """D, the number of axes."""
         return count_axes(self, _PER_AXIS)
 
     @cached_property

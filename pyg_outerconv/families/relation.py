@@ -30,14 +30,14 @@ class Relation(Family):
     .. math:: A_r[m, n] = w_{mn} / c_{n,r} \quad\text{over the edges of type } r
 
     with c the number of edges of type r that reach n (``'mean'``), or 1 (``None``, ``'given'``).
-    The mean is within a relation, and relations add up, as the `"Modeling Relational Data with
-    Graph Convolutional Networks" <https://arxiv.org/abs/1703.06103>`_ paper has it (equation 2).
+    The mean is within a relation, and relations are added up, as in `"Modeling Relational Data with
+    Graph Convolutional Networks" <https://arxiv.org/abs/1703.06103>`_ (equation 2).
     With one relation, edge types may be left out, and the mean is GraphSAGE's.
 
     Args:
         num_relations (int): R, the number of edge types.
         norm (str, optional): ``'mean'``, ``None``, or ``'given'``: the edge weights are the
-            constants 1/c of the paper and must be given. (default: ``'mean'``)
+            constants 1/c of the paper, and required. (default: ``'mean'``)
 
     Raises:
         ValueError: options are out of range; when a basis is made, an edge type is out of range
@@ -60,16 +60,16 @@ class Relation(Family):
 
     @property
     def num_bases(self) -> int:
-        """R."""
+        """K = R, the number of relations."""
         return self.num_relations
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each label means."""
+        """A name for each label."""
         return tuple(f"relation {r}" for r in range(self.num_relations))
 
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
-        """The edges, labelled by their types."""
+        """The edges, with their types as labels."""
         self._check(edges)
         basis = edge_basis(edges, self.num_relations)
         return basis.mean(dtype) if self.norm == "mean" else basis

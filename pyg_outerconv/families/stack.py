@@ -33,7 +33,7 @@ class Stack(OfFamilies):
     ``Relation(1)`` with ``root_weight=True``.
 
     Args:
-        *families (Family): what to stack, at least one.
+        *families (Family): the families, at least one.
 
     Raises:
         TypeError: an argument is not a family, or two read structures of different kinds.
@@ -44,12 +44,12 @@ class Stack(OfFamilies):
 
     @property
     def num_bases(self) -> int:
-        """The sum of the families'."""
+        """K, the sum over the families."""
         return sum(family.num_bases for family in self.families)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each label means."""
+        """A name for each label."""
         return tuple(label for family in self.families for label in family.labels)
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:

@@ -1,7 +1,7 @@
-"""What a transform stores on a graph, and whether it still belongs to what the graph holds.
+"""Bases stored on a graph by a transform, and the check that they still belong to the graph.
 
-The sets of edges that a basis is made of are stored; what else it is made of, its kind among it, is
-that of the same nodes without edges.
+The sets of edges in a basis are stored. All else is taken from the basis of the same nodes without
+edges.
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ from .parts import nested
 if TYPE_CHECKING:
     from .family import Family
 
-# Vectors with an entry for each edge of a set. "index" in a name makes PyG shift it by the
-# number of nodes when it collates; and transforms of PyG that find as many entries as edges may
-# select some, which they do along the first axis.
+# Vectors with an entry for each edge of a set. PyG shifts attributes with "index" in their name by
+# the number of nodes when it collates, and its transforms select along the first axis among
+# attributes with as many entries as edges.
 PARTS = ("source_index", "target_index", "label", "value")
 
 ODD = -7046029254386353131  # 2⁶⁴ divided by the golden ratio, as a signed number
 
-NOT_TO_BE_READ = -1  # the outline of a basis that depends on edges in more than its edges
+NOT_TO_BE_READ = -1  # outline of a basis in which more than its edges depends on the graph
 
 
 def check_storable(family: Family) -> None:
-    """Refuse a family of whose basis a graph can store nothing.
+    """Refuse a family whose basis cannot be stored on a graph.
 
     Raises:
-        ValueError: it makes targets of its own, or values that learn.
+        ValueError: targets are not the nodes of the graph, or values depend on parameters or
+            features.
     """
     if any(part.learns for part in nested(family)):
         raise RefusedValue(
             refusal(
-                "a graph stores values that stay",
+                "a transform stores constant values",
                 "a family without parameters",
                 f"{family}; basis_of(data) makes its basis",
             )
@@ -56,15 +57,15 @@ def check_storable(family: Family) -> None:
     if not family.keeps_nodes:
         raise RefusedValue(
             refusal(
-                "a graph stores edges between its own nodes",
-                "a family that makes no targets of its own",
+                "a transform stores edges between the nodes of a graph",
+                "a family whose targets are the nodes",
                 f"{family}; basis_of(data) makes its basis",
             )
         )
 
 
 def store(family: Family, data: Data, structure: Structure) -> None:
-    """Store the edges of a family's basis on a graph, with a mark of what they were made of."""
+    """Store the edges of a family's basis on a graph, with a hash of the graph as a mark."""
     basis, found, key = family.basis_on(structure), [], _key(family)
     for number, edges in enumerate(edge_sets(basis)):
         source, target = edges.index.long().unbind(0)
@@ -80,17 +81,17 @@ def store(family: Family, data: Data, structure: Structure) -> None:
 
 
 def stored(family: Family, data: Data, structure: Structure) -> Basis | None:
-    """The basis of what was stored, or None if nothing was or the graph has changed since.
+    """The basis of stored edges, or None if there are none or the graph has changed since.
 
-    Whatever a transform or a loader did to edges, weights, types, nodes or what was stored itself,
-    the mark of each graph says: numbers of nodes and edges, and sums of hashes of all entries, in
-    the graph's own numbering and in no particular order. What learns by now is not served either,
-    for what was stored has no gradient.
+    The mark of each graph has its numbers of nodes and edges, and sums of hashes of edges, weights,
+    types, nodes and stored values, in the graph's own numbering and independent of order. If the
+    graph's weights or attributes require gradients, the result is None too, since stored values
+    have none.
 
     Args:
-        family: what stored it.
+        family: the family that stored them.
         data: the graph, or a batch.
-        structure: what it holds now.
+        structure: the structure in ``data`` now.
     """
     key, found = _key(family), []
     mark = data.get(f"{key}_0_mark")
@@ -116,7 +117,7 @@ def stored(family: Family, data: Data, structure: Structure) -> Basis | None:
 
 
 def _outline_on(family: Family, basis: Basis, structure: Structure) -> int:
-    """The outline of a basis that can be read back of its edges, and of nodes without any."""
+    """The outline of a basis, or ``NOT_TO_BE_READ`` if edges alone do not restore it."""
     kind = outline(basis)
     if isinstance(basis, EdgeBasis) or not kind >> 32:
         return kind
@@ -129,7 +130,7 @@ def _outline_on(family: Family, basis: Basis, structure: Structure) -> int:
 def _read_back(
     family: Family, structure: Structure, found: Sequence[Sequence[Tensor]], kind: int
 ) -> Basis | None:
-    """The basis of that outline, made of these sets of edges; None if there is none by now."""
+    """The basis of that outline with these sets of edges, or None if outlines differ now."""
     dtype = found[0][3].dtype
     if len(found) == 1:
         none = no_edges(structure.size, structure.device, family.num_bases)
@@ -137,18 +138,18 @@ def _read_back(
             if kind == outline(alone):
                 return _edges_like(alone, found[0])
     frame = family.basis_on(structure.bare(), dtype)
-    if kind != outline(frame):  # a batch may have another kind of basis than its graphs
+    if kind != outline(frame):  # a batch may have a basis of another kind than its graphs
         return None
     frame = frame if frame.dtype in (None, dtype) else frame.to(dtype)
     return with_edge_sets(frame, lambda sets: list(map(_edges_like, sets, found)))
 
 
 def _edges_like(bare: EdgeBasis, parts: Sequence[Tensor]) -> EdgeBasis:
-    """The edges that were stored, of as many labels, and of ones, as a set without any is."""
+    """The stored edges, with the labels of ``bare``, and without values if it has none."""
     source, target, label, value = parts
     size, count = bare.size, bare.num_bases
     place = target if count == 1 else target * count + label
-    if bool((place[1:] >= place[:-1]).all()):  # as they were stored, and PyG batches them
+    if bool((place[1:] >= place[:-1]).all()):  # still sorted, as after batching by PyG
         dtype = index_type(size, count, source.numel())
         ends = [part.to(dtype, copy=True) for part in (source, target, label)]
         pattern = Pattern.of_sorted(*ends, size=size, num_labels=count)
@@ -159,7 +160,7 @@ def _edges_like(bare: EdgeBasis, parts: Sequence[Tensor]) -> EdgeBasis:
 
 
 def _read_by(family: Family, structure: Any) -> list[Tensor]:
-    """What stands beside edges and nodes, and the values of a basis are made of."""
+    """The weights, attributes and positions that the family reads."""
     named = [name for name in ("edge_weight", "edge_attr", "pos") if family.makes_use_of(name)]
     held = [getattr(structure, name, None) for name in named]
     ends = [end for part in held for end in (part if isinstance(part, tuple) else (part,))]
@@ -167,7 +168,7 @@ def _read_by(family: Family, structure: Any) -> list[Tensor]:
 
 
 def _key(family: Family) -> str:
-    """How names begin under which the edges of a family are stored."""
+    """The prefix of the attributes in which the edges of a family are stored."""
     return f"{type(family).__name__.lower()}_{zlib.crc32(repr(family).encode()):08x}"
 
 
@@ -181,17 +182,17 @@ def _mark(
     counts: Tensor,
     kind: int,
 ) -> Tensor | None:
-    """(B, 5) of each graph: nodes, edges, what the family reads, what is stored, and the outline.
+    """The mark (B, 5): nodes, edges, hashes of the input and of the stored edges, and the outline.
 
     Args:
-        family: which says what it reads.
-        structure: what the graphs hold.
+        family: the family.
+        structure: the structure of the graphs.
         found: the parts of each set of edges.
         counts: (B,) the number of nodes of each graph.
         kind: the outline of the basis.
 
     Returns:
-        None for a kind of structure of which nothing is known.
+        None for an unknown kind of structure.
     """
     if not isinstance(structure, EdgeList | Cells | NodeSet):
         return None
@@ -222,18 +223,18 @@ def _mark(
     read = read + summed(_hash(nodes - begin, *_of_nodes(family, structure, begin)), graph)
     kept = torch.zeros_like(counts)
     for number, (source, target, label, value) in enumerate(found):
-        # Values may be cast with the rest of the graph, and are the same then.
+        # The graph may be cast to another dtype, which must not change the hash.
         kept = kept + (number + 1) * edges(graph_of(target), source, target, label, value.float())
     kinds = torch.full_like(counts, kind)
     return torch.stack([counts, num_edges, read, kept, kinds], dim=1)
 
 
 def _of_nodes(family: Family, structure: Any, begin: Tensor) -> list[Tensor | None]:
-    """What is read of each node; ``begin`` is the first node of its graph."""
+    """The columns read of each node; ``begin`` is the first node of its graph."""
     batch, pos = structure.batch, getattr(structure, "pos", None)
     batch = batch[0] if isinstance(batch, tuple) else batch
     columns = [structure.index if isinstance(structure, Cells) else None]
-    if batch is not None:  # the graph of a node within what was one graph when it was stored
+    if batch is not None:  # the graph number relative to that of the first node
         columns.append((batch - batch.index_select(0, begin)).long())
     else:
         columns.append(torch.zeros_like(begin))
@@ -242,7 +243,7 @@ def _of_nodes(family: Family, structure: Any, begin: Tensor) -> list[Tensor | No
 
 
 def _hash(first: Tensor, *columns: Tensor | None) -> Tensor:
-    """(n,) whole numbers made of whole numbers (n,) and of columns (n,) or (n, *), if there."""
+    """Hashes (n,) of integers (n,) and of columns (n,) or (n, *) that are not None."""
     found = first * ODD
     found ^= found >> 31
     for place, column in enumerate(columns):
@@ -253,7 +254,7 @@ def _hash(first: Tensor, *columns: Tensor | None) -> Tensor:
 
 
 def _bits(column: Tensor) -> Tensor:
-    """(n, *) numbers as whole ones, alike only where they are the same; at least two axes."""
+    """The bits of numbers (n, *) as integers, with at least two axes."""
     column = column.detach().unsqueeze(-1)
     if column.is_floating_point():
         kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -262,7 +263,7 @@ def _bits(column: Tensor) -> Tensor:
 
 
 def _mixed(found: Tensor, part: Tensor) -> Tensor:
-    """A hash and one more number; products of whole numbers wrap around."""
+    """A hash combined with one more number; integer products wrap around."""
     found = (found ^ part).mul_(ODD)
     found ^= found >> 31
     return found

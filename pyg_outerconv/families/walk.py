@@ -32,19 +32,19 @@ class Walk(Family):
     .. math:: A_\ell[m, n] = \operatorname{aggregate}_{\text{walks } m \to n \text{ of length }
         \ell} \prod_{e \in \text{walk}} w_e, \qquad \ell = 0, \dots, L
 
-    With ``aggregate='sum'`` this is the power Tℓ of the transition matrix T, held as a rule:
+    With ``aggregate='sum'`` this is the power T^ℓ of the transition matrix T, kept as a rule:
 
-    - ``norm='source'``: T = D_out⁻¹W, the paper's; what leaves a node sums to one.
-    - ``norm='target'``: T = W D_in⁻¹; what reaches a node sums to one.
+    - ``norm='source'``: T = D_out⁻¹W, as in the paper; weights that leave a node sum to one.
+    - ``norm='target'``: T = W D_in⁻¹; weights that reach a node sum to one.
     - ``norm='sym'``: T = D^(−1/2) W D^(−1/2), as in GCN, TAGCN and SGC.
     - ``norm=None``: T = W, the sum of path weights.
 
     ``direction='backward'`` walks against the edges; ``'both'`` has forward labels, then backward
-    ones. Of a pair of sets of nodes there are walks of length 0, on which target n sees source n
-    for n < min(M, N) as in :class:`Identity`, and of length 1, along edges; ``powers`` leaves out
-    longer ones. ``Walk(L, norm='target', direction='both')`` is DCRNN's diffusion convolution
-    Σ_ℓ (D_out⁻¹W)^ℓ X Θ_{ℓ,1} + (D_in⁻¹Wᵀ)^ℓ X Θ_{ℓ,2}: in it a node collects from where its
-    out-edges point, so that its first sum is our backward labels, its second our forward ones.
+    ones. Between two sets of nodes there are walks of length 0, on which target n sees source n for
+    n < min(M, N) as in :class:`Identity`, and of length 1, along edges; ``powers`` excludes longer
+    ones. ``Walk(L, norm='target', direction='both')`` is DCRNN's diffusion convolution
+    Σ_ℓ (D_out⁻¹W)^ℓ X Θ_{ℓ,1} + (D_in⁻¹Wᵀ)^ℓ X Θ_{ℓ,2}: there a node collects along its out-edges,
+    so its first sum has the backward labels here, its second the forward labels.
 
     Sources: section 3.3 of *Convolution is outer product*; the `"Diffusion Convolutional
     Recurrent Neural Network" <https://arxiv.org/abs/1707.01926>`_ paper, equation 2.
@@ -58,7 +58,8 @@ class Walk(Family):
         aggregate (str, optional): over the walks from m to n: ``'sum'``, ``'mean'``, ``'max'`` or
             ``'min'``. All but the sum make walks explicit, which can be many edges.
             (default: ``'sum'``)
-        powers (tuple, optional): the lengths to keep, all if ``None``. (default: ``None``)
+        powers (tuple, optional): the lengths ℓ that have labels, all if ``None``.
+            (default: ``None``)
         add_self_loops (bool, optional): add them before the norm. (default: ``False``)
 
     Raises:
@@ -100,7 +101,7 @@ class Walk(Family):
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """The lengths that are kept."""
+        """The lengths that have labels."""
         return self.powers if self.powers is not None else tuple(range(self.length + 1))
 
     @property
@@ -109,17 +110,17 @@ class Walk(Family):
 
     @property
     def num_bases(self) -> int:
-        """How many lengths are kept, in each direction."""
+        """K, the number of lengths, in each direction."""
         return len(self.kept) * self._num_ways
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each label means."""
+        """A name for each label."""
         ways = ("forward", "backward") if self.direction == "both" else (self.direction,)
         return tuple(f"{way} walks of length {power}" for way in ways for power in self.kept)
 
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
-        """Powers of the transition matrix of each direction, those that are kept."""
+        """The chosen powers of the transition matrix, in each direction."""
         if max(self.kept) > 1 or self.direction != "forward":
             edges.require_one_set("a walk of more than one step, or backward,", _OF_A_PAIR)
         ways = {
@@ -147,7 +148,7 @@ class Walk(Family):
 
 
 def _powers(step: EdgeBasis, count: int) -> Basis:
-    """The first powers of a matrix: a rule, unless the identity and the matrix are all of them."""
+    """The first ``count`` powers of a matrix, as a rule if there are more than two."""
     if count > 2:
         return Polynomial(step, MONOMIAL, count)
     own = Eye(step.size, step.device)
@@ -157,8 +158,8 @@ def _powers(step: EdgeBasis, count: int) -> Basis:
 def explicit_walks(step: EdgeBasis, length: int, aggregate: str) -> EdgeBasis:
     """Walks of length 0 … L as explicit edges, the weights of parallel walks aggregated.
 
-    A mean is the sum of the walks' weights over their number; max and min follow edge by edge,
-    which is right because weights are not negative.
+    A mean is the sum of the walks' weights divided by their number. Max and min are taken edge by
+    edge, which is exact because weights are not negative.
     """
     if aggregate == "mean":
         ones = step.with_values(torch.ones_like(step.values()))

@@ -22,7 +22,7 @@ WELL_KNOWN = {
     "gatv2": _ATTENTION.format("gatv2_conv"),
     "gdc": "diffusion, or " + _RECIPE.format("gdc_conv"),
     "gmm": _KERNEL.format("GaussianMixture"),
-    "graph": "relation(1, norm='sum') with root_weight=True",
+    "graph": "relation(1, norm=None) with root_weight=True",
     "graphsage": "relation(1, norm='mean') with root_weight=True",
     "linear": "identity",
     "mixhop": _RECIPE.format("mix_hop"),

@@ -1,4 +1,4 @@
-"""One axis of a kernel that slides over a grid: its shifts, its padding, and how far it goes."""
+"""One axis of a kernel that slides over a grid: its shifts, padding and stride."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ..errors import RefusedValue, refusal
 
 @dataclass(frozen=True)
 class Window:
-    """What a kernel does along one axis, whatever the number of cells there.
+    """The kernel along one axis, for any number of cells.
 
     Attributes:
         shifts: d of every tap; see :class:`Axis`.
         stride: s.
-        front, behind: cells that are added before the first and after the last.
-        reach: how far the last tap is from the first one.
-        padding_mode: what is seen in cells that are added; see :class:`Axis`.
+        front, behind: number of cells added before the first and after the last.
+        reach: distance from the first tap to the last.
+        padding_mode: content of the added cells; see :class:`Axis`.
         ceil_mode: whether a window may go beyond the last cell and its padding.
-        output_padding: cells that a transposed window has behind the last.
-        has_kernel: whether a window must fit into an axis; mere offsets need not.
+        output_padding: cells added behind the outputs of a transposed window.
+        has_kernel: whether a window must fit into an axis; offsets need not.
     """
 
     shifts: tuple[int, ...]
@@ -36,7 +36,7 @@ class Window:
     def num_outputs(self, num_inputs: int) -> int:
         """N of an axis with M inputs: ⌊(M + padding − reach − 1)/s⌋ + 1, as torch counts.
 
-        An axis without cells has no outputs, where its padding is too small for one.
+        An axis without cells has no outputs if its padding is smaller than a window.
 
         Raises:
             ValueError: the kernel is larger than the padded axis.
@@ -56,10 +56,10 @@ class Window:
         return max(0, count)
 
     def num_inputs(self, num_outputs: int) -> int:
-        """M of the axis that a transposed window makes of N cells: the least, and what is added.
+        """M of the axis that a transposed window makes of N cells, with ``output_padding``.
 
         Raises:
-            ValueError: there is nothing left.
+            ValueError: M would be less than 1.
         """
         if num_outputs == 0:
             return 0
@@ -70,17 +70,17 @@ class Window:
         return count
 
     def axis(self, num_cells: int, is_transposed: bool = False) -> Axis:
-        """The shifts of an axis with so many inputs, or with so many outputs if turned."""
+        """The shifts of an axis with ``num_cells`` inputs, or outputs if transposed."""
         inputs = self.num_inputs(num_cells) if is_transposed else num_cells
         outputs = num_cells if is_transposed else self.num_outputs(num_cells)
         return Axis(inputs, outputs, self.shifts, self.stride, self.padding_mode)
 
     def framed(self, lowest: int, highest: int, is_transposed: bool = False) -> tuple[Axis, int]:
-        """The axis of a box that holds given cells of an unbounded axis and all that they reach.
+        """The axis of a box around cells of an unbounded axis and all cells that they reach.
 
         Args:
-            lowest, highest: the first and the last given cell.
-            is_transposed: whether the given cells are outputs of the axis.
+            lowest, highest: the first and the last of the cells.
+            is_transposed: whether these cells are outputs of the axis.
 
         Returns:
             The axis, and the output b that is output 0 in the box; input s·b is input 0 there.

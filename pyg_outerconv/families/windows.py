@@ -1,4 +1,4 @@
-"""What families of windows share: shapes become shifts, listed cells become edges."""
+"""Base class of families of windows: shapes become shifts, listed cells become edges."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Windows(Family):
 
     Attributes:
         is_transposed: whether every matrix is transposed.
-        is_growing: whether listed cells make new ones, all that they reach.
+        is_growing: whether outputs on listed cells are all cells that these reach.
     """
 
     reads = Cells
@@ -47,7 +47,7 @@ class Windows(Family):
 
     @property
     def keeps_nodes(self) -> bool:  # type: ignore[override]
-        """Whether outputs are where listed cells are."""
+        """Whether outputs are the listed cells."""
         return not self.is_growing
 
     @property
@@ -57,14 +57,14 @@ class Windows(Family):
 
     @property
     def shifts(self) -> tuple[tuple[int, ...], ...]:
-        """The shift d of each label (before turning), one number an axis."""
+        """The shift d of each label, before transposition, with a number for each axis."""
         return tuple(
             tuple(window.shifts[t] for window, t in zip(self.windows, tap, strict=True))
             for tap in self.taps
         )
 
     def output_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The cells on each axis of what a grid of some shape becomes.
+        """The shape of the outputs for a grid of some shape.
 
         Raises:
             ValueError: the shape has other axes than the kernel, or is too small for it.
@@ -72,7 +72,7 @@ class Windows(Family):
         return self.rule(Cells.of_shape(tuple(shape))).output_shape
 
     def outputs(self, cells: Any) -> Cells:
-        """The cells that targets are; those of a shape or a mask too.
+        """The cells of the targets, for a shape, a mask or cells.
 
         Raises:
             TypeError, ValueError: see :meth:`basis`.
@@ -117,7 +117,7 @@ class Windows(Family):
         if set(strides) != {1}:
             raise RefusedValue(
                 refusal(
-                    "with growth='submanifold' outputs are where listed inputs are",
+                    "with growth='submanifold' outputs are the listed cells",
                     "stride 1, or growth='full'; padding centres the kernel",
                     strides,
                 )
@@ -129,7 +129,7 @@ class Windows(Family):
         if cells.num_axes != len(self.windows):
             raise RefusedValue(
                 refusal(
-                    f"{type(self).__name__} has an axis for each of the grid",
+                    f"{type(self).__name__} needs a grid of as many axes",
                     len(self.windows),
                     cells,
                 )

@@ -82,7 +82,7 @@ def basis_on_support(
     over = given if isinstance(given, ImplicitEdges) else given.edges()
     for name, part in (("edge_attr", edge_attr), ("pos", pos)):
         if part is not None and not family.makes_use_of(name):
-            raise RefusedValue(refusal(f"the score makes nothing of {name}", "none", name))
+            raise RefusedValue(refusal(f"the score does not read {name}", "none", name))
     ends = (pos, pos) if isinstance(pos, Tensor) else pos
     is_pair = not content.is_single
     structure: Structure

@@ -119,9 +119,9 @@ def test_edge_features_and_positions_that_nothing_is_made_of_are_refused():
     x, attr, pos = torch.randn(N, P), torch.randn(RING.size(1), 2), torch.randn(N, 2)
     for text in ("key-query", "additive", "gatv2", "bahdanau", "cosine"):
         conv = AttentionConv(P, Q, HEADS, score=text)
-        with pytest.raises(ValueError, match="makes nothing of edge_attr"):
+        with pytest.raises(ValueError, match="does not read edge_attr"):
             conv(x, RING, attr)
-        with pytest.raises(ValueError, match="makes nothing of pos"):
+        with pytest.raises(ValueError, match="does not read pos"):
             conv(x, RING, pos=pos)
     conv = AttentionConv(P, Q, HEADS, align=Kernel(EdgeNetwork(2, 1, constant=False)))
     assert conv(x, RING, attr).shape == (N, Q)

@@ -219,7 +219,7 @@ def test_queries_without_a_place_are_refused_where_it_matters(align, beside):
 
     count = run("complete").size(0)
     for support in ("causal", "slidingwindow(size=1)", "globaltokens(1)"):
-        with pytest.raises(ValueError, match=r"goes by the numbers of nodes.*such as Part"):
+        with pytest.raises(ValueError, match=r"depends on the order of nodes.*such as Part"):
             run(support)
     terms = (ALiBi(HEADS),)
     transposed = KeyQuery(HEADS, D, P, rotary=Rotary(D))
@@ -241,7 +241,7 @@ def test_features_of_targets_that_nobody_would_read_are_refused(align):
         conv = AttentionConv(P, Q, HEADS, Causal() if causal else Complete(), align=align).double()
         linear = LinearAttention(HEADS, D, causal=causal, in_channels=P, align=align)
         for one in (conv, OuterConv(P, Q, linear).double()):
-            with pytest.raises(ValueError, match=r"not of the targets.*x alone"):
+            with pytest.raises(ValueError, match=r"not from the targets.*x alone"):
                 one((x, targets), None)
             assert one((x, None), None, size=(NODES, 3)).shape == (3, Q)
     rooted = AttentionConv(P, Q, HEADS, Complete(), align=align, root_weight=True).double()

@@ -224,10 +224,10 @@ def test_bad_alignments_are_refused():
     with pytest.raises(ValueError, match="an alignment reads what comes as alignment="):
         layer()(features(N, P), alignment=torch.zeros(N).long())
     conv = layer(support=Relation(1, None), align=LearnedQueries(4, P))
-    with pytest.raises(ValueError, match="has targets of its own"):
+    with pytest.raises(ValueError, match="has a fixed number of targets"):
         conv(features(N, P), EDGES)
     conv = layer(align=Mean(Cluster()))
-    with pytest.raises(ValueError, match="queries of several graphs are each of one"):
+    with pytest.raises(ValueError, match="each query belongs to one of several graphs"):
         conv(
             features(N, P),
             batch=torch.tensor([0, 0, 0, 1, 1, 1]),

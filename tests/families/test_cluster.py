@@ -218,7 +218,7 @@ def test_a_batch_of_graphs_is_pooled_graph_by_graph():
     assert basis.size == (6, 3)
     assert_near(pool()(batch.x, basis), global_add_pool(batch.x, batch.batch))
     assert Cluster().basis_of(graphs[1]).size == (3, 1)
-    with pytest.raises(ValueError, match="makes no targets of its own"):
+    with pytest.raises(ValueError, match="whose targets are the nodes"):
         Cluster()(batch)
 
 

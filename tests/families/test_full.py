@@ -132,11 +132,11 @@ def test_numbers_of_nodes_are_those_of_the_family():
     assert family.labels == ("0 to 0", "0 to 1", "1 to 0", "1 to 1", "2 to 0", "2 to 1")
     assert family.basis(None).size == (3, 2)
     assert family.basis(torch.tensor([[0], [1]]), size=(3, 2)).size == (3, 2), "edges say nothing"
-    with pytest.raises(ValueError, match="is of a number of sources: expected 3, got 4"):
+    with pytest.raises(ValueError, match="has a fixed number of sources: expected 3, got 4"):
         OuterConv(2, 2, family)(torch.randn(4, 2), None)
-    with pytest.raises(ValueError, match="is of a number of targets: expected 2, got 3"):
+    with pytest.raises(ValueError, match="has a fixed number of targets: expected 2, got 3"):
         OuterConv(2, 2, family)(torch.randn(3, 2), torch.tensor([[0], [1]]))
-    with pytest.raises(ValueError, match="makes nothing of edge_weight"):
+    with pytest.raises(ValueError, match="does not read edge_weight"):
         family.basis(None, torch.ones(2))
     for options in ({"num_sources": 0}, {"num_targets": -1}, {"max_parameters": 0}):
         with pytest.raises(ValueError, match=f"needs its {next(iter(options))}"):

@@ -11,8 +11,8 @@ from pyg_outerconv.nn import attention, recipes
 @pytest.mark.parametrize(
     ("text", "family"),
     [
-        ("relation(2, norm=sum)", Relation(2, norm="sum")),
-        ("relation(2, sum)", Relation(2, norm="sum")),
+        ("relation(2, norm=given)", Relation(2, norm="given")),
+        ("relation(2, given)", Relation(2, norm="given")),
         ("walk(2, norm=None)", Walk(2, norm=None)),
         ("stack(gcn, walk(2, norm=sym))", Stack(GCN(), Walk(2, norm="sym"))),
         ("diffusion(heat, t=2.0)", Diffusion("heat", t=2.0)),
@@ -35,7 +35,8 @@ def test_a_string_needs_no_quotes(text, family):
         ("appnp", "appnp of pyg_outerconv.nn.recipes"),
         ("GCNConv", "expected gcn, got 'GCNConv'"),
         ("gra", "unknown family 'gra': expected one of"),
-        ("relation(2, norm=sam)", "unknown norm 'sam'"),
+        ("relation(2, norm=meen)", "unknown norm 'meen'"),
+        ("relation(2, norm=sum)", "None divides by nothing"),
     ],
 )
 def test_an_unknown_name_says_what_to_write(text, message):

@@ -14,7 +14,7 @@ def test_an_image_that_is_too_small_leaves_a_lazy_layer_lazy():
     layer = GridConv(-1, 4, 3, dim=2)
     with pytest.raises(ValueError, match="must fit"):
         layer(torch.randn(1, 2, 2, 2))
-    with pytest.raises(ValueError, match="an axis for each"):
+    with pytest.raises(ValueError, match="needs a grid of as many axes"):
         layer(torch.randn(5, 2), (5,))
     assert layer.theta.in_channels == -1
     assert layer(torch.randn(1, 3, 5, 5)).shape == (1, 4, 3, 3)

@@ -104,9 +104,9 @@ def test_exactly_what_some_part_reads_is_taken(family, reads):
             with pytest.raises(ValueError, match="below num_relations"):
                 conv(x, EDGES, **beside)
         else:
-            with pytest.raises(ValueError, match=f"makes nothing of {name}: expected none, or "):
+            with pytest.raises(ValueError, match=f"does not read {name}: expected none, or "):
                 conv(x, EDGES, **beside)
-            with pytest.raises(ValueError, match=f"makes nothing of {name}"):
+            with pytest.raises(ValueError, match=f"does not read {name}"):
                 family.basis(EDGES, size=(5, 5), **beside)
 
 
@@ -211,9 +211,9 @@ def test_wrappers_pass_none_for_what_there_is_not():
 
 def test_attention_refuses_types_that_its_support_does_not_read():
     conv, x = AttentionConv(3, 4, 2), torch.randn(5, 3)
-    with pytest.raises(ValueError, match="makes nothing of edge_type"):
+    with pytest.raises(ValueError, match="does not read edge_type"):
         conv(x, EDGES, edge_type=BESIDE[T])
-    with pytest.raises(ValueError, match="makes nothing of edge_attr"):
+    with pytest.raises(ValueError, match="does not read edge_attr"):
         conv(x, EDGES, BESIDE[A])
     assert conv(x, EDGES, batch=BATCH).shape == (5, 4)
 

@@ -1,1 +1,1 @@
-"""Supports: which sources each target may see, as families and as rules."""
+"""Supports: families that say which sources each target sees."""

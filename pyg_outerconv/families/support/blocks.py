@@ -1,4 +1,4 @@
-"""Blocks: every target sees the block that it lies in."""
+"""Blocks: every target sees the sources in its own block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...errors import RefusedValue, refusal
 from ...graph.batches import graphs_of
 from ...graph.cells import Cells
 from ...graph.structure import Structure
-from ..per_axis import axes_told, check_least, for_each_axis, settle, spread
+from ..per_axis import check_least, for_each_axis, num_axes_of, settle, spread
 from .support import Support
 
 
@@ -26,9 +26,9 @@ class Blocks(Support):
 
     along each axis. On images these are the windows of the `"Swin Transformer"
     <https://arxiv.org/abs/2103.14030>`_ paper (section 3.2), ``Blocks(7)`` and
-    ``Blocks(7, shift=3)`` in turn. A shift moves all borders: the first block is cut to t cells,
-    and the last to what is left. Nothing is wrapped round the ends, as nothing is in that paper
-    once its masks are applied to the image that it rolls.
+    ``Blocks(7, shift=3)`` in turn. A shift moves all borders: the first block has t cells, and
+    the last the remaining ones. Blocks do not wrap round the ends, just as the masks of that paper
+    separate the parts of a rolled image.
 
     In a sequence nodes follow each other in the order of their numbers, those of a graph of a batch
     from its first one on, and where M ≠ N both sequences begin together. Cells without bounds have
@@ -39,9 +39,9 @@ class Blocks(Support):
         shift (int or tuple, optional): t, less than s. (default: ``0``)
 
     Raises:
-        TypeError: an option has another type.
+        TypeError: an option has the wrong type.
         ValueError: an option is out of range; when a basis is made, options have other axes than
-            the structure, or nobody said how many nodes there are.
+            the structure, or the number of nodes is unknown.
     """
 
     equation = "A_0[m, n] = 1 where floor((m - t) / s) = floor((n - t) / s)"
@@ -68,7 +68,7 @@ class Blocks(Support):
     @property
     def num_axes(self) -> int | None:
         """D, where an option has a value for each axis."""
-        return axes_told(self.size, self.shift)
+        return num_axes_of(self.size, self.shift)
 
     @property
     def reads(self) -> type[Structure]:  # type: ignore[override]
@@ -77,7 +77,7 @@ class Blocks(Support):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the label means."""
+        """The name of the label."""
         return ("the same block",)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> SameBlock:
@@ -98,7 +98,7 @@ class Blocks(Support):
 
 
 def _of_cells(cells: Cells, sizes: tuple[int, ...], shifts: tuple[int, ...]) -> Tensor:
-    """(n,) the block of each cell, those of several grids apart."""
+    """The block (n,) of each cell; different grids have different blocks."""
     listed = cells.listed()
     index = listed.index
     assert index is not None

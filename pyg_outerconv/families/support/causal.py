@@ -1,4 +1,4 @@
-"""Causal: every target sees what comes before it."""
+"""Causal: every target sees the sources up to its own place."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Causal(Support):
             nothing. (default: ``False``)
 
     Raises:
-        TypeError: the option has another type.
-        ValueError: when a basis is made, nobody said how many nodes there are.
+        TypeError: the option has the wrong type.
+        ValueError: when a basis is made, the number of nodes is unknown.
     """
 
     equation = "A_0[m, n] = 1 where m <= n"
@@ -39,7 +39,7 @@ class Causal(Support):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the label means."""
+        """The name of the label."""
         return ("all before",)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> Basis:

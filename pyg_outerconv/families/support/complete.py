@@ -23,16 +23,16 @@ class Complete(Support):
     .. math:: A_0[m, n] = 1
 
     The support of full attention, and with M ≠ N of cross-attention (``size=(M, N)``, or a pair
-    of features). Of ragged graphs or sets (``batch``) nodes see those of their own. From the
+    of features). With ``batch``, nodes see the nodes of their own graph. From the
     `"Attention Is All You Need" <https://arxiv.org/abs/1706.03762>`_ paper, section 3.2.
 
     Args:
-        loops (bool, optional): whether a node sees itself; without, sources and targets must be
-            the same nodes. (default: ``True``)
+        loops (bool, optional): whether a node sees itself; if ``False``, sources and targets must
+            be the same nodes. (default: ``True``)
 
     Raises:
-        TypeError: the option has another type.
-        ValueError: when a basis is made, nobody said how many nodes there are, or sources and
+        TypeError: the option has the wrong type.
+        ValueError: when a basis is made, the number of nodes is unknown, or sources and
             targets are a pair, without loops.
     """
 
@@ -44,7 +44,7 @@ class Complete(Support):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the label means."""
+        """The name of the label."""
         return ("all pairs",)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> Basis:

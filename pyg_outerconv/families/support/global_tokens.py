@@ -30,12 +30,11 @@ class GlobalTokens(Support):
     both ends.
 
     Args:
-        tokens (int or tuple): G: so many nodes from the first one on, or the places of some.
+        tokens (int or tuple): G: the number of first nodes, or the places of nodes.
 
     Raises:
-        TypeError: the option has another type.
-        ValueError: a number is negative; when a basis is made, nobody said how many nodes there
-            are.
+        TypeError: the option has the wrong type.
+        ValueError: a number is negative; when a basis is made, the number of nodes is unknown.
     """
 
     equation = "A_0[m, n] = 1 where m or n is in G"
@@ -53,18 +52,18 @@ class GlobalTokens(Support):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the label means."""
+        """The name of the label."""
         return ("to and from global nodes",)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
-        """The pairs, explicitly."""
+        """The pairs as explicit edges."""
         sources, targets = graph_numbers(structure)
         to_all = SameBlock(self._globals(sources), targets).edges().index
         from_all = SameBlock(sources, self._globals(targets)).edges().index
         return sorted_pairs(torch.cat([to_all, from_all], dim=1), structure.size)
 
     def _globals(self, graph: Tensor) -> Tensor:
-        """(n,) the graph of each global node, −1 of others."""
+        """The graph (n,) of each global node; −1 for other nodes."""
         place = places(graph)
         if isinstance(self.tokens, int):
             return graph.masked_fill(place >= self.tokens, -1)

@@ -32,13 +32,13 @@ class Hops(Support):
     Args:
         length (int, optional): L; more than one needs sources and targets that are the same nodes.
             (default: ``1``)
-        add_self_loops (bool, optional): whether every node sees itself, once, whatever loops there
-            are; if ``False``, none does; if ``None``, loops stay as they are. Of a pair the
-            first min(M, N) sources and targets are the same nodes, as in PyG.
+        add_self_loops (bool, optional): if ``True``, every node has exactly one self-loop; if
+            ``False``, none; if ``None``, self-loops stay as they are. Between two sets of nodes
+            the first min(M, N) sources and targets count as the same nodes, as in PyG.
             (default: ``None``)
 
     Raises:
-        TypeError: an option has another type.
+        TypeError: an option has the wrong type.
         ValueError: the length is not positive; when a basis is made, sources and targets are a
             pair and the length is more than one.
     """
@@ -60,31 +60,31 @@ class Hops(Support):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the label means."""
+        """The name of the label."""
         return ("edges",) if self.length == 1 else (f"within {self.length} hops",)
 
     @property
     def is_quick(self) -> bool:  # type: ignore[override]
-        """Whether edges stay as they are."""
+        """Whether L = 1, so that edges stay as they are."""
         return self.length == 1
 
     def set_self_loops(self, add: bool) -> Hops:
-        """See :meth:`Family.set_self_loops`; where none are added, loops stay as they are."""
+        """The same support with self-loops added, or left as they are."""
         return replace(self, add_self_loops=True if add else None)
 
     def basis_on(self, structure: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
-        """The edges, or the pairs."""
+        """The edges, or the pairs within L hops."""
         if self.length == 1:
-            index, origin = self._settle_loops(structure)
+            index, origin = self._with_loops(structure)
             return EdgeBasis(Pattern.of_list(index, size=structure.size, origin=origin))
         structure.require_one_set("more than one hop", "Hops(1)")
-        index, _ = self._settle_loops(structure.but(edge_index=self._reached(structure)))
+        index, _ = self._with_loops(structure.but(edge_index=self._reached(structure)))
         return sorted_pairs(index, structure.size)
 
-    def _settle_loops(self, structure: EdgeList) -> tuple[Tensor, Tensor | int]:
-        """Edges (2, E) with the loops that the option wants, and where they come from.
+    def _with_loops(self, structure: EdgeList) -> tuple[Tensor, Tensor | int]:
+        """Edges (2, E) with the self-loops of the option, and their positions in the user's list.
 
-        That is (E,), or how many edges, the first ones, were given.
+        The positions are (E,), or the number of first edges that are the user's.
         """
         index, add, origin = structure.edge_index, self.add_self_loops, structure.origin
         origin = index.size(1) if origin is None else origin
@@ -101,7 +101,7 @@ class Hops(Support):
         return torch.cat([index, nodes.expand(2, -1)], dim=1), origin
 
     def _reached(self, edges: EdgeList) -> Tensor:
-        """(2, E) the pairs that at most ``length`` edges join, each once."""
+        """The pairs (2, E) that at most ``length`` edges join, each once."""
         nodes = max(edges.size[0], 1)
         step = sorted_pairs(edges.edge_index, edges.size)
         found, newest = _keys(step, nodes), step
@@ -116,6 +116,6 @@ class Hops(Support):
 
 
 def _keys(edges: EdgeBasis, nodes: int) -> Tensor:
-    """(E,) a number for each pair of nodes."""
+    """A key (E,) for each pair of nodes."""
     source, target = edges.index.long()
     return target * nodes + source

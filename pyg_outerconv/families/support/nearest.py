@@ -19,7 +19,7 @@ from ..per_axis import check_least
 from .support import Support
 
 TILE = 1 << 18
-"""How many distances are held at once, at least those of one target."""
+"""The largest number of distances in memory at once, but at least those of one target."""
 
 
 @dataclass(frozen=True)
@@ -28,21 +28,21 @@ class Nearest(Support):
 
     .. math:: A_0[m, n] = 1 \iff m \text{ is among the } k \text{ nearest to } n
 
-    Of two that are equally far the first comes first. It needs ``pos`` (N, D), or a pair for
-    sources (M, D) and targets (N, D), beside edges or in the place of them; cells of a grid are
-    where they are. Nodes of different graphs of a batch are never near. Distances are made some
-    rows at a time. The graph of the `"Dynamic Graph CNN" <https://arxiv.org/abs/1801.07829>`_
+    Of equally distant sources the first comes first. It needs ``pos`` (N, D), or a pair for sources
+    (M, D) and targets (N, D), with or without edges; cells of a grid are their own positions. Nodes
+    of different graphs of a batch are never neighbours. Distances are computed some rows at a time.
+    The graph of the `"Dynamic Graph CNN" <https://arxiv.org/abs/1801.07829>`_
     paper, section 3.1.
 
     Args:
-        k (int): how many, or all, where there are less.
+        k (int): the number of neighbours; all sources if there are fewer.
         loop (bool, optional): whether a node may be its own neighbour; sources and targets with
             positions of their own are different nodes. (default: ``False``)
 
     Raises:
         TypeError: an option has another type; when a basis is made, positions are no numbers.
         ValueError: k is negative; when a basis is made, positions are missing, not finite, or
-            have other shapes than said.
+            have the wrong shape.
     """
 
     equation = "A_0[m, n] = 1 where m is among the k nearest to n"
@@ -62,11 +62,11 @@ class Nearest(Support):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the label means."""
+        """The name of the label."""
         return (f"{self.k} nearest",)
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> EdgeBasis:
-        """The pairs, explicitly."""
+        """The pairs as explicit edges."""
         if structure.is_bare:
             return no_edges(structure.size, structure.device, num_labels=1)
         near, far = _positions(structure)
@@ -92,7 +92,7 @@ class Nearest(Support):
 
 
 def _positions(structure: Any) -> tuple[Tensor, Tensor]:
-    """(M, D) and (N, D); one tensor, if these are the same nodes."""
+    """Positions (M, D) and (N, D); one tensor twice, if these are the same nodes."""
     if isinstance(structure, Cells):
         index = structure.listed().index
         assert index is not None
@@ -100,7 +100,7 @@ def _positions(structure: Any) -> tuple[Tensor, Tensor]:
         return place, place
     given = getattr(structure, "pos", None)
     if given is None:
-        raise RefusedValue(refusal("what is near is told by positions", "pos (N, D)", "None"))
+        raise RefusedValue(refusal("Nearest needs positions", "pos (N, D)", "None"))
     same = all(end is given[0] for end in given)
     ends = (_wide(given[0]),) * len(given) if same else tuple(map(_wide, given))
     check_positions(ends, structure.size)
@@ -111,7 +111,7 @@ def _positions(structure: Any) -> tuple[Tensor, Tensor]:
 
 
 def _wide(pos: Any) -> Any:
-    """Positions without gradient, of a type that has distances."""
+    """Positions without gradient, in float32 at least."""
     if not isinstance(pos, Tensor) or pos.is_complex() or pos.dtype == torch.bool:
         return pos
     exact = pos.dtype if pos.is_floating_point() else torch.float64
@@ -119,7 +119,7 @@ def _wide(pos: Any) -> Any:
 
 
 def _tiles(first: list[int], last: list[int]) -> list[tuple[int, int]]:
-    """Ranges of targets whose sources, from ``first`` to ``last`` of each, make few distances."""
+    """Ranges of targets with at most TILE distances to their sources, ``first`` to ``last``."""
     tiles, begin = [], 0
     for end in range(1, len(first) + 1):
         is_last = end == len(first)
@@ -130,7 +130,7 @@ def _tiles(first: list[int], last: list[int]) -> list[tuple[int, int]]:
 
 
 def _smallest(distance: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Rows and columns of the smallest entries of each row, the first of equal ones, none inf."""
+    """Rows and columns of the smallest finite entries of each row; of equal ones the first."""
     columns = distance.size(1)
     count = min(count, columns)
     if not distance.numel() or not count:
@@ -150,7 +150,7 @@ def _smallest(distance: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _first_of_equal(distance: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """:func:`_smallest` for rows in which one more entry is as small as the last of these."""
+    """:func:`_smallest` for rows in which the next entry equals the last chosen one."""
     bound = distance.topk(count, largest=False).values[:, -1:]
     closer, equal = distance < bound, distance == bound
     room = count - closer.sum(1, keepdim=True)

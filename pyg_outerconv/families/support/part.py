@@ -30,17 +30,18 @@ class Part(Family):
     .. math:: A_0[m, n] = 1 \iff m = s + n
 
     As an alignment T it takes the queries TᵀX from a part of the sources: where X joins the nodes
-    of two sequences, those of the second ask and all are seen, as in a decoder; they stand where
-    they stand among the sources, for supports that know an order and for positions. With s = 0 and
-    as many targets as sources it is :class:`~pyg_outerconv.families.Identity`. Source: section 4 of
-    `"Convolution is outer product" <https://arxiv.org/abs/1905.01289>`_.
+    of two sequences, the second may be the queries of attention to both, as in a decoder. Queries
+    keep their places among the sources, for supports that depend on order and for positions. With
+    s = 0 and as many targets as sources it is :class:`~pyg_outerconv.families.Identity`. Source:
+    section 4 of `"Convolution is outer product" <https://arxiv.org/abs/1905.01289>`_.
 
     Args:
-        count (int, optional): N. (default: what the structure says, or all from the start on)
-        start (int, optional): s; negative from the end, as Python counts. (default: ``0``)
+        count (int, optional): N. (default: that of the structure, or all sources from s on)
+        start (int, optional): s; negative numbers count from the end, as in Python.
+            (default: ``0``)
 
     Raises:
-        TypeError: an option has another type.
+        TypeError: an option has the wrong type.
         ValueError: the count is negative; when a basis is made, there are fewer sources, or
             another number of targets.
     """
@@ -60,12 +61,12 @@ class Part(Family):
 
     @property
     def num_bases(self) -> int:
-        """1."""
+        """K = 1."""
         return 1
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the label means."""
+        """The name of the label."""
         return ("the same node",)
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Band:
@@ -79,12 +80,13 @@ class Part(Family):
         if targets is None:
             targets = sources - start if self.count is None else self.count
         if self.count not in (None, targets):
-            raise RefusedValue(refusal(f"{self} is of a number of targets", self.count, targets))
+            rule = f"{self} has a fixed number of targets"
+            raise RefusedValue(refusal(rule, self.count, targets))
         if targets < 0 or not 0 <= start <= sources - targets:
             got = f"{targets} from {start} on, of {sources}"
             raise RefusedValue(refusal("a part lies within the sources", self, got))
         return Band(sources, targets, left=0, right=0, offset=start, on=structure.device)
 
     def structure_in(self, data: Data) -> NodeSet:
-        """The nodes of a graph as sources; targets are some of them."""
+        """The nodes of a graph as sources; the number of targets stays open."""
         return NodeSet.of_sources(super().structure_in(data))

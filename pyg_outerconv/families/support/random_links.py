@@ -19,7 +19,7 @@ from .support import Support
 
 @dataclass(frozen=True)
 class RandomLinks(Support):
-    r"""So many distinct sources for each target, any set of them as likely as another.
+    r"""r distinct sources for each target, drawn uniformly.
 
     .. math:: A_0[m, n] = 1 \iff m \in R_n, \quad |R_n| = \min(r, M)
 
@@ -29,12 +29,11 @@ class RandomLinks(Support):
 
     Args:
         count (int): r.
-        seed (int, optional): what they are drawn from. (default: ``0``)
+        seed (int, optional): seed of the random generator. (default: ``0``)
 
     Raises:
-        TypeError: an option has another type.
-        ValueError: a number is negative; when a basis is made, nobody said how many nodes there
-            are.
+        TypeError: an option has the wrong type.
+        ValueError: a number is negative; when a basis is made, the number of nodes is unknown.
     """
 
     equation = "A_0[m, n] = 1 where m is one of r random sources of n"
@@ -50,11 +49,11 @@ class RandomLinks(Support):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the label means."""
+        """The name of the label."""
         return ("random",)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
-        """The links, explicitly."""
+        """The links as explicit edges."""
         sources, targets = graph_numbers(structure)
         graph, order = sources.long().sort(stable=True)
         begin = torch.searchsorted(graph, targets.long())
@@ -65,11 +64,10 @@ class RandomLinks(Support):
         return sorted_pairs(torch.stack([source, target]), structure.size)
 
     def _draw(self, there: Tensor, place: Tensor) -> Tensor:
-        """(N, r) distinct numbers below ``there`` (N,) for each target, −1 where there are less.
+        """Distinct numbers (N, r) below ``there`` (N,) for each target, −1 where there are fewer.
 
-        What is drawn belongs to a target's ``place`` (N,) in its graph. It is drawn in Floyd's
-        way: the i-th time from all numbers but the last r − 1 − i, and the last of those is taken
-        where it was drawn before.
+        Draws belong to a target's ``place`` (N,) in its graph. Floyd's algorithm: draw i is from
+        all numbers but the last r − 1 − i; if it was drawn before, the last of these is taken.
         """
         rows = int(place.max()) + 1 if place.numel() else 0
         with lasting(torch.empty(0)):

@@ -1,4 +1,4 @@
-"""SlidingWindow: every target sees what is near it."""
+"""SlidingWindow: every target sees the sources near it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ...basis.ragged import sequence
 from ...graph.cells import Cells
 from ...graph.structure import Structure
 from ..grid import Grid
-from ..per_axis import axes_told, check_least, for_each_axis, settle
+from ..per_axis import check_least, for_each_axis, num_axes_of, settle
 from .support import Support
 
 
 @dataclass(frozen=True)
 class SlidingWindow(Support):
-    r"""Sources at most so many steps from the target, along each axis.
+    r"""Sources at most w steps from the target, along each axis.
 
     .. math:: A_0[m, n] = 1 \iff m = n + d\,j, \quad |j| \le w
 
@@ -34,13 +34,13 @@ class SlidingWindow(Support):
     Args:
         size (int or tuple): w, for all axes or for each.
         dilation (int or tuple, optional): d, how far apart steps are. (default: ``1``)
-        causal (bool, optional): whether a target sees itself and what comes before it alone; on
-            several axes in the order in which the last runs fastest. (default: ``False``)
+        causal (bool, optional): whether a target sees only itself and sources before it; on
+            several axes in the order in which the last axis runs fastest. (default: ``False``)
 
     Raises:
-        TypeError: an option has another type.
+        TypeError: an option has the wrong type.
         ValueError: an option is out of range; when a basis is made, options have other axes than
-            the structure, or nobody said how many nodes there are.
+            the structure, or the number of nodes is unknown.
     """
 
     equation = "A_0[m, n] = 1 where m = n + d j, |j| <= w"
@@ -62,7 +62,7 @@ class SlidingWindow(Support):
     @property
     def num_axes(self) -> int | None:
         """D, where an option has a value for each axis."""
-        return axes_told(self.size, self.dilation)
+        return num_axes_of(self.size, self.dilation)
 
     @property
     def reads(self) -> type[Structure]:  # type: ignore[override]
@@ -71,7 +71,7 @@ class SlidingWindow(Support):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the label means."""
+        """The name of the label."""
         return ("a window before" if self.causal else "a window around",)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> Basis:

@@ -27,11 +27,11 @@ class Strided(Support):
 
     Args:
         stride (int): s.
-        causal (bool, optional): whether a target sees itself and what comes before it alone.
+        causal (bool, optional): whether a target sees only itself and sources before it.
             (default: ``False``)
 
     Raises:
-        TypeError: an option has another type.
+        TypeError: an option has the wrong type.
         ValueError: the stride is not positive; when a basis is made, nobody said how many nodes
             there are.
     """
@@ -51,7 +51,7 @@ class Strided(Support):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the label means."""
+        """The name of the label."""
         return (f"every {self.stride}th before" if self.causal else f"every {self.stride}th",)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> Basis:

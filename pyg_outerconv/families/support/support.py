@@ -1,4 +1,4 @@
-"""What families of supports share: one label, and a rule that says who sees whom."""
+"""Base class of supports: families with one label and a value of 1 on every edge."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from ..family import Family
 
 
 class Support(Family):
-    """A family that says for each target which sources it sees, and no more: K = 1, all ones.
+    """A family whose basis has edges from the sources that a target sees: K = 1, all values 1.
 
-    It reads any structure, and of most no more than the number of nodes and the graph of each
-    (``batch``). Nodes of different graphs never see each other, and a place in a sequence is the
-    place in the graph. Where there are edges, they and their weights are not looked at.
+    It reads any structure, and most supports read only the number of nodes and the graph of each
+    (``batch``). Nodes of different graphs never see each other, and the place of a node in a
+    sequence is its place in its graph. Edges and weights of the structure are ignored.
 
-    Its basis is a rule where there is one, of which a transform stores nothing, else edges.
+    The basis is a rule where possible, of which a transform stores nothing; else edges.
     """
 
     reads: type[Structure] = Structure
@@ -22,10 +22,10 @@ class Support(Family):
 
     @property
     def takes_nodes_alone(self) -> bool:  # type: ignore[override]
-        """Whether no structure is asked for."""
+        """Whether nodes alone are enough."""
         return self.reads is Structure
 
     @property
     def num_bases(self) -> int:
-        """1."""
+        """K = 1."""
         return 1

@@ -1,4 +1,4 @@
-"""Union: what any of several families says sees each other."""
+"""Union: the pairs that are joined by any of several families."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Union(OfFamilies):
 
     .. math:: A_0[m, n] = 1 \iff A^{(f)}_k[m, n] \text{ has an edge for some } f, k
 
-    One normaliser then goes over all that a target sees; in a
+    f then normalises over all sources that a target sees; in a
     :class:`~pyg_outerconv.families.Stack` each family has its own. The
     `"Longformer" <https://arxiv.org/abs/2004.05150>`_'s pattern is
     ``Union(SlidingWindow(w), GlobalTokens(g))``, that of `"BigBird"
-    <https://arxiv.org/abs/2007.14062>`_ has ``RandomLinks(r)`` too. Values are not looked at.
+    <https://arxiv.org/abs/2007.14062>`_ has ``RandomLinks(r)`` too. Values are ignored.
 
     Args:
         *families (Family): at least one.
@@ -38,16 +38,16 @@ class Union(OfFamilies):
 
     @property
     def num_bases(self) -> int:
-        """1."""
+        """K = 1."""
         return 1
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the label means."""
+        """The name of the label."""
         return (" or ".join(label for family in self.families for label in family.labels),)
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> EdgeBasis:
-        """The pairs, explicitly."""
+        """The pairs as explicit edges."""
         bases = [family.basis_on(structure, dtype) for family in self.families]
         size = Stacked(tuple(bases)).size  # of all; a stack refuses others
         return sorted_pairs(torch.cat([one.edges().index for one in bases], dim=1), size)

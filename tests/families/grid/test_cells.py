@@ -272,7 +272,7 @@ def test_cells_of_a_graph_are_its_positions():
 
 @pytest.mark.parametrize("family", [Grid((2, 2), 2, growth="full"), Pool((2, 2))], ids=str)
 def test_targets_of_its_own_are_not_stored_on_a_graph_but_made_of_it(family):
-    with pytest.raises(ValueError, match=r"makes no targets of its own, got .* basis_of\(data\)"):
+    with pytest.raises(ValueError, match=r"whose targets are the nodes, got .* basis_of\(data\)"):
         family(graphs()[0])
     dense = family.basis_of(Batch.from_data_list(graphs())).to_dense()
     blocks = [family.basis_of(graph).to_dense() for graph in graphs()]

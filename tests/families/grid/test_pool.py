@@ -107,7 +107,7 @@ def test_text_names_pools():
 @pytest.mark.parametrize(
     ("make", "rule"),
     [
-        (lambda: Pool(2), "must be told its number of axes"),
+        (lambda: Pool(2), "needs its number of axes"),
         (lambda: Pool((2, 0)), r"kernel_size of Pool is bounded: expected >= 1, got \(2, 0\)"),
         (lambda: Pool((2, 2), 0), "stride of Pool is bounded: expected >= 1, got 0"),
         (lambda: Pool((2, 2), dilation=0), "dilation of Pool is bounded"),
@@ -115,7 +115,7 @@ def test_text_names_pools():
         (lambda: Pool((2, 2), padding=2), "at most half of a cluster: expected <= 1, got 2"),
         (lambda: Pool((2, 2), (2, 2, 2)), "expected one D, got kernel_size 2, stride 3"),
         (lambda: Pool((3, 3)).basis((2, 5)), "must fit into the padded grid"),
-        (lambda: Pool((3, 3)).basis((5,)), "axis for each of the grid: expected 2"),
+        (lambda: Pool((3, 3)).basis((5,)), "needs a grid of as many axes: expected 2"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(make, rule):

@@ -105,7 +105,7 @@ def test_neighbours_do_not_depend_on_the_order_of_nodes(seed):
 def test_bad_positions_are_refused():
     pos = torch.randn(4, 2)
     for message, given in (
-        ("what is near is told by positions", {"size": (4, 4)}),
+        ("Nearest needs positions", {"size": (4, 4)}),
         ("a row for each source: expected 3, got 4", {"pos": pos, "size": (3, 3)}),
         (r"pos needs a row for each source: expected shape \(4, D\)", {"pos": pos[:, 0]}),
         ("equally many columns", {"pos": (pos, pos[:, :1])}),
@@ -119,5 +119,5 @@ def test_bad_positions_are_refused():
         Nearest(2).basis(None, pos=[pos])
     with pytest.raises(ValueError, match=">= 0"):
         Nearest(-1)
-    with pytest.raises(ValueError, match="makes nothing of pos"):
+    with pytest.raises(ValueError, match="does not read pos"):
         OuterConv(2, 2, "causal")(torch.randn(4, 2), None, pos=pos)

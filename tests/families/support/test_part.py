@@ -62,7 +62,7 @@ def test_a_part_that_is_not_there_is_refused():
     ):
         with pytest.raises(ValueError, match="a part lies within the sources"):
             family.basis(None, size=size)
-    with pytest.raises(ValueError, match="is of a number of targets: expected 2, got 3"):
+    with pytest.raises(ValueError, match="has a fixed number of targets: expected 2, got 3"):
         Part(2).basis(None, size=(5, 3))
     with pytest.raises(ValueError, match="count of Part is bounded"):
         Part(-1)
@@ -70,7 +70,7 @@ def test_a_part_that_is_not_there_is_refused():
 
 def test_a_graph_has_no_place_for_targets_that_are_some_of_its_nodes():
     data = Data(x=torch.ones(4, 1), edge_index=torch.tensor([[0, 3], [1, 2]]))
-    with pytest.raises(ValueError, match="targets of its own"):
+    with pytest.raises(ValueError, match="between the nodes of a graph"):
         Part(2)(data)
     assert Part(2).basis_of(data).size == (4, 2)
 

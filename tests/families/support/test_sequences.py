@@ -187,7 +187,7 @@ def test_a_union_keeps_each_pair_once_and_no_values():
     assert_pairs(union, mask)
     with pytest.raises(ValueError, match="a union needs a family"):
         Union()
-    with pytest.raises(TypeError, match="a union is of families"):
+    with pytest.raises(TypeError, match="a union is made of families"):
         Union(3)
 
 
@@ -246,7 +246,7 @@ BAD = {
     ),
     "weights without edges": (
         lambda: Complete().basis(None, torch.ones(1)),
-        "makes nothing of edge_weight",
+        "does not read edge_weight",
     ),
 }
 

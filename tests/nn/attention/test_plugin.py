@@ -153,7 +153,7 @@ def test_a_support_that_does_not_fit_is_refused():
         conv(x, support, batch=torch.zeros(NODES - 1).long())
     with pytest.raises(ValueError, match="a basis has a size of its own"):
         conv(x, support, size=(NODES, NODES + 1))
-    with pytest.raises(ValueError, match="the score makes nothing of pos"):
+    with pytest.raises(ValueError, match="the score does not read pos"):
         conv(x, support, pos=x)
     with pytest.raises(ValueError, match="was made before source_mask"):
         conv(x, conv.basis(x, EDGES), source_mask=torch.ones(NODES).bool())
