@@ -316,7 +316,7 @@ def test_self_loops_can_be_set_only_where_the_family_has_them():
     with pytest.raises(ValueError, match="the family must have the option add_self_loops"):
         conv.add_self_loops = True
     assert conv.family == Chebyshev(2)
-    with pytest.raises(ValueError, match="no parameters unless the layer was made with one"):
+    with pytest.raises(ValueError, match="the layer was made without its parameters"):
         conv.root_weight = True
 
 
