@@ -9,7 +9,7 @@ from . import backends
 from .additive import additive
 from .attend import attend
 from .backend import BACKENDS, REDUCTIONS, Backend, Request
-from .clique_attention import NodeBlocks, attend_blocks, blocks_of
+from .block_attention import NodeBlocks, attend_blocks, blocks_of
 from .dense_attention import attend_all, attend_band
 from .dispatch import Call, get_backend, record, use_backend
 from .grouped import grouped_matmul
