@@ -82,10 +82,10 @@ def test_additive_scores_are_the_same_by_values_and_by_folded_weights(channels):
 def test_scores_of_values_need_a_layer_of_heads_alone():
     edges = Relation(1, None)
     mixed = Stack(GCN(), Attention(Additive(HEADS, 3), edges, Softmax()))
-    with pytest.raises(ValueError, match="whose labels are its heads"):
+    with pytest.raises(ValueError, match="one label of Θ for each head"):
         OuterConv(P, 3, mixed)(torch.randn(5, P), EDGES)
     wide = Attention(SuperGAT(HEADS, 7), edges, Softmax())
-    with pytest.raises(ValueError, match="whose labels are its heads"):
+    with pytest.raises(ValueError, match="one label of Θ for each head"):
         OuterConv(P, 3, wide)(torch.randn(5, P), EDGES)
     own = Stack(GCN(), Attention(Additive(HEADS, 7, own=True), edges, Softmax()))
     assert OuterConv(P, 3, own)(torch.randn(5, P), EDGES).shape == (5, 3)

@@ -223,7 +223,7 @@ def test_self_loops_are_a_setting_of_nested_families():
     family = Stack(Directed(GCN()), Identity())
     assert family.add_self_loops
     assert family.set_self_loops(False) == Stack(Directed(GCN(add_self_loops=False)), Identity())
-    with pytest.raises(ValueError, match="self-loops"):
+    with pytest.raises(ValueError, match="add_self_loops"):
         Identity().set_self_loops(True)
 
 
