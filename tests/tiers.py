@@ -1,4 +1,4 @@
-"""Which cases of each test run: all of them, or some that hold every value of every parameter."""
+"""Which cases of each test run: all of them, or some that hold every word of their names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FEW = 6
 
 
 def covering(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
-    """Of each test some cases: each word of their names is in one of them at least.
+    """Of each test some cases: each word of their names, numbers excepted, is in one of them.
 
     The laws run over families × structures × orders: here each family, each structure and each
     order comes once or more often, in an order that depends on names alone.
