@@ -16,7 +16,7 @@ from ..contract import project
 from ..contract.values import check_type
 from ..errors import RefusedValue, refusal
 from ..graph import Features
-from ..theta.autocast import autocast_pair
+from ..theta.theta import autocast_pair
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
 from ..kernels.dispatch import forced, get_backend
 from ..kernels.grouped import known_groups
-from ..theta.autocast import autocast_pair
+from ..theta.theta import autocast_pair
 from .cost import Cost
 from .problem import Problem
 

@@ -10,7 +10,7 @@ from ..basis.base import Basis
 from ..errors import RefusedValue
 from ..graph.sparse_features import Features
 from ..theta import Mixture, ThetaValue
-from ..theta.bias import add_bias
+from ..theta.theta import add_bias
 from .choose import Candidate, candidates, check_memory, check_order, choose_order, known_order
 from .order import ORDERS, Order
 from .problem import Problem

@@ -13,7 +13,7 @@ from ..cache import IdentityCache
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels import Sparsity, spmm
 from ..kernels.sparsity import known_sparsity
-from ..theta.autocast import autocast_pair
+from ..theta.theta import autocast_pair
 from .sparse_pattern import Prepared, check_sparse, index_dtype, prepare
 
 _known = IdentityCache()

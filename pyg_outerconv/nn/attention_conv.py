@@ -22,7 +22,7 @@ from ..graph import Features
 from ..graph.checks import check_positive
 from ..graph.content import Content
 from ..theta import ThetaValue, ValueOutput
-from ..theta.bias import add_bias
+from ..theta.theta import add_bias
 from .attention_parts import (
     check_values,
     form_of,

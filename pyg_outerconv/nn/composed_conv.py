@@ -12,7 +12,7 @@ from torch.nn import Parameter
 from ..basis import Basis
 from ..errors import RefusedValue, refusal
 from ..families import Family
-from ..theta.bias import add_product
+from ..theta.theta import add_product
 from .outer_conv import OuterConv
 from .prepare import split_input
 

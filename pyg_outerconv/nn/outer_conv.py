@@ -17,7 +17,7 @@ from ..families.parts import functions_of, nested
 from ..graph import Features, SparseFeatures
 from ..graph.content import Content
 from ..theta import ThetaValue, scaled
-from ..theta.bias import add_bias
+from ..theta.theta import add_bias
 from .checks import (
     COMPARISONS,
     aggregation,

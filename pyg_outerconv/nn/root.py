@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
 from ..graph import SparseFeatures
-from ..theta.bias import add_product
+from ..theta.theta import add_product
 from .prepare import Inputs
 
 

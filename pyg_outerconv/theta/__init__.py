@@ -1,8 +1,6 @@
 """The parameter Θ, a matrix for each label: as one tensor, a mixture, or values and outputs."""
 
-from .dense_theta import DenseTheta
-from .forms import ThetaValue, as_theta, full, scaled
-from .mixture import Mixture
+from .forms import DenseTheta, Mixture, ThetaValue, as_theta, full, scaled
 from .theta import Theta
 from .value_output import ValueOutput
 

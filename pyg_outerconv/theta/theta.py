@@ -1,4 +1,4 @@
-"""The interface of every form of Θ: linear combinations of its matrices, and products with X."""
+"""What every form of Θ can do: linear combinations of its matrices, and products with X."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-
-from .bias import add_bias, add_product
 
 
 class Theta(ABC):
@@ -131,3 +129,40 @@ def by_label(rows: Tensor, num_rows: int, num_labels: int) -> Tensor:
 def add_rows(rows: Tensor, label: Tensor, num_labels: int) -> Tensor:
     """Sum the rows of each label, (num_labels, …)."""
     return rows.new_zeros((num_labels, *rows.shape[1:])).index_add(0, label, rows)
+
+
+def add_bias(out: Tensor, bias: Tensor, own: bool) -> Tensor:
+    """Y + b for b (Q,) or of the shape of Y (N, *batch, Q), in Y where that is safe.
+
+    A new tensor costs a good part of a sparse product: large allocations are fresh memory, whose
+    first use is slow. ``own``: whether no other code holds Y, as contractions guarantee.
+    """
+    return out.add_(bias) if _is_writable(out, bias, own) else out + bias
+
+
+def add_product(out: Tensor, factor: Tensor, rows: Tensor, own: bool) -> Tensor:
+    """Y + F R, for Y (N, Q), ``factor`` F (N, K) and ``rows`` R (K, Q); see :func:`add_bias`."""
+    if out.dim() != 2 or torch.is_autocast_enabled(out.device.type):
+        return out + factor @ rows
+    if _is_writable(out, rows, own):
+        return out.addmm_(factor, rows)
+    return torch.addmm(out, factor, rows)
+
+
+def _is_writable(out: Tensor, added: Tensor, own: bool) -> bool:
+    return (
+        own
+        and not torch.compiler.is_compiling()  # the compiler fuses the sum, and knows no views
+        and out.dtype == added.dtype  # under autocast the sum has the longer dtype
+        and not out._is_view()  # autograd needs the primitive's result that it is a view of
+        and not torch._C._are_functorch_transforms_active()  # the bias may be batched, Y not
+    )
+
+
+def autocast_pair(value: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+    """Both operands in the dtype of autocast, as for a dense product; float64 is not converted."""
+    kind = value.device.type
+    if torch.is_autocast_enabled(kind) and torch.float64 not in (value.dtype, theta.dtype):
+        dtype = torch.get_autocast_dtype(kind)
+        return value.to(dtype), theta.to(dtype)
+    return value, theta

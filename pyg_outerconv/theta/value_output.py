@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from .autocast import autocast_pair
-from .dense_theta import DenseTheta
-from .theta import Theta, add_rows
+from .forms import DenseTheta
+from .theta import Theta, add_rows, autocast_pair
 
 
 @dataclass(frozen=True)
@@ -134,5 +133,5 @@ class ValueOutput(Theta):
         return ValueOutput(combine(self.full()[:, 0]), bias=bias, adds=True)
 
     def expanded(self, size: tuple[int, ...]) -> Theta:
-        """Θ expanded to another size without a copy; only its sizes are used, for costs."""
+        """As :meth:`Theta.expanded`."""
         return DenseTheta(self.full().expand(size))

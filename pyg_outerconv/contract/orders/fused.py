@@ -17,7 +17,7 @@ from ...kernels.dispatch import choose, forced
 from ...kernels.fused import PRIMITIVE, fused_request, spmm_theta
 from ...kernels.grouped import grouped_outer
 from ...kernels.products import product, sample
-from ...theta.autocast import autocast_pair
+from ...theta.theta import autocast_pair
 from ..cost import Cost
 from ..order import EXPLICIT, Order, each_of_batch, grouped, has_made, needs_features
 from ..problem import Problem

@@ -8,7 +8,7 @@ from ...basis.compact import LabelBlock
 from ...basis.multiply import multiply
 from ...graph.sparse_features import SparseFeatures
 from ...kernels import REDUCTIONS
-from ...theta.autocast import autocast_pair
+from ...theta.theta import autocast_pair
 from ..cost import Cost, Work
 from ..order import EXPLICIT, Order, has_made, needs_features
 from ..problem import LINEAR, Problem

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ...basis.feature_product import FeatureProduct, divided
 from ...kernels.latent import collect, spread
-from ...theta.autocast import autocast_pair
+from ...theta.theta import autocast_pair
 from ..cost import Cost, Work, moving
 from ..head_products import collect_values, making_values, value_width, values
 from ..order import Order, needs_features

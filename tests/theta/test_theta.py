@@ -1,4 +1,4 @@
-"""How a problem multiplies with Θ."""
+"""How features are multiplied with Θ."""
 
 import torch
 
