@@ -5,33 +5,22 @@ To add a score, a normaliser or a feature map: one file here with a :class:`Scor
 """
 
 from ..found import import_files
-from .added import AddedPositions
+from .added_positions import AddedPositions, LearnedPositions
 from .additive import Additive
-from .alibi import ALiBi
-from .bahdanau import Bahdanau
-from .bilinear import Bilinear
-from .cosine import Cosine
-from .dot_product import DotProduct
 from .edge_context import EdgeContext
 from .edge_features import EdgeFeatures, EdgeScores, require_edge_features
-from .embedded_gaussian import EmbeddedGaussian
-from .feature_mapped import FeatureMapped
-from .feature_maps import FEATURE_MAPS, FeatureMap, PositiveRandom
-from .gatv2 import GATv2
-from .gaussian_distance import GaussianDistance
+from .feature_maps import FEATURE_MAPS, FeatureMap, FeatureMapped, PositiveRandom
 from .graph_positions import GraphPositions
-from .key_query import KeyQuery
-from .learned import LearnedPositions
-from .learned_queries import LearnedQueries, QueryModule
+from .neurons import Bahdanau, GATv2
 from .normalise import L1, NORMALISERS, Normaliser, Sigmoid, Softmax, SoftmaxPlusOne, Unnormalised
+from .products import Bilinear, DotProduct, EmbeddedGaussian, KeyQuery, SuperGAT
 from .projection import PerHead, Projection
-from .relative import RelativeBias
-from .rotary import Rotary
+from .queries import LearnedQueries, QueryModule
 from .score import SCORES, Dot, Score
-from .sinusoidal import SinusoidalPositions, sinusoidal
+from .similarity import Cosine, GaussianDistance
+from .sinusoidal import Rotary, SinusoidalPositions, sinusoidal
 from .spec import make_normaliser, make_score
-from .supergat import SuperGAT
-from .term import IndexTerm
+from .terms import ALiBi, IndexTerm, RelativeBias
 
 __all__ = [
     "FEATURE_MAPS",

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..attention.learned_queries import LearnedQueries, QueryModule
 from ..attention.projection import PerHead, Queries, channels_of
-from ..attention.query_places import Places, placed, with_positions
+from ..attention.queries import LearnedQueries, Places, QueryModule, placed, with_positions
 from ..contract import contract
 from ..errors import RefusedType, RefusedValue, refusal
 from ..graph import SparseFeatures

@@ -11,10 +11,10 @@ from torch import Tensor
 from ..attention import IndexTerm
 from ..attention.edge_context import EdgeContext, exact_type
 from ..attention.normalise import L1, Normaliser
-from ..attention.normalised import basis_of, type_of_values, with_terms
 from ..attention.projection import PerHead, Queries
-from ..attention.query_places import with_positions
+from ..attention.queries import with_positions
 from ..attention.score import Score, check_scores
+from ..attention.score_basis import basis_of, type_of_values, with_terms
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges

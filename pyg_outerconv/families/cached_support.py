@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from ..attention.query_places import Placed, narrowed
+from ..attention.queries import Placed, narrowed
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
 from ..cache import IdentityCache, ValueCache

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..attention.feature_mapped import FeatureMapped
-from ..attention.normalised import of_batch
-from ..attention.query_places import Placed
+from ..attention.feature_maps import FeatureMapped
+from ..attention.queries import Placed
 from ..attention.score import positive
+from ..attention.score_basis import of_batch
 from ..basis.base import Basis
 from ..basis.between import as_list
 from ..basis.feature_product import FeatureProduct

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...attention import Additive, GATv2, Score
-from ...attention.supergat import SuperGAT
+from ...attention.products import SuperGAT
 from ...equations import row
 from ...families import Hops
 from ..attention_conv import AttentionConv

@@ -15,7 +15,7 @@ from pyg_outerconv.attention import (
     RelativeBias,
     Rotary,
 )
-from pyg_outerconv.attention.query_places import _narrowed, narrowed
+from pyg_outerconv.attention.queries import _narrowed, narrowed
 from pyg_outerconv.cache import EACH
 from pyg_outerconv.families import (
     GCN,

@@ -1,20 +1,145 @@
-"""Relative bias: a learned number for each head and relative position."""
+"""Terms of positions, which are added to scores before they are normalised."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
 from ..equations import row
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue, refusal
 from ..graph.checks import check_positive
-from ..graph.positions import as_whole
-from .learned import numbered
-from .term import check_relative
+from ..graph.positions import as_whole, exact_type
+from .added_positions import numbered
+
+
+@runtime_checkable
+class IndexTerm(Protocol):
+    """A number for each edge and head, from the position of its source relative to its target.
+
+    A ``torch.nn.Module`` whose result is added to scores before they are normalised, so that
+    attention depends on indices as well as on content. It maps D coordinates of an edge to
+    H numbers, so there is no tensor of edges × channels.
+
+    Attributes:
+        heads: H.
+    """
+
+    heads: int
+
+    def forward(self, relative: Tensor) -> Tensor:
+        """The terms of the edges.
+
+        Args:
+            relative: (E, D) floating point, the position of each edge's source minus that of its
+                target.
+
+        Returns:
+            (E, H), in the dtype of ``relative``, or in a wider dtype of parameters.
+        """
+        ...
+
+    def __call__(self, relative: Tensor) -> Tensor:
+        """:meth:`forward`, as modules are called."""
+        ...
+
+
+def check_relative(relative: Tensor, axes: int | None = None) -> None:
+    """Refuse relative positions that are not (E, axes); (E, D) with any D if ``axes`` is None.
+
+    Raises:
+        TypeError: ``relative`` is not floating point.
+        ValueError: ``relative`` has another shape.
+    """
+    if not isinstance(relative, Tensor) or not relative.is_floating_point():
+        got = getattr(relative, "dtype", type(relative).__name__)
+        raise RefusedType(refusal("relative positions are floating point", "torch.float32", got))
+    if relative.dim() != 2 or axes not in (None, relative.size(1)):
+        wanted = f"(E, {'D' if axes is None else axes})"
+        raise RefusedValue(
+            refusal("edges have a relative position on each axis", wanted, tuple(relative.shape))
+        )
+
+
+@row(
+    "Positions",
+    "−slope_h \\|n − m\\|",
+    "Press et al., *ALiBi* (2108.12409), section 3",
+    option="`terms=(ALiBi(heads),)`",
+)
+class ALiBi(torch.nn.Module):
+    r"""A term that falls linearly with distance, with a slope for each head.
+
+    .. math:: b_h(m, n) = -s_h \sum_d |p_{m,d} - p_{n,d}|
+
+    From section 3 of `"Train Short, Test Long: Attention with Linear Biases Enables Input Length
+    Extrapolation" <https://arxiv.org/abs/2108.12409>`_, whose sequences are causal: its
+    distance i − j is |p_m − p_n| here. On several axes the distances along the axes add up.
+
+    Slopes are 2^(−8/H), 2^(−16/H), …, 2^(−8) where H is a power of two. For any other H they are,
+    as in the paper's code, the slopes for the largest power of two G < H, then the first, third, …
+    slope for 2·G.
+
+    Args:
+        heads: H.
+        learned: whether the slopes are parameters, initialised with these numbers.
+
+    Raises:
+        TypeError: ``heads`` is not an integer.
+        ValueError: ``heads`` is not positive.
+
+    >>> ALiBi(heads=2)(torch.tensor([[-3.0]])).tolist()
+    [[-0.1875, -0.01171875]]
+    """
+
+    def __init__(self, heads: int, learned: bool = False) -> None:
+        super().__init__()
+        check_positive("ALiBi", heads=heads)
+        self.heads, self.learned = heads, learned
+        self.slopes = Parameter(torch.empty(heads)) if learned else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the slopes to the paper's."""
+        if self.slopes is not None:
+            with torch.no_grad():
+                self.slopes.copy_(slopes(self.heads, dtype=torch.float64))
+
+    def forward(self, relative: Tensor) -> Tensor:
+        """The terms (E, H) of relative positions (E, D).
+
+        Raises:
+            TypeError: they are not floating point.
+            ValueError: their shape is not (E, D).
+        """
+        check_relative(relative)
+        dtype = exact_type(relative.dtype)
+        slope = slopes(self.heads, dtype, relative.device) if self.slopes is None else self.slopes
+        term = -relative.to(dtype).abs().sum(1, keepdim=True) * slope
+        return term if self.learned else term.to(relative.dtype)
+
+    def extra_repr(self) -> str:
+        """The options."""
+        return f"heads={self.heads}{', learned=True' if self.learned else ''}"
+
+
+def slopes(
+    heads: int, dtype: torch.dtype | None = None, device: torch.device | None = None
+) -> Tensor:
+    """The slopes (H,) of the paper's code.
+
+    >>> slopes(3).tolist()
+    [0.0625, 0.00390625, 0.25]
+    """
+    power = 1 << (heads.bit_length() - 1)
+    whole = torch.arange(1, power + 1, dtype=dtype, device=device)
+    between = torch.arange(heads - power, dtype=dtype, device=device) + 0.5
+    return torch.exp2(torch.cat([whole, between]) * (-8 / power))
+
 
 _SPREAD = 0.02  # the usual standard deviation of such tables in vision transformers
 _ROUNDING = 1e-9  # relative error of a power, so that a whole threshold stays whole
