@@ -15,7 +15,7 @@ from pyg_outerconv.contract.semiring import problems
 from pyg_outerconv.graph import SparseFeatures
 from pyg_outerconv.kernels import segment_softmax
 from pyg_outerconv.testing import assert_near
-from pyg_outerconv.testing.closeness import derivatives
+from pyg_outerconv.testing.reference import derivatives
 from pyg_outerconv.theta import Mixture, ValueOutput
 
 HEAD_ORDERS = ("heads_transform_first", "heads_propagate_first")

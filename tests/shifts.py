@@ -5,8 +5,7 @@ from itertools import product
 
 import torch
 
-from pyg_outerconv.basis.axis import Axis
-from pyg_outerconv.basis.grid_shift import GridShift
+from pyg_outerconv.basis.grid_shift import Axis, GridShift
 
 CPU = torch.device("cpu")
 

@@ -20,14 +20,12 @@ from torch import Tensor
 from pyg_outerconv.attention import Softmax
 from pyg_outerconv.basis import Composed, Pattern, Repeated
 from pyg_outerconv.basis.attention_basis import AttentionBasis
-from pyg_outerconv.basis.axis import Axis
 from pyg_outerconv.basis.band import Band
-from pyg_outerconv.basis.eye import Eye
+from pyg_outerconv.basis.eye import Eye, UnitMatrices
 from pyg_outerconv.basis.feature_product import FeatureProduct
-from pyg_outerconv.basis.grid_shift import GridShift
+from pyg_outerconv.basis.grid_shift import Axis, GridShift
 from pyg_outerconv.basis.multi_head_edges import MultiHeadEdges
 from pyg_outerconv.basis.polynomial import CHEBYSHEV, Polynomial
-from pyg_outerconv.basis.unit_matrices import UnitMatrices
 from pyg_outerconv.contract import ORDERS, Order, Problem, contract
 from pyg_outerconv.errors import Refused
 from pyg_outerconv.kernels import BACKENDS, REDUCTIONS, Request, use_backend

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..basis.base import Basis
-from ..basis.between import as_list
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
+from ..basis.subpattern import as_list
 from ..cache import EACH, IdentityCache, recall
 from ..equations import row
 from ..errors import RefusedValue, refusal

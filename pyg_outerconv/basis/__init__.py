@@ -7,23 +7,18 @@ methods that a new kind must define, and those that it may override.
 from ..found import import_files
 from .band import Band
 from .base import Basis
-from .composed import Composed
-from .edge_dropout import drop_edges
+from .edge_sets import drop_edges
 from .edges import EdgeBasis
 from .export import to_edge_index, to_networkx, to_scipy, to_torch_sparse
-from .eye import Eye
-from .kronecker import Kronecker, Repeated
-from .mixed import Mixed
+from .eye import Eye, UnitMatrices
+from .label_maps import Mixed, Scaled, Selected
 from .multi_head_edges import MultiHeadEdges
+from .node_maps import Restricted, Transposed
 from .pattern import Pattern
 from .polynomial import CHEBYSHEV, MONOMIAL, Polynomial, Recurrence
-from .restricted import Restricted
+from .products import Composed, Kronecker, Repeated
 from .same_block import SameBlock
-from .scaled import Scaled
-from .selected import Selected
 from .stacked import Stacked
-from .transposed import Transposed
-from .unit_matrices import UnitMatrices
 
 __all__ = [
     "CHEBYSHEV",

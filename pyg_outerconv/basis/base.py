@@ -11,20 +11,17 @@ from torch import Tensor
 from ..errors import RefusedType, RefusedValue, refusal
 from ..graph.choice import Labels, Nodes, check_nodes
 from .kind import Kind
-from .makers import make
 from .receptive_field import receptive_field
+from .registry import make
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from .composed import Composed
-    from .kronecker import Kronecker
-    from .mixed import Mixed
-    from .reorder import Reordered
-    from .scaled import Scaled
-    from .selected import Selected
+    from .edge_sets import Reordered
+    from .label_maps import Mixed, Scaled, Selected
+    from .node_maps import Transposed
+    from .products import Composed, Kronecker
     from .stacked import Stacked
-    from .transposed import Transposed
 
 DEEPEST = 50
 """Bound on the nesting of bases. Each level is a nested call, and Python's stack holds about 1000
@@ -40,7 +37,7 @@ class Basis(Kind):
     An explicit basis (:class:`EdgeBasis`) stores edges and values. A lazy basis stores a rule, and
     computes edges only if :meth:`edges` is called. Bases are immutable, and algebraic operations
     return bases. Each basis is registered with torch's ``pytree``, so that it can be an input of an
-    exported graph; see :mod:`pyg_outerconv.basis.pytree`.
+    exported graph; see :mod:`pyg_outerconv.basis.registry`.
 
     The methods that a new kind of basis defines or may override are in :class:`.kind.Kind`.
     """
@@ -161,14 +158,12 @@ class Basis(Kind):
         return receptive_field(self, targets, reach)
 
     def reorder(self) -> Reordered:
-        """Renumber the nodes so that neighbours are close; see :func:`.reorder.reorder`.
+        """Renumber the nodes so that neighbours are close; see :func:`.edge_sets.reorder`.
 
         Raises:
             ValueError: M ≠ N.
         """
-        from .reorder import reorder
-
-        return reorder(self)
+        return make("reorder", self)
 
     # Pictures -------------------------------------------------------------------------------
 

@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .axis import Axis
-from .grid_shift import GridShift
+from .grid_shift import Axis, GridShift
 
 MOST_AXES = 3  # of torch's convolutions and poolings
 

@@ -1,17 +1,23 @@
-"""The explicit edge sets within a basis, and how to replace them."""
+"""The explicit edge sets within a basis: listed, replaced, dropped at random, renumbered."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from numbers import Real
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from torch import Tensor
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
+from ..errors import RefusedType, RefusedValue, refusal
 from .base import Basis
 from .edges import EdgeBasis
+from .pattern import Pattern
+from .registry import makes
 
 
 def edge_sets(basis: Basis) -> list[EdgeBasis]:
@@ -56,7 +62,7 @@ def differ_in_edges(first: Basis, second: Basis) -> bool:
 
 
 def _flatten(basis: Basis) -> tuple[list[Any], TreeSpec]:
-    """The edge sets and the tensors of the other parts, as pytree leaves; see :mod:`.pytree`."""
+    """The edge sets and the tensors of the other parts, as pytree leaves; see :mod:`.registry`."""
     return tree_flatten(basis, is_leaf=_is_set)
 
 
@@ -76,3 +82,162 @@ def _parts(basis: Basis) -> list[Basis]:
         listed = value if isinstance(value, tuple) else (value,)
         found += [one for one in listed if isinstance(one, Basis)]
     return found
+
+
+def drop_edges(
+    basis: Basis,
+    p: float = 0.5,
+    training: bool = True,
+    *,
+    whole: bool = False,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+) -> Basis:
+    """Set each edge's value to zero with probability ``p``, and divide the others by 1 − p.
+
+    The pattern object is shared, so that nothing is sorted again. A dropped edge stays an edge of
+    value zero, which takes part in a maximum. From the `"DropEdge"
+    <https://arxiv.org/abs/1907.10903>`_ paper, but with the remaining values scaled as in dropout,
+    and after normalisation.
+
+    The expected values are those of the basis, if it consists of edges, or of edges transposed,
+    scaled, selected, mixed, stacked, repeated or restricted, or is a product of two such bases,
+    whose edges are dropped independently.
+
+    For a polynomial (walks, diffusion, Chebyshev) the edges of its operator are dropped, once for
+    all powers, as if the graph lacked them; no power is computed. **The expectation of powers
+    changes**: a walk that takes an edge of weight w j times has the factor (w / (1 − p))ʲ if the
+    edge remains, which is wʲ (1 − p)^(1−j) on average. ``drop_edges(basis.edges())`` preserves all
+    expectations, by dropping the edges of each power independently; these can be many.
+
+    In a training step::
+
+        basis = drop_edges(conv.basis(x, edge_index), 0.1, conv.training)
+        out = conv(x, basis)
+
+    Learned edge weights are set in the same way: ``edges.with_values(pattern.sort_values(w))``.
+
+    In a basis made of others, each part and each factor drops its own edges; identities drop none;
+    other rules are converted into edges first.
+
+    Args:
+        basis: any basis; ``conv.basis(x, edge_index)`` is that of a layer, which takes the result
+            in the place of ``edge_index``.
+        p: the probability of dropping an edge, from 0 to 1.
+        training: if False, the basis is returned unchanged.
+        whole: whether an edge of the user's list is dropped under all of its labels together; edges
+            that a family added are then kept.
+        generator: the random number generator; torch's default if None.
+        dtype: the dtype of values that are ones; torch's default if None.
+
+    Raises:
+        TypeError: ``basis`` is not a basis, or ``p`` is not a number.
+        ValueError: ``p`` is not in [0, 1]; or ``whole`` is set, and edges have no origin in a list.
+    """
+    if not isinstance(basis, Basis):
+        raise RefusedType(refusal("drop_edges takes a basis", "a Basis", type(basis).__name__))
+    if not isinstance(p, Real) or isinstance(p, bool):
+        raise RefusedType(refusal("edges are dropped with a probability", "a number", repr(p)))
+    if not 0 <= p <= 1:
+        raise RefusedValue(refusal("edges are dropped with a probability", "0 <= p <= 1", p))
+    if not training or p == 0:
+        return basis
+
+    known = basis.dtype or dtype  # the same for all parts
+    return basis.with_edges(lambda edges: _drop(edges, p, whole, generator, known))
+
+
+def _drop(
+    edges: EdgeBasis,
+    p: float,
+    whole: bool,
+    generator: torch.Generator | None,
+    dtype: torch.dtype | None,
+) -> EdgeBasis:
+    """The same pattern with values scaled at random."""
+    value = edges.values(dtype)
+    count = _num_given(edges.pattern) if whole else edges.num_edges
+    drawn = torch.rand(count, generator=generator, device=edges.device)
+    scale = (drawn >= p).to(value.dtype) / (1 - p if p < 1 else 1)
+    if whole:
+        assert edges.pattern.origin is not None  # as _num_given checks
+        # An edge that a family added has the origin -1, which indexes the appended one.
+        scale = torch.cat([scale, scale.new_ones(1)])[edges.pattern.origin.long()]
+    return edges.with_values(value * scale)
+
+
+def _num_given(pattern: Pattern) -> int:
+    if pattern.origin is None:
+        raise RefusedValue(
+            refusal(
+                "whole=True needs edges that come from an edge list",
+                "a pattern with an origin",
+                f"{pattern!r}, whose edges are products or were stored by a transform",
+            )
+        )
+    return int(pattern.origin.max()) + 1 if pattern.num_edges else 0
+
+
+class Reordered(NamedTuple):
+    """A basis on renumbered nodes, and the permutations between old and new numbers.
+
+    ``conv(x[nodes], basis)[place]`` equals ``conv(x, …)`` on the original basis.
+
+    Attributes:
+        basis: the basis on renumbered nodes.
+        nodes: (N,) the old number of each node.
+        place: (N,) the new number of each old node.
+    """
+
+    basis: Basis
+    nodes: Tensor
+    place: Tensor
+
+
+@makes("reorder")
+def reorder(basis: Basis) -> Reordered:
+    """Renumber the nodes of a square basis by the reverse Cuthill–McKee algorithm.
+
+    Neighbours get close numbers (George & Liu, *Computer Solution of Large Sparse Positive Definite
+    Systems*, section 4.3), so that products read X from a processor cache. The edges of all labels
+    are used together, as undirected edges.
+
+    Raises:
+        ValueError: M ≠ N.
+    """
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    if basis.size[0] != basis.size[1]:
+        raise RefusedValue(
+            refusal(
+                "renumbering needs one set of nodes, at both ends",
+                "M = N",
+                f"M = {basis.size[0]}, N = {basis.size[1]}",
+            )
+        )
+    source, target = (end.cpu().numpy() for end in _ends(basis))
+    ones = np.ones(2 * source.size, dtype=np.int8)
+    ends = (np.concatenate([source, target]), np.concatenate([target, source]))
+    matrix = coo_matrix((ones, ends), shape=basis.size).tocsr()
+    order = np.arange(0)
+    if matrix.shape[0]:  # scipy refuses an empty matrix
+        order = reverse_cuthill_mckee(matrix, symmetric_mode=True)
+    nodes = torch.from_numpy(order.astype(np.int64)).to(basis.device)
+    place = torch.empty_like(nodes)
+    place[nodes] = torch.arange(nodes.numel(), device=nodes.device)
+    renumbered = basis.with_edges(lambda edges: edges.renumbered(place), same_nodes=True)
+    return Reordered(renumbered, nodes, place)
+
+
+def _ends(basis: Basis) -> tuple[Tensor, Tensor]:
+    """Sources and targets of all edge sets within the basis."""
+    index = [torch.empty((2, 0), dtype=torch.int64, device=basis.device)]
+
+    def note(edges: EdgeBasis) -> EdgeBasis:
+        index.append(edges.index.long())
+        return edges
+
+    basis.with_edges(note, same_nodes=True)
+    source, target = torch.cat(index, dim=1)
+    return source, target

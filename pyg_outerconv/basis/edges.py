@@ -11,19 +11,19 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
 from ..graph.checks import holds
+from ..kernels import Sparsity, spmm
 from ..kernels.edge_sums import edge_sums, is_small
 from .base import Basis
-from .between import as_list, between, reaching
 from .kind import Shape, TensorMap
-from .makers import makes
-from .multiply import multiply
 from .pattern import FEW, Pattern
-from .some_order import InSomeOrder
+from .registry import makes
+from .subpattern import as_list, between, reaching
+from .unsorted import InSomeOrder
 
 if TYPE_CHECKING:
     from ..theta import Theta
     from .kind import Leaf
-    from .selected import Selected
+    from .label_maps import Selected
 
 
 @makes("with_values")
@@ -314,3 +314,23 @@ def check_values(value: Tensor, pattern: Pattern, heads: bool = False) -> None:
         raise RefusedValue(
             refusal("values must be on the pattern's device", pattern.device, value.device)
         )
+
+
+def multiply(
+    sparsity: Sparsity,
+    edges: EdgeBasis,
+    x: Tensor,
+    order: Tensor | None = None,
+    reduce: str = "sum",
+) -> Tensor:
+    """The product of a sparse (R, C) matrix and a dense x (C, ...): (R, ...).
+
+    ``order`` (E,) permutes the values of the edges into the order of the matrix's entries.
+    """
+    value = edges.value
+    if value is not None:
+        value = value.to(x.dtype) if order is None else value.to(x.dtype).index_select(0, order)
+    if x.dim() == 2:
+        return spmm(sparsity, value, x, reduce=reduce)
+    out = spmm(sparsity, value, x.flatten(1), reduce=reduce)
+    return out.view(out.size(0), *x.shape[1:])

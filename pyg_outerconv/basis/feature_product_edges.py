@@ -9,10 +9,9 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal, unknown
 from ..kernels.chunks import Chunks
-from .band import Band
+from .band import Band, band_within, places
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
-from .ragged import band_within, places
 from .same_block import SameBlock
 
 ORDERS_OF_TIME = ("inclusive", "strict")

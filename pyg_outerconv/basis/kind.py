@@ -10,18 +10,16 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from .makers import make
-from .pytree import register
+from .registry import make, register
 
 if TYPE_CHECKING:
     from ..theta import Theta
     from .base import Basis
     from .edges import EdgeBasis
     from .eye import Eye
+    from .label_maps import Scaled, Selected
     from .multi_head_edges import MultiHeadEdges
     from .polynomial import Polynomial
-    from .scaled import Scaled
-    from .selected import Selected
 
     Leaf = tuple[Basis, Theta]
 

@@ -20,7 +20,7 @@ from .base import Basis
 from .edges import EdgeBasis, check_values
 from .kind import Shape, TensorMap
 from .pattern import FEW, Pattern
-from .some_order import InSomeOrder
+from .unsorted import InSomeOrder
 
 if TYPE_CHECKING:
     from ..theta import Theta

@@ -19,10 +19,9 @@ from ..kernels.counting_sort import pointers, sort_edges, spread
 from ..kernels.counts import gathered, inverse_counts
 from ..kernels.index_checks import can_read
 from ..kernels.lasting import lasting
-from .makers import make
-from .pattern_index import UnsortedEdges, check_range, index_type
 from .pattern_matrices import PatternMatrices
-from .pytree import register
+from .registry import make, register
+from .unsorted import UnsortedEdges, check_range, index_type
 
 if TYPE_CHECKING:
     from .edges import EdgeBasis

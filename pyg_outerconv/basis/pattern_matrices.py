@@ -2,22 +2,170 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+import torch
 from torch import Tensor
 
 from ..cache import cached_property
 from ..kernels.counting_sort import counting_sort
 from ..kernels.lasting import lasting
-from ..kernels.sparsity import Sparsity, known_rows
-from .compact import (
-    LabelBlock,
-    Pairs,
-    count_pairs,
-    label_blocks,
-    source_pairs,
-    target_pairs,
-)
+from ..kernels.sparsity import Sparsity, known_rows, known_sparsity
+
+
+class Pairs(NamedTuple):
+    """The U distinct pairs (node, label) of one side, sources or targets, by label, then node.
+
+    Attributes:
+        node: (U,) the node of each pair.
+        ptr: (K + 1,) the pairs of label k are ``ptr[k]:ptr[k + 1]``.
+        sparsity: the matrix between pairs and the nodes at the other end: N × U for pairs of
+            sources, U × M for pairs of targets.
+        order: (E,) the position, in the pattern's order, of each entry of the matrix in row order;
+            None if the orders are the same.
+    """
+
+    node: Tensor
+    ptr: Tensor
+    sparsity: Sparsity
+    order: Tensor | None
+
+
+class LabelBlock(NamedTuple):
+    """The edges of one label, between the targets and the sources that have edges of it.
+
+    Attributes:
+        label: k.
+        source: (m,) the sources.
+        target: (n,) the targets.
+        sparsity: n × m.
+        order: (e,) the position, in the pattern's order, of each entry in row order.
+    """
+
+    label: int
+    source: Tensor
+    target: Tensor
+    sparsity: Sparsity
+    order: Tensor
+
+
+class _SortedPairs(NamedTuple):
+    """The pairs of a list of edges that is sorted by node, then label.
+
+    ``pair`` (E,) is the pair of each edge, ``number`` (U,) the number of edges of each pair, and
+    ``by_label`` (E,) the permutation that sorts the edges by label, then node.
+    """
+
+    node: Tensor
+    ptr: Tensor
+    pair: Tensor
+    number: Tensor
+    by_label: Tensor
+
+
+def count_pairs(node: Tensor, label: Tensor, num_labels: int) -> int:
+    """Number of distinct pairs U of edges that are sorted by node, then label."""
+    key = node * num_labels + label
+    return int((key.diff() != 0).sum()) + min(1, key.numel())
+
+
+def source_pairs(pattern: PatternMatrices) -> Pairs:
+    """The distinct pairs (source, label): transform these, then sum over all edges."""
+    order = pattern.by_source
+    found = _sort_pairs(
+        pattern.source.index_select(0, order),
+        pattern.label.index_select(0, order),
+        pattern.num_labels,
+    )
+    column = torch.empty_like(found.pair)
+    column[order] = found.pair
+    perm = order.index_select(0, found.by_label)
+    row = pattern.target.index_select(0, perm)
+    sparsity = known_sparsity(pattern.target_ptr, column, _pointers(found.number), row, perm)
+    return Pairs(found.node, found.ptr, sparsity, None)
+
+
+def target_pairs(pattern: PatternMatrices) -> Pairs:
+    """The distinct pairs (target, label): sum over all edges, then transform these."""
+    found = _sort_pairs(pattern.target, pattern.label, pattern.num_labels)
+    sparsity = known_sparsity(
+        _pointers(found.number),
+        pattern.source.index_select(0, found.by_label),
+        pattern.source_ptr,
+        found.pair.index_select(0, pattern.by_source),
+        _inverse(found.by_label).index_select(0, pattern.by_source),
+    )
+    return Pairs(found.node, found.ptr, sparsity, found.by_label)
+
+
+def label_blocks(pattern: PatternMatrices) -> list[LabelBlock]:
+    """One block for each label that has edges."""
+    sources, targets = pattern.source_pairs, pattern.target_pairs
+    assert targets.order is not None  # target_pairs sets it
+    # Entries by (label, target) and by (label, source), and the permutation between the two.
+    column = sources.sparsity.col.index_select(0, targets.order)
+    perm = _inverse(targets.order).index_select(0, sources.sparsity.perm)
+    row = _pair_of(targets.sparsity).index_select(0, perm)
+    blocks = []
+    bounds = zip(sources.ptr.tolist(), targets.ptr.tolist(), strict=True)
+    (source_from, target_from), *rest = bounds
+    for label, (source_to, target_to) in enumerate(rest):
+        rowptr = targets.sparsity.rowptr[target_from : target_to + 1]
+        colptr = sources.sparsity.colptr[source_from : source_to + 1]
+        first, last = int(rowptr[0]), int(rowptr[-1])
+        if last > first:
+            entries = slice(first, last)
+            sparsity = known_sparsity(
+                rowptr - first,
+                column[entries] - source_from,
+                colptr - first,
+                row[entries] - target_from,
+                perm[entries] - first,
+            )
+            blocks.append(
+                LabelBlock(
+                    label,
+                    sources.node[source_from:source_to],
+                    targets.node[target_from:target_to],
+                    sparsity,
+                    targets.order[entries],
+                )
+            )
+        source_from, target_from = source_to, target_to
+    return blocks
+
+
+def _sort_pairs(node: Tensor, label: Tensor, num_labels: int) -> _SortedPairs:
+    key, inverse, count = torch.unique_consecutive(
+        node * num_labels + label, return_inverse=True, return_counts=True
+    )
+    labels = key % max(num_labels, 1)
+    order = torch.sort(labels, stable=True).indices
+    ptr = _pointers(torch.bincount(labels, minlength=num_labels).to(node.dtype))
+    pair = _inverse(order).to(node.dtype).index_select(0, inverse)
+    by_label = torch.sort(label, stable=True).indices.to(node.dtype)
+    nodes = (key // max(num_labels, 1)).index_select(0, order)
+    return _SortedPairs(nodes, ptr, pair, count.index_select(0, order).to(node.dtype), by_label)
+
+
+def _pointers(count: Tensor) -> Tensor:
+    ptr = count.new_zeros(count.numel() + 1)
+    torch.cumsum(count, 0, out=ptr[1:])
+    return ptr
+
+
+def _inverse(order: Tensor) -> Tensor:
+    out = torch.empty_like(order)
+    out[order] = torch.arange(order.numel(), dtype=order.dtype, device=order.device)
+    return out
+
+
+def _pair_of(sparsity: Sparsity) -> Tensor:
+    """(E,) the row of each entry, in row order."""
+    rows = torch.arange(
+        sparsity.rowptr.numel() - 1, dtype=sparsity.col.dtype, device=sparsity.col.device
+    )
+    return rows.repeat_interleave(sparsity.rowptr.diff())
 
 
 class PatternMatrices:
@@ -80,19 +228,19 @@ class PatternMatrices:
 
     @cached_property
     def source_pairs(self) -> Pairs:
-        """The distinct pairs (source, label), sorted by label; see :mod:`.compact`."""
+        """The distinct pairs (source, label), sorted by label."""
         with lasting(self.source):
             return source_pairs(self)
 
     @cached_property
     def target_pairs(self) -> Pairs:
-        """The distinct pairs (target, label), sorted by label; see :mod:`.compact`."""
+        """The distinct pairs (target, label), sorted by label."""
         with lasting(self.source):
             return target_pairs(self)
 
     @cached_property
     def label_blocks(self) -> list[LabelBlock]:
-        """The edges of each label as a matrix of their own; see :mod:`.compact`."""
+        """The edges of each label as a matrix of their own."""
         with lasting(self.source):
             return label_blocks(self)
 

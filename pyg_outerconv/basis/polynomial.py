@@ -11,15 +11,15 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal, unknown
 from .base import Basis
+from .edge_products import combine, compose_edges, identity_edges
 from .edges import EdgeBasis
 from .kind import Shape, TensorMap
-from .product import combine, compose_edges, identity_edges
 from .stacked import Stacked
 
 if TYPE_CHECKING:
     from ..theta import Theta
     from .kind import Leaf, Sender
-    from .selected import Selected
+    from .label_maps import Selected
 
 Step = Callable[[Tensor, float], Tensor]
 """A function from x (N, ...) and c to c Aᵀ x, for the operator A of a polynomial."""

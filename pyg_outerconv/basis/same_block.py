@@ -10,11 +10,10 @@ from torch import Tensor
 from .. import kernels
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels.lasting import lasting
-from .between import as_list, spread_runs
-from .dense_rule import ADDS_NO_BIAS, DenseRule, ExtraOperands, PairCounts
 from .edges import EdgeBasis
-from .implicit_edges import unlabelled_edges
+from .implicit_edges import ADDS_NO_BIAS, DenseRule, ExtraOperands, PairCounts, unlabelled_edges
 from .kind import TensorMap
+from .subpattern import as_list, spread_runs
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -16,13 +16,13 @@ from ..kernels.lasting import lasting
 from .base import Basis, nest
 from .edges import EdgeBasis
 from .kind import Shape, TensorMap
-from .makers import makes
 from .pattern import Pattern
+from .registry import makes
 
 if TYPE_CHECKING:
     from ..theta import Theta
     from .kind import Leaf
-    from .scaled import Scaled
+    from .label_maps import Scaled
 
 
 @makes("stack")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..basis.base import Basis
-from ..basis.composed import composed
+from ..basis.products import composed
 from ..errors import RefusedValue, refusal
 from ..graph.structure import Structure, common_kind
 from .family import Family

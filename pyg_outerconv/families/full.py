@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from ..basis.unit_matrices import UnitMatrices
+from ..basis.eye import UnitMatrices
 from ..errors import RefusedValue, refusal
 from ..graph.node_set import NodeSet
 from ..graph.structure import Structure

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from ..basis.axis import PADDING_MODES
+from ..basis.grid_shift import PADDING_MODES
 from ..cache import cached_property
 from ..errors import RefusedValue, refusal, unknown
 from .per_axis import check_least, check_places, count_axes, settle, spread

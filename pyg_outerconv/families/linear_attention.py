@@ -12,10 +12,10 @@ from ..attention.feature_maps import FeatureMapped
 from ..attention.queries import Placed
 from ..attention.score import positive
 from ..attention.score_basis import of_batch
+from ..basis.band import places
 from ..basis.base import Basis
-from ..basis.between import as_list
 from ..basis.feature_product import FeatureProduct
-from ..basis.ragged import places
+from ..basis.subpattern import as_list
 from ..equations import row
 from ..errors import RefusedValue, refusal
 from ..graph.batches import graphs_of

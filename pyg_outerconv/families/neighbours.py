@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..basis.axis import Axis
+from ..basis.grid_shift import Axis
 from ..graph.cells import Cells
 from .window import Window
 

@@ -18,7 +18,7 @@ from ..basis.base import Basis
 from ..basis.edge_sets import differ_in_edges, edge_sets, outline, with_edge_sets
 from ..basis.edges import EdgeBasis, no_edges
 from ..basis.pattern import Pattern
-from ..basis.pattern_index import index_type
+from ..basis.unsorted import index_type
 from ..errors import RefusedValue, refusal
 from ..graph.cells import Cells
 from ..graph.edge_list import EdgeList

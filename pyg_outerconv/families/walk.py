@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import torch
 
 from ..basis.base import Basis
+from ..basis.edge_products import REDUCTIONS, compose_edges, identity_edges, merge_parallel
 from ..basis.edges import EdgeBasis
 from ..basis.eye import Eye
+from ..basis.label_maps import Selected
 from ..basis.polynomial import MONOMIAL, Polynomial
-from ..basis.product import REDUCTIONS, compose_edges, identity_edges, merge_parallel
-from ..basis.selected import Selected
 from ..basis.stacked import Stacked
 from ..errors import RefusedValue, refusal, unknown
 from ..graph.edge_list import EdgeList

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..basis.axis import Axis
+from ..basis.grid_shift import Axis
 from ..errors import RefusedValue, refusal
 
 

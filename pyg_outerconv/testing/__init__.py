@@ -4,41 +4,35 @@ Two tensors are close if the largest difference is small against the largest ref
 ``max|Δ| <= tolerance * max|reference|``, with 1e-10 in float64 and 1e-5 in float32 unless given.
 """
 
-from .algebra_laws import (
+from .backend_laws import assert_backend_equals_reference, primitive_calls
+from .basis_laws import (
+    assert_adjoint,
     assert_associative,
     assert_compose,
+    assert_contraction,
     assert_is_dense,
     assert_kron,
+    assert_lazy_equals_explicit,
     assert_mix,
     assert_mixed_product,
     assert_receptive_field,
     assert_restrict,
-    assert_transpose_of_product,
-)
-from .attention_laws import (
-    assert_learned_queries_invariant,
-    assert_self_attention_equivariant,
-    assert_stochastic,
-)
-from .backend_laws import assert_backend_equals_reference
-from .basis_laws import (
-    assert_adjoint,
-    assert_contraction,
-    assert_lazy_equals_explicit,
     assert_stack,
     assert_transpose,
+    assert_transpose_of_product,
     legal_orders,
 )
-from .closeness import TOLERANCE, assert_near, assert_same_gradients
 from .declared import LAWS, assert_declared_laws
-from .dense import dense_contraction
-from .grid_laws import assert_translation_equivariant
 from .layer_laws import (
     assert_batch_equals_graphs,
     assert_layer_equals_dense,
+    assert_learned_queries_invariant,
     assert_permutation_equivariant,
+    assert_self_attention_equivariant,
+    assert_stochastic,
+    assert_translation_equivariant,
 )
-from .primitive_calls import primitive_calls
+from .reference import TOLERANCE, assert_near, assert_same_gradients, dense_contraction
 from .structures import awkward_cells, awkward_structures
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The law of backends: they equal the backend ``reference``."""
+"""The law of backends: they equal the backend ``reference``, for every primitive."""
 
 from __future__ import annotations
 
@@ -8,8 +8,96 @@ import torch
 from torch import Tensor
 
 from ..kernels import BACKENDS, Sparsity, use_backend
-from .closeness import along, assert_near
-from .primitive_calls import primitive_calls
+from ..kernels.additive import additive
+from ..kernels.attend import attend
+from ..kernels.backend import REDUCTIONS
+from ..kernels.grouped import grouped_matmul
+from ..kernels.sddmm import sddmm
+from ..kernels.softmax import segment_softmax
+from ..kernels.spmm import spmm
+from .reference import along, assert_near
+
+Shapes = dict[str, tuple[int, ...]]
+
+PrimitiveCall = tuple[Callable[..., Tensor], Shapes]
+
+
+def primitive_calls(
+    sparsity: Sparsity, channels: int, heads: int | None = None
+) -> dict[str, PrimitiveCall]:
+    """Calls of every primitive on a pattern, by name: a function and the shapes of its tensors.
+
+    The first word of a name is the primitive. With ``heads``, operands have that many heads, and
+    calls in which all heads share an operand are added.
+    """
+    (rows, cols), entries = sparsity.shape, sparsity.num_entries
+    some = () if heads is None else (heads,)
+    value, left, right = (entries, *some), (rows, *some, channels), (cols, *some, channels)
+
+    def multiply(transpose: bool = False, reduce: str = "sum") -> Callable[..., Tensor]:
+        return lambda v, x: spmm(sparsity, v, x, transpose=transpose, reduce=reduce)
+
+    calls: dict[str, PrimitiveCall] = {}
+    for reduce in REDUCTIONS:
+        calls[f"spmm {reduce}"] = (multiply(False, reduce), {"value": value, "x": right})
+        calls[f"spmm {reduce} transposed"] = (multiply(True, reduce), {"value": value, "x": left})
+    calls["spmm ones"] = (lambda x: spmm(sparsity, None, x), {"x": right})
+    calls["spmm max of ones"] = (lambda x: spmm(sparsity, None, x, reduce="max"), {"x": right})
+    calls["sddmm dot"] = (lambda a, b: sddmm(sparsity, a, b), {"a": left, "b": right})
+    calls["sddmm add"] = (
+        lambda a, b: sddmm(sparsity, a, b, op="add"),
+        {"a": (rows, *some), "b": (cols, *some)},
+    )
+    calls["segment_softmax"] = (lambda s: segment_softmax(sparsity, s), {"score": value})
+    ends = [(rows, heads or 1, channels), (cols, heads or 1, channels), (cols, heads or 1, 2)]
+    shapes: Shapes = dict(zip(("query", "key", "value"), ends, strict=True))
+    calls["attend"] = (lambda q, k, v: attend(sparsity, q, k, v), shapes)
+    calls["attend biased"] = (
+        lambda q, k, v, b: attend(sparsity, q, k, v, b),
+        {**shapes, "bias": value},
+    )
+    neurons: Shapes = {"a": ends[0], "b": ends[1], "weight": ends[0][1:]}
+    calls["additive"] = (lambda a, b, w: additive(sparsity, a, b, w), neurons)
+    calls["additive tanh"] = (
+        lambda a, b, w: additive(sparsity, a, b, w, activation="tanh"),
+        neurons,
+    )
+    calls |= _grouped_calls(sparsity, channels)
+    if heads is not None:
+        one: Shapes = {"value": (entries,), "x": right}
+        calls["spmm sum of one matrix"], calls["spmm max of one matrix"] = (
+            (multiply(), one),
+            (multiply(reduce="max"), one),
+        )
+        shared: Shapes = {"value": value, "x": (cols, channels)}
+        calls["spmm sum of one x"], calls["spmm min of one x"] = (
+            (multiply(), shared),
+            (multiply(reduce="min"), shared),
+        )
+        calls["sddmm of one a"] = (calls["sddmm dot"][0], {"a": (rows, 1, channels), "b": right})
+        calls["attend one bias"] = (
+            calls["attend biased"][0],
+            {**shapes, "bias": (entries,)},
+        )
+    return calls
+
+
+def _grouped_calls(sparsity: Sparsity, channels: int) -> dict[str, PrimitiveCall]:
+    """Calls of ``grouped_matmul`` with the entries of each row as a group."""
+    ptr, entries = sparsity.rowptr, sparsity.num_entries
+    shapes: Shapes = {"x": (entries, channels), "theta": (sparsity.shape[0], channels, 2)}
+    # Indices of rows to gather and to scatter: distinct within a group, not between groups.
+    rows = torch.repeat_interleave(ptr[:-1], ptr.diff().long())
+    place = torch.arange(entries, dtype=ptr.dtype, device=ptr.device) - rows
+    away = entries - 1 - place
+
+    def gathered(x: Tensor, theta: Tensor) -> Tensor:
+        return grouped_matmul(x, ptr, theta, gather=place, scatter=away, num_rows=entries)
+
+    return {
+        "grouped_matmul": (lambda x, t: grouped_matmul(x, ptr, t), shapes),
+        "grouped_matmul gathered": (gathered, shapes),
+    }
 
 
 def assert_backend_equals_reference(

@@ -16,10 +16,12 @@ from ..graph.assignment import Assignment
 from ..graph.content import Content
 from ..graph.structure import Structure
 from ..nn import OuterConv
-from .attention_laws import assert_self_attention_equivariant
 from .basis_laws import assert_adjoint, assert_lazy_equals_explicit, assert_transpose
-from .grid_laws import assert_translation_equivariant
-from .layer_laws import assert_permutation_equivariant
+from .layer_laws import (
+    assert_permutation_equivariant,
+    assert_self_attention_equivariant,
+    assert_translation_equivariant,
+)
 
 CHANNELS = 3  # of the features that are drawn
 

@@ -7,9 +7,8 @@ import torch
 
 from pyg_outerconv import testing
 from pyg_outerconv.basis import Composed, EdgeBasis, Kronecker, Pattern, Repeated, Restricted
-from pyg_outerconv.basis.axis import Axis
-from pyg_outerconv.basis.edge_dropout import drop_edges
-from pyg_outerconv.basis.grid_shift import GridShift
+from pyg_outerconv.basis.edge_sets import drop_edges
+from pyg_outerconv.basis.grid_shift import Axis, GridShift
 from pyg_outerconv.families import GCN, Chebyshev, Identity, Relation, Walk
 from pyg_outerconv.testing import awkward_structures
 

@@ -7,8 +7,8 @@ import torch
 from feature_products import CHANNELS, HEADS, TIMES, dense, feature_product, positive
 
 from pyg_outerconv.basis import EdgeBasis, Pattern
-from pyg_outerconv.basis.composed import Composed
 from pyg_outerconv.basis.feature_product import FeatureProduct
+from pyg_outerconv.basis.products import Composed
 from pyg_outerconv.contract import contract
 from pyg_outerconv.testing import assert_near
 

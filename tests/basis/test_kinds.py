@@ -19,9 +19,8 @@ from pyg_outerconv.basis import (
     Transposed,
     UnitMatrices,
 )
-from pyg_outerconv.basis.axis import Axis
-from pyg_outerconv.basis.edge_dropout import drop_edges
-from pyg_outerconv.basis.grid_shift import GridShift
+from pyg_outerconv.basis.edge_sets import drop_edges
+from pyg_outerconv.basis.grid_shift import Axis, GridShift
 from pyg_outerconv.contract import contract
 from pyg_outerconv.families import Chebyshev, Relation, Walk
 from pyg_outerconv.nn import OuterConv

@@ -11,7 +11,7 @@ from pyg_outerconv.basis.conv_geometry import as_images, as_nodes, geometry_of
 from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
 from pyg_outerconv.families import GCN
 from pyg_outerconv.testing import assert_contraction, assert_near, dense_contraction
-from pyg_outerconv.testing.closeness import derivatives
+from pyg_outerconv.testing.reference import derivatives
 
 CONVOLUTION = ORDERS["convolution"]
 SEEDS = range(240)

@@ -6,13 +6,12 @@ import pytest
 import torch
 from contractions import normal, parameter
 
-from pyg_outerconv.basis.axis import Axis
-from pyg_outerconv.basis.grid_shift import GridShift
+from pyg_outerconv.basis.grid_shift import Axis, GridShift
 from pyg_outerconv.contract import contract
 from pyg_outerconv.errors import RefusedValue
 from pyg_outerconv.families import GCN, Chebyshev, Identity, Relation, Walk
 from pyg_outerconv.testing import assert_near, awkward_structures, dense_contraction
-from pyg_outerconv.testing.closeness import derivatives
+from pyg_outerconv.testing.reference import derivatives
 
 EDGES = awkward_structures()["multi-edge"]
 REDUCTIONS = ("sum", "mean", "max", "min")

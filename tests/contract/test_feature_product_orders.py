@@ -11,7 +11,7 @@ from pyg_outerconv.basis.feature_product import FeatureProduct
 from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
 from pyg_outerconv.graph import SparseFeatures
 from pyg_outerconv.testing import assert_near
-from pyg_outerconv.testing.closeness import derivatives
+from pyg_outerconv.testing.reference import derivatives
 from pyg_outerconv.theta import Mixture, ValueOutput, full
 
 P, Q, V = 6, 4, 3

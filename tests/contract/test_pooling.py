@@ -11,7 +11,7 @@ from torch.func import grad, vmap
 
 from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
 from pyg_outerconv.testing import assert_near
-from pyg_outerconv.testing.closeness import derivatives
+from pyg_outerconv.testing.reference import derivatives
 from pyg_outerconv.theta import Mixture, scaled
 
 POOLING = ORDERS["pooling"]

@@ -8,7 +8,7 @@ from pyg_outerconv.kernels.chunks import Chunks
 from pyg_outerconv.kernels.latent import collect, spread
 from pyg_outerconv.kernels.scan import running, scan, scan_exponentials
 from pyg_outerconv.testing import assert_near
-from pyg_outerconv.testing.closeness import derivatives
+from pyg_outerconv.testing.reference import derivatives
 
 HEADS, CHANNELS, WIDTH = 2, 3, 4
 

@@ -16,8 +16,7 @@ from torch_geometric.datasets import KarateClub
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv.basis import Basis
-from pyg_outerconv.basis.composed import Composed
-from pyg_outerconv.basis.kronecker import Kronecker
+from pyg_outerconv.basis.products import Composed, Kronecker
 from pyg_outerconv.families import GCN, Grid, Identity, Pool, Relation, Stack, Walk
 from pyg_outerconv.graph import Cells
 from pyg_outerconv.plot.canvas import MAX_ENTRIES, MAX_SIDE

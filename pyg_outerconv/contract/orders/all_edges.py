@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...basis.multiply import multiply
+from ...basis.edges import multiply
 from ...kernels import REDUCTIONS
 from ..cost import Cost, Work
 from ..order import EXPLICIT, Order, has_made, needs_features

@@ -6,7 +6,7 @@ from math import prod
 
 from torch import Tensor
 
-from ...basis.composed import Composed
+from ...basis.products import Composed
 from ..cost import Cost, moving
 from ..nested import (
     propagating,

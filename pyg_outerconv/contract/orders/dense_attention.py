@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ...basis.attention_basis import AttentionBasis
-from ...basis.dense_rule import DenseRule, ExtraOperands
+from ...basis.implicit_edges import DenseRule, ExtraOperands
 from ...basis.multi_head_edges import by_head, by_label, same_dtype
 from ..cost import Work
 from ..head_order import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...basis.unit_matrices import UnitMatrices
+from ...basis.eye import UnitMatrices
 from ...kernels import REDUCTIONS
 from ..cost import Cost, moving
 from ..order import Order, needs_features

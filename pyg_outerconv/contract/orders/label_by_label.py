@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...basis.compact import LabelBlock
-from ...basis.multiply import multiply
+from ...basis.edges import multiply
+from ...basis.pattern_matrices import LabelBlock
 from ...graph.sparse_features import SparseFeatures
 from ...kernels import REDUCTIONS
 from ...theta.theta import autocast_pair

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...basis.kronecker import Repeated
+from ...basis.products import Repeated
 from ..cost import Cost
 from ..nested import solve, solve_transformed, solving, solving_transformed, stand_in, together
 from ..order import Order

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...basis.multiply import multiply
+from ...basis.edges import multiply
 from ...kernels import REDUCTIONS
 from ..cost import Cost, moving, picking_in_turn
 from ..order import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...basis.multiply import multiply
+from ...basis.edges import multiply
 from ...graph.sparse_features import SparseFeatures
 from ..cost import Cost, moving, picking_in_turn
 from ..order import EXPLICIT, Order, each_of_batch, grouped, has_made, needs_grouped_products

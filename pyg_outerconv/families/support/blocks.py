@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...basis.ragged import places
+from ...basis.band import places
 from ...basis.same_block import SameBlock
 from ...errors import RefusedValue, refusal
 from ...graph.batches import graphs_of

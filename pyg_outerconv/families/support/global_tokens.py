@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ...basis.band import places
 from ...basis.edges import EdgeBasis
 from ...basis.implicit_edges import sorted_pairs
-from ...basis.ragged import places
 from ...basis.same_block import SameBlock
 from ...graph.batches import graph_numbers
 from ...graph.structure import Structure

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ...basis.edge_products import compose_edges
 from ...basis.edges import EdgeBasis
 from ...basis.implicit_edges import sorted_pairs
 from ...basis.pattern import Pattern
-from ...basis.product import compose_edges
 from ...graph.edge_list import EdgeList
 from ...kernels.index_checks import has_numbers
 from ..per_axis import check_least

@@ -7,9 +7,9 @@ from itertools import product
 
 import torch
 
+from ...basis.band import sequence
 from ...basis.base import Basis
 from ...basis.implicit_edges import sorted_pairs
-from ...basis.ragged import sequence
 from ...graph.cells import Cells
 from ...graph.structure import Structure
 from ..grid import Grid

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
+from ...basis.band import sequence
 from ...basis.base import Basis
-from ...basis.ragged import sequence
 from ...graph.structure import Structure
 from ..per_axis import check_least
 from .support import Support

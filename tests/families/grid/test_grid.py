@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyg_outerconv import Cells, Grid, OuterConv, flatten_grid, parse_family, unflatten_grid
 from pyg_outerconv.basis import Stacked
-from pyg_outerconv.basis.axis import PADDING_MODES
+from pyg_outerconv.basis.grid_shift import PADDING_MODES
 from pyg_outerconv.families import GCN, Directed, Identity, Stack
 from pyg_outerconv.testing import assert_near
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from pyg_outerconv import Grid, OuterConv
-from pyg_outerconv.basis.axis import PADDING_MODES, Axis
-from pyg_outerconv.basis.grid_shift import GridShift
+from pyg_outerconv.basis.grid_shift import PADDING_MODES, Axis, GridShift
 from pyg_outerconv.testing import assert_near
 
 CPU = torch.device("cpu")

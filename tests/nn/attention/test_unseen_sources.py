@@ -13,7 +13,7 @@ from pyg_outerconv.basis.feature_product import FeatureProduct
 from pyg_outerconv.families import Causal, LinearAttention
 from pyg_outerconv.nn import AttentionConv, linear_attention
 from pyg_outerconv.testing import assert_near
-from pyg_outerconv.testing.closeness import derivatives
+from pyg_outerconv.testing.reference import derivatives
 
 D, NODES = 3, 11
 MAPS = [*FEATURE_MAPS, "random"]

@@ -8,7 +8,7 @@ from torch import Tensor
 from ..errors import RefusedValue, refusal
 from .edges import EdgeBasis
 from .pattern import Pattern
-from .pattern_index import INT64_LIMIT
+from .unsorted import INT64_LIMIT
 
 REDUCTIONS = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin"}
 

@@ -1,19 +1,33 @@
-"""Registration of bases as pytrees, for torch.export and torch.func.
-
-The leaves of a basis are its tensors, including those of its patterns and parts. Fields that are
-not tensors are part of the tree's structure, except for the size of a pattern, which is computed
-from its pointers, so that a graph traced with one pattern can run with others. Cached values are
-dropped. Leaves may be other objects than tensors, such as the dimensions of ``vmap``; such a tree
-remembers which fields are leaves.
-"""
+"""Registration of bases: as pytrees, and as what methods of :class:`Basis` return."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import MISSING, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 from torch.utils._pytree import MappingKey, register_pytree_node
+
+Maker = TypeVar("Maker", bound=Callable[..., Any])
+
+_makers: dict[str, Callable[..., Any]] = {}
+
+
+def makes(method: str) -> Callable[[Maker], Maker]:
+    """Decorator that registers a function or class as the implementation of a method."""
+
+    def register(maker: Maker) -> Maker:
+        _makers[method] = maker
+        return maker
+
+    return register
+
+
+def make(method: str, *given: Any) -> Any:
+    """Call the implementation that is registered for a method."""
+    return _makers[method](*given)
+
 
 Leaves = tuple[list[Any], Any]
 

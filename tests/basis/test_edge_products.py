@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pyg_outerconv.basis import EdgeBasis, Pattern
-from pyg_outerconv.basis.product import REDUCTIONS, combine, compose_edges, merge_parallel
+from pyg_outerconv.basis.edge_products import REDUCTIONS, combine, compose_edges, merge_parallel
 from pyg_outerconv.families import Relation
 from pyg_outerconv.testing import assert_near, assert_same_gradients, awkward_structures
 

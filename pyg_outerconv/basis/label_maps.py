@@ -1,0 +1,414 @@
+"""Bases whose labels are scaled, selected or mixed from those of another basis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..cache import cached_property
+from ..errors import RefusedIndex, RefusedType, RefusedValue, refusal
+from ..graph.choice import Labels, chosen
+from ..kernels.lasting import lasting
+from .base import Basis, nest
+from .edges import EdgeBasis, no_edges
+from .kind import Shape, TensorMap
+from .pattern import Pattern
+from .registry import makes
+
+if TYPE_CHECKING:
+    from ..theta import Theta
+    from .edges import EdgeBasis
+    from .kind import Leaf
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Derived(Basis):
+    """A basis derived from ``base``, whose properties it has unless it overrides them."""
+
+    base: Basis
+
+    def __post_init__(self) -> None:
+        nest(self, self.base)
+
+    @property
+    def num_bases(self) -> int:
+        """Number of labels, K."""
+        return self.base.num_bases
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Numbers of sources and targets, (M, N)."""
+        return self.base.size
+
+    def shape_class(self) -> Hashable:
+        """Cache key for the choice of an order; see :meth:`.Kind.shape_class`."""
+        return type(self), self.num_bases, self.size, self.base.shape_class()
+
+    @property
+    def device(self) -> torch.device:
+        """The device of its tensors."""
+        return self.base.device
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The dtype of the values."""
+        return self.base.dtype
+
+    @property
+    def learns(self) -> bool:
+        """Whether any of its values requires gradients."""
+        return self.base.learns
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether all matrices of the base are identities."""
+        return self.base.is_identity
+
+    def hidden(self) -> Basis | None:
+        """The basis itself, or the part of its base that hides its edges; None if none does."""
+        return super().hidden() or self.base.hidden()
+
+    def grids(self) -> tuple[Shape, Shape] | None:
+        """The grids of the base, if the nodes are the same."""
+        return self.base.grids() if self.size == self.base.size else None
+
+    def with_edges(
+        self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
+    ) -> Basis:
+        """``change`` applied to every edge set: those of the base."""
+        return replace(self, base=self.base.with_edges(change, same_nodes))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scaled(Derived):
+    """c_k·A_k, with ``factor`` (K,) of the c_k, which may require gradients.
+
+    ``number`` is the value of all c_k if the scale was a Python number: nested scales by numbers
+    are multiplied into one, whereas tensors, which may require gradients, are kept apart.
+    """
+
+    factor: Tensor
+    number: float | None = None
+
+    @staticmethod
+    @makes("scale")
+    def of(base: Basis, factor: float | Tensor) -> Scaled:
+        """Scale ``base`` by one number, or by one for each label.
+
+        Raises:
+            TypeError: ``factor`` is neither a number nor a tensor.
+            ValueError: ``factor`` does not have the shape () or (K,).
+        """
+        if not isinstance(factor, Tensor | Real) or isinstance(factor, bool):
+            raise RefusedType(refusal("a scale is a number", "a float or a tensor", repr(factor)))
+        number = None
+        if not isinstance(factor, Tensor):
+            number = float(factor)
+            if isinstance(base, Scaled) and base.number is not None:
+                base, number = base.base, base.number * number
+            factor = torch.tensor(number, dtype=base.dtype, device=base.device)
+        if factor.shape not in ((), (base.num_bases,)):
+            raise RefusedValue(
+                refusal(
+                    "a scale needs one factor, or one for each label",
+                    f"shape () or ({base.num_bases},)",
+                    tuple(factor.shape),
+                )
+            )
+        return Scaled(base, factor.expand(base.num_bases), number)
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The dtype of the values; that of the factor if the base's values are ones."""
+        return self.base.dtype or self.factor.dtype
+
+    @property
+    def learns(self) -> bool:
+        """Whether values of the base or the factor require gradients."""
+        return self.base.learns or self.factor.requires_grad
+
+    def edges(self) -> EdgeBasis:
+        """The edges with their values multiplied."""
+        edges = self.base.edges()
+        factor = self.factor.to(self.dtype).index_select(0, edges.label)
+        return edges.with_values(edges.values(factor.dtype) * factor)
+
+    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
+        """(K, M, N): the dense matrices of the base, scaled."""
+        factor = self.factor.to(self.dtype)
+        return self.base.to_dense(factor.dtype) * factor.view(-1, 1, 1)
+
+    def mean(self, dtype: torch.dtype | None = None) -> Scaled:
+        """The mean within each label, scaled."""
+        return Scaled(self.base.mean(self.dtype), self.factor)
+
+    def transposed(self) -> Scaled:
+        """The transpose of the base, scaled."""
+        return Scaled(self.base.transpose(), self.factor)
+
+    def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Scaled:
+        """A_k[sources, targets]: rows and columns of the base, scaled."""
+        return Scaled(self.base.restricted(sources, targets), self.factor)
+
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
+        """Sources (or targets) of edges at ``seen``: those of the base."""
+        return self.base.reached(seen, labels, transposed)
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """H_k = c_k A_kᵀ X: the propagated features of the base, scaled."""
+        return self.base.propagate(x) * self.factor.to(x.dtype).view(-1, *(1,) * (x.dim() - 1))
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """The sparse products in :meth:`propagate`; see :meth:`.Kind.products`."""
+        return self.base.products(shape, learns)
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """Scale Θ_k by c_k, which is cheaper than scaling edges; for 'max' and 'min' scale values.
+
+        A negative c_k exchanges maxima and minima. Identities have one input each, and bases that
+        hide their edges are refused later.
+        """
+        base = self.base
+        if reduce in ("max", "min") and not base.is_identity and base.hidden() is None:
+            return base.absorb_scaled(self, theta, reduce)
+        return base.absorb(theta.scaled(self.factor), reduce)
+
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> Scaled:
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
+        return Scaled(self.base.map(index_map, value_map), value_map(self.factor))
+
+    def __repr__(self) -> str:
+        return f"Scaled({self.base!r})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Selected(Derived):
+    """A_k for the given labels k, in the given order; labels may be repeated."""
+
+    labels: tuple[int, ...]
+
+    @staticmethod
+    @makes("select")
+    def of(base: Basis, labels: Labels) -> Selected:
+        """Select labels of ``base``, see :meth:`Basis.select`; nested selections are merged.
+
+        Raises:
+            TypeError, ValueError: ``labels`` is malformed; see :func:`.choice.chosen`.
+            IndexError: a label is out of range.
+        """
+        count = base.num_bases
+        if isinstance(labels, slice):
+            labels = range(count)[labels]
+        elif isinstance(labels, Integral) and not isinstance(labels, bool):
+            labels = (int(labels),)
+        found = chosen("selected labels", labels, count).tolist()
+        for label in found:
+            if not -count <= label < count:
+                raise RefusedIndex(refusal("a selected label must exist", f"[0, {count})", label))
+        found = [label % count for label in found]
+        if isinstance(base, Selected):
+            return Selected(base.base, tuple(base.labels[label] for label in found))
+        return Selected(base, tuple(found))
+
+    @property
+    def num_bases(self) -> int:
+        """Number of selected labels."""
+        return len(self.labels)
+
+    @cached_property
+    def _selected_edges(self) -> tuple[Tensor, Pattern]:
+        """The positions of the selected edges in the base, in the order of their new pattern."""
+        with torch.inference_mode(False):  # cached tensors must serve training too
+            edges = self.base.edges()
+            groups = [(edges.label == label).nonzero().view(-1) for label in self.labels]
+            keep = torch.cat(groups) if groups else edges.label.new_zeros(0).long()
+            label = torch.cat([torch.full_like(g, k) for k, g in enumerate(groups)] or [keep])
+            pattern = Pattern.build(
+                edges.index[:, keep],
+                label,
+                size=self.size,
+                num_labels=self.num_bases,
+                origin=None if edges.pattern.origin is None else edges.pattern.origin[keep],
+            )
+            return keep.index_select(0, pattern.order), pattern
+
+    def edges(self) -> EdgeBasis:
+        """The edges of the selected labels, relabelled by their position in the selection."""
+        value = self.base.edges().value
+        keep, pattern = self._selected_edges
+        return EdgeBasis(pattern, None if value is None else value.index_select(0, keep))
+
+    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
+        """(K, M, N): the selected dense matrices of the base."""
+        return self.base.to_dense(dtype)[list(self.labels)]
+
+    def mean(self, dtype: torch.dtype | None = None) -> Selected:
+        """The mean within each selected label."""
+        return Selected(self.base.mean(dtype), self.labels)
+
+    def transposed(self) -> Selected:
+        """The same selection from the transpose of the base."""
+        return Selected(self.base.transpose(), self.labels)
+
+    def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Selected:
+        """A_k[sources, targets]: the same selection from the restricted base."""
+        return Selected(self.base.restricted(sources, targets), self.labels)
+
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
+        """Sources (or targets) of edges at ``seen``: by the selected labels of the base."""
+        return self.base.reached(seen, [self.labels[k] for k in labels], transposed)
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """H_k = A_kᵀ X for the selected labels k."""
+        return self.base.propagate(x)[:, list(self.labels)]
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """The sparse products in :meth:`propagate`: those of the base."""
+        return self.base.products(shape, learns)
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """The leaves of the base, with Θ_k added at the selected labels and zeros at the others."""
+        if not self.labels:
+            return [(no_edges(self.size, self.device), theta)]
+        return self.base.absorb_selected(self, theta, reduce)
+
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> Selected:
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
+        return Selected(self.base.map(index_map, value_map), self.labels)
+
+    def __repr__(self) -> str:
+        return f"Selected(labels={list(self.labels)}, {self.base!r})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mixed(Derived):
+    """B_j = Σ_k C[j, k] A_k, with ``matrix`` C (J, K), which may require gradients."""
+
+    matrix: Tensor
+
+    @staticmethod
+    @makes("mix")
+    def of(base: Basis, matrix: Tensor) -> Mixed:
+        """Mix the labels of ``base``.
+
+        Raises:
+            TypeError: the matrix is not a floating point tensor of the dtype of the values.
+            ValueError: it does not have one column for each label.
+        """
+        if not isinstance(matrix, Tensor) or not matrix.is_floating_point():
+            got = getattr(matrix, "dtype", type(matrix).__name__)
+            raise RefusedType(
+                refusal("labels are mixed by numbers", "a floating point tensor (J, K)", got)
+            )
+        if matrix.dim() != 2 or matrix.size(1) != base.num_bases:
+            raise RefusedValue(
+                refusal(
+                    "a mixing matrix has a column for each label",
+                    f"(J, {base.num_bases})",
+                    tuple(matrix.shape),
+                )
+            )
+        if base.dtype not in (None, matrix.dtype):
+            raise RefusedType(
+                refusal("a mixing matrix has the dtype of the values", base.dtype, matrix.dtype)
+            )
+        return Mixed(base, matrix)
+
+    @property
+    def num_bases(self) -> int:
+        """Number of labels, J."""
+        return self.matrix.size(0)
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The dtype of the matrix and of the values."""
+        return self.matrix.dtype
+
+    @cached_property
+    def _places(self) -> tuple[int, Tensor, Pattern]:
+        """The number of (source, target) pairs, the pair of each edge (E,), the mixed pattern."""
+        edges = self.base.edges()
+        with lasting(edges.pattern.source):
+            key = edges.pattern.target.long() * max(self.size[0], 1) + edges.pattern.source.long()
+            pairs, place = key.unique(return_inverse=True)
+            ends = torch.stack([pairs % max(self.size[0], 1), pairs // max(self.size[0], 1)])
+            label = torch.arange(self.num_bases, device=key.device)
+            pattern = Pattern.build(
+                ends.repeat_interleave(self.num_bases, dim=1),
+                label.repeat(pairs.numel()),
+                size=self.size,
+                num_labels=self.num_bases,
+            )
+            return pairs.numel(), place, pattern
+
+    @property
+    def learns(self) -> bool:
+        """Whether values of the base or the matrix require gradients."""
+        return self.base.learns or self.matrix.requires_grad
+
+    def edges(self) -> EdgeBasis:
+        """One edge for each label and (source, target) pair that any label of the base joins."""
+        edges, (count, place, pattern) = self.base.edges(), self._places
+        share = self.matrix.t().index_select(0, edges.label)  # (E, J)
+        value = edges.values(self.matrix.dtype).unsqueeze(1) * share
+        sums = value.new_zeros(count, self.num_bases).index_add(0, place, value)
+        return EdgeBasis(pattern, pattern.sort_values(sums.flatten()))
+
+    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
+        """(J, M, N): the dense matrices of the base, mixed."""
+        return torch.einsum("jk,kmn->jmn", self.matrix, self.base.to_dense(self.matrix.dtype))
+
+    def mean(self, dtype: torch.dtype | None = None) -> EdgeBasis:
+        """The mean of the mixed edges, which are made explicit.
+
+        Raises:
+            ValueError: the base hides its edges.
+        """
+        self.base.mean(self.dtype)  # raises if edges are hidden
+        return self.edges().mean(dtype)
+
+    def transposed(self) -> Mixed:
+        """The transpose of the base, mixed."""
+        return Mixed(self.base.transpose(), self.matrix)
+
+    def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Mixed:
+        """A_k[sources, targets]: rows and columns of the base, mixed."""
+        return Mixed(self.base.restricted(sources, targets), self.matrix)
+
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
+        """Sources (or targets) of edges at ``seen``: by any label of the base."""
+        return self.base.reached(seen, range(self.base.num_bases if labels else 0), transposed)
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """H_k = A_kᵀ X: what the base gives, mixed."""
+        h = self.base.propagate(x)
+        return torch.tensordot(self.matrix.to(x.dtype), h, dims=([1], [1])).movedim(0, 1)
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """The sparse products in :meth:`propagate`; see :meth:`.Kind.products`."""
+        return self.base.products(shape, learns)
+
+    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+        """Mix Θ instead: Θ'_k = Σ_j C[j, k] Θ_j. For reductions other than sums, return the edges.
+
+        These join all pairs that any label of the base joins. Identities have one input each, and
+        bases that hide their edges are refused later.
+        """
+        base = self.base
+        if not self.num_bases:
+            return [(no_edges(self.size, self.device), theta)]
+        if reduce != "sum" and not base.is_identity and base.hidden() is None:
+            return [(self.edges(), theta)]
+        return base.absorb(theta.mixed(self.matrix), reduce)
+
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> Mixed:
+        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
+        return Mixed(self.base.map(index_map, value_map), value_map(self.matrix))
+
+    def __repr__(self) -> str:
+        return f"Mixed({self.num_bases} of {self.base!r})"
