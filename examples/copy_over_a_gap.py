@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from pyg_outerconv.attention import LearnedPositions
-from pyg_outerconv.nn.attention.encoder_block import EncoderBlock
+from pyg_outerconv.nn.attention.blocks import EncoderBlock
 
 LETTERS, SILENCE, MARK = 12, 12, 13
 WORD, GAP = 16, (24, 48)

@@ -18,8 +18,8 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from pyg_outerconv.attention import LearnedPositions
-from pyg_outerconv.nn.attention.encoder_block import EncoderBlock
-from pyg_outerconv.nn.attention.set_pooling import set_pooling
+from pyg_outerconv.nn.attention.blocks import EncoderBlock
+from pyg_outerconv.nn.attention.multi_head import set_pooling
 
 SIDE, DIGITS = 8, 10
 

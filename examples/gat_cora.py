@@ -23,7 +23,7 @@ from torch_geometric.utils import k_hop_subgraph
 from pyg_outerconv.data import load
 from pyg_outerconv.families import Relation
 from pyg_outerconv.nn import dropout_features
-from pyg_outerconv.nn.attention.gat import gat_conv
+from pyg_outerconv.nn.attention.graph_attention import gat_conv
 from pyg_outerconv.train import make_split, resolve
 from pyg_outerconv.train.contender import OURS, PEER, Contender
 from pyg_outerconv.train.features import features, kept_features

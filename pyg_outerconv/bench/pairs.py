@@ -13,7 +13,7 @@ from torch_geometric.nn import ChebConv, GATConv, GCNConv, RGCNConv, SAGEConv
 
 from ..families import GCN, Chebyshev, Relation
 from ..nn import OuterConv
-from ..nn.attention.gat import gat_conv
+from ..nn.attention.graph_attention import gat_conv
 from ..nn.convert.pyg_layers import from_pyg
 from .peers import set_parameter
 

@@ -2,16 +2,11 @@
 
 from ..contract import predicted_share, sparse_pays
 from ..graph import SparseFeatures
-from .attention.agnn import agnn_conv
-from .attention.decoder_block import DecoderBlock
-from .attention.encoder_block import EncoderBlock
-from .attention.feed_forward import FeedForward
-from .attention.gat import gat_conv, gatv2_conv, super_gat_conv
-from .attention.linear import linear_attention
-from .attention.multi_head import multi_head_attention
-from .attention.set_pooling import set_pooling
+from .attention.blocks import DecoderBlock, EncoderBlock, FeedForward
+from .attention.graph_attention import agnn_conv, gat_conv, gatv2_conv, super_gat_conv
+from .attention.local_blocks import long_sequence_block, windowed_block
+from .attention.multi_head import linear_attention, multi_head_attention, set_pooling
 from .attention.transformer_conv import TransformerConv, transformer_conv
-from .attention.windowed import long_sequence_block, windowed_block
 from .attention_conv import AttentionConv
 from .cache import share_bases
 from .compose import compose
@@ -21,13 +16,11 @@ from .edge_functions import BSpline, EdgeNetwork, GaussianMixture
 from .fixed_basis import FixedBasis
 from .fuse import FusionReport, fuse
 from .grid_conv import GridConv
-from .grid_pool import GridPool
-from .grid_unpool import GridUnpool
+from .grid_pool import GridPool, GridUnpool
 from .outer_conv import OuterConv
 from .recipes import appnp, gdc_conv, mix_hop, sg_conv, ssg_conv
-from .recurrent.conv_gru_cell import ConvGRUCell
-from .recurrent.conv_lstm_cell import ConvLSTMCell
-from .recurrent.unroll import unroll
+from .recurrent.cell import unroll
+from .recurrent.gated_cells import ConvGRUCell, ConvLSTMCell
 from .theta import FORMS, ThetaModule
 from .theta_forms import make_theta
 

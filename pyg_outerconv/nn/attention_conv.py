@@ -23,13 +23,15 @@ from ..graph.checks import check_positive
 from ..graph.content import Content
 from ..theta import ThetaValue, ValueOutput
 from ..theta.theta import add_bias
-from .attention_parts import (
+from .attention_options import (
     check_values,
+    checked_mask,
     form_of,
     normaliser_of,
     score_of,
     support_of,
     value_channels_of,
+    without_absent,
 )
 from .checks import check_channels
 from .devices import check_devices
@@ -38,7 +40,6 @@ from .given_support import basis_on_support, check_beside, is_support, require_e
 from .outer_conv import OuterConv
 from .prepare import Given, Inputs, nodes_first, split_input
 from .shares import showing_shares, values_of_edges
-from .source_mask import checked_mask, without_absent
 from .sums_at_once import on_cached_support, only_sums
 from .theta import view_of
 

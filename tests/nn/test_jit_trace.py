@@ -8,8 +8,7 @@ from cases import CASES
 
 from pyg_outerconv.families import GCN, Chebyshev, Diffusion, Directed, Relation, Stack, Walk
 from pyg_outerconv.nn import OuterConv
-from pyg_outerconv.nn.attention.agnn import agnn_conv
-from pyg_outerconv.nn.attention.gat import gat_conv, gatv2_conv
+from pyg_outerconv.nn.attention.graph_attention import agnn_conv, gat_conv, gatv2_conv
 from pyg_outerconv.nn.attention.transformer_conv import transformer_conv
 from pyg_outerconv.testing import assert_near
 

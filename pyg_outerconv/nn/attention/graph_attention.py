@@ -1,4 +1,4 @@
-"""GraphAttention: AttentionConv with PyG's self-loops, edge features and initial values."""
+"""GAT, GATv2, SuperGAT and AGNN, with the self-loops, edge features and initial values of PyG."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
+from ...attention import Additive, Cosine, GATv2, Score
+from ...attention.products import SuperGAT
+from ...equations import row
 from ...errors import RefusedType, refusal
+from ...families import Hops
 from ..attention_conv import AttentionConv
 from ..prepare import split_input
 from ..theta import ThetaModule
-from .initial import linear_bias
+from .initial import as_glorot, as_glorot_and_bias, linear_bias
 
 Fill = Union[str, float, Tensor]  # noqa: UP007
 
@@ -110,3 +114,203 @@ def _with_loops(
     edge_index, edge_attr = remove_self_loops(edge_index, edge_attr)
     edge_index, edge_attr = add_self_loops(edge_index, edge_attr, fill_value, count)
     return edge_index, edge_attr, torch.cat([given, given.new_full((count,), -1)])
+
+
+@row("Ready-made layers", "1710.10903", "PyG `GATConv`")
+def gat_conv(
+    in_channels: int | tuple[int, int],
+    out_channels: int,
+    heads: int = 1,
+    concat: bool = True,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    add_self_loops: bool = True,
+    edge_dim: int | None = None,
+    fill_value: Fill = "mean",
+    bias: bool = True,
+    residual: bool = False,
+    **options: Any,
+) -> AttentionConv:
+    """A_h[m, n] = softmax over m of leaky_relu(⟨a_s, X_m Θ_h⟩ + ⟨a_t, X_n Θ_h⟩).
+
+    From the `"Graph Attention Networks" <https://arxiv.org/abs/1710.10903>`_ paper, equations 3 to
+    6; PyG's ``GATConv``. Nodes see their neighbours, and themselves.
+
+    >>> gat_conv(16, 8, heads=4).out_channels
+    32
+
+    Args:
+        in_channels: P, or (P, P_t) for sources and targets with a Θ of their own; -1 for sizes of
+            the first input.
+        out_channels: Q of each head.
+        heads: H.
+        concat: whether heads are put side by side, not averaged.
+        negative_slope: of the leaky ReLU.
+        dropout: the share of attention that is dropped in training.
+        add_self_loops: whether every node sees itself, once, whatever loops there are.
+        edge_dim: D_e of ``edge_attr``, of which the score has ⟨a_e, E W_e⟩ too.
+        fill_value: the edge features of self-loops, see :class:`GraphAttention`.
+        bias: whether the output has one.
+        residual: whether transformed features of the target are added.
+        **options: of :class:`AttentionConv`; a ``support`` stands in the place of neighbours and
+            self-loops: ``Hops(2, add_self_loops=True)``.
+
+    Shapes:
+        x (*, M, P), or a pair ((*, M, P), (*, N, P_t)), and ``edge_index`` (2, E) give
+        (*, N, H·Q), or (*, N, Q) if heads are averaged.
+
+    Raises:
+        ValueError: an option is unknown or out of range; at a call, shapes do not fit.
+        TypeError: an argument has the wrong type.
+    """
+    score = Additive(
+        heads, out_channels, in_channels, negative_slope=negative_slope, edge_dim=edge_dim
+    )
+    options = {"bias": bias, "root_weight": residual, "dropout": dropout, **options}
+    fill = fill_value if edge_dim is not None else None
+    return _of_values(in_channels, out_channels, score, concat, add_self_loops, fill, options)
+
+
+@row("Ready-made layers", "2105.14491", "PyG `GATv2Conv`")
+def gatv2_conv(
+    in_channels: int | tuple[int, int],
+    out_channels: int,
+    heads: int = 1,
+    concat: bool = True,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    add_self_loops: bool = True,
+    edge_dim: int | None = None,
+    fill_value: Fill = "mean",
+    bias: bool = True,
+    share_weights: bool = False,
+    residual: bool = False,
+    **options: Any,
+) -> AttentionConv:
+    """A_h[m, n] = softmax over m of ⟨a, leaky_relu(X_m Θ_h + X_n W_h)⟩.
+
+    From the `"How Attentive are Graph Attention Networks?" <https://arxiv.org/abs/2105.14491>`_
+    paper, equation 7; PyG's ``GATv2Conv``. With a bias, values and both ends of the score have
+    one, too.
+
+    >>> gatv2_conv(16, 8, heads=4, concat=False).out_channels
+    8
+
+    Args:
+        in_channels: see :func:`gat_conv`.
+        out_channels: likewise.
+        heads: likewise.
+        concat: likewise.
+        negative_slope: likewise.
+        dropout: likewise.
+        add_self_loops: likewise.
+        edge_dim: D_e of ``edge_attr``, projections of which are added within the leaky ReLU.
+        fill_value: see :func:`gat_conv`.
+        bias: whether the output, values and both ends of the score have one.
+        share_weights: whether W = Θ.
+        residual: see :func:`gat_conv`.
+        **options: of :class:`AttentionConv`.
+    """
+    score = GATv2(
+        heads,
+        out_channels,
+        in_channels,
+        shared=share_weights,
+        bias=bias,
+        negative_slope=negative_slope,
+        edge_dim=edge_dim,
+    )
+    if score.ends.target is not None:
+        score.ends.target.initial = as_glorot_and_bias
+        score.reset_parameters()
+    options = {"bias": bias, "root_weight": residual, "dropout": dropout, **options}
+    options = {"value_bias": bias, **options}
+    fill = fill_value if edge_dim is not None else None
+    return _of_values(in_channels, out_channels, score, concat, add_self_loops, fill, options)
+
+
+@row("Ready-made layers", "SuperGAT, SD", 'PyG `SuperGATConv(attention_type="SD")`')
+def super_gat_conv(
+    in_channels: int | tuple[int, int],
+    out_channels: int,
+    heads: int = 1,
+    concat: bool = True,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    add_self_loops: bool = True,
+    bias: bool = True,
+    **options: Any,
+) -> AttentionConv:
+    """A_h[m, n] = softmax over m of leaky_relu(⟨X_m Θ_h, X_n Θ_h⟩ / √Q).
+
+    The scaled dot product of the `"How to Find Your Friendly Neighborhood: Graph Attention Design
+    with Self-Supervision" <https://openreview.net/forum?id=Wi5KUNlqWty>`_ paper, PyG's
+    ``SuperGATConv(attention_type='SD')``. It is the attention alone: the loss that the paper adds,
+    which teaches scores to tell edges from pairs without one, is not part of a convolution.
+
+    >>> super_gat_conv(16, 8, heads=4).out_channels
+    32
+
+    Args:
+        in_channels: see :func:`gat_conv`.
+        out_channels: likewise.
+        heads: likewise.
+        concat: likewise.
+        negative_slope: likewise.
+        dropout: likewise.
+        add_self_loops: likewise.
+        bias: whether the output has one.
+        **options: of :class:`AttentionConv`.
+    """
+    score = SuperGAT(heads, out_channels, in_channels, negative_slope=negative_slope)
+    options = {"bias": bias, "dropout": dropout, **options}
+    return _of_values(in_channels, out_channels, score, concat, add_self_loops, None, options)
+
+
+def _of_values(
+    in_channels: int | tuple[int, int],
+    out_channels: int,
+    score: Score,
+    concat: bool,
+    add_self_loops: bool,
+    fill: Fill | None,
+    options: dict[str, Any],
+) -> AttentionConv:
+    """A layer on a graph, whose values are drawn as one linear map to all heads."""
+    filled = fill if add_self_loops else None
+    neighbours = Hops(add_self_loops=True if add_self_loops and filled is None else None)
+    layer = GraphAttention(
+        in_channels,
+        out_channels * (score.heads if concat else 1),
+        score.heads,
+        filled,
+        score=score,
+        combine="concat" if concat else "mean",
+        **{"support": neighbours, **options},
+    )
+    layer.theta.initial = as_glorot
+    layer.theta.reset_parameters()
+    return layer
+
+
+@row("Ready-made layers", "1803.03735", "PyG `AGNNConv`")
+def agnn_conv(
+    requires_grad: bool = True, add_self_loops: bool = True, **options: Any
+) -> AttentionConv:
+    """Y = Aᵀ X with A[m, n] = softmax over m of β cos(X_m, X_n).
+
+    From the `"Attention-based Graph Neural Network for Semi-supervised Learning"
+    <https://arxiv.org/abs/1803.03735>`_ paper; PyG's ``AGNNConv``.
+
+    >>> sum(p.numel() for p in agnn_conv().parameters())
+    1
+
+    Args:
+        requires_grad: whether β, which begins at 1, is learned.
+        add_self_loops: whether every node sees itself, once, whatever loops there are.
+        **options: of :class:`AttentionConv`.
+    """
+    support = Hops(add_self_loops=True if add_self_loops else None)
+    score = Cosine(1, learned=requires_grad)
+    options = {"support": support, "theta": "identity", "bias": False, **options}
+    return AttentionConv(-1, -1, 1, score=score, **options)

@@ -12,12 +12,10 @@ from torch.nn.utils.parametrize import is_parametrized
 from torch_geometric.nn import AGNNConv, GATConv, GATv2Conv, SuperGATConv, TransformerConv
 
 from ...errors import RefusedType, RefusedValue, refusal
-from ..attention.agnn import agnn_conv
-from ..attention.gat import gat_conv, gatv2_conv, super_gat_conv
+from ..attention.graph_attention import agnn_conv, gat_conv, gatv2_conv, super_gat_conv
 from ..attention.transformer_conv import transformer_conv
 from ..attention_conv import AttentionConv
-from .plain import require_plain
-from .weights import copy_to_heads, copy_weight
+from .weights import copy_to_heads, copy_weight, require_plain
 
 
 def from_pyg(layer: nn.Module) -> AttentionConv:

@@ -10,16 +10,20 @@ from torch.nn.parameter import is_lazy
 from torch_geometric.nn.conv import MessagePassing
 
 from ...errors import RefusedType, RefusedValue, refusal
-from ..attention.decoder_block import DecoderBlock
-from ..attention.encoder_block import EncoderBlock
+from ..attention.blocks import DecoderBlock, EncoderBlock
 from ..attention_conv import AttentionConv
 from ..grid_conv import GridConv
 from ..grid_pool import GridPool
-from .attentions import ATTENTIONS, from_attention, to_attention
-from .blocks import BLOCKS, from_block, to_block
-from .convolutions import CONVOLUTIONS, from_convolution, to_convolution
-from .plain import require_plain
-from .poolings import POOLINGS, from_pooling, to_pooling
+from .attentions import ATTENTIONS, BLOCKS, from_attention, from_block, to_attention, to_block
+from .grids import (
+    CONVOLUTIONS,
+    POOLINGS,
+    from_convolution,
+    from_pooling,
+    to_convolution,
+    to_pooling,
+)
+from .weights import require_plain
 
 Layer = Union[GridConv, GridPool, AttentionConv, EncoderBlock, DecoderBlock]  # noqa: UP007
 

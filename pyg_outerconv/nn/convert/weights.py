@@ -1,11 +1,72 @@
-"""Copy weights of other libraries' layers to weights of heads."""
+"""Check that a layer computes what its class does, and copy its weights."""
 
 from __future__ import annotations
 
+from inspect import isfunction
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.nn.utils.parametrize import is_parametrized
+
+from ...errors import RefusedType, RefusedValue, refusal
+
+LIBRARIES = ("torch.nn.modules.", "torch_geometric.nn.", "pyg_outerconv.")
+
+
+def require_plain(module: nn.Module) -> None:
+    """Check that every part of a layer computes what its class does.
+
+    A conversion copies options and weights. It would silently lose parametrizations
+    (``weight_norm``, ``spectral_norm``, …), pruning, hooks and methods set on an object.
+    Activations are passed on, and may be any module.
+
+    Raises:
+        TypeError: a submodule with weights is of a class outside torch and this package.
+        ValueError: a part is parametrised, hooked, or has methods set on the object.
+    """
+    for name, part in module.named_modules():
+        if "activation" in name.split("."):
+            continue
+        where = f"{name or 'the layer'} ({type(part).__name__})"
+        if is_parametrized(part):
+            names = ", ".join(part.parametrizations)  # type: ignore[arg-type]
+            raise RefusedValue(
+                refusal(
+                    "weights are converted as they are, not what they are made of",
+                    "torch.nn.utils.parametrize.remove_parametrizations before",
+                    f"a parametrised {names} of {where}",
+                )
+            )
+        waiting = any(is_lazy(parameter) for parameter in part.parameters(recurse=False))
+        hooks = [] if waiting else _hooks(part)  # lazy parts wait for an input by a hook
+        methods = [key for key in vars(part) if isfunction(getattr(type(part), key, None))]
+        hooks += [f"a {key} of its own" for key in methods]
+        if hooks:
+            raise RefusedValue(
+                refusal(
+                    "a layer is converted that computes what its class does",
+                    "no hooks: remove them (remove_spectral_norm, prune.remove, handle.remove)",
+                    f"{', '.join(hooks)} on {where}",
+                )
+            )
+        holds = name and any(True for _ in part.parameters(recurse=False))
+        if holds and not f"{type(part).__module__}.".startswith(LIBRARIES):
+            raise RefusedType(
+                refusal(
+                    "a layer is converted whose parts are the library's", "none replaced", where
+                )
+            )
+
+
+def _hooks(part: nn.Module) -> list[str]:
+    """The names of the hooks of a module, forwards and backwards."""
+    found: list[Any] = []
+    for name, value in vars(part).items():
+        if name.endswith("_hooks") and "state_dict" not in name and isinstance(value, dict):
+            found += value.values()
+    return [getattr(hook, "__name__", type(hook).__name__) for hook in found]
 
 
 def copy_weight(parameter: Any, value: Tensor, like: Tensor) -> None:

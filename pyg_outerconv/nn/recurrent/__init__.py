@@ -1,8 +1,6 @@
 """Recurrent cells whose gates are convolutions over any family."""
 
-from .cell import RecurrentCell, Shared, State
-from .conv_gru_cell import ConvGRUCell
-from .conv_lstm_cell import ConvLSTMCell
-from .unroll import unroll
+from .cell import RecurrentCell, Shared, State, unroll
+from .gated_cells import ConvGRUCell, ConvLSTMCell
 
 __all__ = ["ConvGRUCell", "ConvLSTMCell", "RecurrentCell", "Shared", "State", "unroll"]

@@ -5,11 +5,9 @@ import torch
 
 from pyg_outerconv.attention import KeyQuery, LearnedQueries
 from pyg_outerconv.nn import linear_attention
-from pyg_outerconv.nn.attention.encoder_block import EncoderBlock
-from pyg_outerconv.nn.attention.feed_forward import FeedForward
+from pyg_outerconv.nn.attention.blocks import EncoderBlock, FeedForward, Skip
+from pyg_outerconv.nn.attention.local_blocks import windowed_block
 from pyg_outerconv.nn.attention.multi_head import multi_head_attention
-from pyg_outerconv.nn.attention.skip import Skip
-from pyg_outerconv.nn.attention.windowed import windowed_block
 from pyg_outerconv.nn.attention_conv import AttentionConv
 
 NODES, P, Q = 5, 4, 8

@@ -5,8 +5,7 @@ import torch
 from against_torch import assert_same, drawn
 
 from pyg_outerconv.families import Relation
-from pyg_outerconv.nn.attention.decoder_block import DecoderBlock
-from pyg_outerconv.nn.attention.encoder_block import EncoderBlock
+from pyg_outerconv.nn.attention.blocks import DecoderBlock, EncoderBlock
 from pyg_outerconv.nn.convert.torch_layers import from_torch, to_torch
 from pyg_outerconv.testing import assert_near
 

@@ -6,7 +6,7 @@ import weakref
 import pytest
 import torch
 
-from pyg_outerconv.nn.attention.gat import gat_conv
+from pyg_outerconv.nn.attention.graph_attention import gat_conv
 from pyg_outerconv.nn.cache import bases
 from pyg_outerconv.testing import assert_near
 

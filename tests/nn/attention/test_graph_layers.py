@@ -28,8 +28,12 @@ from torch_geometric.nn import (
 
 from pyg_outerconv.families import Hops
 from pyg_outerconv.nn.attention import agnn, gat
-from pyg_outerconv.nn.attention.agnn import agnn_conv
-from pyg_outerconv.nn.attention.gat import gat_conv, gatv2_conv, super_gat_conv
+from pyg_outerconv.nn.attention.graph_attention import (
+    agnn_conv,
+    gat_conv,
+    gatv2_conv,
+    super_gat_conv,
+)
 from pyg_outerconv.nn.attention.transformer_conv import transformer_conv
 from pyg_outerconv.testing import assert_near
 

@@ -10,9 +10,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from pyg_outerconv import Cells, flatten_grid
 from pyg_outerconv.basis import Band
 from pyg_outerconv.families import Blocks
-from pyg_outerconv.nn.attention.encoder_block import EncoderBlock
-from pyg_outerconv.nn.attention.set_pooling import set_pooling
-from pyg_outerconv.nn.attention.windowed import long_sequence_block, windowed_block
+from pyg_outerconv.nn.attention.blocks import EncoderBlock
+from pyg_outerconv.nn.attention.local_blocks import long_sequence_block, windowed_block
+from pyg_outerconv.nn.attention.multi_head import set_pooling
 from pyg_outerconv.nn.convert.torch_layers import to_torch
 from pyg_outerconv.testing import assert_near
 

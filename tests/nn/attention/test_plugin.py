@@ -24,12 +24,14 @@ from pyg_outerconv import OuterConv, record
 from pyg_outerconv.attention import KeyQuery, RelativeBias
 from pyg_outerconv.basis import Basis, EdgeBasis, to_networkx, to_scipy, to_torch_sparse
 from pyg_outerconv.families import GCN, Hops, Relation, Stack
-from pyg_outerconv.nn.attention.agnn import agnn_conv
-from pyg_outerconv.nn.attention.decoder_block import DecoderBlock
-from pyg_outerconv.nn.attention.encoder_block import EncoderBlock
-from pyg_outerconv.nn.attention.gat import gat_conv, gatv2_conv, super_gat_conv
-from pyg_outerconv.nn.attention.multi_head import multi_head_attention
-from pyg_outerconv.nn.attention.set_pooling import set_pooling
+from pyg_outerconv.nn.attention.blocks import DecoderBlock, EncoderBlock
+from pyg_outerconv.nn.attention.graph_attention import (
+    agnn_conv,
+    gat_conv,
+    gatv2_conv,
+    super_gat_conv,
+)
+from pyg_outerconv.nn.attention.multi_head import multi_head_attention, set_pooling
 from pyg_outerconv.nn.attention.transformer_conv import transformer_conv
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near

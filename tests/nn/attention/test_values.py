@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pyg_outerconv.nn import OuterConv
-from pyg_outerconv.nn.attention.gat import gat_conv
+from pyg_outerconv.nn.attention.graph_attention import gat_conv
 from pyg_outerconv.nn.attention.multi_head import multi_head_attention
 from pyg_outerconv.nn.attention.transformer_conv import transformer_conv
 from pyg_outerconv.nn.attention_conv import AttentionConv

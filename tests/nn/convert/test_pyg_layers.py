@@ -15,7 +15,7 @@ from torch_geometric.nn import (
     TransformerConv,
 )
 
-from pyg_outerconv.nn.attention.gat import gat_conv
+from pyg_outerconv.nn.attention.graph_attention import gat_conv
 from pyg_outerconv.nn.convert import pyg_layers
 from pyg_outerconv.nn.convert.pyg_layers import from_pyg
 from pyg_outerconv.nn.convert.torch_layers import from_torch

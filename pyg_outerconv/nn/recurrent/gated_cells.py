@@ -1,4 +1,4 @@
-"""ConvLSTMCell: long short-term memory whose gates are convolutions over any family."""
+"""Recurrent cells whose gates are convolutions over any family: GRU and LSTM."""
 
 from __future__ import annotations
 
@@ -13,6 +13,100 @@ from ...errors import RefusedType, RefusedValue, refusal
 from ...families import Family
 from ..checks import check_channels
 from .cell import RecurrentCell, Shared
+
+
+@row(
+    "Ready-made layers",
+    "Li et al., *DCRNN* (1707.01926), section 2.3",
+    "`torch.nn.GRUCell` on `Identity`, with `reset_after=True`",
+)
+class ConvGRUCell(RecurrentCell[Tensor]):
+    r"""The gated recurrent unit over a basis :math:`\mathbf{A}`, in which
+    :math:`\mathbf{\Theta} \star \mathbf{X} = \sum_k \mathbf{A}_k^{\top} \mathbf{X}
+    \mathbf{\Theta}_k`, of the `"Diffusion Convolutional Recurrent Neural Network"
+    <https://arxiv.org/abs/1707.01926>`_ paper (section 2.3)
+
+    .. math::
+        \mathbf{R} &= \sigma(\mathbf{\Theta}_r \star [\mathbf{X}, \mathbf{H}] + \mathbf{b}_r)
+
+        \mathbf{U} &= \sigma(\mathbf{\Theta}_u \star [\mathbf{X}, \mathbf{H}] + \mathbf{b}_u)
+
+        \mathbf{C} &= \tanh(\mathbf{\Theta}_c \star [\mathbf{X}, \mathbf{R} \odot \mathbf{H}]
+        + \mathbf{b}_c)
+
+        \mathbf{H}' &= \mathbf{U} \odot \mathbf{H} + (1 - \mathbf{U}) \odot \mathbf{C}
+
+    With ``Walk(L, norm='target', direction='both')`` it is the cell of that paper. R and U are one
+    convolution; C is another, because it reads what R lets through.
+
+    ``reset_after=True`` resets what the convolution makes of H instead of H itself, as
+    :class:`torch.nn.GRUCell` does, which it equals with ``Identity()``:
+
+    .. math::
+        \mathbf{C} = \tanh(\mathbf{\Theta}_c \star \mathbf{X} + \mathbf{b}_c
+        + \mathbf{R} \odot (\mathbf{\Theta}'_c \star \mathbf{H} + \mathbf{b}'_c))
+
+    All three then are one convolution of X and one of H, each with a bias.
+
+    Args:
+        in_channels (int): Size :math:`P` of each input sample, or :obj:`-1` to derive it from the
+            first input.
+        out_channels (int): Size :math:`Q` of the state of each node.
+        family (Family or str): The recipe for the basis, which all gates share.
+        reset_after (bool, optional): If set to :obj:`True`, the state is reset after the
+            convolution. (default: :obj:`False`)
+        **options (optional): Those of :class:`~pyg_outerconv.nn.OuterConv`: :obj:`bias`,
+            :obj:`theta`, :obj:`cached`, :obj:`order`, ...
+
+    Attributes:
+        gates, candidate: the convolutions of [X, H], for (R, U), and of [X, R ⊙ H], for C.
+        input, hidden: with ``reset_after``, those of X and of H, for (R, U, C).
+
+    Shapes:
+        - **input:** :math:`(*, N, P)`, edges or whatever else the family reads, state
+          :math:`(*, N, Q)` *(optional)*
+        - **output:** state :math:`(*, N, Q)`
+
+    Raises:
+        TypeError, ValueError: see :class:`~pyg_outerconv.nn.OuterConv`; and the state has another
+            shape, or M ≠ N.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        family: Family | str,
+        reset_after: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(in_channels, out_channels, family, **options)
+        self.reset_after = reset_after
+        self.first = "input" if reset_after else "gates"
+        if reset_after:
+            self.input = self._gates(in_channels, 3)
+            self.hidden = self._gates(out_channels, 3)
+        else:
+            self.gates = self._gates(self._joint_channels, 2)
+            self.candidate = self._gates(self._joint_channels, 1)
+
+    def step(self, x: Tensor, shared: Shared, state: Tensor | None = None) -> Tensor:
+        """One step over what :meth:`share` made."""
+        h = self._zeros(x) if state is None else self._checked(x, state)
+        if self.reset_after:
+            gates_x, c_x = self._split(self._convolve(self.input, shared, x))
+            gates_h, c_h = self._split(self._convolve(self.hidden, shared, h))
+            r, u = (gates_x + gates_h).sigmoid().chunk(2, dim=-1)
+            c = (c_x + r * c_h).tanh()
+        else:
+            r, u = self._convolve(self.gates, shared, x, h).sigmoid().chunk(2, dim=-1)
+            c = self._convolve(self.candidate, shared, x, r * h).tanh()
+        return c + u * (h - c)
+
+    def _split(self, out: Tensor) -> tuple[Tensor, Tensor]:
+        """What is meant for R and U, and for C."""
+        gates, c = out.split([2 * self.out_channels, self.out_channels], dim=-1)
+        return gates, c
 
 
 @row(

@@ -9,7 +9,7 @@ from ...equations import row
 from ...families import Blocks, Family, GlobalTokens, RandomLinks, SlidingWindow
 from ...families import Union as UnionOf
 from ...graph.checks import check_positive
-from .encoder_block import EncoderBlock
+from .blocks import EncoderBlock
 
 
 @row("Ready-made layers", "2103.14030", "")
