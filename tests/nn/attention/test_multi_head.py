@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from pyg_outerconv.attention import KeyQuery, Softmax
 from pyg_outerconv.families import Relation
-from pyg_outerconv.nn.attention import decoder_block, encoder_block, multi_head
+from pyg_outerconv.nn.attention import blocks, multi_head
 from pyg_outerconv.nn.attention.multi_head import multi_head_attention
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.nn.convert.torch_layers import from_torch, to_torch
@@ -211,7 +211,7 @@ def test_heads_divide_channels():
         multi_head_attention(12, 5)
 
 
-@pytest.mark.parametrize("module", [multi_head, encoder_block, decoder_block])
+@pytest.mark.parametrize("module", [multi_head, blocks])
 def test_docstrings_run(module):
     found = doctest.testmod(module)
     assert found.attempted > 1
