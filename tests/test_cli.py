@@ -24,7 +24,7 @@ import torch
 from torch_geometric import datasets as pyg_datasets
 
 from pyg_outerconv import data, files
-from pyg_outerconv.bench.options import QUICK_REPEATS, REPEATS, TYPES
+from pyg_outerconv.bench.command import QUICK_REPEATS, REPEATS, TYPES
 from pyg_outerconv.cli import main, outerconv
 from pyg_outerconv.families import FAMILIES, parse_family
 from pyg_outerconv.show import KINDS

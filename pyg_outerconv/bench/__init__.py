@@ -5,8 +5,7 @@
 A new case is one function below ``@case(...)`` in a file of ``cases/``.
 """
 
-from .case import CASES, Case, Contender, Setup, Work
+from .case import CASES, Case, Contender, Context, Setup, Work
 from .cases import register_all
-from .context import Context
 
 __all__ = ["CASES", "Case", "Contender", "Context", "Setup", "Work", "register_all"]

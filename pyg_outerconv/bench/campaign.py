@@ -1,13 +1,16 @@
-"""One run of ``outerconv bench``: measure the cases one by one, then write tables and a page."""
+"""One run of ``outerconv bench``, in one process or in several; then its tables and its page."""
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
 import torch
 from tqdm import tqdm
@@ -17,27 +20,27 @@ from ..files import as_path
 from ..train.contender import check_device
 from ..train.origin import versions
 from ..train.run_folder import next_folder
-from .case import Case
-from .compare import compare_reports, say_comparison
-from .context import Context
-from .crossover import say_crossover
-from .machine import describe_machine
-from .names import OURS
-from .options import QUICK_REPEATS, REPEATS, Options
+from .case import OURS, Case, Context
 from .page import make_page
-from .processes import merge, run_processes
 from .report import (
+    compare_reports,
+    describe_machine,
     failures,
     make_report,
     read_json,
-    say_ratios,
-    say_record,
-    say_summary,
     write_json,
     write_text,
 )
-from .roofline import measure_roofline
+from .roofline import Roofline, measure_roofline
 from .run import Plan, run_cases
+from .sweeps import say_crossover
+from .tables import say_comparison, say_ratios, say_record, say_summary
+
+if TYPE_CHECKING:
+    from .command import Options
+
+_FLAGS = ("repeats", "scale", "threads", "device", "dtype", "seed", "root")
+_SWITCHES = ("quick", "no_memory")
 
 
 class Campaign:
@@ -53,7 +56,6 @@ class Campaign:
         earlier = options.compare
         self.old = None if earlier is None else read_json(as_path(earlier, "--compare"))
         quick = options.quick
-        repeats = options.repeats or (QUICK_REPEATS if quick else REPEATS)
         context = Context(
             options.scale,
             quick,
@@ -64,7 +66,7 @@ class Campaign:
         )
         self.options = options
         self.threads = options.threads or torch.get_num_threads()
-        self.plan = Plan(context, repeats, not (quick or options.no_memory), self.threads)
+        self.plan = Plan(context, options.samples, not (quick or options.no_memory), self.threads)
         self.folder = new_folder(options.out)
         self.records: list[dict[str, Any]] = []
         self.failed: list[str] = []
@@ -188,3 +190,116 @@ def _say_machine(machine: dict[str, Any]) -> str:
         f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads, "
         f"{machine['memory_gib']} GiB{gpu}\n{versions_text}"
     )
+
+
+# Several processes that measure the same: memory is laid out anew in each, and moves times.
+
+
+def run_processes(
+    options: Options, folder: Path, told: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """The report of each process, one after the other; each has a folder ``process-<number>``.
+
+    Peak memory is measured by the first one alone.
+
+    Args:
+        options: of the command line.
+        folder: of the whole run.
+        told: a line after each process.
+
+    Raises:
+        ValueError: a process broke off before it wrote a report.
+    """
+    reports = []
+    for number in range(1, options.processes + 1):
+        out = folder / f"process-{number}"
+        flags = [*_flags(options), *(["--no-memory"] if number > 1 else [])]
+        done = subprocess.run(
+            [sys.executable, "-m", "pyg_outerconv", "bench", *flags, "--out", str(out)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        if not (out / "bench.html").is_file():
+            last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+            raise RefusedValue(refusal(f"process {number} must end", "a report", last))
+        reports.append(read_json(out / "bench.json"))
+        told(f"process {number} of {options.processes}: {reports[-1]['seconds']:.0f} s")
+    return reports
+
+
+def _flags(options: Options) -> list[str]:
+    flags = [part for name in options.only for part in ("--only", name)]
+    for name in _FLAGS:
+        if (value := getattr(options, name)) is not None:
+            flags += [f"--{name}", str(value)]
+    return flags + [f"--{name.replace('_', '-')}" for name in _SWITCHES if getattr(options, name)]
+
+
+def merge(reports: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], Roofline]:
+    """The records of several runs as one, and the roofline in their median.
+
+    Each timing becomes the median of the medians, with their range where one run has quartiles.
+    ``ratios`` is added: by mode and contender, its time over ours in each process. Errors and
+    absences of all stay, and the largest differences.
+    """
+    by_place: dict[tuple[Any, Any], list[dict[str, Any]]] = {}
+    for report in reports:
+        for record in report["records"]:
+            by_place.setdefault((record["case"], record["at"]), []).append(record)
+    roofline = Roofline(
+        *(
+            median(report["roofline"][name] for report in reports)
+            for name in ("bandwidth", "flop_rate")
+        )
+    )
+    return [_merge_records(records) for records in by_place.values()], roofline
+
+
+def _merge_records(records: list[dict[str, Any]]) -> dict[str, Any]:
+    merged = dict(records[0])
+    for name in ("absent", "errors", "memory"):
+        merged[name] = {key: text for record in records for key, text in record[name].items()}
+    merged["modes"], merged["ratios"], merged["fractions"] = {}, {}, {}
+    for mode in dict.fromkeys(mode for record in records for mode in record["modes"]):
+        runs = [record["modes"][mode] for record in records if mode in record["modes"]]
+        names = dict.fromkeys(name for run in runs for name in run)
+        times = {name: [run[name] for run in runs if name in run] for name in names}
+        merged["modes"][mode] = {name: _merge_timings(found) for name, found in times.items()}
+        merged["ratios"][mode] = {
+            name: ratios
+            for name in names
+            if name != OURS
+            and (
+                ratios := [
+                    run[name]["median"] / run[OURS]["median"]
+                    for run in runs
+                    if {name, OURS} <= {*run}
+                ]
+            )
+        }
+        if mode in merged["bounds"]:
+            least = merged["bounds"][mode]["seconds"]
+            merged["fractions"][mode] = {
+                name: least / timing["median"] for name, timing in merged["modes"][mode].items()
+            }
+    merged["agreement"] = {
+        name: max(gaps) if None not in gaps else None
+        for name in records[0]["agreement"]
+        for gaps in [[record["agreement"].get(name) for record in records]]
+    }
+    merged["seconds"] = round(sum(record["seconds"] for record in records), 2)
+    return merged
+
+
+def _merge_timings(found: list[dict[str, Any]]) -> dict[str, float | int]:
+    medians = [timing["median"] for timing in found]
+    return {
+        "median": median(medians),
+        "low": min(medians),
+        "high": max(medians),
+        "least": min(timing["least"] for timing in found),
+        "repeats": sum(timing["repeats"] for timing in found),
+        "inner": found[0]["inner"],
+    }

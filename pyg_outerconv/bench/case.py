@@ -1,23 +1,98 @@
-"""A case: contenders that do the same work on the same data; and the registry of cases.
-
-A new case is one function that sets it up, below one ``@case(...)`` in a file of ``cases/``.
-"""
+"""A case: contenders that do the same work on the same data; and the registry of cases."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, unknown
-from .context import Context
-from .names import FORWARD, TRAINING
-from .targets import Target
+
+if TYPE_CHECKING:
+    from .targets import Target
+
+# Names of modes and contenders, as results and pages have them.
+FORWARD = "forward"
+TRAINING = "forward + backward"
+PREPARATION = "preparation"
+EPOCH = "epoch"
+
+OURS = "outerconv"
+PYG = "PyG"
+PYG_CSR = "PyG, torch CSR"
+PYG_COMPILED = "PyG, compiled"
+PYG_CACHED = "PyG, cached"
+SCATTER = "torch-scatter"
+DGL = "DGL"
+CHAINED = "outerconv, one after the other"
+FLOOR = "matrix products alone"
+LOADING = "loading alone"
+SPARSE = "outerconv, kept sparse"
+DENSE = "dense einsum"
+KRONECKER = "dense Kronecker"
+TORCH = "torch.nn"
+DENSE_FORMS = (DENSE, KRONECKER, TORCH)
+
+# Results of two ways to do the same agree to this, relative to the largest entry.
+TOLERANCE = {
+    torch.float64: 1e-8,
+    torch.float32: 1e-3,
+    torch.float16: 3e-2,
+    torch.bfloat16: 1e-1,
+}
+QUICK_SHARE = 0.2
 
 Point = float | int | str | None
+
+
+@dataclass(frozen=True)
+class Context:
+    """The settings that every case shares.
+
+    Attributes:
+        scale: sizes of graphs are multiplied by it.
+        quick: whether smaller graphs, fewer points and fewer repeats will do.
+        device, dtype: of features and parameters.
+        seed: of everything random.
+        root: folder of the data, see :func:`pyg_outerconv.data.data_root`.
+    """
+
+    scale: float = 1.0
+    quick: bool = False
+    device: str = "cpu"
+    dtype: torch.dtype = torch.float32
+    seed: int = 0
+    root: str | None = None
+
+    @property
+    def share(self) -> float:
+        """The size of graphs as a share of their full size."""
+        return self.scale * (QUICK_SHARE if self.quick else 1.0)
+
+    def size(self, count: int, at_least: int = 1, *, quick: bool = True) -> int:
+        """A number of nodes or edges at this scale; a quick run takes a part only if ``quick``."""
+        return max(at_least, round(count * (self.share if quick else self.scale)))
+
+    def generator(self) -> torch.Generator:
+        """A fresh source of randomness on the CPU, so that devices see the same graphs."""
+        return torch.Generator().manual_seed(self.seed)
+
+    def randn(self, *shape: int, generator: torch.Generator) -> Tensor:
+        """Normal values, of the context's type and on its device."""
+        return torch.randn(shape, generator=generator).to(self.device, self.dtype)
+
+    @property
+    def tolerance(self) -> float:
+        """How far two contenders may differ, relative to the largest entry."""
+        return TOLERANCE[self.dtype]
+
+    @property
+    def item_size(self) -> int:
+        """Bytes of one value."""
+        return self.dtype.itemsize
 
 
 @dataclass(frozen=True)
@@ -33,7 +108,7 @@ class Contender:
     """One way to do a case's work.
 
     Attributes:
-        name: as in :mod:`.names`, or of its own.
+        name: one of the names above, or of its own.
         steps: a closure for each mode that is timed, such as ``'forward'``.
         check: what must agree with ours: the result, then gradients; None for a contender that
             does only a part of the work and is there to show a bound.
@@ -99,47 +174,32 @@ class Case:
 CASES: dict[str, Case] = {}
 
 SetUp = Callable[..., Setup]
+_OF_A_CASE = ("axis", "points", "targets", "memory", "quick")
 
 
-def case(
-    name: str,
-    group: str,
-    description: str,
-    *,
-    axis: str | None = None,
-    points: Callable[[Context], Sequence[Point]] | None = None,
-    targets: tuple[Target, ...] = (),
-    memory: tuple[str, ...] = (),
-    quick: bool = True,
-    **parameters: Any,
-) -> Callable[[SetUp], SetUp]:
+def case(name: str, group: str, description: str, **options: Any) -> Callable[[SetUp], SetUp]:
     """Register a case; the function below sets up one point of it.
 
-    The function is called with the context, the point if the case has an ``axis``, and
-    ``parameters``. Several cases may stand above one function.
+    Args:
+        name, group, description: see :class:`Case`.
+        options: ``axis``, ``points``, ``targets``, ``memory`` and ``quick`` of :class:`Case`; all
+            others are given to the function, beside the context, and the point if there is an axis.
+
+    Several cases may stand above one function.
 
     Raises:
         ValueError: the name is taken.
     """
+    of_case = {key: options.pop(key) for key in _OF_A_CASE if key in options}
 
     def register(set_up: SetUp) -> SetUp:
         if name in CASES:
             raise RefusedValue(f"a case needs a name of its own: {name!r} is taken")
 
         def make(context: Context, point: Point) -> Setup:
-            return set_up(context, **({"point": point} if axis else {}), **parameters)
+            return set_up(context, **({"point": point} if "axis" in of_case else {}), **options)
 
-        CASES[name] = Case(
-            name,
-            group,
-            description,
-            make,
-            axis,
-            points or (lambda context: (None,)),
-            targets,
-            memory,
-            quick,
-        )
+        CASES[name] = Case(name, group, description, make, **of_case)
         return set_up
 
     return register
@@ -179,16 +239,11 @@ def layer_contender(
     """
     wanted = [x, *parameters]
 
-    def without() -> Tensor:
-        with torch.no_grad():
-            return forward()
-
     def training() -> tuple[Tensor, ...]:
         return torch.autograd.grad(forward(), wanted, direction)
 
     def check() -> tuple[Tensor, Tensor]:
         out = forward()
-        gradient = torch.autograd.grad(out, x, direction)[0]
-        return out.detach(), gradient
+        return out.detach(), torch.autograd.grad(out, x, direction)[0]
 
-    return Contender(name, {FORWARD: without, TRAINING: training}, check, own)
+    return Contender(name, {FORWARD: torch.no_grad()(forward), TRAINING: training}, check, own)

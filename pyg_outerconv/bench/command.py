@@ -1,16 +1,60 @@
-"""The command ``outerconv bench``."""
+"""The command ``outerconv bench``: its options, and what it starts."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import RefusedValue
-from .options import Options
+from ..errors import RefusedValue, refusal, unknown
 
 if TYPE_CHECKING:
     from .case import Case
+
+TYPES = ("float32", "float64", "float16", "bfloat16")
+QUICK_REPEATS, REPEATS = 3, 9
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of ``outerconv bench``; see ``outerconv bench --help``.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+
+    quick: bool = False
+    only: tuple[str, ...] = ()
+    out: str | None = None
+    compare: str | None = None
+    repeats: int | None = None
+    processes: int = 1
+    scale: float = 1.0
+    threads: int | None = None
+    device: str = "cpu"
+    dtype: str = "float32"
+    seed: int = 0
+    no_memory: bool = False
+    root: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("repeats", "processes", "threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise RefusedValue(refusal(f"--{name} must be positive", ">= 1", value))
+        if not 0 < self.scale <= 1:
+            raise RefusedValue(refusal("--scale must be a share", "(0, 1]", self.scale))
+        if self.dtype not in TYPES:
+            raise RefusedValue(unknown("dtype", self.dtype, TYPES))
+        if not 0 <= self.seed < 2**63:
+            raise RefusedValue(refusal("--seed must be a seed", "[0, 2^63)", self.seed))
+
+    @property
+    def samples(self) -> int:
+        """The number of samples of each step."""
+        return self.repeats or (QUICK_REPEATS if self.quick else REPEATS)
+
 
 EXTRAS = ("matplotlib", "tqdm", "psutil", "jinja2")
 FAILED = 1
@@ -18,7 +62,13 @@ FAILED = 1
 
 def list_cases(options: Options) -> int:
     """Print the chosen cases by group; return the exit code."""
-    print(listing(chosen_cases(options)))
+    cases = chosen_cases(options)
+    width = max(len(found.name) for found in cases)
+    for group in dict.fromkeys(found.group for found in cases):
+        print(group)
+        for found in cases:
+            if found.group == group:
+                print(f"  {found.name.ljust(width)}  {found.description}")
     return 0
 
 
@@ -61,17 +111,3 @@ def check_extras(names: Sequence[str] = EXTRAS) -> None:
             f"outerconv bench needs {' and '.join(missing)}, not installed here: "
             "pip install 'pyg_outerconv[bench]'"
         )
-
-
-def listing(cases: Sequence[Case]) -> str:
-    """Groups, names and descriptions."""
-    width = max(len(found.name) for found in cases)
-    lines: list[str] = []
-    for group in dict.fromkeys(found.group for found in cases):
-        lines.append(group)
-        lines += [
-            f"  {found.name.ljust(width)}  {found.description}"
-            for found in cases
-            if found.group == group
-        ]
-    return "\n".join(lines)

@@ -1,10 +1,28 @@
-"""Graphs to measure on, made from a seed alone."""
+"""Graphs to measure on, made from a seed alone; and copies of them that no cache knows."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch_geometric.datasets import KarateClub
+
+from .case import Context
+
+
+def inputs_on_random_graph(
+    context: Context, nodes: int, p: int, q: int, degree: int = 12
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Edges (2, E), x (N, P) that requires a gradient, and the gradient (N, Q) of Y.
+
+    ``nodes`` is their number at full scale, ``degree`` the mean number of edges into each.
+    """
+    generator = context.generator()
+    nodes = context.size(nodes, at_least=8)
+    edge_index = random_graph(nodes, degree * nodes, generator).to(context.device)
+    x, direction = (context.randn(nodes, width, generator=generator) for width in (p, q))
+    return edge_index, x.requires_grad_(), direction
 
 
 def random_graph(nodes: int, edges: int, generator: torch.Generator) -> Tensor:
@@ -103,3 +121,40 @@ def sorted_by_source(edge_index: Tensor, nodes: int) -> Tensor:
     """The distinct edges, sorted by source and then by target, as PyG's data sets hold them."""
     keys = (edge_index[0] * nodes + edge_index[1]).unique()
     return torch.stack([keys // nodes, keys % nodes])
+
+
+Graph = tuple[Tensor, ...]
+
+
+class Fresh:
+    """Returns copies of some graphs in turn, so that nothing cached by identity or by value helps.
+
+    Copies are made by :meth:`ready`, which is not timed, and live until it is called again.
+
+    Args:
+        graphs: each some tensors, such as features, edges and types; a copy of one that requires
+            a gradient requires one.
+    """
+
+    def __init__(self, graphs: Sequence[Graph]) -> None:
+        self.graphs = graphs
+        self._copies: list[Graph] = []
+        self._turn = self._next = 0
+
+    def ready(self, count: int) -> None:
+        """Have copies for some calls."""
+        numbers = [(self._turn + step) % len(self.graphs) for step in range(count)]
+        self._copies = [tuple(map(_copy, self.graphs[number])) for number in numbers]
+        self._turn, self._next = self._turn + count, 0
+
+    def take(self) -> Graph:
+        """A copy that was not returned before; made now if none is prepared."""
+        if self._next == len(self._copies):
+            self.ready(1)
+        taken = self._copies[self._next]
+        self._next += 1
+        return taken
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)

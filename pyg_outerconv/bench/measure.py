@@ -8,13 +8,15 @@ times as long, and inputs that are prepared for the steps of a sample run out.
 from __future__ import annotations
 
 import gc
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median, quantiles
 from typing import Any
 
 import torch
+from torch import Tensor
 
 # A sample shorter than this says more of the clock than of the work.
 SHORTEST_SAMPLE = 5e-3
@@ -116,3 +118,22 @@ def synchronizer(device: str) -> Step:
     if torch.device(device).type == "mps":
         return torch.mps.synchronize
     return lambda: None
+
+
+def difference(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    """max|Δ| / max|expected|, the largest over pairs of tensors; inf where shapes differ."""
+    if len(actual) != len(expected):
+        return math.inf
+    largest = 0.0
+    for mine, theirs in zip(actual, expected, strict=True):
+        if mine.shape != theirs.shape:
+            return math.inf
+        if not theirs.numel():
+            continue
+        scale = float(theirs.abs().max())
+        gap = float((mine.to(theirs.dtype) - theirs).abs().max())
+        ratio = gap if scale == 0 else gap / scale
+        if math.isnan(ratio):  # max() would drop it
+            return math.inf
+        largest = max(largest, ratio)
+    return largest

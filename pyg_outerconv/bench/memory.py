@@ -1,8 +1,9 @@
 """Peak memory of one step, beyond what was allocated before it.
 
-On a CPU a step runs in a process of its own, whose allocator is told to give memory back at once;
-the system's own record of the peak is reset before the step. Where the system has no such record,
-the resident size is sampled by a thread, and the result says so.
+On a CPU a step runs in a process of its own (``python -m pyg_outerconv.bench.memory REQUEST``),
+whose allocator is told to give memory back at once; the system's own record of the peak is reset
+before the step. Where the system has no such record, the resident size is sampled by a thread, and
+the result says so.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +24,8 @@ from typing import Any
 import psutil
 import torch
 
+from .case import CASES, Context
+from .cases import register_all
 from .measure import Step, synchronizer
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -66,13 +70,13 @@ def peak_on_cuda(step: Step, device: str) -> Peak:
 
 
 def peak_in_child(request: dict[str, Any]) -> Peak:
-    """Have a process of its own measure one step, see :mod:`.probe`.
+    """Have a process of its own measure one step, see :func:`answer`.
 
     Raises:
         ProbeFailed: the process broke off, for lack of memory maybe.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "pyg_outerconv.bench.probe", json.dumps(request)],
+        [sys.executable, "-m", "pyg_outerconv.bench.memory", json.dumps(request)],
         capture_output=True,
         text=True,
         check=False,
@@ -154,6 +158,13 @@ def _trim() -> None:
             trim(0)
 
 
+def free_memory(device: str) -> int:
+    """Bytes that can still be had on a device."""
+    if torch.device(device).type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return int(psutil.virtual_memory().available)
+
+
 def peak_of_step(step: Step, device: str) -> Peak:
     """The peak of one step of this process on a device."""
     if torch.device(device).type == "cuda":
@@ -161,3 +172,44 @@ def peak_of_step(step: Step, device: str) -> Peak:
     peak = peak_here(step)
     synchronizer(device)()
     return peak
+
+
+def context_of(request: dict[str, Any]) -> Context:
+    """The context that :func:`request_for` wrote."""
+    fields = dict(request["context"])
+    return Context(**{**fields, "dtype": getattr(torch, fields["dtype"])})
+
+
+def request_for(
+    context: Context, threads: int, case: str, at: Any, mode: str, contender: str
+) -> dict[str, Any]:
+    """The request to a probe, as plain values."""
+    fields = {**vars(context), "dtype": str(context.dtype).removeprefix("torch.")}
+    return {
+        "context": fields,
+        "threads": threads,
+        "case": case,
+        "at": at,
+        "mode": mode,
+        "contender": contender,
+    }
+
+
+def answer(request: dict[str, Any]) -> dict[str, int | str]:
+    """Set the case up, and measure one step of one contender."""
+    register_all()
+    torch.set_num_threads(request["threads"])
+    context = context_of(request)
+    torch.manual_seed(context.seed)
+    setup = CASES[request["case"]].make(context, request["at"])
+    (step,) = (
+        contender.steps[request["mode"]]
+        for contender in setup.contenders
+        if contender.name == request["contender"]
+    )
+    return peak_of_step(step, context.device).as_dict()
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    print(json.dumps(answer(json.loads(sys.argv[1]))))

@@ -9,9 +9,10 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from . import plots
-from .crossover import say_crossover
-from .names import FORWARD, OURS, TRAINING
-from .report import failures, say_place, say_seconds, say_size, summary_rows
+from .case import FORWARD, OURS, TRAINING
+from .report import failures, say_place
+from .sweeps import say_crossover
+from .tables import say_seconds, say_size, summary_rows
 
 Records = list[dict[str, Any]]
 

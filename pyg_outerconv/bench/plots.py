@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from .exponents import fitted_exponent
-from .names import OURS
+from .case import OURS
+from .sweeps import fitted_exponent
 from .targets import chosen_key
 
 # Drawn in this colour, and then left to the page, so that it reads in light and in dark.

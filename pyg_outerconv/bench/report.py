@@ -1,4 +1,4 @@
-"""The report of a run: its JSON, and the tables that a terminal shows.
+"""The report of a run: its JSON, the machine, and the comparison with an earlier run.
 
 A report holds ``machine``, ``settings``, ``roofline``, ``records`` (one for each point of each
 case), ``targets`` (the verdicts) and ``crossovers``. A record holds ``case``, ``group``,
@@ -12,40 +12,26 @@ each process.
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import os
+import platform
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
+
+import psutil
+import torch
 
 from ..errors import RefusedValue, refusal
 from ..files import read_bytes, replace
-from ..train.results import text_table
 from .case import Case
-from .crossover import find_crossovers
-from .names import OURS
 from .roofline import Roofline
+from .sweeps import find_crossovers
 
 KIND, FORMAT = "pyg_outerconv.bench", 1
-RECORD = frozenset(
-    {
-        "case",
-        "group",
-        "description",
-        "axis",
-        "at",
-        "sizes",
-        "modes",
-        "bounds",
-        "fractions",
-        "agreement",
-        "memory",
-        "absent",
-        "errors",
-        "notes",
-        "seconds",
-    }
-)
+_RESULTS = ("modes", "bounds", "fractions", "agreement", "memory", "absent", "errors", "notes")
+RECORD = {"case", "group", "description", "axis", "at", "sizes", *_RESULTS, "seconds"}
 
 
 def make_report(
@@ -95,7 +81,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read what :func:`write_json` wrote.
+    """Read a report that :func:`write_json` wrote.
 
     Raises:
         ValueError: the file is missing, or holds something else.
@@ -120,93 +106,9 @@ def read_json(path: Path) -> dict[str, Any]:
     return report
 
 
-# For the terminal ----------------------------------------------------------------------------
-
-
-def say_seconds(seconds: float) -> str:
-    """Three significant figures in s, ms or µs."""
-    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
-        if seconds * factor >= 1 or unit == "µs":
-            return (
-                f"{seconds * factor:.3g} {unit}"
-                if seconds * factor < 1000
-                else (f"{seconds * factor:.0f} {unit}")
-            )
-    raise AssertionError  # the loop returns
-
-
-def say_record(record: dict[str, Any]) -> str:
-    """One point: medians of its contenders, their spread and their share of the bound."""
-    lines = [f"{say_place(record)}: {record['description']}"]
-    if record["sizes"]:
-        lines.append(
-            ", ".join(f"{name} {say_size(size)}" for name, size in record["sizes"].items())
-        )
-    rows = [("contender", "mode", "median", "spread", "× ours", "of the bound", "peak memory")]
-    for mode, timings in record["modes"].items():
-        ours = (timings.get(OURS) or next(iter(timings.values())))["median"]
-        for name, timing in timings.items():
-            fraction = record["fractions"].get(mode, {}).get(name)
-            last = mode == list(record["modes"])[-1]
-            memory = record["memory"].get(name) if last else None
-            rows.append(
-                (
-                    name,
-                    mode,
-                    say_seconds(timing["median"]),
-                    f"{say_seconds(timing['low'])} – {say_seconds(timing['high'])}",
-                    f"{timing['median'] / ours:.2f}",
-                    "-" if fraction is None else f"{100 * fraction:.0f} %",
-                    "-" if memory is None else f"{memory['step'] / 2**20:.0f} MiB",
-                )
-            )
-    if len(rows) > 1:
-        lines.append(text_table(rows))
-    lines += [f"note: {note}" for note in record["notes"]]
-    lines += [f"not run: {name}: {reason}" for name, reason in record["absent"].items()]
-    lines += [f"ERROR: {name}: {reason}" for name, reason in record["errors"].items()]
-    return "\n".join(lines)
-
-
-def say_ratios(report: dict[str, Any]) -> str:
-    """Times over ours over several processes, median and range; '' for one process."""
-    rows = [("case", "contender", "mode", "median", "range")]
-    for record in report["records"]:
-        for mode, found in record.get("ratios", {}).items():
-            for name, ratios in found.items():
-                spread = f"{min(ratios):.2f} – {max(ratios):.2f}"
-                rows.append((say_place(record), name, mode, f"{median(ratios):.2f}", spread))
-    return text_table(rows) if len(rows) > 1 else ""
-
-
 def say_place(found: dict[str, Any]) -> str:
     """The case, and the point if it has several."""
-    case, at = found["case"], found["at"]
-    return str(case) if at is None else f"{case} at {at}"
-
-
-def say_size(size: float | int | str) -> str:
-    """A count with thousands separated by spaces; any other value as text."""
-    return f"{size:,}".replace(",", " ") if isinstance(size, int) else str(size)
-
-
-def summary_rows(report: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """The quantities that cases measure: the case, the quantity, its value, a note."""
-    return [
-        (row["case"], row["what"], row["measured"], row["note"])
-        for row in report["targets"]
-        if row["measured"]
-    ]
-
-
-def say_summary(report: dict[str, Any]) -> str:
-    """:func:`summary_rows` as text, notes below; '' where there are none."""
-    rows = summary_rows(report)
-    if not rows:
-        return ""
-    notes = [f"{case}, {what}: {note}" for case, what, _, note in rows if note]
-    table = text_table([("case", "quantity", "measured"), *(row[:3] for row in rows)])
-    return "\n".join([table, *notes])
+    return str(found["case"]) if found["at"] is None else f"{found['case']} at {found['at']}"
 
 
 def failures(report: dict[str, Any]) -> list[str]:
@@ -216,3 +118,95 @@ def failures(report: dict[str, Any]) -> list[str]:
         for record in report["records"]
         for name, reason in record["errors"].items()
     ]
+
+
+SOFTWARE = ("torch", "torch-geometric", "torch-scatter", "dgl", "triton", "numpy", "scipy")
+
+
+def describe_machine(device: str) -> dict[str, Any]:
+    """Processor, cores, threads, memory, device and versions."""
+    described: dict[str, Any] = {
+        "processor": _processor(),
+        "cores": psutil.cpu_count(logical=False) or os.cpu_count(),
+        "logical_cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "mkl": torch.backends.mkl.is_available(),
+        "versions": {name: version for name in SOFTWARE if (version := _installed(name))},
+        "device": device,
+    }
+    if torch.device(device).type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        described["gpu"] = properties.name
+        described["gpu_memory_gib"] = round(properties.total_memory / 2**30, 1)
+        described["cuda"] = torch.version.cuda
+    return described
+
+
+def _processor() -> str:
+    listing = Path("/proc/cpuinfo")
+    if listing.is_file():
+        for line in listing.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+# Differences below this are the same, whatever the quartiles say.
+SLACK = 0.05
+
+
+def compare_timings(new: dict[str, Any], old: dict[str, Any]) -> str:
+    """``'faster'`` or ``'slower'`` where quartiles lie apart and medians differ, or ``'same'``.
+
+    Args:
+        new, old: ``median``, ``low`` and ``high`` of two timings of the same work.
+    """
+    ratio = new["median"] / old["median"]
+    if new["high"] < old["low"] and ratio < 1 - SLACK:
+        return "faster"
+    if new["low"] > old["high"] and ratio > 1 + SLACK:
+        return "slower"
+    return "same"
+
+
+def compare_reports(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+    """Compare every timing that both reports have.
+
+    Returns:
+        ``rows``, one with a verdict for each timing; ``notes``, differences between the machines.
+    """
+    before = {(record["case"], record["at"]): record for record in old["records"]}
+    rows, notes, others = [], [], set()
+    for record in new["records"]:
+        earlier = before.get((record["case"], record["at"]))
+        if earlier is None:
+            continue
+        if earlier["sizes"] != record["sizes"]:
+            others.add(record["case"])
+            continue
+        for mode, timings in record["modes"].items():
+            for name, now in timings.items():
+                then = earlier["modes"].get(mode, {}).get(name)
+                if then is None:
+                    continue
+                row = {"case": record["case"], "at": record["at"], "mode": mode, "contender": name}
+                row |= {"before": then["median"], "now": now["median"]}
+                row |= {"ratio": now["median"] / then["median"]}
+                rows.append({**row, "verdict": compare_timings(now, then)})
+    for key in ("processor", "threads", "gpu"):
+        then, now = old["machine"].get(key), new["machine"].get(key)
+        if then != now:
+            notes.append(f"another {key}: {then} before, {now} now")
+    if others:
+        notes.append(f"not compared, as sizes differ: {', '.join(sorted(others))}")
+    return {"rows": rows, "notes": notes}

@@ -14,13 +14,9 @@ from typing import Any
 
 import torch
 
-from .agreement import difference
-from .case import Case, Contender, Point, Setup
-from .context import Context
-from .measure import measure, synchronizer
-from .memory import ProbeFailed, peak_in_child, peak_on_cuda
-from .names import OURS
-from .probe import request_for
+from .case import OURS, Case, Contender, Context, Point, Setup
+from .measure import difference, measure, synchronizer
+from .memory import ProbeFailed, peak_in_child, peak_on_cuda, request_for
 from .roofline import Roofline
 
 Record = dict[str, Any]

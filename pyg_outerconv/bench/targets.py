@@ -8,44 +8,64 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .names import FORWARD, OURS, PREPARATION, TRAINING
+from .case import FORWARD, OURS, PREPARATION, TRAINING
+from .sweeps import fitted_exponent
 
 # The records of one case, one for each point, as report.py describes them.
 Records = Sequence[dict[str, Any]]
+# What was measured, whether it reaches the target, and a note.
+Measured = tuple[str, bool, str]
+
+
+class NotMeasured(Exception):  # noqa: N818 - as Interrupted
+    """Raised by a target where a part of it is missing, with the reason."""
 
 
 class Target(ABC):
     """Judges the records of one case."""
 
-    @abstractmethod
     def judge(self, points: Records) -> dict[str, Any]:
-        """A verdict, see :func:`verdict`; it is not measured where a part of it is missing."""
+        """The target with its measured value; None of it, and why, where a part is missing."""
+        verdict: tuple[str | None, bool | None, str]
+        try:
+            verdict = self._measures(points)
+        except NotMeasured as reason:
+            verdict = None, None, str(reason)
+        names = ("what", "asked", "measured", "reached", "note")
+        return dict(zip(names, (*self._asks(points), *verdict), strict=True))
+
+    @abstractmethod
+    def _asks(self, points: Records) -> tuple[str, str]: ...  # the quantity, the value to reach
+
+    @abstractmethod
+    def _measures(self, points: Records) -> Measured: ...
 
 
-def verdict(
-    what: str, asked: str, measured: str | None, reached: bool | None, note: str = ""
-) -> dict[str, Any]:
-    """A target with its measured value; ``reached`` is None where nothing was measured."""
-    return {
-        "what": what,
-        "asked": asked,
-        "measured": measured,
-        "reached": reached,
-        "note": note,
-    }
-
-
-def median(record: dict[str, Any], mode: str, contender: str) -> float | None:
+def _median(record: dict[str, Any], mode: str, contender: str) -> float | None:
     """Seconds that a contender took, None where it was not measured."""
     found = record["modes"].get(mode, {}).get(contender)
     return None if found is None else float(found["median"])
 
 
-def _reason(record: dict[str, Any], contender: str) -> str:
+def _seconds(record: dict[str, Any], mode: str, contender: str) -> float:
+    found = _median(record, mode, contender)
+    if found is None:
+        raise _missing(record, contender)
+    return found
+
+
+def _peak(record: dict[str, Any], contender: str) -> int:
+    """Bytes of a step."""
+    if contender not in record["memory"]:
+        raise _missing(record, contender)
+    return int(record["memory"][contender]["step"])
+
+
+def _missing(record: dict[str, Any], contender: str) -> NotMeasured:
     for place in ("errors", "absent"):
         if contender in record[place]:
-            return f"{contender}: {record[place][contender]}"
-    return "not measured"
+            return NotMeasured(f"{contender}: {record[place][contender]}")
+    return NotMeasured("not measured")
 
 
 @dataclass(frozen=True)
@@ -61,23 +81,21 @@ class Faster(Target):
     mode: str = TRAINING
     floor: str | None = None
 
-    def judge(self, points: Records) -> dict[str, Any]:
-        """See :class:`Target`."""
+    def _asks(self, points: Records) -> tuple[str, str]:
+        return f"{self.mode}, time of {self.peer}", f"{self.ratio:g}×"
+
+    def _measures(self, points: Records) -> Measured:
         (record,) = points
-        what, asked = f"{self.mode}, time of {self.peer}", f"{self.ratio:g}×"
-        ours, theirs = (median(record, self.mode, who) for who in (OURS, self.peer))
-        if ours is None or theirs is None:
-            missing = OURS if ours is None else self.peer
-            return verdict(what, asked, None, None, _reason(record, missing))
+        ours, theirs = (_seconds(record, self.mode, who) for who in (OURS, self.peer))
         ratios = record.get("ratios", {}).get(self.mode, {}).get(self.peer, [theirs / ours])
         measured, note = statistics.median(ratios), ""
-        floor = None if self.floor is None else median(record, self.mode, self.floor)
+        floor = None if self.floor is None else _median(record, self.mode, self.floor)
         if floor is not None:
             note = f"{self.floor} allow {theirs / floor:.2f}×, ours takes {ours / floor:.2f} of it"
         said = f"{measured:.2f}×"
         if len(ratios) > 1:
             said += f" ({min(ratios):.2f}–{max(ratios):.2f})"
-        return verdict(what, asked, said, measured >= self.ratio, note)
+        return said, measured >= self.ratio, note
 
 
 @dataclass(frozen=True)
@@ -87,17 +105,14 @@ class Smaller(Target):
     peer: str
     ratio: float
 
-    def judge(self, points: Records) -> dict[str, Any]:
-        """See :class:`Target`."""
+    def _asks(self, points: Records) -> tuple[str, str]:
+        return f"peak memory of {self.peer}", f"{self.ratio:g}×"
+
+    def _measures(self, points: Records) -> Measured:
         (record,) = points
-        what, asked = f"peak memory of {self.peer}", f"{self.ratio:g}×"
-        ours, theirs = (record["memory"].get(who) for who in (OURS, self.peer))
-        if ours is None or theirs is None:
-            missing = OURS if ours is None else self.peer
-            return verdict(what, asked, None, None, _reason(record, missing))
-        measured = theirs["step"] / max(ours["step"], 1)
-        note = f"{_mib(ours['step'])} against {_mib(theirs['step'])}"
-        return verdict(what, asked, f"{measured:.2f}×", measured >= self.ratio, note)
+        ours, theirs = (_peak(record, who) for who in (OURS, self.peer))
+        measured = theirs / max(ours, 1)
+        return f"{measured:.2f}×", measured >= self.ratio, f"{_mib(ours)} against {_mib(theirs)}"
 
 
 @dataclass(frozen=True)
@@ -108,20 +123,21 @@ class AheadUpTo(Target):
     highest: float
     mode: str = TRAINING
 
-    def judge(self, points: Records) -> dict[str, Any]:
-        """See :class:`Target`."""
-        what = f"{self.mode}, time of {self.peer} up to {self.highest:g}"
+    def _asks(self, points: Records) -> tuple[str, str]:
+        return f"{self.mode}, time of {self.peer} up to {self.highest:g}", "more than 1×"
+
+    def _measures(self, points: Records) -> Measured:
         found = [
             (theirs / ours, float(record["at"]))
             for record in points
             if float(record["at"]) <= self.highest
-            and (ours := median(record, self.mode, OURS)) is not None
-            and (theirs := median(record, self.mode, self.peer)) is not None
+            and (ours := _median(record, self.mode, OURS)) is not None
+            and (theirs := _median(record, self.mode, self.peer)) is not None
         ]
         if not found:
-            return verdict(what, "more than 1×", None, None, "no such point")
+            raise NotMeasured("no such point")
         least, at = min(found)
-        return verdict(what, "more than 1×", f"{least:.2f}×", least > 1, f"least at {at:g}")
+        return f"{least:.2f}×", least > 1, f"least at {at:g}"
 
 
 @dataclass(frozen=True)
@@ -132,19 +148,19 @@ class Within(Target):
     mode: str = PREPARATION
     mebibytes: float | None = None
 
-    def judge(self, points: Records) -> dict[str, Any]:
-        """See :class:`Target`."""
+    def _asks(self, points: Records) -> tuple[str, str]:
+        memory = "" if self.mebibytes is None else f" and {self.mebibytes:g} MiB"
+        return self.mode, f"under {1e3 * self.seconds:g} ms{memory}"
+
+    def _measures(self, points: Records) -> Measured:
         (record,) = points
-        asked = f"under {1e3 * self.seconds:g} ms"
-        asked += "" if self.mebibytes is None else f" and {self.mebibytes:g} MiB"
-        taken, memory = median(record, self.mode, OURS), record["memory"].get(OURS)
-        if taken is None or (self.mebibytes is not None and memory is None):
-            return verdict(self.mode, asked, None, None, _reason(record, OURS))
+        taken = _seconds(record, self.mode, OURS)
         measured, reached = f"{1e3 * taken:.3g} ms", taken < self.seconds
-        if self.mebibytes is not None and memory is not None:
-            measured += f" and {_mib(memory['step'])}"
-            reached = reached and memory["step"] < self.mebibytes * 2**20
-        return verdict(self.mode, asked, measured, reached)
+        if self.mebibytes is not None:
+            memory = _peak(record, OURS)
+            measured += f" and {_mib(memory)}"
+            reached = reached and memory < self.mebibytes * 2**20
+        return measured, reached, ""
 
 
 @dataclass(frozen=True)
@@ -155,22 +171,21 @@ class Flat(Target):
     ratio: float
     mode: str = FORWARD
 
-    def judge(self, points: Records) -> dict[str, Any]:
-        """See :class:`Target`."""
-        what, asked = f"{self.mode}, growth of the time per {self.size}", f"within {self.ratio:g}×"
+    def _asks(self, points: Records) -> tuple[str, str]:
+        return f"{self.mode}, growth of the time per {self.size}", f"within {self.ratio:g}×"
+
+    def _measures(self, points: Records) -> Measured:
         costs = {
             float(record["sizes"][self.size]): time / float(record["sizes"][self.size])
             for record in points
-            if (time := median(record, self.mode, OURS)) is not None
+            if (time := _median(record, self.mode, OURS)) is not None
         }
         if len(costs) < 2:
-            return verdict(what, asked, None, None, "needs two points")
+            raise NotMeasured("needs two points")
         first, last = min(costs), max(costs)
         worst = max(cost / costs[first] for cost in costs.values())
-        note = (
-            f"{1e9 * costs[first]:.2f} ns at {first:.3g}, {1e9 * costs[last]:.2f} ns at {last:.3g}"
-        )
-        return verdict(what, asked, f"{worst:.2f}×", worst <= self.ratio, note)
+        ends = (f"{1e9 * costs[size]:.2f} ns at {size:.3g}" for size in (first, last))
+        return f"{worst:.2f}×", worst <= self.ratio, ", ".join(ends)
 
 
 @dataclass(frozen=True)
@@ -179,14 +194,15 @@ class Under(Target):
 
     gibibytes: float
 
-    def judge(self, points: Records) -> dict[str, Any]:
-        """See :class:`Target`."""
-        what, asked = "peak memory of the process", f"under {self.gibibytes:g} GiB"
+    def _asks(self, points: Records) -> tuple[str, str]:
+        return "peak memory of the process", f"under {self.gibibytes:g} GiB"
+
+    def _measures(self, points: Records) -> Measured:
         used = [record["memory"][OURS]["process"] for record in points if OURS in record["memory"]]
         if not used:
-            return verdict(what, asked, None, None, "not measured")
+            raise NotMeasured("not measured")
         most = max(used) / 2**30
-        return verdict(what, asked, f"{most:.2f} GiB", most < self.gibibytes)
+        return f"{most:.2f} GiB", most < self.gibibytes, ""
 
 
 @dataclass(frozen=True)
@@ -196,20 +212,17 @@ class PaysWithin(Target):
     peer: str
     steps: float
 
-    def judge(self, points: Records) -> dict[str, Any]:
-        """See :class:`Target`."""
-        (record,) = points
+    def _asks(self, points: Records) -> tuple[str, str]:
         what = f"preparation, in steps of what is saved against {self.peer}"
-        asked = f"within {self.steps:g}"
-        spent = median(record, PREPARATION, OURS)
-        ours, theirs = (median(record, TRAINING, who) for who in (OURS, self.peer))
-        if spent is None or ours is None or theirs is None:
-            return verdict(what, asked, None, None, _reason(record, self.peer))
-        saved = theirs - ours
+        return what, f"within {self.steps:g}"
+
+    def _measures(self, points: Records) -> Measured:
+        (record,) = points
+        spent = _seconds(record, PREPARATION, OURS)
+        saved = _seconds(record, TRAINING, self.peer) - _seconds(record, TRAINING, OURS)
         if saved <= 0:
-            return verdict(what, asked, "never", False, "a step is not faster")
-        measured = spent / saved
-        return verdict(what, asked, f"{measured:.2f}", measured <= self.steps)
+            return "never", False, "a step is not faster"
+        return f"{spent / saved:.2f}", spent / saved <= self.steps, ""
 
 
 @dataclass(frozen=True)
@@ -220,15 +233,15 @@ class GoodChoice(Target):
     slack: float
     mode: str = TRAINING
 
-    def judge(self, points: Records) -> dict[str, Any]:
-        """See :class:`Target`."""
+    def _asks(self, points: Records) -> tuple[str, str]:
         what = f"{self.mode}, chosen order within {100 * self.slack:.0f} % of the best"
-        asked = f"{100 * self.share:.0f} % of problems"
+        return what, f"{100 * self.share:.0f} % of problems"
+
+    def _measures(self, points: Records) -> Measured:
         good, seen, misses = 0, 0, []
         for record in points:
-            times = {
-                name: row["median"] for name, row in record["modes"].get(self.mode, {}).items()
-            }
+            timings = record["modes"].get(self.mode, {})
+            times = {name: timing["median"] for name, timing in timings.items()}
             chosen = record["sizes"].get(chosen_key(self.mode))
             if chosen not in times:
                 continue
@@ -237,18 +250,44 @@ class GoodChoice(Target):
             if times[chosen] <= (1 + self.slack) * times[best]:
                 good += 1
             else:
-                misses.append(
-                    f"{record['at']}: {chosen} takes {times[chosen] / times[best]:.2f} of {best}"
-                )
+                ratio = times[chosen] / times[best]
+                misses.append(f"{record['at']}: {chosen} takes {ratio:.2f} of {best}")
         if not seen:
-            return verdict(what, asked, None, None, "not measured")
-        return verdict(
-            what,
-            asked,
-            f"{100 * good / seen:.0f} % ({good} of {seen})",
-            good >= self.share * seen,
-            "; ".join(misses),
-        )
+            raise NotMeasured("not measured")
+        said = f"{100 * good / seen:.0f} % ({good} of {seen})"
+        return said, good >= self.share * seen, "; ".join(misses)
+
+
+@dataclass(frozen=True)
+class Exponent(Target):
+    """The time grows at most as a power of the axis of a sweep, within some slack.
+
+    Overheads of small sizes and better use of the machine at large ones make it less; so it is
+    reached where the fitted exponent is at most ``slack`` above the predicted one.
+    """
+
+    predicted: float
+    contender: str = OURS
+    mode: str = TRAINING
+    slack: float = 0.25
+
+    def _asks(self, points: Records) -> tuple[str, str]:
+        asked = f"{self.predicted:g}, at most {self.predicted + self.slack:g}"
+        return f"{self.mode}, exponent of {points[0]['axis']}", asked
+
+    def _measures(self, points: Records) -> Measured:
+        found = [
+            (float(record["at"]), time)
+            for record in points
+            if (time := _median(record, self.mode, self.contender)) is not None
+        ]
+        if len(found) < 2:
+            raise NotMeasured("needs two points")
+        fitted = fitted_exponent(*zip(*found, strict=True))
+        # Where a quadratic part is added to a linear one, the last step tells more than the fit.
+        last = fitted_exponent(*zip(*found[-2:], strict=True))
+        note = f"{last:.2f} from {found[-2][0]:g} to {found[-1][0]:g}"
+        return f"{fitted:.2f}", fitted <= self.predicted + self.slack, note
 
 
 def chosen_key(mode: str) -> str:

@@ -40,7 +40,6 @@ def bench(only_list: bool, **options: Any) -> int:
 
     Writes bench.json and one HTML page, bench.html.
     """
-    from ..bench.command import list_cases, measure_cases
-    from ..bench.options import Options
+    from ..bench.command import Options, list_cases, measure_cases
 
     return (list_cases if only_list else measure_cases)(Options(**options))

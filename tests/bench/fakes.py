@@ -5,9 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pyg_outerconv.bench.case import Case, Contender, Setup, Work
-from pyg_outerconv.bench.context import Context
-from pyg_outerconv.bench.names import FORWARD, OURS, PYG, TRAINING
+from pyg_outerconv.bench.case import (
+    FORWARD,
+    OURS,
+    PYG,
+    TRAINING,
+    Case,
+    Contender,
+    Context,
+    Setup,
+    Work,
+)
 from pyg_outerconv.bench.roofline import Roofline
 from pyg_outerconv.bench.run import Plan
 

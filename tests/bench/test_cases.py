@@ -10,22 +10,7 @@ from torch_geometric.io import read_tu_data
 from torch_geometric.utils import coalesce, is_undirected
 
 from pyg_outerconv.bench import CASES, Context, register_all
-from pyg_outerconv.bench.agreement import difference
-from pyg_outerconv.bench.cases.orders import SHAPES
-from pyg_outerconv.bench.cases.scaling import edges_in_order
-from pyg_outerconv.bench.cases.sequence import MASKED
-from pyg_outerconv.bench.fresh import Fresh
-from pyg_outerconv.bench.graphs import (
-    grid_graph,
-    karate,
-    random_graph,
-    sampled_block,
-    shuffled,
-    small_graphs,
-    zipf_counts,
-    zipf_types,
-)
-from pyg_outerconv.bench.names import (
+from pyg_outerconv.bench.case import (
     DGL,
     FORWARD,
     OURS,
@@ -36,6 +21,21 @@ from pyg_outerconv.bench.names import (
     SCATTER,
     TORCH,
 )
+from pyg_outerconv.bench.cases.attention import MASKED
+from pyg_outerconv.bench.cases.growth import edges_in_order
+from pyg_outerconv.bench.cases.orders import SHAPES
+from pyg_outerconv.bench.graphs import (
+    Fresh,
+    grid_graph,
+    karate,
+    random_graph,
+    sampled_block,
+    shuffled,
+    small_graphs,
+    zipf_counts,
+    zipf_types,
+)
+from pyg_outerconv.bench.measure import difference
 from pyg_outerconv.bench.targets import AheadUpTo, Faster, Smaller
 
 register_all()
@@ -155,13 +155,13 @@ def test_the_table_of_what_must_be_reached_is_registered():
 
 
 def test_full_sizes_are_those_of_the_table(monkeypatch):
-    from pyg_outerconv.bench.cases import scaling
+    from pyg_outerconv.bench.cases import growth
 
-    monkeypatch.setattr(scaling, "free_memory", lambda device: 1 << 45)
-    assert scaling.edge_counts(Context()) == [1e6, 3e6, 1e7, 3e7, 1e8]
-    assert scaling.edge_counts(Context(quick=True)) == [1e6, 2e6, 4e6]
-    monkeypatch.setattr(scaling, "free_memory", lambda device: scaling.BYTES_AN_EDGE * 2 * 10**7)
-    assert scaling.edge_counts(Context()) == [1e6, 3e6, 1e7]
+    monkeypatch.setattr(growth, "free_memory", lambda device: 1 << 45)
+    assert growth.edge_counts(Context()) == [1e6, 3e6, 1e7, 3e7, 1e8]
+    assert growth.edge_counts(Context(quick=True)) == [1e6, 2e6, 4e6]
+    monkeypatch.setattr(growth, "free_memory", lambda device: growth.BYTES_AN_EDGE * 2 * 10**7)
+    assert growth.edge_counts(Context()) == [1e6, 3e6, 1e7]
 
 
 def test_orders_are_measured_on_a_third_of_the_problems_in_a_quick_run():
@@ -279,9 +279,9 @@ def test_a_new_graph_at_each_call_is_one(name, monkeypatch):
 
 
 def test_proteins_are_real_where_they_are(shared_data):
-    from pyg_outerconv.bench.cases import epochs
+    from pyg_outerconv.bench.cases import small
 
-    graphs, origin = epochs.proteins(Context(root=str(shared_data)))
+    graphs, origin = small.proteins(Context(root=str(shared_data)))
     assert (len(graphs), origin) == (1113, "real")
     raw = shared_data / "TUDataset" / "PROTEINS" / "raw"
     data, slices, _ = read_tu_data(str(raw), "PROTEINS")
@@ -290,7 +290,7 @@ def test_proteins_are_real_where_they_are(shared_data):
     assert torch.equal(torch.cat([graph.y for graph in graphs]), data.y)
     counts = torch.tensor([graph.num_edges for graph in graphs])
     assert torch.equal(counts, slices["edge_index"].diff())
-    made, origin = epochs.proteins(Context(root="nowhere"))
+    made, origin = small.proteins(Context(root="nowhere"))
     assert (len(made), made[0].x.size(1)) == (1113, 3)
     assert origin.startswith("random")
 

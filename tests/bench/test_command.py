@@ -68,12 +68,12 @@ def test_nothing_names_the_machine_or_its_folders(capsys: pytest.CaptureFixture[
 def test_errors_are_counted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from pyg_outerconv.bench.cases import gcn
+    from pyg_outerconv.bench.cases import layers
 
     def other(parameter: torch.Tensor, value: torch.Tensor) -> None:
         parameter.data.copy_(2 * value)
 
-    monkeypatch.setattr(gcn, "set_parameter", other)
+    monkeypatch.setattr(layers, "set_parameter", other)
     assert main([*TINY, "--only", "gcn-100k", "--out", "run"]) == 1
     assert "gcn-100k: PyG: differs from outerconv" in capsys.readouterr().err
 

@@ -6,14 +6,10 @@ import pytest
 import torch
 from bench.fakes import ROOFLINE
 
-from pyg_outerconv.bench.agreement import difference
-from pyg_outerconv.bench.bounds import attention, convolution
-from pyg_outerconv.bench.case import Work
-from pyg_outerconv.bench.context import Context
-from pyg_outerconv.bench.fresh import Fresh
-from pyg_outerconv.bench.measure import measure, summarise
-from pyg_outerconv.bench.names import FORWARD, TRAINING
-from pyg_outerconv.bench.roofline import measure_roofline
+from pyg_outerconv.bench.case import FORWARD, TRAINING, Context, Work
+from pyg_outerconv.bench.graphs import Fresh
+from pyg_outerconv.bench.measure import difference, measure, summarise
+from pyg_outerconv.bench.roofline import attention, convolution, measure_roofline
 
 
 class Clock:

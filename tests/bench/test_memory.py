@@ -8,10 +8,16 @@ import pytest
 import torch
 
 from pyg_outerconv.bench import memory
-from pyg_outerconv.bench.context import Context
-from pyg_outerconv.bench.memory import ProbeFailed, Sampler, peak_here, peak_in_child
-from pyg_outerconv.bench.names import OURS, PYG, TRAINING
-from pyg_outerconv.bench.probe import answer, context_of, request_for
+from pyg_outerconv.bench.case import OURS, PYG, TRAINING, Context
+from pyg_outerconv.bench.memory import (
+    ProbeFailed,
+    Sampler,
+    answer,
+    context_of,
+    peak_here,
+    peak_in_child,
+    request_for,
+)
 
 MIB = 1 << 20
 

@@ -9,19 +9,23 @@ from html.parser import HTMLParser
 import pytest
 from bench.fakes import PLAN, ROOFLINE, contender, fake_case, record, timing
 
-from pyg_outerconv.bench.compare import compare_reports, compare_timings, say_comparison
-from pyg_outerconv.bench.markdown import markdown_table
-from pyg_outerconv.bench.names import DENSE, FORWARD, OURS, PYG, SPARSE, TRAINING
+from pyg_outerconv.bench.case import DENSE, FORWARD, OURS, PYG, SPARSE, TRAINING
 from pyg_outerconv.bench.page import make_page
 from pyg_outerconv.bench.report import (
+    compare_reports,
+    compare_timings,
     make_report,
     read_json,
-    say_record,
-    say_seconds,
-    say_summary,
     write_json,
 )
 from pyg_outerconv.bench.run import run_cases
+from pyg_outerconv.bench.tables import (
+    markdown_table,
+    say_comparison,
+    say_record,
+    say_seconds,
+    say_summary,
+)
 from pyg_outerconv.bench.targets import Faster
 from pyg_outerconv.errors import RefusedValue
 

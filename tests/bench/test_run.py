@@ -6,8 +6,19 @@ import pytest
 from bench.fakes import PLAN, ROOFLINE, broken, contender, fake_case
 
 from pyg_outerconv.bench import case as module
-from pyg_outerconv.bench.case import CASES, Case, Contender, Setup, case, select
-from pyg_outerconv.bench.names import FORWARD, OURS, PYG, SCATTER, TRAINING
+from pyg_outerconv.bench.case import (
+    CASES,
+    FORWARD,
+    OURS,
+    PYG,
+    SCATTER,
+    TRAINING,
+    Case,
+    Contender,
+    Setup,
+    case,
+    select,
+)
 from pyg_outerconv.bench.report import RECORD, failures
 from pyg_outerconv.bench.run import run_cases
 from pyg_outerconv.bench.targets import Faster

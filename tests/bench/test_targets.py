@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from bench.fakes import record, timing
 
-from pyg_outerconv.bench.names import FLOOR, FORWARD, OURS, PREPARATION, PYG, TRAINING
+from pyg_outerconv.bench.case import FLOOR, FORWARD, OURS, PREPARATION, PYG, TRAINING
 from pyg_outerconv.bench.targets import (
     AheadUpTo,
     Faster,

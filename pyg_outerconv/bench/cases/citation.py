@@ -16,10 +16,20 @@ from torch_geometric.nn import GCNConv
 from ... import data
 from ...families import GCN
 from ...nn import OuterConv, SparseFeatures, dropout_features
-from ..case import Contender, Setup, case
-from ..context import Context
+from ..case import (
+    DGL,
+    EPOCH,
+    OURS,
+    PYG,
+    PYG_COMPILED,
+    PYG_CSR,
+    SCATTER,
+    Contender,
+    Context,
+    Setup,
+    case,
+)
 from ..graphs import random_graph
-from ..names import DGL, EPOCH, OURS, PYG, PYG_COMPILED, PYG_CSR, SCATTER
 from ..peers import set_parameter
 from ..targets import Faster
 

@@ -8,17 +8,24 @@ from torch import Tensor
 from ...basis import Pattern
 from ...families import Relation
 from ...nn import OuterConv
-from ..bounds import convolution, relation_rows
-from ..case import Contender, Point, Setup, case, layer_contender
-from ..context import Context
-from ..names import DENSE, KRONECKER, OURS, SPARSE
+from ..case import (
+    DENSE,
+    KRONECKER,
+    OURS,
+    SPARSE,
+    Contender,
+    Context,
+    Point,
+    Setup,
+    case,
+    layer_contender,
+)
+from ..roofline import convolution, relation_rows
 
 QUICK = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 FULL = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 # The quadri-tensor has M·N·P·Q entries.
 LARGEST_QUADRI_TENSOR = 1 << 24
-
-_WHAT = "Σ_k A_kᵀ X Θ_k over density, sparse against a dense A"
 
 
 def densities(context: Context) -> tuple[float, ...]:
@@ -26,59 +33,6 @@ def densities(context: Context) -> tuple[float, ...]:
     return QUICK if context.quick else FULL
 
 
-@case(
-    "density-tiny",
-    "density",
-    _WHAT,
-    axis="density",
-    points=densities,
-    nodes=64,
-    channels=8,
-    labels=2,
-)
-@case(
-    "density-batch",
-    "density",
-    _WHAT,
-    axis="density",
-    points=densities,
-    quick=False,
-    nodes=1024,
-    channels=64,
-    batch=8,
-)
-@case(
-    "density-labels",
-    "density",
-    _WHAT,
-    axis="density",
-    points=densities,
-    nodes=1024,
-    channels=64,
-    labels=4,
-)
-@case(
-    "density-narrow",
-    "density",
-    _WHAT,
-    axis="density",
-    points=densities,
-    quick=False,
-    nodes=1024,
-    channels=16,
-)
-@case(
-    "density-large",
-    "density",
-    _WHAT,
-    axis="density",
-    points=densities,
-    quick=False,
-    nodes=4096,
-    channels=64,
-)
-@case("density-small", "density", _WHAT, axis="density", points=densities, nodes=256, channels=16)
-@case("density-base", "density", _WHAT, axis="density", points=densities, nodes=1024, channels=64)
 def over_density(
     context: Context,
     point: Point,
@@ -162,3 +116,23 @@ def _dense(
     else:
         absent[KRONECKER] = f"more than {LARGEST_QUADRI_TENSOR} entries"
     return found
+
+
+for _name, _quick, _sizes in (
+    ("base", True, {"nodes": 1024, "channels": 64}),
+    ("small", True, {"nodes": 256, "channels": 16}),
+    ("large", False, {"nodes": 4096, "channels": 64}),
+    ("narrow", False, {"nodes": 1024, "channels": 16}),
+    ("labels", True, {"nodes": 1024, "channels": 64, "labels": 4}),
+    ("batch", False, {"nodes": 1024, "channels": 64, "batch": 8}),
+    ("tiny", True, {"nodes": 64, "channels": 8, "labels": 2}),
+):
+    case(
+        f"density-{_name}",
+        "density",
+        "Σ_k A_kᵀ X Θ_k over density, sparse against a dense A",
+        axis="density",
+        points=densities,
+        quick=_quick,
+        **_sizes,
+    )(over_density)

@@ -11,10 +11,8 @@ from torch import Tensor, nn
 from ...families import Grid
 from ...graph import Cells
 from ...nn import GridConv
-from ..bounds import convolution, relation_rows
-from ..case import Contender, Point, Setup, case, layer_contender
-from ..context import Context
-from ..names import OURS, PREPARATION, TORCH
+from ..case import OURS, PREPARATION, TORCH, Contender, Context, Point, Setup, case, layer_contender
+from ..roofline import convolution, relation_rows
 from ..targets import AheadUpTo, Faster, Within
 
 ACTIVE = (0.01, 0.05, 0.1, 0.2, 0.5)

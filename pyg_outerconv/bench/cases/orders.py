@@ -15,11 +15,9 @@ from ...families import GCN, Chebyshev, Family, Relation, Walk
 from ...graph import Features, SparseFeatures
 from ...nn import OuterConv
 from ...theta import as_theta
-from ..case import Contender, Point, Setup, case
-from ..context import Context
+from ..case import FORWARD, TRAINING, Contender, Context, Point, Setup, case
 from ..graphs import random_graph, uniform_types, zipf_types
-from ..machine import free_memory
-from ..names import FORWARD, TRAINING
+from ..memory import free_memory
 from ..targets import GoodChoice, chosen_key
 
 # An order that is predicted to take as many times as long as another is not measured.

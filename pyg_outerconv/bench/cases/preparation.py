@@ -11,10 +11,23 @@ from torch_geometric.nn import GCNConv
 from ...basis import Basis, EdgeBasis
 from ...families import GCN, Family, Relation
 from ...nn import OuterConv
-from ..case import Contender, Setup, case, layer_contender
-from ..context import Context
-from ..graphs import grid_graph, random_graph, shuffled, uniform_types
-from ..names import DGL, FORWARD, OURS, PREPARATION, PYG, PYG_COMPILED, PYG_CSR, SCATTER, TRAINING
+from ..case import (
+    DGL,
+    FORWARD,
+    OURS,
+    PREPARATION,
+    PYG,
+    PYG_COMPILED,
+    PYG_CSR,
+    SCATTER,
+    TRAINING,
+    Contender,
+    Context,
+    Setup,
+    case,
+    layer_contender,
+)
+from ..graphs import grid_graph, inputs_on_random_graph, random_graph, shuffled, uniform_types
 from ..peers import set_parameter
 from ..targets import Faster, PaysWithin
 
@@ -41,11 +54,8 @@ def _sorted(edges: EdgeBasis) -> EdgeBasis:
 )
 def preparing_gcn(context: Context, nodes: int = 100_000, channels: int = 64) -> Setup:
     """The basis from raw edges, a step with it, and a step of PyG's GCNConv(cached=True)."""
-    generator = context.generator()
-    nodes = context.size(nodes, at_least=8)
-    edge_index = random_graph(nodes, 12 * nodes, generator).to(context.device)
-    x = context.randn(nodes, channels, generator=generator).requires_grad_()
-    direction = context.randn(nodes, channels, generator=generator)
+    edge_index, x, direction = inputs_on_random_graph(context, nodes, channels, channels)
+    nodes = x.size(0)
     conv = OuterConv(channels, channels, GCN()).to(context.device, context.dtype)
     basis = GCN().basis(edge_index, size=(nodes, nodes), dtype=context.dtype)
     theirs = GCNConv(channels, channels, cached=True).to(context.device, context.dtype)
@@ -103,17 +113,15 @@ def reordering(context: Context, nodes: int = 400_000, channels: int = 64) -> Se
     ordered_x = x[order].requires_grad_()
     x.requires_grad_()
 
-    def ordered() -> Contender:
-        made = layer_contender(
-            OURS, lambda: conv(ordered_x, reordered), ordered_x, conv.parameters(), direction[order]
-        )
-        check = made.check
-        assert check is not None  # a layer has one
-        steps = {PREPARATION: basis.reorder, **made.steps}
-        return Contender(OURS, steps, lambda: [part[place] for part in check()])
-
+    made = layer_contender(
+        OURS, lambda: conv(ordered_x, reordered), ordered_x, conv.parameters(), direction[order]
+    )
+    check = made.check
+    assert check is not None  # a layer has one
+    steps = {PREPARATION: basis.reorder, **made.steps}
+    ordered = Contender(OURS, steps, lambda: [part[place] for part in check()])
     given = layer_contender(
         AS_GIVEN, lambda: conv(x, basis), x, conv.parameters(), direction, own=True
     )
     sizes = {"nodes": nodes, "edges": edge_index.size(1), "channels": channels}
-    return Setup([ordered(), given], sizes)
+    return Setup([ordered, given], sizes)

@@ -12,12 +12,25 @@ from torch_geometric.nn import RGCNConv
 from ...data import data_root
 from ...families import Relation
 from ...nn import OuterConv
-from ..bounds import convolution, relation_rows
-from ..case import Contender, Setup, case, layer_contender
-from ..context import Context
+from ..case import (
+    DGL,
+    FLOOR,
+    FORWARD,
+    OURS,
+    PYG,
+    PYG_COMPILED,
+    PYG_CSR,
+    SCATTER,
+    TRAINING,
+    Contender,
+    Context,
+    Setup,
+    case,
+    layer_contender,
+)
 from ..graphs import random_graph, uniform_types, zipf_types
-from ..names import DGL, FLOOR, FORWARD, OURS, PYG, PYG_COMPILED, PYG_CSR, SCATTER, TRAINING
 from ..peers import compiled, load_peer, set_parameter
+from ..roofline import convolution, relation_rows
 from ..targets import Faster, Smaller
 
 FB15K_NODES, FB15K_EDGES, FB15K_RELATIONS = 14_541, 272_115, 237
@@ -144,18 +157,10 @@ def _layers(
     ]
     if labels > MOST_UNROLLED:
         absent[PYG_COMPILED] = f"torch.compile would unroll RGCNConv's loop over {labels} labels"
-    elif (fused := compiled(theirs, context, absent)) is not None:
-        contenders.append(
-            layer_contender(
-                PYG_COMPILED,
-                lambda: fused(x, edge_index, types),
-                x,
-                theirs.parameters(),
-                direction,
-            )
-        )
-    dgl = _by_dgl(conv, edge_index, types, nodes, x, direction, absent)
-    contenders += [] if dgl is None else [dgl]
+    else:
+        given = x, edge_index, types
+        contenders += compiled(context, absent, theirs, given, x, theirs.parameters(), direction)
+    contenders += _by_dgl(conv, edge_index, types, x, direction, absent)
     rows = relation_rows(basis)
     dense_rows = nodes + (rows if bases is None else min(rows, nodes * bases))
     if bases is None:
@@ -215,21 +220,20 @@ def _by_dgl(
     conv: OuterConv,
     edge_index: Tensor,
     types: Tensor,
-    nodes: int,
     x: Tensor,
     direction: Tensor,
     absent: dict[str, str],
-) -> Contender | None:
+) -> list[Contender]:
     """DGL's RelGraphConv, its edges sorted by type beforehand."""
     module = load_peer(DGL, absent)
     if module is None:
-        return None
+        return []
     ours = dict(conv.named_parameters())
     labels, bases = conv.family.num_bases, None
     if "theta.comp" in ours:
         bases = ours["theta.comp"].size(1)
     order = types.argsort(stable=True)
-    graph = module.graph((edge_index[0][order], edge_index[1][order]), num_nodes=nodes)
+    graph = module.graph(tuple(edge_index[:, order]), num_nodes=x.size(0))
     graph.create_formats_()
     layer = module.nn.RelGraphConv(
         x.size(1), direction.size(1), labels, None if bases is None else "basis", bases
@@ -244,4 +248,4 @@ def _by_dgl(
         out: Tensor = layer(graph, x, sorted_types, presorted=True)
         return out
 
-    return layer_contender(DGL, forward, x, layer.parameters(), direction)
+    return [layer_contender(DGL, forward, x, layer.parameters(), direction)]

@@ -1,20 +1,38 @@
-"""Small graphs: a new one at each call, as loaders and samplers bring it, or the same again."""
+"""Small graphs: a new one at each call, the same again, and epochs over many."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import Module
+from torch_geometric.data import Batch, Data
+from torch_geometric.data.separate import separate
+from torch_geometric.io import read_tu_data
+from torch_geometric.loader import DataLoader
+from torch_geometric.nn import global_mean_pool
 
-from ..case import Contender, Setup, case
-from ..context import Context
-from ..fresh import Fresh, Graph
-from ..graphs import karate, sampled_block, small_graphs, uniform_types
-from ..names import FORWARD, OURS, PYG, PYG_CACHED, TRAINING
-from ..pairs import PAIRS, RELATIONS
+from ...data import data_root
+from ..case import (
+    EPOCH,
+    FORWARD,
+    LOADING,
+    OURS,
+    PYG,
+    PYG_CACHED,
+    TRAINING,
+    Contender,
+    Context,
+    Setup,
+    case,
+)
+from ..graphs import Fresh, Graph, karate, sampled_block, small_graphs, uniform_types
+from ..peers import PAIRS, RELATIONS
 from ..targets import Faster
 
 GROUP = "small"
@@ -138,28 +156,143 @@ def _asked(kind: str, layer: str) -> float:
     return {"karate": 0.8, "molecules": 1.3, "block": 1.5}[kind]
 
 
-for _kind, (_words, *_) in KINDS.items():
-    for _layer in PAIRS:
+for _layer, _what in WORDS.items():
+    for _kind, (_words, *_) in KINDS.items():
         case(
             f"new-{_kind}-{_layer}",
             GROUP,
-            f"{WORDS[_layer]}, a new graph at each call: {_words}",
+            f"{_what}, a new graph at each call: {_words}",
             targets=_targets((PYG,), _asked(_kind, _layer)),
             quick=False,
             layer=_layer,
             kind=_kind,
             new=True,
         )(layers)
-
-for _kind, _ratio in (("karate", 1.0), ("molecules", 1.5)):
-    for _layer in PAIRS:
+    for _kind, _ratio in (("karate", 1.0), ("molecules", 1.5)):
         case(
             f"again-{_kind}-{_layer}",
             GROUP,
-            f"{WORDS[_layer]}, the same graph again, ours cached: {KINDS[_kind][0]}",
+            f"{_what}, the same graph again, ours cached: {KINDS[_kind][0]}",
             targets=_targets((PYG, PYG_CACHED) if _layer == "gcn" else (PYG,), _ratio),
             quick=False,
             layer=_layer,
             kind=_kind,
             new=False,
         )(layers)
+
+
+# Epochs over many small graphs that a loader shuffles, collates and delivers.
+
+HIDDEN, CLASSES, FEATURES, COUNT = 64, 2, 3, 1113
+FILES = ("A", "graph_indicator", "graph_labels", "node_labels")
+
+
+def proteins(context: Context) -> tuple[list[Data], str]:
+    """PROTEINS if its raw files are below the root, else as many random graphs; and which."""
+    raw = data_root(context.root) / "TUDataset" / "PROTEINS" / "raw"
+    if context.scale == 1 and all((raw / f"PROTEINS_{name}.txt").is_file() for name in FILES):
+        graphs, origin = _read(raw), "real"
+    else:
+        graphs, origin = _random(context), "random, as many as PROTEINS has"
+    for graph in graphs:
+        graph.x = graph.x.to(context.dtype)
+    return [graph.to(context.device) for graph in graphs], origin
+
+
+def _read(raw: Path) -> list[Data]:
+    together, slices, _ = read_tu_data(str(raw), "PROTEINS")
+    together.x = together.x[:, -FEATURES:]  # labels of nodes, without their attribute
+    count = slices["x"].numel() - 1
+    return [separate(Data, together, number, slices, decrement=False) for number in range(count)]
+
+
+def _random(context: Context) -> list[Data]:
+    generator = context.generator()
+    found = []
+    for _ in range(context.size(COUNT, 8, quick=False)):
+        edge_index, graph = small_graphs(1, generator)
+        label = torch.randint(CLASSES, (1,), generator=generator)
+        kinds = torch.randint(FEATURES, graph.shape, generator=generator)
+        found.append(Data(x=F.one_hot(kinds, FEATURES).float(), edge_index=edge_index, y=label))
+    return found
+
+
+class ThreeLayers(Module):
+    """Three convolutions with ReLU, the mean over each graph, one linear map."""
+
+    def __init__(self, layers: list[Module]) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(layers)
+        self.head = torch.nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Logits, (graphs, C)."""
+        x = batch.x
+        for layer in self.layers:
+            x = layer(x, batch.edge_index).relu()
+        out: Tensor = self.head(global_mean_pool(x, batch.batch, batch.num_graphs))
+        return out
+
+
+def _epoch_contender(
+    name: str, model: Module, graphs: list[Data], size: int, seed: int
+) -> Contender:
+    """An epoch of updates; the loader shuffles alike for all."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    loader = _loader(graphs, size, seed)
+
+    def epoch() -> None:
+        for batch in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(batch), batch.y).backward()
+            optimizer.step()
+
+    def check() -> list[Tensor]:
+        batch = Batch.from_data_list(graphs[:size])
+        out = model(batch)
+        head: Any = model.get_parameter("head.weight")
+        return [out.detach(), *torch.autograd.grad(F.cross_entropy(out, batch.y), head)]
+
+    return Contender(name, {EPOCH: epoch}, check)
+
+
+def _loader(graphs: list[Data], size: int, seed: int) -> Any:
+    generator = torch.Generator().manual_seed(seed)
+    return DataLoader(graphs, batch_size=size, shuffle=True, generator=generator)
+
+
+def training(context: Context, layer: str, size: int) -> Setup:
+    """The same model, weights and batches, over layers of ours and PyG's."""
+    graphs, origin = proteins(context)
+    pairs = [PAIRS[layer](p, HIDDEN, False) for p in (FEATURES, HIDDEN, HIDDEN)]
+    ours = ThreeLayers([pair.ours for pair in pairs])
+    theirs = ThreeLayers([pair.theirs for pair in pairs])
+    theirs.head.load_state_dict(ours.head.state_dict())
+    contenders = [
+        _epoch_contender(name, model.to(context.device, context.dtype), graphs, size, context.seed)
+        for name, model in ((OURS, ours), (PYG, theirs))
+    ]
+    loader = _loader(graphs, size, context.seed)
+    contenders.append(Contender(LOADING, {EPOCH: lambda: [None for _ in loader]}))
+    sizes: dict[str, float | int | str] = {
+        "graphs": len(graphs),
+        "nodes": sum(int(graph.num_nodes or 0) for graph in graphs),
+        "edges": sum(graph.num_edges for graph in graphs),
+        "batch": size,
+        "channels": HIDDEN,
+        "data": origin,
+    }
+    return Setup(contenders, sizes, inner=1)
+
+
+for _layer in ("gcn", "sage", "gat"):
+    for _size in (32, 128):
+        case(
+            f"epoch-{_layer}-{_size}",
+            GROUP,
+            f"an epoch on PROTEINS, batches of {_size}: three layers of {WORDS[_layer]}",
+            targets=(Faster(PYG, 1.3, EPOCH, floor=LOADING),),
+            quick=False,
+            layer=_layer,
+            size=_size,
+        )(training)

@@ -1,12 +1,19 @@
-"""The density at which dense becomes faster than sparse."""
+"""Sweeps: how time grows along them, and the density at which dense becomes faster than sparse."""
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from .names import DENSE_FORMS, OURS, SPARSE
+from .case import DENSE_FORMS, OURS, SPARSE
+
+
+def fitted_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
+    """The slope of log seconds over log sizes, by least squares."""
+    x, y = ([math.log(number) for number in numbers] for numbers in (sizes, seconds))
+    return statistics.linear_regression(x, y).slope
 
 
 def crossover(

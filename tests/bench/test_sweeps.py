@@ -1,12 +1,15 @@
-"""Where two curves meet: exact where both are straight on logarithmic scales."""
+"""Sweeps: where two curves meet, exact where both are straight on logarithmic scales; exponents."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 from bench.fakes import record, timing
 
-from pyg_outerconv.bench.crossover import crossover, find_crossovers, say_crossover
-from pyg_outerconv.bench.names import DENSE, FORWARD, KRONECKER, OURS, SPARSE, TORCH
+from pyg_outerconv.bench.case import DENSE, FORWARD, KRONECKER, OURS, SPARSE, TORCH, TRAINING
+from pyg_outerconv.bench.sweeps import crossover, find_crossovers, fitted_exponent, say_crossover
+from pyg_outerconv.bench.targets import Exponent
 
 DENSITIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
@@ -70,3 +73,34 @@ def test_a_layer_that_is_always_sparse_is_compared_by_its_own_choice():
 def test_what_is_said(density, words):
     found = {"case": "a", "mode": "b", "density": density, "lowest": 1e-4, "highest": 1.0}
     assert say_crossover(found) == f"a, b: {words}"
+
+
+def sweep(seconds):
+    """A record for each size, with the time that a function says."""
+    return [
+        {**record(modes={TRAINING: {OURS: timing(seconds(size))}}), "axis": "length", "at": size}
+        for size in (64, 128, 256, 512)
+    ]
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0, 2.5])
+def test_a_power_is_found(power):
+    sizes = [3.0, 10.0, 70.0]
+    assert math.isclose(fitted_exponent(sizes, [4 * n**power for n in sizes]), power, abs_tol=1e-9)
+
+
+@pytest.mark.parametrize(("power", "reached"), [(1.0, True), (1.2, True), (1.3, False)])
+def test_growth_is_judged_by_the_fit(power, reached):
+    found = Exponent(1).judge(sweep(lambda size: 1e-6 * size**power))
+    assert found["measured"] == f"{power:.2f}"
+    assert found["reached"] is reached
+    assert found["note"] == f"{power:.2f} from 256 to 512"
+
+
+def test_a_part_that_grows_faster_shows_in_the_last_step():
+    found = Exponent(2).judge(sweep(lambda size: size + 1e-2 * size**2))
+    assert float(found["note"].split()[0]) > float(found["measured"])
+
+
+def test_one_point_is_no_growth():
+    assert Exponent(1).judge(sweep(float)[:1])["reached"] is None

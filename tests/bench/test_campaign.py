@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from bench.fakes import record, timing
 
-from pyg_outerconv.bench.names import FORWARD, OURS, PYG, TRAINING
-from pyg_outerconv.bench.options import Options
-from pyg_outerconv.bench.processes import merge, run_processes
-from pyg_outerconv.bench.report import say_ratios
+from pyg_outerconv.bench.campaign import merge, run_processes
+from pyg_outerconv.bench.case import FORWARD, OURS, PYG, TRAINING
+from pyg_outerconv.bench.command import Options
+from pyg_outerconv.bench.tables import say_ratios
 from pyg_outerconv.bench.targets import Faster
 from pyg_outerconv.cli import main
 from pyg_outerconv.errors import RefusedValue
