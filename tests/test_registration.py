@@ -25,7 +25,7 @@ FILES = {
         "from pyg_outerconv.attention import FEATURE_MAPS as names",
     ),
     "contract/orders": (
-        "from pyg_outerconv.contract.orders.transform_first import TransformFirst\n"
+        "from pyg_outerconv.contract.orders.edges import TransformFirst\n"
         "class Found(TransformFirst):\n"
         "    name = 'found'\n",
         "from pyg_outerconv.contract import ORDERS as names",

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..contract.values import values_of
+from ..contract.heads import values_of
 from ..errors import RefusedValue, refusal
 from ..graph import Features
 from ..kernels import edge_sums

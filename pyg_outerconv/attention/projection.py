@@ -13,7 +13,7 @@ from torch.nn import Parameter
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from ..contract import project
-from ..contract.values import check_type
+from ..contract.heads import check_type
 from ..errors import RefusedValue, refusal
 from ..graph import Features
 from ..theta.theta import autocast_pair

@@ -6,24 +6,22 @@ To add an order, put a file with a subclass of :class:`Order` into ``orders/``; 
 
 from ..found import import_files
 from . import orders
+from .arguments import check_shapes
 from .choose import candidates, check_memory, check_order, choose_order
-from .cost import Cost, Work
-from .density import predicted_share, sparse_pays
-from .machine import Constants, constants
+from .cost import Constants, Cost, Operations, constants, predicted_share, sparse_pays
+from .heads import project
 from .order import ORDERS, Order, orders_of
 from .path import ContractionPath, contract, contraction_path
 from .problem import Problem
-from .shapes import check_shapes
-from .values import project
 
 __all__ = [
     "ORDERS",
     "Constants",
     "ContractionPath",
     "Cost",
+    "Operations",
     "Order",
     "Problem",
-    "Work",
     "candidates",
     "check_memory",
     "check_order",

@@ -14,10 +14,8 @@ from ..cache import use_last
 from ..errors import RefusedValue, refusal, unknown
 from ..graph.sparse_features import Features
 from ..kernels.dispatch import forced
-from .cost import Cost
-from .machine import constants
+from .cost import Cost, constants
 from .order import EXPLICIT, ORDERS, Order, orders_of
-from .orders.all_edges import is_one_each
 from .problem import Problem
 
 MAX_CHOICES = 512  # shape classes whose order is cached
@@ -206,7 +204,7 @@ def _shape_class(problem: Problem) -> tuple[object, ...]:
         problem.gradients,
         problem.reduce,
         problem.label_reduce,
-        one_each and problem.unit is not None and is_one_each(problem),
+        one_each and problem.factor is not None and problem.is_one_each,
         forced(),
         device.type != "meta" and torch.is_autocast_enabled(device.type),
     )

@@ -1,4 +1,4 @@
-"""The base class of contraction orders: which problems an order solves, its cost, and its run."""
+"""The base classes of contraction orders: which problems an order solves, its cost, and its run."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
-from ..kernels.dispatch import forced, get_backend
-from ..kernels.grouped import known_groups
-from ..theta.theta import autocast_pair
 from .cost import Cost
 from .problem import Problem
 
@@ -23,6 +19,9 @@ EXPLICIT = (EdgeBasis, ImplicitEdges)
 
 ORDERS: dict[str, Order] = {}
 """All contraction orders by name."""
+
+Need = Callable[[Problem], list[str]]
+"""Reasons why a problem does not meet a requirement; empty if it does."""
 
 _of_kind: dict[type[Basis], list[Order]] = {}
 
@@ -35,6 +34,7 @@ class Order(ABC):
     Attributes:
         name: the name by which users ask for it.
         solves: the kinds of basis it can contract; it is offered no other.
+        needs: what a problem of these kinds must meet.
         reductions: the reductions over the inputs of a label that it computes. Θ comes after a
             reduction that is not linear, so an order that transforms first cannot do max or min.
         label_reductions: the reductions over the labels of a target that it computes.
@@ -46,6 +46,7 @@ class Order(ABC):
 
     name: ClassVar[str]
     solves: ClassVar[tuple[type[Basis], ...]]
+    needs: ClassVar[tuple[Need, ...]] = ()
     reductions: ClassVar[frozenset[str]] = frozenset({"sum"})
     label_reductions: ClassVar[frozenset[str]] = frozenset({"sum"})
     adds_bias: ClassVar[bool] = False
@@ -75,7 +76,7 @@ class Order(ABC):
 
     def lacks(self, problem: Problem) -> list[str]:
         """The requirements that a problem of its kind does not meet, one text each."""
-        return []
+        return [reason for need in self.needs for reason in need(problem)]
 
     def _reduction_reasons(self, problem: Problem) -> list[str]:
         """A reason for each reduction of the problem that this order does not compute."""
@@ -109,6 +110,32 @@ class Order(ABC):
         """Y (N, *batch, Q)."""
 
 
+class EdgeOrder(Order):
+    """An order over explicit edges, or edges that are made on demand.
+
+    Attributes:
+        reads: the cached properties of the pattern that it reads.
+    """
+
+    solves = EXPLICIT
+    reads: ClassVar[tuple[str, ...]] = ()
+
+    def rank(self, problem: Problem) -> int:
+        """The rank by the plain rule, which applies to explicit edges; else 1."""
+        return self.rank_of_edges(problem) if isinstance(problem.basis, EdgeBasis) else 1
+
+    def rank_of_edges(self, problem: Problem) -> int:
+        """The rank if the basis has explicit edges: 0 for the order that suits most problems."""
+        return 1
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """Whether the cached properties that it reads have been computed."""
+        if not problem.basis.has_edges:
+            return False
+        made = vars(problem.edges.pattern)
+        return all(name in made for name in self.reads)
+
+
 def orders_of(kind: type[Basis]) -> list[Order]:
     """The orders that solve a kind of basis, sorted by name."""
     if kind not in _of_kind:
@@ -119,9 +146,7 @@ def orders_of(kind: type[Basis]) -> list[Order]:
 
 def needs_features(problem: Problem) -> list[str]:
     """A reason if the problem has no dense features to propagate."""
-    if problem.has_features:
-        return []
-    return ["needs dense node features to propagate"]
+    return [] if problem.has_features else ["needs dense node features to propagate"]
 
 
 def needs_mixture(problem: Problem) -> list[str]:
@@ -132,51 +157,10 @@ def needs_mixture(problem: Problem) -> list[str]:
     return [] if mixture.num_matrices else ["needs a mixture of at least one matrix"]
 
 
-def needs_grouped_products() -> list[str]:
-    """A reason if the requested backend has no grouped products."""
-    asked = forced()
-    if asked is None or "grouped_matmul" in get_backend(asked).primitives:
-        return []
-    return [f"needs the primitive grouped_matmul, which the backend {asked!r} does not have"]
-
-
-def has_made(problem: Problem, *names: str) -> bool:
-    """Whether these cached properties of the pattern have been computed."""
-    if not problem.basis.has_edges:
-        return False
-    return all(name in vars(problem.edges.pattern) for name in names)
-
-
-def each_of_batch(problem: Problem, run: Callable[[Tensor], Tensor]) -> Tensor:
-    """``run`` on every (M, P) of a batch (M, *batch, P): (N, *batch, Q)."""
-    assert isinstance(problem.x, Tensor)
-    if problem.x.dim() == 2:
-        return run(problem.x)
-    wide = problem.x.flatten(1, -2)
-    if wide.size(1) == 0:  # an empty batch, whose result still needs a gradient function
-        return run(wide.sum(1)).unsqueeze(1)[:, :0].unflatten(1, problem.batch)
-    out = torch.stack([run(item) for item in wide.unbind(1)], dim=1)
-    return out.unflatten(1, problem.batch)
-
-
-def grouped(
-    x: Tensor,
-    ptr: Tensor,
-    theta: Tensor,
-    gather: Tensor | None = None,
-    scatter: Tensor | None = None,
-    num_rows: int | None = None,
-) -> Tensor:
-    """:func:`.grouped_matmul` with Θ (K, G, P/G, Q/G), a matrix for each label; block-diagonal.
-
-    Under autocast it runs in autocast's dtype, like a dense product.
-    """
-    x, theta = autocast_pair(x, theta)
-    if theta.size(1) == 1:
-        return known_groups(x, ptr, theta[:, 0], gather, scatter, num_rows)
-    blocks = x.unflatten(-1, theta.shape[1:3]).unbind(1)
-    outs = [
-        known_groups(block, ptr, theta[:, number], gather, scatter, num_rows)
-        for number, block in enumerate(blocks)
-    ]
-    return torch.cat(outs, dim=-1)
+def needs_identity(problem: Problem) -> list[str]:
+    """A reason if Θ is not c I, or not I where labels are compared."""
+    if problem.factor is None:
+        return ["needs Θ_k = c I with one number c for all labels"]
+    if problem.label_reduce != "sum" and problem.factor != 1.0:
+        return [f"needs Θ_k = I for {problem.label_reduce} over labels"]
+    return []

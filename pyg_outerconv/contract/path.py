@@ -11,11 +11,10 @@ from ..errors import RefusedValue
 from ..graph.sparse_features import Features
 from ..theta import Mixture, ThetaValue
 from ..theta.theta import add_bias
+from .arguments import check_inputs, check_shapes, problems
 from .choose import Candidate, candidates, check_memory, check_order, choose_order, known_order
 from .order import ORDERS, Order
 from .problem import Problem
-from .semiring import check_inputs, problems
-from .shapes import check_shapes
 
 
 def contract(

@@ -102,18 +102,23 @@ class Problem:
 
     @property
     def num_edges(self) -> int:
-        """E, counted without making edges."""
+        """E."""
         return self.counted.num_edges
 
     @property
     def num_source_pairs(self) -> int:
-        """U_in: distinct (source, label) pairs with edges, counted without making edges."""
+        """U_in: distinct (source, label) pairs with edges."""
         return self.counted.num_source_pairs
 
     @property
     def num_target_pairs(self) -> int:
-        """U_out: distinct (target, label) pairs with edges, counted without making edges."""
+        """U_out: distinct (target, label) pairs with edges."""
         return self.counted.num_target_pairs
+
+    @property
+    def is_one_each(self) -> bool:
+        """Whether each (target, label) pair has at most one edge."""
+        return self.num_edges == self.num_target_pairs
 
     @property
     def has_values(self) -> bool:
@@ -126,16 +131,10 @@ class Problem:
         return self.parameter if isinstance(self.parameter, ValueOutput) else None
 
     @property
-    def is_identity(self) -> bool:
-        """Whether Θ_k = I for every k, as in pooling."""
+    def factor(self) -> float | None:
+        """The number c if Θ_k = c I for every k, as in pooling, else None."""
         mixture = self.mixture
-        return mixture is not None and mixture.is_unit and mixture.constant == 1.0
-
-    @property
-    def unit(self) -> Mixture | None:
-        """Θ as a mixture of the identity, Θ_k = c_k I, else None."""
-        mixture = self.mixture
-        return mixture if mixture is not None and mixture.is_unit else None
+        return mixture.constant if mixture is not None and mixture.is_unit else None
 
     @property
     def num_labels(self) -> int:

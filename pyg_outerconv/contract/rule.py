@@ -21,23 +21,16 @@ FULL, ALL = 0.5, 0.95  # share of filled entries for a dense matrix, with and wi
 WIDE = 128  # the least number of channels for a dense matrix without backward pass
 
 
-def is_plain(problem: Problem) -> bool:
-    """Whether the rule applies: the basis has explicit edges."""
-    return isinstance(problem.basis, EdgeBasis)
-
-
 def rank_of_form(problem: Problem, *, first: bool, compact: bool) -> int:
     """0 for the form that the rule chooses, 1 for the others.
 
     Args:
-        problem: the problem to rank for.
+        problem: a problem of explicit edges.
         first: whether Θ comes first in the form.
         compact: whether the form lists only (node, label) pairs with edges.
     """
-    if not is_plain(problem):
-        return 1
     # bool(), because sizes are symbolic under a tracer.
-    wanted = bool(transforms(problem)), bool(is_compact(problem))
+    wanted = bool(transforms(problem)), bool(_is_compact(problem))
     return int(wanted != (first, compact))
 
 
@@ -53,24 +46,23 @@ def transforms(problem: Problem) -> bool:
         return False
     of_x, of_theta, _ = problem.gradients
     width = problem.out_channels * (2 if of_theta and not of_x else 1)
-    return width < problem.in_channels or (
-        width == problem.in_channels and _rows_are_short(problem)
-    )
+    if width != problem.in_channels:
+        return width < problem.in_channels
+    several = isinstance(problem.basis, EdgeBasis) and problem.num_labels > 1
+    return several and _rows_are_short(problem)
 
 
 def _rows_are_short(problem: Problem) -> bool:
-    """Whether K > 1 and few edges share a target and a label."""
-    if not is_plain(problem) or problem.num_labels == 1:
-        return False
+    """Whether few edges share a target and a label."""
     return problem.num_edges < LONG * problem.num_labels * problem.basis.size[1]
 
 
-def is_compact(problem: Problem) -> bool:
-    """Whether to use the compact form: few (node, label) pairs have edges."""
+def _is_compact(problem: Problem) -> bool:
+    """Whether few (node, label) pairs have edges."""
     if problem.num_labels == 1:
         return False
     if problem.reduce not in LINEAR:  # rows of max and min also store the index of the winner
-        return problem.num_edges < LONG * problem.num_labels * problem.basis.size[1]
+        return _rows_are_short(problem)
     nodes = problem.basis.size[0 if transforms(problem) else 1]
     return problem.num_edges < problem.num_labels * nodes
 

@@ -14,7 +14,7 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 from ..attention import Normaliser, Score
 from ..basis import Basis
 from ..basis.additive_attention import AdditiveAttentionBasis
-from ..contract.head_products import sum_few
+from ..contract.heads import sum_few
 from ..equations import row
 from ..errors import RefusedValue, refusal
 from ..families import Attention, Family

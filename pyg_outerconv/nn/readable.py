@@ -13,11 +13,11 @@ from torch_geometric.nn.conv import MessagePassing
 
 from ..basis import Basis, EdgeBasis, Eye, Polynomial
 from ..contract import Problem, check_shapes
+from ..contract.arguments import check_inputs, problems
 from ..contract.order import needs_features
-from ..contract.orders.per_node import PerNode
-from ..contract.orders.recurrence import sum_clenshaw, sum_forward
+from ..contract.orders.dense import PerNode
+from ..contract.orders.polynomials import sum_clenshaw, sum_forward
 from ..contract.problem import LINEAR
-from ..contract.semiring import check_inputs, problems
 from ..errors import RefusedValue, refusal
 from ..graph import Features
 from ..theta import ThetaValue

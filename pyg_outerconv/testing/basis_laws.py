@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..basis import Basis
 from ..contract import ORDERS, contract
-from ..contract.semiring import problems
+from ..contract.arguments import problems
 from ..graph import Features, SparseFeatures
 from ..graph.choice import Nodes
 from ..theta import Mixture, ThetaValue, ValueOutput, full

@@ -6,9 +6,8 @@ import pytest
 import torch
 from scores import leaf
 
-from pyg_outerconv import OuterConv
+from pyg_outerconv import OuterConv, contract
 from pyg_outerconv.attention import Additive, KeyQuery, Softmax, SuperGAT
-from pyg_outerconv.contract import values
 from pyg_outerconv.families import GCN, Attention, Relation, Stack
 from pyg_outerconv.families.support.causal import Causal
 from pyg_outerconv.families.support.complete import Complete
@@ -58,8 +57,10 @@ def test_a_copied_model_shares_within_itself():
 
 @pytest.mark.parametrize("score", ["gatv2(shared=True)", "supergat-sd"])
 def test_values_are_projected_once_for_the_score_and_the_sum(score, monkeypatch):
-    calls, project = [], values.project
-    monkeypatch.setattr(values, "project", lambda *given: calls.append(given) or project(*given))
+    calls, project = [], contract.heads.project
+    monkeypatch.setattr(
+        contract.heads, "project", lambda *given: calls.append(given) or project(*given)
+    )
     conv = AttentionConv(P, 6, HEADS, score=score, order="heads_transform_first")
     conv(torch.randn(5, P), EDGES)
     assert len(calls) == 1
@@ -129,8 +130,10 @@ def test_ends_of_different_batches_are_refused():
 @pytest.mark.parametrize("batch", [(), (3,)])
 @pytest.mark.parametrize("combine", ["concat", "mean"])
 def test_values_are_made_once_of_any_batch_and_combination(batch, combine, monkeypatch):
-    calls, project = [], values.project
-    monkeypatch.setattr(values, "project", lambda *given: calls.append(given) or project(*given))
+    calls, project = [], contract.heads.project
+    monkeypatch.setattr(
+        contract.heads, "project", lambda *given: calls.append(given) or project(*given)
+    )
     options = {"combine": combine, "order": "heads_transform_first"}
     conv = AttentionConv(P, 6, HEADS, score="supergat-sd", **options)
     conv(torch.randn(*batch, 5, P), EDGES)

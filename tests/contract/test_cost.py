@@ -20,7 +20,7 @@ from contractions import (
 from torch.utils.flop_counter import FlopCounterMode
 
 from pyg_outerconv import record
-from pyg_outerconv.contract import ORDERS, Constants, Cost, Problem, Work, contract
+from pyg_outerconv.contract import ORDERS, Constants, Cost, Operations, Problem, contract
 from pyg_outerconv.contract.cost import moving, picking_in_turn
 from pyg_outerconv.kernels import edge_sums, use_backend
 
@@ -35,8 +35,10 @@ COUNTED = [name for name in GENERAL if name not in NEEDS_REFERENCE]
 
 
 def test_work_adds_up_and_multiplies():
-    one = Work(dense_flops=2.0, gathers=((3.0, 10.0),), moves=((4.0, 10.0),), calls=1, groups=2)
-    two = Work(dense_flops=1.0, gathers=((5.0, 1000.0),), calls=3)
+    one = Operations(
+        dense_flops=2.0, gathers=((3.0, 10.0),), moves=((4.0, 10.0),), calls=1, groups=2
+    )
+    two = Operations(dense_flops=1.0, gathers=((5.0, 1000.0),), calls=3)
     both = one + two
     assert both.dense_flops == 3.0
     assert (both.gathered, both.moved) == (8.0, 4.0)
@@ -45,7 +47,7 @@ def test_work_adds_up_and_multiplies():
     assert (twice.dense_flops, twice.gathered, twice.moved) == (6.0, 16.0, 8.0)
     assert twice.gathers == ((6.0, 10.0), (10.0, 1000.0)), "operands are as large as before"
     assert Cost(one, two).work == both
-    assert (one + Work()).seconds(SPEEDS) == one.seconds(SPEEDS)
+    assert (one + Operations()).seconds(SPEEDS) == one.seconds(SPEEDS)
     assert both.seconds(SPEEDS) == pytest.approx(one.seconds(SPEEDS) + two.seconds(SPEEDS))
     assert (both * 3).seconds(SPEEDS) == pytest.approx(3 * both.seconds(SPEEDS))
     assert (both * 0).seconds(SPEEDS) == 0.0
@@ -54,13 +56,13 @@ def test_work_adds_up_and_multiplies():
 @pytest.mark.parametrize(
     ("work", "expected"),
     [
-        (Work(), 0.0),
-        (Work(dense_flops=500.0), 0.5),
-        (Work(calls=2), 10.0),
-        (Work(groups=2), 14.0),
-        (Work(gathers=((10.0, 1.0),)), 1.0),
-        (Work(gathers=((10.0, 100.0),)), 2.0),  # half way between 10 and 1000
-        (Work(gathers=((10.0, 1e9),)), 3.0),
+        (Operations(), 0.0),
+        (Operations(dense_flops=500.0), 0.5),
+        (Operations(calls=2), 10.0),
+        (Operations(groups=2), 14.0),
+        (Operations(gathers=((10.0, 1.0),)), 1.0),
+        (Operations(gathers=((10.0, 100.0),)), 2.0),  # half way between 10 and 1000
+        (Operations(gathers=((10.0, 1e9),)), 3.0),
         (moving(10.0, 100.0), 10.0 * 1.0 + 100.0 * 2.0),
         (picking_in_turn(10.0, 3), 4 * 10.0 * 0.3 + 3 * 7.0),
     ],

@@ -10,7 +10,7 @@ from semirings import PAIRS_OF_REDUCTIONS, REDUCTIONS, both, edges_of, has_edges
 from pyg_outerconv.basis import Eye, Pattern, Polynomial, Scaled
 from pyg_outerconv.basis.polynomial import MONOMIAL
 from pyg_outerconv.contract import ORDERS, Problem, constants, contract, contraction_path
-from pyg_outerconv.contract.semiring import problems
+from pyg_outerconv.contract.arguments import problems
 from pyg_outerconv.families import Chebyshev, Identity, Relation, Stack, Walk
 from pyg_outerconv.testing import assert_contraction, legal_orders
 from pyg_outerconv.theta import Mixture
@@ -119,7 +119,7 @@ def test_all_edges_take_one_reduction_or_one_edge_a_target_and_label(reduce, lab
     assert not legal_orders(single, x, identity(3, 4), reduce, label_reduce)["all_edges"]
     for theta in (parameter(3, 1, 4, 4), parameter(3, 1, 4, 4, 2)):
         reasons = legal_orders(single, x, theta, reduce, label_reduce)["all_edges"]
-        assert reasons == ["needs theta to be the identity times one number for all labels"]
+        assert reasons == ["needs Θ_k = c I with one number c for all labels"]
 
 
 def test_sums_of_a_scaled_identity_are_one_product_without_theta():
@@ -132,7 +132,7 @@ def test_sums_of_a_scaled_identity_are_one_product_without_theta():
     assert_contraction(edges, x, uneven, [edges.value], 2)
     assert legal_orders(edges, x, uneven)["all_edges"]
     reasons = legal_orders(edges, x, third, "max", "max")["all_edges"]
-    assert reasons == ["needs theta to be the identity itself where labels are compared"]
+    assert reasons == ["needs Θ_k = I for max over labels"]
 
 
 @both

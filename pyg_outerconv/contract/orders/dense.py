@@ -1,26 +1,25 @@
-"""Lower explicit edges to a dense matrix, if they fill enough of it."""
+"""Orders without a sparse product: dense matrices, fully connected layers, and the identity."""
 
 from __future__ import annotations
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from ..cost import Cost, Work, moving
-from ..order import EXPLICIT, Order
+from ...basis.eye import Eye, UnitMatrices
+from ...kernels import REDUCTIONS
+from ..cost import Cost, Operations, dense_product, moving, transform
+from ..order import EdgeOrder, Order, needs_features
 from ..problem import Problem
-from ..rule import is_full, is_plain
-from ..work import dense_product, transform
+from ..rule import is_full
 
 
-class Dense(Order):
+class Dense(EdgeOrder):
     """A as a dense tensor (K, M, N), and two dense products."""
 
     name = "dense"
-    solves = EXPLICIT
 
-    def rank(self, problem: Problem) -> int:
-        """0 if the plain rule of ``rule.py`` chooses it, else 1."""
-        if not is_plain(problem):
-            return 1
+    def rank_of_edges(self, problem: Problem) -> int:
         return -1 if is_full(problem) else 2
 
     def is_prepared(self, problem: Problem) -> bool:
@@ -29,32 +28,28 @@ class Dense(Order):
 
     def cost(self, problem: Problem) -> Cost:
         """K·M·N·min(P, Q) dense, and K·M·N numbers."""
-        of_x, of_theta, of_basis = problem.gradients
-        sources, targets = problem.basis.size
-        places = float(problem.num_labels * sources * targets)
-        transforms = problem.narrows
-        width = problem.out_channels if transforms else problem.in_channels
-        rows = float((sources if transforms else targets) * problem.num_labels)
-        rows *= problem.num_columns
-        wanted = of_x or (of_theta and transforms)
-        if transforms:
-            theta, theta_back = transform(problem, rows)
+        (sources, targets), (of_x, of_theta, of_basis) = problem.basis.size, problem.gradients
+        places, first = float(problem.num_labels * sources * targets), problem.narrows
+        width = problem.out_channels if first else problem.in_channels
+        rows = float((sources if first else targets) * problem.num_labels * problem.num_columns)
+        if first:
+            theta = transform(problem, rows)
         else:
-            theta, theta_back = dense_product(problem, rows, of_x or of_basis)
-        matrix = Work(dense_flops=2.0 * places * width * problem.num_columns, calls=1)
-        held = places * problem.itemsize
-        between = rows * width * problem.itemsize
+            theta = dense_product(problem, rows, of_x or of_basis)
+        product = Operations(2.0 * places * width * problem.num_columns, calls=1)
+        held, between = places * problem.itemsize, rows * width * problem.itemsize
         # Each edge is written to a random place, which costs some cache lines, by three int64
         # indices.
         edges = float(problem.num_edges)
-        put = Work(moves=((256.0 * edges, held),)) + moving(*(8.0 * edges,) * 3)
-        made = moving(held, between) + put
-        back = theta_back + matrix * (wanted + of_basis) + made * of_basis
-        # The gradient of the matrix is as large as the matrix.
-        return Cost(made + matrix + theta, back, held * (1 + of_basis) + between)
+        put = Operations(moves=((256.0 * edges, held),)) + moving(*(8.0 * edges,) * 3)
+        wanted = of_x or (of_theta and first)
+        return (
+            Cost.of(moving(held, between) + put, of_basis, held + between)
+            + Cost.of(product, wanted + of_basis, held * of_basis)  # its gradient is as large
+            + theta
+        )
 
     def run(self, problem: Problem) -> Tensor:
-        """Y (N, *batch, Q)."""
         sources, targets = problem.basis.size
         if problem.narrows:
             z = problem.transform()
@@ -64,8 +59,60 @@ class Dense(Order):
             # Rows that were looked up have Θ's dtype also under autocast, so the result has too.
             out = (matrix.flatten(0, 1).t() @ by_label).to(z.dtype)
             return out.view(targets, *problem.batch, problem.out_channels)
-        assert isinstance(problem.x, Tensor)
-        x = problem.x.flatten(1)
+        x = problem.features.flatten(1)
         matrix = problem.edges.to_dense(x.dtype).to(x.dtype)
         h = (matrix.transpose(1, 2) @ x).transpose(0, 1)  # (N, K, columns)
         return problem.collect(h.unflatten(-1, (*problem.batch, problem.in_channels)))
+
+
+class FullyConnected(Order):
+    """X as a row of M·P numbers times Θ as a matrix of M·P × N·Q, as in a linear layer.
+
+    The basis has one label for each pair of a source and a target. A label has at most one edge
+    into a target, so all reductions over the inputs of a label are equal.
+    """
+
+    name = "fully_connected"
+    solves = (UnitMatrices,)
+    reductions = frozenset(REDUCTIONS)
+    needs = (needs_features,)
+
+    def cost(self, problem: Problem) -> Cost:
+        """M·N·P·Q dense, and a copy of Θ as one matrix."""
+        of_x, of_theta, _ = problem.gradients
+        rows = float(problem.num_labels * problem.num_columns)
+        held = float(problem.parameter.shape.numel() * problem.itemsize)
+        return dense_product(problem, rows, of_x) + Cost.of(moving(held), of_theta, held)
+
+    def run(self, problem: Problem) -> Tensor:
+        basis, x = problem.of(UnitMatrices), problem.features
+        theta = problem.theta.unflatten(0, basis.shape)  # (M, N, G, P/G, Q/G)
+        if basis.is_transposed:
+            theta = theta.transpose(0, 1)
+        sources, targets, groups, rows, columns = theta.shape
+        if groups > 1:
+            blocks = x.unflatten(-1, (groups, rows))
+            return torch.einsum("m...gp,mngpq->n...gq", blocks, theta).flatten(-2)
+        matrix = theta[:, :, 0].permute(0, 2, 1, 3).reshape(sources * rows, targets * columns)
+        out = x.movedim(0, -2).flatten(-2) @ matrix
+        return out.unflatten(-1, (targets, columns)).movedim(-2, 0)
+
+
+class PerNode(Order):
+    """X Θ for the identity; rows of targets beyond the number of sources are zero."""
+
+    name = "per_node"
+    solves = (Eye,)
+    reductions = frozenset(REDUCTIONS)
+
+    def cost(self, problem: Problem) -> Cost:
+        """min(M, N)·P·Q dense."""
+        return transform(problem, float(min(problem.basis.size) * problem.num_columns))
+
+    def run(self, problem: Problem) -> Tensor:
+        num_sources, num_targets = problem.basis.size
+        shared = min(num_sources, num_targets)
+        x = problem.x[:shared] if isinstance(problem.x, Tensor) else problem.x
+        out = Problem(problem.basis, x, problem.parameter).transform().squeeze(1)[:shared]
+        missing = num_targets - shared
+        return out if missing == 0 else F.pad(out, (0, 0) * (out.dim() - 1) + (0, missing))

@@ -18,14 +18,14 @@ from ...kernels.fused import PRIMITIVE, fused_request, spmm_theta
 from ...kernels.grouped import grouped_outer
 from ...kernels.products import product, sample
 from ...theta.theta import autocast_pair
-from ..cost import Cost
-from ..order import EXPLICIT, Order, each_of_batch, grouped, has_made, needs_features
+from ..cost import Cost, dense_product, sparse_product
+from ..order import EdgeOrder, needs_features
 from ..problem import Problem
-from ..rule import is_plain, transforms
-from ..work import dense_product, sparse_product
+from ..rule import transforms
+from .edges import each_of_batch, grouped
 
 
-class Fused(Order):
+class OneKernel(EdgeOrder):
     """Σ_k A_kᵀ X Θ_k with Θ_k applied in registers, target by target.
 
     The gradient of X runs the same kernel on the transposed edges; those of Θ and of values use the
@@ -33,39 +33,37 @@ class Fused(Order):
     """
 
     name = "fused"
-    solves = EXPLICIT
+    needs = (needs_features,)
 
     def lacks(self, problem: Problem) -> list[str]:
         """Requires dense features, G = 1, and a backend that has the kernel."""
-        reasons = needs_features(problem)
+        reasons = super().lacks(problem)
         if problem.num_blocks > 1:
             reasons.append("needs full matrices (G = 1)")
         return reasons or _no_backend(problem)
 
-    def rank(self, problem: Problem) -> int:
+    def rank_of_edges(self, problem: Problem) -> int:
         """0 where the plain rule propagates first; the cost decides between these orders."""
-        return 0 if is_plain(problem) and not transforms(problem) else 1
+        return int(transforms(problem))
 
     def is_prepared(self, problem: Problem) -> bool:
-        """Whether the cached properties that it reads have been computed."""
-        needed = ("transposed", "target_pairs", "source_pairs")
-        wanted = [name for name, of in zip(needed, problem.gradients, strict=True) if of]
-        return has_made(problem, "num_target_pairs", *wanted)
+        if not problem.basis.has_edges:
+            return False
+        of_gradients = zip(
+            ("transposed", "target_pairs", "source_pairs"), problem.gradients, strict=True
+        )
+        needed = "num_target_pairs", *(name for name, wanted in of_gradients if wanted)
+        return all(name in vars(problem.edges.pattern) for name in needed)
 
     def cost(self, problem: Problem) -> Cost:
         """E·P sparse and U_out·P·Q dense; only the backward pass allocates memory."""
-        sources, targets = problem.basis.size
-        pairs = float(problem.num_target_pairs)
-        wanted, of_theta, of_basis = problem.gradients
-        sparse, _ = sparse_product(problem, problem.in_channels, (sources, targets), wanted)
-        dense, _ = dense_product(problem, pairs * problem.num_columns, wanted)
+        pairs, (wanted, of_theta, of_basis) = float(problem.num_target_pairs), problem.gradients
+        sparse = sparse_product(problem, problem.in_channels, problem.basis.size, wanted)
+        both = sparse.forward + dense_product(problem, pairs * problem.num_columns, wanted).forward
         width = max(problem.in_channels * of_theta, problem.out_channels * of_basis)
-        held = pairs * width * problem.itemsize
-        again = (sparse + dense) * (float(wanted) + float(of_theta) + of_basis)
-        return Cost(sparse + dense, again, held)
+        return Cost.of(both, wanted + of_theta + of_basis, pairs * width * problem.itemsize)
 
     def run(self, problem: Problem) -> Tensor:
-        """Y (N, *batch, Q)."""
         theta, pattern = problem.theta[:, 0], problem.edges.pattern
         if not torch.compiler.is_compiling():  # sort edges now, not within the backward pass
             of_x, of_theta, of_basis = problem.gradients
@@ -109,7 +107,7 @@ def fused_product(edges: EdgeBasis, x: Tensor, theta: Tensor) -> Tensor:
     value = None if edges.value is None else edges.value.to(x.dtype)
     pattern = edges.pattern
     backend = choose(fused_request(pattern.target_ptr, pattern.source, x.size(0), theta)).name
-    out: Tensor = apply(_Fused, value, x, theta, _Edges(pattern), backend)
+    out: Tensor = apply(_FusedProduct, value, x, theta, _Edges(pattern), backend)
     return out
 
 
@@ -125,7 +123,7 @@ class _Edges:
 
 
 @differentiable
-class _Fused(torch.autograd.Function):
+class _FusedProduct(torch.autograd.Function):
     """The fused product as a function that is linear in values, in x and in Θ."""
 
     @staticmethod
@@ -151,30 +149,31 @@ class _Fused(torch.autograd.Function):
             transposed = pattern.transposed
             value_t = None if value is None else value.index_select(0, pattern.by_source)
             theta_t = theta.transpose(1, 2)
-            of_x = apply(_Fused, value_t, grad, theta_t, _Edges(transposed), backend)
+            of_x = apply(_FusedProduct, value_t, grad, theta_t, _Edges(transposed), backend)
         if ctx.needs_input_grad[2]:
             pairs = pattern.target_pairs
             ordered = None if value is None else value.index_select(0, pairs.order).unsqueeze(1)
-            near, far = views(pairs.sparsity)
-            h = product(near, far, ordered, x.unsqueeze(1), backend).squeeze(1)
+            view, transposed_view = views(pairs.sparsity)
+            h = product(view, transposed_view, ordered, x.unsqueeze(1), backend).squeeze(1)
             of_theta = grouped_outer(h, pairs.ptr, grad, scatter=pairs.node)
         if ctx.needs_input_grad[0]:
             pairs = pattern.source_pairs
             z = grouped(x, pairs.ptr, theta.unsqueeze(1), gather=pairs.node)
-            near, far = views(pairs.sparsity)
-            of_value = sample(near, far, grad.unsqueeze(1), z.unsqueeze(1), backend).squeeze(1)
+            view, transposed_view = views(pairs.sparsity)
+            ends = grad.unsqueeze(1), z.unsqueeze(1)
+            of_value = sample(view, transposed_view, *ends, backend).squeeze(1)
         return of_value, of_x, of_theta, None, None
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
         value, x, theta = primals
         of_value, of_x, of_theta = tangents
-        out: Tensor = apply(_Fused, value, of_x, theta, ctx.edges, ctx.backend)
-        out = out + apply(_Fused, value, x, of_theta, ctx.edges, ctx.backend)
+        out: Tensor = apply(_FusedProduct, value, of_x, theta, ctx.edges, ctx.backend)
+        out = out + apply(_FusedProduct, value, x, of_theta, ctx.edges, ctx.backend)
         if value is not None:
-            out = out + apply(_Fused, of_value, x, theta, ctx.edges, ctx.backend)
+            out = out + apply(_FusedProduct, of_value, x, theta, ctx.edges, ctx.backend)
         return out
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
-        return item_by_item(_Fused, info, in_dims, args)
+        return item_by_item(_FusedProduct, info, in_dims, args)

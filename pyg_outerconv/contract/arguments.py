@@ -1,0 +1,183 @@
+"""The arguments of a contraction: their checks, and the problems that they are split into."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..basis.base import Basis
+from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..graph.sparse_features import Features
+from ..kernels import REDUCTIONS
+from ..theta import DenseTheta, Mixture, Theta, ThetaValue, ValueOutput, as_theta
+from .problem import Problem
+
+LABEL_REDUCTIONS = ("sum", "max", "min")
+
+Broken = tuple[str, object, object]
+"""A rule that is broken, what it expects, and what came."""
+
+
+def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
+    """Check shapes, devices and dtypes of the arguments of :func:`contract`.
+
+    Raises:
+        ValueError: shapes do not fit, indices are out of range, or devices differ.
+        TypeError: dtypes differ, and autocast is off.
+    """
+    broken = _broken_shape(basis, x, theta)
+    if broken is not None:
+        raise RefusedValue(refusal(*broken))
+    broken = _broken_dtype(basis, x, theta)
+    if broken is not None:
+        raise RefusedType(refusal(*broken))
+
+
+def _broken_shape(basis: Basis, x: Features, theta: ThetaValue) -> Broken | None:
+    shape, num_labels = tuple(theta.shape), basis.num_bases
+    if len(shape) != 4 or shape[0] != num_labels:
+        return "theta needs a matrix for each label", f"({num_labels}, G, P/G, Q/G)", shape
+    if isinstance(theta, Mixture):
+        given, count = tuple(theta.coefficient.shape), theta.matrices.size(0)
+        if len(given) != 2 or given[1] != count:
+            rule = "a mixture needs a coefficient for each label and matrix"
+            return rule, f"(K, {count})", given
+    sources, channels = basis.size[0], shape[1] * shape[2]
+    if x is None or (isinstance(x, Tensor) and not x.is_floating_point()):
+        broken = _broken_rows(x, sources, channels, shape[1])
+        if broken is not None:
+            return broken
+    elif x.dim() < 2 or x.size(0) != sources or x.size(-1) != channels:
+        rule = "x must have a row for each source and a column for each channel"
+        return rule, f"({sources}, {channels})", tuple(x.shape)
+    place = theta.device  # a meta tensor has no memory, and CPU kernels would read it all the same
+    if basis.device != place or (x is not None and x.device != place):
+        places = {str(part.device) for part in (basis, x, theta) if part is not None}
+        return "basis, x and theta must be on one device", "one device", sorted(places)
+    return None
+
+
+def _broken_rows(x: Tensor | None, sources: int, channels: int, groups: int) -> Broken | None:
+    """The rule that is broken where rows of Θ are looked up: all of them, or those of indices."""
+    if groups != 1:
+        rule = "without features the rows of theta are the embedding, which needs full matrices"
+        return rule, "G = 1", groups
+    if x is None:
+        rule = "without features theta needs a row for each source"
+        return None if sources == channels else (rule, f"{sources} in_channels", channels)
+    if x.shape != (sources,):
+        return "x of indices needs one for each source", f"({sources},)", tuple(x.shape)
+    if x.numel() and not 0 <= int(x.min()) <= int(x.max()) < channels:
+        found = f"[{int(x.min())}, {int(x.max())}]"
+        return "indices of x must be rows of theta", f"[0, {channels})", found
+    return None
+
+
+def _broken_dtype(basis: Basis, x: Features, theta: ThetaValue) -> Broken | None:
+    if isinstance(theta, Mixture) and theta.coefficient.dtype != theta.dtype:
+        rule = "coefficients must have the dtype of the matrices"
+        return rule, theta.dtype, theta.coefficient.dtype
+    of_x = x if x is not None and x.is_floating_point() else theta
+    if torch.is_autocast_enabled(of_x.device.type):
+        return None
+    if of_x.dtype != theta.dtype:
+        return "x must have the dtype of theta", theta.dtype, of_x.dtype
+    if basis.dtype not in (None, of_x.dtype):
+        rule = "the basis must have the dtype of x; basis.to(x.dtype) casts it"
+        return rule, of_x.dtype, basis.dtype
+    return None
+
+
+def check_inputs(problem: Problem) -> None:
+    """Check that the inputs of a label can be compared or counted.
+
+    Raises:
+        ValueError: the basis hides its edges (powers, products), or features to be compared by max
+            or min are not dense.
+    """
+    if problem.reduce in ("max", "min") and not problem.has_features:
+        rule = (
+            f"{problem.reduce} over the inputs of a label needs dense node features, "
+            "whose zeros are compared too"
+        )
+        found = "none" if problem.x is None else type(problem.x).__name__
+        raise RefusedValue(refusal(rule, "a dense x", found))
+    if problem.basis.hides_edges:
+        what = f"{problem.reduce} over the inputs of a label counts or compares its edges"
+        raise _hidden_edges(what, problem.basis)
+
+
+def _hidden_edges(what: str, basis: Basis) -> RefusedValue:
+    expected = "an explicit basis: basis.edges(), or the family Explicit(...) in a layer"
+    return RefusedValue(refusal(f"{what}, so edges must be explicit", expected, repr(basis)))
+
+
+# Problems ----------------------------------------------------------------------------------------
+
+
+def problems(
+    basis: Basis,
+    x: Features,
+    theta: ThetaValue,
+    reduce: str = "sum",
+    label_reduce: str = "sum",
+    bias: Tensor | None = None,
+    values: Tensor | None = None,
+) -> list[Problem]:
+    """The problems whose results add up to the contraction; the first one has the bias.
+
+    With a sum over labels each leaf of the basis is one problem. With a max or min over labels the
+    whole basis is one problem, because labels of all its parts are compared at a target.
+
+    Raises:
+        ValueError: a reduction is unknown, or labels are compared and the basis hides its edges.
+    """
+    if reduce not in REDUCTIONS:
+        raise RefusedValue(unknown("reduction", reduce, REDUCTIONS))
+    if label_reduce not in LABEL_REDUCTIONS:
+        raise RefusedValue(unknown("reduction over labels", label_reduce, LABEL_REDUCTIONS))
+    theta = as_theta(theta)
+    if label_reduce != "sum":
+        x, theta = _with_bias_channel(x, theta)
+        part = basis.hidden()
+        if part is not None:
+            raise _hidden_edges(f"{label_reduce} over labels leaves out labels without edges", part)
+        return [Problem(basis.whole(), x, theta, reduce, label_reduce, bias)]
+    found: list[Problem] = []
+    for leaf, part_of_theta in basis.absorb(theta, reduce):
+        known = values if leaf is basis else None  # absorbing may have changed Θ
+        first = None if found else bias
+        found.append(Problem(leaf, x, part_of_theta, reduce, "sum", first, known))
+        if part_of_theta.bias is not None:
+            found += _value_bias(found[-1])
+    return found
+
+
+def _with_bias_channel(x: Features, theta: Theta) -> tuple[Features, Theta]:
+    """X with one more channel of ones, and Θ with the bias of values as its row for that channel.
+
+    Raises:
+        ValueError: the features are not dense.
+    """
+    of_bias = theta.full_bias() if isinstance(theta, ValueOutput) else None
+    if of_bias is None:
+        return x, theta
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        rule = "comparing labels with a bias of values needs dense x"
+        raise RefusedValue(refusal(rule, "dense features", x))
+    wider = DenseTheta(torch.cat([theta.full(), of_bias], 2))
+    return torch.cat([x, torch.ones_like(x[..., :1])], -1), wider
+
+
+def _value_bias(problem: Problem) -> list[Problem]:
+    """The problem that adds the bias of values, if the orders of the leaf do not add it.
+
+    Its X is a channel of ones, its Θ_h = b_h O_h.
+    """
+    theta = problem.of_heads
+    of_bias = None if theta is None or problem.basis.has_heads else theta.full_bias()
+    if of_bias is None:
+        return []
+    ones = of_bias.new_ones((problem.basis.size[0], *(1,) * len(problem.batch), 1))
+    x = ones.expand(-1, *problem.batch, 1)
+    return [Problem(problem.basis, x, DenseTheta(of_bias), problem.reduce)]

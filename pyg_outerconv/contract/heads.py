@@ -1,0 +1,191 @@
+"""Contractions by heads: values of each head, their propagation, and outputs of heads."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from ..basis.attention_basis import AttentionBasis
+from ..basis.base import Basis
+from ..basis.multi_head_edges import MultiHeadEdges
+from ..errors import RefusedType, refusal
+from ..graph.sparse_features import Features, SparseFeatures
+from ..theta import ValueOutput
+from .cost import Cost, Operations, dense_product, transform
+from .order import Order, needs_features
+from .problem import Problem
+
+
+def values_of(theta: ValueOutput, x: Features) -> Tensor:
+    """X V_h + b_h: (M, *batch, H, V)."""
+    found = project(x, theta.value)
+    return found if theta.bias is None else found + theta.bias.to(found.dtype)
+
+
+def project(x: Features, weight: Tensor) -> Tensor:
+    """X W_h for every head: features (M, *batch, P), W (H, P, D): (M, *batch, H, D).
+
+    Sparse features take one sparse product. Indices (M,) pick rows of W; None takes all rows.
+    """
+    heads, rows, width = weight.shape
+    if isinstance(x, SparseFeatures):
+        return x.transform(weight.unsqueeze(1))
+    wide = weight.transpose(0, 1)
+    if x is None:
+        return wide
+    if not x.is_floating_point():
+        return wide.index_select(0, x)
+    check_type(x, weight)
+    return (x @ wide.reshape(rows, heads * width)).unflatten(-1, (heads, width))
+
+
+def check_type(x: Tensor, weight: Tensor) -> None:
+    """Raise TypeError if the dtypes of features and parameters differ and autocast is off."""
+    if not x.is_floating_point() or x.dtype == weight.dtype:
+        return
+    if not torch.is_autocast_enabled(x.device.type):
+        raise RefusedType(refusal("x must have the dtype of theta", weight.dtype, x.dtype))
+
+
+def sum_few(basis: Basis, x: Features, theta: ValueOutput, made: Tensor | None) -> Tensor | None:
+    """Y (N, *batch, Q) of heads on a graph so small that its edges are not sorted, else None.
+
+    No order is chosen: edges are gathered and scattered.
+
+    Args:
+        basis: the shares of all heads.
+        x: (M, *batch, P).
+        theta: values and outputs of heads.
+        made: (M, *batch, H, V) the values, if the caller has them already.
+
+    Returns:
+        None if the shares are of another basis, or the features are not dense or do not fit.
+    """
+    if not isinstance(basis, MultiHeadEdges) or not basis.is_listed or not isinstance(x, Tensor):
+        return None
+    fits = x.is_floating_point() and x.size(-1) == theta.value.size(1)
+    if not fits or torch.is_autocast_enabled(x.device.type):
+        return None
+    return theta.collect(basis.times(values_of(theta, x) if made is None else made))
+
+
+# Values and outputs of a problem ------------------------------------------------------------------
+
+
+def heads_of(problem: Problem) -> MultiHeadEdges | AttentionBasis:
+    """The basis of the problem, with its type narrowed to a basis of heads."""
+    assert isinstance(problem.basis, MultiHeadEdges | AttentionBasis)  # what these orders solve
+    return problem.basis
+
+
+def value_width(problem: Problem) -> int:
+    """V: the number of channels of the values of one head."""
+    theta = problem.of_heads
+    return problem.out_channels if theta is None else theta.value.size(2)
+
+
+def making_values(problem: Problem) -> Cost:
+    """The products with Θ, if values are made first."""
+    theta, sources = problem.of_heads, float(problem.basis.size[0] * problem.num_columns)
+    if theta is None:
+        return transform(problem, sources * problem.num_labels)
+    of_x, of_theta, _ = problem.gradients
+    columns = problem.num_labels * theta.value.size(2)
+    flops = 2.0 * sources * problem.in_channels * columns
+    if isinstance(problem.x, SparseFeatures):
+        flops = 2.0 * problem.x.num_entries * columns
+    made = Cost.of(Operations(flops, calls=1), of_x + of_theta)
+    if theta.output is None:
+        return made
+    targets = float(problem.basis.size[1] * problem.num_columns)
+    after = Operations(2.0 * targets * columns * problem.out_channels, calls=1)
+    # The outputs of heads require gradients if anything does.
+    return made + Cost.of(after, 2.0 * any(problem.gradients))
+
+
+def values(problem: Problem) -> Tensor:
+    """The values of each head, X V_h + b_h or X Θ_h: (M, *batch, H, V)."""
+    theta = problem.of_heads
+    if problem.values is not None:
+        return problem.values
+    if theta is not None:
+        return values_of(theta, problem.x)
+    return problem.transform().movedim(1, -2)
+
+
+def collect_values(problem: Problem, received: Tensor) -> Tensor:
+    """Y (N, *batch, Q) from the values received by each head, (N, *batch, H, V)."""
+    theta = problem.of_heads
+    return received.sum(-2) if theta is None else theta.collect(received)
+
+
+# Orders -------------------------------------------------------------------------------------------
+
+
+class HeadOrder(Order):
+    """An order in which the matrix A_h of each head is applied to rows of that head.
+
+    A subclass states :meth:`propagating` and :meth:`propagate`. Deriving from
+    :class:`TransformHeadsFirst` or :class:`PropagateHeadsFirst` then places Θ.
+    """
+
+    @abstractmethod
+    def propagating(self, problem: Problem, width: int) -> Cost:
+        """The cost of :meth:`propagate` with C = width."""
+
+    @abstractmethod
+    def propagate(self, problem: Problem, x: Tensor) -> Tensor:
+        """A_hᵀ X_h for each head: (M, *batch, H, C) to (N, *batch, H, C)."""
+
+
+class TransformHeadsFirst(HeadOrder):
+    """X Θ_h first, or the values of each head."""
+
+    def lacks(self, problem: Problem) -> list[str]:
+        """Requires a fitting batch."""
+        return _why_no_batch(problem) + super().lacks(problem)
+
+    def cost(self, problem: Problem) -> Cost:
+        """The products that make the values, and their propagation at width V."""
+        return making_values(problem) + self.propagating(problem, value_width(problem))
+
+    def run(self, problem: Problem) -> Tensor:
+        """Y (N, *batch, Q) of the values that each target receives."""
+        return collect_values(problem, self.propagate(problem, values(problem)))
+
+
+class PropagateHeadsFirst(HeadOrder):
+    """A_hᵀ X first, at width P for each head, then Θ_h."""
+
+    def lacks(self, problem: Problem) -> list[str]:
+        """Requires features, a fitting batch, and values without a bias."""
+        reasons = needs_features(problem) + _why_no_batch(problem)
+        return reasons or super().lacks(problem) + _needs_no_bias(problem)
+
+    def cost(self, problem: Problem) -> Cost:
+        """The propagation of X at width P, and N·H·P·Q dense."""
+        rows = float(problem.basis.size[1] * problem.num_labels * problem.num_columns)
+        held = Cost(memory=rows * problem.in_channels * problem.itemsize)
+        sent = self.propagating(problem, problem.in_channels)
+        return sent + held + dense_product(problem, rows, True)
+
+    def run(self, problem: Problem) -> Tensor:
+        """Y (N, *batch, Q) of the features that each target receives."""
+        x = problem.features
+        received = self.propagate(
+            problem, x.unsqueeze(-2).expand(*x.shape[:-1], problem.num_labels, -1)
+        )
+        return problem.collect(received.movedim(-2, 1))
+
+
+def _why_no_batch(problem: Problem) -> list[str]:
+    batch = heads_of(problem).batch
+    if batch in ((), problem.batch):
+        return []
+    return [f"the basis has batch shape {batch}, and x has {problem.batch}"]
+
+
+def _needs_no_bias(problem: Problem) -> list[str]:
+    return [] if problem.parameter.bias is None else ["needs values without a bias"]

@@ -1,0 +1,236 @@
+"""Attention, and edges of several heads: by products for each head, or by one primitive."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ...basis.attention_basis import AttentionBasis
+from ...basis.implicit_edges import DenseRule, ExtraOperands
+from ...basis.multi_head_edges import MultiHeadEdges, by_head, by_label, same_dtype
+from ..cost import Cost, Operations, sparse_product
+from ..heads import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst, heads_of
+from ..problem import Problem
+
+
+def _attention(problem: Problem) -> AttentionBasis:
+    return problem.of(AttentionBasis)
+
+
+def _needs_softmax(problem: Problem) -> list[str]:
+    normalise = _attention(problem).normalise
+    return [] if normalise.is_softmax else [f"normalises by softmax only, not by {normalise}"]
+
+
+def _has_edges(problem: Problem) -> bool:
+    """Whether the edges of a support and their matrix are cached, as torch.compile requires."""
+    basis = heads_of(problem)
+    if not basis.has_edges:
+        return False
+    pattern = basis.pattern
+    return ("by_target" if pattern.num_labels == 1 else "by_both") in vars(pattern)
+
+
+# A sparse product for each head ------------------------------------------------------------------
+
+# Passes over E·H numbers: scores, maxima, exponentials, sums, a copy of each head.
+PASSES = 8.0
+
+
+class ProductOfEachHead(HeadOrder):
+    """Compute the shares of all edges, then a sparse product for each head."""
+
+    solves = (MultiHeadEdges, AttentionBasis)
+
+    def is_prepared(self, problem: Problem) -> bool:
+        return _has_edges(problem)
+
+    def propagating(self, problem: Problem, width: int) -> Cost:
+        """The shares of edges, and E·H·width sparse."""
+        basis, (of_x, of_theta, _) = heads_of(problem), problem.gradients
+        sent = sparse_product(problem, width, basis.size, of_x or of_theta, float(basis.num_edges))
+        rows = float(problem.basis.size[1] * problem.num_labels * problem.num_columns)
+        held = Cost(memory=rows * width * problem.itemsize)
+        return _making_shares(problem) + sent * (problem.num_labels // basis.num_labels) + held
+
+    def propagate(self, problem: Problem, x: Tensor) -> Tensor:
+        return heads_of(problem).times(x)
+
+
+def _making_shares(problem: Problem) -> Cost:
+    """The shares of all edges."""
+    basis = heads_of(problem)
+    if isinstance(basis, MultiHeadEdges):
+        return Cost()
+    columns = float(problem.num_labels // basis.num_labels * problem.num_columns)
+    entries = basis.num_edges * columns
+    line = float(basis.query.size(-1) * problem.itemsize)
+    sources = basis.size[0] * line * columns
+    sample = Operations(gathers=((entries * line, sources),), calls=columns)
+    size = entries * problem.itemsize
+    passes = Operations(moves=((PASSES * size, size),), calls=4)
+    return Cost.of(sample, 2.0 * basis.learns) + Cost.of(passes, basis.learns, 4.0 * size)
+
+
+class HeadsTransformFirst(ProductOfEachHead, TransformHeadsFirst):
+    """Compute X Θ_h or the values of each head, then a sparse product for each head."""
+
+    name = "heads_transform_first"
+
+
+class HeadsPropagateFirst(ProductOfEachHead, PropagateHeadsFirst):
+    """Propagate X by a sparse product for each head, then Θ_h."""
+
+    name = "heads_propagate_first"
+    propagates = True
+
+
+# One primitive -----------------------------------------------------------------------------------
+
+
+def _needs_no_dropout(problem: Problem) -> list[str]:
+    return ["has no dropout"] if _attention(problem).normalise.dropped else []
+
+
+class Attend(HeadOrder):
+    """Scores, softmax and sum by the primitive ``attend``, which stores no shares of edges.
+
+    Its backward pass computes the shares again.
+    """
+
+    solves = (AttentionBasis,)
+    needs = (_needs_softmax, _needs_no_dropout)
+
+    def is_prepared(self, problem: Problem) -> bool:
+        return _has_edges(problem)
+
+    def propagating(self, problem: Problem, width: int) -> Cost:
+        """E·H·(D + width) numbers gathered; 2.5 times as much in the backward pass."""
+        basis = _attention(problem)
+        columns = float(problem.num_labels // basis.num_labels * problem.num_columns)
+        line = float((basis.query.size(-1) + width) * problem.itemsize)
+        vector = float(basis.num_edges * problem.itemsize)
+        work = Operations(
+            gathers=((basis.num_edges * columns * line, basis.size[0] * line),),
+            moves=((6.0 * vector * columns, vector),),
+            calls=4 * columns,
+        )
+        return Cost.of(work, 2.5 * any(problem.gradients), 4.0 * vector)
+
+    def propagate(self, problem: Problem, x: Tensor) -> Tensor:
+        return _attention(problem).attend(x)
+
+
+class AttendTransformFirst(Attend, TransformHeadsFirst):
+    """Compute the values of each head, then ``attend``."""
+
+    name = "attend_transform_first"
+
+
+class AttendPropagateFirst(Attend, PropagateHeadsFirst):
+    """``attend`` with X as the values, then Θ_h."""
+
+    name = "attend_propagate_first"
+    propagates = True
+
+
+# Dense blocks ------------------------------------------------------------------------------------
+
+# Its time over that of a tall dense product with equal flops: torch's kernel stays in caches, while
+# the products of the blocks of a window are small.
+SHARE, SHARE_OF_WINDOWS = 0.75, 1.5
+# Work of the backward pass over that of the forward pass: scores again, and four products.
+BACKWARD = 2.5
+# Calls for one head and one item of a batch in a window.
+CALLS_OF_A_JOB = 4.0
+# Flops for each score: exponentials, maxima, sums.
+FLOPS_OF_A_SCORE = 32.0
+
+
+def _needs_rule(problem: Problem) -> list[str]:
+    """Reasons if the support is no band or blocks, or does not take the bias, mask or dropout."""
+    over = _attention(problem).over
+    if not isinstance(over, DenseRule):
+        return [f"needs a support that is a band or blocks, not a {type(over).__name__}"]
+    return over.lacks(_additions(problem))
+
+
+def _rule(problem: Problem) -> DenseRule:
+    over = _attention(problem).over
+    assert isinstance(over, DenseRule)  # as _needs_rule says
+    return over
+
+
+def _additions(problem: Problem) -> ExtraOperands:
+    """Whether scores have a bias, a mask, a bias that requires gradients, and dropout."""
+    basis = _attention(problem)
+    learns = basis.bias is not None and basis.bias.requires_grad
+    has = basis.bias is not None, basis.present is not None
+    return ExtraOperands(*has, learns, basis.normalise.dropped > 0)
+
+
+class DenseAttention(HeadOrder):
+    """Attention by dense blocks of nodes, without a sparse matrix.
+
+    Full and causal attention are torch's ``scaled_dot_product_attention``; windows are cut into
+    blocks; blocks of one size are one batch.
+    """
+
+    solves = (AttentionBasis,)
+    needs = (_needs_softmax, _needs_rule)
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """Whether the nodes are sorted by blocks already."""
+        return _rule(problem).is_sorted
+
+    def propagating(self, problem: Problem, width: int) -> Cost:
+        """2·pairs·H·(D + width) flops, for all pairs in the blocks."""
+        basis, pairs = _attention(problem), _rule(problem).pairs(_additions(problem))
+        columns = float(problem.num_labels * problem.num_columns)
+        calls = CALLS_OF_A_JOB * columns * pairs.windows if pairs.windows else 1.0
+        share = SHARE_OF_WINDOWS if pairs.windows else SHARE
+        channels = basis.query.size(-1) + width
+        flops = share * pairs.seen * columns * (2.0 * channels + FLOPS_OF_A_SCORE)
+        scores = pairs.held * columns * problem.itemsize
+        nodes = float(sum(basis.size)) * columns * channels * problem.itemsize
+        work = Operations(flops, moves=((4.0 * scores, scores), (nodes, nodes)), calls=calls)
+        return Cost.of(work, BACKWARD * any(problem.gradients), 2.0 * scores + nodes)
+
+    def propagate(self, problem: Problem, x: Tensor) -> Tensor:
+        basis, batch = _attention(problem), problem.batch
+        query, key = basis.with_batch(batch)
+        query, key, value = (by_label(part, basis.num_labels) for part in same_dtype(query, key, x))
+        beside = _bias(basis, batch, query), _mask(basis, batch)
+        options = basis.factor, basis.normalise.dropped
+        out = _rule(problem).attend(query, key, value, *beside, *options)
+        return by_head(out, basis.num_labels, basis.num_bases, batch)
+
+
+def _bias(basis: AttentionBasis, batch: tuple[int, ...], like: Tensor) -> Tensor | None:
+    """The bias of the scores of edges, (E, B·H)."""
+    if basis.bias is None:
+        return None
+    bias = basis.bias.to(like.dtype)
+    if not basis.batch:
+        bias = bias.view(bias.size(0), *(1,) * len(batch), bias.size(-1))
+    return bias.expand(bias.size(0), *batch, basis.num_bases).reshape(bias.size(0), like.size(1))
+
+
+def _mask(basis: AttentionBasis, batch: tuple[int, ...]) -> Tensor | None:
+    """Booleans (M, B·H): which sources are present."""
+    if basis.present is None:
+        return None
+    there = basis.seen_sources()
+    there = there.view(*there.shape, *(1,) * (len(batch) + 2 - there.dim()))
+    return there.expand(there.size(0), *batch, basis.num_bases).flatten(1)
+
+
+class DenseAttentionTransformFirst(DenseAttention, TransformHeadsFirst):
+    """Compute the values of each head, then attention by blocks."""
+
+    name = "dense_attention_transform_first"
+
+
+class DenseAttentionPropagateFirst(DenseAttention, PropagateHeadsFirst):
+    """Attention by blocks with X as the values, then Θ_h."""
+
+    name = "dense_attention_propagate_first"

@@ -1,0 +1,324 @@
+"""Orders for shifts of a full grid: torch's convolutions, and its poolings for Θ_k = c I."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isclose, prod
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...basis.conv_geometry import (
+    AxisGeometry,
+    ConvGeometry,
+    as_images,
+    as_nodes,
+    crop,
+    geometry_of,
+    pad,
+    padded_bytes,
+    sees_one,
+    why_not_torch,
+)
+from ...basis.grid_shift import GridShift
+from ...kernels import REDUCTIONS
+from ..cost import Cost, Operations, moving
+from ..order import Order, needs_features, needs_identity
+from ..problem import Problem
+
+
+def _shifts(problem: Problem) -> GridShift:
+    return problem.of(GridShift)
+
+
+def _needs_one_input(problem: Problem) -> list[str]:
+    if problem.reduce == "sum" or sees_one(_shifts(problem)):
+        return []
+    return [f"sums inputs, and several share a label under {problem.reduce}"]
+
+
+def _needs_channels(problem: Problem) -> list[str]:
+    full = problem.in_channels and problem.out_channels
+    return [] if full else ["needs at least one channel"]
+
+
+_FORWARD: tuple[Callable[..., Tensor], ...] = (F.conv1d, F.conv2d, F.conv3d)
+_TRANSPOSED: tuple[Callable[..., Tensor], ...] = (
+    F.conv_transpose1d,
+    F.conv_transpose2d,
+    F.conv_transpose3d,
+)
+
+# oneDNN computes 16 channels of a group at once; a single channel costs as much as about 4.
+CHANNEL_BLOCK = 16
+LONE_CHANNEL = 4
+# Its time over that of a tall dense product with equal flops: its operands stay in caches.
+SHARE = 0.75
+
+
+def _needs_box(problem: Problem) -> list[str]:
+    basis = _shifts(problem)
+    why = why_not_torch(basis)
+    if not why and not geometry_of(basis).is_full:
+        return ["needs a label at every position of a box, because zero times NaN is NaN"]
+    return why
+
+
+class Convolution(Order):
+    """Σ_k A_kᵀ X Θ_k as ``F.convNd``: Θ_k is the weight at one position of the kernel.
+
+    Offsets o = −d must fill a box of evenly spaced positions: a zero at a position without a label
+    would carry NaN to outputs that do not see it. Nodes become images, and images nodes, by views.
+    """
+
+    name = "convolution"
+    solves = (GridShift,)
+    needs = (needs_features, _needs_one_input, _needs_channels, _needs_box)
+    reductions = frozenset(REDUCTIONS)  # all are equal where a label has one input
+    adds_bias = True
+
+    def cost(self, problem: Problem) -> Cost:
+        """2·N·P·Q/G flops for each position of the kernel, and the padded input."""
+        basis, (of_x, of_theta, _) = _shifts(problem), problem.gradients
+        places = prod(geometry_of(basis).kernel)
+        cells = prod([axis.num_outputs for axis in basis.axes]) * problem.num_columns
+        rows, columns = problem.parameter.shape[2:]
+        # oneDNN has no float64: torch copies the inputs of each output, image by image.
+        copies = problem.device.type == "cpu" and problem.dtype == torch.float64
+        lanes = (
+            LONE_CHANNEL if rows == columns == 1 else -(-columns // CHANNEL_BLOCK) * CHANNEL_BLOCK
+        )
+        lanes = columns if copies else lanes
+        flops = 2.0 * SHARE * cells * places * rows * lanes * problem.num_blocks
+        work = Operations(flops, calls=1)
+        if copies and places > 1:
+            copied = float(cells * places * problem.in_channels * problem.itemsize)
+            work += Operations(moves=((copied, copied / max(problem.num_columns, 1)),))
+        weight = float(places * problem.in_channels * columns * problem.itemsize)
+        padded = padded_bytes(basis, problem.num_columns * problem.in_channels, problem.itemsize)
+        return (
+            Cost.of(work, of_x + of_theta)
+            + Cost.of(moving(weight), of_theta, weight)
+            + Cost.of(moving(padded), of_x, padded)
+        )
+
+    def run(self, problem: Problem) -> Tensor:
+        basis = _shifts(problem)
+        geometry, images = geometry_of(basis), as_images(problem.features, basis.input_shape)
+        weight = _kernel_of(problem.theta, geometry, basis.is_transposed)
+        run = _transposed if basis.is_transposed else _forward
+        return as_nodes(run(images, weight, geometry, problem), problem.batch)
+
+
+def _kernel_of(theta: Tensor, geometry: ConvGeometry, is_transposed: bool) -> Tensor:
+    """Θ (K, G, P/G, Q/G) as a weight (Q, P/G, *kernel), or, transposed, (P, Q/G, *kernel)."""
+    num_labels, groups, rows, columns = theta.shape
+    order = (1, 2, 3, 0) if is_transposed else (1, 3, 2, 0)
+    ends = (groups * rows, columns) if is_transposed else (groups * columns, rows)
+    weight = theta.permute(order).reshape(*ends, num_labels)
+    if not geometry.is_in_order:
+        place = torch.tensor(geometry.places, device=theta.device)
+        weight = weight.new_zeros(*ends, prod(geometry.kernel)).index_add(-1, place, weight)
+    # Contiguous, as torch's gradient in float64 needs it: with few channels the strides may look
+    # like those of a channels-last tensor.
+    return weight.flatten().view(*ends, *geometry.kernel)
+
+
+def _forward(x: Tensor, weight: Tensor, geometry: ConvGeometry, problem: Problem) -> Tensor:
+    alike = all(window.is_padded_alike for window in geometry.axes)
+    return _FORWARD[len(geometry.axes) - 1](
+        x if alike else pad(x, geometry),
+        weight,
+        problem.bias,
+        stride=[window.axis.stride for window in geometry.axes],
+        padding=[window.before if alike else 0 for window in geometry.axes],
+        dilation=[window.spacing for window in geometry.axes],
+        groups=problem.num_blocks,
+    )
+
+
+def _transposed(x: Tensor, weight: Tensor, geometry: ConvGeometry, problem: Problem) -> Tensor:
+    """The transpose of :func:`_forward`: cells that it pads are cropped here."""
+    padding, spare = [], []
+    grown: list[int] = []  # from the last axis to the first, as F.pad takes them
+    ends = []
+    for window in geometry.axes:
+        before, behind = window.before, window.behind
+        largest = max(window.axis.stride, window.spacing)
+        fits = before >= 0 and 0 <= before - behind < largest
+        both = before if fits else max(min(before, behind), 0)
+        padding.append(both)
+        spare.append(before - behind if fits else 0)
+        rest = (0, 0) if fits else (before - both, behind - both)
+        grown = [max(-end, 0) for end in rest] + grown
+        ends.append(rest)
+    out = _TRANSPOSED[len(geometry.axes) - 1](
+        x,
+        weight,
+        None if any(grown) else problem.bias,
+        stride=[window.axis.stride for window in geometry.axes],
+        padding=padding,
+        output_padding=spare,
+        dilation=[window.spacing for window in geometry.axes],
+        groups=problem.num_blocks,
+    )
+    if any(grown):
+        out = F.pad(out, grown)
+        if problem.bias is not None:
+            out = out + problem.bias.view(-1, *(1,) * len(geometry.axes))
+    return crop(out, ends)
+
+
+# Pooling -----------------------------------------------------------------------------------------
+
+_LARGEST = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+
+
+def _needs_windows(problem: Problem) -> list[str]:
+    basis = _shifts(problem)
+    return why_not_torch(basis) or _lacks(problem, geometry_of(basis), basis.is_transposed)
+
+
+class Pooling(Order):
+    """c Σ_k A_kᵀ X by ``F.avg_poolNd``, max and min over labels by ``F.max_poolNd``.
+
+    The transpose of adjacent windows repeats each cell (unpooling). Of equal cells the one with the
+    lowest label takes the gradient. torch gives it to the first cell of a window, so the grid is
+    flipped if labels run backwards.
+    """
+
+    name = "pooling"
+    solves = (GridShift,)
+    needs = (needs_features, needs_identity, _needs_one_input, _needs_channels, _needs_windows)
+    reductions = frozenset(REDUCTIONS)  # all are equal where a label has one input
+    label_reductions = frozenset({"sum", "max", "min"})
+
+    def cost(self, problem: Problem) -> Cost:
+        """Each window is read from a cache, again for the gradient, and the input is padded."""
+        basis, columns = _shifts(problem), problem.num_columns * problem.in_channels
+        cells = prod([axis.num_outputs for axis in basis.axes]) * len(basis.taps)
+        padded = padded_bytes(basis, columns, problem.itemsize)
+        read = float(cells * columns * problem.itemsize)
+        work = Operations(picks=((read, 1.0),), calls=1) + moving(padded)
+        return Cost.of(work, problem.gradients[0], padded)
+
+    def run(self, problem: Problem) -> Tensor:
+        basis, factor = _shifts(problem), problem.factor
+        assert factor is not None  # it needs Θ_k = c I
+        geometry, images = geometry_of(basis), as_images(problem.features, basis.input_shape)
+        if basis.is_transposed:
+            out = _repeat(images, geometry.kernel, factor)
+        elif problem.label_reduce == "sum":
+            out = _add(images, geometry, factor)
+        else:
+            least = problem.label_reduce == "min"
+            out = _largest(-images if least else images, geometry)
+            out = -out if least else out
+        return as_nodes(out, problem.batch)
+
+
+def _lacks(problem: Problem, geometry: ConvGeometry, is_transposed: bool) -> list[str]:
+    """Reasons why torch's poolings do not compute these windows."""
+    reasons = []
+    if not geometry.is_box:
+        reasons.append("needs one label at every cell of a window")
+    elif problem.label_reduce != "sum" and not (geometry.is_in_order or geometry.is_backwards):
+        reasons.append(
+            "the lowest label takes the gradient of equal cells, so labels must follow the cells"
+        )
+    axes = geometry.axes
+    if problem.label_reduce == "sum" and any(window.spacing > 1 for window in axes):
+        reasons.append("torch sums windows without dilation only")
+    short = isinstance(problem.x, Tensor) and problem.x.dtype in (torch.float16, torch.bfloat16)
+    if short and len(axes) == 3 and problem.label_reduce == "sum" and problem.device.type == "cpu":
+        reasons.append("torch sums windows of 3 axes on a CPU in float32 and float64 only")
+    if is_transposed:
+        if problem.label_reduce != "sum":
+            reasons.append(f"sums transposed windows, no {problem.label_reduce} over labels")
+        if not all(map(_are_adjacent, axes)):
+            reasons.append("transposed windows must be adjacent and fill the output")
+    elif problem.label_reduce != "sum" and any(map(_has_empty, axes)):
+        reasons.append("a window without cells gives 0, which torch's poolings do not")
+    return reasons
+
+
+def _are_adjacent(window: AxisGeometry) -> bool:
+    """Whether every input of the axis is in exactly one window."""
+    axis = window.axis
+    return window.first == 0 == window.behind and axis.stride == window.extent
+
+
+def _has_empty(window: AxisGeometry) -> bool:
+    """Whether the window of some output contains padding only."""
+    axis = window.axis
+    if axis.padding_mode != "zeros":
+        return False
+    places = range(window.first, window.first + window.spacing * window.extent, window.spacing)
+    if window.first >= 0 and window.behind <= 0:
+        return False
+    return not all(
+        any(0 <= axis.stride * output + place < axis.num_inputs for place in places)
+        for output in range(axis.num_outputs)
+    )
+
+
+def _fits(geometry: ConvGeometry) -> bool:
+    """Whether torch can pad: equally at both ends, by at most half a window.
+
+    Averages over 3 axes also need an axis as long as a whole window, without padding.
+    """
+    return all(
+        window.is_padded_alike
+        and 2 * window.before <= window.extent
+        and (
+            len(geometry.axes) < 3 or window.spacing * (window.extent - 1) < window.axis.num_inputs
+        )
+        for window in geometry.axes
+    )
+
+
+def _add(x: Tensor, geometry: ConvGeometry, factor: float) -> Tensor:
+    """``factor`` times the sum over each window, by torch's averages with a whole divisor."""
+    fits = _fits(geometry)
+    x = x if fits else pad(x, geometry)
+    lone = len(geometry.axes) == 1  # F.avg_pool1d has no divisor_override, F.avg_pool2d has
+    axes = geometry.axes
+    sizes = [window.extent for window in axes]
+    strides = [window.axis.stride for window in axes]
+    padding = [window.before if fits else 0 for window in axes]
+    if lone:
+        x, sizes, strides, padding = x.unsqueeze(-2), [1, *sizes], [1, *strides], [0, *padding]
+    average = F.avg_pool3d if len(sizes) == 3 else F.avg_pool2d
+    mean = isclose(factor * prod(sizes), 1.0)
+    out = average(x, sizes, strides, padding, divisor_override=None if mean else 1)
+    out = out.squeeze(-2) if lone else out
+    return out if mean or factor == 1.0 else out * factor
+
+
+def _largest(x: Tensor, geometry: ConvGeometry) -> Tensor:
+    axes = geometry.axes
+    everywhere = tuple(range(-len(axes), 0))
+    flips = not geometry.is_in_order and torch.is_grad_enabled()  # only gradients depend on it
+    fits = _fits(geometry) and not flips
+    x = x if fits else pad(x, geometry, value=float("-inf"))
+    out = _LARGEST[len(axes)](
+        x.flip(everywhere) if flips else x,
+        [window.extent for window in axes],
+        [window.axis.stride for window in axes],
+        [window.before if fits else 0 for window in axes],
+        [window.spacing for window in axes],
+    )
+    return out.flip(everywhere) if flips else out
+
+
+def _repeat(x: Tensor, sizes: tuple[int, ...], factor: float) -> Tensor:
+    """``factor`` times each cell, repeated over a box of these sizes."""
+    x = x if factor == 1.0 else x * factor
+    wide, grown = list(x.shape[:2]), list(x.shape[:2])
+    for number, size in enumerate(sizes):
+        count = x.size(2 + 2 * number)
+        wide += [count, size]
+        grown.append(count * size)
+        x = x.unsqueeze(3 + 2 * number)
+    return x.expand(wide).reshape(grown)

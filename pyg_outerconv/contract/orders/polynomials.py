@@ -1,0 +1,239 @@
+"""Orders of polynomials p_k(A) by their recurrence: K − 1 sparse products, no powers of A.
+
+If Θ mixes few matrices V_b, Σ_k p_k(A) c_kb is one polynomial for each V_b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ...basis.polynomial import Polynomial, Step
+from ...theta import DenseTheta, Mixture
+from ..cost import Cost, dense_product, moving, sparse_product, transform
+from ..order import Order, needs_features, needs_mixture
+from ..problem import Problem
+from ..rule import has_few, transforms
+
+
+def _polynomial(problem: Problem) -> Polynomial:
+    return problem.of(Polynomial)
+
+
+def _step(problem: Problem) -> Step:
+    """The function H ↦ s Aᵀ H, by sparse products."""
+    return _polynomial(problem).step(problem.dtype)
+
+
+def sum_forward(problem: Problem, step: Step) -> Tensor:
+    """Σ_k (p_k(A)ᵀ X) Θ_k + b, term by term."""
+    out = problem.bias
+    for k, h in enumerate(_polynomial(problem).terms(problem.features, step)):
+        out = problem.parameter.labels(k, k + 1).combine(h, h.size(0), out)
+    assert out is not None  # a polynomial has a term
+    return out
+
+
+def sum_clenshaw(
+    problem: Problem, step: Step, term: Callable[[int], Tensor] | None = None
+) -> Tensor:
+    """Σ_k p_k(A)ᵀ z_k as b_0 of b_k = z_k + s_k Aᵀ b_{k+1} − γ b_{k+2}.
+
+    ``term(k)`` returns z_k; without it, z_k = X Θ_k.
+    """
+    rule, term = _polynomial(problem).recurrence, term or problem.transform_label
+    last: Tensor | None = None
+    here: Tensor | None = None
+    for k in reversed(range(problem.num_labels)):
+        ahead = term(k)
+        if here is not None:
+            ahead = ahead + step(here, rule.first if k == 0 else rule.alpha)
+        if last is not None and rule.gamma:
+            ahead = torch.sub(ahead, last, alpha=rule.gamma)
+        last, here = here, ahead
+    assert here is not None
+    return here
+
+
+class RecurrenceOrder(Order):
+    """An order that makes terms p_k(A)ᵀ X from the first on, or sums of terms from the last on.
+
+    Attributes:
+        transforms: whether Θ is applied first, for sums at width Q; else terms at width P.
+        mixed: whether Θ mixes few matrices.
+    """
+
+    solves = (Polynomial,)
+    transforms: ClassVar[bool]
+    mixed: ClassVar[bool] = False
+
+    def rank(self, problem: Problem) -> int:
+        """0 if the plain rule chooses it, else 1."""
+        return int((transforms(problem), has_few(problem)) != (self.transforms, self.mixed))
+
+    def _recurring(
+        self, problem: Problem, products: Cost, wanted: bool, keeps: bool, beside: int = 0
+    ) -> Cost:
+        """The cost of K − 1 sparse products, and of dense products.
+
+        Args:
+            problem: the problem.
+            products: the cost of the dense products.
+            wanted: whether the first term requires gradients; the others also do if the values of
+                the operator do.
+            keeps: whether autograd saves all terms; otherwise three are in memory at a time.
+            beside: number of further tensors of the size of a term in memory.
+        """
+        basis, width = _polynomial(problem), self._width(problem)
+        nodes, steps = basis.size[0], problem.num_labels - 1
+        entries = float(basis.operator.num_edges)
+        sparse = sparse_product(problem, width, (nodes, nodes), wanted, entries).forward
+        line = _line(problem, width)
+        step = sparse + moving(line, line, line)
+        # A is square: transposed products, and samples for the gradient of values, cost the same.
+        of_basis = problem.gradients[2]
+        transposed = steps if wanted else max(steps - 1, 0) * of_basis
+        factors = {basis.recurrence.first, basis.recurrence.alpha} - {1.0} if steps else set()
+        held = line * ((steps + 2 if keeps else 3) + beside)
+        held += len(factors) * entries * problem.itemsize
+        return Cost(step * steps, step * transposed + sparse * (steps * of_basis), held) + products
+
+    def _width(self, problem: Problem) -> int:
+        return problem.out_channels if self.transforms else problem.in_channels
+
+
+def _line(problem: Problem, width: int) -> float:
+    """Bytes of a term."""
+    return float(problem.basis.size[0] * problem.num_columns * width * problem.itemsize)
+
+
+class Forward(RecurrenceOrder):
+    """p_k(A)ᵀ X in turn at width P, each multiplied by Θ_k at once."""
+
+    name = "recurrence_forward"
+    propagates = True
+    needs = (needs_features,)
+    transforms = False
+    adds_bias = True
+
+    def cost(self, problem: Problem) -> Cost:
+        """(K − 1)·E·P sparse, N·K·P·Q dense."""
+        rows, terms = float(problem.basis.size[0] * problem.num_columns), problem.num_labels
+        of_x, of_theta, of_basis = problem.gradients
+        products = dense_product(problem, rows * terms, of_x, terms)
+        if of_basis and not of_x:  # all terms but the first, X, require gradients
+            later = dense_product(problem, rows * (terms - 1), False, terms - 1).forward
+            products = products + Cost(backward=later)
+        return self._recurring(problem, products, of_x, of_theta or of_basis)
+
+    def run(self, problem: Problem) -> Tensor:
+        return sum_forward(problem, _step(problem))
+
+
+class Clenshaw(RecurrenceOrder):
+    """Σ_k p_k(A)ᵀ (X Θ_k) from the last label to the first, at width Q (Horner for powers).
+
+    Clenshaw, *A note on the summation of Chebyshev series*, 1955.
+    """
+
+    name = "recurrence_clenshaw"
+    transforms = True
+
+    def cost(self, problem: Problem) -> Cost:
+        """(K − 1)·E·Q sparse, N·K·P·Q dense."""
+        rows = float(problem.basis.size[0] * problem.num_labels * problem.num_columns)
+        of_x, of_theta, of_basis = problem.gradients
+        return self._recurring(problem, transform(problem, rows), of_x or of_theta, of_basis)
+
+    def run(self, problem: Problem) -> Tensor:
+        return sum_clenshaw(problem, _step(problem))
+
+
+# Mixtures ----------------------------------------------------------------------------------------
+
+
+def _mixture(problem: Problem) -> Mixture:
+    assert problem.mixture is not None  # these orders need one
+    return problem.mixture
+
+
+def _of_matrices(problem: Problem) -> Problem:
+    """The problem with the matrices V_b as Θ."""
+    return Problem(problem.basis, problem.x, DenseTheta(_mixture(problem).matrices))
+
+
+def _is_free(problem: Problem) -> bool:
+    """Whether products with V_b can be skipped: V = I, and X is dense."""
+    return _mixture(problem).is_unit and problem.has_features
+
+
+class MixedRecurrence(RecurrenceOrder):
+    """An order of a polynomial for Θ_k = Σ_b c_kb V_b: B dense products, not K; none if V = I."""
+
+    mixed = True
+
+    def cost(self, problem: Problem) -> Cost:
+        """(K − 1)·E sparse, N·B·P·Q dense, K·B·N sums, at width P or Q."""
+        mixture, (of_x, of_theta, of_basis) = _mixture(problem), problem.gradients
+        count, products = mixture.num_matrices, Cost()
+        rows = float(problem.basis.size[0] * problem.num_columns * count)
+        of_c = mixture.coefficient.requires_grad and torch.is_grad_enabled()
+        keeps = of_basis or (of_c and not self.transforms)
+        wanted = of_x or (of_theta if self.transforms else keeps)
+        if not _is_free(problem) and self.transforms:
+            products = transform(_of_matrices(problem), rows)
+        elif not _is_free(problem):
+            products = dense_product(_of_matrices(problem), rows, wanted)
+        # The cost of a dense product does not count that its result is written. For a fair
+        # comparison only the terms of sums after the first count here.
+        line = _line(problem, self._width(problem))
+        products += Cost.of(moving(*[line] * (count - 1)) * problem.num_labels, wanted)
+        first = wanted if self.transforms else of_x
+        return self._recurring(problem, products, first, keeps, count)
+
+
+class ForwardMixed(MixedRecurrence):
+    """Σ_b (Σ_k c_kb p_k(A)ᵀ X) V_b: terms at width P, summed at once."""
+
+    name = "recurrence_forward_mixed"
+    needs = (needs_mixture, needs_features)
+    transforms = False
+
+    def run(self, problem: Problem) -> Tensor:
+        total: Tensor | None = None  # (N, B, *batch, P)
+        coefficient = _mixture(problem).coefficient
+        for k, h in enumerate(_polynomial(problem).terms(problem.features, _step(problem))):
+            weight = coefficient[k].to(h.dtype).view(-1, *[1] * (h.dim() - 1))
+            h = h.unsqueeze(1)
+            total = h * weight if total is None else torch.addcmul(total, h, weight)
+        assert total is not None  # a polynomial has a term
+        return total.squeeze(1) if _is_free(problem) else _of_matrices(problem).collect(total)
+
+
+class ClenshawMixed(MixedRecurrence):
+    """Σ_k p_k(A)ᵀ Σ_b c_kb (X V_b), from the last label to the first, at width Q.
+
+    Each X V_b is computed once, instead of X Θ_k for each label; for V = I it is X.
+    """
+
+    name = "recurrence_clenshaw_mixed"
+    needs = (needs_mixture,)
+    transforms = True
+
+    def run(self, problem: Problem) -> Tensor:
+        if _is_free(problem):
+            z = problem.features.unsqueeze(1)
+        else:
+            z = _of_matrices(problem).transform()  # (M, B, *batch, Q)
+        coefficient = _mixture(problem).coefficient.to(z.dtype)
+
+        def term(k: int) -> Tensor:
+            total = z[:, 0] * coefficient[k, 0]
+            for b in range(1, z.size(1)):
+                total = torch.addcmul(total, z[:, b], coefficient[k, b])
+            return total
+
+        return sum_clenshaw(problem, _step(problem), term)

@@ -1,0 +1,215 @@
+"""Orders of products of bases: compositions factor by factor, disjoint copies as a batch."""
+
+from __future__ import annotations
+
+from math import prod
+
+import torch
+from torch import Tensor
+
+from ...basis.base import Basis
+from ...basis.products import Composed, Repeated
+from ...errors import RefusedValue
+from ...graph.sparse_features import Features
+from ...theta import ThetaValue, as_theta
+from ..choose import choose_order
+from ..cost import Cost, moving, transform
+from ..order import Order, needs_features, orders_of
+from ..problem import Problem
+
+
+def _pairs(problem: Problem) -> Tensor:
+    """Θ_ij as (K₁, K₂, G, P/G, Q/G)."""
+    factors = problem.of(Composed)
+    return problem.theta.unflatten(0, (factors.first.num_bases, factors.second.num_bases))
+
+
+def _narrows(problem: Problem) -> bool:
+    """Whether K₂·Q ≤ K₁·P: z has at most as many channels as H."""
+    factors = problem.of(Composed)
+    ours, theirs = factors.first.num_bases, factors.second.num_bases
+    return theirs * problem.out_channels <= ours * problem.in_channels
+
+
+def _between(problem: Problem, shape: tuple[int, ...]) -> Cost:
+    """The cost of a result of a shape between two contractions."""
+    size = float(prod(shape) * problem.itemsize)
+    return Cost.of(moving(size), any(problem.gradients), size)
+
+
+class ChainTransform(Order):
+    """z_j = Σ_i A_iᵀ X Θ_ij at width K₂·Q by one contraction over A, then Σ_j B_jᵀ z_j."""
+
+    name = "chain_transform"
+    solves = (Composed,)
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """Whether it is the narrower order: torch.compile takes it without comparing costs."""
+        return not problem.has_features or _narrows(problem)
+
+    def cost(self, problem: Problem) -> Cost:
+        """Both contractions, and L·K₂·Q numbers between them."""
+        factors, theta = problem.of(Composed), self._wide(problem)
+        middle, pairs = factors.first.size[1], factors.second.num_bases
+        of_x, of_theta, _ = problem.gradients
+        learns = of_x or of_theta or factors.first.learns
+        shape = (middle, pairs, *problem.batch, problem.out_channels)
+        return (
+            _solving(factors.first, problem.x, theta)
+            + _between(problem, shape)
+            + _solving_transformed(factors.second, shape, theta, learns)
+        )
+
+    def run(self, problem: Problem) -> Tensor:
+        factors, theta = problem.of(Composed), self._wide(problem)
+        z = _solve(factors.first, problem.x, theta)  # (L, *batch, G·K₂·Q/G)
+        groups, columns = problem.num_blocks, problem.parameter.shape[3]
+        parts = z.unflatten(-1, (groups, factors.second.num_bases, columns)).movedim(-2, 1)
+        return _solve_transformed(factors.second, parts.flatten(-2))
+
+    @staticmethod
+    def _wide(problem: Problem) -> Tensor:
+        """Θ for the first factor: (K₁, G, P/G, K₂·Q/G)."""
+        return _pairs(problem).permute(0, 2, 3, 1, 4).flatten(3)
+
+
+class ChainPropagate(Order):
+    """H_i = A_iᵀ X for all i, then one contraction over B of K₁·P channels with Θ."""
+
+    name = "chain_propagate"
+    solves = (Composed,)
+    needs = (needs_features,)
+
+    def is_prepared(self, problem: Problem) -> bool:
+        """Whether it is the narrower order, as for :class:`ChainTransform`."""
+        return not _narrows(problem)
+
+    def cost(self, problem: Problem) -> Cost:
+        """Propagation, the second contraction, and L·K₁·P numbers between them."""
+        factors, theta, x = problem.of(Composed), self._tall(problem), problem.features
+        learns = problem.gradients[0] or factors.first.learns
+        width = factors.first.num_bases * problem.in_channels
+        shape = (factors.first.size[1], *problem.batch, width)
+        return (
+            _propagating(factors.first, x)
+            + _between(problem, shape)
+            + _solving(factors.second, _stand_in(shape, x, learns), theta)
+        )
+
+    def run(self, problem: Problem) -> Tensor:
+        factors, theta, x = problem.of(Composed), self._tall(problem), problem.features
+        h = factors.first.propagate(x)  # (L, K₁, *batch, P)
+        blocks = h.movedim(1, -2)
+        if problem.num_blocks > 1:  # channels of one block of Θ must be contiguous
+            blocks = blocks.unflatten(-1, (problem.num_blocks, -1)).transpose(-3, -2).flatten(-2)
+        return _solve(factors.second, blocks.flatten(-2), theta)
+
+    @staticmethod
+    def _tall(problem: Problem) -> Tensor:
+        """Θ for the second factor: (K₂, G, K₁·P/G, Q/G)."""
+        return _pairs(problem).permute(1, 2, 0, 3, 4).flatten(2, 3)
+
+
+class PerCopy(Order):
+    """I ⊗ A_k ⊗ I as the contraction over A_k of a batch with one item for each copy."""
+
+    name = "per_copy"
+    solves = (Repeated,)
+
+    def cost(self, problem: Problem) -> Cost:
+        """The contraction of the batch; without dense features, Θ first for all copies."""
+        copies = problem.of(Repeated)
+        shape = (copies.before, copies.after, *problem.batch)
+        if problem.has_features:
+            x = problem.features
+            batch = _stand_in((copies.base.size[0], *shape, x.size(-1)), x, problem.gradients[0])
+            return _solving(copies.base, batch, problem.parameter)
+        rows = float(copies.size[0] * problem.num_labels)
+        like = torch.empty(0, dtype=problem.dtype, device=problem.device)
+        z = (copies.base.size[0], problem.num_labels, *shape, problem.out_channels)
+        learns = any(problem.gradients[:2])
+        return transform(problem, rows) + _solving_transformed(copies.base, z, like, learns)
+
+    def run(self, problem: Problem) -> Tensor:
+        copies = problem.of(Repeated)
+        shape = (copies.before, copies.base.size[0], copies.after)
+        if problem.has_features:
+            x = problem.features.unflatten(0, shape).movedim(1, 0)
+            out = _solve(copies.base, x, problem.parameter)
+        else:
+            z = problem.transform().unflatten(0, shape).movedim((1, 3), (0, 1))
+            out = _solve_transformed(copies.base, z)
+        return out.movedim(0, 1).flatten(0, 2)
+
+
+# Contractions over a factor -----------------------------------------------------------------------
+
+
+def _solve(basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
+    """Σ_k A_kᵀ X Θ_k, each leaf by the order chosen for it; the result may be a view of Θ."""
+    out: Tensor | None = None
+    for leaf, part in basis.absorb(as_theta(theta)):
+        problem = Problem(leaf, x, part)
+        found = choose_order(problem).run(problem)
+        out = found if out is None else out + found
+    assert out is not None  # a basis has at least one leaf
+    return out
+
+
+def _solving(basis: Basis, x: Features, theta: ThetaValue) -> Cost:
+    """The cost of :func:`_solve`."""
+    total = Cost()
+    for leaf, part in basis.absorb(as_theta(theta)):
+        problem = Problem(leaf, x, part)
+        total += choose_order(problem).cost(problem)
+    return total
+
+
+def _solve_transformed(basis: Basis, z: Tensor) -> Tensor:
+    """Σ_k A_kᵀ Z_k for Z (M, K, *batch, Q): (N, *batch, Q).
+
+    Z is Θ (K, 1, M, *batch·Q), so that X Θ_k = Z_k for X = I. Orders that transform first then
+    compute Σ_k A_kᵀ Z_k; their first product is a view of Z.
+    """
+    theta = z.movedim(1, 0).flatten(2).unsqueeze(1)
+    return _solve(basis, None, theta).view(basis.size[1], *z.shape[2:])
+
+
+def _solving_transformed(basis: Basis, shape: tuple[int, ...], like: Tensor, learns: bool) -> Cost:
+    """The cost of :func:`_solve_transformed` for Z of a shape; ``learns``: Z requires gradients.
+
+    Θ has one number for each label while it is moved through the basis, and is expanded after.
+    """
+    sources, num_labels, *rest = shape
+    narrow, total = as_theta(_stand_in((num_labels, 1, 1, 1), like, learns)), Cost()
+    for leaf, part in basis.absorb(narrow):
+        problem = Problem(leaf, None, part.expanded((-1, 1, sources, prod(rest))))
+        total += choose_order(problem).cost(problem)
+    return total
+
+
+def _stand_in(shape: tuple[int, ...], like: Tensor, learns: bool) -> Tensor:
+    """A tensor of a shape that allocates a single number, for costs that depend on shapes alone."""
+    with torch._C._DisableFuncTorch():
+        wanted = learns and torch.is_grad_enabled()
+        one = torch.zeros(
+            (1,) * len(shape), dtype=like.dtype, device=like.device, requires_grad=wanted
+        )
+        return one.expand(shape)
+
+
+def _propagating(basis: Basis, x: Tensor) -> Cost:
+    """The cost of ``basis.propagate(x)``: that of contractions with Q = 0."""
+    total = Cost()
+    for leaf, shape, learns in basis.products(tuple(x.shape), x.requires_grad):
+        nothing = as_theta(_stand_in((leaf.num_bases, 1, shape[-1], 0), x, False))
+        problem, reasons = Problem(leaf, _stand_in(shape, x, learns), nothing), []
+        for order in filter(lambda order: order.propagates, orders_of(type(leaf))):
+            why = order.why_not(problem)
+            if not why:
+                total += order.cost(problem)
+                break
+            reasons += why
+        else:
+            raise RefusedValue(f"features cannot be propagated by {leaf}: {'; '.join(reasons)}")
+    return total
