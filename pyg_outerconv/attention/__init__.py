@@ -1,14 +1,14 @@
-"""What makes values of attention: scores, one a file, normalisers, queries, and positions.
+"""Scores, normalisers, queries and positions: what the values of attention are computed from.
 
-To add a score, a normaliser or a feature map: one file here with a :class:`Score`,
-:class:`Normaliser` or :class:`FeatureMap`; the tests under ``tests/attention`` run over every one.
+A subclass of :class:`Score`, :class:`Normaliser` or :class:`FeatureMap` in a file here is found by
+its ``name``, and by the tests under ``tests/attention``.
 """
 
 from ..found import import_files
 from .added_positions import AddedPositions, LearnedPositions
 from .additive import Additive
 from .edge_context import EdgeContext
-from .edge_features import EdgeFeatures, EdgeScores, require_edge_features
+from .edge_features import EdgeFeatures, EdgeScores
 from .feature_maps import FEATURE_MAPS, FeatureMap, FeatureMapped, PositiveRandom
 from .graph_positions import GraphPositions
 from .neurons import Bahdanau, GATv2
@@ -64,7 +64,6 @@ __all__ = [
     "Unnormalised",
     "make_normaliser",
     "make_score",
-    "require_edge_features",
     "sinusoidal",
 ]
 

@@ -35,11 +35,7 @@ class AddedPositions(torch.nn.Module, ABC):
         """The encodings (n, P) of positions (n, D), in ``dtype``."""
 
     def places(self, count: int, device: torch.device) -> Tensor:
-        """Default positions (n, D) of ``count`` nodes: 0, 1, 2, … on one axis.
-
-        Raises:
-            ValueError: there are several axes, on which positions must be passed.
-        """
+        """Default positions (n, 1) of ``count`` nodes, 0, 1, 2, …; ValueError on several axes."""
         if self.axes > 1:
             raise RefusedValue(
                 refusal("positions on several axes must be given", f"(n, {self.axes})", "None")
@@ -47,27 +43,19 @@ class AddedPositions(torch.nn.Module, ABC):
         return torch.arange(count, device=device).unsqueeze(1)
 
     def forward(self, x: Tensor, position: Tensor | None = None) -> Tensor:
-        r"""The features plus the encodings of the positions.
+        r"""The features plus the encodings of the positions, (\*batch, n, P) in the dtype of x.
 
         Args:
             x: (\*batch, n, P).
             position: (n,) or (n, D), shared by the batch; None for the defaults of :meth:`places`.
-
-        Returns:
-            (\*batch, n, P), in the dtype of x.
 
         Raises:
             TypeError: positions are not numbers.
             ValueError: shapes do not fit.
         """
         if x.dim() < 2 or x.size(-1) != self.channels:
-            raise RefusedValue(
-                refusal(
-                    "positions are added to features of as many channels",
-                    f"(*batch, n, {self.channels})",
-                    tuple(x.shape),
-                )
-            )
+            rule = "positions are added to features of as many channels"
+            raise RefusedValue(refusal(rule, f"(*batch, n, {self.channels})", tuple(x.shape)))
         if position is None:
             coordinates = self.places(x.size(-2), x.device)
         else:
@@ -128,21 +116,12 @@ class LearnedPositions(AddedPositions):
         torch.nn.init.normal_(self.weight, std=_SPREAD)
 
     def places(self, count: int, device: torch.device) -> Tensor:
-        """Default positions (n, D): 0, 1, 2, … on one axis, all cells of the grid on several.
-
-        Raises:
-            ValueError: ``count`` is not the number of cells.
-        """
+        """Default positions (n, D): 0, 1, 2, … on one axis, all cells of the grid on several."""
         if self.axes == 1:
             return super().places(count, device)
         if count != prod(self.shape):
-            raise RefusedValue(
-                refusal(
-                    "nodes without positions are all cells of the grid",
-                    f"{prod(self.shape)} nodes for {self.shape}",
-                    count,
-                )
-            )
+            rule = "nodes without positions are all cells of the grid"
+            raise RefusedValue(refusal(rule, f"{prod(self.shape)} nodes for {self.shape}", count))
         ranges = (torch.arange(size, device=device) for size in self.shape)
         return torch.cartesian_prod(*ranges)
 

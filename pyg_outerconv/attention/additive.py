@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+from torch_geometric.nn.inits import glorot, reset
 
 from ..basis.additive_attention import AdditiveAttentionBasis
 from ..basis.base import Basis
@@ -20,7 +21,7 @@ from .edge_context import EdgeContext
 from .edge_features import EdgeScores
 from .ends import Ends, over_batch, same_batch
 from .projection import Queries
-from .score import Dot, Score, glorot, positive
+from .score import Dot, Score
 
 
 class Additive(Score):
@@ -31,18 +32,14 @@ class Additive(Score):
     node contributes H numbers, and no vector is needed for an edge.
 
     Args:
-        heads: H.
+        heads, in_channels: see :class:`Score`.
         channels: D; where Θ transforms, the channels of a value.
-        in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
         own: whether the score projects sources itself, instead of sharing Θ, as it must in a
             ``Stack``, where Θ has other labels too.
         shared: whether queries are transformed as sources are; if None, they are unless
             ``in_channels`` is a pair.
         negative_slope: slope of the leaky ReLU below zero.
         edge_dim: D_e of ``edge_attr``, whose term is added to the score; None for no such term.
-
-    Raises:
-        TypeError, ValueError: a number of heads or channels is not a positive integer.
     """
 
     name = "additive"
@@ -63,7 +60,6 @@ class Additive(Score):
         edge_dim: int | None = None,
     ) -> None:
         super().__init__(heads)
-        positive("channels of a head", channels)
         shared = not isinstance(in_channels, tuple) if shared is None else shared
         self.uses_theta = not own
         self.negative_slope = float(negative_slope)
@@ -76,8 +72,9 @@ class Additive(Score):
 
     def reset_parameters(self) -> None:
         """Draw new initial values for all parameters."""
-        self.ends.reset_parameters()
-        glorot(self.att_source, self.att_target)
+        reset(self.ends)
+        glorot(self.att_source)
+        glorot(self.att_target)
         if self.edge is not None:
             self.edge.reset_parameters()
 
@@ -85,8 +82,8 @@ class Additive(Score):
         """The values X_m Θ_h, (M, *batch, H, V); None where X Θ_h a_h is cheaper directly."""
         return self.ends.values(source, theta, folds=True)
 
-    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores of the edges, by the equation of the class."""
+    def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
+        """The scores of the edges."""
         at_source, at_target = self.ends.dots(
             source, query, support, self.att_source, self.att_target
         )

@@ -28,8 +28,7 @@ _parts = IdentityCache()
 class EdgeContext:
     """The edges over which f normalises, with their attributes and positions.
 
-    Everything is computed on demand: a rule that torch's own attention knows becomes edges only
-    where a score needs a number for each edge.
+    A rule becomes edges only where a score needs a number for each edge.
 
     Attributes:
         basis: the edges, or a rule for them, of L labels.
@@ -87,11 +86,8 @@ class EdgeContext:
 
     def heads(self, value: Tensor) -> MultiHeadEdges:
         """The basis with values (E, *batch, H/L), in the order of scores."""
-        return (
-            MultiHeadEdges.of_list(self.pattern, value)
-            if self.listed
-            else MultiHeadEdges(self.pattern, value)
-        )
+        make = MultiHeadEdges.of_list if self.listed else MultiHeadEdges
+        return make(self.pattern, value)
 
     @property
     def positions(self) -> tuple[Tensor, Tensor]:
@@ -147,34 +143,19 @@ class EdgeContext:
         return torch.cat(scores).index_select(0, places.argsort())
 
     def of_given(self, x: Tensor) -> Tensor:
-        """Numbers (E', C) of the user's edges in the order of scores (E, C).
-
-        Edges that the support added get zeros.
-
-        Raises:
-            ValueError: the support does not say from which of the user's edges its edges stem.
-        """
+        """Numbers (E', C) of the user's edges in the order of scores, see :func:`of_given`."""
         found = of_given(self.pattern, x)
         if not self.listed:
             return found
         return torch.zeros_like(found).index_copy(0, self.pattern.order.long(), found)
 
     def given_attr(self) -> Tensor:
-        """The attributes (E', D) of the user's edges, in their order.
-
-        Raises:
-            ValueError: there is no ``edge_attr``, or it has more than two dimensions.
-            TypeError: ``edge_attr`` is not floating point.
-        """
+        """The attributes (E', D) of the user's edges, in their order, see :func:`check_attr`."""
         return check_attr(getattr(self.structure, "edge_attr", None))
 
     @property
     def edge_attr(self) -> Tensor:
-        """The attributes (E, D) of the edges, in the pattern's order.
-
-        Raises:
-            ValueError, TypeError: see :meth:`given_attr` and :meth:`of_given`.
-        """
+        """The attributes (E, D) of the edges, in the order of scores."""
         return self.of_given(self.given_attr())
 
 
@@ -195,16 +176,13 @@ def of_given(pattern: Pattern, x: Tensor) -> Tensor:
     """
     origin = pattern.origin
     if origin is None:
-        raise RefusedValue(
-            refusal(
-                "edge features belong to the edges of edge_index",
-                "a support with these edges, such as Hops()",
-                repr(pattern),
-            )
-        )
-    rows = (
-        x.index_select(0, origin.clamp(min=0)) if x.size(0) else x.new_zeros(len(origin), x.size(1))
-    )
+        rule = "edge features belong to the edges of edge_index"
+        expected = "a support with these edges, such as Hops()"
+        raise RefusedValue(refusal(rule, expected, repr(pattern)))
+    if x.size(0):
+        rows = x.index_select(0, origin.clamp(min=0))
+    else:
+        rows = x.new_zeros(len(origin), x.size(1))
     return rows.masked_fill((origin < 0).unsqueeze(1), 0.0)
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+from torch_geometric.nn.inits import glorot
 
 from ..basis.multi_head_edges import MultiHeadEdges, by_head
 from ..equations import row
-from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity, sddmm, spmm
 from ..kernels.sparsity import known_sparsity
 from ..kernels.tiles import exact
 from .edge_context import EdgeContext, check_attr, of_given
 from .projection import Projection
-from .score import Score, glorot
 
 
 class EdgeScores(torch.nn.Module):
@@ -76,7 +75,7 @@ class EdgeFeatures(Projection):
         self.settle(attr)
         query = exact(query)
         projected = torch.einsum("n...hd,hed->n...he", query, self.weight.to(query.dtype))
-        edges = incidence(support.sparsity.rowptr, attr.size(0))
+        edges = _incidence(support.sparsity.rowptr, attr.size(0))
         found = sddmm(edges, support.fold(projected), attr.to(projected.dtype).unsqueeze(1))
         return support.unfold(found, self.heads, tuple(query.shape[1:-2]))
 
@@ -93,31 +92,14 @@ class EdgeFeatures(Projection):
         edge_attr = of_given(heads.pattern, check_attr(edge_attr))
         self.settle(edge_attr)
         labels, value = heads.pattern.num_labels, heads.value
-        edges = incidence(heads.sparsity.rowptr, value.size(0))
+        edges = _incidence(heads.sparsity.rowptr, value.size(0))
         operand = edge_attr.to(value.dtype).unsqueeze(1)
         received = spmm(edges, value.flatten(1), operand)
         received = by_head(received, labels, heads.num_bases, heads.batch)
         return torch.einsum("n...he,hed->n...hd", received, self.weight.to(received.dtype))
 
 
-def require_edge_features(score: Score, channels: int) -> None:
-    """Refuse a score whose keys have no edge features of ``channels`` that values could share.
-
-    Raises:
-        ValueError: the score has no ``edge=EdgeFeatures``, or one of other channels.
-    """
-    edge = getattr(score, "edge", None)
-    if not isinstance(edge, EdgeFeatures) or edge.channels != channels:
-        raise RefusedValue(
-            refusal(
-                "edge features of values are those of keys",
-                f"a score with edge=EdgeFeatures of {channels} channels",
-                edge or score,
-            )
-        )
-
-
-def incidence(pointers: Tensor, num_edges: int) -> Sparsity:
+def _incidence(pointers: Tensor, num_edges: int) -> Sparsity:
     """The (R, E) incidence matrix of rows and edges; edges are sorted by row."""
     edge = torch.arange(num_edges, dtype=pointers.dtype, device=pointers.device)
     row = torch.arange(pointers.numel() - 1, dtype=pointers.dtype, device=pointers.device)

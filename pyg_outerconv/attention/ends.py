@@ -10,20 +10,27 @@ from torch import Tensor
 from ..contract.heads import values_of
 from ..errors import RefusedValue, refusal
 from ..graph import Features
+from ..graph.checks import check_positive
 from ..kernels import edge_sums
 from ..theta import ValueOutput
 from .edge_context import EdgeContext
-from .projection import PerHead, Projection, Queries, check_queries, project_dot, project_heads
-from .score import positive
+from .projection import (
+    PerHead,
+    Projection,
+    Queries,
+    both_ends,
+    check_queries,
+    project_dot,
+    project_heads,
+)
 
 
 class Ends(torch.nn.Module):
     """Transformed features of sources and of queries: (nodes, *batch, H, D) of each.
 
     Args:
-        heads: H.
+        heads, in_channels: see :class:`~.score.Score`.
         channels: D; where Θ transforms, the channels of a value.
-        in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
         own: whether sources have a projection of the score, instead of the values of the layer's Θ.
         shared: whether queries are transformed as sources are, instead of by another projection.
         bias: whether projections have a bias.
@@ -32,23 +39,19 @@ class Ends(torch.nn.Module):
     def __init__(
         self,
         heads: int,
-        channels: int,
+        channels: int | None,
         in_channels: int | tuple[int, int],
         own: bool = False,
         shared: bool = False,
         bias: bool = False,
     ) -> None:
         super().__init__()
-        of_source, of_target = in_channels if isinstance(in_channels, tuple) else (in_channels,) * 2
+        check_positive("a score", heads=heads, channels=channels)  # type: ignore[arg-type]
+        assert channels is not None
+        of_source, of_target = both_ends(in_channels)
         self.heads, self.channels = heads, channels
         self.source = Projection(of_source, heads, channels, bias) if own else None
         self.target = None if shared else Projection(of_target, heads, channels, bias)
-
-    def reset_parameters(self) -> None:
-        """Draw new initial values for the projections."""
-        for end in (self.source, self.target):
-            if end is not None:
-                end.reset_parameters()
 
     def forward(
         self, source: Features, query: Queries, support: EdgeContext
@@ -60,9 +63,8 @@ class Ends(torch.nn.Module):
         """
         end, theta = self._end_of(query, source), support.theta
         at_source = support.values
-        at_source = (
-            self._transformed(self.source, source, theta) if at_source is None else at_source
-        )
+        if at_source is None:
+            at_source = self._transformed(self.source, source, theta)
         if end is self.source and query is source:
             return at_source, at_source
         return at_source, self._transformed(end, query, theta)
@@ -70,14 +72,8 @@ class Ends(torch.nn.Module):
     def values(self, source: Features, theta: Any, folds: bool = False) -> Tensor | None:
         """The values X_m Θ_h, (M, *batch, H, V); None if the score projects sources.
 
-        Args:
-            source: the features of the sources.
-            theta: the parameters of the values.
-            folds: whether only :meth:`dots` will be called, which needs no values where the
-                features are narrower.
-
-        Raises:
-            ValueError: see :meth:`forward`.
+        With ``folds`` only :meth:`dots` will be called, which needs no values where the features
+        are narrower.
         """
         if self.source is not None or (folds and self._folds(source, self._theta(theta))):
             return None
@@ -91,11 +87,7 @@ class Ends(torch.nn.Module):
         of_source: Tensor,
         of_target: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """The results of :meth:`forward` times vectors (H, D): (M, *batch, H) and (N, *batch, H).
-
-        Raises:
-            ValueError: see :meth:`forward`.
-        """
+        """:meth:`forward` times vectors (H, D): (M, *batch, H) and (N, *batch, H)."""
         end, values = self._end_of(query, source), support.values
         at_source = self._dot(self.source, source, support.theta, of_source, values)
         shared = values if end is self.source and query is source else None
@@ -147,11 +139,7 @@ class Ends(torch.nn.Module):
         return x.numel() // rows * heads * width > edge_sums.most(held=True)
 
     def _theta(self, theta: Any) -> ValueOutput:
-        """The layer's Θ, which must have one label for each of the H heads, and D channels.
-
-        Raises:
-            ValueError: the layer has no such Θ, or Θ has another shape than (H, P, D).
-        """
+        """The layer's Θ (H, P, D). Raises ValueError if it has another shape, or no values."""
         if isinstance(theta, Tensor) and theta.dim() == 4 and theta.size(1) == 1:
             theta = ValueOutput(theta.squeeze(1), adds=True)
         fits = isinstance(theta, ValueOutput) and (
@@ -159,43 +147,25 @@ class Ends(torch.nn.Module):
         )
         if not fits:
             got = theta.value if isinstance(theta, ValueOutput) else theta
-            raise RefusedValue(
-                refusal(
-                    "scores such as Additive and GATv2 read what the layer's Θ makes of the "
-                    "features, one label of Θ for each head",
-                    f"Θ of shape ({self.heads}, P, {self.channels}), or in a Stack, where Θ has "
-                    "other labels too, own=True for Additive and GATv2",
-                    tuple(got.shape) if isinstance(got, Tensor) else type(theta).__name__,
-                )
+            rule = (
+                "scores such as Additive and GATv2 read what the layer's Θ makes of the features, "
+                "one label of Θ for each head"
             )
+            expected = (
+                f"Θ of shape ({self.heads}, P, {self.channels}), or in a Stack, where Θ has other "
+                "labels too, own=True for Additive and GATv2"
+            )
+            got = tuple(got.shape) if isinstance(got, Tensor) else type(theta).__name__
+            raise RefusedValue(refusal(rule, expected, got))
         assert isinstance(theta, ValueOutput)
         return theta
 
 
-def projections(
-    heads: int, channels: int | None, in_channels: int | tuple[int, int], bias: bool = False
-) -> Ends:
-    """Projections of both ends, for scores with ``projected=True``.
-
-    Raises:
-        ValueError: the channels are not positive.
-    """
-    channels = positive("channels of a head", channels)
-    return Ends(heads, channels, in_channels, own=True, bias=bias)
-
-
 def same_batch(source: Tensor, target: Tensor) -> tuple[int, ...]:
-    """The batch sizes of (nodes, *batch, H), which must be the same at both ends.
-
-    Raises:
-        ValueError: sources and queries differ in batch or heads.
-    """
+    """The batch sizes of (nodes, *batch, H), which must be the same at both ends."""
     if source.shape[1:] != target.shape[1:]:
-        raise RefusedValue(
-            refusal(
-                "sources and queries are of one batch", tuple(source.shape), tuple(target.shape)
-            )
-        )
+        rule = "sources and queries are of one batch"
+        raise RefusedValue(refusal(rule, tuple(source.shape), tuple(target.shape)))
     return tuple(source.shape[1:-1])
 
 
@@ -211,10 +181,8 @@ def _check_channels(theta: ValueOutput, x: Queries) -> None:
         return
     channels = found.size(found.dim() - 1)
     if channels != theta.value.size(1):
+        rule = "queries that theta transforms have the channels of sources"
+        wanted = theta.value.size(1)
         raise RefusedValue(
-            refusal(
-                "queries that theta transforms have the channels of sources",
-                f"{theta.value.size(1)}, or in_channels=({theta.value.size(1)}, {channels})",
-                channels,
-            )
+            refusal(rule, f"{wanted}, or in_channels=({wanted}, {channels})", channels)
         )

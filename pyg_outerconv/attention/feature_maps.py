@@ -11,10 +11,11 @@ from torch import Tensor
 from ..equations import row
 from ..errors import RefusedType, RefusedValue, refusal, unknown
 from ..graph import Features
+from ..graph.checks import check_positive
 from ..kernels.tiles import exact
 from .edge_context import EdgeContext
-from .projection import Projection, Queries, check_queries
-from .score import Dot, Score, positive
+from .projection import Projection, Queries, both_ends, check_queries
+from .score import Dot, Score
 
 FEATURE_MAPS: dict[str, type[FeatureMap]] = {}
 
@@ -130,8 +131,8 @@ class PositiveRandom(Exponential):
 
     def __init__(self, channels: int, num_features: int, seed: int = 0) -> None:
         super().__init__()
-        self.channels = positive("channels of a head", channels)
-        self.num_features = positive("random features", num_features)
+        check_positive("random features", channels=channels, num_features=num_features)
+        self.channels, self.num_features = channels, num_features
         generator = torch.Generator().manual_seed(seed)
         blocks = []
         for _ in range(-(-num_features // channels)):
@@ -146,13 +147,8 @@ class PositiveRandom(Exponential):
     def exponent(self, x: Tensor) -> Tensor:
         """ωᵀx − ‖x‖²/2 − ln(R)/2 of x / D^¼."""
         if x.size(-1) != self.channels:
-            raise RefusedValue(
-                refusal(
-                    "random features are of as many channels as a head has",
-                    self.channels,
-                    x.size(-1),
-                )
-            )
+            rule = "random features are of as many channels as a head has"
+            raise RefusedValue(refusal(rule, self.channels, x.size(-1)))
         x = x * self.channels**-0.25
         count = torch.tensor(float(self.num_features), device=x.device).log().to(x.dtype)
         return x @ self.omega.to(x.dtype) - (x.square().sum(-1, keepdim=True) + count) / 2
@@ -188,16 +184,12 @@ class FeatureMapped(Score):
     computes scores one by one.
 
     Args:
-        heads: H.
-        channels: D of each head.
-        in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
+        heads, channels, in_channels: see :class:`Score`.
         feature_map: φ, by its name or as a module.
         bias: whether keys and queries have a bias.
         bounded: whether exponential features are divided by the largest that a target sees, so that
             none overflows; ``l1`` cancels this factor.
 
-    Raises:
-        TypeError, ValueError: an option has another type or is out of range.
     """
 
     name = "feature-map"
@@ -217,8 +209,9 @@ class FeatureMapped(Score):
         bounded: bool = True,
     ) -> None:
         super().__init__(heads)
-        self.channels = positive("channels of a head", channels)
-        of_key, of_query = in_channels if isinstance(in_channels, tuple) else (in_channels,) * 2
+        check_positive("a score", channels=channels)
+        self.channels = channels
+        of_key, of_query = both_ends(in_channels)
         self.key = Projection(of_key, heads, channels, bias)
         self.query = Projection(of_query, heads, channels, bias)
         self.phi = make_feature_map(feature_map)
@@ -229,13 +222,8 @@ class FeatureMapped(Score):
         """Whether exponentials are bounded, so that scores are known up to a factor."""
         return self.bounded and isinstance(self.phi, Exponential)
 
-    def reset_parameters(self) -> None:
-        """Draw new initial values for all parameters."""
-        self.key.reset_parameters()
-        self.query.reset_parameters()
-
-    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores of the edges, by the equation of the class."""
+    def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
+        """The scores of the edges."""
         key, asked = self.features(source, query)
         is_positive = isinstance(self.phi, FeatureMap) and self.phi.is_positive
         return Dot(asked, key, is_positive=is_positive, exponents=self.up_to_factor)

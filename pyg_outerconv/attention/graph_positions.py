@@ -86,13 +86,9 @@ class GraphPositions(torch.nn.Module):
         known = data.get(self.attribute)
         position = self.encode(data) if known is None else known
         if position.shape != (data.num_nodes, self.channels):
-            raise RefusedValue(
-                refusal(
-                    f"data.{self.attribute} has a row for each node",
-                    (data.num_nodes, self.channels),
-                    tuple(position.shape),
-                )
-            )
+            rule = f"data.{self.attribute} has a row for each node"
+            expected = (data.num_nodes, self.channels)
+            raise RefusedValue(refusal(rule, expected, tuple(position.shape)))
         if self.kind == "random-walk" or not (self.flip and self.training):
             return position
         batch = data.get("batch")
@@ -103,12 +99,7 @@ class GraphPositions(torch.nn.Module):
         return position * sign[group].to(position.dtype)
 
     def store(self, data: Data) -> Data:
-        """A copy of the data with its encodings; use it as ``pre_transform=`` of a data set.
-
-        Raises:
-            TypeError: ``data`` is not a homogeneous graph.
-            ValueError: see :meth:`encode`.
-        """
+        """A copy of the data with its encodings, for ``pre_transform=`` of a data set."""
         out = copy(data)
         out[self.attribute] = self.encode(data)
         return out

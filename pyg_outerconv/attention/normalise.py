@@ -27,6 +27,7 @@ class Normaliser(torch.nn.Module):
     Attributes:
         name: what users call it.
         is_stochastic: whether the values of a target that is reached add up to one.
+        is_softmax: whether f is the softmax of each row, apart from dropout.
 
     Args:
         temperature: divisor of the scores.
@@ -40,6 +41,7 @@ class Normaliser(torch.nn.Module):
 
     name: ClassVar[str]
     is_stochastic: ClassVar[bool] = False
+    is_softmax: ClassVar[bool] = False
 
     def __init__(self, temperature: float = 1.0, dropout: float = 0.0) -> None:
         super().__init__()
@@ -58,11 +60,6 @@ class Normaliser(torch.nn.Module):
             NORMALISERS[cls.name] = cls
 
     @property
-    def is_softmax(self) -> bool:
-        """Whether f is the softmax of each row, apart from dropout."""
-        return False
-
-    @property
     def dropped(self) -> float:
         """The share of values that is dropped now; 0 outside training."""
         return self.dropout if self.training else 0.0
@@ -72,10 +69,7 @@ class Normaliser(torch.nn.Module):
         """f of scores (E, H) divided by the temperature, without dropout: (E, H)."""
 
     def forward(self, sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
-        """The values (E, H), with dropout, of scores divided by the temperature.
-
-        A softmax also takes unsorted edges, :class:`~pyg_outerconv.kernels.listed.Listed`.
-        """
+        """The values (E, H), with dropout; a softmax also takes unsorted edges."""
         found = self.values(sparsity, score)  # type: ignore[arg-type]
         if self.dropped:
             found = torch.nn.functional.dropout(found, self.dropped, training=True)
@@ -94,15 +88,10 @@ class Softmax(Normaliser):
 
     name = "softmax"
     page = ("exp s / Σ exp s", "1706.03762, equation 1")
-    is_stochastic = True
-
-    @property
-    def is_softmax(self) -> bool:
-        """True."""
-        return True
+    is_stochastic = is_softmax = True
 
     def values(self, sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
-        """(E, H) the values f(s) of scores s (E, H), without dropout."""
+        """The values f(s) of scores s, (E, H)."""
         return segment_softmax(sparsity, score)
 
 
@@ -113,7 +102,7 @@ class Sigmoid(Normaliser):
     page = ("σ(s)", "each edge by itself")
 
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
-        """(E, H) the values f(s) of scores s (E, H), without dropout."""
+        """The values f(s) of scores s, (E, H)."""
         return score.sigmoid()
 
 
@@ -124,7 +113,7 @@ class Unnormalised(Normaliser):
     page = ("s", "Andreoli, section 4: linear attention")
 
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
-        """(E, H) the values f(s) of scores s (E, H), without dropout."""
+        """The values f(s) of scores s, (E, H)."""
         return _without_absent(score)
 
 
@@ -135,7 +124,7 @@ class L1(Normaliser):
     page = ("s / Σ \\|s\\|", "2006.16236, equation 4, for scores that are not negative")
 
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
-        """(E, H) the values f(s) of scores s (E, H), without dropout."""
+        """The values f(s) of scores s, (E, H)."""
         wide = _without_absent(exact(score))
         total = _of_row(sparsity, _row_sums(sparsity, wide.abs()))
         empty = total == 0
@@ -154,7 +143,7 @@ class SoftmaxPlusOne(Normaliser):
     page = ("exp s / (1 + Σ exp s)", "a softmax with one more, empty input of score 0")
 
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
-        """(E, H) the values f(s) of scores s (E, H), without dropout."""
+        """The values f(s) of scores s, (E, H)."""
         wide = exact(score)
         ones = wide.new_ones(sparsity.shape[1], 1, 1)
         # Subtracting the maximum of the scores and 0 keeps the exponentials in range.

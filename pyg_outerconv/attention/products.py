@@ -11,12 +11,21 @@ from torch import Tensor
 from ..equations import row
 from ..errors import RefusedValue, refusal
 from ..graph import Features, SparseFeatures
+from ..graph.checks import check_positive
 from ..kernels.tiles import exact
 from .edge_context import EdgeContext
 from .edge_features import EdgeFeatures
 from .ends import Ends, same_batch
-from .projection import Projection, Queries, channels_of, check_queries, project_heads, spread
-from .score import Dot, Score, positive
+from .projection import (
+    Projection,
+    Queries,
+    both_ends,
+    channels_of,
+    check_queries,
+    project_heads,
+    spread,
+)
+from .score import Dot, Score
 
 
 class DotProduct(Score):
@@ -28,8 +37,7 @@ class DotProduct(Score):
 
     Args:
         heads: H; all heads are equal, unless each has queries of its own.
-        channels: ignored.
-        in_channels: ignored.
+        channels, in_channels: ignored.
         scale: factor of the products; 1/√P if None.
     """
 
@@ -51,8 +59,8 @@ class DotProduct(Score):
         super().__init__(heads)
         self.scale = scale
 
-    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores of the edges, by the equation of the class."""
+    def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
+        """The scores of the edges."""
         scale = 1.0 / math.sqrt(channels_of(source)) if self.scale is None else float(self.scale)
         return Dot(spread(query, self.heads), spread(source, self.heads), scale)
 
@@ -67,9 +75,8 @@ class Bilinear(Score):
     Queries are multiplied by Λᵀ, so that keys are X itself; if X is sparse, X is multiplied by Λ.
 
     Args:
-        heads: H.
-        channels: ignored; a form of rank D is :class:`~.key_query.KeyQuery`.
-        in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
+        heads, in_channels: see :class:`Score`.
+        channels: ignored; a form of rank D is :class:`KeyQuery`.
         scale: factor of the form.
 
     Attributes:
@@ -88,16 +95,12 @@ class Bilinear(Score):
         scale: float = 1.0,
     ) -> None:
         super().__init__(heads)
-        of_key, of_query = in_channels if isinstance(in_channels, tuple) else (in_channels,) * 2
+        of_key, of_query = both_ends(in_channels)
         self.scale = float(scale)
         self.form = Projection(of_query, heads, of_key)
 
-    def reset_parameters(self) -> None:
-        """Draw new initial values for all parameters."""
-        self.form.reset_parameters()
-
-    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores of the edges, by the equation of the class."""
+    def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
+        """The scores of the edges."""
         check_queries(self.form, query, source)
         self.form.settle(query, channels_of(source))
         if isinstance(source, SparseFeatures):
@@ -117,15 +120,13 @@ class KeyQuery(Score):
     With edge features keys are K_m + E_mn W_e; rotary positions rotate queries and keys.
 
     Args:
-        heads: H.
-        channels: D of each head.
-        in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
+        heads, channels, in_channels: see :class:`Score`.
         bias: whether keys and queries have a bias.
         scale: factor of the products; 1/√D if None.
-        edge: D_e of ``edge_attr``, or an :class:`~.edge_features.EdgeFeatures` that values may
-            share; None for keys without edge features.
-        rotary: a module (x, positions) -> x, such as :class:`~pyg_outerconv.attention.Rotary`; it
-            does not rotate edge features.
+        edge: D_e of ``edge_attr``, or an :class:`EdgeFeatures` that values may share; None for keys
+            without edge features.
+        rotary: a module (x, positions) -> x, such as :class:`Rotary`; it does not rotate edge
+            features.
 
     Raises:
         ValueError: ``edge`` has other heads or channels, or ``rotary`` other channels.
@@ -146,9 +147,10 @@ class KeyQuery(Score):
         rotary: torch.nn.Module | None = None,
     ) -> None:
         super().__init__(heads)
-        self.channels = positive("channels of a head", channels)
+        check_positive("a score", channels=channels)
+        self.channels = channels
         self.scale = 1.0 / math.sqrt(channels) if scale is None else float(scale)
-        of_key, of_query = in_channels if isinstance(in_channels, tuple) else (in_channels,) * 2
+        of_key, of_query = both_ends(in_channels)
         self.key = Projection(of_key, heads, channels, bias)
         self.query = Projection(of_query, heads, channels, bias)
         self.edge = EdgeFeatures(edge, heads, channels) if isinstance(edge, int) else edge
@@ -169,24 +171,15 @@ class KeyQuery(Score):
         read = {"edge_attr": self.edge, "pos": rotary}
         self.reads_beside = tuple([name for name, by in read.items() if by is not None])
 
-    def reset_parameters(self) -> None:
-        """Draw new initial values for all parameters."""
-        self.key.reset_parameters()
-        self.query.reset_parameters()
-        if self.edge is not None:
-            self.edge.reset_parameters()
-
-    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores of the edges, by the equation of the class."""
+    def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
+        """The scores of the edges."""
         check_queries(self.query, query, source)
         at_target, at_source = self.query(query), self.key(source)
         bias = None if self.edge is None else self.edge.of_keys(at_target, support) * self.scale
         if self.rotary is not None:
             of_source, of_target = support.positions
-            at_target, at_source = (
-                self.rotary(at_target, of_target),
-                self.rotary(at_source, of_source),
-            )
+            at_target = self.rotary(at_target, of_target)
+            at_source = self.rotary(at_source, of_source)
         return Dot(at_target, at_source, self.scale, bias)
 
 
@@ -197,9 +190,7 @@ class EmbeddedGaussian(KeyQuery):
     and φ = W_k.
 
     Args:
-        heads: H.
-        channels: D of each head.
-        in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
+        heads, channels, in_channels: see :class:`Score`.
         bias: whether keys and queries have a bias.
     """
 
@@ -226,15 +217,11 @@ class SuperGAT(Score):
     needed.
 
     Args:
-        heads: H.
+        heads, in_channels: see :class:`Score`.
         channels: D, the channels of a value.
-        in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
         shared: whether queries are transformed by Θ too; if None, they are unless ``in_channels``
             is a pair.
         negative_slope: slope of the leaky ReLU below zero.
-
-    Raises:
-        TypeError, ValueError: a number of heads or channels is not a positive integer.
     """
 
     name = "supergat-sd"
@@ -252,21 +239,17 @@ class SuperGAT(Score):
         negative_slope: float = 0.2,
     ) -> None:
         super().__init__(heads)
-        self.scale = 1.0 / math.sqrt(positive("channels of a head", channels))
         self.negative_slope = float(negative_slope)
         shared = not isinstance(in_channels, tuple) if shared is None else shared
         self.ends = Ends(heads, channels, in_channels, shared=shared)
-
-    def reset_parameters(self) -> None:
-        """Draw new initial values for all parameters."""
-        self.ends.reset_parameters()
+        self.scale = 1.0 / math.sqrt(channels)
 
     def values(self, source: Features, theta: Any) -> Tensor | None:
         """The values X_m Θ_h, (M, *batch, H, V), or None if the score projects sources."""
         return self.ends.values(source, theta)
 
-    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores of the edges, by the equation of the class."""
+    def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
+        """The scores of the edges."""
         at_source, at_target = self.ends(source, query, support)
         if self.negative_slope == 1.0:
             return Dot(at_target, at_source, self.scale)

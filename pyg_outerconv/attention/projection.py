@@ -76,46 +76,28 @@ class Projection(torch.nn.Module):
         torch.nn.init.uniform_(self.weight, -bound, bound)
 
     def forward(self, x: Queries) -> Tensor:
-        """The projection of features, dense or sparse, or of the queries of each head.
-
-        Raises:
-            ValueError: ``x`` is None or has other channels than P.
-        """
+        """The projection of features, dense or sparse, or of the queries of each head."""
         self.settle(x)
         return project_heads(x, self.weight, self.bias)
 
     def dot(self, x: Queries, vector: Tensor) -> Tensor:
-        """⟨X W_h + b_h, a_h⟩ for a (H, D): (nodes, *batch, H), computed as X (W_h a_h).
-
-        Raises:
-            ValueError: see :meth:`forward`.
-        """
+        """⟨X W_h + b_h, a_h⟩ for a (H, D): (nodes, *batch, H), computed as X (W_h a_h)."""
         self.settle(x)
         return project_dot(x, self.weight, self.bias, vector)
 
     def settle(self, x: Queries, out_channels: int | None = None) -> None:
-        """Set P by the first input, and D if it is not known; afterwards refuse other channels.
-
-        Raises:
-            ValueError: ``x`` is None or has other channels.
-        """
+        """Set P by the first input, and D if it is not known; afterwards refuse other channels."""
         channels = channels_of(x)
         wanted = self.channels if out_channels is None else out_channels
-        if (
-            min(self.in_channels, self.channels) < 0
-        ):  # as is_lazy, in a form that torch.compile can trace
+        if min(self.in_channels, self.channels) < 0:  # is_lazy, as torch.compile can trace it
             self.in_channels = channels if self.in_channels < 0 else self.in_channels
             self.channels = wanted if self.channels < 0 else self.channels
             self.weight.materialize((self.heads, self.in_channels, self.channels))  # type: ignore[attr-defined]
             self.reset_parameters()
         if (channels, wanted) != (self.in_channels, self.channels):
-            raise RefusedValue(
-                refusal(
-                    "a projection needs the channels that it was made for",
-                    f"{self.in_channels} to {self.channels}",
-                    f"{channels} to {wanted}",
-                )
-            )
+            rule = "a projection needs the channels that it was made for"
+            expected = f"{self.in_channels} to {self.channels}"
+            raise RefusedValue(refusal(rule, expected, f"{channels} to {wanted}"))
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars or is_lazy(self.weight))
@@ -136,24 +118,21 @@ class Projection(torch.nn.Module):
         return f"{self.in_channels}, heads={self.heads}, channels={self.channels}{bias}"
 
 
-def check_queries(projection: Projection, query: Queries, source: Features) -> None:
-    """Refuse queries of other channels than their projection; the error names the right pair.
+def both_ends(in_channels: int | tuple[int, int]) -> tuple[int, int]:
+    """Channels of sources and of queries: a pair, or one number for both."""
+    return in_channels if isinstance(in_channels, tuple) else (in_channels, in_channels)
 
-    Raises:
-        ValueError: queries differ in channels from the projection and the sources, or are None.
-    """
+
+def check_queries(projection: Projection, query: Queries, source: Features) -> None:
+    """Refuse queries of other channels than their projection; the error names the right pair."""
     of_query = channels_of(query)
     if projection.in_channels in (-1, of_query):
         return
     if source is not None and source.is_floating_point() and source.size(-1) != of_query:
         of_source = source.size(-1)
-        raise RefusedValue(
-            refusal(
-                "a projection of queries needs the channels that it was made for",
-                f"{projection.in_channels}, or in_channels=({of_source}, {of_query})",
-                of_query,
-            )
-        )
+        rule = "a projection of queries needs the channels that it was made for"
+        expected = f"{projection.in_channels}, or in_channels=({of_source}, {of_query})"
+        raise RefusedValue(refusal(rule, expected, of_query))
 
 
 def project_heads(x: Queries, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -178,11 +157,7 @@ def project_dot(x: Queries, weight: Tensor, bias: Tensor | None, vector: Tensor)
 
 
 def channels_of(x: Queries) -> int:
-    """P, the number of channels of features.
-
-    Raises:
-        ValueError: ``x`` is None, or not floating point.
-    """
+    """P, the number of channels. Raises ValueError if ``x`` is None, or not floating point."""
     found = x.value if isinstance(x, PerHead) else x
     if found is None or not found.is_floating_point():
         got = "none" if found is None else found.dtype
@@ -191,19 +166,11 @@ def channels_of(x: Queries) -> int:
 
 
 def spread(x: Queries, heads: int) -> Tensor:
-    """Features expanded over heads: (nodes, *batch, H, P), a view.
-
-    Raises:
-        ValueError: ``x`` is None, sparse, or not floating point.
-    """
+    """Dense features expanded over heads: (nodes, *batch, H, P), a view."""
     if isinstance(x, PerHead):
         return x.value
     if not isinstance(x, Tensor) or not x.is_floating_point():
-        raise RefusedValue(
-            refusal(
-                "this score compares the features themselves",
-                "dense features, or a score that projects them",
-                getattr(x, "dtype", None) if isinstance(x, Tensor) else x,
-            )
-        )
+        rule = "this score compares the features themselves"
+        got = x.dtype if isinstance(x, Tensor) else x
+        raise RefusedValue(refusal(rule, "dense features, or a score that projects them", got))
     return x.unsqueeze(-2).expand(*x.shape[:-1], heads, -1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Union
+from typing import ClassVar, Union
 from weakref import WeakKeyDictionary
 
 import torch
@@ -21,13 +21,12 @@ from ..equations import row
 from ..errors import RefusedValue, refusal
 from ..graph import positions_of
 from ..graph.batches import graphs_of
-from ..graph.checks import holds
+from ..graph.checks import check_positive, holds
 from ..graph.content import Content
 from ..graph.edge_list import EdgeList
 from ..graph.node_set import NodeSet
 from ..graph.structure import Structure
 from .projection import PerHead, Queries
-from .score import positive
 
 _graphs = IdentityCache()
 
@@ -71,9 +70,11 @@ class LearnedQueries(QueryModule):
 
     def __init__(self, num_queries: int, channels: int, heads: int | None = None) -> None:
         super().__init__()
-        self.num_queries = positive("queries", num_queries)
-        self.channels = positive("channels of queries", channels)
-        middle = () if heads is None else (positive("heads", heads),)
+        check_positive("LearnedQueries", num_queries=num_queries, channels=channels)
+        if heads is not None:
+            check_positive("LearnedQueries", heads=heads)
+        middle = () if heads is None else (heads,)
+        self.num_queries, self.channels = num_queries, channels
         self.weight = Parameter(torch.empty(num_queries, *middle, channels))
         self.reset_parameters()
 
@@ -96,15 +97,14 @@ class LearnedQueries(QueryModule):
 
     def graph(self, content: Content) -> Tensor | None:
         """The graph (B·N,) of each query; the same tensor for the same ``content.graph``."""
-        given = content.graph
-        if given is None:
+        graph, each = content.graph, self.num_queries
+        if graph is None:
             return None
 
         def make() -> Tensor:
-            graphs = torch.arange(_num_graphs(given), device=given.device)
-            return graphs.repeat_interleave(self.num_queries)
+            return torch.arange(_num_graphs(graph), device=graph.device).repeat_interleave(each)
 
-        return _graphs.get(given, (), self.num_queries, make)  # type: ignore[no-any-return]
+        return _graphs.get(graph, (), each, make)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         """The shape of the queries."""
@@ -114,7 +114,7 @@ class LearnedQueries(QueryModule):
 def _num_graphs(graph: Tensor) -> int:
     """B, the highest graph number plus one."""
 
-    def make() -> Any:
+    def make() -> int:
         return int(graph.max()) + 1 if graph.numel() else 0
 
     return _graphs.get(graph, (), "count", make)  # type: ignore[no-any-return]
@@ -184,7 +184,7 @@ def placed(structure: Structure, place: Places) -> Placed:
 def with_positions(
     structure: Structure, sources: Structure, place: Places | None, align: object
 ) -> Structure:
-    """The structure, with the positions of the sources at ``place`` for its targets.
+    """The structure, whose targets get the positions of the sources at ``place``.
 
     Args:
         structure: between sources and queries.
@@ -210,12 +210,7 @@ def with_positions(
 
 
 def narrowed(over: Edges, place: Places) -> Edges:
-    """The edges of a square support that reach some of its targets, which are renumbered.
-
-    Args:
-        over: the support with all sources as targets.
-        place: (N,) the targets to keep, in their new order; repeats are allowed.
-    """
+    """The edges of a square support that reach the targets at ``place`` (N,), in that order."""
     if not isinstance(place, range) or torch.compiler.is_compiling():
         return over.narrowed(place)
     known = _narrowed.setdefault(over, {})

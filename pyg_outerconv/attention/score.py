@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch_geometric.nn.inits import reset
 
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
 from ..errors import RefusedType, RefusedValue, refusal
 from ..graph import Features
+from ..graph.checks import check_positive
 from .edge_context import EdgeContext
 from .projection import Queries
 
@@ -44,30 +45,12 @@ class Dot:
     is_positive: bool = False
     exponents: bool = False
 
-    def plus(self, bias: Tensor | None) -> Dot:
-        """The scores plus a bias (E, *batch, H/L)."""
-        if bias is None:
-            return self
-        return replace(self, bias=bias if self.bias is None else self.bias + bias)
-
-    def times(self, factor: float) -> Dot:
-        """The scores times a number."""
-        if factor == 1.0:
-            return self
-        bias = None if self.bias is None else self.bias * factor
-        return replace(self, scale=self.scale * factor, bias=bias)
-
 
 class Score(torch.nn.Module):
     """A function from features to scores (section 4 of *Convolution is outer product*).
 
-    It is called with the features of sources X (M, *batch, P), the queries Q = TᵀX (N, *batch, P_q)
-    or :class:`~.projection.PerHead`, and the support. It returns a :class:`Dot` where scores are
-    inner products of both ends, otherwise a tensor (E, *batch, H/L) in the order of the support's
-    pattern.
-
-    To add a score, define a subclass with a ``name``, which registers it, and an ``equation``;
-    initialise its parameters in :meth:`reset_parameters`, and define :meth:`score`.
+    To add a score, define a subclass with a ``name``, which registers it, an ``equation`` and
+    :meth:`forward`.
 
     Attributes:
         name: the name by which layers make it.
@@ -81,10 +64,12 @@ class Score(torch.nn.Module):
             ``of_given``, so that few edges need not be sorted.
 
     Args:
-        heads: H.
+        heads: H. Subclasses that are made from text take two more arguments: ``channels``, D of
+            each head, and ``in_channels``, P of the sources or a pair (P, P_q) for sources and
+            queries, -1 to learn it from the first input.
 
     Raises:
-        TypeError, ValueError: ``heads`` is not a positive integer.
+        TypeError, ValueError: a number of heads or channels is not a positive integer.
     """
 
     name: ClassVar[str]
@@ -98,7 +83,8 @@ class Score(torch.nn.Module):
 
     def __init__(self, heads: int) -> None:
         super().__init__()
-        self.heads = positive("heads", heads)
+        check_positive("a score", heads=heads)
+        self.heads = heads
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -107,10 +93,22 @@ class Score(torch.nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw new initial values for all parameters."""
+        for child in self.children():
+            reset(child)
 
     @abstractmethod
-    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """A :class:`Dot`, or scores (E, *batch, H/L) in the order of the support's pattern."""
+    def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
+        """The scores of the edges, by the equation of the class.
+
+        Args:
+            source: the features of the sources X (M, *batch, P).
+            query: the queries Q = TᵀX (N, *batch, P_q), or :class:`~.projection.PerHead`.
+            support: the edges.
+
+        Returns:
+            A :class:`Dot` where scores are inner products of both ends, otherwise a tensor
+            (E, *batch, H/L) in the order of the support's pattern.
+        """
 
     def values(self, source: Features, theta: Any) -> Tensor | None:
         """The values X_m Θ_h, (M, *batch, H, V), if the score needs them; else None.
@@ -136,10 +134,6 @@ class Score(torch.nn.Module):
         """The scores where targets have no features; only if ``needs_queries`` is false."""
         raise NotImplementedError(f"{type(self).__name__} needs queries")
 
-    def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The result of :meth:`score`."""
-        return self.score(source, query, support)
-
 
 def check_scores(score: Score, scores: Any, support: EdgeContext) -> None:
     """Refuse scores of another shape than those of the edges, or of the two ends, must have.
@@ -159,31 +153,10 @@ def check_scores(score: Score, scores: Any, support: EdgeContext) -> None:
                 expected = f"shape ({count}, *batch, {heads}, D)"
                 raise RefusedValue(refusal(rule, expected, tuple(x.shape)))
         return
+    rule = f"scores of {name} are a number for each edge and head"
     if not isinstance(scores, Tensor):
-        rule = f"scores of {name} are a number for each edge and head"
         raise RefusedType(refusal(rule, "a tensor, or a Dot", type(scores).__name__))
     edges, columns = support.num_edges, heads // support.num_labels
     shape = scores.shape
     if len(shape) < 2 or (shape[0], shape[-1]) != (edges, columns):
-        rule = f"scores of {name} are a number for each edge and head"
         raise RefusedValue(refusal(rule, f"shape ({edges}, *batch, {columns})", tuple(shape)))
-
-
-def positive(what: str, count: Any) -> int:
-    """``count``, if it is an integer of at least 1.
-
-    Raises:
-        TypeError, ValueError: ``count`` is not a positive integer.
-    """
-    if not isinstance(count, int) or isinstance(count, bool):
-        raise RefusedType(refusal(f"{what} must be a number", "an integer", repr(count)))
-    if count < 1:
-        raise RefusedValue(refusal(f"{what} must be a number", "an integer >= 1", count))
-    return count
-
-
-def glorot(*parameters: Tensor) -> None:
-    """Draw vectors (H, D) Glorot-uniform, as PyG draws attention vectors (1, H, D)."""
-    for parameter in parameters:
-        bound = math.sqrt(6.0 / max(parameter.size(0) + parameter.size(1), 1))
-        torch.nn.init.uniform_(parameter, -bound, bound)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,22 +23,21 @@ from .normalise import L1, Normaliser, Unnormalised
 from .score import Dot, Score
 
 
-def as_factors(
-    over: EdgeBasis | ImplicitEdges, scores: Dot, normalise: Normaliser, present: Tensor | None
+def _as_factors(
+    over: EdgeBasis | ImplicitEdges,
+    scores: Dot,
+    scale: float,
+    normalise: Normaliser,
+    present: Tensor | None,
 ) -> FeatureProduct | None:
     """The basis as a product of features of keys and queries, or None if it has no such form.
 
     It has one if f is the identity, or L1 of products that are never negative, and the support is
-    all pairs, a causal sequence, or all pairs within blocks.
-
-    Args:
-        over: the support.
-        scores: the products, divided by the temperature.
-        normalise: f.
-        present: (M, *batch) booleans, the sources that exist, or None for all.
+    all pairs, a causal sequence, or all pairs within blocks. ``present`` (M, *batch) marks the
+    sources that exist, None for all.
     """
     normalised = isinstance(normalise, L1)
-    fits = normalised and scores.is_positive and scores.scale > 0
+    fits = normalised and scores.is_positive and scale > 0
     fits = fits or isinstance(normalise, Unnormalised)
     if not fits or scores.bias is not None or normalise.dropped:
         return None
@@ -46,8 +46,8 @@ def as_factors(
         return None
     wide = torch.promote_types(scores.key.dtype, scores.query.dtype)  # autocast shortens one
     key, query = scores.key.to(wide), scores.query.to(wide)
-    if scores.scale != 1.0 and not normalised:
-        query = query * scores.scale
+    if scale != 1.0 and not normalised:
+        query = query * scale
     if present is not None:
         nothing = -torch.inf if scores.exponents else 0.0
         key = key.masked_fill(~present[..., None, None], nothing)
@@ -66,7 +66,9 @@ def with_terms(
     like = scores.query if isinstance(scores, Dot) else scores
     batch = like.shape[1:-2] if isinstance(scores, Dot) else like.shape[1:-1]
     term = over_batch(support.own_heads(added), batch).to(like.dtype)
-    return scores.plus(term) if isinstance(scores, Dot) else scores + term
+    if isinstance(scores, Tensor):
+        return scores + term
+    return replace(scores, bias=term if scores.bias is None else scores.bias + term)
 
 
 def basis_of(
@@ -85,13 +87,14 @@ def basis_of(
     """
     factor = 1.0 / normalise.temperature
     if isinstance(scores, Dot):
-        products = scores.times(factor)
         there = of_batch(support.present, scores.key.shape[1:-2])
-        if (found := as_factors(support.basis, products, normalise, there)) is not None:
+        scale = scores.scale * factor
+        if (found := _as_factors(support.basis, scores, scale, normalise, there)) is not None:
             return found
         if not scores.exponents:
-            options = normalise, products.scale, products.bias, there
-            return AttentionBasis(support.basis, scores.query, scores.key, *options)
+            bias = scores.bias if scores.bias is None or factor == 1.0 else scores.bias * factor
+            ends = scores.query, scores.key
+            return AttentionBasis(support.basis, *ends, normalise, scale, bias, there)
         scores = _of_exponents(support, scores, there)
     scores = scores * factor if factor != 1.0 else scores
     there = of_batch(support.present, scores.shape[1:-1])

@@ -13,12 +13,39 @@ from ..graph import Features
 from ..kernels import sddmm
 from ..kernels.tiles import exact
 from .edge_context import EdgeContext
-from .ends import projections, same_batch
+from .ends import Ends, same_batch
 from .projection import Queries, spread
 from .score import Dot, Score
 
+_SAMPLED = 64  # nodes of which the median is taken
 
-class Cosine(Score):
+
+class Similarity(Score):
+    """Scores that compare the features of both ends, or projections of them.
+
+    Args:
+        heads: H.
+        channels: D, where features are projected; else ignored.
+        in_channels: P of the sources, or a pair (P, P_q), for projections.
+        projected: whether projections are compared, or the features as they are.
+    """
+
+    def __init__(
+        self, heads: int, channels: int | None, in_channels: int | tuple[int, int], projected: bool
+    ) -> None:
+        super().__init__(heads)
+        self.ends = Ends(heads, channels, in_channels, own=True) if projected else None
+
+    def compared(
+        self, source: Features, query: Queries, support: EdgeContext
+    ) -> tuple[Tensor, Tensor]:
+        """The vectors of sources (M, *batch, H, D) and of queries (N, *batch, H, D)."""
+        if self.ends is None:
+            return spread(source, self.heads), spread(query, self.heads)
+        return self.ends(source, query, support)  # type: ignore[no-any-return]
+
+
+class Cosine(Similarity):
     r"""score[m, n] = β cos(X_m, Q_n), or of their projections; 0 where a vector is zero.
 
     With one learned β it is the score of `"Attention-based Graph Neural Network for
@@ -28,13 +55,10 @@ class Cosine(Score):
     ``Cosine(H, D, projected=True, per_head=True, beta=10.0, at_most=100.0)``.
 
     Args:
-        heads: H.
-        channels: D, where features are projected; else ignored.
-        in_channels: P of the sources, or a pair (P, P_q), for projections.
+        heads, channels, in_channels, projected: see :class:`Similarity`.
         beta: β, or its initial value.
         learned: whether β is a parameter.
         per_head: whether each head has its own β.
-        projected: whether keys and queries are projections, or the features as they are.
         at_most: upper bound of β, or None.
     """
 
@@ -58,33 +82,28 @@ class Cosine(Score):
         projected: bool = False,
         at_most: float | None = None,
     ) -> None:
-        super().__init__(heads)
+        super().__init__(heads, channels, in_channels, projected)
         self.begins, self.at_most = float(beta), at_most
         count = heads if per_head else 1
         if learned:
             self.beta = Parameter(torch.empty(count))
         else:
             self.register_buffer("beta", torch.empty(count), persistent=False)
-        self.ends = projections(heads, channels, in_channels) if projected else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw new initial values for all parameters."""
+        super().reset_parameters()
         torch.nn.init.constant_(self.beta, self.begins)
-        if self.ends is not None:
-            self.ends.reset_parameters()
 
-    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores of the edges, by the equation of the class."""
-        if self.ends is None:
-            at_source, at_target = spread(source, self.heads), spread(query, self.heads)
-        else:
-            at_source, at_target = self.ends(source, query, support)
+    def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
+        """The scores of the edges."""
+        at_source, at_target = self.compared(source, query, support)
         beta = self.beta if self.at_most is None else self.beta.clamp(max=self.at_most)
-        return Dot(unit(at_target) * beta.to(at_target.dtype).unsqueeze(-1), unit(at_source))
+        return Dot(_unit(at_target) * beta.to(at_target.dtype).unsqueeze(-1), _unit(at_source))
 
 
-def unit(x: Tensor) -> Tensor:
+def _unit(x: Tensor) -> Tensor:
     """The vectors divided by their lengths; zero vectors stay zero.
 
     Each is divided by its largest entry first, so that no square overflows.
@@ -96,10 +115,7 @@ def unit(x: Tensor) -> Tensor:
     return x * square.masked_fill(empty, 1.0).rsqrt().masked_fill(empty, 0.0)
 
 
-_SAMPLED = 64  # nodes of which the median is taken
-
-
-class GaussianDistance(Score):
+class GaussianDistance(Similarity):
     r"""score[m, n] = −|Q_n − X_m|² / 2σ², of the features or of projections of them.
 
     Under a softmax these are the weights of kernel regression (Nadaraya 1964, Watson 1964), and the
@@ -112,12 +128,9 @@ class GaussianDistance(Score):
     float32 for each edge.
 
     Args:
-        heads: H.
-        channels: D, where features are projected; else ignored.
-        in_channels: P of the sources, or a pair (P, P_q), for projections.
+        heads, channels, in_channels, projected: see :class:`Similarity`.
         sigma: σ, or its initial value.
         learned: whether σ is a parameter, one for each head.
-        projected: whether distances are between projections, or the features as they are.
 
     Raises:
         ValueError: σ is not positive.
@@ -138,27 +151,22 @@ class GaussianDistance(Score):
         learned: bool = False,
         projected: bool = False,
     ) -> None:
-        super().__init__(heads)
+        super().__init__(heads, channels, in_channels, projected)
         if not sigma > 0:
             raise RefusedValue(refusal("sigma is a width", "> 0", sigma))
         self.sigma = float(sigma)
         self.log_sigma = Parameter(torch.empty(heads)) if learned else None  # type: ignore[assignment]
-        self.ends = projections(heads, channels, in_channels) if projected else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw new initial values for all parameters."""
+        super().reset_parameters()
         if self.log_sigma is not None:
             torch.nn.init.constant_(self.log_sigma, math.log(self.sigma))
-        if self.ends is not None:
-            self.ends.reset_parameters()
 
-    def score(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores of the edges, by the equation of the class."""
-        if self.ends is None:
-            at_source, at_target = spread(source, self.heads), spread(query, self.heads)
-        else:
-            at_source, at_target = self.ends(source, query, support)
+    def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
+        """The scores of the edges."""
+        at_source, at_target = self.compared(source, query, support)
         same_batch(at_source, at_target)
         short = at_source.dtype in (torch.float16, torch.bfloat16)
         at_source, at_target = exact(at_source), exact(at_target)

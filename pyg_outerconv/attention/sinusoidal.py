@@ -15,47 +15,34 @@ from ..graph.positions import as_coordinates, exact_type
 from .added_positions import AddedPositions
 
 
-def angles(position: Tensor, channels: int, base: float) -> Tensor:
+def _angles(position: Tensor, channels: int, base: float) -> Tensor:
     r"""The angle of each position on each axis at each frequency.
 
     .. math:: \alpha_{n,d,i} = p_{n,d} \cdot b^{-2i/C}, \qquad i = 0, \dots, C/2 - 1
 
-    with C the channels of one axis, an equal share of all channels. Wavelengths grow
-    geometrically from 2π to 2π·b.
-
-    Args:
-        position: (n, D) floating point.
-        channels: C·D.
-        base: b.
-
-    Returns:
-        (n, D, C/2), in the dtype of ``position``.
+    for positions (n, D) and C channels of each axis, ``channels`` = C·D: (n, D, C/2). Wavelengths
+    grow geometrically from 2π to 2π·b.
     """
     of_axis = channels // position.size(1)
     step = torch.arange(0, of_axis, 2, dtype=position.dtype, device=position.device)
     return position.unsqueeze(-1) * float(base) ** (-step / of_axis)
 
 
-def check_frequencies(channels: int, base: float, axes: int) -> None:
-    """Refuse channels that do not split into pairs on each axis, and a base that is not positive.
-
-    Raises:
-        TypeError: ``channels`` or ``axes`` is not an integer, or ``base`` not a number.
-        ValueError: ``channels`` is not a multiple of 2·axes, or a number is not positive.
-    """
+def _check_frequencies(channels: int, base: float, axes: int) -> None:
+    """Refuse channels that are no pairs on each axis, and a base that is not positive."""
     check_positive("positions", channels=channels, axes=axes)
     if channels % (2 * axes):
-        raise RefusedValue(
-            refusal(
-                "each axis takes pairs of channels, a sine and a cosine of each frequency",
-                f"channels a multiple of {2 * axes}",
-                channels,
-            )
-        )
+        rule = "each axis takes pairs of channels, a sine and a cosine of each frequency"
+        raise RefusedValue(refusal(rule, f"channels a multiple of {2 * axes}", channels))
     if not isinstance(base, Real) or isinstance(base, bool):
         raise RefusedType(refusal("the base of frequencies is a number", "> 0", repr(base)))
     if not 0 < base < inf:
         raise RefusedValue(refusal("the base of frequencies is positive", "finite, > 0", base))
+
+
+def _options(positions: SinusoidalPositions | Rotary) -> str:
+    layout = "" if positions.interleaved else ", interleaved=False"
+    return f"{positions.channels}, base={positions.base:g}, axes={positions.axes}{layout}"
 
 
 def sinusoidal(
@@ -68,21 +55,14 @@ def sinusoidal(
         PE[p, 2i] = \sin(p / b^{2i/P}), \qquad PE[p, 2i + 1] = \cos(p / b^{2i/P}),
         \qquad i = 0, \dots, P/2 - 1
 
-    Positions and channels count from 0 and angles are positive, as in the paper. Texts differ in
-    four ways: channels that count from 1 have the sines at odd indices, and some then also let i
-    start at 1, which shifts all frequencies by one step; exp(−i·angle) instead of exp(i·angle)
-    negates the sines; all sines may come before all cosines, as with ``interleaved=False``; and
-    exponents i / (P/2 − 1), which end at 1, give other frequencies (as in PyG's
-    ``PositionalEncoding``, with sines first).
-
-    PE[p + k] is PE[p] rotated by angles that depend on k alone, so ⟨PE[p], PE[q]⟩ depends on p − q.
-
-    On D axes, each has P/D of the channels, the first axis the first of them.
+    Positions and channels count from 0. PyG's ``PositionalEncoding`` differs: sines come first, and
+    exponents are i / (P/2 − 1). PE[p + k] is PE[p] rotated by angles that depend on k alone, so
+    ⟨PE[p], PE[q]⟩ depends on p − q. On D axes, each has P/D of the channels, the first axis the
+    first of them.
 
     Args:
         position: (n,) or (n, D), integers or floating point; it may carry gradients.
-        channels: P, a multiple of 2·D. An odd number is refused: a sine without its cosine would
-            break the property above.
+        channels: P, a multiple of 2·D.
         base: b.
         interleaved: whether the sine and the cosine of a frequency are neighbours; otherwise
             an axis has its sines first, then its cosines.
@@ -93,21 +73,18 @@ def sinusoidal(
 
     Raises:
         TypeError: positions are not numbers, or an option has the wrong type.
-        ValueError: ``position`` has another shape, the channels cannot be divided, or
-            ``base`` is not positive.
+        ValueError: ``position`` has another shape, or a number is out of range.
 
-    >>> sinusoidal(torch.arange(3), 2).shape
-    torch.Size([3, 2])
     >>> sinusoidal(torch.tensor([0.0]), 4).tolist()
     [[0.0, 1.0, 0.0, 1.0]]
     >>> sinusoidal(torch.tensor([0.0]), 4, interleaved=False).tolist()
     [[0.0, 0.0, 1.0, 1.0]]
     """
     coordinates = as_coordinates(position)
-    check_frequencies(channels, base, coordinates.size(1))
+    _check_frequencies(channels, base, coordinates.size(1))
     own = position.is_floating_point()
     dtype = position.dtype if own else torch.get_default_dtype()
-    angle = angles(coordinates.to(exact_type(dtype)), channels, base)
+    angle = _angles(coordinates.to(exact_type(dtype)), channels, base)
     ends = angle.sin(), angle.cos()
     both = torch.stack(ends, dim=-1) if interleaved else torch.stack(ends, dim=-2)
     return both.reshape(len(coordinates), channels).to(dtype)
@@ -123,10 +100,8 @@ class SinusoidalPositions(AddedPositions):
     r"""X plus sinusoidal encodings of positions; see :func:`sinusoidal`. No parameters.
 
     Args:
-        channels: P.
-        base: b, the largest wavelength being about 2π·b.
+        channels, base, interleaved: see :func:`sinusoidal`.
         axes: D; with several, positions must be passed.
-        interleaved: whether the sine and the cosine of a frequency are neighbours.
 
     Raises:
         TypeError: an option has the wrong type.
@@ -139,7 +114,7 @@ class SinusoidalPositions(AddedPositions):
     def __init__(
         self, channels: int, base: float = 10000.0, axes: int = 1, interleaved: bool = True
     ) -> None:
-        check_frequencies(channels, base, axes)
+        _check_frequencies(channels, base, axes)
         super().__init__(channels, axes)
         self.base, self.interleaved = base, interleaved
 
@@ -150,8 +125,7 @@ class SinusoidalPositions(AddedPositions):
 
     def extra_repr(self) -> str:
         """The options."""
-        layout = "" if self.interleaved else ", interleaved=False"
-        return f"{self.channels}, base={self.base:g}, axes={self.axes}{layout}"
+        return _options(self)
 
 
 @row(
@@ -196,7 +170,7 @@ class Rotary(torch.nn.Module):
         self, channels: int, base: float = 10000.0, axes: int = 1, interleaved: bool = True
     ) -> None:
         super().__init__()
-        check_frequencies(channels, base, axes)
+        _check_frequencies(channels, base, axes)
         self.channels, self.base, self.axes = channels, base, axes
         self.interleaved = interleaved
 
@@ -205,11 +179,8 @@ class Rotary(torch.nn.Module):
 
         Args:
             x: (nodes, \*batch, heads, D) queries or keys, or (nodes, \*, D).
-            position: (nodes, axes), or (nodes,) on one axis. It may carry gradients. Angles are
-                computed in float32 at least, then rounded to the dtype of x.
-
-        Returns:
-            A tensor of the shape and the dtype of x.
+            position: (nodes, axes), or (nodes,) on one axis. Angles are computed in float32 at
+                least, then rounded to the dtype of x.
 
         Raises:
             TypeError: positions are not numbers.
@@ -217,15 +188,11 @@ class Rotary(torch.nn.Module):
         """
         coordinates = as_coordinates(position, self.axes)
         if x.dim() < 2 or x.size(-1) != self.channels or x.size(0) != len(coordinates):
-            raise RefusedValue(
-                refusal(
-                    "rotary positions rotate a vector of each node and head",
-                    f"({len(coordinates)}, *, {self.channels})",
-                    tuple(x.shape),
-                )
-            )
+            rule = "rotary positions rotate a vector of each node and head"
+            expected = f"({len(coordinates)}, *, {self.channels})"
+            raise RefusedValue(refusal(rule, expected, tuple(x.shape)))
         exact = coordinates.to(exact_type(coordinates.dtype, x.dtype))
-        angle = angles(exact, self.channels, self.base)
+        angle = _angles(exact, self.channels, self.base)
         angle = angle.view(len(x), *(1,) * (x.dim() - 2), *angle.shape[1:])
         cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
         count = self.channels // (2 * self.axes)
@@ -237,5 +204,4 @@ class Rotary(torch.nn.Module):
 
     def extra_repr(self) -> str:
         """The options."""
-        layout = "" if self.interleaved else ", interleaved=False"
-        return f"{self.channels}, base={self.base:g}, axes={self.axes}{layout}"
+        return _options(self)

@@ -11,7 +11,7 @@ from ..errors import RefusedType, RefusedValue, refusal, unknown
 from .normalise import NORMALISERS, Normaliser
 from .score import SCORES, Score
 
-Made = TypeVar("Made", Score, Normaliser)
+Named = TypeVar("Named", Score, Normaliser)
 
 _SPEC = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 
@@ -43,7 +43,7 @@ def make_score(
     """
     if isinstance(spec, Score):
         return spec
-    name, written = parse_spec("score", spec)
+    name, written = _parse("score", spec)
     if name in SCORES and SCORES[name].uses_theta and not written.get("own", False):
         channels = value_channels or channels
     channels = written.pop("channels", channels)
@@ -51,30 +51,15 @@ def make_score(
 
 
 def make_normaliser(spec: Normaliser | str, **options: Any) -> Normaliser:
-    """The normaliser that a text names, with its options; a normaliser is returned as it is.
-
-    ``"softmax"``, ``"softmax(temperature=2.0)"``, ``"l1"``.
-
-    Args:
-        spec: the text, or a normaliser.
-        **options: further options; options in the text take precedence.
-
-    Raises:
-        TypeError, ValueError: see :func:`make_score`.
-    """
+    """The normaliser that a text names, as :func:`make_score`: ``"softmax(temperature=2.0)"``."""
     if isinstance(spec, Normaliser):
         return spec
-    name, written = parse_spec("normaliser", spec)
+    name, written = _parse("normaliser", spec)
     return _make("normaliser", NORMALISERS, name, (), {**options, **written})
 
 
-def parse_spec(what: str, text: str) -> tuple[str, dict[str, Any]]:
-    """The name in a text, and the options in its parentheses.
-
-    Raises:
-        TypeError: ``text`` is not a string.
-        ValueError: the text is not a name with named options.
-    """
+def _parse(what: str, text: str) -> tuple[str, dict[str, Any]]:
+    """The name in a text, and the options in its parentheses."""
     wanted = refusal(f"a {what} is a name with named options", "such as name(a=1)", repr(text))
     if not isinstance(text, str):
         kind = what.capitalize()
@@ -95,11 +80,11 @@ def parse_spec(what: str, text: str) -> tuple[str, dict[str, Any]]:
 
 def _make(
     what: str,
-    known: dict[str, type[Made]],
+    known: dict[str, type[Named]],
     name: str,
     given: tuple[Any, ...],
     options: dict[str, Any],
-) -> Made:
+) -> Named:
     if name not in known:
         raise RefusedValue(unknown(what, name, known))
     names = list(inspect.signature(known[name]).parameters)[len(given) :]

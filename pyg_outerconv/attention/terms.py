@@ -21,9 +21,7 @@ from .added_positions import numbered
 class IndexTerm(Protocol):
     """A number for each edge and head, from the position of its source relative to its target.
 
-    A ``torch.nn.Module`` whose result is added to scores before they are normalised, so that
-    attention depends on indices as well as on content. It maps D coordinates of an edge to
-    H numbers, so there is no tensor of edges × channels.
+    A ``torch.nn.Module`` whose result is added to scores before they are normalised.
 
     Attributes:
         heads: H.
@@ -32,14 +30,11 @@ class IndexTerm(Protocol):
     heads: int
 
     def forward(self, relative: Tensor) -> Tensor:
-        """The terms of the edges.
+        """The terms (E, H) of edges, in the dtype of ``relative`` or a wider one of parameters.
 
         Args:
             relative: (E, D) floating point, the position of each edge's source minus that of its
                 target.
-
-        Returns:
-            (E, H), in the dtype of ``relative``, or in a wider dtype of parameters.
         """
         ...
 
@@ -48,13 +43,8 @@ class IndexTerm(Protocol):
         ...
 
 
-def check_relative(relative: Tensor, axes: int | None = None) -> None:
-    """Refuse relative positions that are not (E, axes); (E, D) with any D if ``axes`` is None.
-
-    Raises:
-        TypeError: ``relative`` is not floating point.
-        ValueError: ``relative`` has another shape.
-    """
+def _check_relative(relative: Tensor, axes: int | None = None) -> None:
+    """Refuse relative positions that are not floating point (E, axes); any D if None."""
     if not isinstance(relative, Tensor) or not relative.is_floating_point():
         got = getattr(relative, "dtype", type(relative).__name__)
         raise RefusedType(refusal("relative positions are floating point", "torch.float32", got))
@@ -110,13 +100,8 @@ class ALiBi(torch.nn.Module):
                 self.slopes.copy_(slopes(self.heads, dtype=torch.float64))
 
     def forward(self, relative: Tensor) -> Tensor:
-        """The terms (E, H) of relative positions (E, D).
-
-        Raises:
-            TypeError: they are not floating point.
-            ValueError: their shape is not (E, D).
-        """
-        check_relative(relative)
+        """The terms (E, H) of relative positions (E, D)."""
+        _check_relative(relative)
         dtype = exact_type(relative.dtype)
         slope = slopes(self.heads, dtype, relative.device) if self.slopes is None else self.slopes
         term = -relative.to(dtype).abs().sum(1, keepdim=True) * slope
@@ -220,13 +205,8 @@ class RelativeBias(torch.nn.Module):
         torch.nn.init.normal_(self.weight, std=_SPREAD)
 
     def forward(self, relative: Tensor) -> Tensor:
-        """The entries (E, H) of relative positions (E, D), which must be whole numbers.
-
-        Raises:
-            TypeError: they are not floating point.
-            ValueError: ``relative`` has another number of axes, or fractions.
-        """
-        check_relative(relative, len(self.reach))
+        """The entries (E, H) of relative positions (E, D), which must be whole numbers."""
+        _check_relative(relative, len(self.reach))
         place = as_whole(relative)
         columns = zip(place.unbind(1), self.reach, strict=True)
         if self.buckets is None:
@@ -270,10 +250,5 @@ def _check_buckets(buckets: int | None, causal: bool, reaches: tuple[int, ...]) 
             refusal("buckets are halved by direction and by distance", f"{parts}·i", buckets)
         )
     if min(reaches) <= buckets // parts:
-        raise RefusedValue(
-            refusal(
-                "buckets grow from single distances to the reach",
-                f"reach > {buckets // parts}",
-                min(reaches),
-            )
-        )
+        rule = "buckets grow from single distances to the reach"
+        raise RefusedValue(refusal(rule, f"reach > {buckets // parts}", min(reaches)))

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ..attention.feature_maps import FeatureMapped
 from ..attention.queries import Placed
-from ..attention.score import positive
 from ..attention.score_basis import of_batch
 from ..basis.band import places
 from ..basis.base import Basis
@@ -96,13 +95,12 @@ class LinearAttention(ContentFamily):
     score: FeatureMapped = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        heads, channels = positive("heads", self.heads), positive("channels", self.channels)
         given = self.in_channels
         ends = tuple(given) if isinstance(given, tuple | list) else (given, given)
         if len(ends) != 2:
             raise RefusedValue(refusal("in_channels are of sources and targets", "(P, P_q)", ends))
         options = self.feature_map, self.bias, bool(self.normalised)
-        object.__setattr__(self, "score", FeatureMapped(heads, channels, ends, *options))
+        object.__setattr__(self, "score", FeatureMapped(self.heads, self.channels, ends, *options))
         super().__post_init__()
         if self.strict and not self.causal:
             raise RefusedValue(refusal("strict excludes m = n", "causal=True", self.causal))

@@ -13,7 +13,6 @@ from ..attention import (
     Score,
     make_normaliser,
     make_score,
-    require_edge_features,
 )
 from ..errors import RefusedType, RefusedValue, refusal, unknown
 from ..families import Family, Hops, parse_family
@@ -46,8 +45,12 @@ def score_of(
     score = make_score(given, heads, channels, in_channels, value_channels, **edge)
     if score.heads != heads:
         raise RefusedValue(refusal("a score has the heads of its layer", heads, score.heads))
-    if edge_dim is not None:
-        require_edge_features(score, value_channels)
+    shared = getattr(score, "edge", None)
+    fits = isinstance(shared, EdgeFeatures) and shared.channels == value_channels
+    if edge_dim is not None and not fits:
+        expected = f"a score with edge=EdgeFeatures of {value_channels} channels"
+        rule = "edge features of values are those of keys"
+        raise RefusedValue(refusal(rule, expected, shared or score))
     return score
 
 

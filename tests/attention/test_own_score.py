@@ -18,7 +18,7 @@ class Own(Score):
         super().__init__(heads)
         self.make = make
 
-    def score(self, source, query, support):
+    def forward(self, source, query, support):
         return self.make(support)
 
 

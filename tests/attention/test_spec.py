@@ -83,15 +83,15 @@ def test_unknown_normalisers_are_refused():
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("heads", [0, -1])
 def test_heads_are_positive(name, heads):
-    with pytest.raises(ValueError, match="heads must be a number"):
+    with pytest.raises(ValueError, match="a score needs its heads"):
         make_score(name, heads, 3)
 
 
 def test_numbers_of_channels_are_checked():
     for name in ("key-query", "additive", "gatv2", "bahdanau", "cosine(projected=True)"):
-        with pytest.raises(ValueError, match="channels of a head"):
+        with pytest.raises(ValueError, match="a score needs its channels"):
             make_score(name, 2, 0)
-        with pytest.raises(TypeError, match="channels of a head"):
+        with pytest.raises(TypeError, match="a score needs its channels"):
             make_score(name, 2, None)
     with pytest.raises(ValueError, match="sigma is a width"):
         make_score("gaussian-distance(sigma=0.0)", 2)

@@ -217,7 +217,7 @@ def test_bad_alignments_are_refused():
         Attention(*parts, align=Stack(Identity(), GCN()))
     with pytest.raises(TypeError, match="an alignment makes queries"):
         Attention(*parts, align="identity")
-    with pytest.raises(ValueError, match="queries must be a number"):
+    with pytest.raises(ValueError, match="LearnedQueries needs its num_queries"):
         LearnedQueries(0, 3)
     with pytest.raises(ValueError, match="queries of each head.*expected 1 or 2, got 3"):
         layer(align=LearnedQueries(4, P, heads=3))(features(N, P))

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Dropout, LayerNorm, Linear
+from torch_geometric.nn.inits import reset
 
 from ...attention import KeyQuery, Score
 from ...equations import row
@@ -16,6 +17,12 @@ from ...families import Family
 from ...graph.checks import check_positive
 from ..checks import check_share
 from .multi_head import multi_head_attention
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.nn.functional.relu,
+    "gelu": torch.nn.functional.gelu,
+    "silu": torch.nn.functional.silu,
+}
 
 
 class Skip(torch.nn.Module):
@@ -26,15 +33,14 @@ class Skip(torch.nn.Module):
     Architecture" <https://arxiv.org/abs/2002.04745>`_ paper (section 3.2).
 
     Args:
-        channels: of X.
-        dropout: the share of what f gives that is dropped in training.
-        norm_first: whether f sees normalised features.
-        eps: added to variances.
-        bias: whether the norm has one.
+        channels: channels of X.
+        dropout: dropout probability of f(X).
+        norm_first: whether f reads normalised features.
+        eps: number added to variances.
+        bias: whether the norm has a bias.
 
     Raises:
-        ValueError: the share is out of range.
-        TypeError: it is no number.
+        TypeError, ValueError: the dropout is not a number in [0, 1).
     """
 
     def __init__(
@@ -51,7 +57,7 @@ class Skip(torch.nn.Module):
         self.norm_first = norm_first
 
     def reset_parameters(self) -> None:
-        """Give all parameters initial values."""
+        """Reset the norm."""
         self.norm.reset_parameters()
 
     def forward(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
@@ -61,32 +67,25 @@ class Skip(torch.nn.Module):
         return self.norm(x + self.dropout(function(x)))  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
-        """Where the norm is."""
+        """Whether the norm is first."""
         return f"norm_first={self.norm_first}"
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.nn.functional.relu,
-    "gelu": torch.nn.functional.gelu,
-    "silu": torch.nn.functional.silu,
-}
-
-
 class FeedForward(torch.nn.Module):
-    """Y = dropout(σ(X W_1 + b_1)) W_2 + b_2, for each node on its own.
+    """Y = dropout(σ(X W_1 + b_1)) W_2 + b_2, for each node.
 
     From the `"Attention Is All You Need" <https://arxiv.org/abs/1706.03762>`_ paper, section 3.3.
 
     Args:
-        channels: of input and output.
-        hidden: of the layer between; four times as many if None.
+        channels: channels of input and output.
+        hidden: hidden channels; four times as many if None.
         activation: σ: ``'relu'``, ``'gelu'``, ``'silu'`` or a function.
-        dropout: the share of hidden values that are dropped in training.
-        bias: whether both maps have one.
+        dropout: dropout probability of hidden values.
+        bias: whether both linear maps have a bias.
 
     Raises:
         ValueError: a number is out of range, or the activation unknown.
-        TypeError: the activation is no function, or an option has another type.
+        TypeError: the activation is not a function, or an option has another type.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class FeedForward(torch.nn.Module):
         self.dropout = Dropout(dropout)
 
     def reset_parameters(self) -> None:
-        """Give all parameters initial values."""
+        """Reset both linear maps."""
         self.first.reset_parameters()
         self.second.reset_parameters()
 
@@ -122,39 +121,46 @@ class FeedForward(torch.nn.Module):
         return self.second(self.dropout(self.activation(self.first(x))))  # type: ignore[no-any-return]
 
 
-@row("Ready-made layers", "1706.03762, section 3.1", "`torch.nn.TransformerEncoderLayer`")
-class EncoderBlock(torch.nn.Module):
-    """A block of a Transformer's encoder, ``torch.nn.TransformerEncoderLayer``, over any support.
+class _Block(torch.nn.Module):
+    def reset_parameters(self) -> None:
+        """Draw new initial values for all parameters."""
+        for part in self.children():
+            reset(part)
 
-    ``H = skip(X, attention)``, then ``Y = skip(H, feed-forward)``; see :class:`Skip`. Batches come
-    first, (*, M, P). With ``support='complete'`` it is the block of the `"Attention Is All You
-    Need" <https://arxiv.org/abs/1706.03762>`_ paper (section 3.1), with ``'causal'`` that of a
-    language model, and with ``Hops()`` one on graphs. Rotary positions are of the score, and
+
+@row("Ready-made layers", "1706.03762, section 3.1", "`torch.nn.TransformerEncoderLayer`")
+class EncoderBlock(_Block):
+    """The block of a Transformer's encoder, ``torch.nn.TransformerEncoderLayer``, on any support.
+
+    ``H = skip(X, attention)``, then ``Y = skip(H, feed-forward)``; see :class:`Skip`. With
+    ``support='complete'`` it is the block of the `"Attention Is All You Need"
+    <https://arxiv.org/abs/1706.03762>`_ paper (section 3.1), with ``'causal'`` that of a language
+    model, and with ``Hops()`` a block on graphs. Rotary positions are an option of the score, and
     relative ones are ``terms``.
 
     >>> import torch
-    >>> from pyg_outerconv.attention import ALiBi, Rotary
-    >>> from pyg_outerconv.attention import KeyQuery
+    >>> from pyg_outerconv.attention import ALiBi, KeyQuery, Rotary
     >>> block = EncoderBlock(16, 4, support="causal", norm_first=True, terms=(ALiBi(4),))
     >>> block(torch.randn(2, 10, 16)).shape
     torch.Size([2, 10, 16])
-    >>> turned = KeyQuery(4, 4, bias=True, rotary=Rotary(4))  # 4 heads of 16 / 4 channels
-    >>> EncoderBlock(16, 4, support="causal", score=turned)(torch.randn(2, 10, 16)).shape
+    >>> rotated = KeyQuery(4, 4, bias=True, rotary=Rotary(4))  # 4 heads of 16 / 4 channels
+    >>> EncoderBlock(16, 4, support="causal", score=rotated)(torch.randn(2, 10, 16)).shape
     torch.Size([2, 10, 16])
 
     Args:
         channels: P, of input and output.
         heads: H.
-        hidden: channels within the feed-forward part; 4·P if None.
-        support: which sources each target sees.
-        dropout: the share that is dropped in training: of attention, of what it gives, of hidden
-            values and of what the feed-forward part gives.
-        activation: of the feed-forward part: ``'relu'``, ``'gelu'``, ``'silu'`` or a function.
-        norm_first: whether norms come before the parts, not after their skips.
-        eps: added to variances in norms.
-        bias: whether maps and norms have biases.
-        score: keys and queries in the place of own ones, such as those of another block.
-        **options: of :class:`~pyg_outerconv.nn.AttentionConv`.
+        hidden: hidden channels of the feed-forward part; 4·P if None.
+        support: the sources of each target.
+        dropout: dropout probability of attention, of its output, of hidden values, and of the
+            output of the feed-forward part.
+        activation: activation of the feed-forward part: ``'relu'``, ``'gelu'``, ``'silu'`` or a
+            function.
+        norm_first: whether norms come before attention and feed-forward, instead of after the sums.
+        eps: number added to variances in norms.
+        bias: whether linear maps and norms have a bias.
+        score: keys and queries, such as those of another block; None for new ones.
+        **options: options of :class:`~pyg_outerconv.nn.AttentionConv`.
 
     Raises:
         ValueError: an option is unknown or out of range.
@@ -183,46 +189,40 @@ class EncoderBlock(torch.nn.Module):
             Skip(channels, dropout, norm_first, eps, bias) for _ in range(2)
         )
 
-    def reset_parameters(self) -> None:
-        """Give all parameters initial values."""
-        for part in self.children():
-            part.reset_parameters()  # type: ignore[operator]
-
     def forward(self, x: Tensor, edge_index: Any = None, **beside: Any) -> Tensor:
         """Runs the block.
 
         Args:
             x: (*, M, P).
-            edge_index: what the support reads, or None.
-            **beside: what else :class:`~pyg_outerconv.nn.AttentionConv` takes at a call, such as
-                ``source_mask`` (*, M), the places that there are.
+            edge_index: the structure that the support reads, or None.
+            **beside: further arguments of :class:`~pyg_outerconv.nn.AttentionConv` at a call, such
+                as ``source_mask`` (*, M), which marks the sources that are present.
+
+        Returns:
+            (*, M, P).
 
         Raises:
-            TypeError: x is a pair, or the basis is asked for too.
+            TypeError: x is a pair, or attention weights are asked for.
         """
         if not isinstance(x, Tensor) or beside.get("return_attention_weights"):
-            raise RefusedType(
-                refusal(
-                    "a block goes from the features of nodes to their features",
-                    "one x, and block.attention for the basis",
-                    type(x).__name__,
-                )
-            )
+            rule = "a block goes from the features of nodes to their features"
+            expected = "one x, and block.attention for the basis"
+            raise RefusedType(refusal(rule, expected, type(x).__name__))
         x = self.around_attention(x, lambda h: self.attention(h, edge_index, **beside))
         return self.around_feed_forward(x, self.feed_forward)  # type: ignore[no-any-return]
 
 
 @row("Ready-made layers", "1706.03762, section 3.1", "`torch.nn.TransformerDecoderLayer`")
-class DecoderBlock(torch.nn.Module):
-    """A block of a Transformer's decoder, ``torch.nn.TransformerDecoderLayer``, over any supports.
+class DecoderBlock(_Block):
+    """The block of a Transformer's decoder, ``torch.nn.TransformerDecoderLayer``, on any supports.
 
     ``H = skip(X, self-attention)``, ``G = skip(H, attention to a memory)``, and ``Y = skip(G,
     feed-forward)``; see :class:`Skip`, and the `"Attention Is All You Need"
-    <https://arxiv.org/abs/1706.03762>`_ paper, section 3.1. Batches come first.
+    <https://arxiv.org/abs/1706.03762>`_ paper, section 3.1.
 
-    With ``share_score`` both attentions have the same keys and queries, and an
-    :class:`EncoderBlock` that is given ``block.score`` has them too: Λ of the three attentions
-    are then one, as section 4.2 of *Convolution is outer product* proposes.
+    With ``share_score`` both attentions have the same keys and queries. If an
+    :class:`EncoderBlock` has ``block.score`` too, Λ of the three attentions is the same, as section
+    4.2 of *Convolution is outer product* proposes.
 
     >>> import torch
     >>> block = DecoderBlock(16, 4)
@@ -231,18 +231,12 @@ class DecoderBlock(torch.nn.Module):
 
     Args:
         channels: P, of input, memory and output.
-        heads: H.
-        hidden: channels within the feed-forward part; 4·P if None.
-        support: which places each place sees.
-        memory_support: which places of the memory it sees.
-        dropout: the share that is dropped in training, as in :class:`EncoderBlock`.
-        activation: of the feed-forward part: ``'relu'``, ``'gelu'``, ``'silu'`` or a function.
-        norm_first: whether norms come before the parts, not after their skips.
-        eps: added to variances in norms.
-        bias: whether maps and norms have biases.
+        heads, hidden, dropout, activation, norm_first, eps, bias: see :class:`EncoderBlock`.
+        support: the sources of each target.
+        memory_support: the sources in the memory of each target.
         score: keys and queries of both attentions, such as those of another block.
-        share_score: whether both attentions have the same, if ``score`` is None.
-        **options: of :class:`~pyg_outerconv.nn.AttentionConv`, for both attentions.
+        share_score: whether both attentions share keys and queries, if ``score`` is None.
+        **options: options of :class:`~pyg_outerconv.nn.AttentionConv`, for both attentions.
 
     Attributes:
         score: the keys and queries of self-attention.
@@ -285,11 +279,6 @@ class DecoderBlock(torch.nn.Module):
         """The keys and queries of self-attention, for other blocks to share."""
         return self.attention.family.score  # type: ignore[no-any-return]
 
-    def reset_parameters(self) -> None:
-        """Give all parameters initial values."""
-        for part in self.children():
-            part.reset_parameters()  # type: ignore[operator]
-
     def forward(
         self,
         x: Tensor,
@@ -303,20 +292,18 @@ class DecoderBlock(torch.nn.Module):
 
         Args:
             x: (*, N, P).
-            memory: (*, M, P), such as what an encoder gives.
-            edge_index: what the support reads, or None.
-            memory_index: what the support of the memory reads, or None.
-            source_mask: (*, N) booleans, the places of x that there are.
-            memory_mask: (*, M) booleans, the places of the memory that there are.
+            memory: (*, M, P), such as the output of an encoder.
+            edge_index: the structure that the support reads, or None.
+            memory_index: the structure that the support of the memory reads, or None.
+            source_mask: (*, N) booleans, the nodes of x that are present.
+            memory_mask: (*, M) booleans, the nodes of the memory that are present.
+
+        Returns:
+            (*, N, P).
         """
-
-        def attend(h: Tensor) -> Tensor:
-            return self.attention(h, edge_index, source_mask=source_mask)  # type: ignore[no-any-return]
-
-        def attend_memory(h: Tensor) -> Tensor:
-            ends = (memory, h)
-            return self.memory_attention(ends, memory_index, source_mask=memory_mask)  # type: ignore[no-any-return]
-
-        x = self.around_attention(x, attend)
-        x = self.around_memory_attention(x, attend_memory)
+        own, other = self.attention, self.memory_attention
+        x = self.around_attention(x, lambda h: own(h, edge_index, source_mask=source_mask))
+        x = self.around_memory_attention(
+            x, lambda h: other((memory, h), memory_index, source_mask=memory_mask)
+        )
         return self.around_feed_forward(x, self.feed_forward)  # type: ignore[no-any-return]

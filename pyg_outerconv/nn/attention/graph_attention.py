@@ -22,16 +22,13 @@ Fill = Union[str, float, Tensor]  # noqa: UP007
 
 
 class GraphAttention(AttentionConv):
-    """:class:`AttentionConv` with edge features for self-loops, and PyG's initial biases.
+    """:class:`AttentionConv` with edge features of self-loops, and initial biases as in PyG.
 
     Args:
-        in_channels: see :class:`AttentionConv`.
-        out_channels: likewise, of all heads together.
-        heads: H.
-        fill_value: what self-loops get for features, as PyG's ``add_self_loops`` takes it:
-            ``'mean'`` of the edges that reach the node, another reduction, a number or a vector;
-            loops that were given are replaced. None adds no loop.
-        **options: of :class:`AttentionConv`.
+        in_channels, out_channels, heads, **options: see :class:`AttentionConv`.
+        fill_value: edge features of self-loops, as in PyG's ``add_self_loops``: ``'mean'`` of the
+            edges that reach the node, another reduction, a number or a vector; existing self-loops
+            are replaced. None adds no self-loops.
     """
 
     def __init__(
@@ -45,7 +42,7 @@ class GraphAttention(AttentionConv):
         super().__init__(in_channels, out_channels, heads, **options)
         self.fill_value = fill_value
         self._fills = fill_value is not None
-        self._given: Tensor | None = None  # the column of edge_index of each edge, -1 for loops
+        self._origin: Tensor | None = None  # the column of edge_index of each edge, -1 for loops
         self._draw_value_bias()
 
     @property
@@ -61,7 +58,7 @@ class GraphAttention(AttentionConv):
             self._fills = add
 
     def reset_parameters(self) -> None:
-        """Give all parameters initial values."""
+        """Draw new initial values for all parameters."""
         super().reset_parameters()
         self._draw_value_bias()
 
@@ -85,35 +82,30 @@ class GraphAttention(AttentionConv):
         inputs = split_input(x, self.flow)
         ends = [count for count in (inputs.num_sources, inputs.num_targets) if count is not None]
         count = min(beside.get("size") or ends)
-        edge_index, edge_attr, given = _with_loops(edge_index, edge_attr, self.fill_value, count)
-        if self.explain:  # whose masks are of the user's edges; other calls write nothing
-            self._given = given
+        edge_index, edge_attr, origin = _with_loops(edge_index, edge_attr, self.fill_value, count)
+        if self.explain:  # masks of explainers are of the user's edges; other calls write nothing
+            self._origin = origin
         return super().forward(x, edge_index, edge_attr, **beside)
 
     def edge_mask(self, edge_origin: Tensor) -> Tensor:
-        """The mask of each edge by its column in ``edge_index``, (E,); 1 for added loops."""
-        if self._fills and self._given is not None:
-            edge_origin = torch.cat([self._given, self._given.new_full((1,), -1)])[edge_origin]
+        """The mask of each edge by its column in ``edge_index``, (E,); 1 for added self-loops."""
+        if self._fills and self._origin is not None:
+            edge_origin = torch.cat([self._origin, self._origin.new_full((1,), -1)])[edge_origin]
         return super().edge_mask(edge_origin)
 
 
 def _with_loops(
     edge_index: Any, edge_attr: Tensor | None, fill_value: Fill, count: int
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Edges without loops, then a loop at each of ``count`` nodes; and the origin of all edges."""
+    """The edges without loops and a loop at each of ``count`` nodes; and the origin of each."""
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
-        raise RefusedType(
-            refusal(
-                "self-loops get edge features where edges are listed",
-                "edge_index (2, E)",
-                type(edge_index).__name__,
-            )
-        )
-    given = torch.arange(edge_index.size(1), device=edge_index.device)
-    _, given = remove_self_loops(edge_index, given)
+        rule = "self-loops get edge features where edges are listed"
+        raise RefusedType(refusal(rule, "edge_index (2, E)", type(edge_index).__name__))
+    origin = torch.arange(edge_index.size(1), device=edge_index.device)
+    _, origin = remove_self_loops(edge_index, origin)
     edge_index, edge_attr = remove_self_loops(edge_index, edge_attr)
     edge_index, edge_attr = add_self_loops(edge_index, edge_attr, fill_value, count)
-    return edge_index, edge_attr, torch.cat([given, given.new_full((count,), -1)])
+    return edge_index, edge_attr, torch.cat([origin, origin.new_full((count,), -1)])
 
 
 @row("Ready-made layers", "1710.10903", "PyG `GATConv`")
@@ -134,25 +126,25 @@ def gat_conv(
     """A_h[m, n] = softmax over m of leaky_relu(⟨a_s, X_m Θ_h⟩ + ⟨a_t, X_n Θ_h⟩).
 
     From the `"Graph Attention Networks" <https://arxiv.org/abs/1710.10903>`_ paper, equations 3 to
-    6; PyG's ``GATConv``. Nodes see their neighbours, and themselves.
+    6; PyG's ``GATConv``.
 
     >>> gat_conv(16, 8, heads=4).out_channels
     32
 
     Args:
-        in_channels: P, or (P, P_t) for sources and targets with a Θ of their own; -1 for sizes of
+        in_channels: P, or (P, P_t) for sources and targets with a Θ each; -1 to derive them from
             the first input.
         out_channels: Q of each head.
         heads: H.
-        concat: whether heads are put side by side, not averaged.
-        negative_slope: of the leaky ReLU.
-        dropout: the share of attention that is dropped in training.
-        add_self_loops: whether every node sees itself, once, whatever loops there are.
-        edge_dim: D_e of ``edge_attr``, of which the score has ⟨a_e, E W_e⟩ too.
-        fill_value: the edge features of self-loops, see :class:`GraphAttention`.
-        bias: whether the output has one.
-        residual: whether transformed features of the target are added.
-        **options: of :class:`AttentionConv`; a ``support`` stands in the place of neighbours and
+        concat: whether heads are concatenated instead of averaged.
+        negative_slope: slope of the leaky ReLU below zero.
+        dropout: dropout probability of attention.
+        add_self_loops: whether self-loops are added where there are none.
+        edge_dim: D_e of ``edge_attr``, which adds ⟨a_e, E W_e⟩ to the score; None for no such term.
+        fill_value: edge features of self-loops, see :class:`GraphAttention`.
+        bias: whether the output has a bias.
+        residual: whether transformed features of the targets are added.
+        **options: options of :class:`AttentionConv`; a ``support`` replaces the neighbours and
             self-loops: ``Hops(2, add_self_loops=True)``.
 
     Shapes:
@@ -168,7 +160,7 @@ def gat_conv(
     )
     options = {"bias": bias, "root_weight": residual, "dropout": dropout, **options}
     fill = fill_value if edge_dim is not None else None
-    return _of_values(in_channels, out_channels, score, concat, add_self_loops, fill, options)
+    return _layer(in_channels, out_channels, score, concat, add_self_loops, fill, options)
 
 
 @row("Ready-made layers", "2105.14491", "PyG `GATv2Conv`")
@@ -190,26 +182,18 @@ def gatv2_conv(
     """A_h[m, n] = softmax over m of ⟨a, leaky_relu(X_m Θ_h + X_n W_h)⟩.
 
     From the `"How Attentive are Graph Attention Networks?" <https://arxiv.org/abs/2105.14491>`_
-    paper, equation 7; PyG's ``GATv2Conv``. With a bias, values and both ends of the score have
-    one, too.
+    paper, equation 7; PyG's ``GATv2Conv``.
 
     >>> gatv2_conv(16, 8, heads=4, concat=False).out_channels
     8
 
     Args:
-        in_channels: see :func:`gat_conv`.
-        out_channels: likewise.
-        heads: likewise.
-        concat: likewise.
-        negative_slope: likewise.
-        dropout: likewise.
-        add_self_loops: likewise.
-        edge_dim: D_e of ``edge_attr``, projections of which are added within the leaky ReLU.
-        fill_value: see :func:`gat_conv`.
-        bias: whether the output, values and both ends of the score have one.
+        in_channels, out_channels, heads, concat, negative_slope, dropout, add_self_loops,
+            fill_value, residual, **options: see :func:`gat_conv`.
+        edge_dim: D_e of ``edge_attr``, which adds E W_e inside the leaky ReLU; None for no such
+            term.
+        bias: whether the output, the values and both ends of the score have a bias.
         share_weights: whether W = Θ.
-        residual: see :func:`gat_conv`.
-        **options: of :class:`AttentionConv`.
     """
     score = GATv2(
         heads,
@@ -223,10 +207,10 @@ def gatv2_conv(
     if score.ends.target is not None:
         score.ends.target.initial = as_glorot_and_bias
         score.reset_parameters()
-    options = {"bias": bias, "root_weight": residual, "dropout": dropout, **options}
-    options = {"value_bias": bias, **options}
+    options = {"root_weight": residual, "dropout": dropout, **options}
+    options = {"bias": bias, "value_bias": bias, **options}
     fill = fill_value if edge_dim is not None else None
-    return _of_values(in_channels, out_channels, score, concat, add_self_loops, fill, options)
+    return _layer(in_channels, out_channels, score, concat, add_self_loops, fill, options)
 
 
 @row("Ready-made layers", "SuperGAT, SD", 'PyG `SuperGATConv(attention_type="SD")`')
@@ -243,31 +227,23 @@ def super_gat_conv(
 ) -> AttentionConv:
     """A_h[m, n] = softmax over m of leaky_relu(⟨X_m Θ_h, X_n Θ_h⟩ / √Q).
 
-    The scaled dot product of the `"How to Find Your Friendly Neighborhood: Graph Attention Design
-    with Self-Supervision" <https://openreview.net/forum?id=Wi5KUNlqWty>`_ paper, PyG's
-    ``SuperGATConv(attention_type='SD')``. It is the attention alone: the loss that the paper adds,
-    which teaches scores to tell edges from pairs without one, is not part of a convolution.
+    The scaled dot product (SD) of the `"How to Find Your Friendly Neighborhood: Graph Attention
+    Design with Self-Supervision" <https://openreview.net/forum?id=Wi5KUNlqWty>`_ paper, PyG's
+    ``SuperGATConv(attention_type='SD')`` without its self-supervised loss.
 
     >>> super_gat_conv(16, 8, heads=4).out_channels
     32
 
     Args:
-        in_channels: see :func:`gat_conv`.
-        out_channels: likewise.
-        heads: likewise.
-        concat: likewise.
-        negative_slope: likewise.
-        dropout: likewise.
-        add_self_loops: likewise.
-        bias: whether the output has one.
-        **options: of :class:`AttentionConv`.
+        in_channels, out_channels, heads, concat, negative_slope, dropout, add_self_loops, bias,
+            **options: see :func:`gat_conv`.
     """
     score = SuperGAT(heads, out_channels, in_channels, negative_slope=negative_slope)
     options = {"bias": bias, "dropout": dropout, **options}
-    return _of_values(in_channels, out_channels, score, concat, add_self_loops, None, options)
+    return _layer(in_channels, out_channels, score, concat, add_self_loops, None, options)
 
 
-def _of_values(
+def _layer(
     in_channels: int | tuple[int, int],
     out_channels: int,
     score: Score,
@@ -276,7 +252,7 @@ def _of_values(
     fill: Fill | None,
     options: dict[str, Any],
 ) -> AttentionConv:
-    """A layer on a graph, whose values are drawn as one linear map to all heads."""
+    """A layer of graph attention whose Θ is drawn as one linear map to all heads."""
     filled = fill if add_self_loops else None
     neighbours = Hops(add_self_loops=True if add_self_loops and filled is None else None)
     layer = GraphAttention(
@@ -306,9 +282,9 @@ def agnn_conv(
     1
 
     Args:
-        requires_grad: whether β, which begins at 1, is learned.
-        add_self_loops: whether every node sees itself, once, whatever loops there are.
-        **options: of :class:`AttentionConv`.
+        requires_grad: whether β, which is 1 at first, is a parameter.
+        add_self_loops: whether self-loops are added where there are none.
+        **options: options of :class:`AttentionConv`.
     """
     support = Hops(add_self_loops=True if add_self_loops else None)
     score = Cosine(1, learned=requires_grad)

@@ -1,67 +1,55 @@
-"""Initial values of known layers: those of one linear map P → H·D for all heads.
-
-Each function initialises a module with weights (H, P, D).
-"""
+"""Initial values of known layers: those of one linear map P → H·D, held as (H, P, D)."""
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from torch import Tensor
 from torch.nn.init import uniform_
 
 
-def glorot(weight: Tensor, maps: int = 1) -> None:
-    """Glorot-uniform values of a map P → H·D, or of one of ``maps`` maps drawn as one."""
-    heads, fan_in, channels = weight.shape
-    fan_out = heads * channels * maps
-    bound = math.sqrt(6.0 / max(fan_in + fan_out, 1))
-    uniform_(weight, -bound, bound)
-
-
-def linear(weight: Tensor, bias: Tensor | None = None) -> None:
-    """As torch's and PyG's ``Linear``: weights and bias uniform in ±1/√P."""
-    bound = 1.0 / math.sqrt(max(weight.size(1), 1))
-    uniform_(weight, -bound, bound)
-    linear_bias(bias, weight.size(1))
-
-
-def as_glorot(module: Any) -> None:
-    """One weight of all heads, as PyG's GAT draws it."""
-    glorot(module.weight)
-
-
-def as_linear(module: Any) -> None:
-    """One weight of all heads and its bias, as PyG's TransformerConv draws them."""
-    linear(module.weight, getattr(module, "bias", None))
-
-
-def as_packed(projection: Any) -> None:
-    """Keys and queries of torch's MultiheadAttention, which draws them together with values."""
-    glorot(projection.weight, maps=3)
-
-
-def as_packed_values(theta: Any) -> None:
-    """Values and the output projection of torch's MultiheadAttention."""
-    glorot(theta.value, maps=3)
-    linear(theta.output.flatten(0, 1).unsqueeze(0))
-
-
-def as_separate_values(theta: Any) -> None:
-    """As :func:`as_packed_values`, if keys and values have other channels than queries."""
-    glorot(theta.value)
-    linear(theta.output.flatten(0, 1).unsqueeze(0))
+def as_glorot(module: Any, maps: int = 1) -> None:
+    """A Glorot-uniform weight, as PyG's GAT draws it, or one of ``maps`` weights drawn as one."""
+    _glorot(module.weight, maps)
 
 
 def as_glorot_and_bias(module: Any) -> None:
-    """One weight of all heads, and its bias, as PyG's GATv2 draws them."""
-    glorot(module.weight)
+    """A Glorot-uniform weight, and the bias of a linear map, as PyG's GATv2 draws them."""
+    _glorot(module.weight)
     linear_bias(module.bias, module.weight.size(1))
 
 
+def as_linear(module: Any) -> None:
+    """A weight and its bias, as PyG's TransformerConv draws them."""
+    _linear(module.weight)
+    linear_bias(getattr(module, "bias", None), module.weight.size(1))
+
+
+def as_values(theta: Any, maps: int = 1) -> None:
+    """Values and the output projection of torch's MultiheadAttention."""
+    _glorot(theta.value, maps)
+    _linear(theta.output.flatten(0, 1).unsqueeze(0))
+
+
+# torch draws the weights of queries, keys and values as one where they have the same channels.
+as_packed = partial(as_glorot, maps=3)
+as_packed_values = partial(as_values, maps=3)
+
+
 def linear_bias(bias: Tensor | None, fan_in: int) -> None:
-    """The bias of a linear map from ``fan_in`` channels, if it has one."""
+    """The bias of a linear map from ``fan_in`` channels, uniform in ±1/√fan_in."""
     if bias is not None:
         bound = 1.0 / math.sqrt(max(fan_in, 1))
         uniform_(bias, -bound, bound)
+
+
+def _glorot(weight: Tensor, maps: int = 1) -> None:
+    heads, fan_in, channels = weight.shape
+    bound = math.sqrt(6.0 / max(fan_in + heads * channels * maps, 1))
+    uniform_(weight, -bound, bound)
+
+
+def _linear(weight: Tensor) -> None:
+    linear_bias(weight, weight.size(1))

@@ -22,12 +22,12 @@ def windowed_block(
     dim: int = 2,
     **options: Any,
 ) -> EncoderBlock:
-    """An encoder block on a grid, whose cells see the window that they lie in.
+    """An encoder block on a grid with attention within windows.
 
     From the `"Swin Transformer" <https://arxiv.org/abs/2103.14030>`_ paper (sections 3.1 and 3.2):
-    norms first, GELU, a learned bias of each head for each relative position; blocks with ``shift``
-    0 and half a window take turns. Windows at the ends are cut, and no cell sees one that its image
-    does not bring next to it; see :class:`~pyg_outerconv.families.Blocks`.
+    norms first, GELU, and a learned bias of each head for each relative position. In the paper,
+    shifts of 0 and of half a window alternate. Windows are cut at the borders; see
+    :class:`~pyg_outerconv.families.Blocks`.
 
     >>> import torch
     >>> from pyg_outerconv import Cells, flatten_grid
@@ -39,10 +39,10 @@ def windowed_block(
         channels: P.
         heads: H.
         window: cells of a window along all axes, or along each.
-        shift: by how many cells windows are moved.
+        shift: cells by which windows are shifted, along all axes or along each.
         relative: whether scores have a bias for relative positions.
-        dim: how many axes a grid has, if ``window`` is one number.
-        **options: of :class:`EncoderBlock`.
+        dim: number of axes of the grid, if ``window`` is one number.
+        **options: options of :class:`EncoderBlock`.
     """
     sizes = window if isinstance(window, tuple) else (window,) * dim
     for size in sizes:
@@ -63,12 +63,11 @@ def long_sequence_block(
     dilation: int = 1,
     **options: Any,
 ) -> EncoderBlock:
-    """An encoder block on sequences, whose places see those nearby, and a few that all see.
+    """An encoder block on sequences with sliding windows, global tokens and random links.
 
     From the `"Longformer" <https://arxiv.org/abs/2004.05150>`_ paper (section 3.1), or with random
     links that of the `"Big Bird" <https://arxiv.org/abs/2007.14062>`_ paper (section 2). Global
-    places have the same projections as others. Work and memory grow with the length of the
-    sequence, not with its square.
+    tokens have the same projections as others. Work and memory are linear in the length.
 
     >>> import torch
     >>> long_sequence_block(8, 2, window=3, num_global=1)(torch.randn(2, 50, 8)).shape
@@ -77,11 +76,11 @@ def long_sequence_block(
     Args:
         channels: P.
         heads: H.
-        window: how many places a place sees on each side; half of what Longformer calls a window.
-        num_global: how many of the first places see all, and are seen by all.
-        num_random: how many random places each place sees.
-        dilation: how far apart the places of a window are.
-        **options: of :class:`EncoderBlock`.
+        window: sources on each side of a target; half of a window in Longformer.
+        num_global: number of the first tokens that are sources and targets of all.
+        num_random: number of random sources of each target.
+        dilation: distance between neighbours in a window.
+        **options: options of :class:`EncoderBlock`.
     """
     parts: list[Family] = [SlidingWindow(window, dilation)]
     parts += [GlobalTokens(num_global)] if num_global else []

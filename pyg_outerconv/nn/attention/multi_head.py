@@ -15,7 +15,7 @@ from ...graph.checks import check_positive
 from ..attention_conv import AttentionConv
 from ..checks import check_channels
 from ..outer_conv import OuterConv
-from .initial import as_glorot, as_packed, as_packed_values, as_separate_values
+from .initial import as_glorot, as_packed, as_packed_values, as_values
 
 
 @row("Ready-made layers", "1706.03762, section 3.2.2", "`torch.nn.MultiheadAttention`")
@@ -32,12 +32,12 @@ def multi_head_attention(
 ) -> AttentionConv:
     """Y = Σ_h A_hᵀ (X V_h + b_h) O_h + b with A_h = softmax(⟨Q_n W_q + b_q, X_m W_k + b_k⟩ / √D).
 
-    ``torch.nn.MultiheadAttention``, of the `"Attention Is All You Need"
-    <https://arxiv.org/abs/1706.03762>`_ paper, section 3.2.2: nodes are places in a sequence, and
-    batches come first, (*, M, P). Masks are supports (``'causal'``, a window, edges of a graph),
-    and key padding is ``source_mask``, the places that there are. Self-attention takes one x, and
-    cross-attention a pair: keys and values of the first, queries of the second. A place that may
-    see nothing gets the output bias, where torch gives NaN.
+    ``torch.nn.MultiheadAttention`` with batches first, (*, M, P), of the `"Attention Is All You
+    Need" <https://arxiv.org/abs/1706.03762>`_ paper, section 3.2.2. The support replaces the mask
+    (``'causal'``, a window, edges of a graph), and ``source_mask`` at a call marks the sources that
+    are present (key padding). Self-attention takes one x, cross-attention a pair: keys and values
+    of the first, queries of the second. A target without sources gets the output bias; torch gives
+    NaN.
 
     >>> import torch
     >>> layer = multi_head_attention(16, 4, support="causal")
@@ -49,13 +49,12 @@ def multi_head_attention(
     Args:
         embed_dim: channels of queries and outputs; each head has ``embed_dim / num_heads``.
         num_heads: H.
-        dropout: the share of attention that is dropped in training, unless a ``normalise`` module
-            says it.
-        bias: whether the four projections have one.
-        kdim: channels of sources, ``embed_dim`` if None; torch's ``kdim`` and ``vdim`` in one.
-        support: which sources each target sees.
-        score: keys and queries in the place of own ones, such as those of another layer.
-        **options: of :class:`AttentionConv`.
+        dropout: dropout probability of attention; ignored if ``normalise`` is a module.
+        bias: whether the four projections have a bias.
+        kdim: channels of sources, torch's ``kdim`` and ``vdim``; ``embed_dim`` if None.
+        support: the sources of each target.
+        score: keys and queries, such as those of another layer; None for new ones.
+        **options: options of :class:`AttentionConv`.
 
     Raises:
         ValueError: heads do not divide the channels.
@@ -76,7 +75,7 @@ def multi_head_attention(
     layer = AttentionConv(
         ends, embed_dim, num_heads, support, score=score, combine="sum", dropout=dropout, **options
     )
-    layer.theta.initial = as_separate_values if apart else as_packed_values
+    layer.theta.initial = as_values if apart else as_packed_values
     layer.theta.reset_parameters()
     return layer
 
@@ -90,12 +89,12 @@ def set_pooling(
     dropout: float = 0.0,
     **options: Any,
 ) -> AttentionConv:
-    """Y = Σ_h A_hᵀ (X V_h + b_h) O_h + b, where learned vectors ask all nodes of a set.
+    """Y = Σ_h A_hᵀ (X V_h + b_h) O_h + b with learned queries, (M, P) to (N, Q).
 
-    Multi-head attention of seed vectors, as in the `"Set Transformer"
+    Multi-head attention of seed vectors, from the `"Set Transformer"
     <https://arxiv.org/abs/1810.00825>`_ paper (section 3.2), without skip and feed-forward part.
-    Nodes in another order give the same outputs. Each graph of a batch vector is a set of its own,
-    and its outputs follow each other.
+    Outputs do not depend on the order of nodes. With a batch vector, each graph has N outputs, in
+    the order of graphs.
 
     >>> import torch
     >>> pool, x = set_pooling(16, 32, heads=4, num_queries=2), torch.randn(7, 16)
@@ -106,11 +105,11 @@ def set_pooling(
 
     Args:
         in_channels: P.
-        out_channels: Q, which heads divide; queries have as many.
+        out_channels: Q, a multiple of H; also the channels of queries.
         heads: H.
-        num_queries: how many outputs each set has.
-        dropout: the share of attention that is dropped in training.
-        **options: of :func:`multi_head_attention`.
+        num_queries: N.
+        dropout: dropout probability of attention.
+        **options: options of :func:`multi_head_attention`.
     """
     queries = LearnedQueries(num_queries, out_channels)
     options = {"align": queries, "kdim": in_channels, **options}
@@ -129,10 +128,10 @@ def linear_attention(
     normalised: bool = True,
     **options: Any,
 ) -> OuterConv:
-    """Y_n = Σ_h φ(q_n)ᵀ Σ_m φ(k_m) v_mᵀ / φ(q_n)ᵀ Σ_m φ(k_m), heads side by side or projected.
+    """Y_n = Σ_h φ(q_n)ᵀ Σ_m φ(k_m) v_mᵀ / φ(q_n)ᵀ Σ_m φ(k_m), concatenated or projected.
 
     From the `"Transformers are RNNs" <https://arxiv.org/abs/2006.16236>`_ paper, equations 5 and 9.
-    It is called ``conv(x)``, with a pair for x where M ≠ N, and ``batch`` for several graphs.
+    It is called as ``conv(x)``, with a pair x where M ≠ N, and with ``batch`` for several graphs.
 
     >>> import torch
     >>> conv = linear_attention(16, 8, heads=2, causal=True)
@@ -140,30 +139,25 @@ def linear_attention(
     torch.Size([1000, 8])
 
     Args:
-        in_channels: P, or those of sources and targets; -1 to learn them from the first input.
+        in_channels: P, or a pair for sources and targets; -1 to derive it from the first input.
         out_channels: Q.
         heads: H.
         channels: D of keys and queries; Q/H if None.
-        value_channels: V of the values of a head, which an output projection follows; if None,
-            heads of Q/H channels are put side by side.
+        value_channels: V of the values of a head, before an output projection; if None, heads of
+            Q/H channels are concatenated.
         feature_map: φ, see :class:`~pyg_outerconv.families.LinearAttention`.
-        causal: whether n sees m ≤ n alone.
-        normalised: whether the denominator is there.
-        **options: of :class:`OuterConv`.
+        causal: whether targets n have the sources m ≤ n.
+        normalised: whether there is a denominator.
+        **options: options of :class:`OuterConv`.
 
     Raises:
-        ValueError: heads do not divide out_channels, where they are put side by side.
+        ValueError: heads do not divide out_channels, where they are concatenated.
     """
     check_positive("linear attention", heads=heads)
     check_channels("out_channels", out_channels, 0)
     if value_channels is None and out_channels % heads:
-        raise RefusedValue(
-            refusal(
-                "heads side by side share out_channels evenly",
-                f"a multiple of {heads}",
-                out_channels,
-            )
-        )
+        rule = "heads side by side share out_channels evenly"
+        raise RefusedValue(refusal(rule, f"a multiple of {heads}", out_channels))
     width = max(1, out_channels // heads) if channels is None else channels
     family = LinearAttention(
         heads,

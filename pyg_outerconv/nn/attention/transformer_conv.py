@@ -22,21 +22,21 @@ class TransformerConv(GraphAttention):
         \alpha_{eh} \propto \exp \langle X_n W^q_h + b^q_h, X_m W^k_h + b^k_h + E_e W_h \rangle
         / \sqrt{Q}
 
-    and β = σ(⟨w, (Z, R, Z - R)⟩) for each node; without ``beta``, Y = Z + R. From the `"Masked
+    with β = σ(⟨w, (Z, R, Z - R)⟩) for each node; without ``beta``, Y = Z + R. From the `"Masked
     Label Prediction" <https://arxiv.org/abs/2009.03509>`_ paper, equations 3 to 5; PyG's
-    ``TransformerConv``, weights beginning as there.
+    ``TransformerConv``, with its initial weights.
 
     Args:
-        in_channels: P, or (P, P_t) for sources and targets; -1 for sizes of the first input.
+        in_channels: P, or (P, P_t) for sources and targets; -1 to derive them from the first input.
         out_channels: Q of each head.
         heads: H.
-        concat: whether heads are put side by side, not averaged.
+        concat: whether heads are concatenated instead of averaged.
         beta: whether the skip is gated.
-        dropout: the share of attention that is dropped in training.
+        dropout: dropout probability of attention.
         edge_dim: D_e of ``edge_attr``, whose projections are added to keys and values.
-        bias: whether keys, queries, values and the skip have one.
+        bias: whether keys, queries, values and the skip have a bias.
         root_weight: whether there is a skip.
-        **options: of :class:`AttentionConv`.
+        **options: options of :class:`AttentionConv`.
 
     Raises:
         ValueError: an option is out of range.
@@ -79,7 +79,7 @@ class TransformerConv(GraphAttention):
         self.gate = Linear(3 * total, 1, bias=False) if beta and root_weight else None
 
     def reset_parameters(self) -> None:
-        """Give all parameters initial values."""
+        """Draw new initial values for all parameters."""
         super().reset_parameters()
         for part in (self._modules.get("skip"), self._modules.get("gate")):
             if part is not None:
@@ -109,7 +109,7 @@ class TransformerConv(GraphAttention):
 def transformer_conv(
     in_channels: int | tuple[int, int], out_channels: int, heads: int = 1, **options: Any
 ) -> TransformerConv:
-    """PyG's ``TransformerConv``; see :class:`TransformerConv`, whose options it takes.
+    """:class:`TransformerConv` with these options.
 
     >>> transformer_conv(16, 8, heads=4, beta=True).out_channels
     32

@@ -9,29 +9,24 @@ import torch
 from torch import Tensor, nn
 
 from ...attention import KeyQuery
-from ...errors import RefusedType, RefusedValue, refusal
+from ...errors import RefusedType, refusal
 from ...families import Family
 from ..attention.blocks import DecoderBlock, EncoderBlock, FeedForward, Skip
 from ..attention.multi_head import multi_head_attention
 from ..attention_conv import AttentionConv
-from .weights import copy_to_heads, copy_weight
+from .weights import copy_parameters, copy_to_heads, copy_weight, require
 
 ATTENTIONS = (nn.MultiheadAttention,)
 
 
 def from_attention(module: Any, support: Family | str = "complete") -> AttentionConv:
-    """The AttentionConv equal to torch's layer with the support as its mask.
-
-    Raises:
-        ValueError: it has ``bias_k``, ``bias_v`` or ``add_zero_attn``, or ``vdim`` ≠ ``kdim``.
-    """
-    for holds, what, got in (
+    """The AttentionConv equal to torch's layer with the support as its mask."""
+    require(
+        "keys and values come from the sources alone",
         (module.bias_k is None, "add_bias_kv=False", "add_bias_kv=True"),
         (not module.add_zero_attn, "add_zero_attn=False", "add_zero_attn=True"),
         (module.kdim == module.vdim, "vdim = kdim", f"{module.vdim} and {module.kdim}"),
-    ):
-        if not holds:
-            raise RefusedValue(refusal("keys and values come from the sources alone", what, got))
+    )
     layer = multi_head_attention(
         module.embed_dim,
         module.num_heads,
@@ -50,19 +45,12 @@ def from_attention(module: Any, support: Family | str = "complete") -> Attention
         biases = (score.query.bias, score.key.bias, layer.value_bias)
         for parameter, bias in zip(biases, module.in_proj_bias.chunk(3), strict=True):
             copy_weight(parameter, bias.unflatten(0, (heads, -1)), module.in_proj_bias)
-        copy_weight(layer.bias, module.out_proj.bias, module.out_proj.bias)
+        copy_weight(layer.bias, module.out_proj.bias)
     return layer
 
 
 def to_attention(layer: AttentionConv) -> nn.MultiheadAttention:
-    """The MultiheadAttention with the same projections, batches first.
-
-    A support other than complete must be passed to torch's layer as ``attn_mask``, True where there
-    is no edge.
-
-    Raises:
-        ValueError: torch has no equal layer.
-    """
+    """The MultiheadAttention with the same projections, batches first, without the support."""
     _check(layer)
     score: Any = layer.family.score
     theta: Any = layer.theta
@@ -104,13 +92,12 @@ def _check(layer: AttentionConv) -> None:
     """Raise ValueError if torch's layer has no equal option."""
     family, theta = layer.family, layer.theta
     score, normalise = family.score, family.normalise
-    if theta.in_channels < 0:
-        raise RefusedValue(refusal("a layer is converted with its weights", "weights", "none yet"))
     key_query = type(score) is KeyQuery
     channels = score.key.channels if key_query else 0
     biases = [layer.bias, layer.value_bias]
     biases += [score.key.bias, score.query.bias] if key_query else []
-    for holds, what, got in (
+    require(
+        "torch's MultiheadAttention has less",
         (type(layer) is AttentionConv, "no subclass of AttentionConv", type(layer).__name__),
         (key_query, "keys and queries", score.name),
         (
@@ -133,13 +120,10 @@ def _check(layer: AttentionConv) -> None:
         (normalise.is_softmax and normalise.temperature == 1, "a softmax", normalise),
         (family.align is None and not family.terms, "no alignment, no terms", "some"),
         (layer.root is None, "no root weight", "one"),
-    ):
-        if not holds:
-            raise RefusedValue(refusal("torch's MultiheadAttention has less", what, got))
+    )
 
 
 BLOCKS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
-
 
 _PARTS: dict[str, type[nn.Module]] = {
     "self_attn": nn.MultiheadAttention,
@@ -159,16 +143,7 @@ _PARTS_OF_A_DECODER: dict[str, type[nn.Module]] = {
 
 
 def from_block(module: Any, **supports: Any) -> EncoderBlock | DecoderBlock:
-    """The block that equals torch's, whose masks the supports are.
-
-    Args:
-        module: an encoder layer or a decoder layer.
-        **supports: ``support``, and for a decoder ``memory_support``; complete if not given.
-
-    Raises:
-        TypeError: a part of the block was replaced by one of another class.
-        ValueError: the block has less.
-    """
+    """The block that equals torch's encoder or decoder layer with the supports as its masks."""
     decodes = isinstance(module, nn.TransformerDecoderLayer)
     kind: Any = DecoderBlock if decodes else EncoderBlock
     parts = _PARTS | (_PARTS_OF_A_DECODER if decodes else {})
@@ -198,14 +173,7 @@ def from_block(module: Any, **supports: Any) -> EncoderBlock | DecoderBlock:
 
 
 def to_block(block: EncoderBlock | DecoderBlock) -> nn.Module:
-    """torch's layer with the same weights, batches first.
-
-    torch is told at a call what the supports are here, as masks. Scores that attentions share
-    become copies.
-
-    Raises:
-        ValueError: torch has no such layer.
-    """
+    """torch's layer with the same weights, batches first, without supports; scores are copies."""
     decodes = isinstance(block, DecoderBlock)
     kind: Any = nn.TransformerDecoderLayer if decodes else nn.TransformerEncoderLayer
     first, around = block.feed_forward.first, block.around_attention
@@ -232,7 +200,7 @@ def to_block(block: EncoderBlock | DecoderBlock) -> nn.Module:
 
 
 def _pairs(block: Any, module: Any) -> list[tuple[Any, Any]]:
-    """Parts without heads, ours and torch's, in the order of torch's norms."""
+    """The linear maps, norms and dropouts, ours and torch's."""
     feed: FeedForward = block.feed_forward
     skips: list[Skip] = [block.around_attention]
     skips += [block.around_memory_attention] if isinstance(block, DecoderBlock) else []
@@ -246,7 +214,7 @@ def _pairs(block: Any, module: Any) -> list[tuple[Any, Any]]:
 
 
 def _copy(into: Any, given: Any) -> None:
-    """Weights of a linear map or norm, or the share of a dropout. Raises TypeError, ValueError."""
+    """Copy the parameters of a linear map or norm, or the probability of a dropout."""
     if type(given) is not type(into):
         raise RefusedType(
             refusal("parts of a block are of their class", type(into).__name__, given)
@@ -254,10 +222,5 @@ def _copy(into: Any, given: Any) -> None:
     if isinstance(given, nn.Dropout):
         into.p = given.p
         return
-    if (into.bias is None) != (given.bias is None):
-        raise RefusedValue(refusal("parts have biases alike", given, into))
-    with torch.no_grad():
-        for name, parameter in given.named_parameters():
-            copied = getattr(into, name)
-            copied.copy_(parameter)
-            copied.requires_grad_(parameter.requires_grad)
+    require("parts have biases alike", ((into.bias is None) == (given.bias is None), given, into))
+    copy_parameters(into, given)

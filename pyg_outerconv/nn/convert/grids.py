@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import nn
 
-from ...errors import RefusedType, RefusedValue, refusal
+from ...errors import RefusedType, refusal
 from ...families.per_axis import spread
 from ..grid_conv import GridConv, our_weight, torch_weight
 from ..grid_pool import GridPool
 from ..theta_forms import GroupedTheta
+from .weights import copy_weight, require
 
 # Each with its number of axes, and whether it is transposed.
 CONVOLUTIONS: dict[type[nn.Module], tuple[int, bool]] = {
@@ -25,11 +25,7 @@ CONVOLUTIONS: dict[type[nn.Module], tuple[int, bool]] = {
 
 
 def from_convolution(module: Any) -> GridConv:
-    """The GridConv that equals a convolution of torch.
-
-    Raises:
-        TypeError: weights are complex.
-    """
+    """The GridConv that equals a convolution of torch."""
     if not module.weight.is_floating_point():
         raise RefusedType(
             refusal("weights are floating point", "torch.float32", module.weight.dtype)
@@ -49,22 +45,15 @@ def from_convolution(module: Any) -> GridConv:
         module.output_padding if transposed else 0,
         dim=dim,
     ).to(module.weight.device, module.weight.dtype)
-    with torch.no_grad():
-        kernel = module.weight.flatten(2)
-        layer.theta.weight.copy_(our_weight(kernel, module.groups, transposed))
-        if layer.bias is not None:
-            layer.bias.copy_(module.bias)
-            layer.bias.requires_grad_(module.bias.requires_grad)
-    layer.theta.weight.requires_grad_(module.weight.requires_grad)
+    kernel = our_weight(module.weight.flatten(2), module.groups, transposed)
+    copy_weight(layer.theta.weight, kernel, module.weight)
+    if layer.bias is not None:
+        copy_weight(layer.bias, module.bias)
     return layer
 
 
 def to_convolution(layer: GridConv) -> nn.Module:
-    """The convolution of torch that equals a GridConv on images.
-
-    Raises:
-        ValueError: torch has none, or it has no weights yet.
-    """
+    """The convolution of torch that equals a GridConv on images."""
     family, form = layer.family, layer.theta
     _check(layer)
     assert isinstance(form, GroupedTheta)  # checked
@@ -85,22 +74,19 @@ def to_convolution(layer: GridConv) -> nn.Module:
         dtype=form.weight.dtype,
         **further,
     )
-    with torch.no_grad():
-        module.weight.copy_(torch_weight(form.weight, transposed).view(module.weight.shape))
-        if layer.bias is not None:
-            module.bias.copy_(layer.bias)
-            module.bias.requires_grad_(layer.bias.requires_grad)
-    module.weight.requires_grad_(form.weight.requires_grad)
+    kernel = torch_weight(form.weight, transposed).view(module.weight.shape)
+    copy_weight(module.weight, kernel, form.weight)
+    if layer.bias is not None:
+        copy_weight(module.bias, layer.bias)
     return module  # type: ignore[no-any-return]
 
 
 def _check(layer: GridConv) -> None:
-    """Raise ValueError if torch has no equal convolution, or the weights have no shapes yet."""
+    """Raise ValueError if torch has no equal convolution."""
     family, form = layer.family, layer.theta
-    if form.in_channels < 0:
-        raise RefusedValue(refusal("a layer is converted with its weights", "weights", "none yet"))
     modes = set(spread(family.padding_mode, family.num_axes))
-    for has_it, what, got in (
+    require(
+        "torch's convolutions have less",
         (family.num_axes <= 3, "1 to 3 axes", family.num_axes),
         (family.offsets is None, "a kernel_size", f"offsets={family.offsets}"),
         (family.padding != "causal", "the same padding at both ends", "padding='causal'"),
@@ -117,9 +103,7 @@ def _check(layer: GridConv) -> None:
             "sums alone",
             f"aggr={layer.aggr!r}, label_aggr={layer.label_aggr!r}",
         ),
-    ):
-        if not has_it:
-            raise RefusedValue(refusal("torch's convolutions have less", what, got))
+    )
 
 
 # Each with its number of axes and its reduction.
@@ -137,19 +121,14 @@ POOLINGS: dict[type[nn.Module], tuple[int, str]] = {
 
 
 def from_pooling(module: Any) -> GridPool:
-    """The GridPool that equals a pooling of torch.
-
-    Raises:
-        ValueError: it has an option that has no equal.
-    """
+    """The GridPool that equals a pooling of torch."""
     dim, aggr = POOLINGS[type(module)]
     options = [("return_indices", False), ("divisor_override", None), ("norm_type", 1)]
     if aggr == "sum":
         options.append(("ceil_mode", False))  # torch takes the mean of a last, smaller cluster
     for name, none in options:
         value = getattr(module, name, none)
-        if value != none:
-            raise RefusedValue(refusal(f"GridPool has no {name}", none, value))
+        require(f"GridPool has no {name}", (value == none, none, value))
     return GridPool(
         _sizes(module.kernel_size),
         _sizes(module.stride),
@@ -163,23 +142,18 @@ def from_pooling(module: Any) -> GridPool:
 
 
 def to_pooling(layer: GridPool) -> nn.Module:
-    """The pooling of torch that equals a GridPool on images.
-
-    Raises:
-        ValueError: torch has none.
-    """
+    """The pooling of torch that equals a GridPool on images."""
     family = layer.family
     axes, aggr = family.num_axes, layer.aggr
     dilation, padding = spread(family.dilation, axes), spread(family.padding, axes)
-    for has_it, what, got in (
+    require(
+        "torch's poolings have less",
         (axes <= 3, "1 to 3 axes", axes),
         (aggr != "min", "max, mean or sum", aggr),
         (aggr == "max" or set(dilation) == {1}, "dilation for max alone", family.dilation),
         (aggr != "sum" or set(padding) == {0}, "sums without padding", family.padding),
         (aggr != "sum" or not family.ceil_mode, "sums without ceil_mode", family.ceil_mode),
-    ):
-        if not has_it:
-            raise RefusedValue(refusal("torch's poolings have less", what, got))
+    )
     kind = next(kind for kind, how in POOLINGS.items() if how == (axes, aggr))
     if aggr == "sum":
         return kind(1, family.kernel_size, family.stride)

@@ -7,15 +7,21 @@ from itertools import chain
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import is_parametrized
 from torch_geometric.nn import AGNNConv, GATConv, GATv2Conv, SuperGATConv, TransformerConv
 
-from ...errors import RefusedType, RefusedValue, refusal
+from ...errors import RefusedType, refusal
 from ..attention.graph_attention import agnn_conv, gat_conv, gatv2_conv, super_gat_conv
 from ..attention.transformer_conv import transformer_conv
 from ..attention_conv import AttentionConv
-from .weights import copy_to_heads, copy_weight, require_plain
+from .weights import (
+    copy_parameters,
+    copy_to_heads,
+    copy_weight,
+    require,
+    require_plain,
+    require_weights,
+)
 
 
 def from_pyg(layer: nn.Module) -> AttentionConv:
@@ -42,13 +48,9 @@ def from_pyg(layer: nn.Module) -> AttentionConv:
     make = LAYERS.get(type(layer))
     if make is None:
         known = ", ".join(kind.__name__ for kind in LAYERS)
-        raise RefusedType(
-            refusal(
-                "an attention layer of PyG becomes one of this package",
-                f"{known}, and no subclass of them",
-                type(layer).__name__,
-            )
-        )
+        rule = "an attention layer of PyG becomes one of this package"
+        got = type(layer).__name__
+        raise RefusedType(refusal(rule, f"{known}, and no subclass of them", got))
     _check(layer)
     require_plain(layer)
     return make(layer).train(layer.training)
@@ -111,8 +113,7 @@ def _transformer(layer: Any) -> AttentionConv:
         _copy_linear(score.edge, layer.lin_edge)
     for mine, its in ((ours.skip, layer.lin_skip), (ours.gate, layer.lin_beta)):
         if mine is not None:
-            for name, parameter in mine.named_parameters():
-                copy_weight(parameter, getattr(its, name), getattr(its, name))
+            copy_parameters(mine, its)
     return ours
 
 
@@ -130,7 +131,7 @@ def _super_gat(layer: Any) -> AttentionConv:
 def _agnn(layer: Any) -> AttentionConv:
     ours = agnn_conv(layer.requires_grad, layer.add_self_loops)
     _become_like(ours, layer)
-    copy_weight(ours.family.score.beta, layer.beta, layer.beta)
+    copy_weight(ours.family.score.beta, layer.beta)
     return ours
 
 
@@ -146,49 +147,21 @@ LAYERS: dict[type[nn.Module], Callable[[Any], AttentionConv]] = {
 
 def _check(layer: Any) -> None:
     """Raise ValueError if an option has no equal, or the weights have no shapes yet."""
-    unused = "lin_skip." if not getattr(layer, "root_weight", True) else None
-    waiting = [
-        name
-        for name, parameter in layer.named_parameters()
-        if is_lazy(parameter) and not (unused and name.startswith(unused))
-    ]
+    require_weights(layer, unused=None if getattr(layer, "root_weight", True) else "lin_skip.")
     attention = getattr(layer, "attention_type", "SD")
     node_dim = -2 if isinstance(layer, AGNNConv) else 0
-    for holds, rule, expected, got in (
-        (
-            not waiting,
-            "a layer is converted with its weights",
-            "weights, which the first input makes",
-            f"none yet of {', '.join(waiting)}",
-        ),
-        (
-            attention == "SD",
-            "SuperGAT's scores are scaled dot products",
-            "attention_type='SD'",
-            f"attention_type={attention!r}",
-        ),
-        (
-            layer.aggr in ("add", "sum"),
-            "attention adds up what comes along edges",
-            "aggr='add'",
-            f"aggr={layer.aggr!r}",
-        ),
-        (
-            layer.flow == "source_to_target",
-            "a layer is converted that sends from sources to targets",
-            "flow='source_to_target'",
-            f"flow={layer.flow!r}",
-        ),
-        (layer.node_dim == node_dim, "nodes are where they were", node_dim, layer.node_dim),
+    require(
+        "PyG's attention layers have more options",
+        (attention == "SD", "attention_type='SD'", f"attention_type={attention!r}"),
+        (layer.aggr in ("add", "sum"), "aggr='add'", f"aggr={layer.aggr!r}"),
+        (layer.flow == "source_to_target", "flow='source_to_target'", f"flow={layer.flow!r}"),
+        (layer.node_dim == node_dim, f"node_dim={node_dim}", f"node_dim={layer.node_dim}"),
         (
             layer.decomposed_layers == 1,
-            "channels stay together",
             "decomposed_layers=1",
             f"decomposed_layers={layer.decomposed_layers}",
         ),
-    ):
-        if not holds:
-            raise RefusedValue(refusal(rule, expected, got))
+    )
 
 
 def _options(layer: Any, *names: str) -> dict[str, Any]:
@@ -226,7 +199,7 @@ def _copy_linear(ours: Any, linear: Any, bias: Any = None) -> None:
 def _with_outputs(ours: AttentionConv, layer: Any) -> AttentionConv:
     """The layer, with a copy of the output's bias, and of the residual's weight if it has one."""
     if ours.bias is not None:
-        copy_weight(ours.bias, layer.bias, layer.bias)
+        copy_weight(ours.bias, layer.bias)
     if ours.root is not None:
         copy_to_heads(ours.root.weight, layer.res.weight)
     return ours

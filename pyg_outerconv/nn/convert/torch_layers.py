@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any, Union, overload
 
 from torch import nn
-from torch.nn.parameter import is_lazy
 from torch_geometric.nn.conv import MessagePassing
 
-from ...errors import RefusedType, RefusedValue, refusal
+from ...errors import RefusedType, refusal
 from ..attention.blocks import DecoderBlock, EncoderBlock
 from ..attention_conv import AttentionConv
 from ..grid_conv import GridConv
@@ -23,7 +22,7 @@ from .grids import (
     to_convolution,
     to_pooling,
 )
-from .weights import require_plain
+from .weights import require_plain, require_weights
 
 Layer = Union[GridConv, GridPool, AttentionConv, EncoderBlock, DecoderBlock]  # noqa: UP007
 
@@ -53,7 +52,7 @@ def from_torch(module: nn.Module, **supports: Any) -> Layer:
     """
     layer: Layer
     if isinstance(module, nn.Module):
-        _require_weights(module)
+        require_weights(module)
         require_plain(module)
     kind = type(module)
     if kind in ATTENTIONS:
@@ -74,13 +73,8 @@ def from_torch(module: nn.Module, **supports: Any) -> Layer:
             expected += ", and no subclass of them"
         if isinstance(module, MessagePassing):
             expected += " (from_pyg takes attention layers of PyG)"
-        raise RefusedType(
-            refusal(
-                "a layer of torch becomes one of this package",
-                expected,
-                type(module).__name__,
-            )
-        )
+        rule = "a layer of torch becomes one of this package"
+        raise RefusedType(refusal(rule, expected, type(module).__name__))
     return layer.train(module.training)
 
 
@@ -101,13 +95,10 @@ def to_torch(layer: nn.Module) -> nn.Module:
     """
     make = TO_TORCH.get(type(layer))
     if make is None:
-        raise RefusedType(
-            refusal(
-                "a layer of this package becomes one of torch",
-                "GridConv, GridPool, AttentionConv, EncoderBlock or DecoderBlock, and no subclass",
-                type(layer).__name__,
-            )
-        )
+        rule = "a layer of this package becomes one of torch"
+        expected = "GridConv, GridPool, AttentionConv, EncoderBlock, DecoderBlock, no subclass"
+        raise RefusedType(refusal(rule, expected, type(layer).__name__))
+    require_weights(layer)
     require_plain(layer)
     return make(layer).train(layer.training)
 
@@ -119,9 +110,3 @@ TO_TORCH: dict[type[nn.Module], Callable[[Any], nn.Module]] = {
     EncoderBlock: to_block,
     DecoderBlock: to_block,
 }
-
-
-def _require_weights(module: nn.Module) -> None:
-    """Raise ValueError if a layer has no weights before its first input."""
-    if any(is_lazy(parameter) for parameter in module.parameters()):
-        raise RefusedValue(refusal("a layer is converted with its weights", "weights", "none yet"))

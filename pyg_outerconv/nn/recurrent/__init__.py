@@ -1,6 +1,6 @@
 """Recurrent cells whose gates are convolutions over any family."""
 
-from .cell import RecurrentCell, Shared, State, unroll
+from .cell import RecurrentCell, unroll
 from .gated_cells import ConvGRUCell, ConvLSTMCell
 
-__all__ = ["ConvGRUCell", "ConvLSTMCell", "RecurrentCell", "Shared", "State", "unroll"]
+__all__ = ["ConvGRUCell", "ConvLSTMCell", "RecurrentCell", "unroll"]

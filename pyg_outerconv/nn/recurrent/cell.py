@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,25 +18,18 @@ State = TypeVar("State", Tensor, tuple[Tensor, Tensor])
 """The state of a cell: H, or (H, C)."""
 
 
-class Shared(NamedTuple):
-    """The arguments that all convolutions of a step share: a basis, or a structure and tensors."""
-
-    edge_index: Any
-    beside: dict[str, Any]
-
-
 class RecurrentCell(torch.nn.Module, Generic[State]):
-    """A cell whose gates are convolutions over one family, so that they share a basis.
+    """A cell whose gates are convolutions over one family on one set of nodes.
 
-    The basis of a step is made once for all gates, and :func:`unroll` makes it once for all steps.
-    If its values depend on features, each convolution makes its own. The modules of a family are
-    shared by all gates. Sources and targets are one set of nodes.
+    All gates of a step share one basis, and :func:`unroll` makes it once for all steps. If its
+    values depend on features, each convolution makes its own. All gates share the modules of a
+    family.
 
     Args:
-        in_channels: P of the input of a step, or -1 to derive it from the first one.
+        in_channels: P of the input of a step, or -1 to derive it from the first input.
         out_channels: Q of the state.
-        family: the recipe for the basis, or text that names one.
-        **options: of :class:`OuterConv`, for every convolution of the cell.
+        family: the family of the basis, or its text.
+        **options: options of :class:`OuterConv`, for every convolution of the cell.
 
     Raises:
         TypeError, ValueError: see :class:`OuterConv`.
@@ -74,7 +67,7 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
         return -1 if self.in_channels < 0 else self.in_channels + self.out_channels
 
     def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module."""
+        """Draw new initial values for all parameters."""
         for part in self.children():
             part.reset_parameters()  # type: ignore[operator]
 
@@ -89,18 +82,15 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
         edge_attr: Tensor | None = None,
         pos: Tensor | None = None,
     ) -> State:
-        r"""Runs one step.
+        """Runs one step.
 
         Args:
-            x (torch.Tensor): The input of this step, :math:`(*, N, P)`.
-            edge_index (torch.Tensor or Basis): The edges, another structure that the family reads,
-                or a basis.
-            state (torch.Tensor or tuple, optional): What the step before returned.
-                (default: zeros)
-            edge_weight, edge_type, batch, edge_attr, pos: See
-                :class:`~pyg_outerconv.nn.OuterConv`.
+            x: the input of this step, (*batch, N, P).
+            edge_index: the edges, another structure that the family reads, or a basis.
+            state: the state after the step before; zeros if None.
+            edge_weight, edge_type, batch, edge_attr, pos: see :class:`OuterConv`.
         """
-        shared = self.share(
+        arguments = self.arguments(
             x,
             edge_index,
             edge_weight=edge_weight,
@@ -109,13 +99,15 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
             edge_attr=edge_attr,
             pos=pos,
         )
-        return self.step(x, shared, state)
+        return self.step(x, arguments, state)
 
-    def share(self, x: Tensor, edge_index: Any, **beside: Any) -> Shared:
-        """The basis for all convolutions of a step; the structure if values depend on features.
+    def arguments(self, x: Tensor, edge_index: Any, **beside: Any) -> dict[str, Any]:
+        """The arguments beside x of all convolutions of a step: a basis in place of the structure.
+
+        If values of the basis depend on features, the structure stays.
 
         Args:
-            x: (*batch, N, P); only N, dtype and device are used.
+            x: (*batch, N, P), of which N, dtype and device are read.
             edge_index: see :meth:`forward`.
             **beside: ``edge_weight``, ``edge_type``, ``batch``, ``edge_attr`` and ``pos``.
 
@@ -124,39 +116,29 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
         """
         self._check_input(x)
         if not isinstance(edge_index, Basis) and self.family.makes_use_of("x"):
-            return Shared(edge_index, beside)
+            return {"edge_index": edge_index, **beside}
         basis: Basis = getattr(self, self.first).basis(x, edge_index, **beside)
         if isinstance(edge_index, Basis) and self.aggr == "mean":
             basis = basis.mean(x.dtype)
-        return Shared(basis, {})
+        return {"edge_index": basis}
 
     @abstractmethod
-    def step(self, x: Tensor, shared: Shared, state: State | None = None) -> State:
-        """One step with the result of :meth:`share`."""
+    def step(self, x: Tensor, arguments: dict[str, Any], state: State | None = None) -> State:
+        """One step with the result of :meth:`arguments`."""
 
-    def _convolve(self, conv: OuterConv, shared: Shared, *parts: Tensor) -> Tensor:
+    def _convolve(self, conv: OuterConv, arguments: dict[str, Any], *parts: Tensor) -> Tensor:
         """The gates before their activations, (*batch, N, G·Q), from the concatenated parts."""
         x = torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
-        out: Tensor = conv(x, shared.edge_index, **shared.beside)
+        out: Tensor = conv(x, **arguments)
         if out.size(-2) != x.size(-2):
-            raise RefusedValue(
-                refusal(
-                    "the nodes of a cell are sources and targets",
-                    "M = N",
-                    f"M = {x.size(-2)}, N = {out.size(-2)}",
-                )
-            )
+            rule = "the nodes of a cell are sources and targets"
+            raise RefusedValue(refusal(rule, "M = N", f"M = {x.size(-2)}, N = {out.size(-2)}"))
         return out
 
     def _check_input(self, x: Any) -> None:
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.layout != torch.strided:
-            raise RefusedType(
-                refusal(
-                    "a cell reads dense features of nodes",
-                    "a tensor (*, N, P) of floating point type",
-                    getattr(x, "dtype", type(x).__name__),
-                )
-            )
+            rule, expected = "a cell reads dense features of nodes", "a floating point (*, N, P)"
+            raise RefusedType(refusal(rule, expected, getattr(x, "dtype", type(x).__name__)))
         if x.dim() < 2 or self.in_channels not in (-1, x.size(-1)):
             channels = "P" if self.in_channels < 0 else self.in_channels
             raise RefusedValue(
@@ -165,17 +147,12 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
 
     def _checked(self, x: Tensor, state: Tensor, name: str = "state") -> Tensor:
         """A part of the state after checks, (*batch, N, Q) with the batch and N of the input."""
+        rule = f"the {name} of a cell has a row for each node"
         expected = (*x.shape[:-1], self.out_channels)
         if not isinstance(state, Tensor):
-            raise RefusedType(
-                refusal(f"the {name} of a cell has a row for each node", expected, state)
-            )
+            raise RefusedType(refusal(rule, expected, state))
         if tuple(state.shape) != expected:
-            raise RefusedValue(
-                refusal(
-                    f"the {name} of a cell has a row for each node", expected, tuple(state.shape)
-                )
-            )
+            raise RefusedValue(refusal(rule, expected, tuple(state.shape)))
         return state
 
     def _zeros(self, x: Tensor) -> Tensor:
@@ -192,13 +169,13 @@ def unroll(
     state: State | None = None,
     **beside: Any,
 ) -> tuple[Tensor, State]:
-    """Run a cell over a sequence on edges that stay, whose basis is made once.
+    """Run a cell over a sequence on the same edges, whose basis is made once.
 
     Args:
         cell: a recurrent cell.
         xs: (T, *batch, N, P), the inputs of T >= 1 steps.
         edge_index: see :meth:`RecurrentCell.forward`.
-        state: that before the first step, zeros if None.
+        state: the state before the first step; zeros if None.
         **beside: ``edge_weight``, ``edge_type``, ``batch``, ``edge_attr`` and ``pos``.
 
     Returns:
@@ -208,17 +185,13 @@ def unroll(
         TypeError, ValueError: see :class:`RecurrentCell`; and ``xs`` has no step.
     """
     if not isinstance(xs, Tensor) or xs.dim() < 3 or xs.size(0) == 0:
-        raise RefusedValue(
-            refusal(
-                "a cell runs over a sequence of steps",
-                "(T, *batch, N, P) with T >= 1",
-                tuple(xs.shape) if isinstance(xs, Tensor) else type(xs).__name__,
-            )
-        )
-    shared = cell.share(xs[0], edge_index, **beside)
+        got = tuple(xs.shape) if isinstance(xs, Tensor) else type(xs).__name__
+        rule = "a cell runs over a sequence of steps"
+        raise RefusedValue(refusal(rule, "(T, *batch, N, P) with T >= 1", got))
+    arguments = cell.arguments(xs[0], edge_index, **beside)
     outputs = []
     for x in xs:
-        state = cell.step(x, shared, state)
+        state = cell.step(x, arguments, state)
         outputs.append(state[0] if isinstance(state, tuple) else state)
     assert state is not None  # there was a step
     return torch.stack(outputs), state

@@ -12,7 +12,7 @@ from ...equations import row
 from ...errors import RefusedType, RefusedValue, refusal
 from ...families import Family
 from ..checks import check_channels
-from .cell import RecurrentCell, Shared
+from .cell import RecurrentCell
 
 
 @row(
@@ -21,10 +21,8 @@ from .cell import RecurrentCell, Shared
     "`torch.nn.GRUCell` on `Identity`, with `reset_after=True`",
 )
 class ConvGRUCell(RecurrentCell[Tensor]):
-    r"""The gated recurrent unit over a basis :math:`\mathbf{A}`, in which
-    :math:`\mathbf{\Theta} \star \mathbf{X} = \sum_k \mathbf{A}_k^{\top} \mathbf{X}
-    \mathbf{\Theta}_k`, of the `"Diffusion Convolutional Recurrent Neural Network"
-    <https://arxiv.org/abs/1707.01926>`_ paper (section 2.3)
+    r"""The gated recurrent unit with convolutions :math:`\mathbf{\Theta} \star \mathbf{X} = \sum_k
+    \mathbf{A}_k^{\top} \mathbf{X} \mathbf{\Theta}_k`.
 
     .. math::
         \mathbf{R} &= \sigma(\mathbf{\Theta}_r \star [\mathbf{X}, \mathbf{H}] + \mathbf{b}_r)
@@ -36,40 +34,36 @@ class ConvGRUCell(RecurrentCell[Tensor]):
 
         \mathbf{H}' &= \mathbf{U} \odot \mathbf{H} + (1 - \mathbf{U}) \odot \mathbf{C}
 
-    With ``Walk(L, norm='target', direction='both')`` it is the cell of that paper. R and U are one
-    convolution; C is another, because it reads what R lets through.
+    With ``Walk(L, norm='target', direction='both')`` it is the cell of the `"Diffusion
+    Convolutional Recurrent Neural Network" <https://arxiv.org/abs/1707.01926>`_ paper (section
+    2.3). R and U are one convolution, C is another.
 
-    ``reset_after=True`` resets what the convolution makes of H instead of H itself, as
-    :class:`torch.nn.GRUCell` does, which it equals with ``Identity()``:
+    ``reset_after=True`` resets the convolution of H instead of H, as :class:`torch.nn.GRUCell`,
+    which it equals with ``Identity()``:
 
     .. math::
         \mathbf{C} = \tanh(\mathbf{\Theta}_c \star \mathbf{X} + \mathbf{b}_c
         + \mathbf{R} \odot (\mathbf{\Theta}'_c \star \mathbf{H} + \mathbf{b}'_c))
 
-    All three then are one convolution of X and one of H, each with a bias.
+    R, U and C then are one convolution of X and one of H, each with a bias.
 
     Args:
-        in_channels (int): Size :math:`P` of each input sample, or :obj:`-1` to derive it from the
-            first input.
-        out_channels (int): Size :math:`Q` of the state of each node.
-        family (Family or str): The recipe for the basis, which all gates share.
-        reset_after (bool, optional): If set to :obj:`True`, the state is reset after the
-            convolution. (default: :obj:`False`)
-        **options (optional): Those of :class:`~pyg_outerconv.nn.OuterConv`: :obj:`bias`,
-            :obj:`theta`, :obj:`cached`, :obj:`order`, ...
+        in_channels: P of each input, or -1 to derive it from the first input.
+        out_channels: Q of the state.
+        family: the family of the basis of all gates, or its text.
+        reset_after: whether the state is reset after the convolution.
+        **options: options of :class:`OuterConv`.
 
     Attributes:
-        gates, candidate: the convolutions of [X, H], for (R, U), and of [X, R ⊙ H], for C.
-        input, hidden: with ``reset_after``, those of X and of H, for (R, U, C).
+        gates, candidate: the convolutions of [X, H] for (R, U), and of [X, R ⊙ H] for C.
+        input, hidden: with ``reset_after``, those of X and of H for (R, U, C).
 
     Shapes:
-        - **input:** :math:`(*, N, P)`, edges or whatever else the family reads, state
-          :math:`(*, N, Q)` *(optional)*
+        - **input:** :math:`(*, N, P)`, the structure, state :math:`(*, N, Q)` *(optional)*
         - **output:** state :math:`(*, N, Q)`
 
     Raises:
-        TypeError, ValueError: see :class:`~pyg_outerconv.nn.OuterConv`; and the state has another
-            shape, or M ≠ N.
+        TypeError, ValueError: see :class:`OuterConv`; and the state has another shape, or M ≠ N.
     """
 
     def __init__(
@@ -90,23 +84,19 @@ class ConvGRUCell(RecurrentCell[Tensor]):
             self.gates = self._gates(self._joint_channels, 2)
             self.candidate = self._gates(self._joint_channels, 1)
 
-    def step(self, x: Tensor, shared: Shared, state: Tensor | None = None) -> Tensor:
-        """One step over what :meth:`share` made."""
+    def step(self, x: Tensor, arguments: dict[str, Any], state: Tensor | None = None) -> Tensor:
+        """One step with the result of :meth:`arguments`."""
         h = self._zeros(x) if state is None else self._checked(x, state)
         if self.reset_after:
-            gates_x, c_x = self._split(self._convolve(self.input, shared, x))
-            gates_h, c_h = self._split(self._convolve(self.hidden, shared, h))
+            sizes = [2 * self.out_channels, self.out_channels]
+            gates_x, c_x = self._convolve(self.input, arguments, x).split(sizes, dim=-1)
+            gates_h, c_h = self._convolve(self.hidden, arguments, h).split(sizes, dim=-1)
             r, u = (gates_x + gates_h).sigmoid().chunk(2, dim=-1)
             c = (c_x + r * c_h).tanh()
         else:
-            r, u = self._convolve(self.gates, shared, x, h).sigmoid().chunk(2, dim=-1)
-            c = self._convolve(self.candidate, shared, x, r * h).tanh()
+            r, u = self._convolve(self.gates, arguments, x, h).sigmoid().chunk(2, dim=-1)
+            c = self._convolve(self.candidate, arguments, x, r * h).tanh()
         return c + u * (h - c)
-
-    def _split(self, out: Tensor) -> tuple[Tensor, Tensor]:
-        """What is meant for R and U, and for C."""
-        gates, c = out.split([2 * self.out_channels, self.out_channels], dim=-1)
-        return gates, c
 
 
 @row(
@@ -115,9 +105,9 @@ class ConvGRUCell(RecurrentCell[Tensor]):
     "`torch.nn.LSTMCell` on `Identity`",
 )
 class ConvLSTMCell(RecurrentCell[tuple[Tensor, Tensor]]):
-    r"""Long short-term memory over a basis :math:`\mathbf{A}`, in which :math:`\mathbf{\Theta}
-    \star \mathbf{X} = \sum_k \mathbf{A}_k^{\top} \mathbf{X} \mathbf{\Theta}_k`, equation 3 of the
-    `"Convolutional LSTM Network" <https://arxiv.org/abs/1506.04214>`_ paper
+    r"""Long short-term memory with convolutions :math:`\mathbf{\Theta} \star \mathbf{X} = \sum_k
+    \mathbf{A}_k^{\top} \mathbf{X} \mathbf{\Theta}_k`, equation 3 of the `"Convolutional LSTM
+    Network" <https://arxiv.org/abs/1506.04214>`_ paper.
 
     .. math::
         \mathbf{I} &= \sigma(\mathbf{\Theta}_i \star [\mathbf{X}, \mathbf{H}]
@@ -135,36 +125,31 @@ class ConvLSTMCell(RecurrentCell[tuple[Tensor, Tensor]]):
         \mathbf{H}' &= \mathbf{O} \odot \tanh(\mathbf{C}')
 
     With ``Grid(kernel_size, padding=...)`` on the cells of images it is the cell of that paper,
-    with ``Identity()`` it equals :class:`torch.nn.LSTMCell`. All four gates, in the order I, F, C,
-    O, are one convolution.
-
-    The peepholes :math:`\mathbf{w}` are left out by default, as torch does. They start as zeros.
+    with ``Identity()`` it equals :class:`torch.nn.LSTMCell`. All gates, in the order I, F, C, O,
+    are one convolution.
 
     Args:
-        in_channels (int): Size :math:`P` of each input sample, or :obj:`-1` to derive it from the
-            first input.
-        out_channels (int): Size :math:`Q` of the state of each node.
-        family (Family or str): The recipe for the basis, which all gates share.
-        peephole (bool, optional): If set to :obj:`True`, the gates I, F and O see the memory of
-            their own node, by one weight for each channel. (default: :obj:`False`)
-        num_nodes (int, optional): The number of nodes, if peepholes have one weight for each node
-            and channel, as in the paper. The cell then is bound to these nodes.
-            (default: :obj:`None`)
-        **options (optional): Those of :class:`~pyg_outerconv.nn.OuterConv`: :obj:`bias`,
-            :obj:`theta`, :obj:`cached`, :obj:`order`, ...
+        in_channels: P of each input, or -1 to derive it from the first input.
+        out_channels: Q of the state.
+        family: the family of the basis of all gates, or its text.
+        peephole: whether I, F and O read the memory by weights :math:`\mathbf{w}`, zeros at first;
+            torch's cell has none.
+        num_nodes: N, for peepholes with weights of each node and channel, as in the paper; None for
+            weights of each channel.
+        **options: options of :class:`OuterConv`.
 
     Attributes:
         gates: the convolution of [X, H], for (I, F, C, O).
         peephole: (3, Q) or (3, N, Q) for (I, F, O), or None.
 
     Shapes:
-        - **input:** :math:`(*, N, P)`, edges or whatever else the family reads, state
-          :math:`(\mathbf{H}, \mathbf{C})`, each :math:`(*, N, Q)` *(optional)*
+        - **input:** :math:`(*, N, P)`, the structure, state :math:`(\mathbf{H}, \mathbf{C})`, each
+          :math:`(*, N, Q)` *(optional)*
         - **output:** state :math:`(\mathbf{H}', \mathbf{C}')`
 
     Raises:
-        TypeError, ValueError: see :class:`~pyg_outerconv.nn.OuterConv`; and the state has another
-            shape, or M ≠ N; or ``num_nodes`` is given without peepholes.
+        TypeError, ValueError: see :class:`OuterConv`; and the state has another shape, or M ≠ N; or
+            ``num_nodes`` comes without peepholes.
     """
 
     first = "gates"
@@ -192,21 +177,21 @@ class ConvLSTMCell(RecurrentCell[tuple[Tensor, Tensor]]):
         self.peephole = Parameter(torch.zeros(shape)) if peephole else None
 
     def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module; peepholes become zero."""
+        """Draw new initial values for all parameters; peepholes become zero."""
         super().reset_parameters()
         if self.peephole is not None:
             torch.nn.init.zeros_(self.peephole)
 
     def step(
-        self, x: Tensor, shared: Shared, state: tuple[Tensor, Tensor] | None = None
+        self, x: Tensor, arguments: dict[str, Any], state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """One step over what :meth:`share` made."""
+        """One step with the result of :meth:`arguments`."""
         h, c = (self._zeros(x), self._zeros(x)) if state is None else self._pair(x, state)
         if self.num_nodes not in (None, x.size(-2)):
             raise RefusedValue(
                 refusal("peepholes of nodes are bound to these", self.num_nodes, x.size(-2))
             )
-        i, f, new, o = self._convolve(self.gates, shared, x, h).chunk(4, dim=-1)
+        i, f, new, o = self._convolve(self.gates, arguments, x, h).chunk(4, dim=-1)
         if self.peephole is not None:
             i, f = i + self.peephole[0] * c, f + self.peephole[1] * c
         c = f.sigmoid() * c + i.sigmoid() * new.tanh()

@@ -90,7 +90,7 @@ def test_types_are_kept():
         (GridConv(2, 2, 3, padding="same", transposed=True, dim=1), "numbers of zeros"),
         (GridConv(2, 2, 3, dim=1, theta="low-rank(rank=1)"), "got theta='low-rank'"),
         (GridConv(2, 2, 3, dim=1, label_aggr="mean"), "sums alone"),
-        (GridConv(-1, 2, 3, dim=1), "weights, got none yet"),
+        (GridConv(-1, 2, 3, dim=1), "which the first input makes, got none yet"),
         (GridPool(2, aggr="min", dim=1), "got min"),
         (GridPool(2, dim=4), "1 to 3 axes, got 4"),
         (GridPool(2, dilation=2, aggr="mean", dim=1), "dilation for max alone"),

@@ -180,7 +180,7 @@ class OwnGAT(GATConv):
         (GATConv(P, Q, aggr="max"), ValueError, "expected aggr='add', got aggr='max'"),
         (TransformerConv(P, Q, aggr=["add", "max"]), ValueError, "got aggr=.*add.*max"),
         (GATv2Conv(P, Q, flow="target_to_source"), ValueError, "got flow='target_to_source'"),
-        (AGNNConv(node_dim=0), ValueError, "expected -2, got 0"),
+        (AGNNConv(node_dim=0), ValueError, "expected node_dim=-2, got node_dim=0"),
         (GATConv(P, Q, decomposed_layers=2), ValueError, "got decomposed_layers=2"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, torch.nn.Module) else "",

@@ -278,8 +278,8 @@ def test_a_basis_stands_in_the_place_of_edges(kind):
 @of_each_kind
 @pytest.mark.parametrize("family", [Chebyshev(3), Relation(2), "stack(gcn, identity)"], ids=str)
 def test_over_any_family_gates_are_its_dense_convolutions(kind, family, monkeypatch):
-    def dense(conv, shared, *parts):
-        phi = conv.to_dense(shared.edge_index)
+    def dense(conv, arguments, *parts):
+        phi = conv.to_dense(arguments["edge_index"])
         return torch.einsum("mnpq,...mp->...nq", phi, torch.cat(parts, -1)) + conv.bias
 
     cell = cell_of(kind, family)
