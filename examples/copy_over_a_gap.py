@@ -27,7 +27,7 @@ class Copier(torch.nn.Module):
 
     def __init__(self, window=None, width=64, heads=4):
         super().__init__()
-        support = "causal" if window is None else f"slidingwindow(size={window}, causal=True)"
+        support = "causal" if window is None else f"slidingwindow(window={window}, causal=True)"
         self.embedding = torch.nn.Embedding(LETTERS + 2, width)
         self.positions = LearnedPositions(LONGEST, width)
         self.blocks = torch.nn.ModuleList(

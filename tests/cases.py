@@ -57,12 +57,12 @@ CASES = [
     Walk(2),
     Walk(3, norm="target", direction="both"),
     Walk(2, norm="sym", direction="backward", add_self_loops=True, powers=(2, 0)),
-    Walk(2, norm=None, aggregate="mean"),
-    Walk(2, norm="source", aggregate="max", direction="both"),
-    Walk(3, norm=None, aggregate="min"),
+    Walk(2, norm=None, aggr="mean"),
+    Walk(2, norm="source", aggr="max", direction="both"),
+    Walk(3, norm=None, aggr="min"),
     Walk(1),
     Walk(3, norm="sym", powers=(1, 0)),
-    Walk(2, norm="target", aggregate="max", powers=(1,)),
+    Walk(2, norm="target", aggr="max", powers=(1,)),
     Relation(3),
     Relation(3, norm=None),
     Relation(1, norm="mean"),
@@ -80,7 +80,7 @@ CASES = [
     Stack(Relation(3), Identity()),
     Stack(GCN(), Chebyshev(2), Directed(Relation(1, None))),
     Stack(Walk(1, norm=None), GCN(add_self_loops=False), Identity()),
-    Complete(loops=False),
+    Complete(add_self_loops=False),
     Hops(3, add_self_loops=True),
 ]
 
@@ -111,7 +111,7 @@ RECTANGULAR = (
     Explicit(Stack(Relation(3), Identity())),
     Walk(1),
     Walk(3, norm="sym", powers=(1, 0)),
-    Walk(2, norm="target", aggregate="max", powers=(1,)),
+    Walk(2, norm="target", aggr="max", powers=(1,)),
     Stack(Walk(1, norm=None), GCN(add_self_loops=False), Identity()),
     *SUPPORTS,
 )
@@ -138,7 +138,7 @@ CELL_CASES = [
     SlidingWindow(1, 2, causal=True),
     Blocks((2, 3), shift=(1, 0)),
     Nearest(3),
-    Stack(Nearest(1, loop=True), Grid(offsets=((1, 0),))),
+    Stack(Nearest(1, add_self_loops=True), Grid(offsets=((1, 0),))),
 ]
 
 # Families of clusters.

@@ -108,8 +108,8 @@ def random_edges(nodes, count, num_labels, values=True, dtype=torch.float32):
     return EdgeBasis(pattern, normal(count, dtype=dtype) if values else None)
 
 
-def reduced(edges, x, theta, reduce):
-    """Σ_k (reduce over the edges e = (m, n) of label k of value[e] X_m) Θ_k, edge by edge."""
+def reduced(edges, x, theta, aggr):
+    """Σ_k (aggr over the edges e = (m, n) of label k of value[e] X_m) Θ_k, edge by edge."""
     pattern = edges.pattern
     messages = edges.values(x.dtype)[:, None] * x[pattern.source.long()]
     rows = []
@@ -119,6 +119,6 @@ def reduced(edges, x, theta, reduce):
             mine = messages[(pattern.target == target) & (pattern.label == label)]
             if len(mine):
                 found = {"sum": mine.sum, "mean": mine.mean, "max": mine.amax, "min": mine.amin}
-                row = row + found[reduce](0) @ theta[label, 0]
+                row = row + found[aggr](0) @ theta[label, 0]
         rows.append(row)
     return torch.stack(rows) if rows else x.new_zeros(0, theta.size(3))

@@ -215,12 +215,12 @@ def mean(part):
     return Matrices(part.count, part.size, (label, source, target, value / counts))
 
 
-def convolution(matrices, x, theta, reduce="sum", label_reduce="sum"):
+def convolution(matrices, x, theta, aggr="sum", label_aggr="sum"):
     """Y (N, *batch, Q): inputs reduced within labels, times Θ_k (K, P, Q), then over labels."""
-    if matrices.edges is None or reduce == label_reduce == "sum":
-        assert reduce == "sum", "products have no edges to compare or count"
+    if matrices.edges is None or aggr == label_aggr == "sum":
+        assert aggr == "sum", "products have no edges to compare or count"
         out = torch.einsum("kmn,m...p,kpq->n...q", matrices.dense, x, theta)
-        return out / {"sum": 1, "mean": matrices.count}[label_reduce]
+        return out / {"sum": 1, "mean": matrices.count}[label_aggr]
     label, source, target, value = matrices.edges
     messages = value.view(-1, *(1,) * (x.dim() - 1)) * x[source]
     rows = []
@@ -230,13 +230,13 @@ def convolution(matrices, x, theta, reduce="sum", label_reduce="sum"):
             mine = messages[(target == n) & (label == k)]
             if len(mine):
                 within = {"sum": mine.sum, "mean": mine.mean, "max": mine.amax, "min": mine.amin}
-                found.append(within[reduce](0) @ theta[k])
+                found.append(within[aggr](0) @ theta[k])
         if not found:
             rows.append(x.new_zeros(*x.shape[1:-1], theta.size(2)))
             continue
         every = torch.stack(found)
-        if label_reduce in ("max", "min"):
-            rows.append(getattr(every, f"a{label_reduce}")(0))
+        if label_aggr in ("max", "min"):
+            rows.append(getattr(every, f"a{label_aggr}")(0))
         else:  # a label without edges counts as zero
-            rows.append(every.sum(0) / (matrices.count if label_reduce == "mean" else 1))
+            rows.append(every.sum(0) / (matrices.count if label_aggr == "mean" else 1))
     return torch.stack(rows) if rows else x.new_zeros(0, *x.shape[1:-1], theta.size(2))

@@ -5,17 +5,17 @@ import math
 import torch
 
 
-def spmm(rows, cols, shape, value, x, reduce):
+def spmm(rows, cols, shape, value, x, aggr):
     """(R, H, channels) from value (E, H) and x (C, H, channels)."""
     messages, out = value.unsqueeze(-1) * x[cols], []
     for row in range(shape[0]):
         mine = messages[rows == row]
         if len(mine) == 0:
             out.append(torch.zeros_like(x[0]))
-        elif reduce in ("max", "min"):
-            out.append(getattr(mine, f"a{reduce}")(0))
+        elif aggr in ("max", "min"):
+            out.append(getattr(mine, f"a{aggr}")(0))
         else:
-            out.append(getattr(mine, reduce)(0))
+            out.append(getattr(mine, aggr)(0))
     return torch.stack(out)
 
 

@@ -18,10 +18,10 @@ SEEN = {
     "complete": lambda n: _away(n) == _away(n),
     "causal": lambda n: _away(n) >= 0,
     "causal(strict=True)": lambda n: _away(n) > 0,
-    "slidingwindow(size=2)": lambda n: _away(n).abs() <= 2,
-    "slidingwindow(size=1, dilation=3)": lambda n: (_away(n).abs() <= 3) & (_away(n) % 3 == 0),
-    "slidingwindow(size=3, causal=True)": lambda n: (_away(n) >= 0) & (_away(n) <= 3),
-    "blocks(size=3)": lambda n: torch.arange(n)[:, None] // 3 == torch.arange(n) // 3,
+    "slidingwindow(window=2)": lambda n: _away(n).abs() <= 2,
+    "slidingwindow(window=1, dilation=3)": lambda n: (_away(n).abs() <= 3) & (_away(n) % 3 == 0),
+    "slidingwindow(window=3, causal=True)": lambda n: (_away(n) >= 0) & (_away(n) <= 3),
+    "blocks(window=3)": lambda n: torch.arange(n)[:, None] // 3 == torch.arange(n) // 3,
     "globaltokens(1)": lambda n: (torch.arange(n)[:, None] == 0) | (torch.arange(n) == 0),
 }
 

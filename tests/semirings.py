@@ -15,7 +15,7 @@ PAIRS_OF_REDUCTIONS = list(product(REDUCTIONS, ("sum", "max", "min")))
 COMPARED = [pair for pair in PAIRS_OF_REDUCTIONS if pair[1] != "sum"]
 
 
-both = pytest.mark.parametrize(("reduce", "label_reduce"), COMPARED)
+both = pytest.mark.parametrize(("aggr", "label_aggr"), COMPARED)
 
 
 def edges_of(name, num_labels=3):

@@ -141,14 +141,14 @@ def of_order(order: str, device: str) -> tuple[str, dict[str, Combination | str]
             reasons = {how: one.why_not(Problem(*example, *how)) for how in both_reductions(one)}
         if all(reasons.values()):
             continue
-        for (reduce, label_reduce), why in reasons.items():
-            ours, truth = _contraction(order, asked, parts, reduce, label_reduce)
-            if label_reduce == "sum":
-                tried[reduce] = (
+        for (aggr, label_aggr), why in reasons.items():
+            ours, truth = _contraction(order, asked, parts, aggr, label_aggr)
+            if label_aggr == "sum":
+                tried[aggr] = (
                     _refusal(ours, why, shapes, device) if why else Combination(ours, truth, shapes)
                 )
             elif not why:
-                tried[f"{reduce}, then {label_reduce}"] = Combination(ours, truth, shapes)
+                tried[f"{aggr}, then {label_aggr}"] = Combination(ours, truth, shapes)
         return kind if backend is None else f"{kind}; backend {backend}", tried
     raise AssertionError(f"no kind of basis here is one that {order} may solve")
 
@@ -157,19 +157,19 @@ def both_reductions(order: Order) -> list[tuple[str, str]]:
     """Over inputs and over labels: all with sums over labels, and two with each other one."""
     compared = [how for how in ("max", "min") if how in order.label_reductions]
     sums = product(REDUCTIONS, ("sum",) if "sum" in order.label_reductions else ())
-    return [*sums, *((reduce, how) for how in compared for reduce in ("sum", how))]
+    return [*sums, *((aggr, how) for how in compared for aggr in ("sum", how))]
 
 
 def _contraction(
-    order: str, asked: Function, parts: Function, reduce: str, label_reduce: str
+    order: str, asked: Function, parts: Function, aggr: str, label_aggr: str
 ) -> tuple[Function, Function]:
     def ours(*tensors):
         basis, x, theta = parts(*tensors)
         with asked():
-            return contract(basis, x, theta, order, reduce=reduce, label_reduce=label_reduce)
+            return contract(basis, x, theta, order, aggr=aggr, label_aggr=label_aggr)
 
     def truth(*tensors):
-        return dense_contraction(*parts(*tensors), reduce, label_reduce)
+        return dense_contraction(*parts(*tensors), aggr, label_aggr)
 
     return ours, truth
 

@@ -89,7 +89,7 @@ def test_cora_is_the_default_where_its_files_are(
     [
         (
             ["--family", "walk(1)", "--directed"],
-            "Directed(family=Walk(length=1, norm='source', direction='forward', aggregate='sum', "
+            "Directed(family=Walk(length=1, norm='source', direction='forward', aggr='sum', "
             "powers=None, add_self_loops=False))",
         ),
         (

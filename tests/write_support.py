@@ -46,7 +46,7 @@ def here(device: str) -> bool:
 def order_rows(order: str, device: str) -> list[str]:
     """Lines of the table of orders."""
     kind, tried = of_order(order, device)
-    return [_row((order, kind, reduce), item, device) for reduce, item in tried.items()]
+    return [_row((order, kind, aggr), item, device) for aggr, item in tried.items()]
 
 
 def backend_rows(backend: str, device: str) -> list[str]:

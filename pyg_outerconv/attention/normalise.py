@@ -147,7 +147,7 @@ class SoftmaxPlusOne(Normaliser):
         wide = exact(score)
         ones = wide.new_ones(sparsity.shape[1], 1, 1)
         # Subtracting the maximum of the scores and 0 keeps the exponentials in range.
-        highest = spmm(sparsity, wide.detach(), ones, reduce="max").squeeze(-1).clamp(min=0)
+        highest = spmm(sparsity, wide.detach(), ones, aggr="max").squeeze(-1).clamp(min=0)
         raised = (wide - _of_row(sparsity, highest)).exp()
         total = _row_sums(sparsity, raised) + (-highest).exp()
         return (raised * _of_row(sparsity, total.reciprocal())).to(score.dtype)

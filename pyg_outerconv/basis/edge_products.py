@@ -13,20 +13,20 @@ from .unsorted import INT64_LIMIT
 REDUCTIONS = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin"}
 
 
-def compose_edges(first: EdgeBasis, second: EdgeBasis, reduce: str = "sum") -> EdgeBasis:
+def compose_edges(first: EdgeBasis, second: EdgeBasis, aggr: str = "sum") -> EdgeBasis:
     """The edges of A_i·B_j, from all pairs of an edge m → l of A_i and an edge l → n of B_j.
 
     ``C[i·K₂ + j, m, n] = reduce_l A[i, m, l] B[j, l, n]``; parallel results are merged by
-    ``reduce``, so that each label has at most one edge from m to n. Differentiable in both values.
-    If all values of both are ones and ``reduce`` is 'sum', parallel edges of value 1 are kept.
+    ``aggr``, so that each label has at most one edge from m to n. Differentiable in both values.
+    If all values of both are ones and ``aggr`` is 'sum', parallel edges of value 1 are kept.
 
     Args:
         first: A, of size (M, L), with K₁ labels.
         second: B, of size (L, N), with K₂ labels.
-        reduce: 'sum' (the matrix product), 'mean', 'max' or 'min' over the pairs.
+        aggr: 'sum' (the matrix product), 'mean', 'max' or 'min' over the pairs.
 
     Raises:
-        ValueError: N of A is not M of B, or ``reduce`` is unknown.
+        ValueError: N of A is not M of B, or ``aggr`` is unknown.
     """
     check_product(first.size, second.size)
     a, b = first.pattern, second.pattern
@@ -34,11 +34,11 @@ def compose_edges(first: EdgeBasis, second: EdgeBasis, reduce: str = "sum") -> E
     index = torch.stack([a.source.index_select(0, left), b.target.index_select(0, right)])
     label = a.label.index_select(0, left).long() * b.num_labels + b.label.index_select(0, right)
     size, num_labels = (first.size[0], second.size[1]), a.num_labels * b.num_labels
-    if first.value is None and second.value is None and reduce == "sum":
+    if first.value is None and second.value is None and aggr == "sum":
         return EdgeBasis(Pattern.build(index.long(), label, size=size, num_labels=num_labels))
     dtype = first.dtype or second.dtype
     value = first.values(dtype).index_select(0, left) * second.values(dtype).index_select(0, right)
-    return merge_parallel(index, value, size, reduce, label, num_labels)
+    return merge_parallel(index, value, size, aggr, label, num_labels)
 
 
 def check_product(first: tuple[int, int], second: tuple[int, int]) -> None:
@@ -64,14 +64,14 @@ def merge_parallel(
     index: Tensor,
     value: Tensor,
     size: tuple[int, int],
-    reduce: str = "sum",
+    aggr: str = "sum",
     label: Tensor | None = None,
     num_labels: int = 1,
 ) -> EdgeBasis:
     """Merge edges that share source, target and label; their values (E,) are reduced."""
-    if reduce not in REDUCTIONS:
+    if aggr not in REDUCTIONS:
         raise RefusedValue(
-            refusal("parallel edges are merged by a reduction", sorted(REDUCTIONS), repr(reduce))
+            refusal("parallel edges are merged by a reduction", sorted(REDUCTIONS), repr(aggr))
         )
     rows, kinds = max(size[0], 1), max(num_labels, 1)
     source, end = index[0].long(), index[1].long() * kinds
@@ -83,7 +83,7 @@ def merge_parallel(
         rows = max(sources.numel(), 1)
     unique, group = (end * rows + source).unique(return_inverse=True)
     merged = value.new_zeros(unique.numel()).scatter_reduce(
-        0, group, value, REDUCTIONS[reduce], include_self=False
+        0, group, value, REDUCTIONS[aggr], include_self=False
     )
     source, end = unique % rows, unique // rows
     if sources is not None and ends is not None:

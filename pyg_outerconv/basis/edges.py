@@ -220,20 +220,20 @@ class EdgeBasis(InSomeOrder, Basis):
 
     # Products ---------------------------------------------------------------------------------
 
-    def propagate(self, x: Tensor, reduce: str = "sum") -> Tensor:
+    def propagate(self, x: Tensor, aggr: str = "sum") -> Tensor:
         """H_k = A_kᵀ X, (N, K, *batch, P), in one sparse product; or another reduction."""
-        return self.propagate_rows(x, reduce).view(self.size[1], self.num_bases, *x.shape[1:])
+        return self.propagate_rows(x, aggr).view(self.size[1], self.num_bases, *x.shape[1:])
 
-    def propagate_rows(self, x: Tensor, reduce: str = "sum") -> Tensor:
+    def propagate_rows(self, x: Tensor, aggr: str = "sum") -> Tensor:
         """:meth:`propagate` as (N·K, *batch, P), with row n·K + k."""
         pattern, num_labels = self.pattern, self.num_bases
         given, num_targets = pattern.given, pattern.size[1]
-        if given is not None and reduce == "sum" and is_small(given.source.numel(), x):
+        if given is not None and aggr == "sum" and is_small(given.source.numel(), x):
             row = given.under_label(given.target, num_labels)
             wide = x if x.dim() == 2 else x.flatten(1)
             out = edge_sums(given.source, row, self._given(x), wide, num_targets * num_labels)
             return out if x.dim() == 2 else out.view(out.size(0), *x.shape[1:])
-        return multiply(pattern.by_target_label, self, x, reduce=reduce)
+        return multiply(pattern.by_target_label, self, x, aggr=aggr)
 
     def gather(self, z: Tensor) -> Tensor:
         """Σ_k A_kᵀ z_k, (N, *batch, Q), for z (M, K, *batch, Q), features under each label."""
@@ -258,11 +258,11 @@ class EdgeBasis(InSomeOrder, Basis):
         """The sparse products in :meth:`propagate`; see :meth:`.Kind.products`."""
         return [(self, shape, learns)]
 
-    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """The basis itself as a leaf, with Θ unchanged."""
         return [(self, theta)]
 
-    def absorb_selected(self, selected: Selected, theta: Theta, reduce: str) -> list[Leaf]:
+    def absorb_selected(self, selected: Selected, theta: Theta, aggr: str) -> list[Leaf]:
         """The edges of the selected labels as a leaf, with Θ unchanged."""
         return [(selected.edges(), theta)]
 
@@ -321,7 +321,7 @@ def multiply(
     edges: EdgeBasis,
     x: Tensor,
     order: Tensor | None = None,
-    reduce: str = "sum",
+    aggr: str = "sum",
 ) -> Tensor:
     """The product of a sparse (R, C) matrix and a dense x (C, ...): (R, ...).
 
@@ -331,6 +331,6 @@ def multiply(
     if value is not None:
         value = value.to(x.dtype) if order is None else value.to(x.dtype).index_select(0, order)
     if x.dim() == 2:
-        return spmm(sparsity, value, x, reduce=reduce)
-    out = spmm(sparsity, value, x.flatten(1), reduce=reduce)
+        return spmm(sparsity, value, x, aggr=aggr)
+    out = spmm(sparsity, value, x.flatten(1), aggr=aggr)
     return out.view(out.size(0), *x.shape[1:])

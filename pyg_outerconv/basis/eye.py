@@ -107,7 +107,7 @@ class Eye(Basis):
         """Message passing: each node keeps its own features."""
         return sender.to_itself(self)
 
-    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """The basis itself as a leaf: an order handles the identity."""
         return [(self, theta)]
 

@@ -257,7 +257,7 @@ class FeatureProduct(Basis):
         """The transpose; by its edges if causal."""
         return self.transpose() if self.causal is None else super().transposed()
 
-    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """The basis itself as a leaf: orders can contract factors."""
         return [(self, theta)]
 

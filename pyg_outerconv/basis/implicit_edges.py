@@ -106,7 +106,7 @@ class ImplicitEdges(Basis):
         """The sparse products in :meth:`propagate`: the rule itself, which counts its edges."""
         return [(self, shape, learns)]
 
-    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """The basis itself as a leaf: orders follow the rule, or call :meth:`edges`."""
         return [(self, theta)]
 

@@ -211,12 +211,12 @@ class Kind(ABC):
         """What targets receive by message passing, (N, *batch, Q); see :class:`Sender`."""
         return sender.along(self.edges())
 
-    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """Split Σ_k A_k ⊗ Θ_k into leaves, which orders can solve, moving label mixtures into Θ.
 
         Args:
             theta: Θ, with one matrix for each of the K labels.
-            reduce: the reduction over the inputs of each label. For 'max' and 'min', scales go into
+            aggr: the reduction over the inputs of each label. For 'max' and 'min', scales go into
                 values instead of Θ, because a negative scale exchanges the two.
 
         Returns:
@@ -224,11 +224,11 @@ class Kind(ABC):
         """
         return [(self.edges(), theta)]
 
-    def absorb_selected(self, selected: Selected, theta: Theta, reduce: str) -> list[Leaf]:
+    def absorb_selected(self, selected: Selected, theta: Theta, aggr: str) -> list[Leaf]:
         """:meth:`absorb` for a selection of labels: Θ_k is added at the k-th selected label."""
         label = torch.tensor(selected.labels, device=theta.device)
-        return self.absorb(theta.gathered(label, self.num_bases), reduce)
+        return self.absorb(theta.gathered(label, self.num_bases), aggr)
 
-    def absorb_scaled(self, scaled: Scaled, theta: Theta, reduce: str) -> list[Leaf]:
+    def absorb_scaled(self, scaled: Scaled, theta: Theta, aggr: str) -> list[Leaf]:
         """:meth:`absorb` for scaled matrices under 'max' or 'min': the values are scaled, not Θ."""
         return [(scaled.edges(), theta)]

@@ -167,16 +167,16 @@ class Scaled(Derived):
         """The sparse products in :meth:`propagate`; see :meth:`.Kind.products`."""
         return self.base.products(shape, learns)
 
-    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """Scale Θ_k by c_k, which is cheaper than scaling edges; for 'max' and 'min' scale values.
 
         A negative c_k exchanges maxima and minima. Identities have one input each, and bases that
         hide their edges are refused later.
         """
         base = self.base
-        if reduce in ("max", "min") and not base.is_identity and base.hidden() is None:
-            return base.absorb_scaled(self, theta, reduce)
-        return base.absorb(theta.scaled(self.factor), reduce)
+        if aggr in ("max", "min") and not base.is_identity and base.hidden() is None:
+            return base.absorb_scaled(self, theta, aggr)
+        return base.absorb(theta.scaled(self.factor), aggr)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Scaled:
         """Apply ``index_map`` to index tensors and ``value_map`` to values."""
@@ -271,11 +271,11 @@ class Selected(Derived):
         """The sparse products in :meth:`propagate`: those of the base."""
         return self.base.products(shape, learns)
 
-    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """The leaves of the base, with Θ_k added at the selected labels and zeros at the others."""
         if not self.labels:
             return [(no_edges(self.size, self.device), theta)]
-        return self.base.absorb_selected(self, theta, reduce)
+        return self.base.absorb_selected(self, theta, aggr)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Selected:
         """Apply ``index_map`` to index tensors and ``value_map`` to values."""
@@ -393,7 +393,7 @@ class Mixed(Derived):
         """The sparse products in :meth:`propagate`; see :meth:`.Kind.products`."""
         return self.base.products(shape, learns)
 
-    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """Mix Θ instead: Θ'_k = Σ_j C[j, k] Θ_j. For reductions other than sums, return the edges.
 
         These join all pairs that any label of the base joins. Identities have one input each, and
@@ -402,9 +402,9 @@ class Mixed(Derived):
         base = self.base
         if not self.num_bases:
             return [(no_edges(self.size, self.device), theta)]
-        if reduce != "sum" and not base.is_identity and base.hidden() is None:
+        if aggr != "sum" and not base.is_identity and base.hidden() is None:
             return [(self.edges(), theta)]
-        return base.absorb(theta.mixed(self.matrix), reduce)
+        return base.absorb(theta.mixed(self.matrix), aggr)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Mixed:
         """Apply ``index_map`` to index tensors and ``value_map`` to values."""

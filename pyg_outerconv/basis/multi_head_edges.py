@@ -213,9 +213,9 @@ class MultiHeadEdges(InSomeOrder, Basis):
         """The sparse products in :meth:`propagate`; see :meth:`.Kind.products`."""
         return [(self, shape, learns)]
 
-    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """The basis itself as a leaf for sums; its edges for other reductions."""
-        return [(self if reduce == "sum" else self.edges(), theta)]
+        return [(self if aggr == "sum" else self.edges(), theta)]
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> MultiHeadEdges:
         """Apply ``index_map`` to index tensors and ``value_map`` to values."""

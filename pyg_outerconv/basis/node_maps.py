@@ -74,9 +74,9 @@ class Transposed(Derived):
         """The sparse products in :meth:`propagate`; see :meth:`.Kind.products`."""
         return self.base.transposed().products(shape, learns)
 
-    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """The leaves of the transposed base: transposition moves inward to the edges."""
-        return self.base.transposed().absorb(theta, reduce)
+        return self.base.transposed().absorb(theta, aggr)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Transposed:
         """Apply ``index_map`` to index tensors and ``value_map`` to values."""
@@ -176,9 +176,9 @@ class Restricted(Derived):
         """The sparse products in :meth:`propagate`: those of the product."""
         return self.product.products(shape, learns)
 
-    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """The leaves of :attr:`product`."""
-        return self.product.absorb(theta, reduce)
+        return self.product.absorb(theta, aggr)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Restricted:
         """Apply ``index_map`` to index tensors and ``value_map`` to values."""

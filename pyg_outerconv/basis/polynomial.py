@@ -218,11 +218,11 @@ class Polynomial(Basis):
         """Message passing: along the operator's edges, by the recurrence."""
         return sender.step_by_step(self)
 
-    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """The basis itself as a leaf: orders can evaluate recurrences."""
         return [(self, theta)]
 
-    def absorb_selected(self, selected: Selected, theta: Theta, reduce: str) -> list[Leaf]:
+    def absorb_selected(self, selected: Selected, theta: Theta, aggr: str) -> list[Leaf]:
         """The polynomials up to the highest selected one, with Θ as a mixture of the selected ones.
 
         Higher powers are not computed, and lower ones that are not selected add no parameters.
@@ -230,7 +230,7 @@ class Polynomial(Basis):
         base = replace(self, num_terms=max(selected.labels) + 1)
         label = torch.tensor(selected.labels, device=theta.device)
         chosen = torch.nn.functional.one_hot(label, base.num_bases).to(theta.dtype)
-        return base.absorb(theta.mixed(chosen), reduce)
+        return base.absorb(theta.mixed(chosen), aggr)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Polynomial:
         """Apply ``index_map`` to index tensors and ``value_map`` to values."""

@@ -215,7 +215,7 @@ class Composed(BinaryProduct):
         then = self.second.products(between, learns or self.first.learns)
         return [*self.first.products(shape, learns), *then]
 
-    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """The basis itself as a leaf: orders can contract products."""
         return [(self, theta)]
 
@@ -322,7 +322,7 @@ class Kronecker(BinaryProduct):
         """The sparse products in :meth:`propagate`: those of the axes."""
         return self.chain().products(shape, learns)
 
-    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """The composition :meth:`chain` as a leaf, which orders can contract."""
         return [(self.chain(), theta)]
 
@@ -422,7 +422,7 @@ class Repeated(Derived):
         copies = (self.base.size[0], self.before, self.after, *shape[1:])
         return self.base.products(copies, learns)
 
-    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """The basis itself as a leaf: orders can contract copies."""
         return [(self, theta)]
 

@@ -175,19 +175,19 @@ class Stacked(Basis):
         """The sparse products in :meth:`propagate`: those of all parts."""
         return [one for part in self.parts for one in part.products(shape, learns)]
 
-    def absorb(self, theta: Theta, reduce: str = "sum") -> list[Leaf]:
+    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """The leaves of all parts, with Θ split by label."""
         return [
             leaf
             for part, start, end in self._ranges()
-            for leaf in part.absorb(theta.labels(start, end), reduce)
+            for leaf in part.absorb(theta.labels(start, end), aggr)
         ]
 
-    def absorb_scaled(self, scaled: Scaled, theta: Theta, reduce: str) -> list[Leaf]:
+    def absorb_scaled(self, scaled: Scaled, theta: Theta, aggr: str) -> list[Leaf]:
         """The leaves of the parts, each scaled by its own factors."""
         factors = scaled.factor.split([part.num_bases for part in self.parts])
         parts = zip(self.parts, factors, strict=True)
-        return Stacked(tuple(part.scale(factor) for part, factor in parts)).absorb(theta, reduce)
+        return Stacked(tuple(part.scale(factor) for part, factor in parts)).absorb(theta, aggr)
 
     def _ranges(self) -> Iterator[tuple[Basis, int, int]]:
         """Each part with the first of its labels, and the one past its last."""

@@ -95,15 +95,15 @@ def check_inputs(problem: Problem) -> None:
         ValueError: the basis hides its edges (powers, products), or features to be compared by max
             or min are not dense.
     """
-    if problem.reduce in ("max", "min") and not problem.has_features:
+    if problem.aggr in ("max", "min") and not problem.has_features:
         rule = (
-            f"{problem.reduce} over the inputs of a label needs dense node features, "
+            f"{problem.aggr} over the inputs of a label needs dense node features, "
             "whose zeros are compared too"
         )
         found = "none" if problem.x is None else type(problem.x).__name__
         raise RefusedValue(refusal(rule, "a dense x", found))
     if problem.basis.hides_edges:
-        what = f"{problem.reduce} over the inputs of a label counts or compares its edges"
+        what = f"{problem.aggr} over the inputs of a label counts or compares its edges"
         raise _hidden_edges(what, problem.basis)
 
 
@@ -119,8 +119,8 @@ def problems(
     basis: Basis,
     x: Features,
     theta: ThetaValue,
-    reduce: str = "sum",
-    label_reduce: str = "sum",
+    aggr: str = "sum",
+    label_aggr: str = "sum",
     bias: Tensor | None = None,
     values: Tensor | None = None,
 ) -> list[Problem]:
@@ -132,22 +132,22 @@ def problems(
     Raises:
         ValueError: a reduction is unknown, or labels are compared and the basis hides its edges.
     """
-    if reduce not in REDUCTIONS:
-        raise RefusedValue(unknown("reduction", reduce, REDUCTIONS))
-    if label_reduce not in LABEL_REDUCTIONS:
-        raise RefusedValue(unknown("reduction over labels", label_reduce, LABEL_REDUCTIONS))
+    if aggr not in REDUCTIONS:
+        raise RefusedValue(unknown("reduction", aggr, REDUCTIONS))
+    if label_aggr not in LABEL_REDUCTIONS:
+        raise RefusedValue(unknown("reduction over labels", label_aggr, LABEL_REDUCTIONS))
     theta = as_theta(theta)
-    if label_reduce != "sum":
+    if label_aggr != "sum":
         x, theta = _with_bias_channel(x, theta)
         part = basis.hidden()
         if part is not None:
-            raise _hidden_edges(f"{label_reduce} over labels leaves out labels without edges", part)
-        return [Problem(basis.whole(), x, theta, reduce, label_reduce, bias)]
+            raise _hidden_edges(f"{label_aggr} over labels leaves out labels without edges", part)
+        return [Problem(basis.whole(), x, theta, aggr, label_aggr, bias)]
     found: list[Problem] = []
-    for leaf, part_of_theta in basis.absorb(theta, reduce):
+    for leaf, part_of_theta in basis.absorb(theta, aggr):
         known = values if leaf is basis else None  # absorbing may have changed Θ
         first = None if found else bias
-        found.append(Problem(leaf, x, part_of_theta, reduce, "sum", first, known))
+        found.append(Problem(leaf, x, part_of_theta, aggr, "sum", first, known))
         if part_of_theta.bias is not None:
             found += _value_bias(found[-1])
     return found
@@ -180,4 +180,4 @@ def _value_bias(problem: Problem) -> list[Problem]:
         return []
     ones = of_bias.new_ones((problem.basis.size[0], *(1,) * len(problem.batch), 1))
     x = ones.expand(-1, *problem.batch, 1)
-    return [Problem(problem.basis, x, DenseTheta(of_bias), problem.reduce)]
+    return [Problem(problem.basis, x, DenseTheta(of_bias), problem.aggr)]

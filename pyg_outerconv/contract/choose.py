@@ -190,7 +190,7 @@ def _shape_class(problem: Problem) -> tuple[object, ...]:
     It contains all that :func:`check_shapes` compares, but for M.
     """
     basis, theta, x = problem.basis, problem.parameter, problem.x
-    one_each = problem.reduce != problem.label_reduce and isinstance(basis, EXPLICIT)
+    one_each = problem.aggr != problem.label_aggr and isinstance(basis, EXPLICIT)
     device = theta.device
     return (
         type(basis),
@@ -202,8 +202,8 @@ def _shape_class(problem: Problem) -> tuple[object, ...]:
         device,
         *_features(x),
         problem.gradients,
-        problem.reduce,
-        problem.label_reduce,
+        problem.aggr,
+        problem.label_aggr,
         one_each and problem.factor is not None and problem.is_one_each,
         forced(),
         device.type != "meta" and torch.is_autocast_enabled(device.type),

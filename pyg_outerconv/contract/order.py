@@ -81,20 +81,20 @@ class Order(ABC):
     def _reduction_reasons(self, problem: Problem) -> list[str]:
         """A reason for each reduction of the problem that this order does not compute."""
         reasons = []
-        if problem.reduce not in self.reductions:
+        if problem.aggr not in self.reductions:
             why = (
                 "the basis holds no edges, which basis.edges() and the family Explicit(...) make"
                 if problem.basis.hides_edges
                 else "a mean divides the sum of each label, which it does not compute; "
                 "basis.mean() divides values"
-                if problem.reduce == "mean"
+                if problem.aggr == "mean"
                 else "Θ must come after a reduction that is not linear"
             )
             here = ", ".join(sorted(self.reductions))
-            reasons.append(f"reduces with {here}, not with {problem.reduce}: {why}")
-        if problem.label_reduce not in self.label_reductions:
+            reasons.append(f"reduces with {here}, not with {problem.aggr}: {why}")
+        if problem.label_aggr not in self.label_reductions:
             here = ", ".join(sorted(self.label_reductions))
-            reasons.append(f"reduces labels with {here}, not with {problem.label_reduce}")
+            reasons.append(f"reduces labels with {here}, not with {problem.label_aggr}")
         return reasons
 
     def is_prepared(self, problem: Problem) -> bool:
@@ -161,6 +161,6 @@ def needs_identity(problem: Problem) -> list[str]:
     """A reason if Θ is not c I, or not I where labels are compared."""
     if problem.factor is None:
         return ["needs Θ_k = c I with one number c for all labels"]
-    if problem.label_reduce != "sum" and problem.factor != 1.0:
-        return [f"needs Θ_k = I for {problem.label_reduce} over labels"]
+    if problem.label_aggr != "sum" and problem.factor != 1.0:
+        return [f"needs Θ_k = I for {problem.label_aggr} over labels"]
     return []

@@ -23,8 +23,8 @@ def contract(
     theta: ThetaValue,
     order: str | None = None,
     *,
-    reduce: str = "sum",
-    label_reduce: str = "sum",
+    aggr: str = "sum",
+    label_aggr: str = "sum",
     max_memory: int | None = None,
     bias: Tensor | None = None,
     values: Tensor | None = None,
@@ -41,8 +41,8 @@ def contract(
         x: (M, *batch, P), :class:`SparseFeatures`, integers (M,), or None; see :class:`Problem`.
         theta: (K, G, P/G, Q/G), or a :class:`Mixture`.
         order: the name of the order for every leaf that it can solve.
-        reduce: over the inputs m of each label: 'sum', 'mean', 'max' or 'min'.
-        label_reduce: over the labels k of each target: 'sum', 'max' or 'min'. For max and min the
+        aggr: over the inputs m of each label: 'sum', 'mean', 'max' or 'min'.
+        label_aggr: over the labels k of each target: 'sum', 'max' or 'min'. For max and min the
             whole basis is turned into explicit edges.
         max_memory: bytes that an order may allocate beside input, output and their gradients.
         bias: (Q,) added to every row of Y.
@@ -61,13 +61,13 @@ def contract(
     if order is not None or max_memory is not None:
         check_order(order)
         check_memory(max_memory)
-    elif basis.is_leaf and reduce == label_reduce == "sum" and not isinstance(theta, Mixture):
-        problem = Problem(basis, x, theta, reduce, "sum", bias, values)
+    elif basis.is_leaf and aggr == label_aggr == "sum" and not isinstance(theta, Mixture):
+        problem = Problem(basis, x, theta, aggr, "sum", bias, values)
         known = known_order(problem)
         if known is not None:
             return _run(known, problem)
     check_shapes(basis, x, theta)
-    parts = problems(basis, x, theta, reduce, label_reduce, bias, values)
+    parts = problems(basis, x, theta, aggr, label_aggr, bias, values)
     chosen = _choose(parts, order, max_memory)
     out: Tensor | None = None
     for problem, taken in zip(parts, chosen, strict=True):
@@ -156,15 +156,15 @@ def contraction_path(
     theta: ThetaValue,
     order: str | None = None,
     *,
-    reduce: str = "sum",
-    label_reduce: str = "sum",
+    aggr: str = "sum",
+    label_aggr: str = "sum",
     max_memory: int | None = None,
     verbose: bool = False,
 ) -> ContractionPath:
     """The orders that :func:`contract` would choose for these arguments, and their costs.
 
     Args:
-        basis, x, theta, order, reduce, label_reduce, max_memory: as in :func:`contract`.
+        basis, x, theta, order, aggr, label_aggr, max_memory: as in :func:`contract`.
         verbose: also list the orders that cannot solve a leaf, with every reason.
 
     Raises:
@@ -173,7 +173,7 @@ def contraction_path(
     check_order(order)
     check_memory(max_memory)
     check_shapes(basis, x, theta)
-    parts = problems(basis, x, theta, reduce, label_reduce)
+    parts = problems(basis, x, theta, aggr, label_aggr)
     chosen = _choose(parts, order, max_memory)
     steps = []
     for problem, taken in zip(parts, chosen, strict=True):
@@ -189,7 +189,7 @@ def contraction_path(
 def _choose(parts: list[Problem], order: str | None, max_memory: int | None) -> list[Order]:
     """The order of each problem; a requested order must be able to solve at least one."""
     for problem in parts:
-        if problem.reduce != "sum":
+        if problem.aggr != "sum":
             check_inputs(problem)
     chosen = [choose_order(problem, order, max_memory) for problem in parts]
     if order is not None and all(taken.name != order for taken in chosen):

@@ -32,8 +32,8 @@ class Problem:
             takes; or None, which is X = I: source m takes row m.
         parameter: Θ (K, G, P/G, Q/G), dense, a mixture, or values and outputs of heads: Θ_k is
             block-diagonal with G blocks; G = 1 is a full matrix.
-        reduce: over the inputs m of each label: 'sum', 'mean', 'max' or 'min'.
-        label_reduce: over the labels k that reach a target: 'sum', 'max' or 'min'.
+        aggr: over the inputs m of each label: 'sum', 'mean', 'max' or 'min'.
+        label_aggr: over the labels k that reach a target: 'sum', 'max' or 'min'.
         bias: (Q,) to be added to every row of Y, by orders with ``adds_bias``, else by
             :func:`.contract`.
         values: (M, *batch, H, V) the values X V_h + b_h, if Θ is of heads and they are computed.
@@ -42,8 +42,8 @@ class Problem:
     basis: Basis
     x: Features
     parameter: Theta
-    reduce: str = "sum"
-    label_reduce: str = "sum"
+    aggr: str = "sum"
+    label_aggr: str = "sum"
     bias: Tensor | None = None
     values: Tensor | None = None
 
@@ -52,8 +52,8 @@ class Problem:
         basis: Basis,
         x: Features,
         parameter: ThetaValue,
-        reduce: str = "sum",
-        label_reduce: str = "sum",
+        aggr: str = "sum",
+        label_aggr: str = "sum",
         bias: Tensor | None = None,
         values: Tensor | None = None,
     ) -> None:
@@ -62,8 +62,8 @@ class Problem:
             basis=basis,
             x=x,
             parameter=as_theta(parameter),
-            reduce=reduce,
-            label_reduce=label_reduce,
+            aggr=aggr,
+            label_aggr=label_aggr,
             bias=bias,
             values=values,
         )

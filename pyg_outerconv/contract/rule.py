@@ -42,7 +42,7 @@ def transforms(problem: Problem) -> bool:
     """
     if not problem.has_features:
         return True
-    if problem.reduce not in LINEAR:
+    if problem.aggr not in LINEAR:
         return False
     of_x, of_theta, _ = problem.gradients
     width = problem.out_channels * (2 if of_theta and not of_x else 1)
@@ -61,7 +61,7 @@ def _is_compact(problem: Problem) -> bool:
     """Whether few (node, label) pairs have edges."""
     if problem.num_labels == 1:
         return False
-    if problem.reduce not in LINEAR:  # rows of max and min also store the index of the winner
+    if problem.aggr not in LINEAR:  # rows of max and min also store the index of the winner
         return _rows_are_short(problem)
     nodes = problem.basis.size[0 if transforms(problem) else 1]
     return problem.num_edges < problem.num_labels * nodes

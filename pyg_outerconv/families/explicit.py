@@ -22,8 +22,8 @@ def edge_basis(edges: EdgeList, num_labels: int = 1, *, weight: Tensor | None = 
     """The edges of a structure as explicit edges of K matrices.
 
     >>> import torch
-    >>> from pyg_outerconv.graph import structure
-    >>> edges = structure(torch.tensor([[0, 1], [1, 2]]))
+    >>> from pyg_outerconv.graph import edge_list
+    >>> edges = edge_list(torch.tensor([[0, 1], [1, 2]]))
     >>> edge_basis(edges, weight=torch.tensor([0.5, 2.0])).to_dense()[0]
     tensor([[0.0000, 0.5000, 0.0000],
             [0.0000, 0.0000, 2.0000],

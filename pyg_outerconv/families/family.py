@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,8 +21,11 @@ from ..graph.edge_list import EdgeList
 from ..graph.node_set import NodeSet
 from ..graph.pyg_data import require_data
 from ..graph.structure import Structure, require_kind
-from .options import check_options
+from .options import RENAMED, check_options, refuse_unknown
 from .stored import check_storable, store, stored
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 FAMILIES: dict[str, type[Family]] = {}
 DEEPEST = 16
@@ -33,6 +37,16 @@ _READERS = {
     "edge_attr": "Kernel, or a score that reads it; weights of edges go by edge_weight",
     "pos": "Kernel(on='pos'), Nearest, or a score with terms or rotary positions",
 }
+
+
+class _Signature:
+    """The signature of a family's constructor, which ``inspect`` would read from ``__new__``."""
+
+    def __get__(self, family: Any, owner: type[Any]) -> inspect.Signature:
+        if family is not None:
+            raise AttributeError("__signature__")
+        found = inspect.signature(owner.__init__)
+        return found.replace(parameters=list(found.parameters.values())[1:])
 
 
 class Family(BaseTransform):
@@ -79,6 +93,17 @@ class Family(BaseTransform):
     takes_nodes_alone: bool = False
     reads_beside: tuple[str, ...] = ("edge_weight",)
     symmetries: tuple[str, ...] = ("permutation-equivariant",)
+
+    __signature__ = _Signature()
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:  # noqa: D102
+        if options:
+            refuse_unknown(cls, options)
+        return super().__new__(cls)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        refuse_unknown(type(self), [name for name in state if name in RENAMED])
+        self.__dict__.update(state)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -224,7 +249,7 @@ class Family(BaseTransform):
                 a pair; by default if M ≠ N.
 
         Raises:
-            TypeError, ValueError: see :func:`structure`, and the family's own rules.
+            TypeError, ValueError: see :func:`edge_list`, and the family's own rules.
         """
         structure = self.read(
             edge_index,
@@ -245,8 +270,10 @@ class Family(BaseTransform):
         Raises:
             ValueError: ``add`` is true and the recipe has no such option.
         """
-        if "add_self_loops" in {field.name for field in fields(self)}:
-            return replace(self, add_self_loops=add)
+        options = {field.name: field.default for field in fields(self)}
+        if "add_self_loops" in options:  # the default None leaves self-loops as they are
+            without = None if options["add_self_loops"] is None else False
+            return replace(self, add_self_loops=add or without)
         if add:
             raise RefusedValue(
                 refusal(

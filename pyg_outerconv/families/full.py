@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 from typing import Any
 
 import torch
@@ -13,6 +15,7 @@ from ..errors import RefusedValue, refusal
 from ..graph.node_set import NodeSet
 from ..graph.structure import Structure
 from .family import Family
+from .per_axis import settle
 
 
 @dataclass(frozen=True)
@@ -27,14 +30,13 @@ class Full(Family):
     *Convolution is outer product*.
 
     Args:
-        num_sources (int): M.
-        num_targets (int): N.
+        size (tuple): (M, N).
         max_parameters (int, optional): the largest number of parameters of a layer; ``None`` for
             no limit. (default: ``10_000_000``)
 
     Raises:
-        ValueError: a number is not positive; when a basis is made, M or N differs; when a layer is
-            made, it would have too many parameters.
+        ValueError: the size is not two positive numbers; when a basis is made, M or N differs;
+            when a layer is made, it would have too many parameters.
     """
 
     equation = "A_k = e_m e_n^T for k = m N + n"
@@ -43,41 +45,38 @@ class Full(Family):
     keeps_nodes = False
     symmetries = ()
 
-    num_sources: int
-    num_targets: int
+    size: tuple[int, ...]
     max_parameters: int | None = 10_000_000
 
     def __post_init__(self) -> None:
+        settle(self, ("size",))
         super().__post_init__()
-        for name in ("num_sources", "num_targets", "max_parameters"):
-            count = getattr(self, name)
-            if count is not None and count < 1:
-                raise RefusedValue(refusal(f"a full basis needs its {name}", ">= 1", count))
+        if len(self.size) != 2 or min(self.size) < 1:
+            raise RefusedValue(refusal("a full basis has a size", "(M, N), both >= 1", self.size))
+        if self.max_parameters is not None and self.max_parameters < 1:
+            raise RefusedValue(
+                refusal("a layer has parameters", "max_parameters >= 1", self.max_parameters)
+            )
 
     @property
     def num_bases(self) -> int:
         """K = M·N."""
-        return self.num_sources * self.num_targets
+        return prod(self.size)
 
     @property
     def labels(self) -> tuple[str, ...]:
         """A name for each label."""
-        return tuple(
-            f"{source} to {target}"
-            for source in range(self.num_sources)
-            for target in range(self.num_targets)
-        )
+        return tuple(f"{source} to {target}" for source, target in product(*map(range, self.size)))
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> UnitMatrices:
         """The unit matrices, if M and N are those of the family."""
         known = structure.known if isinstance(structure, NodeSet) else structure.size
         if not (isinstance(structure, NodeSet) or structure.targets_are_sources):
             known = (known[0], None)  # a grid has no given number of targets
-        sizes = (self.num_sources, self.num_targets)
-        for what, count, wanted in zip(("sources", "targets"), known, sizes, strict=True):
+        for what, count, wanted in zip(("sources", "targets"), known, self.size, strict=True):
             if count not in (None, wanted):
                 raise RefusedValue(refusal(f"{self} has a fixed number of {what}", wanted, count))
-        return UnitMatrices(sizes, on=structure.device)
+        return UnitMatrices((self.size[0], self.size[1]), on=structure.device)
 
     def structure_in(self, data: Data) -> NodeSet:
         """The nodes of a graph as sources; the number of targets stays open."""

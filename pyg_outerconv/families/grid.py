@@ -15,7 +15,7 @@ from .windows import Windows
 
 _PADDINGS = ("same", "valid", "causal")
 _GROWTHS = ("submanifold", "full")
-_PER_AXIS = ("kernel_size", "stride", "padding", "dilation", "output_padding", "padding_mode")
+_PER_AXIS = ("window", "stride", "padding", "dilation", "output_padding", "padding_mode")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Grid(Windows):
     grid; here an axis goes round, or is mirrored, as often as it takes.
 
     Args:
-        kernel_size (int or tuple, optional): The number of shifts along each axis, at most
+        window (int or tuple, optional): The number of shifts along each axis, at most
             100,000 in all. It is either this or ``offsets``.
         stride (int or tuple, optional): s. (default: ``1``)
         padding (int or tuple or str, optional): Number of cells added at both ends of each axis;
@@ -55,7 +55,7 @@ class Grid(Windows):
             input.
         growth (str, optional): Where listed cells have outputs: ``'submanifold'`` where inputs
             are, whatever the padding, which then says where the kernel has its centre: with
-            ``padding=0`` output n sees the cells n, …, n + kernel_size − 1, so a kernel of 3 needs
+            ``padding=0`` output n sees the cells n, …, n + window − 1, so a kernel of 3 needs
             ``padding=1`` to be centred, and any odd kernel is centred by ``padding='same'``;
             ``'full'`` wherever the kernel sees one, by grid and then by coordinates.
             (default: ``'submanifold'``)
@@ -70,7 +70,7 @@ class Grid(Windows):
 
     equation = "A_d[m, n] = 1 where m = s n - d, for each shift d"
 
-    kernel_size: int | tuple[int, ...] | None = None
+    window: int | tuple[int, ...] | None = None
     stride: int | tuple[int, ...] = 1
     padding: int | tuple[int, ...] | str = 0
     dilation: int | tuple[int, ...] = 1
@@ -87,11 +87,11 @@ class Grid(Windows):
         if isinstance(shifts, tuple) and all(type(shift) is int for shift in shifts):
             object.__setattr__(self, "offsets", tuple((shift,) for shift in shifts))  # one axis
         super().__post_init__()
-        if (self.kernel_size is None) == (self.offsets is None):
+        if (self.window is None) == (self.offsets is None):
             raise RefusedValue(
                 refusal(
                     "Grid has a kernel or offsets",
-                    "one of kernel_size and offsets",
+                    "one of window and offsets",
                     "none" if self.offsets is None else "both",
                 )
             )
@@ -111,8 +111,8 @@ class Grid(Windows):
         check_least(self, "stride", 1)
         check_least(self, "dilation", 1)
         check_least(self, "output_padding", 0)
-        if self.kernel_size is not None:
-            check_least(self, "kernel_size", 1)
+        if self.window is not None:
+            check_least(self, "window", 1)
         if not isinstance(self.padding, str):
             check_least(self, "padding", 0)
 

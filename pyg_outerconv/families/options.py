@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
+import inspect
 import types
+from collections.abc import Collection, Iterable
 from numbers import Integral, Real
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue, refusal, unknown
 
 MOST_POWERS = 10_000  # each costs a sparse product at every call
+RENAMED = {
+    "aggregate": ("aggr",),
+    "kernel_size": ("window",),
+    "loop": ("add_self_loops",),
+    "loops": ("add_self_loops",),
+    "num_sources": ("size",),
+    "num_targets": ("size",),
+    "reduce": ("aggr",),
+    "size": ("window",),
+}
+"""The options that took the place of those of earlier versions."""
+
+
+def present_name(name: str, known: Collection[str]) -> str | None:
+    """The option of ``known`` that has this name, or had it once; None if there is none."""
+    return next((option for option in (name, *RENAMED.get(name, ())) if option in known), None)
+
+
+def refuse_unknown(family: type[Any], names: Iterable[str]) -> None:
+    """Refuse options that a family does not have; an old name is refused with its new one.
+
+    Raises:
+        TypeError: there is such an option.
+    """
+    known = getattr(family, "__dataclass_fields__", {})
+    for name in [name for name in names if known and name not in known]:
+        if name in inspect.signature(family).parameters:  # of a constructor of its own
+            continue
+        kind, meant = f"option of {family.__name__}", present_name(name, known)
+        message = refusal(f"{kind} renamed", meant, name) if meant else unknown(kind, name, known)
+        raise RefusedType(message)
 
 
 def check_options(family: Any) -> None:
@@ -66,7 +99,9 @@ def describe(hint: Any) -> str:
     if get_origin(hint) is tuple:
         part = get_args(hint)[0]
         said = describe(part)
-        return f"lists of {said}" if get_origin(part) is tuple else f"{said}s with commas"
+        if get_origin(part) is tuple:
+            return f"lists of {said}"
+        return "families with commas" if said == "a family" else f"{said}s with commas"
     if hint is type(None):
         return "none"
     if isinstance(hint, type) and hint.__name__ == "Family":

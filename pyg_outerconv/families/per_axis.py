@@ -51,12 +51,12 @@ def count_axes(family: Any, names: Sequence[str]) -> int:
         said = ", ".join(f"{name} {count}" for name, count in counts.items())
         raise RefusedValue(refusal(f"options of {who} have one value for each axis", "one D", said))
     if not counts:
-        size = family.kernel_size
+        size = family.window
         raise RefusedValue(
             refusal(
                 f"{who} needs its number of axes",
-                f"dim=2, or kernel_size=({size}, {size}), for images",
-                f"kernel_size={size} alone",
+                f"dim=2, or window=({size}, {size}), for images",
+                f"window={size} alone",
             )
         )
     (num_axes,) = set(counts.values())
@@ -78,13 +78,13 @@ def check_places(family: Any, num_axes: int) -> None:
     Raises:
         ValueError: the kernel is larger.
     """
-    places = prod(spread(family.kernel_size or 1, num_axes))
+    places = prod(spread(family.window or 1, num_axes))
     if places > MOST_PLACES:
         raise RefusedValue(
             refusal(
-                f"kernel_size of {type(family).__name__} is bounded",
+                f"window of {type(family).__name__} is bounded",
                 f"at most {MOST_PLACES} places in all",
-                f"{places} of {family.kernel_size}",
+                f"{places} of {family.window}",
             )
         )
 

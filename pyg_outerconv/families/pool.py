@@ -11,7 +11,7 @@ from .per_axis import check_least, check_places, count_axes, settle, spread
 from .window import Window
 from .windows import Windows
 
-_PER_AXIS = ("kernel_size", "stride", "padding", "dilation")
+_PER_AXIS = ("window", "stride", "padding", "dilation")
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Pool(Windows):
     cluster with a listed cell is an output, by grid and then by coordinates.
 
     Args:
-        kernel_size (int or tuple): The number of cells of a cluster along each axis, at most
+        window (int or tuple): The number of cells of a cluster along each axis, at most
             100,000 in all.
         stride (int or tuple, optional): s, from one cluster to the next. (default:
-            ``kernel_size``)
+            ``window``)
         padding (int or tuple, optional): Empty cells at both ends of each axis, at most half of
             a cluster. (default: ``0``)
         dilation (int or tuple, optional): How far apart cells of a cluster are. (default: ``1``)
@@ -49,7 +49,7 @@ class Pool(Windows):
 
     equation = "A_k[m, n] = 1 where m = s n - k, k from the cluster's end"
 
-    kernel_size: int | tuple[int, ...]
+    window: int | tuple[int, ...]
     stride: int | tuple[int, ...] | None = None
     padding: int | tuple[int, ...] = 0
     dilation: int | tuple[int, ...] = 1
@@ -59,7 +59,7 @@ class Pool(Windows):
     def __post_init__(self) -> None:
         settle(self, (*_PER_AXIS, "dim"))
         super().__post_init__()
-        check_least(self, "kernel_size", 1)
+        check_least(self, "window", 1)
         check_least(self, "padding", 0)
         check_least(self, "dilation", 1)
         if self.stride is not None:
@@ -83,7 +83,7 @@ class Pool(Windows):
     @cached_property
     def windows(self) -> tuple[Window, ...]:
         """The cluster along each axis, its last cell first."""
-        kernels = spread(self.kernel_size, self.num_axes)
+        kernels = spread(self.window, self.num_axes)
         strides = kernels if self.stride is None else spread(self.stride, self.num_axes)
         paddings, dilations = (
             spread(self.padding, self.num_axes),

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 from ..errors import RefusedValue, refusal, unknown
 from .family import FAMILIES, Family
-from .options import fits
+from .options import fits, refuse_unknown
 from .well_known import well_known
 
 _RULE = refusal("a family is a name with options", "such as walk(length=2)", "{}")
@@ -67,6 +67,10 @@ def _make(name: str, positional: list[ast.expr], named: list[ast.keyword], text:
     if name.lower() not in FAMILIES:
         raise RefusedValue(unknown_family(name))
     cls = FAMILIES[name.lower()]
+    try:
+        refuse_unknown(cls, [str(kw.arg) for kw in named])
+    except TypeError as error:
+        raise RefusedValue(str(error)) from error
     hints = get_type_hints(cls)
     options = [hints.get(option) for option in inspect.signature(cls).parameters]
     values = [

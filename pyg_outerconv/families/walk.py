@@ -29,10 +29,10 @@ _OF_A_PAIR = "powers=(0, 1) or one of these, direction='forward'"
 class Walk(Family):
     r"""Walks of every length up to L: the weight of a walk is the product of its edges' weights.
 
-    .. math:: A_\ell[m, n] = \operatorname{aggregate}_{\text{walks } m \to n \text{ of length }
+    .. math:: A_\ell[m, n] = \operatorname{aggr}_{\text{walks } m \to n \text{ of length }
         \ell} \prod_{e \in \text{walk}} w_e, \qquad \ell = 0, \dots, L
 
-    With ``aggregate='sum'`` this is the power T^ℓ of the transition matrix T, kept as a rule:
+    With ``aggr='sum'`` this is the power T^ℓ of the transition matrix T, kept as a rule:
 
     - ``norm='source'``: T = D_out⁻¹W, as in the paper; weights that leave a node sum to one.
     - ``norm='target'``: T = W D_in⁻¹; weights that reach a node sum to one.
@@ -55,7 +55,7 @@ class Walk(Family):
         norm (str, optional): see above. (default: ``'source'``)
         direction (str, optional): ``'forward'``, ``'backward'`` or ``'both'``.
             (default: ``'forward'``)
-        aggregate (str, optional): over the walks from m to n: ``'sum'``, ``'mean'``, ``'max'`` or
+        aggr (str, optional): over the walks from m to n: ``'sum'``, ``'mean'``, ``'max'`` or
             ``'min'``. All but the sum make walks explicit, which can be many edges.
             (default: ``'sum'``)
         powers (tuple, optional): the lengths ℓ that have labels, all if ``None``.
@@ -73,7 +73,7 @@ class Walk(Family):
     length: int = 2
     norm: str | None = "source"
     direction: str = "forward"
-    aggregate: str = "sum"
+    aggr: str = "sum"
     powers: tuple[int, ...] | None = None
     add_self_loops: bool = False
 
@@ -85,8 +85,8 @@ class Walk(Family):
         check_norm(self.norm, ("source", "target", "sym", None))
         if self.direction not in DIRECTIONS:
             raise RefusedValue(unknown("direction", self.direction, DIRECTIONS))
-        if self.aggregate not in REDUCTIONS:
-            raise RefusedValue(unknown("aggregate", self.aggregate, REDUCTIONS))
+        if self.aggr not in REDUCTIONS:
+            raise RefusedValue(unknown("aggr", self.aggr, REDUCTIONS))
         if self.powers is not None:
             object.__setattr__(self, "powers", tuple(self.powers))
             bad = [power for power in self.powers or () if not 0 <= power <= self.length]
@@ -134,16 +134,16 @@ class Walk(Family):
     def _walks(self, edges: EdgeList, dtype: torch.dtype | None) -> Basis:
         """The powers of one direction, or its explicit walks."""
         if self.add_self_loops:
-            edges = replace(edges, only_sums=edges.only_sums and self.aggregate == "sum")
+            edges = replace(edges, only_sums=edges.only_sums and self.aggr == "sum")
             edges = with_self_loops(edges, dtype)
-        if self.aggregate in ("max", "min"):
-            edges.require_nonnegative(f"the {self.aggregate} over walks")
+        if self.aggr in ("max", "min"):
+            edges.require_nonnegative(f"the {self.aggr} over walks")
         step = edge_basis(normalise(edges, self.norm, dtype))
-        if self.aggregate == "sum":
+        if self.aggr == "sum":
             walks = _powers(step, max(self.kept) + 1)
         else:
             length = min(self.length, 1) if edges.bipartite else self.length
-            walks = explicit_walks(step.with_values(step.values(dtype)), length, self.aggregate)
+            walks = explicit_walks(step.with_values(step.values(dtype)), length, self.aggr)
         return walks if self.powers is None else Selected.of(walks, self.powers)
 
 
@@ -155,19 +155,19 @@ def _powers(step: EdgeBasis, count: int) -> Basis:
     return own if count == 1 else Stacked((own, step))
 
 
-def explicit_walks(step: EdgeBasis, length: int, aggregate: str) -> EdgeBasis:
+def explicit_walks(step: EdgeBasis, length: int, aggr: str) -> EdgeBasis:
     """Walks of length 0 … L as explicit edges, the weights of parallel walks aggregated.
 
     A mean is the sum of the walks' weights divided by their number. Max and min are taken edge by
     edge, which is exact because weights are not negative.
     """
-    if aggregate == "mean":
+    if aggr == "mean":
         ones = step.with_values(torch.ones_like(step.values()))
         total, number = explicit_walks(step, length, "sum"), explicit_walks(ones, length, "sum")
         return total.with_values(total.values() / number.values())
     walks = [identity_edges(step.size, step.dtype, step.device)]
     if length:
-        walks.append(merge_parallel(step.index, step.values(), step.size, aggregate))
+        walks.append(merge_parallel(step.index, step.values(), step.size, aggr))
     while len(walks) <= length:
-        walks.append(compose_edges(walks[-1], walks[1], aggregate))
+        walks.append(compose_edges(walks[-1], walks[1], aggr))
     return Stacked(tuple(walks)).edges()

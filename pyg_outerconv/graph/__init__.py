@@ -2,7 +2,7 @@
 
 from .assignment import Assignment
 from .cells import Cells
-from .edge_list import EdgeList, structure
+from .edge_list import EdgeList, edge_list
 from .images import flatten_grid, unflatten_grid
 from .interop import edge_list_of, from_hetero, from_networkx, from_scipy
 from .modes import fold, unfold
@@ -19,6 +19,7 @@ __all__ = [
     "NodeSet",
     "SparseFeatures",
     "Structure",
+    "edge_list",
     "edge_list_of",
     "flatten_grid",
     "fold",
@@ -28,7 +29,6 @@ __all__ = [
     "places_within",
     "positions_of",
     "relative_positions",
-    "structure",
     "unflatten_grid",
     "unfold",
 ]

@@ -92,8 +92,8 @@ class EdgeList(Structure):
 
     @classmethod
     def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> EdgeList:
-        """Check the edges by :func:`structure`; ``device`` is ignored."""
-        return structure(given, **beside)
+        """Check the edges by :func:`edge_list`; ``device`` is ignored."""
+        return edge_list(given, **beside)
 
     @classmethod
     def is_in(cls, data: Data) -> bool:
@@ -103,7 +103,7 @@ class EdgeList(Structure):
     @classmethod
     def of_data(cls, data: Data) -> EdgeList:
         """The edge list of a ``Data`` object; see :func:`.interop.edge_list_of`."""
-        return structure(**edges_of(data))
+        return edge_list(**edges_of(data))
 
     @property
     def num_edges(self) -> int:
@@ -253,7 +253,7 @@ class EdgeList(Structure):
             )
 
 
-def structure(
+def edge_list(
     edge_index: Any,
     edge_weight: Tensor | None = None,
     edge_type: Tensor | None = None,

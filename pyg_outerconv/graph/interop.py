@@ -10,7 +10,7 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 from ..errors import RefusedType, RefusedValue, refusal, unknown
-from .edge_list import EdgeList, structure
+from .edge_list import EdgeList, edge_list
 
 if TYPE_CHECKING:  # networkx is slow to import, and a user who passes a graph has imported it
     import networkx as nx
@@ -21,7 +21,7 @@ def edge_list_of(data: Data) -> EdgeList:
 
     Raises:
         TypeError: ``data`` is not a homogeneous graph.
-        ValueError: ``data`` has no edges or no number of nodes; see :func:`structure`.
+        ValueError: ``data`` has no edges or no number of nodes; see :func:`edge_list`.
     """
     return EdgeList.of_data(data)
 
@@ -60,7 +60,7 @@ def from_scipy(matrices: Any, bipartite: bool | None = None) -> EdgeList:
     edge_index = np.concatenate([np.stack(part.coords).astype(np.int64) for part in coo], axis=1)
     weight = np.concatenate([_as_float(part.data) for part in coo])
     kinds = np.repeat(np.arange(len(coo)), [part.nnz for part in coo])
-    return structure(
+    return edge_list(
         torch.from_numpy(edge_index),
         torch.from_numpy(weight),
         torch.from_numpy(kinds) if len(coo) > 1 else None,
@@ -111,7 +111,7 @@ def from_networkx(
     values = None
     if weights and not missing:
         values = torch.from_numpy(_as_float(np.asarray(weights))).to(torch.get_default_dtype())
-    return structure(edge_index, values, size=(len(nodes), len(nodes))), nodes
+    return edge_list(edge_index, values, size=(len(nodes), len(nodes))), nodes
 
 
 def from_hetero(
@@ -143,7 +143,7 @@ def from_hetero(
         store, (source, _, target) = data[edge_type], edge_type
         index = store.edge_index
         size = (counts[source], counts[target])
-        edges = structure(index, store.get("edge_weight"), size=size, bipartite=source != target)
+        edges = edge_list(index, store.get("edge_weight"), size=size, bipartite=source != target)
         return edges, [edge_type]
     shift, total = {}, 0
     for name in data.node_types:
@@ -164,7 +164,7 @@ def from_hetero(
         )
     if not index_parts:
         raise RefusedValue(refusal("a graph needs edges", "at least one edge type", "none"))
-    return structure(
+    return edge_list(
         torch.cat(index_parts, dim=1),
         None if missing else torch.cat(weights),
         torch.cat(kinds),

@@ -27,7 +27,7 @@ def on_edges(sparsity: Sparsity, query: Tensor, key: Tensor) -> Tensor:
         key: (C, H, D), -inf for absent sources.
     """
     with torch.no_grad():
-        peak = spmm(sparsity, None, key, reduce="max")
+        peak = spmm(sparsity, None, key, aggr="max")
     shifted = query - largest(query, peak).unsqueeze(-1)
     return additive(sparsity, shifted, key, key.new_ones(key.shape[1:]), activation="exp")
 

@@ -18,7 +18,7 @@ def spmm(
     x: Tensor,
     *,
     transpose: bool = False,
-    reduce: str = "sum",
+    aggr: str = "sum",
 ) -> Tensor:
     """Multiply a sparse matrix S (R × C), or its transpose, with a dense one.
 
@@ -31,7 +31,7 @@ def spmm(
             ones.
         x: (C, channels), shared by all H matrices, or (C, H, channels); R rows with ``transpose``.
         transpose: multiply with Sᵀ.
-        reduce: 'sum'; 'mean', the sum divided by the number of entries of the row; 'max' or 'min',
+        aggr: 'sum'; 'mean', the sum divided by the number of entries of the row; 'max' or 'min',
             whose gradient goes to the first of equal products.
 
     Returns:
@@ -45,8 +45,8 @@ def spmm(
     """
     view, transposed_view = views(sparsity, transpose)
     rows, cols = sparsity.shape[::-1] if transpose else sparsity.shape
-    if reduce not in REDUCTIONS:
-        raise RefusedValue(unknown("reduction", reduce, REDUCTIONS))
+    if aggr not in REDUCTIONS:
+        raise RefusedValue(unknown("reduction", aggr, REDUCTIONS))
     if x.dim() not in (2, 3) or x.size(0) != cols:
         raise RefusedValue(
             refusal(
@@ -64,12 +64,12 @@ def spmm(
                 refusal("spmm needs as many heads of values as of x", x.size(1), value.size(1))
             )
         value, x = same_dtype("spmm", value, x)  # type: ignore[assignment]
-    backend = pick("spmm", view, cols, x, reduce)
-    if reduce in ("max", "min"):
-        out = extreme(view, value, x, backend.name, largest=reduce == "max")
+    backend = pick("spmm", view, cols, x, aggr)
+    if aggr in ("max", "min"):
+        out = extreme(view, value, x, backend.name, largest=aggr == "max")
     else:
         out = product(view, transposed_view, value, x, backend.name)
-    if reduce == "mean":
+    if aggr == "mean":
         count = view[0].diff().clamp(min=1).to(out.dtype)
         out = out / count.view(rows, 1, 1)
     return out.squeeze(1) if plain else out

@@ -75,7 +75,7 @@ class AttentionConv(FoldOutput, OuterConv):
         out_channels (int): Size :math:`Q` of each output sample, of all heads together.
         heads (int, optional): Number :math:`H` of heads. (default: :obj:`1`)
         support (Family or str, optional): Where edges are: :obj:`"complete"`, :obj:`"causal"`,
-            :obj:`"slidingwindow(size=64)"`, ... With as many labels as heads, each head has its
+            :obj:`"slidingwindow(window=64)"`, ... With as many labels as heads, each head has its
             own. (default: the edges that are given)
         align (Family or Module, optional): :math:`\mathbf{T}`, whose :math:`\mathbf{T}^{\top}
             \mathbf{X}` are the queries, or a module that makes queries. A query that is taken from

@@ -14,12 +14,12 @@ class FirstOfEqual(Aggregation):
     NaN wins over every number.
 
     Args:
-        reduce: 'max' or 'min'.
+        aggr: 'max' or 'min'.
     """
 
-    def __init__(self, reduce: str) -> None:
+    def __init__(self, aggr: str) -> None:
         super().__init__()
-        self.reduce = reduce
+        self.aggr = aggr
 
     def forward(
         self,
@@ -39,7 +39,7 @@ class FirstOfEqual(Aggregation):
         to = index.view(-1, *(1,) * (x.dim() - 1)).expand_as(x)
         with torch.no_grad():
             zeros = x.new_zeros(rows, *x.shape[1:])
-            best = zeros.scatter_reduce(0, to, x, f"a{self.reduce}", include_self=False)
+            best = zeros.scatter_reduce(0, to, x, f"a{self.aggr}", include_self=False)
             wins = (x == best.gather(0, to)) | x.isnan()
             place = torch.arange(len(x), device=x.device).view(-1, *(1,) * (x.dim() - 1))
             place = torch.where(wins, place, len(x))

@@ -146,7 +146,7 @@ class GridPool(torch.nn.Module):
             theta = scaled(theta, 1.0 / basis.num_bases)
         # A label has at most one cell of a cluster, so all reductions over inputs are equal.
         alike = self.aggr if self.aggr in COMPARISONS else "sum"
-        return theta, {"reduce": alike, "label_reduce": alike, "max_memory": self.max_memory}
+        return theta, {"aggr": alike, "label_aggr": alike, "max_memory": self.max_memory}
 
     def _divisor(self, basis: Basis) -> Tensor | None:
         """The divisors of the sums over clusters, (N,); None if it is 1, or K in a mean."""

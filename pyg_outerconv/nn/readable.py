@@ -53,7 +53,7 @@ def _from_leaves(conv: OuterConv, leaves: Sequence[Problem]) -> Tensor:
 
 
 def _from_leaf(conv: OuterConv, problem: Problem) -> Tensor:
-    if problem.reduce != "sum":
+    if problem.aggr != "sum":
         check_inputs(problem)
     if problem.basis.batch:
         return _from_items(conv, problem)
@@ -71,7 +71,7 @@ class Messages:
         """One message for each edge. Edges that a rule made are contracted as another problem."""
         one = self.problem
         if edges is not one.basis:
-            leaves = problems(edges, one.x, one.parameter, one.reduce, one.label_reduce)
+            leaves = problems(edges, one.x, one.parameter, one.aggr, one.label_aggr)
             return _from_leaves(self.conv, leaves)
         return _over_labels(_from_edges(self.conv, edges, one), one)
 
@@ -114,13 +114,13 @@ def _from_edges(conv: OuterConv, edges: EdgeBasis, problem: Problem) -> Tensor:
     """The reduced messages of each target and label, times Θ_k: (N, K, *batch, Q)."""
     pattern, num_labels = edges.pattern, edges.num_bases
     to = pattern.target * num_labels + pattern.label
-    if problem.reduce in LINEAR:
+    if problem.aggr in LINEAR:
         # Row m·K + k is source m under label k, row n·K + k is target n under label k.
         rows = torch.stack([pattern.source * num_labels + pattern.label, to])
         received = _send(conv, edges, rows, problem.transform().flatten(0, 1), num_labels)
         return received.unflatten(0, (edges.size[1], num_labels))
     if reasons := needs_features(problem):
-        raise RefusedValue(f"{problem.reduce} over the inputs of a label {reasons[0]}")
+        raise RefusedValue(f"{problem.aggr} over the inputs of a label {reasons[0]}")
     assert isinstance(problem.x, Tensor)
     received = _send(conv, edges, torch.stack([pattern.source, to]), problem.x, num_labels)
     by_label = received.unflatten(0, (edges.size[1], num_labels)).unbind(1)
@@ -130,9 +130,9 @@ def _from_edges(conv: OuterConv, edges: EdgeBasis, problem: Problem) -> Tensor:
 
 def _over_labels(received: Tensor, problem: Problem) -> Tensor:
     """Reduce over labels; max and min leave out labels without edges: (N, *batch, Q)."""
-    if problem.label_reduce == "sum":
+    if problem.label_aggr == "sum":
         return received.sum(1)
-    pattern, largest = problem.edges.pattern, problem.label_reduce == "max"
+    pattern, largest = problem.edges.pattern, problem.label_aggr == "max"
     found = torch.zeros(received.shape[:2], dtype=torch.bool, device=received.device)
     found[pattern.target.long(), pattern.label.long()] = True
     found = found.view(*found.shape, *(1,) * (received.dim() - 2))

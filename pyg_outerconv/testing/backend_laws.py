@@ -34,15 +34,15 @@ def primitive_calls(
     some = () if heads is None else (heads,)
     value, left, right = (entries, *some), (rows, *some, channels), (cols, *some, channels)
 
-    def multiply(transpose: bool = False, reduce: str = "sum") -> Callable[..., Tensor]:
-        return lambda v, x: spmm(sparsity, v, x, transpose=transpose, reduce=reduce)
+    def multiply(transpose: bool = False, aggr: str = "sum") -> Callable[..., Tensor]:
+        return lambda v, x: spmm(sparsity, v, x, transpose=transpose, aggr=aggr)
 
     calls: dict[str, PrimitiveCall] = {}
-    for reduce in REDUCTIONS:
-        calls[f"spmm {reduce}"] = (multiply(False, reduce), {"value": value, "x": right})
-        calls[f"spmm {reduce} transposed"] = (multiply(True, reduce), {"value": value, "x": left})
+    for aggr in REDUCTIONS:
+        calls[f"spmm {aggr}"] = (multiply(False, aggr), {"value": value, "x": right})
+        calls[f"spmm {aggr} transposed"] = (multiply(True, aggr), {"value": value, "x": left})
     calls["spmm ones"] = (lambda x: spmm(sparsity, None, x), {"x": right})
-    calls["spmm max of ones"] = (lambda x: spmm(sparsity, None, x, reduce="max"), {"x": right})
+    calls["spmm max of ones"] = (lambda x: spmm(sparsity, None, x, aggr="max"), {"x": right})
     calls["sddmm dot"] = (lambda a, b: sddmm(sparsity, a, b), {"a": left, "b": right})
     calls["sddmm add"] = (
         lambda a, b: sddmm(sparsity, a, b, op="add"),
@@ -67,12 +67,12 @@ def primitive_calls(
         one: Shapes = {"value": (entries,), "x": right}
         calls["spmm sum of one matrix"], calls["spmm max of one matrix"] = (
             (multiply(), one),
-            (multiply(reduce="max"), one),
+            (multiply(aggr="max"), one),
         )
         shared: Shapes = {"value": value, "x": (cols, channels)}
         calls["spmm sum of one x"], calls["spmm min of one x"] = (
             (multiply(), shared),
-            (multiply(reduce="min"), shared),
+            (multiply(aggr="min"), shared),
         )
         calls["sddmm of one a"] = (calls["sddmm dot"][0], {"a": (rows, 1, channels), "b": right})
         calls["attend one bias"] = (

@@ -20,11 +20,11 @@ def legal_orders(
     basis: Basis,
     x: Features,
     theta: ThetaValue,
-    reduce: str = "sum",
-    label_reduce: str = "sum",
+    aggr: str = "sum",
+    label_aggr: str = "sum",
 ) -> dict[str, list[str]]:
     """Every order with the reasons why it solves no leaf; without reasons if it solves one."""
-    parts = problems(basis, x, theta, reduce, label_reduce)
+    parts = problems(basis, x, theta, aggr, label_aggr)
     found = {}
     for name, order in ORDERS.items():
         reasons = [order.why_not(problem) for problem in parts]
@@ -38,8 +38,8 @@ def assert_contraction(
     theta: ThetaValue,
     weights: Iterable[Tensor] = (),
     depth: int = 1,
-    reduce: str = "sum",
-    label_reduce: str = "sum",
+    aggr: str = "sum",
+    label_aggr: str = "sum",
 ) -> None:
     """Every legal order equals the dense contraction, in value and in every gradient.
 
@@ -49,8 +49,8 @@ def assert_contraction(
         theta: Θ as a tensor, a mixture, or values and outputs; gradients are those of its parts.
         weights: tensors that the values of the basis depend on, whose gradients are compared too.
         depth: 1 compares first derivatives, 2 first and second derivatives.
-        reduce: over the inputs of each label.
-        label_reduce: over the labels of each target. For max and min no entries may be equal.
+        aggr: over the inputs of each label.
+        label_aggr: over the labels of each target. For max and min no entries may be equal.
 
     Raises:
         AssertionError: an order differs; the message names it.
@@ -58,12 +58,12 @@ def assert_contraction(
     rows = x.value if isinstance(x, SparseFeatures) else x
     given = [tensor for tensor in (rows, *_tensors_of(theta), *weights) if tensor is not None]
     inputs = [tensor for tensor in given if tensor.requires_grad]
-    how = {"reduce": reduce, "label_reduce": label_reduce}
+    how = {"aggr": aggr, "label_aggr": label_aggr}
     expected = derivatives(dense_contraction(basis, x, theta, **how), inputs, depth)
     reasons = legal_orders(basis, x, theta, **how)
     for name in (None, *(name for name in ORDERS if not reasons[name])):
         actual = derivatives(
-            contract(basis, x, theta, name, reduce=reduce, label_reduce=label_reduce), inputs, depth
+            contract(basis, x, theta, name, aggr=aggr, label_aggr=label_aggr), inputs, depth
         )
         for number, (found, reference) in enumerate(zip(actual, expected, strict=True)):
             try:

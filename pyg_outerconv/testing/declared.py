@@ -11,7 +11,7 @@ from ..basis import Basis
 from ..errors import RefusedValue, unknown
 from ..families import Family
 from ..families.windows import Windows
-from ..graph import Cells, EdgeList, structure
+from ..graph import Cells, EdgeList, edge_list
 from ..graph.assignment import Assignment
 from ..graph.content import Content
 from ..graph.structure import Structure
@@ -85,7 +85,7 @@ def draw_edges(family: Family, generator: torch.Generator) -> EdgeList:
     size = (nodes, nodes)
     attributes = _normal(generator, count, 2) if family.makes_use_of("edge_attr") else None
     place = _normal(generator, nodes, 2) if family.makes_use_of("pos") else None
-    return structure(edge_index, weight, kinds, size=size, edge_attr=attributes, pos=place)
+    return edge_list(edge_index, weight, kinds, size=size, edge_attr=attributes, pos=place)
 
 
 def draw_cells(family: Family, generator: torch.Generator) -> Cells:

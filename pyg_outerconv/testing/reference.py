@@ -92,8 +92,8 @@ def dense_contraction(
     basis: Basis,
     x: Features,
     theta: ThetaValue,
-    reduce: str = "sum",
-    label_reduce: str = "sum",
+    aggr: str = "sum",
+    label_aggr: str = "sum",
 ) -> Tensor:
     """``Y[n] = label_reduce_k ( reduce_m A[k, m, n] X[m] ) Θ_k`` with dense tensors.
 
@@ -103,7 +103,7 @@ def dense_contraction(
     """
     matrices = full_matrices(full(theta))
     rows = _dense_features(x, matrices.size(1), matrices)
-    if (reduce, label_reduce) == ("sum", "sum"):
+    if (aggr, label_aggr) == ("sum", "sum"):
         dense = basis.to_dense(matrices.dtype)
         out = torch.einsum("kmn,m...p,kpq->n...q", dense, rows, matrices)
         of_bias = theta.full_bias() if isinstance(theta, ValueOutput) else None
@@ -112,9 +112,9 @@ def dense_contraction(
         added = torch.einsum("kmn,kq->nq", dense, of_bias[:, 0, 0])
         return out + added.view(out.size(0), *(1,) * (out.dim() - 2), -1)
     received, is_edge = _layers(basis.edges(), rows)
-    h = _reduced(received, is_edge, reduce, 2)
+    h = _reduced(received, is_edge, aggr, 2)
     out = torch.einsum("nk...p,kpq->nk...q", h, matrices)
-    return _reduced(out, is_edge.any(2), label_reduce, 1)
+    return _reduced(out, is_edge.any(2), label_aggr, 1)
 
 
 def _layers(edges: EdgeBasis, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -136,16 +136,16 @@ def _layers(edges: EdgeBasis, rows: Tensor) -> tuple[Tensor, Tensor]:
     return received, is_edge
 
 
-def _reduced(x: Tensor, mask: Tensor, reduce: str, dim: int) -> Tensor:
+def _reduced(x: Tensor, mask: Tensor, aggr: str, dim: int) -> Tensor:
     """Reduce the entries in the mask along a dimension; 0 without entries."""
     mask = mask.view(*mask.shape, *(1,) * (x.dim() - mask.dim()))
-    if reduce == "sum":
+    if aggr == "sum":
         return x.where(mask, 0.0).sum(dim)
-    if reduce == "mean":
+    if aggr == "mean":
         return x.where(mask, 0.0).sum(dim) / mask.sum(dim).clamp(min=1)
     if x.size(dim) == 0:
         return x.sum(dim)
-    largest = reduce == "max"
+    largest = aggr == "max"
     filled = x.masked_fill(~mask, -torch.inf if largest else torch.inf)
     best = filled.max(dim).values if largest else filled.min(dim).values
     return best.masked_fill(~mask.any(dim), 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..graph import Cells, EdgeList, structure
+from ..graph import Cells, EdgeList, edge_list
 
 
 def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, EdgeList]:
@@ -28,7 +28,7 @@ def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, EdgeList
             weight = torch.rand(count, dtype=dtype, generator=generator).add_(0.1)
             weight.requires_grad_()
         kinds = torch.randint(3, (count,), generator=generator)
-        return structure(edge_index, weight, kinds, size=size, bipartite=bipartite)
+        return edge_list(edge_index, weight, kinds, size=size, bipartite=bipartite)
 
     ring = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (4, 1)]
     both_ways = ring + [(target, source) for source, target in ring]

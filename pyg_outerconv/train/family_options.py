@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from ..errors import RefusedValue, refusal
 from ..families import FAMILIES, Directed, Family, Relation, Stack, Union, parse_family
-from ..families.options import describe
+from ..families.options import describe, present_name
 from ..families.registry import unknown_family
 from ..graph import EdgeList
 
@@ -164,7 +164,7 @@ def _registered(name: str) -> type[Family]:
 
 
 def written_instead(flag: str, words: Sequence[str]) -> str | None:
-    """What to write in place of a flag such as ``--length``; None if no family has the option.
+    """What to write in place of a flag such as ``--length``; None for other flags.
 
     Args:
         flag: an option of the command line that is not known.
@@ -172,12 +172,13 @@ def written_instead(flag: str, words: Sequence[str]) -> str | None:
     """
     option = flag.lstrip("-").replace("-", "_")
     option = option.removeprefix("no_")
-    owners = [name for name, family in sorted(FAMILIES.items()) if option in options(family)]
+    found = {name: present_name(option, options(family)) for name, family in FAMILIES.items()}
+    owners = [name for name in sorted(found) if found[name]]
     if not owners:
         return None
     named = (*(word.lower() for word in words), "grid", "gcn")
     owner = next((name for name in named if name in owners), owners[0])
-    wanted = f'--family "{owner}({option}=...)"'
+    wanted = f'--family "{owner}({found[owner]}=...)"'
     message = refusal("options of a family are written in its text", wanted, flag)
     return f"{message} (see outerconv families {owner})"
 

@@ -168,7 +168,7 @@ def _operator(family: Family, data: Data) -> dict[str, Any]:
 
 
 def _walk(family: Walk, data: Data, settings: Settings) -> _Recipe:
-    if family.direction == "both" or family.aggregate != "sum" or family.powers is not None:
+    if family.direction == "both" or family.aggr != "sum" or family.powers is not None:
         raise _no_peer(settings, "all powers of one direction, summed", repr(family))
 
     def make(p: int, q: int) -> Module:

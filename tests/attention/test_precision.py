@@ -90,7 +90,7 @@ def test_scores_and_shares_of_short_types_are_made_in_float32(score, dtype):
     draw = random.Random(f"{score}{dtype}")
     for _ in range(3):
         normalise = draw.choice(["softmax", "softmax-plus-one", "sigmoid"])
-        support = draw.choice([None, "complete", "causal", "slidingwindow(size=2)"])
+        support = draw.choice([None, "complete", "causal", "slidingwindow(window=2)"])
         nodes, size = 9, draw.choice([1.0, 30.0, 30.0 if normalise == "sigmoid" else 400.0])
         seen = SEEN[support or "complete"](nodes)
         conv = layer(score, normalise, support).to(dtype)

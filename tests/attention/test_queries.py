@@ -147,7 +147,7 @@ def test_causal_linear_attention_counts_from_where_queries_stand(feature_map, st
 
 
 @pytest.mark.parametrize(
-    "support", ["causal", "complete", "slidingwindow(size=1)", "blocks(size=2)"]
+    "support", ["causal", "complete", "slidingwindow(window=1)", "blocks(window=2)"]
 )
 def test_graphs_of_queries_are_those_of_their_sources(support):
     conv, x = layer(KeyQuery(HEADS, D, P, rotary=Rotary(D)), support=support), features(NODES)
@@ -218,7 +218,7 @@ def test_queries_without_a_place_are_refused_where_it_matters(align, beside):
         return conv(x, **beside, **(more or {}))
 
     count = run("complete").size(0)
-    for support in ("causal", "slidingwindow(size=1)", "globaltokens(1)"):
+    for support in ("causal", "slidingwindow(window=1)", "globaltokens(1)"):
         with pytest.raises(ValueError, match=r"depends on the order of nodes.*such as Part"):
             run(support)
     terms = (ALiBi(HEADS),)

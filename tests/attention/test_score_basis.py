@@ -69,7 +69,7 @@ def test_sources_that_are_not_there_and_graphs_count_alike():
     "options",
     [
         {"normalise": "softmax"},
-        {"support": "slidingwindow(size=2)"},
+        {"support": "slidingwindow(window=2)"},
         {"score": "feature-map(feature_map='identity')"},
         {"score": FeatureMapped(HEADS, 3, P, torch.nn.Tanh())},
         {"score": "cosine(projected=True)"},
@@ -85,7 +85,7 @@ def test_other_attention_is_not(options):
     assert conv(x).isfinite().all()
 
 
-@pytest.mark.parametrize("support", ["complete", "causal", "blocks(size=3)"])
+@pytest.mark.parametrize("support", ["complete", "causal", "blocks(window=3)"])
 def test_autocast_may_make_one_factor_shorter(support):
     conv, x = conv_of("bilinear", "identity", support).float(), torch.randn(9, P)
     with torch.autocast("cpu", torch.bfloat16):
@@ -98,7 +98,7 @@ def exponential(support, **options):
     return conv_of(score, "l1", support, **options)
 
 
-@pytest.mark.parametrize("support", ["complete", "causal", "slidingwindow(size=4)"])
+@pytest.mark.parametrize("support", ["complete", "causal", "slidingwindow(window=4)"])
 def test_sources_that_are_not_there_do_not_bound_exponentials(support):
     conv, x = exponential(support), torch.randn(2, 6, P, dtype=torch.float64, requires_grad=True)
     x.data[:, -1] *= 1e5
@@ -109,7 +109,7 @@ def test_sources_that_are_not_there_do_not_bound_exponentials(support):
     assert conv(x, source_mask=~there & there).isfinite().all()
 
 
-@pytest.mark.parametrize("support", ["complete", "blocks(size=9)"])
+@pytest.mark.parametrize("support", ["complete", "blocks(window=9)"])
 def test_other_graphs_do_not_bound_exponentials(support):
     conv, x = exponential(support), torch.randn(6, P, dtype=torch.float64)
     x[3] *= 1e5

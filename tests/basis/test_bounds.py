@@ -69,7 +69,7 @@ def test_reach_is_a_number_of_layers(reach):
     ("make", "name"),
     [
         (lambda n: Walk(n), "length of Walk"),
-        (lambda n: Walk(n, aggregate="max", powers=(n,)), "length of Walk"),
+        (lambda n: Walk(n, aggr="max", powers=(n,)), "length of Walk"),
         (lambda n: Diffusion(length=n), "length of Diffusion"),
         (lambda n: Chebyshev(n), "num_terms of Chebyshev"),
     ],
@@ -93,7 +93,7 @@ def test_powers_are_bounded(make, name, beyond):
     ],
 )
 def test_places_of_a_kernel_are_bounded(make):
-    with pytest.raises(ValueError, match=r"kernel_size of \w+ is bounded: .*100000 places in all"):
+    with pytest.raises(ValueError, match=r"window of \w+ is bounded: .*100000 places in all"):
         make()
 
 

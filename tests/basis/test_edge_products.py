@@ -60,9 +60,9 @@ def test_ones_stay_ones_and_count_paths():
     assert_near(found.to_dense(torch.float64), products(first, second).double())
 
 
-@pytest.mark.parametrize("reduce", ["mean", "max", "min"])
-def test_parallel_results_are_merged_by_the_reduction(reduce):
-    found = compose_edges(FIRST, SECOND, reduce)
+@pytest.mark.parametrize("aggr", ["mean", "max", "min"])
+def test_parallel_results_are_merged_by_the_reduction(aggr):
+    found = compose_edges(FIRST, SECOND, aggr)
     paths = {}
     for a in range(FIRST.num_edges):
         for b in range(SECOND.num_edges):
@@ -73,7 +73,7 @@ def test_parallel_results_are_merged_by_the_reduction(reduce):
     assert found.num_edges == len(paths)
     dense = found.to_dense()
     for key, values in paths.items():
-        assert_near(dense[key], getattr(torch.stack(values), REDUCTIONS[reduce])(0))
+        assert_near(dense[key], getattr(torch.stack(values), REDUCTIONS[aggr])(0))
 
 
 @pytest.mark.parametrize("count", [0, 5])
@@ -109,9 +109,9 @@ def test_weighted_sums_of_edge_sets_merge_what_they_share():
     assert_near(found.to_dense(), 2 * relation.to_dense() - transposed.to_dense())
 
 
-@pytest.mark.parametrize("reduce", sorted(REDUCTIONS))
+@pytest.mark.parametrize("aggr", sorted(REDUCTIONS))
 @pytest.mark.parametrize("seed", range(3))
-def test_merging_tells_edges_apart_where_all_nodes_and_labels_exceed_int64(seed, reduce):
+def test_merging_tells_edges_apart_where_all_nodes_and_labels_exceed_int64(seed, aggr):
     generator = torch.Generator().manual_seed(seed)
     size, num_labels = (2**21, 2**20), 2**24  # 2**65 places
     # Few values of each, high and low, so that some edges are parallel and keys would collide.
@@ -120,14 +120,14 @@ def test_merging_tells_edges_apart_where_all_nodes_and_labels_exceed_int64(seed,
         for count in (*size, num_labels)
     )
     value = torch.randn(60, dtype=torch.float64, generator=generator, requires_grad=True)
-    found = merge_parallel(torch.stack([source, target]), value, size, reduce, label, num_labels)
+    found = merge_parallel(torch.stack([source, target]), value, size, aggr, label, num_labels)
     groups = {}
     for edge, key in enumerate(zip(*(t.tolist() for t in (target, label, source)), strict=True)):
         groups.setdefault(key, []).append(edge)
     ends = (found.index[1], found.label, found.index[0])
     assert list(zip(*(end.tolist() for end in ends), strict=True)) == sorted(groups)
     expected = torch.stack(
-        [getattr(value[groups[key]], REDUCTIONS[reduce])(0) for key in sorted(groups)]
+        [getattr(value[groups[key]], REDUCTIONS[aggr])(0) for key in sorted(groups)]
     )
     assert_near(found.value, expected)
     assert_same_gradients(found.value, expected, [value])

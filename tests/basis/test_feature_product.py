@@ -133,7 +133,7 @@ def test_reductions_that_look_at_edges_are_refused_until_they_are_made():
     with pytest.raises(ValueError, match="edges"):
         basis.mean()
     with pytest.raises(ValueError, match="edges"):
-        contract(basis, x, theta, reduce="max")
+        contract(basis, x, theta, aggr="max")
     with pytest.raises(ValueError, match="edges"):
-        contract(basis, x, theta, label_reduce="max")
-    assert contract(basis.edges(), x, theta, reduce="max").shape == (4, 4)
+        contract(basis, x, theta, label_aggr="max")
+    assert contract(basis.edges(), x, theta, aggr="max").shape == (4, 4)

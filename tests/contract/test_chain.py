@@ -189,8 +189,8 @@ def test_products_are_refused_by_name_where_inputs_are_compared():
     x, theta = normal(5, 4), parameter(3, 1, 4, 2)
     for basis in (product, product.scale(2.0), Transposed(product)):
         with pytest.raises(ValueError, match=r"max over the inputs.*basis\.edges\(\).*Composed"):
-            contract(basis, x, theta, reduce="max")
-    explicit = contract(product.edges(), x, theta, reduce="max")
+            contract(basis, x, theta, aggr="max")
+    explicit = contract(product.edges(), x, theta, aggr="max")
     assert explicit.shape == (5, 2)
 
 

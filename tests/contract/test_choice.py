@@ -170,10 +170,10 @@ def test_a_small_or_large_graph_of_edges_or_of_a_polynomial_is_chosen_for_withou
 
 def test_an_illegal_order_is_never_costed(monkeypatch):
     cases = [
-        Problem(basis, features(kind, 5, 5), parameter(basis.num_bases, 1, 5, 2), reduce)
+        Problem(basis, features(kind, 5, 5), parameter(basis.num_bases, 1, 5, 2), aggr)
         for basis in (Relation(3).basis(EDGES), Chebyshev(3).basis(EDGES), Identity().basis(EDGES))
         for kind in ("dense", "none", "sparse")
-        for reduce in ("sum", "max")
+        for aggr in ("sum", "max")
     ]
     asked = []
     for name, order in ORDERS.items():
@@ -370,7 +370,7 @@ def test_a_choice_is_made_anew_for_whatever_it_depends_on():
         "mixture of 1": lambda: contract(basis, x, mixed[0]),
         "mixture of 2": lambda: contract(basis, x, mixed[1]),
         "type": lambda: contract(double, x.double(), theta.double()),
-        "reduce": lambda: contract(basis, x, theta, reduce="max"),
+        "aggr": lambda: contract(basis, x, theta, aggr="max"),
         "max_memory": lambda: contract(basis, x, theta, max_memory=10**9),
         "backend": lambda: _by_reference(lambda: contract(basis, x, theta)),
         "a polynomial": lambda: contract(

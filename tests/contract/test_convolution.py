@@ -124,10 +124,10 @@ def test_features_and_channels_are_needed():
 def test_several_inputs_of_a_label_are_added_up_only():
     basis = box((4,), 3, padding=2, mode="replicate", transposed=True)
     theta = parameter(3, 1, 2, 2)
-    problem = Problem(basis, normal(basis.size[0], 2), theta, reduce="max")
+    problem = Problem(basis, normal(basis.size[0], 2), theta, aggr="max")
     assert any("several share a label under max" in r for r in CONVOLUTION.why_not(problem))
     assert not CONVOLUTION.why_not(
-        Problem(box((4,), 3, padding=2), normal(4, 2), theta, reduce="max")
+        Problem(box((4,), 3, padding=2), normal(4, 2), theta, aggr="max")
     )
 
 

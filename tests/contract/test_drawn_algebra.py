@@ -89,19 +89,19 @@ def test_lazy_is_explicit_under_every_reduction_or_refused(seed):
     torch.manual_seed(seed)
     pick = random.Random(seed)
     basis = draw(pick, pick.randint(1, 4))
-    reduce, label_reduce = pick.choice(REDUCTIONS), pick.choice(("sum", "sum", "max", "min"))
+    aggr, label_aggr = pick.choice(REDUCTIONS), pick.choice(("sum", "sum", "max", "min"))
     x, theta = normal(5, 2), parameter(basis.num_bases, 1, 2, 3)
 
     def run():
-        return contract(basis, x, theta, reduce=reduce, label_reduce=label_reduce)
+        return contract(basis, x, theta, aggr=aggr, label_aggr=label_aggr)
 
-    if hides(basis) and (reduce, label_reduce) != ("sum", "sum"):
+    if hides(basis) and (aggr, label_aggr) != ("sum", "sum"):
         if "labels=[]" not in repr(basis):  # a selection that takes nothing hides nothing
             with pytest.raises(RefusedValue, match="edges must be explicit"):
                 run()
         return
     out = run()
-    expected = dense_contraction(basis.edges(), x, theta, reduce, label_reduce)
+    expected = dense_contraction(basis.edges(), x, theta, aggr, label_aggr)
     inputs = [x, theta, *sources(basis, [])]
     for found, wanted in zip(
         derivatives(out, inputs, 1), derivatives(expected, inputs, 1), strict=True
@@ -109,9 +109,9 @@ def test_lazy_is_explicit_under_every_reduction_or_refused(seed):
         assert_near(found, wanted, at_least=0.1)
 
 
-@pytest.mark.parametrize("reduce", REDUCTIONS)
-@pytest.mark.parametrize("label_reduce", ["sum", "max"])
-def test_no_labels_give_zeros_that_have_gradients(reduce, label_reduce):
+@pytest.mark.parametrize("aggr", REDUCTIONS)
+@pytest.mark.parametrize("label_aggr", ["sum", "max"])
+def test_no_labels_give_zeros_that_have_gradients(aggr, label_aggr):
     relation = Relation(3).basis(EDGES, dtype=torch.float64)
     walk = Walk(2).basis(EDGES, dtype=torch.float64)
     for basis in (
@@ -124,11 +124,11 @@ def test_no_labels_give_zeros_that_have_gradients(reduce, label_reduce):
         walk.mix(torch.zeros(0, 3, dtype=torch.float64)),
         relation.compose(walk).select([]),
     ):
-        if label_reduce != "sum" and hides(basis):
+        if label_aggr != "sum" and hides(basis):
             continue
         for shape in ((5, 4), (5, 2, 4)):
             x, theta, bias = normal(*shape), parameter(0, 1, 4, 2), normal(2)
-            out = contract(basis, x, theta, reduce=reduce, label_reduce=label_reduce, bias=bias)
+            out = contract(basis, x, theta, aggr=aggr, label_aggr=label_aggr, bias=bias)
             assert_near(out, bias.expand(*shape[:-1], 2))
             gradients = torch.autograd.grad(out.sum(), [x, theta], materialize_grads=True)
             assert [g.shape for g in gradients] == [x.shape, theta.shape]

@@ -22,7 +22,7 @@ HIDDEN = r"edges must be explicit: expected .*basis.edges\(\).*Explicit.*, got P
 
 
 @both
-def test_the_algebra_commutes_with_reductions(reduce, label_reduce):
+def test_the_algebra_commutes_with_reductions(aggr, label_aggr):
     """A negative scale makes the largest the smallest, and labels of all parts are compared."""
     relation = Relation(3).basis(STRUCTURES["multi-edge"], dtype=torch.float64)
     stack = Stack(Relation(3), Identity()).basis(STRUCTURES["multi-edge"], dtype=torch.float64)
@@ -42,10 +42,8 @@ def test_the_algebra_commutes_with_reductions(reduce, label_reduce):
         Eye((5, 3), torch.device("cpu")),
     ):
         x, theta = normal(5, 4), parameter(basis.num_bases, 1, 4, 2)
-        assert_contraction(basis, x, theta, [factor], 1, reduce, label_reduce)
-        assert_contraction(
-            basis, x, identity(basis.num_bases, 4), [factor], 1, reduce, label_reduce
-        )
+        assert_contraction(basis, x, theta, [factor], 1, aggr, label_aggr)
+        assert_contraction(basis, x, identity(basis.num_bases, 4), [factor], 1, aggr, label_aggr)
 
 
 def test_the_edges_of_a_lazy_basis_are_sorted_once(monkeypatch):
@@ -55,15 +53,15 @@ def test_the_edges_of_a_lazy_basis_are_sorted_once(monkeypatch):
     x = normal(5, 4)
     for basis in (lazy, lazy.transpose(), lazy.stack(relation)):
         theta = parameter(basis.num_bases, 1, 4, 2)
-        first = contract(basis, x, theta, label_reduce="max")
+        first = contract(basis, x, theta, label_aggr="max")
         with monkeypatch.context() as patch:
             patch.setattr(Pattern, "build", None)
-            assert torch.equal(contract(basis, x, theta, label_reduce="max"), first)
+            assert torch.equal(contract(basis, x, theta, label_aggr="max"), first)
     assert not has_edges(stack)
 
 
 @both
-def test_rules_that_hide_their_edges_are_refused_by_name(reduce, label_reduce):
+def test_rules_that_hide_their_edges_are_refused_by_name(aggr, label_aggr):
     basis = Chebyshev(3).basis(STRUCTURES["undirected"], dtype=torch.float64)
     x = normal(5, 4)
     for lazy in (
@@ -77,14 +75,14 @@ def test_rules_that_hide_their_edges_are_refused_by_name(reduce, label_reduce):
         for order in (None, "compare_labels", "recurrence_forward"):
             for function in (contract, contraction_path):
                 with pytest.raises(ValueError, match=HIDDEN):
-                    function(lazy, x, theta, order, reduce=reduce, label_reduce=label_reduce)
-        assert_contraction(lazy.edges(), x, theta, (), 1, reduce, label_reduce)
+                    function(lazy, x, theta, order, aggr=aggr, label_aggr=label_aggr)
+        assert_contraction(lazy.edges(), x, theta, (), 1, aggr, label_aggr)
 
 
 def test_a_reduction_within_labels_says_how_to_make_powers_explicit():
     basis = Polynomial(edges_of("directed").select(0).edges(), MONOMIAL, 2).float()
     with pytest.raises(ValueError, match=HIDDEN):
-        contract(basis, torch.randn(5, 2), torch.randn(2, 1, 2, 2), reduce="max")
+        contract(basis, torch.randn(5, 2), torch.randn(2, 1, 2, 2), aggr="max")
 
 
 # Which order may ----------------------------------------------------------------------------------
@@ -97,7 +95,7 @@ def test_orders_for_sums_over_labels_are_refused_by_name():
             ValueError,
             match=f"order '{order}' cannot solve this problem: .*reduces labels with sum, not",
         ):
-            contract(edges, x, theta, order, label_reduce="max")
+            contract(edges, x, theta, order, label_aggr="max")
     with pytest.raises(ValueError, match="reduces labels with max, min, not with sum"):
         contract(edges, x, theta, "compare_labels")
 
@@ -108,17 +106,17 @@ def test_every_order_declares_reductions_that_exist(name):
     assert ORDERS[name].reductions <= set(REDUCTIONS)
 
 
-@pytest.mark.parametrize(("reduce", "label_reduce"), PAIRS_OF_REDUCTIONS)
-def test_all_edges_take_one_reduction_or_one_edge_a_target_and_label(reduce, label_reduce):
+@pytest.mark.parametrize(("aggr", "label_aggr"), PAIRS_OF_REDUCTIONS)
+def test_all_edges_take_one_reduction_or_one_edge_a_target_and_label(aggr, label_aggr):
     x = normal(5, 4)
     several = edges_of("multi-edge")
     index, label = torch.tensor([[0, 1, 2, 3], [0, 0, 1, 1]]), torch.tensor([0, 2, 0, 1])
     single = Pattern.build(index, label, size=(5, 5), num_labels=3).with_values(None)
-    legal = not legal_orders(several, x, identity(3, 4), reduce, label_reduce)["all_edges"]
-    assert legal == (reduce == label_reduce)
-    assert not legal_orders(single, x, identity(3, 4), reduce, label_reduce)["all_edges"]
+    legal = not legal_orders(several, x, identity(3, 4), aggr, label_aggr)["all_edges"]
+    assert legal == (aggr == label_aggr)
+    assert not legal_orders(single, x, identity(3, 4), aggr, label_aggr)["all_edges"]
     for theta in (parameter(3, 1, 4, 4), parameter(3, 1, 4, 4, 2)):
-        reasons = legal_orders(single, x, theta, reduce, label_reduce)["all_edges"]
+        reasons = legal_orders(single, x, theta, aggr, label_aggr)["all_edges"]
         assert reasons == ["needs Θ_k = c I with one number c for all labels"]
 
 
@@ -136,12 +134,10 @@ def test_sums_of_a_scaled_identity_are_one_product_without_theta():
 
 
 @both
-def test_the_choice_takes_all_edges_at_once_where_it_may(reduce, label_reduce):
+def test_the_choice_takes_all_edges_at_once_where_it_may(aggr, label_aggr):
     basis = edges_of("multi-edge")
-    path = contraction_path(
-        basis, normal(5, 4), identity(3, 4), reduce=reduce, label_reduce=label_reduce
-    )
-    one = reduce == label_reduce
+    path = contraction_path(basis, normal(5, 4), identity(3, 4), aggr=aggr, label_aggr=label_aggr)
+    one = aggr == label_aggr
     assert path.chosen == ["all_edges" if one else "compare_labels"]
     assert f"→ {path.chosen[0]}" in str(path)
 
@@ -159,9 +155,9 @@ def test_unknown_reductions_are_refused_with_the_nearest():
     x, theta = normal(5, 2), parameter(3, 1, 2, 2)
     for function in (contract, contraction_path):
         with pytest.raises(ValueError, match=r"reduction over labels.*did you mean 'max'"):
-            function(edges, x, theta, label_reduce="maxx")
+            function(edges, x, theta, label_aggr="maxx")
         with pytest.raises(ValueError, match="reduction over labels"):
-            function(edges, x, theta, label_reduce="mean")
+            function(edges, x, theta, label_aggr="mean")
 
 
 # What it costs ------------------------------------------------------------------------------------
@@ -172,9 +168,9 @@ def test_nothing_of_all_labels_is_held():
     nodes, labels, channels = 30, 20, 4
     edges = random_edges(nodes, 60, labels, dtype=torch.float64)
     x, theta = normal(nodes, channels), parameter(labels, 1, channels, channels)
-    contract(edges, x, theta, "compare_labels", label_reduce="max")
+    contract(edges, x, theta, "compare_labels", label_aggr="max")
     with Largest() as largest:
-        contract(edges, x, theta, "compare_labels", label_reduce="max").sum().backward()
+        contract(edges, x, theta, "compare_labels", label_aggr="max").sum().backward()
     assert largest.nbytes <= 8 * max(nodes * channels, theta.numel())
 
 
@@ -188,16 +184,14 @@ def test_costs_count_both_passes():
     assert asked.backward.seconds(constants("cpu")) == 0.0
     assert asked.memory < trained.memory
     with pytest.raises(ValueError, match="more than max_memory=8"):
-        contract(edges, x, theta, "compare_labels", label_reduce="max", max_memory=8)
+        contract(edges, x, theta, "compare_labels", label_aggr="max", max_memory=8)
 
 
-@pytest.mark.parametrize(
-    ("reduce", "label_reduce"), [("sum", "max"), ("max", "min"), ("max", "max")]
-)
+@pytest.mark.parametrize(("aggr", "label_aggr"), [("sum", "max"), ("max", "min"), ("max", "max")])
 @pytest.mark.parametrize("count", [20_000, 1_000])
 @pytest.mark.parametrize("widths", [(16, 16), (16, 4), (4, 16)], ids=str)
 @pytest.mark.parametrize("values", [False, True], ids=["ones", "values"])
-def test_an_order_holds_what_its_cost_says(values, widths, count, reduce, label_reduce):
+def test_an_order_holds_what_its_cost_says(values, widths, count, aggr, label_aggr):
     edges, x = random_edges(200, count, 8, values), normal(200, widths[0], dtype=torch.float32)
     given = [edges.value] if values else []
     for theta in (
@@ -205,7 +199,7 @@ def test_an_order_holds_what_its_cost_says(values, widths, count, reduce, label_
         identity(8, widths[0], torch.float32),
     ):
         inputs = [x, *given, *(tensors_of(theta) if isinstance(theta, torch.Tensor) else [])]
-        how = {"reduce": reduce, "label_reduce": label_reduce}
+        how = {"aggr": aggr, "label_aggr": label_aggr}
         taken = contraction_path(edges, x, theta, **how).chosen[0]
         claimed = ORDERS[taken].cost(Problem(edges, x, theta, **how)).memory
         made = contract(edges, x, theta, **how)
@@ -220,11 +214,11 @@ def test_an_order_holds_what_its_cost_says(values, widths, count, reduce, label_
         assert largest.nbytes < count * min(widths) * 4 or count < 10_000, "edges × channels"
 
 
-@pytest.mark.parametrize("reduce", ["median", None, ["sum"]], ids=str)
-def test_what_is_no_reduction_is_refused_whatever_was_chosen_before(reduce):
+@pytest.mark.parametrize("aggr", ["median", None, ["sum"]], ids=str)
+def test_what_is_no_reduction_is_refused_whatever_was_chosen_before(aggr):
     basis = Relation(1).basis(torch.tensor([[0, 1], [1, 0]]))
     x, theta = torch.ones(2, 3), torch.ones(1, 1, 3, 3)
     contract(basis, x, theta)
-    for options in ({"reduce": reduce}, {"label_reduce": reduce}):
+    for options in ({"aggr": aggr}, {"label_aggr": aggr}):
         with pytest.raises(ValueError, match="reduction"):
             contract(basis, x, theta, **options)

@@ -17,21 +17,21 @@ from pyg_outerconv.testing import assert_contraction, assert_near, dense_contrac
 
 @both
 @pytest.mark.parametrize("name", STRUCTURES)
-def test_equal_the_dense_form_with_its_support(name, reduce, label_reduce):
+def test_equal_the_dense_form_with_its_support(name, aggr, label_aggr):
     edges = edges_of(name)
     for widths, matrices in (((4, 2), None), ((2, 4), None), ((2, 4), 2), ((4, 2), 2)):
         x, theta = normal(edges.size[0], widths[0]), parameter(3, 1, *widths, matrices)
-        assert_contraction(edges, x, theta, [edges.value], 2, reduce, label_reduce)
+        assert_contraction(edges, x, theta, [edges.value], 2, aggr, label_aggr)
 
 
-@pytest.mark.parametrize(("reduce", "label_reduce"), PAIRS_OF_REDUCTIONS)
+@pytest.mark.parametrize(("aggr", "label_aggr"), PAIRS_OF_REDUCTIONS)
 @pytest.mark.parametrize("name", STRUCTURES)
-def test_equal_the_dense_form_without_a_parameter(name, reduce, label_reduce):
+def test_equal_the_dense_form_without_a_parameter(name, aggr, label_aggr):
     edges = edges_of(name)
     x, theta = normal(edges.size[0], 4), identity(3, 4)
-    assert_contraction(edges, x, theta, [edges.value], 2, reduce, label_reduce)
+    assert_contraction(edges, x, theta, [edges.value], 2, aggr, label_aggr)
     single = Pattern.build(edges.index, size=edges.size).with_values(edges.value)
-    assert_contraction(single, x, identity(1, 4), [edges.value], 1, reduce, label_reduce)
+    assert_contraction(single, x, identity(1, 4), [edges.value], 1, aggr, label_aggr)
 
 
 @over([(family, name) for family, name in PAIRS if name in ("multi-edge", "rectangular")])
@@ -40,16 +40,16 @@ def test_every_family_that_is_made_of_explicit_edges(family, name):
     basis = family.basis(edges, dtype=torch.float64)
     weights = [edges.edge_weight] if edges.edge_weight is not None else []
     x, theta = normal(edges.size[0], 2), parameter(basis.num_bases, 1, 2, 3)
-    for reduce, label_reduce in COMPARED:
+    for aggr, label_aggr in COMPARED:
         if has_edges(basis):
-            assert_contraction(basis, x, theta, weights, 1, reduce, label_reduce)
+            assert_contraction(basis, x, theta, weights, 1, aggr, label_aggr)
         else:
             with pytest.raises(ValueError, match="edges must be explicit"):
-                contract(basis, x, theta, reduce=reduce, label_reduce=label_reduce)
+                contract(basis, x, theta, aggr=aggr, label_aggr=label_aggr)
         one = basis.edges()
         assert_near(
-            contract(one, x, theta, reduce=reduce, label_reduce=label_reduce),
-            dense_contraction(one, x, theta, reduce, label_reduce),
+            contract(one, x, theta, aggr=aggr, label_aggr=label_aggr),
+            dense_contraction(one, x, theta, aggr, label_aggr),
         )
 
 
@@ -58,56 +58,54 @@ def test_every_family_of_cells(family, name):
     """Pooling of grids too, which torch does where a grid is full."""
     basis = family.basis(CELLS[name], dtype=torch.float64)
     x, theta = normal(basis.size[0], 2), parameter(basis.num_bases, 1, 2, 3)
-    for reduce, label_reduce in (("sum", "max"), ("max", "max"), ("mean", "min")):
+    for aggr, label_aggr in (("sum", "max"), ("max", "max"), ("mean", "min")):
         for which in (theta, identity(basis.num_bases, 2)):
-            assert_contraction(basis, x, which, (), 1, reduce, label_reduce)
+            assert_contraction(basis, x, which, (), 1, aggr, label_aggr)
 
 
 @both
-def test_batches_and_blocks(reduce, label_reduce):
+def test_batches_and_blocks(aggr, label_aggr):
     edges, x = edges_of("multi-edge"), normal(5, 2, 3, 4)
     for theta in (parameter(3, 2, 4, 2), parameter(3, 2, 4, 2, 2), identity(3, 4)):
-        assert_contraction(edges, x, theta, [edges.value], 1, reduce, label_reduce)
-    empty = contract(edges, x[:, :0], theta, reduce=reduce, label_reduce=label_reduce)
+        assert_contraction(edges, x, theta, [edges.value], 1, aggr, label_aggr)
+    empty = contract(edges, x[:, :0], theta, aggr=aggr, label_aggr=label_aggr)
     assert empty.shape == (5, 0, 3, 4)
 
 
 @both
 @pytest.mark.parametrize("kind", ["none", "indices", "sparse"])
-def test_features_of_every_kind_where_theta_may_come_first(kind, reduce, label_reduce):
+def test_features_of_every_kind_where_theta_may_come_first(kind, aggr, label_aggr):
     edges = edges_of("multi-edge")
     x, theta = features(kind, 5, 5), parameter(3, 1, 5, 2)
-    if reduce in ("max", "min"):
+    if aggr in ("max", "min"):
         with pytest.raises(ValueError, match="needs dense node features"):
-            contract(edges, x, theta, reduce=reduce, label_reduce=label_reduce)
+            contract(edges, x, theta, aggr=aggr, label_aggr=label_aggr)
         return
-    assert_contraction(edges, x, theta, [edges.value], 1, reduce, label_reduce)
+    assert_contraction(edges, x, theta, [edges.value], 1, aggr, label_aggr)
     nothing = edges_of("zero edges")
     x, theta = features(kind, 4, 4), parameter(3, 1, 4, 2)
-    assert_contraction(nothing, x, theta, (), 1, reduce, label_reduce)
+    assert_contraction(nothing, x, theta, (), 1, aggr, label_aggr)
 
 
 @both
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_every_type(dtype, reduce, label_reduce):
+def test_every_type(dtype, aggr, label_aggr):
     edges = edges_of("multi-edge").to(dtype)
     x = normal(5, 4, dtype=dtype)
     for theta in (parameter(3, 1, 4, 2, dtype=dtype), identity(3, 4, dtype)):
         wide = theta.double() if isinstance(theta, torch.Tensor) else identity(3, 4)
-        expected = dense_contraction(edges.double(), x.double(), wide, reduce, label_reduce)
+        expected = dense_contraction(edges.double(), x.double(), wide, aggr, label_aggr)
         for order in (None, "compare_labels"):
-            found = contract(
-                edges, x, theta, order, reduce=reduce, label_reduce=label_reduce
-            ).double()
+            found = contract(edges, x, theta, order, aggr=aggr, label_aggr=label_aggr).double()
             assert_near(found, expected, {torch.float32: 1e-5}.get(dtype, 2e-2), at_least=1.0)
 
 
 @both
-def test_the_reference_serves_them_too(reduce, label_reduce):
+def test_the_reference_serves_them_too(aggr, label_aggr):
     edges, x = edges_of("multi-edge"), normal(5, 4)
     with use_backend("reference"):
         for theta in (parameter(3, 1, 4, 2), identity(3, 4)):
-            assert_contraction(edges, x, theta, [edges.value], 2, reduce, label_reduce)
+            assert_contraction(edges, x, theta, [edges.value], 2, aggr, label_aggr)
 
 
 # What is compared ---------------------------------------------------------------------------------
@@ -121,10 +119,10 @@ def test_a_label_without_an_edge_is_left_out_and_a_zero_is_not():
     edges = pattern.with_values(torch.tensor([-2.0, -2.0, 0.0]))
     x = torch.ones(1, 1)
     for theta in (torch.ones(2, 1, 1, 1), identity(2, 1, torch.float32)):
-        for reduce in REDUCTIONS:
+        for aggr in REDUCTIONS:
             for order in (None, "compare_labels"):
                 found = [
-                    contract(edges, x, theta, order, reduce=reduce, label_reduce=how).flatten()
+                    contract(edges, x, theta, order, aggr=aggr, label_aggr=how).flatten()
                     for how in ("sum", "max", "min")[order is not None :]
                 ]
                 expected = [[-2.0, -2.0, 0.0], [-2.0, 0.0, 0.0], [-2.0, -2.0, 0.0]]
@@ -139,7 +137,7 @@ def test_parallel_edges_are_compared_within_a_label_and_not_added():
     )
     edges, x = pattern.with_values(torch.tensor([1.0, 2.0, 2.5])), torch.ones(1, 1)
     for theta in (torch.ones(2, 1, 1, 1), identity(2, 1, torch.float32)):
-        for reduce, label_reduce, expected in (
+        for aggr, label_aggr, expected in (
             ("max", "max", 2.5),
             ("sum", "max", 3.0),
             ("mean", "max", 2.5),
@@ -147,26 +145,26 @@ def test_parallel_edges_are_compared_within_a_label_and_not_added():
             ("min", "min", 1.0),
             ("sum", "min", 2.5),
         ):
-            found = contract(edges, x, theta, reduce=reduce, label_reduce=label_reduce)
+            found = contract(edges, x, theta, aggr=aggr, label_aggr=label_aggr)
             assert found.item() == expected
 
 
 def test_theta_comes_between_the_two_reductions():
     pattern = Pattern.build(torch.tensor([[0, 1], [0, 0]]), size=(2, 1))
     x, theta = torch.tensor([[1.0], [2.0]]), torch.full((1, 1, 1, 1), -1.0)
-    found = contract(pattern.with_values(None), x, theta, reduce="max", label_reduce="max")
+    found = contract(pattern.with_values(None), x, theta, aggr="max", label_aggr="max")
     assert found.item() == -2.0, "max, then Θ: not the largest of what Θ makes"
 
 
-@pytest.mark.parametrize("label_reduce", ["max", "min"])
+@pytest.mark.parametrize("label_aggr", ["max", "min"])
 @pytest.mark.parametrize("unit", [True, False])
 def test_the_lowest_of_equal_labels_and_the_first_of_equal_inputs_take_the_gradient(
-    unit, label_reduce
+    unit, label_aggr
 ):
     # Labels 2, 1, 1 in the order in which edges were given; all sources are equal.
     index = torch.tensor([[0, 1, 2], [0, 0, 0]])
     pattern = Pattern.build(index, torch.tensor([2, 1, 1]), size=(3, 1), num_labels=3)
-    edges, how = pattern.with_values(None), {"reduce": label_reduce, "label_reduce": label_reduce}
+    edges, how = pattern.with_values(None), {"aggr": label_aggr, "label_aggr": label_aggr}
     theta = identity(3, 1, torch.float32) if unit else torch.ones(3, 1, 1, 1)
     for order in ("all_edges", "compare_labels")[not unit :]:
         x = torch.ones(3, 1, requires_grad=True)
@@ -175,24 +173,24 @@ def test_the_lowest_of_equal_labels_and_the_first_of_equal_inputs_take_the_gradi
         assert x.grad.flatten().tolist() == [0.0, 1.0, 0.0]
 
 
-@pytest.mark.parametrize("label_reduce", ["max", "min"])
-def test_what_is_not_a_number_wins(label_reduce):
+@pytest.mark.parametrize("label_aggr", ["max", "min"])
+def test_what_is_not_a_number_wins(label_aggr):
     index = torch.tensor([[0, 1, 2], [0, 0, 0]])
     pattern = Pattern.build(index, torch.tensor([0, 1, 2]), size=(3, 1), num_labels=3)
     for place in range(3):
         x = torch.tensor([[1.0], [2.0], [3.0]])
         x[place] = float("nan")
         for theta in (torch.ones(3, 1, 1, 1), identity(3, 1, torch.float32)):
-            assert contract(pattern.with_values(None), x, theta, label_reduce=label_reduce).isnan()
+            assert contract(pattern.with_values(None), x, theta, label_aggr=label_aggr).isnan()
 
 
-@pytest.mark.parametrize("label_reduce", ["max", "min"])
-def test_infinite_inputs_win_over_no_edge(label_reduce):
-    worst = float("-inf") if label_reduce == "max" else float("inf")
+@pytest.mark.parametrize("label_aggr", ["max", "min"])
+def test_infinite_inputs_win_over_no_edge(label_aggr):
+    worst = float("-inf") if label_aggr == "max" else float("inf")
     pattern = Pattern.build(torch.tensor([[0], [0]]), size=(1, 2))
     x = torch.full((1, 1), worst)
     for theta in (torch.ones(1, 1, 1, 1), identity(1, 1, torch.float32)):
-        found = contract(pattern.with_values(None), x, theta, label_reduce=label_reduce)
+        found = contract(pattern.with_values(None), x, theta, label_aggr=label_aggr)
         assert found.flatten().tolist() == [worst, 0.0]
 
 
@@ -200,7 +198,7 @@ def test_infinite_inputs_win_over_no_edge(label_reduce):
 
 
 @both
-def test_torch_agrees_with_the_derivatives(reduce, label_reduce):
+def test_torch_agrees_with_the_derivatives(aggr, label_aggr):
     edges = edges_of("multi-edge")
     for theta in (parameter(3, 1, 3, 2), parameter(3, 1, 2, 3), identity(3, 3)):
         held = tensors_of(theta) if isinstance(theta, torch.Tensor) else []
@@ -210,8 +208,8 @@ def test_torch_agrees_with_the_derivatives(reduce, label_reduce):
                 edges.with_values(value),
                 x,
                 parameters[0] if parameters else theta,
-                reduce=reduce,
-                label_reduce=label_reduce,
+                aggr=aggr,
+                label_aggr=label_aggr,
             )
 
         inputs = (normal(5, theta.shape[1] * theta.shape[2]), edges.value, *held)
@@ -220,7 +218,7 @@ def test_torch_agrees_with_the_derivatives(reduce, label_reduce):
 
 
 @both
-def test_vmap_and_func(reduce, label_reduce):
+def test_vmap_and_func(aggr, label_aggr):
     edges = edges_of("multi-edge")
     theta = parameter(3, 1, 4, 2, grad=False)
     many = (
@@ -230,9 +228,7 @@ def test_vmap_and_func(reduce, label_reduce):
     )
 
     def run(x, value, theta):
-        return contract(
-            edges.with_values(value), x, theta, reduce=reduce, label_reduce=label_reduce
-        )
+        return contract(edges.with_values(value), x, theta, aggr=aggr, label_aggr=label_aggr)
 
     one = (many[0][0], many[1][0], theta)
     for dims in ((0, None, None), (None, 0, None), (None, None, 0), (0, 0, 0)):
@@ -252,7 +248,7 @@ def test_vmap_and_func(reduce, label_reduce):
     for found, wanted in zip(
         torch.func.jacrev(run, argnums=(0, 1, 2))(*one),
         torch.autograd.functional.jacobian(
-            lambda x, v, t: dense_contraction(edges.with_values(v), x, t, reduce, label_reduce),
+            lambda x, v, t: dense_contraction(edges.with_values(v), x, t, aggr, label_aggr),
             one,
         ),
         strict=True,
@@ -263,11 +259,11 @@ def test_vmap_and_func(reduce, label_reduce):
 def test_forward_mode_is_a_column_of_the_jacobian():
     edges, x, theta = edges_of("multi-edge"), normal(5, 4, grad=False), parameter(3, 1, 4, 2)
     for which in (theta.detach(), identity(3, 4)):
-        for reduce in ("sum", "max"):
+        for aggr in ("sum", "max"):
 
-            def run(x, which=which, reduce=reduce):
+            def run(x, which=which, aggr=aggr):
                 plain = edges.with_values(None)
-                return contract(plain, x, which, reduce=reduce, label_reduce="max")
+                return contract(plain, x, which, aggr=aggr, label_aggr="max")
 
             along = torch.randn_like(x)
             expected = torch.tensordot(torch.func.jacrev(run)(x), along, 2)
@@ -278,7 +274,7 @@ def test_what_was_made_in_inference_mode_serves_training():
     basis = Stack(Relation(3), Identity()).basis(STRUCTURES["weighted"], dtype=torch.float64)
     x, theta = normal(5, 4), parameter(4, 1, 4, 2)
     with torch.inference_mode():
-        before = contract(basis, x, theta, label_reduce="max")
-    after = contract(basis, x, theta, label_reduce="max")
+        before = contract(basis, x, theta, label_aggr="max")
+    after = contract(basis, x, theta, label_aggr="max")
     assert_near(after, before)
     after.sum().backward()

@@ -29,26 +29,26 @@ def identity(basis, channels=2, constant=1.0):
     return scaled(Mixture.identity(basis.num_bases, channels, like), constant)
 
 
-def truth(basis, x, label_reduce, constant=1.0):
+def truth(basis, x, label_aggr, constant=1.0):
     """(N, *batch, C) of x (M, *batch, C), from the dense matrices and where they have entries."""
     dense, there = basis.to_dense(x.dtype), basis.support().any(1)  # (K, M, N), (K, N)
     seen = torch.einsum("kmn,m...->kn...", dense, x)
-    if label_reduce == "sum":
+    if label_aggr == "sum":
         return constant * seen.sum(0)
-    worst = -torch.inf if label_reduce == "max" else torch.inf
+    worst = -torch.inf if label_aggr == "max" else torch.inf
     there = there.view(*there.shape, *(1,) * (x.dim() - 1))
-    best = getattr(torch.where(there, seen, worst), f"a{label_reduce}")(0)
+    best = getattr(torch.where(there, seen, worst), f"a{label_aggr}")(0)
     return torch.where(there.any(0), best, 0.0)
 
 
-@pytest.mark.parametrize("label_reduce", ["sum", "max", "min"])
+@pytest.mark.parametrize("label_aggr", ["sum", "max", "min"])
 @pytest.mark.parametrize(("shape", "kernel", "stride", "padding"), WINDOWS)
-def test_equals_the_dense_form(shape, kernel, stride, padding, label_reduce):
+def test_equals_the_dense_form(shape, kernel, stride, padding, label_aggr):
     basis = box(shape, kernel, stride, padding)
-    for constant in (1.0, 1.0 / basis.num_bases, -0.5) if label_reduce == "sum" else (1.0,):
+    for constant in (1.0, 1.0 / basis.num_bases, -0.5) if label_aggr == "sum" else (1.0,):
         x, theta = normal(basis.size[0], 2, 2), identity(basis, constant=constant)
-        out = contract(basis, x, theta, "pooling", label_reduce=label_reduce)
-        reference = truth(basis, x, label_reduce, constant)
+        out = contract(basis, x, theta, "pooling", label_aggr=label_aggr)
+        reference = truth(basis, x, label_aggr, constant)
         found, expected = (derivatives(y, [x], 2) for y in (out, reference))
         for ours, theirs in zip(found, expected, strict=True):
             assert_near(ours, theirs, at_least=0.1)
@@ -58,27 +58,27 @@ def test_equals_the_dense_form(shape, kernel, stride, padding, label_reduce):
 def test_any_windows_that_it_takes(seed):
     basis = draw_shifts(seed)
     x, theta = normal(basis.size[0], 2), identity(basis)
-    for label_reduce in ("sum", "max", "min"):
-        problem = Problem(basis, x, theta, label_reduce=label_reduce)
+    for label_aggr in ("sum", "max", "min"):
+        problem = Problem(basis, x, theta, label_aggr=label_aggr)
         if not POOLING.why_not(problem):
-            assert_near(POOLING.run(problem), truth(basis, x, label_reduce))
+            assert_near(POOLING.run(problem), truth(basis, x, label_aggr))
 
 
-@pytest.mark.parametrize("label_reduce", ["sum", "max", "min"])
+@pytest.mark.parametrize("label_aggr", ["sum", "max", "min"])
 @pytest.mark.parametrize("mode", ["circular", "reflect", "replicate"])
-def test_padding_modes(mode, label_reduce):
+def test_padding_modes(mode, label_aggr):
     basis = box((5, 4), 3, stride=2, padding=2, mode=mode)
     x = normal(20, 2)
-    out = contract(basis, x, identity(basis), "pooling", label_reduce=label_reduce)
-    assert_near(out, truth(basis, x, label_reduce))
+    out = contract(basis, x, identity(basis), "pooling", label_aggr=label_aggr)
+    assert_near(out, truth(basis, x, label_aggr))
 
 
-@pytest.mark.parametrize("label_reduce", ["max", "min"])
-def test_windows_with_holes(label_reduce):
+@pytest.mark.parametrize("label_aggr", ["max", "min"])
+def test_windows_with_holes(label_aggr):
     basis = box((7, 8), 3, stride=2, padding=1, dilation=2)
     x = normal(56, 3, 2)
-    out = contract(basis, x, identity(basis), "pooling", label_reduce=label_reduce)
-    assert_near(out, truth(basis, x, label_reduce))
+    out = contract(basis, x, identity(basis), "pooling", label_aggr=label_aggr)
+    assert_near(out, truth(basis, x, label_aggr))
 
 
 @pytest.mark.parametrize("shape", [(4,), (3, 2), (2, 3, 2)], ids=str)
@@ -94,8 +94,8 @@ def test_lowered_by_choice_without_making_edges():
     basis = box((64, 64), 2, stride=2)
     x = torch.zeros(4096, 8, 32, requires_grad=True)
     theta = Mixture.identity(4, 32, x)
-    for label_reduce in ("sum", "max", "min"):
-        path = contraction_path(basis, x, theta, label_reduce=label_reduce)
+    for label_aggr in ("sum", "max", "min"):
+        path = contraction_path(basis, x, theta, label_aggr=label_aggr)
         assert path.chosen == ["pooling"]
     transposed = contraction_path(basis.transpose(), torch.zeros(1024, 8, 32), theta)
     assert transposed.chosen == ["pooling"]
@@ -105,7 +105,7 @@ def test_lowered_by_choice_without_making_edges():
 def test_reasons_name_what_torch_lacks():
     window = box((6, 6), 2, stride=2)
     two = parameter(4, 1, 2, 2)
-    for basis, theta, label_reduce, reason in (
+    for basis, theta, label_aggr, reason in (
         (window, two, "sum", "needs Θ_k = c I"),
         (window, identity(window, constant=0.5), "max", "needs Θ_k = I for max"),
         (box((6, 6), 2, dilation=2), None, "sum", "windows without dilation"),
@@ -118,21 +118,21 @@ def test_reasons_name_what_torch_lacks():
         (window.edges(), None, "max", "solves GridShift, not a EdgeBasis"),
     ):
         theta = identity(basis) if theta is None else theta
-        problem = Problem(basis, normal(basis.size[0], 2), theta, label_reduce=label_reduce)
+        problem = Problem(basis, normal(basis.size[0], 2), theta, label_aggr=label_aggr)
         reasons = "; ".join(POOLING.why_not(problem))
         assert reason in reasons, reasons
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("label_reduce", ["sum", "max"])
+@pytest.mark.parametrize("label_aggr", ["sum", "max"])
 @pytest.mark.parametrize("shape", [(6,), (4, 6), (4, 2, 6)], ids=str)
-def test_short_types(shape, label_reduce, dtype):
+def test_short_types(shape, label_aggr, dtype):
     basis, x = box(shape, 2, stride=2), torch.randn(2 * 2 * 12, 3)[: math.prod(shape)]
     theta = Mixture.identity(basis.num_bases, 3, x.to(dtype))
-    out = contract(basis, x.to(dtype), theta, label_reduce=label_reduce)
-    assert_near(out, truth(basis, x, label_reduce).to(dtype))
-    why = POOLING.why_not(Problem(basis, x.to(dtype), theta, label_reduce=label_reduce))
-    lacking = len(shape) == 3 and label_reduce == "sum"
+    out = contract(basis, x.to(dtype), theta, label_aggr=label_aggr)
+    assert_near(out, truth(basis, x, label_aggr).to(dtype))
+    why = POOLING.why_not(Problem(basis, x.to(dtype), theta, label_aggr=label_aggr))
+    lacking = len(shape) == 3 and label_aggr == "sum"
     assert why == ["torch sums windows of 3 axes on a CPU in float32 and float64 only"] * lacking
 
 
@@ -141,22 +141,22 @@ def test_a_window_without_cells_is_zero():
     cells = some_shifts([(5,), (6,)], (4,))
     x = normal(4, 2)
     for rule in (basis, cells):
-        for label_reduce in ("sum", "max", "min"):
-            out = contract(rule, x, identity(rule), label_reduce=label_reduce)
-            assert_near(out, truth(rule, x, label_reduce), at_least=1e-3)
+        for label_aggr in ("sum", "max", "min"):
+            out = contract(rule, x, identity(rule), label_aggr=label_aggr)
+            assert_near(out, truth(rule, x, label_aggr), at_least=1e-3)
 
 
-@pytest.mark.parametrize("label_reduce", ["sum", "max"])
-def test_vmap_and_func_grad(label_reduce):
+@pytest.mark.parametrize("label_aggr", ["sum", "max"])
+def test_vmap_and_func_grad(label_aggr):
     basis = box((4, 4), 2, stride=2)
     x = normal(3, 16, 2, grad=False)
 
     def loss(one):
         theta = identity(basis)
-        return contract(basis, one, theta, "pooling", label_reduce=label_reduce).sin().sum()
+        return contract(basis, one, theta, "pooling", label_aggr=label_aggr).sin().sum()
 
     found = vmap(grad(loss))(x)
     for one, gradient in zip(x, found, strict=True):
         one = one.clone().requires_grad_()
-        expected = torch.autograd.grad(truth(basis, one, label_reduce).sin().sum(), one)
+        expected = torch.autograd.grad(truth(basis, one, label_aggr).sin().sum(), one)
         assert_near(gradient, expected[0])

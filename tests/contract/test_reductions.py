@@ -40,32 +40,32 @@ def test_orders_that_hold_the_inputs_of_a_label_declare_all_reductions():
     assert set(LEGAL) == {"propagate_first", "propagate_first_compact", "label_by_label"}
 
 
-@pytest.mark.parametrize("reduce", ["mean", "max", "min"])
+@pytest.mark.parametrize("aggr", ["mean", "max", "min"])
 @pytest.mark.parametrize("name", EDGES)
-def test_equal_the_oracle_edge_by_edge(name, reduce):
+def test_equal_the_oracle_edge_by_edge(name, aggr):
     edges = edges_of(name)
     for order in (None, *LEGAL):
         for widths, matrices in (((4, 2), None), ((2, 4), 2)):
             x = normal(edges.size[0], widths[0])
             theta = parameter(3, 1, *widths, matrices)
-            expected = reduced(edges, x, full(theta), reduce)
-            actual = contract(edges, x, theta, order, reduce=reduce)
+            expected = reduced(edges, x, full(theta), aggr)
+            actual = contract(edges, x, theta, order, aggr=aggr)
             assert_same(actual, expected, [x, *tensors_of(theta), edges.value])
 
 
-@pytest.mark.parametrize("reduce", ["max", "min"])
-def test_equal_the_dense_form_where_its_support_says_that_an_edge_is(reduce):
+@pytest.mark.parametrize("aggr", ["max", "min"])
+def test_equal_the_dense_form_where_its_support_says_that_an_edge_is(aggr):
     # No parallel edges: their largest is not what the dense form, their sum, shows.
     edges = edges_of("weighted").with_values(None)
     x, theta = normal(5, 4), parameter(3, 1, 4, 2)
-    fill = float("-inf") if reduce == "max" else float("inf")
+    fill = float("-inf") if aggr == "max" else float("inf")
     product = edges.to_dense(x.dtype)[..., None] * x[None, :, None, :]
     product = product.masked_fill(~edges.support()[..., None], fill)
-    best = getattr(product, f"a{reduce}")(1)
+    best = getattr(product, f"a{aggr}")(1)
     best = best.masked_fill(~edges.support().any(1)[..., None], 0.0)
     expected = torch.einsum("knp,kpq->nq", best, theta[:, 0])
     for order in LEGAL:
-        assert_near(contract(edges, x, theta, order, reduce=reduce), expected)
+        assert_near(contract(edges, x, theta, order, aggr=aggr), expected)
 
 
 def test_parallel_edges_are_compared_not_added():
@@ -73,8 +73,8 @@ def test_parallel_edges_are_compared_not_added():
     edges = pattern.with_values(torch.tensor([-1.0, -3.0]))
     x, theta = torch.ones(1, 1), torch.ones(1, 1, 1, 1)
     for order in LEGAL:
-        for reduce, expected in (("max", -1.0), ("min", -3.0), ("mean", -2.0), ("sum", -4.0)):
-            assert contract(edges, x, theta, order, reduce=reduce).item() == expected
+        for aggr, expected in (("max", -1.0), ("min", -3.0), ("mean", -2.0), ("sum", -4.0)):
+            assert contract(edges, x, theta, order, aggr=aggr).item() == expected
 
 
 def test_a_zero_value_is_an_input_and_no_edge_is_none():
@@ -82,20 +82,20 @@ def test_a_zero_value_is_an_input_and_no_edge_is_none():
     edges = pattern.with_values(torch.tensor([0.0, -1.0]))
     x, theta = torch.ones(2, 1), torch.ones(1, 1, 1, 1)
     for order in LEGAL:
-        assert contract(edges, x, theta, order, reduce="max").tolist() == [[0.0], [0.0]]
-        assert contract(edges, x, theta, order, reduce="min").tolist() == [[-1.0], [0.0]]
+        assert contract(edges, x, theta, order, aggr="max").tolist() == [[0.0], [0.0]]
+        assert contract(edges, x, theta, order, aggr="min").tolist() == [[-1.0], [0.0]]
 
 
-@pytest.mark.parametrize("reduce", ["mean", "max", "min"])
+@pytest.mark.parametrize("aggr", ["mean", "max", "min"])
 @pytest.mark.parametrize("order", LEGAL)
-def test_batches_and_blocks(order, reduce):
+def test_batches_and_blocks(order, aggr):
     edges, x, theta = edges_of("multi-edge"), normal(5, 2, 3, 4), parameter(3, 2, 4, 2)
     dense = torch.zeros(3, 1, 4, 2, dtype=torch.float64)
     dense[:, 0, :2, :1], dense[:, 0, 2:, 1:] = theta[:, 0], theta[:, 1]
-    actual = contract(edges, x, theta, order, reduce=reduce)
+    actual = contract(edges, x, theta, order, aggr=aggr)
     for i in range(2):
         for j in range(3):
-            assert_near(actual[:, i, j], reduced(edges, x[:, i, j], dense, reduce))
+            assert_near(actual[:, i, j], reduced(edges, x[:, i, j], dense, aggr))
 
 
 @pytest.mark.parametrize("order", LINEAR)
@@ -104,33 +104,33 @@ def test_other_orders_are_refused_because_theta_follows(order):
     theta = parameter(3, 1, 4, 2, 2 if order == "label_mixing" else None)
     with use_backend("reference"):
         assert not legal_orders(edges, x, theta)[order]
-        for reduce in ("max", "min"):
+        for aggr in ("max", "min"):
             with pytest.raises(
                 ValueError,
-                match=f"order '{order}' cannot solve .*{reduce}: Θ must come after a reduction",
+                match=f"order '{order}' cannot solve .*{aggr}: Θ must come after a reduction",
             ):
-                contract(edges, x, theta, order, reduce=reduce)
+                contract(edges, x, theta, order, aggr=aggr)
         with pytest.raises(ValueError, match="a mean divides the sum of each label"):
-            contract(edges, x, theta, order, reduce="mean")
+            contract(edges, x, theta, order, aggr="mean")
 
 
-@pytest.mark.parametrize("reduce", ["mean", "max", "min"])
-def test_polynomials_are_refused(reduce):
+@pytest.mark.parametrize("aggr", ["mean", "max", "min"])
+def test_polynomials_are_refused(aggr):
     basis = Chebyshev(3).basis(awkward_structures()["undirected"])
     x, theta = torch.randn(5, 4), torch.randn(3, 1, 4, 2)
     basis = basis.float()
     for order in (None, "recurrence_forward", "recurrence_clenshaw"):
-        with pytest.raises(ValueError, match=f"{reduce} over the inputs.*expected an explicit"):
-            contract(basis, x, theta, order, reduce=reduce)
+        with pytest.raises(ValueError, match=f"{aggr} over the inputs.*expected an explicit"):
+            contract(basis, x, theta, order, aggr=aggr)
     for lazy in (basis.scale(-1.0), basis.stack(basis), basis.select([0, 2]), basis.transpose()):
-        with pytest.raises(ValueError, match=f"{reduce} over the inputs.*expected an explicit"):
-            contract(lazy, x, torch.randn(lazy.num_bases, 1, 4, 2), reduce=reduce)
+        with pytest.raises(ValueError, match=f"{aggr} over the inputs.*expected an explicit"):
+            contract(lazy, x, torch.randn(lazy.num_bases, 1, 4, 2), aggr=aggr)
     explicit = basis.edges()
-    assert_near(contract(explicit, x, theta, reduce=reduce), reduced(explicit, x, theta, reduce))
+    assert_near(contract(explicit, x, theta, aggr=aggr), reduced(explicit, x, theta, aggr))
 
 
-@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
-def test_the_algebra_commutes_with_reductions(reduce):
+@pytest.mark.parametrize("aggr", ["sum", "mean", "max", "min"])
+def test_the_algebra_commutes_with_reductions(aggr):
     """A negative scale makes the largest the smallest, so it may not be moved into Θ."""
     relation = Relation(3).basis(awkward_structures()["multi-edge"], dtype=torch.float64)
     stack = Stack(Relation(3), Identity()).basis(
@@ -152,16 +152,16 @@ def test_the_algebra_commutes_with_reductions(reduce):
         Scaled.of(Eye((5, 5), torch.device("cpu")), torch.tensor([-1.0]).double()),
     ):
         x, theta = normal(5, 4), parameter(basis.num_bases, 1, 4, 2)
-        expected = reduced(basis.edges(), x, theta, reduce)
+        expected = reduced(basis.edges(), x, theta, aggr)
         inputs = [x, theta, factor]
-        assert_same(contract(basis, x, theta, reduce=reduce), expected, inputs)
+        assert_same(contract(basis, x, theta, aggr=aggr), expected, inputs)
 
 
 def test_the_first_of_equal_inputs_takes_the_gradient():
     pattern = Pattern.build(torch.tensor([[0, 1], [0, 0]]), size=(2, 1))
     for order in LEGAL:
         x = torch.ones(2, 1, requires_grad=True)
-        out = contract(pattern.with_values(None), x, torch.ones(1, 1, 1, 1), order, reduce="max")
+        out = contract(pattern.with_values(None), x, torch.ones(1, 1, 1, 1), order, aggr="max")
         out.sum().backward()
         assert x.grad.tolist() == [[1.0], [0.0]]
 
@@ -171,10 +171,10 @@ def test_unknown_reductions_are_refused_with_the_nearest():
     x, theta = torch.randn(4, 2), torch.randn(2, 1, 2, 2)
     for function in (contract, contraction_path):
         with pytest.raises(ValueError, match="did you mean 'max'"):
-            function(edges, x, theta, reduce="maxx")
+            function(edges, x, theta, aggr="maxx")
 
 
 def test_reductions_need_features():
     edges = edges_of("multi-edge")
     with pytest.raises(ValueError, match="needs dense node features"):
-        contract(edges, None, parameter(3, 1, 5, 2), reduce="max")
+        contract(edges, None, parameter(3, 1, 5, 2), aggr="max")

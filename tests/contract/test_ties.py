@@ -61,14 +61,14 @@ def test_every_order_and_backend_picks_the_same(backend, seed):
     edges = drawn_edges(seed)
     x = whole(edges.size[0], 2)
     inputs = [x] if edges.value is None else [x, edges.value]
-    for reduce, label_reduce in WAYS:
+    for aggr, label_aggr in WAYS:
         for theta in (whole(3, 1, 2, 2), identity(3, 2)):
-            expected = dense_contraction(edges, x, theta, reduce, label_reduce)
-            problem = Problem(edges, x, theta, reduce, label_reduce)
+            expected = dense_contraction(edges, x, theta, aggr, label_aggr)
+            problem = Problem(edges, x, theta, aggr, label_aggr)
             with use_backend(backend):
                 names = [name for name, order in ORDERS.items() if not order.why_not(problem)]
                 for name in names:
-                    how = {"reduce": reduce, "label_reduce": label_reduce}
+                    how = {"aggr": aggr, "label_aggr": label_aggr}
                     found = contract(edges, x, theta, name, **how)
                     assert_same_gradients(found, expected, inputs)
 
@@ -106,7 +106,7 @@ def test_lowered_pooling_picks_the_lowest_label(seed, aggr):
         x, theta = whole(basis.size[0], 2), identity(basis.num_bases, 2)
         expected = dense_contraction(basis, x, theta, aggr, aggr)
         for order in (None, "pooling", "all_edges", "compare_labels"):
-            found = contract(basis, x, theta, order, reduce=aggr, label_reduce=aggr)
+            found = contract(basis, x, theta, order, aggr=aggr, label_aggr=aggr)
             assert_same_gradients(found, expected, [x])
 
 
@@ -126,13 +126,13 @@ def test_pooling_of_images_picks_the_first_cell_as_torch_does(seed, aggr):
     assert_same_gradients(listed.transpose(1, 2).reshape(expected.shape), expected, [x])
 
 
-@pytest.mark.parametrize("reduce", ["max", "min"])
-def test_sparse_features_are_refused_in_one_line(reduce):
+@pytest.mark.parametrize("aggr", ["max", "min"])
+def test_sparse_features_are_refused_in_one_line(aggr):
     index = torch.tensor([[0, 1, 2], [1, 1, 0]])
     x = torch.eye(3, 4)
-    rule = f"{reduce} over the inputs of a label needs dense node features.*got SparseFeatures$"
+    rule = f"{aggr} over the inputs of a label needs dense node features.*got SparseFeatures$"
     for family in (Relation(1), Walk(1)):
-        conv = OuterConv(4, 2, family, aggr=reduce)
+        conv = OuterConv(4, 2, family, aggr=aggr)
         for fuse in (True, False):
             conv.fuse = fuse
             with pytest.raises(ValueError, match=rule):
@@ -140,6 +140,6 @@ def test_sparse_features_are_refused_in_one_line(reduce):
     edges = Relation(1).basis(index)
     with pytest.raises(ValueError, match=rule):
         features = SparseFeatures.of(x.to_sparse_csr())
-        contract(edges, features, torch.ones(1, 1, 4, 2), reduce=reduce, label_reduce=reduce)
+        contract(edges, features, torch.ones(1, 1, 4, 2), aggr=aggr, label_aggr=aggr)
     with pytest.raises(ValueError, match="got none$"):
-        contract(edges, None, torch.ones(1, 1, 3, 2), reduce=reduce)
+        contract(edges, None, torch.ones(1, 1, 3, 2), aggr=aggr)

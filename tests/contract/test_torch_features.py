@@ -260,19 +260,19 @@ def test_the_type_of_a_result_under_autocast_is_no_matter_of_the_order(family, k
     edges = awkward_structures(torch.float32)[name]
     basis = FAMILIES[family].basis(edges, dtype=torch.float32)
     x = features(kind, basis.size[0], basis.size[0], torch.float32)
-    for matrices, reduce in ((None, "sum"), (2, "sum"), (None, "max")):
-        if reduce == "max" and kind not in ("dense", "batch"):
+    for matrices, aggr in ((None, "sum"), (2, "sum"), (None, "max")):
+        if aggr == "max" and kind not in ("dense", "batch"):
             continue  # which is refused
         theta = parameter(basis.num_bases, 1, basis.size[0], 3, matrices, torch.float32)
         with use_backend("reference"), torch.autocast("cpu", torch.bfloat16):
             types = {
-                contract(basis, x, theta, order, reduce=reduce).dtype
-                for order, reasons in legal_orders(basis, x, theta, reduce).items()
+                contract(basis, x, theta, order, aggr=aggr).dtype
+                for order, reasons in legal_orders(basis, x, theta, aggr).items()
                 if not reasons
             }
         expected = torch.float32 if kind in ("none", "indices") else torch.bfloat16
         assert types <= {expected}
-        assert types or reduce == "max"
+        assert types or aggr == "max"
 
 
 @each_order

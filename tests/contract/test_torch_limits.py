@@ -23,7 +23,7 @@ def drawn_grid(pick):
         def each(low, high, axes=axes):
             return tuple(pick.randint(low, high) for _ in range(axes))
 
-        options = {"kernel_size": each(1, 3), "stride": each(1, 3), "dilation": each(1, 2)}
+        options = {"window": each(1, 3), "stride": each(1, 3), "dilation": each(1, 2)}
         options["padding"] = each(0, 3)
         options["padding_mode"] = pick.choice(("zeros", "zeros", "circular", "replicate"))
         options["transposed"] = pick.random() < 0.3

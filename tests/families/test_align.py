@@ -78,7 +78,7 @@ def test_each_head_may_have_its_own_alignment():
     [
         Walk(1, norm=None),
         Walk(2, norm=None, powers=(0, 2)),
-        Walk(2, norm=None, aggregate="mean", powers=(1, 2)),
+        Walk(2, norm=None, aggr="mean", powers=(1, 2)),
         Walk(1),
         Stack(Identity(), Relation(1, None)),
         Stack(Hops(2), Identity()),

@@ -153,7 +153,7 @@ def test_what_was_made_in_inference_mode_serves_training():
 
 
 def test_what_inference_made_of_numbers_serves_training():
-    conv, x = AttentionConv(3, 4, 2, support=Complete(loops=False)), torch.randn(11, 3)
+    conv, x = AttentionConv(3, 4, 2, support=Complete(add_self_loops=False)), torch.randn(11, 3)
     with torch.inference_mode():
         seen = conv(x)
     found = conv(x)

@@ -38,7 +38,7 @@ def test_families_declare_the_symmetries_that_all_their_parts_have():
     for family in (Grid(3, dim=1), Pool(2, dim=1)):
         assert "translation-equivariant" in family.laws
         assert "permutation-equivariant" not in family.laws
-    for family in (Stack(Grid(3, dim=1), Identity()), Full(2, 2), Cluster()):
+    for family in (Stack(Grid(3, dim=1), Identity()), Full((2, 2)), Cluster()):
         assert not set(family.laws) & {"permutation-equivariant", "translation-equivariant"}
     assert {law for family in ALL_CASES for law in family.laws} == set(LAWS)
 

@@ -33,7 +33,7 @@ FAMILIES = [
     Relation(2),
     Directed(GCN(add_self_loops=False)),
     Stack(Relation(2, None), Walk(1), GCN()),
-    Walk(2, aggregate="max"),
+    Walk(2, aggr="max"),
 ]
 
 

@@ -1,9 +1,23 @@
 """Families as text: strings without quotes, and what the names of well-known layers mean."""
 
+import copy
+import inspect
+import pickle
+from dataclasses import fields
+
 import pytest
 
 from pyg_outerconv import nn, parse_family
-from pyg_outerconv.families import FAMILIES, GCN, Diffusion, Grid, Relation, Stack, Walk
+from pyg_outerconv.families import (
+    FAMILIES,
+    GCN,
+    Diffusion,
+    Grid,
+    Relation,
+    SlidingWindow,
+    Stack,
+    Walk,
+)
 from pyg_outerconv.families.well_known import WELL_KNOWN
 from pyg_outerconv.nn import attention, recipes
 
@@ -54,3 +68,36 @@ def test_what_a_well_known_layer_is_exists(layer):
             break
     else:
         assert meant.split("(")[0].split(",")[0] in FAMILIES
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("walk(aggregate=max)", "option of Walk renamed: expected aggr, got aggregate"),
+        ("grid(kernel_size=3)", "option of Grid renamed: expected window, got kernel_size"),
+        ("stack(gcn, complete(loops=False))", "expected add_self_loops, got loops"),
+        ("blocks(size=3)", "option of Blocks renamed: expected window, got size"),
+        ("full(num_sources=2)", "option of Full renamed: expected size, got num_sources"),
+        ("walk(lenght=2)", r"unknown option of Walk 'lenght' \(did you mean 'length'\?\)"),
+    ],
+)
+def test_an_option_with_an_old_name_is_refused_with_its_new_one(text, wanted):
+    with pytest.raises(ValueError, match=wanted):
+        parse_family(text)
+
+
+def test_old_names_are_refused_as_keywords_and_in_pickles():
+    with pytest.raises(TypeError, match="option of SlidingWindow renamed: expected window, got si"):
+        SlidingWindow(size=2)
+    with pytest.raises(TypeError, match="unknown option of Stack 'norm'"):
+        Stack(GCN(), norm=None)
+    old = Walk(2)
+    vars(old)["aggregate"] = vars(old).pop("aggr")
+    with pytest.raises(TypeError, match="expected aggr, got aggregate"):
+        pickle.loads(pickle.dumps(old))
+    assert copy.deepcopy(Walk(2)) == Walk(2) == pickle.loads(pickle.dumps(Walk(2)))
+
+
+def test_a_family_has_the_signature_of_its_options():
+    assert list(inspect.signature(Walk).parameters) == [field.name for field in fields(Walk)]
+    assert list(inspect.signature(Stack).parameters) == ["families"]

@@ -87,7 +87,7 @@ def draw_support(rng, heads, is_pair, nodes):
         Union(SlidingWindow(1), GlobalTokens(1)),
     ]
     if not is_pair:
-        choices.append(Complete(loops=False))
+        choices.append(Complete(add_self_loops=False))
     if heads == 2:
         choices += [Stack(Complete(), Causal()), Stack(SlidingWindow(1), Causal(strict=True))]
     if rng.random() < 0.4:

@@ -282,7 +282,7 @@ def test_shapes_that_do_not_fit_are_refused(call):
 def test_unknown_words_are_refused_with_the_nearest():
     sparsity = sparsity_of("square")
     with pytest.raises(ValueError, match="did you mean 'mean'"):
-        spmm(sparsity, None, X, reduce="means")
+        spmm(sparsity, None, X, aggr="means")
     with pytest.raises(ValueError, match="unknown op of sddmm 'plus'"):
         sddmm(sparsity, X, X, op="plus")
 

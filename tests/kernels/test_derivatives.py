@@ -51,14 +51,14 @@ def _derivatives(inputs):
 
 
 @pytest.mark.parametrize("backend", HERE)
-@pytest.mark.parametrize("reduce", ["max", "min"])
-def test_the_gradient_goes_to_the_first_of_equal_entries(backend, reduce):
+@pytest.mark.parametrize("aggr", ["max", "min"])
+def test_the_gradient_goes_to_the_first_of_equal_entries(backend, aggr):
     # Row 0 has entries from columns 0, 1 and 2 which are all equal; row 1 has none.
     sparsity = Pattern.build(torch.tensor([[0, 1, 2], [0, 0, 0]]), size=(3, 2)).by_target
     x = torch.full((3, 2), 5.0, requires_grad=True)
     value = torch.ones(3, requires_grad=True)
     with use_backend(backend):
-        out = spmm(sparsity, value, x, reduce=reduce)
+        out = spmm(sparsity, value, x, aggr=aggr)
         of_x, of_value = torch.autograd.grad(out.sum(), (x, value))
     assert out.tolist() == [[5.0, 5.0], [0.0, 0.0]]
     assert of_x.tolist() == [[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
@@ -66,13 +66,13 @@ def test_the_gradient_goes_to_the_first_of_equal_entries(backend, reduce):
 
 
 @pytest.mark.parametrize("backend", HERE)
-@pytest.mark.parametrize(("reduce", "sign"), [("max", -1.0), ("min", 1.0)])
-def test_a_row_of_infinities_has_a_first_entry_too(backend, reduce, sign):
+@pytest.mark.parametrize(("aggr", "sign"), [("max", -1.0), ("min", 1.0)])
+def test_a_row_of_infinities_has_a_first_entry_too(backend, aggr, sign):
     # Row 0 has an entry from column 0; row 1 has those from columns 1 and 2.
     sparsity = Pattern.build(torch.tensor([[0, 1, 2], [0, 1, 1]]), size=(3, 2)).by_target
     x = torch.tensor([[1.0], [sign * torch.inf], [sign * torch.inf]], requires_grad=True)
     with use_backend(backend):
-        out = spmm(sparsity, None, x, reduce=reduce)
+        out = spmm(sparsity, None, x, aggr=aggr)
         out.sum().backward()
     assert out.flatten().tolist() == [1.0, sign * torch.inf]
     assert x.grad.flatten().tolist() == [1.0, 1.0, 0.0]

@@ -37,7 +37,7 @@ def test_compiles_by_inductor():
 
     def network(x, w):
         heads = x.unsqueeze(1)
-        return attend(sparsity, spmm(sparsity, w, x, reduce="max").unsqueeze(1), heads, heads)
+        return attend(sparsity, spmm(sparsity, w, x, aggr="max").unsqueeze(1), heads, heads)
 
     inputs = random_inputs({"x": (4, 3), "w": (15,)})
     compiled = torch.compile(network, fullgraph=True)

@@ -59,22 +59,22 @@ def test_primitives_with_heads_are_what_they_are_entry_by_entry(backend, shape):
                 assert_near(function(*inputs), oracle.primitive(name, sparsity)(*inputs))
 
 
-@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("aggr", REDUCTIONS)
 @pytest.mark.parametrize("backend", HERE)
-def test_reductions_equal_the_dense_ones(backend, reduce):
+def test_reductions_equal_the_dense_ones(backend, aggr):
     sparsity = distinct(6, 8)
     value, x = torch.randn(sparsity.num_entries).double(), torch.randn(8, 3).double()
     with use_backend(backend):
-        actual = spmm(sparsity, value, x, reduce=reduce)
+        actual = spmm(sparsity, value, x, aggr=aggr)
     messages = dense_of(sparsity, value, NAN).unsqueeze(-1) * x
     for row, found in enumerate(actual):
         present = messages[row][~messages[row].isnan().any(-1)]
         if len(present) == 0:
             assert not found.any()
-        elif reduce in ("max", "min"):
-            assert_near(found, getattr(present, f"a{reduce}")(0))
+        elif aggr in ("max", "min"):
+            assert_near(found, getattr(present, f"a{aggr}")(0))
         else:
-            assert_near(found, getattr(present, reduce)(0), at_least=1.0)
+            assert_near(found, getattr(present, aggr)(0), at_least=1.0)
 
 
 @pytest.mark.parametrize("backend", HERE)
@@ -161,7 +161,7 @@ def test_products_of_short_types_do_not_overflow_before_they_cancel(backend):
 
 
 @pytest.mark.parametrize(
-    ("values", "reduce", "expected"),
+    ("values", "aggr", "expected"),
     [
         ([1.0, NAN, 3.0], "max", NAN),
         ([1.0, NAN, 3.0], "min", NAN),
@@ -176,11 +176,11 @@ def test_products_of_short_types_do_not_overflow_before_they_cancel(backend):
     ],
 )
 @pytest.mark.parametrize("backend", HERE)
-def test_what_is_not_finite_is_not_lost(backend, values, reduce, expected):
+def test_what_is_not_finite_is_not_lost(backend, values, aggr, expected):
     x = torch.tensor(values).view(-1, 1)
     with use_backend(backend):
         for value in (None, torch.ones(len(values))):
-            actual = float(spmm(one_row(len(values)), value, x, reduce=reduce))
+            actual = float(spmm(one_row(len(values)), value, x, aggr=aggr))
             assert actual == expected or (math.isnan(actual) and math.isnan(expected))
 
 

@@ -35,7 +35,7 @@ from pyg_outerconv.families import (
     Strided,
 )
 from pyg_outerconv.families import Union as UnionOf
-from pyg_outerconv.graph import structure
+from pyg_outerconv.graph import edge_list
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import (
     assert_declared_laws,
@@ -62,7 +62,7 @@ def graph(seed, targets=None, labels=1, told=False):
     kinds = torch.randint(labels, (count,), generator=generator) if labels > 1 else None
     size = (nodes, targets or nodes)
     x = torch.randn(nodes, P, generator=generator, dtype=torch.float64)
-    return x, structure(torch.stack(ends), edge_type=kinds, size=size, edge_attr=attr)
+    return x, edge_list(torch.stack(ends), edge_type=kinds, size=size, edge_attr=attr)
 
 
 def layer(score, **options):
@@ -126,7 +126,13 @@ def test_laws_fail_where_they_do_not_hold():
         assert_stochastic(conv.basis(x))
 
 
-UNORDERED = [Hops(1), Hops(2), Complete(), Complete(loops=False), UnionOf(Hops(), Complete())]
+UNORDERED = [
+    Hops(1),
+    Hops(2),
+    Complete(),
+    Complete(add_self_loops=False),
+    UnionOf(Hops(), Complete()),
+]
 UNORDERED += [Stack(Hops(), Complete())]
 ORDERED = [Causal(), SlidingWindow(1), UnionOf(Hops(), Causal()), Stack(Causal(), Complete())]
 ORDERED += [RandomLinks(2), GlobalTokens(1), Blocks(2), Strided(2)]

@@ -15,7 +15,7 @@ from pyg_outerconv.testing import assert_batch_equals_graphs, assert_near, awkwa
 FAMILIES = [
     GCN(),
     Walk(2),
-    Walk(2, aggregate="max", direction="both"),
+    Walk(2, aggr="max", direction="both"),
     Chebyshev(3),
     Chebyshev(3, "exact", "source"),
     Chebyshev(3, "bound", norm=None),

@@ -194,7 +194,7 @@ def test_functions_of_edges_are_copied_and_learn():
 
 
 def test_grids_are_followed():
-    conv, pool = Grid(kernel_size=3, stride=2, padding=1, dim=2), Grid(kernel_size=2, dim=2)
+    conv, pool = Grid(window=3, stride=2, padding=1, dim=2), Grid(window=2, dim=2)
     first, second = layer(3, 4, conv), layer(4, 2, pool)
     x = torch.randn(2, 63, 3, dtype=torch.float64)
     expected = second(first(x, (7, 9)), conv.output_shape((7, 9)))

@@ -359,7 +359,9 @@ def selecting(labels, channels):
 def test_unfold_selects_labels_and_fold_is_its_transpose(options, order):
     x = images(2, 3, 6, 7)
     expected = F.unfold(x, **options)  # (2, 3·K, N)
-    basis = Grid(**options, dim=2).basis((6, 7))
+    window = options["kernel_size"]
+    others = {name: value for name, value in options.items() if name != "kernel_size"}
+    basis = Grid(window, **others, dim=2).basis((6, 7))
     theta = selecting(basis.num_bases, 3)
     out = contract(basis, nodes(x, 2).movedim(-2, 0), theta, order)
     assert_near(out.movedim(0, -1), expected)

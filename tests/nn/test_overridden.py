@@ -187,7 +187,7 @@ SUPPORTS = {
     "loops": {"support": "hops(add_self_loops=True)"},
     "complete": {"support": "complete"},
     "causal": {"support": "causal"},
-    "window": {"support": "slidingwindow(size=3)"},
+    "window": {"support": "slidingwindow(window=3)"},
     "edges": {"edge_dim": 2},
     "aligned": {"align": Walk(1, powers=(1,))},
 }

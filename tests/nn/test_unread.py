@@ -32,7 +32,7 @@ from pyg_outerconv.families import (
     Union,
     Walk,
 )
-from pyg_outerconv.graph import NodeSet, structure
+from pyg_outerconv.graph import NodeSet, edge_list
 from pyg_outerconv.testing import assert_near
 
 EDGES = torch.tensor([[0, 1, 2, 3, 0, 4], [1, 2, 3, 0, 2, 1]])
@@ -168,7 +168,7 @@ def test_values_of_a_matrix_are_left_alone_by_families_without_weights(family, l
 
 
 def test_a_structure_holds_what_it_holds():
-    edges = structure(EDGES, size=(5, 5), **BESIDE)
+    edges = edge_list(EDGES, size=(5, 5), **BESIDE)
     x = torch.randn(5, 3)
     for family, reads in ((Identity(), ()), (GCN(), (W,)), (Relation(2), (W, T))):
         conv = OuterConv(3, 2, family)
@@ -180,7 +180,7 @@ def test_a_structure_holds_what_it_holds():
             conv(torch.randn(6, 3), edges)
         assert_near(conv(x, edges, batch=BATCH), conv(x, edges))
     with pytest.raises(ValueError, match="this EdgeList already has a batch"):
-        GCN().basis(structure(EDGES, batch=BATCH), batch=BATCH.clone())
+        GCN().basis(edge_list(EDGES, batch=BATCH), batch=BATCH.clone())
 
 
 def test_counted_nodes_take_what_they_do_not_know():

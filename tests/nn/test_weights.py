@@ -10,7 +10,7 @@ from torch_geometric.typing import SparseTensor
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv.families import GCN, Chebyshev, Identity, Relation, Stack, Walk
-from pyg_outerconv.graph import structure
+from pyg_outerconv.graph import edge_list
 from pyg_outerconv.testing import assert_near
 
 FAMILIES = [
@@ -20,7 +20,7 @@ FAMILIES = [
     Chebyshev(2, norm=None),
     Walk(2),
     Walk(2, None),
-    Walk(2, "sym", aggregate="max"),
+    Walk(2, "sym", aggr="max"),
     Relation(1, None),
     Relation(1),
     Stack(GCN(), Identity(), Relation(1, None)),
@@ -174,8 +174,8 @@ def test_what_the_transform_gives_is_taken_as_pygs_layers_take_it(name, weighted
 
 def test_a_matrix_says_its_size_and_fits_x():
     matrix = StandIn(torch.tensor([0, 2]), torch.tensor([1, 4]), torch.tensor([1.0, 2.0]), (3, 5))
-    assert structure(matrix).size == (5, 3)
-    assert structure(matrix).edge_weight.tolist() == [1.0, 2.0]
+    assert edge_list(matrix).size == (5, 3)
+    assert edge_list(matrix).edge_weight.tolist() == [1.0, 2.0]
     conv = OuterConv(P, Q, Relation(1, None))
     assert conv((torch.ones(5, P), None), matrix).shape == (3, Q)
     with pytest.raises(ValueError, match="size must fit the sparse matrix"):
@@ -199,4 +199,4 @@ def test_the_stand_in_has_the_methods_of_the_type():
         )
     except (ImportError, TypeError):  # PyG's own stand-in, which cannot be made
         pytest.skip("torch_sparse is not installed")
-    assert structure(matrix).size == (5, 3)
+    assert edge_list(matrix).size == (5, 3)

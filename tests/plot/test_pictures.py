@@ -35,7 +35,7 @@ def labelled() -> Basis:
 
 @pytest.fixture
 def kernel() -> Basis:
-    return Grid(kernel_size=(3, 3), padding=1).basis((4, 5))
+    return Grid(window=(3, 3), padding=1).basis((4, 5))
 
 
 def images(figure: Figure) -> list[np.ma.MaskedArray]:
@@ -84,7 +84,7 @@ def test_there_is_one_colour_bar(kernel: Basis) -> None:
 
 def test_titles_say_what_labels_mean(kernel: Basis, labelled: Basis) -> None:
     named = [panel.get_title() for panel in panels(kernel.plot())]  # type: ignore[attr-defined]
-    assert named == list(Grid(kernel_size=(3, 3), padding=1).labels)
+    assert named == list(Grid(window=(3, 3), padding=1).labels)
     told = labelled.plot(titles=["sees", "knows", "likes"], labels=[2, 0])
     assert [panel.get_title() for panel in panels(told)] == ["likes", "sees"]  # type: ignore[attr-defined]
 
@@ -194,7 +194,7 @@ def dark(axes: object) -> np.ndarray:
 
 def test_listed_cells_stand_where_they_are_and_the_others_are_dark() -> None:
     mask = torch.rand(5, 6) < 0.6
-    family = Grid(kernel_size=(3, 3), padding=1)
+    family = Grid(window=(3, 3), padding=1)
     basis = family.basis(mask)
     given, *made = panels(basis.plot("shift", inputs=mask))
     numbers = torch.arange(30)[mask.flatten()]
@@ -220,7 +220,7 @@ def test_cells_without_bounds_and_those_that_they_reach_share_a_box() -> None:
 def test_receptive_fields_of_listed_cells() -> None:
     mask = torch.ones(5, 5, dtype=torch.bool)
     mask[2, 3] = mask[0] = False
-    basis = Grid(kernel_size=(3, 3), padding=1).basis(mask)
+    basis = Grid(window=(3, 3), padding=1).basis(mask)
     figure = basis.plot("receptive-field", cell=(2, 2), inputs=mask)
     asked, field = images(figure)
     assert np.argwhere(asked).tolist() == [[2, 2]]
@@ -238,7 +238,7 @@ def test_receptive_fields_of_listed_cells() -> None:
 
 @pytest.mark.parametrize(("reach", "side"), [(1, 3), (2, 5)])
 def test_cells_of_a_receptive_field_are_filled(reach: int, side: int) -> None:
-    basis = Grid(kernel_size=(3, 3), padding=1).basis((8, 10))
+    basis = Grid(window=(3, 3), padding=1).basis((8, 10))
     asked, field = images(basis.plot("receptive-field", cell=(3, 4), reach=reach))
     assert np.argwhere(asked).tolist() == [[3, 4]]
     assert field.sum() == side**2
@@ -419,7 +419,7 @@ def test_bad_options_are_refused(kernel: Basis, options: dict[str, object], says
 def test_shifts_are_of_grids_and_show_one_input_for_an_output(kernel: Basis) -> None:
     with pytest.raises(ValueError, match="inputs= and outputs="):
         GCN().basis(EDGES).plot("shift")
-    several = Grid(kernel_size=(3,), padding=2, padding_mode="replicate").basis((4,)).T
+    several = Grid(window=(3,), padding=2, padding_mode="replicate").basis((4,)).T
     with pytest.raises(ValueError, match="no output that sees several"):
         several.plot("shift")
 
@@ -431,7 +431,7 @@ def test_nothing_is_drawn_without_nodes() -> None:
 
 
 def test_too_many_entries_are_refused_before_there_are_edges() -> None:
-    basis = Grid(kernel_size=(3, 3), padding=1).basis((64, 64))
+    basis = Grid(window=(3, 3), padding=1).basis((64, 64))
     with pytest.raises(ValueError, match=rf"M·N·K: expected <= {MAX_ENTRIES}, got {9 * 4096**2}"):
         basis.plot()
     with pytest.raises(ValueError, match=rf"rows and of columns: expected <= {MAX_SIDE}"):
@@ -439,10 +439,10 @@ def test_too_many_entries_are_refused_before_there_are_edges() -> None:
     with pytest.raises(ValueError, match="M·N·P·Q"):
         basis.plot("flattenings")
     with pytest.raises(ValueError, match="M·N·P·Q"):
-        OuterConv(2, 3, Grid(kernel_size=(3, 3), padding=1)).plot((64, 64))
+        OuterConv(2, 3, Grid(window=(3, 3), padding=1)).plot((64, 64))
     assert not basis.has_edges  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="M \\+ N·K"):
-        Grid(kernel_size=(3, 3), padding=1).basis((1000, 1000)).plot("shift")
+        Grid(window=(3, 3), padding=1).basis((1000, 1000)).plot("shift")
 
 
 def test_large_graphs_are_refused() -> None:

@@ -78,9 +78,9 @@ def test_offsets_come_several_times(drawn: Drawn) -> None:
 @pytest.mark.parametrize(
     ("flags", "family"),
     [
-        (["--family", "grid((3, 3), padding=1)"], Grid(kernel_size=(3, 3), padding=1)),
-        (["--family", "grid(3, stride=2, dim=2)"], Grid(kernel_size=(3, 3), stride=2)),
-        (["--family", "grid(kernel_size=(3,3), dilation=2)"], Grid((3, 3), dilation=2)),
+        (["--family", "grid((3, 3), padding=1)"], Grid(window=(3, 3), padding=1)),
+        (["--family", "grid(3, stride=2, dim=2)"], Grid(window=(3, 3), stride=2)),
+        (["--family", "grid(window=(3,3), dilation=2)"], Grid((3, 3), dilation=2)),
         (["--family", "pool((2, 2))"], Pool((2, 2))),
     ],
 )
@@ -144,7 +144,7 @@ def test_an_option_of_a_family_may_have_the_name_of_a_flag(drawn: Drawn) -> None
 
 
 def test_unit_matrices_are_drawn_without_a_grid(drawn: Drawn) -> None:
-    assert main(["show", "--family", "full(2, 3)", "--shape", "2"]) == 0
+    assert main(["show", "--family", "full((2, 3))", "--shape", "2"]) == 0
     units = torch.eye(6).view(6, 2, 3).numpy()
     for place, unit in enumerate(units):
         assert np.array_equal(image(drawn[0][3], place).filled(0), unit)
@@ -170,7 +170,7 @@ GRID = ["--shape", "8x10", "--offset", "2,4"]
         (["--shape", "8x10", "--offset", "2;4"], "expected such as 8,10, got 2;4"),
         (["--shape", "8x10", "--offset", "2,4,1"], "expected one D, got dim 2, offsets 3"),
         (["--shape", "8x10", "--offset", "2,4", "--offset", "2,4"], "distinct shifts"),
-        (["--shape", "8x10"], "one of kernel_size and offsets"),
+        (["--shape", "8x10"], "one of window and offsets"),
         (["--shape", "0x10", "--offset", "1,1"], "a picture needs nodes"),
         ([*GRID, "--kind", "matrix"], "did you mean 'matrices'"),
         ([*GRID, "--kind", "receptive-field", "--cell", "8,1"], "below (8, 10), got (8, 1)"),
@@ -184,12 +184,12 @@ GRID = ["--shape", "8x10", "--offset", "2,4"]
         ([*GRID, "--out", "absent/a.svg"], "No such file or directory"),
         ([*GRID, "--out", "a.pdf"], "expected one of png, svg"),
         ([*GRID, "--dataset", "KarateClub"], "--shape or --dataset, got both"),
-        ([*GRID, "--family", "grid(kernel_size=(3, 3))"], "in the family's text or by --offset"),
+        ([*GRID, "--family", "grid(window=(3, 3))"], "in the family's text or by --offset"),
         ([*GRID, "--family", "gird"], "did you mean 'grid'"),
         (["--shape", "800x1000", "--offset", "2,4"], "limit of M·N·K"),
         (["--shape", "8x10", "--family", "gcn"], "expected --dataset, got --shape"),
         (["--family", "grid"], "--shape such as 8x10"),
-        (["--family", "grid(kernel_size=(3, 3))"], "--shape such as 8x10"),
+        (["--family", "grid(window=(3, 3))"], "--shape such as 8x10"),
         (["--family", "cluster(2)", "--shape", "3"], "Cluster reads assignments"),
         (["--dataset", "karate"], "did you mean 'KarateClub'"),
         (["--layout", "springs"], "did you mean 'spring'"),

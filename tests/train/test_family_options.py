@@ -52,7 +52,7 @@ def test_text_makes_families(text: str, wanted: Family) -> None:
     ("text", "words"),
     [
         ("wolk", "did you mean 'walk'"),
-        ("full", "must be told num_sources: expected full(num_sources=..., num_targets=...)"),
+        ("full", "must be told size: expected full(size=...)"),
         ("gcn(", "walk"),
     ],
 )
@@ -66,7 +66,9 @@ def test_bad_text_is_refused(text: str, words: str) -> None:
     ("flag", "words", "wanted"),
     [
         ("--length", ["--family", "Walk"], "walk(length=...)"),
-        ("--kernel-size", ["--shape", "8x10"], "grid(kernel_size=...)"),
+        ("--window", ["--shape", "8x10"], "grid(window=...)"),
+        ("--kernel-size", ["--shape", "8x10"], "grid(window=...)"),
+        ("--aggregate", [], "walk(aggr=...)"),
         ("--no-improved", [], "gcn(improved=...)"),
         ("--heads", [], "linearattention(heads=...)"),
     ],
@@ -103,7 +105,7 @@ def test_every_family_has_its_defaults(name: str) -> None:
         with pytest.raises(ValueError, match=rf"expected {family.__name__}\(...\) in Python"):
             make_family(name)
     elif MISSING in defaults(family).values() or family in (Explicit, Grid):
-        with pytest.raises(ValueError, match="must be told|its number of axes|one of kernel_size"):
+        with pytest.raises(ValueError, match="must be told|its number of axes|one of window"):
             make_family(name)
     else:
         assert family(**defaults(family)) == family()
@@ -116,5 +118,5 @@ def test_families_of_content_are_refused() -> None:
 
 
 def test_families_of_grids_are_refused_for_graphs() -> None:
-    with pytest.raises(ValueError, match=r"families of edges: .* got pool\(kernel_size=\(2, 2\)"):
+    with pytest.raises(ValueError, match=r"families of edges: .* got pool\(window=\(2, 2\)"):
         make_family("pool((2, 2))")

@@ -197,7 +197,7 @@ def test_relations_with_a_root_weight_and_bases() -> None:
         {"family": "directed(walk(2))"},
         {"family": "walk(2, direction='both')"},
         {"family": "walk(2, powers=(2,))"},
-        {"family": "walk(2, aggregate='mean')"},
+        {"family": "walk(2, aggr='mean')"},
         {"family": "relation(3, norm='given')"},
         {"family": "gcn", "theta": "shared"},
         {"family": "gcn", "aggr": "mean"},

@@ -34,7 +34,7 @@ class Shape:
         make: the basis, and its family.
         theta: the form of Θ.
         dtype: of all numbers, if not the run's.
-        reduce: over the inputs of a label.
+        aggr: over the inputs of a label.
         density: of the features, which are sparse if it is not 1.
         learns: what has gradients beside Θ: 'x', 'values' and x, or 'nothing'.
     """
@@ -45,7 +45,7 @@ class Shape:
     make: Callable[[Context, Tensor, int], tuple[Basis, Family]]
     theta: str = "full"
     dtype: torch.dtype | None = None
-    reduce: str = "sum"
+    aggr: str = "sum"
     density: float = 1.0
     learns: str = "x"
 
@@ -109,7 +109,7 @@ SHAPES: dict[str, Shape] = {
     "gcn 50k 300-32, x given": Shape(50_000, 8, (300, 32), _gcn, learns="nothing"),
     "relation 10, 10k sparse x": Shape(10_000, 8, (1000, 16), _relations(10), density=0.01),
     "relation 20, 30k float64": Shape(30_000, 6, (48, 24), _relations(20), dtype=torch.float64),
-    "relation 5, 20k max": Shape(20_000, 10, (32, 32), _relations(5), reduce="max"),
+    "relation 5, 20k max": Shape(20_000, 10, (32, 32), _relations(5), aggr="max"),
     "relation 40 of 4 bases": Shape(
         30_000, 10, (32, 64), _relations(40), "basis-decomposed(num_bases=4)"
     ),
@@ -157,7 +157,7 @@ def every_order(context: Context, point: Point) -> Setup:
     direction = context.randn(basis.size[1], shape.channels[1], generator=context.generator())
 
     def found() -> tuple[str, list[Candidate]]:
-        problem = Problem(basis, x, as_theta(conv.theta.parameter()), shape.reduce)
+        problem = Problem(basis, x, as_theta(conv.theta.parameter()), shape.aggr)
         return choose_order(problem).name, candidates(problem)
 
     with torch.no_grad():
@@ -179,7 +179,7 @@ def every_order(context: Context, point: Point) -> Setup:
             continue
 
         def forward(name: str = name) -> Tensor:
-            return contract(basis, x, conv.theta.parameter(), order=name, reduce=shape.reduce)
+            return contract(basis, x, conv.theta.parameter(), order=name, aggr=shape.aggr)
 
         contenders.append(_contender(name, forward, learning, direction))
     sizes: dict[str, float | int | str] = {

@@ -60,7 +60,7 @@ class PropagateFirst(EdgeOrder):
     def run(self, problem: Problem) -> Tensor:
         assert isinstance(problem.x, Tensor)  # it needs features
         basis = problem.basis.edges()
-        h = basis.propagate_rows(problem.x, problem.reduce)
+        h = basis.propagate_rows(problem.x, problem.aggr)
         return problem.parameter.combine(h, basis.size[1], problem.bias)
 
 
@@ -144,7 +144,7 @@ class PropagateFirstCompact(EdgeOrder):
         pairs = edges.pattern.target_pairs
 
         def run(item: Tensor) -> Tensor:
-            h = multiply(pairs.sparsity, edges, item, pairs.order, problem.reduce)
+            h = multiply(pairs.sparsity, edges, item, pairs.order, problem.aggr)
             return grouped(h, pairs.ptr, theta, scatter=pairs.node, num_rows=num_targets)
 
         return each_of_batch(problem, run)
@@ -236,13 +236,13 @@ def grouped(
 
 
 def _needs_one_reduction(problem: Problem) -> list[str]:
-    if problem.reduce == problem.label_reduce or needs_features(problem) or needs_identity(problem):
+    if problem.aggr == problem.label_aggr or needs_features(problem) or needs_identity(problem):
         return []
     if problem.is_one_each:  # last, because it counts pairs
         return []
     return [
         f"needs one reduction, or at most one edge for each target and label, not "
-        f"{problem.reduce} within labels, then {problem.label_reduce}"
+        f"{problem.aggr} within labels, then {problem.label_aggr}"
     ]
 
 
@@ -269,7 +269,7 @@ class AllEdges(EdgeOrder):
         of_x, _, of_basis = problem.gradients
         width, (sources, targets) = problem.in_channels, problem.basis.size
         product = sparse_product(problem, width, (sources, targets), of_x)
-        if problem.label_reduce == "sum":
+        if problem.label_aggr == "sum":
             return product
         # Winning edges are looked up, and their gradients scattered, row by row of the result.
         rows = float(targets * width * problem.num_columns)
@@ -280,5 +280,5 @@ class AllEdges(EdgeOrder):
 
     def run(self, problem: Problem) -> Tensor:
         edges, factor = problem.edges, problem.factor
-        out = multiply(edges.pattern.ends, edges, problem.features, reduce=problem.label_reduce)
+        out = multiply(edges.pattern.ends, edges, problem.features, aggr=problem.label_aggr)
         return out if factor is None or factor == 1.0 else out * factor

@@ -33,9 +33,9 @@ def _shifts(problem: Problem) -> GridShift:
 
 
 def _needs_one_input(problem: Problem) -> list[str]:
-    if problem.reduce == "sum" or sees_one(_shifts(problem)):
+    if problem.aggr == "sum" or sees_one(_shifts(problem)):
         return []
-    return [f"sums inputs, and several share a label under {problem.reduce}"]
+    return [f"sums inputs, and several share a label under {problem.aggr}"]
 
 
 def _needs_channels(problem: Problem) -> list[str]:
@@ -209,10 +209,10 @@ class Pooling(Order):
         geometry, images = geometry_of(basis), as_images(problem.features, basis.input_shape)
         if basis.is_transposed:
             out = _repeat(images, geometry.kernel, factor)
-        elif problem.label_reduce == "sum":
+        elif problem.label_aggr == "sum":
             out = _add(images, geometry, factor)
         else:
-            least = problem.label_reduce == "min"
+            least = problem.label_aggr == "min"
             out = _largest(-images if least else images, geometry)
             out = -out if least else out
         return as_nodes(out, problem.batch)
@@ -223,22 +223,22 @@ def _lacks(problem: Problem, geometry: ConvGeometry, is_transposed: bool) -> lis
     reasons = []
     if not geometry.is_box:
         reasons.append("needs one label at every cell of a window")
-    elif problem.label_reduce != "sum" and not (geometry.is_in_order or geometry.is_backwards):
+    elif problem.label_aggr != "sum" and not (geometry.is_in_order or geometry.is_backwards):
         reasons.append(
             "the lowest label takes the gradient of equal cells, so labels must follow the cells"
         )
     axes = geometry.axes
-    if problem.label_reduce == "sum" and any(window.spacing > 1 for window in axes):
+    if problem.label_aggr == "sum" and any(window.spacing > 1 for window in axes):
         reasons.append("torch sums windows without dilation only")
     short = isinstance(problem.x, Tensor) and problem.x.dtype in (torch.float16, torch.bfloat16)
-    if short and len(axes) == 3 and problem.label_reduce == "sum" and problem.device.type == "cpu":
+    if short and len(axes) == 3 and problem.label_aggr == "sum" and problem.device.type == "cpu":
         reasons.append("torch sums windows of 3 axes on a CPU in float32 and float64 only")
     if is_transposed:
-        if problem.label_reduce != "sum":
-            reasons.append(f"sums transposed windows, no {problem.label_reduce} over labels")
+        if problem.label_aggr != "sum":
+            reasons.append(f"sums transposed windows, no {problem.label_aggr} over labels")
         if not all(map(_are_adjacent, axes)):
             reasons.append("transposed windows must be adjacent and fill the output")
-    elif problem.label_reduce != "sum" and any(map(_has_empty, axes)):
+    elif problem.label_aggr != "sum" and any(map(_has_empty, axes)):
         reasons.append("a window without cells gives 0, which torch's poolings do not")
     return reasons
 

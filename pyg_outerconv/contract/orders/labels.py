@@ -86,14 +86,14 @@ def _contract_label(problem: Problem, block: LabelBlock) -> Tensor:
     """A_kᵀ X Θ_k for the targets with edges of label k: (n, *batch, Q)."""
     if _transforms_first(problem):
         z = _transform(problem, block)
-        return multiply(block.sparsity, problem.edges, z, block.order, problem.reduce)
+        return multiply(block.sparsity, problem.edges, z, block.order, problem.aggr)
     x = problem.features.index_select(0, block.source)
-    h = multiply(block.sparsity, problem.edges, x, block.order, problem.reduce)
+    h = multiply(block.sparsity, problem.edges, x, block.order, problem.aggr)
     return problem.collect_label(h, block.label)
 
 
 def _transforms_first(problem: Problem) -> bool:
-    return problem.reduce in LINEAR and problem.narrows
+    return problem.aggr in LINEAR and problem.narrows
 
 
 def _transform(problem: Problem, block: LabelBlock) -> Tensor:
@@ -132,7 +132,7 @@ def _zeros(problem: Problem) -> Tensor:
 
 
 def _needs_dense_inputs(problem: Problem) -> list[str]:
-    return [] if problem.reduce in LINEAR else needs_features(problem)
+    return [] if problem.aggr in LINEAR else needs_features(problem)
 
 
 class CompareLabels(EdgeOrder):
@@ -180,7 +180,7 @@ class CompareLabels(EdgeOrder):
 
 def _winners(problem: Problem) -> tuple[Tensor, Tensor] | None:
     """The best entries and their labels, (N, *batch, Q); label -1: no edges. None if E = 0."""
-    largest = problem.label_reduce == "max"
+    largest = problem.label_aggr == "max"
     best: Tensor | None = None
     winner: Tensor | None = None
     for block in problem.edges.pattern.label_blocks:

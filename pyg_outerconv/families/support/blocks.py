@@ -35,7 +35,7 @@ class Blocks(Support):
     borders at t and multiples of s from it.
 
     Args:
-        size (int or tuple): s, for all axes or for each.
+        window (int or tuple): s, for all axes or for each.
         shift (int or tuple, optional): t, less than s. (default: ``0``)
 
     Raises:
@@ -50,25 +50,25 @@ class Blocks(Support):
         "Liu et al., *Swin Transformer* (2103.14030), section 3.2",
     )
 
-    size: int | tuple[int, ...]
+    window: int | tuple[int, ...]
     shift: int | tuple[int, ...] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settle(self, ("size", "shift"))
-        check_least(self, "size", 1)
+        settle(self, ("window", "shift"))
+        check_least(self, "window", 1)
         check_least(self, "shift", 0)
         axes = self.num_axes or 1
-        sizes, shifts = spread(self.size, axes), spread(self.shift, axes)
+        sizes, shifts = spread(self.window, axes), spread(self.shift, axes)
         if any(t >= s for s, t in zip(sizes, shifts, strict=False)):
             raise RefusedValue(
-                refusal("a shift moves borders within a block", f"< {self.size}", self.shift)
+                refusal("a shift moves borders within a block", f"< {self.window}", self.shift)
             )
 
     @property
     def num_axes(self) -> int | None:
         """D, where an option has a value for each axis."""
-        return num_axes_of(self.size, self.shift)
+        return num_axes_of(self.window, self.shift)
 
     @property
     def reads(self) -> type[Structure]:  # type: ignore[override]
@@ -82,7 +82,7 @@ class Blocks(Support):
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> SameBlock:
         """:class:`~.same_block.SameBlock`, the blocks of each graph or grid on their own."""
-        _, (sizes, shifts) = for_each_axis(self, structure, self.size, self.shift)
+        _, (sizes, shifts) = for_each_axis(self, structure, self.window, self.shift)
         if isinstance(structure, Cells):
             block = _of_cells(structure, sizes, shifts)
             return SameBlock(block, block)

@@ -27,20 +27,20 @@ class Complete(Support):
     `"Attention Is All You Need" <https://arxiv.org/abs/1706.03762>`_ paper, section 3.2.
 
     Args:
-        loops (bool, optional): whether a node sees itself; if ``False``, sources and targets must
-            be the same nodes. (default: ``True``)
+        add_self_loops (bool, optional): if ``False``, no node sees itself, and sources and targets
+            must be the same nodes; else every node does. (default: ``None``)
 
     Raises:
         TypeError: the option has the wrong type.
         ValueError: when a basis is made, the number of nodes is unknown, or sources and
-            targets are a pair, without loops.
+            targets are a pair, without self-loops.
     """
 
     equation = "A_0[m, n] = 1"
     page = ("always", "Vaswani et al., *Attention Is All You Need* (1706.03762), section 3.2")
     symmetries = ("permutation-equivariant",)
 
-    loops: bool = True
+    add_self_loops: bool | None = None  # type: ignore[assignment]
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -48,13 +48,13 @@ class Complete(Support):
         return ("all pairs",)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> Basis:
-        """A :class:`Band` without limits, or :class:`SameBlock`; edges, without loops."""
+        """A :class:`Band` without limits, or :class:`SameBlock`; edges, without self-loops."""
         graphs, size = graphs_of(structure), structure.size
         all_pairs = Band(*size, on=structure.device)
         pairs = all_pairs if graphs is None else SameBlock.of_graphs(*graphs)
-        if self.loops:
+        if self.add_self_loops is not False:
             return pairs
-        check_one_set(structure.bipartite, size, "leaving out loops", "Complete()")
+        check_one_set(structure.bipartite, size, "leaving out self-loops", "Complete()")
         pattern = pairs.edges().pattern
         ends = pattern.source, pattern.target
         return EdgeBasis(pattern.subset(ends[0] != ends[1], *ends, size))

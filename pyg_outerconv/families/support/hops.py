@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -67,10 +67,6 @@ class Hops(Support):
     def is_quick(self) -> bool:  # type: ignore[override]
         """Whether L = 1, so that edges stay as they are."""
         return self.length == 1
-
-    def set_self_loops(self, add: bool) -> Hops:
-        """The same support with self-loops added, or left as they are."""
-        return replace(self, add_self_loops=True if add else None)
 
     def basis_on(self, structure: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The edges, or the pairs within L hops."""

@@ -36,8 +36,8 @@ class Nearest(Support):
 
     Args:
         k (int): the number of neighbours; all sources if there are fewer.
-        loop (bool, optional): whether a node may be its own neighbour; sources and targets with
-            positions of their own are different nodes. (default: ``False``)
+        add_self_loops (bool, optional): whether a node may be its own neighbour; sources and
+            targets with positions of their own are different nodes. (default: ``False``)
 
     Raises:
         TypeError: an option has another type; when a basis is made, positions are no numbers.
@@ -54,7 +54,7 @@ class Nearest(Support):
     symmetries = ("permutation-equivariant",)
 
     k: int
-    loop: bool = False
+    add_self_loops: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,7 +70,7 @@ class Nearest(Support):
         if structure.is_bare:
             return no_edges(structure.size, structure.device, num_labels=1)
         near, far = _positions(structure)
-        without = near is far and not (self.loop or structure.bipartite)
+        without = near is far and not (self.add_self_loops or structure.bipartite)
         (source_graph, by_source), (target_graph, by_target) = [
             graph.long().sort(stable=True) for graph in graph_numbers(structure)
         ]

@@ -23,7 +23,7 @@ class SlidingWindow(Support):
 
     .. math:: A_0[m, n] = 1 \iff m = n + d\,j, \quad |j| \le w
 
-    ``size`` is w, the steps on each side, so that a target sees 2w + 1 sources. The window of the
+    ``window`` is w, the steps on each side, so that a target sees 2w + 1 sources. The window of the
     `"Longformer" <https://arxiv.org/abs/2004.05150>`_ paper (section 3.1) counts both sides: its
     512 is a size of 256 here.
 
@@ -32,7 +32,7 @@ class SlidingWindow(Support):
     or where cells are listed, steps are between cells, and those that are not there are not seen.
 
     Args:
-        size (int or tuple): w, for all axes or for each.
+        window (int or tuple): w, for all axes or for each.
         dilation (int or tuple, optional): d, how far apart steps are. (default: ``1``)
         causal (bool, optional): whether a target sees only itself and sources before it; on
             several axes in the order in which the last axis runs fastest. (default: ``False``)
@@ -49,20 +49,20 @@ class SlidingWindow(Support):
         "Beltagy et al., *Longformer* (2004.05150), section 3.1",
     )
 
-    size: int | tuple[int, ...]
+    window: int | tuple[int, ...]
     dilation: int | tuple[int, ...] = 1
     causal: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settle(self, ("size", "dilation"))
-        check_least(self, "size", 0)
+        settle(self, ("window", "dilation"))
+        check_least(self, "window", 0)
         check_least(self, "dilation", 1)
 
     @property
     def num_axes(self) -> int | None:
         """D, where an option has a value for each axis."""
-        return num_axes_of(self.size, self.dilation)
+        return num_axes_of(self.window, self.dilation)
 
     @property
     def reads(self) -> type[Structure]:  # type: ignore[override]
@@ -76,7 +76,7 @@ class SlidingWindow(Support):
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> Basis:
         """A :class:`~.band.Band` in a sequence; edges in a batch of several, and on grids."""
-        axes, (sizes, dilations) = for_each_axis(self, structure, self.size, self.dilation)
+        axes, (sizes, dilations) = for_each_axis(self, structure, self.window, self.dilation)
         if not isinstance(structure, Cells) or (axes == 1 and structure.is_full):
             return sequence(structure, sizes[0], 0 if self.causal else sizes[0], dilations[0])
         steps = product(

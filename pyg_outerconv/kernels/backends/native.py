@@ -238,7 +238,7 @@ class Native(Backend):
     grouped_outer = staticmethod(_grouped_outer)
 
 
-def _winning_entries(matrix: Tensor, x: Tensor, reduce: str) -> Tensor:
+def _winning_entries(matrix: Tensor, x: Tensor, aggr: str) -> Tensor:
     """The entry of the extreme product of each row, (R, channels) int64; -1 without entries."""
     entries = matrix.values().numel()
     if entries == 0 or x.size(1) == 0:
@@ -246,7 +246,7 @@ def _winning_entries(matrix: Tensor, x: Tensor, reduce: str) -> Tensor:
     # torch returns the entries only if gradients are required.
     with torch.enable_grad():
         leaf = x.detach().requires_grad_()
-        _, arg = torch.ops.aten._sparse_mm_reduce_impl(matrix, leaf, reduce)
+        _, arg = torch.ops.aten._sparse_mm_reduce_impl(matrix, leaf, aggr)
     # torch finds no entry in rows whose products are all -inf, which are equal: take the first.
     ptr = matrix.crow_indices()
     first = torch.where(ptr.diff() > 0, ptr[:-1], -1).unsqueeze(-1)

@@ -81,15 +81,15 @@ def sampled(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return out
 
 
-def row_sums(ptr: Tensor, value: Tensor, reduce: str = "sum") -> Tensor:
-    """Reduce each row by ``reduce``, 'sum' or 'max': (E, ...) to (R, ...).
+def row_sums(ptr: Tensor, value: Tensor, aggr: str = "sum") -> Tensor:
+    """Reduce each row by ``aggr``, 'sum' or 'max': (E, ...) to (R, ...).
 
     Rows without entries give 0 or -inf.
     """
     if value.numel() == 0:
-        empty = 0.0 if reduce == "sum" else -torch.inf
+        empty = 0.0 if aggr == "sum" else -torch.inf
         return value.new_full((ptr.numel() - 1, *value.shape[1:]), empty)
-    return torch.segment_reduce(value, reduce, offsets=ptr.long(), axis=0, unsafe=True)
+    return torch.segment_reduce(value, aggr, offsets=ptr.long(), axis=0, unsafe=True)
 
 
 def spread(ptr: Tensor, x: Tensor, num_entries: int) -> Tensor:

@@ -63,7 +63,7 @@ def to_convolution(layer: GridConv) -> nn.Module:
     module: Any = how[axes, transposed](
         form.in_channels,
         form.out_channels,
-        family.kernel_size,
+        family.window,
         stride=family.stride,
         padding=family.padding,
         dilation=family.dilation,
@@ -156,13 +156,13 @@ def to_pooling(layer: GridPool) -> nn.Module:
     )
     kind = next(kind for kind, how in POOLINGS.items() if how == (axes, aggr))
     if aggr == "sum":
-        return kind(1, family.kernel_size, family.stride)
+        return kind(1, family.window, family.stride)
     options: dict[str, Any] = {"padding": family.padding, "ceil_mode": family.ceil_mode}
     if aggr == "max":
         options["dilation"] = family.dilation
     else:
         options["count_include_pad"] = layer.count_include_pad
-    return kind(family.kernel_size, family.stride, **options)
+    return kind(family.window, family.stride, **options)
 
 
 def _sizes(value: Any) -> Any:

@@ -124,7 +124,7 @@ class ConvLSTMCell(RecurrentCell[tuple[Tensor, Tensor]]):
 
         \mathbf{H}' &= \mathbf{O} \odot \tanh(\mathbf{C}')
 
-    With ``Grid(kernel_size, padding=...)`` on the cells of images it is the cell of that paper,
+    With ``Grid(window, padding=...)`` on the cells of images it is the cell of that paper,
     with ``Identity()`` it equals :class:`torch.nn.LSTMCell`. All gates, in the order I, F, C, O,
     are one convolution.
 

@@ -54,9 +54,9 @@ def test_submanifold_outputs_see_the_inputs_around_them(cells):
 @given(cells=points(2))
 def test_full_growth_has_all_outputs_that_see_an_input(cells):
     for options in (
-        {"kernel_size": (3, 2), "padding": (1, 0), "stride": (2, 1)},
+        {"window": (3, 2), "padding": (1, 0), "stride": (2, 1)},
         {"offsets": ((2, -1), (0, 0), (-5, 3)), "stride": 3},
-        {"kernel_size": (2, 2), "dilation": 3},
+        {"window": (2, 2), "dilation": 3},
     ):
         grid = Grid(**options, growth="full")
         outputs = grid.outputs(cells)

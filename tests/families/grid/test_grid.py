@@ -42,7 +42,7 @@ def options(draw, transposed=False):
     def each(low, high):
         return tuple(draw(st.lists(st.integers(low, high), min_size=dims, max_size=dims)))
 
-    chosen = {"kernel_size": each(1, 3), "dilation": each(1, 2)}
+    chosen = {"window": each(1, 3), "dilation": each(1, 2)}
     chosen["stride"], chosen["padding"] = each(1, 3), each(0, 2)
     if transposed:
         pairs = zip(chosen["stride"], chosen["dilation"], strict=True)
@@ -232,7 +232,7 @@ def test_a_layer_on_nodes_is_torch_s_on_images():
 @pytest.mark.parametrize(
     ("text", "family"),
     [
-        ("grid(kernel_size=(3,3), padding=1)", Grid((3, 3), padding=1)),
+        ("grid(window=(3,3), padding=1)", Grid((3, 3), padding=1)),
         ("grid(3, padding='same', dim=2)", Grid(3, padding="same", dim=2)),
         (
             "Grid(offsets=((0, 1), (2, -1)), growth='full')",
@@ -273,16 +273,16 @@ def test_a_stack_passes_cells_on():
 
 
 REFUSED = [
-    (lambda: Grid((3, 0)), r"kernel_size of Grid is bounded: expected >= 1, got \(3, 0\)"),
+    (lambda: Grid((3, 0)), r"window of Grid is bounded: expected >= 1, got \(3, 0\)"),
     (lambda: Grid((3, 3), 0), "stride of Grid is bounded: expected >= 1, got 0"),
     (lambda: Grid((3, 3), dilation=(1, 0)), "dilation of Grid is bounded"),
     (lambda: Grid((3, 3), padding=-1), "padding of Grid is bounded: expected >= 0, got -1"),
     (lambda: Grid((3, 3), output_padding=-1), "output_padding of Grid is bounded"),
-    (lambda: Grid(), "one of kernel_size and offsets, got none"),
-    (lambda: Grid((3,), offsets=((1,),)), "one of kernel_size and offsets, got both"),
-    (lambda: Grid(3), "needs its number of axes: expected dim=2, or kernel_size=\\(3, 3\\)"),
-    (lambda: Grid((3, 3), dim=3), "expected one D, got kernel_size 2, dim 3"),
-    (lambda: Grid((3, 3), (1, 1, 1)), "expected one D, got kernel_size 2, stride 3"),
+    (lambda: Grid(), "one of window and offsets, got none"),
+    (lambda: Grid((3,), offsets=((1,),)), "one of window and offsets, got both"),
+    (lambda: Grid(3), "needs its number of axes: expected dim=2, or window=\\(3, 3\\)"),
+    (lambda: Grid((3, 3), dim=3), "expected one D, got window 2, dim 3"),
+    (lambda: Grid((3, 3), (1, 1, 1)), "expected one D, got window 2, stride 3"),
     (lambda: Grid(()), "needs an axis: expected dim >= 1, got 0"),
     (lambda: Grid(3, dim=0), "needs an axis: expected dim >= 1, got 0"),
     (lambda: Grid((3, 3), padding_mode="wrap"), "unknown padding_mode 'wrap'"),
@@ -333,8 +333,8 @@ def test_options_and_cells_that_make_no_sense_are_refused(make, rule):
 @pytest.mark.parametrize(
     ("make", "rule"),
     [
-        (lambda: Grid((3, 2.5)), "Grid's kernel_size has a type"),
-        (lambda: Grid(True, dim=1), "Grid's kernel_size has a type"),
+        (lambda: Grid((3, 2.5)), "Grid's window has a type"),
+        (lambda: Grid(True, dim=1), "Grid's window has a type"),
         (lambda: Grid((3,), stride=1.0), "Grid's stride has a type"),
         (lambda: Grid(offsets=(1, "2")), "Grid's offsets has a type"),
         (lambda: Grid(offsets=((1, 2.0),)), "Grid's offsets has a type"),

@@ -45,7 +45,7 @@ def options(draw):
         return tuple(draw(st.lists(st.integers(low, high), min_size=dims, max_size=dims)))
 
     kernel = each(1, 4)
-    chosen = {"kernel_size": kernel, "stride": draw(st.none() | st.just(each(1, 4)))}
+    chosen = {"window": kernel, "stride": draw(st.none() | st.just(each(1, 4)))}
     chosen["padding"] = tuple(draw(st.integers(0, k // 2)) for k in kernel)
     chosen["dilation"], chosen["ceil_mode"] = each(1, 2), draw(st.booleans())
     return chosen, each(1, 7)
@@ -108,12 +108,12 @@ def test_text_names_pools():
     ("make", "rule"),
     [
         (lambda: Pool(2), "needs its number of axes"),
-        (lambda: Pool((2, 0)), r"kernel_size of Pool is bounded: expected >= 1, got \(2, 0\)"),
+        (lambda: Pool((2, 0)), r"window of Pool is bounded: expected >= 1, got \(2, 0\)"),
         (lambda: Pool((2, 2), 0), "stride of Pool is bounded: expected >= 1, got 0"),
         (lambda: Pool((2, 2), dilation=0), "dilation of Pool is bounded"),
         (lambda: Pool((2, 2), padding=-1), "padding of Pool is bounded"),
         (lambda: Pool((2, 2), padding=2), "at most half of a cluster: expected <= 1, got 2"),
-        (lambda: Pool((2, 2), (2, 2, 2)), "expected one D, got kernel_size 2, stride 3"),
+        (lambda: Pool((2, 2), (2, 2, 2)), "expected one D, got window 2, stride 3"),
         (lambda: Pool((3, 3)).basis((2, 5)), "must fit into the padded grid"),
         (lambda: Pool((3, 3)).basis((5,)), "needs a grid of as many axes: expected 2"),
     ],

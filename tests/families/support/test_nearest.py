@@ -37,7 +37,7 @@ def test_neighbours_in_the_graphs_of_a_batch(monkeypatch, tile, loop):
     generator = torch.Generator().manual_seed(1)
     for count, k in ((0, 2), (1, 2), (2, 0), (9, 1), (25, 3), (25, 40)):
         pos, batch = drawn(count, count, 2), torch.randint(3, (count,), generator=generator)
-        family = Nearest(k, loop=loop)
+        family = Nearest(k, add_self_loops=loop)
         for graphs in (batch, batch.sort().values, torch.zeros_like(batch)):
             mask = truth(k, loop, pos, pos, graphs, graphs)
             basis = family.basis(None, pos=pos, batch=graphs)
@@ -89,7 +89,7 @@ def test_cells_are_where_they_are():
 
 def test_clouds_without_edges_are_stored_and_batched():
     clouds = [Data(x=torch.randn(n, 2), pos=torch.randn(n, 3)) for n in (4, 1, 6)]
-    for family in (Nearest(2), Union(Nearest(1), Nearest(2, loop=True))):
+    for family in (Nearest(2), Union(Nearest(1), Nearest(2, add_self_loops=True))):
         blocks = [family.basis_of(one).to_dense()[0] for one in clouds]
         for batch in (clouds, [family(one.clone()) for one in clouds]):
             found = family.basis_of(Batch.from_data_list(batch)).to_dense()[0]
@@ -98,7 +98,7 @@ def test_clouds_without_edges_are_stored_and_batched():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_neighbours_do_not_depend_on_the_order_of_nodes(seed):
-    for family in (Nearest(2), Stack(Nearest(1), Nearest(3, loop=True))):
+    for family in (Nearest(2), Stack(Nearest(1), Nearest(3, add_self_loops=True))):
         assert_declared_laws(family, seed)
 
 

@@ -138,10 +138,10 @@ def test_supports_are_pickled_with_their_pairs(family):
 def test_a_complete_support_without_loops():
     for batch in (torch.tensor([0, 0, 1, 0]), torch.empty(0, dtype=torch.long)):
         mask = (batch.unsqueeze(1) == batch) & ~torch.eye(len(batch), dtype=torch.bool)
-        assert_pairs(Complete(loops=False).basis(None, batch=batch), mask)
-    assert_pairs(Complete(loops=False).basis((1,)), torch.zeros(1, 1, dtype=torch.bool))
+        assert_pairs(Complete(add_self_loops=False).basis(None, batch=batch), mask)
+    assert_pairs(Complete(add_self_loops=False).basis((1,)), torch.zeros(1, 1, dtype=torch.bool))
     with pytest.raises(ValueError, match="leaving out loops needs sources and targets that are"):
-        Complete(loops=False).basis(None, size=(2, 3))
+        Complete(add_self_loops=False).basis(None, size=(2, 3))
 
 
 def test_heads_have_supports_of_their_own_in_a_stack():

@@ -58,7 +58,7 @@ def test_nothing_of_them_reaches_others(score, pair):
         targets = torch.randn(8, P, dtype=torch.float64) if pair else None
         edges = edges_of(seen) if support is None else None
         legal = legal_orders(conv, (x, targets) if pair else x, edges)
-        if support == "blocks(size=3)":  # whose sources are all there, where blocks are dense
+        if support == "blocks(window=3)":  # whose sources are all there, where blocks are dense
             legal = [name for name in legal if "dense" not in name]
         conv.order = draw.choice(legal)
         assert_unseen(conv, broken, x, there, targets, seen, edge_index=edges)

@@ -51,7 +51,7 @@ def test_self_attention(dtype, bias, batch):
 
 @both_types
 @pytest.mark.parametrize(
-    ("support", "seen"), [("causal", CAUSAL), ("slidingwindow(size=2)", WINDOW)]
+    ("support", "seen"), [("causal", CAUSAL), ("slidingwindow(window=2)", WINDOW)]
 )
 def test_a_mask_is_a_support(dtype, support, seen):
     theirs = peer(dtype)
