@@ -32,7 +32,8 @@ DEEPEST = 16
 """The largest depth of nested families; labels of some double with each level."""
 
 _READERS = {
-    "edge_weight": "a family that reads it, such as GCN or Relation",
+    "edge_weight": "a family that reads it, such as GCN or Relation; "
+    "types and features of edges go by edge_type= and edge_attr=",
     "edge_type": "a family that reads it, such as Relation",
     "edge_attr": "Kernel, or a score that reads it; weights of edges go by edge_weight",
     "pos": "Kernel(on='pos'), Nearest, or a score with terms or rotary positions",

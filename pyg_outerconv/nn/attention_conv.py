@@ -172,10 +172,12 @@ class AttentionConv(FoldOutput, OuterConv):
         self,
         x: Features | tuple[Features, Features],
         edge_index: Adj | Basis | Any = None,
-        edge_attr: OptTensor = None,
+        edge_weight: OptTensor = None,
+        *,
         edge_type: OptTensor = None,
         size: Size = None,
         batch: OptTensor = None,
+        edge_attr: OptTensor = None,
         pos: Tensor | OptPairTensor | None = None,
         source_mask: OptTensor = None,
         alignment: Any = None,
@@ -188,10 +190,12 @@ class AttentionConv(FoldOutput, OuterConv):
             edge_index (torch.Tensor or Basis, optional): The structure that the support reads; or a
                 basis: without values it replaces the edges of the support, with values it replaces
                 the learned basis.
-            edge_attr (torch.Tensor, optional): The edge features :math:`(E, D_e)`.
+            edge_weight (torch.Tensor, optional): The edge weights, for an :obj:`align` that reads
+                them; else refused, for attention makes the weights of its edges.
             edge_type (torch.Tensor, optional): The edge types, for supports that read them.
             size (tuple, optional): :math:`(M, N)`.
             batch (torch.Tensor, optional): The graph of each node.
+            edge_attr (torch.Tensor, optional): The edge features :math:`(E, D_e)`.
             pos (torch.Tensor or tuple, optional): The positions of the nodes, or of both ends.
             source_mask (torch.Tensor, optional): Booleans :math:`(*, M)`: the sources that are
                 present. Edges of absent sources are ignored (key padding), whatever their
@@ -221,9 +225,8 @@ class AttentionConv(FoldOutput, OuterConv):
         sums = source_mask is None and not return_attention_weights and only_sums(self)
         content = self._content(inputs, source_mask, alignment, sums)
         waiting = self._waiting(inputs) if content.theta is None else []
-        basis = self.basis(
-            inputs, edge_index, None, edge_type, size, batch, edge_attr, pos, content=content
-        )
+        given = Given(edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
+        basis = self._basis(inputs, given, content)
         needs_shares = return_attention_weights or self.edge_dim is not None
         if needs_shares:
             basis = basis.shares() or basis
@@ -240,31 +243,18 @@ class AttentionConv(FoldOutput, OuterConv):
             out = out + values_of_edges(self, basis, edge_attr, theta)
         return (out, basis) if return_attention_weights else out
 
-    def basis(
-        self,
-        x: Any,
-        edge_index: Adj | Basis | Any = None,
-        edge_weight: OptTensor = None,
-        edge_type: OptTensor = None,
-        size: Size = None,
-        batch: OptTensor = None,
-        edge_attr: OptTensor = None,
-        pos: Tensor | OptPairTensor | None = None,
-        content: Content | None = None,
-    ) -> Basis:
-        """The attention matrices of :meth:`forward` for these arguments; see :class:`OuterConv`."""
-        inputs = x if isinstance(x, Inputs) else split_input(x, self.flow)
+    def _basis(self, inputs: Inputs, given: Given, content: Content | None = None) -> Basis:
+        """The attention matrices of :meth:`forward` for these arguments."""
         content = self._content(inputs) if content is None else content
+        edge_index = given.edge_index
         if isinstance(edge_index, Basis):
-            check_beside(edge_index, content, size, edge_type)
+            check_beside(given, content)
         if is_support(edge_index):
-            beside = ("batch", batch), ("edge_attr", edge_attr), ("pos", pos)
-            check_devices(self, edge_index, inputs.source, inputs.target, *beside)
-            basis = basis_on_support(self.family, edge_index, content, edge_attr, pos, batch)
+            check_devices(self, edge_index, inputs.source, inputs.target, *given.beside())
+            basis = basis_on_support(self.family, given, content)
             return basis.mean(basis.dtype) if self.folds_mean else basis
         require_edges(self._family, edge_index)
-        given = Given(edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
-        make = partial(super().basis, inputs, *given, content)
+        make = partial(super()._basis, inputs, given, content)
         return on_cached_support(self, given, content, make)
 
     def __repr__(self) -> str:

@@ -18,6 +18,7 @@ from ..graph.checks import holds
 from ..graph.content import Content
 from ..graph.edge_list import completed
 from ..graph.structure import Structure
+from .prepare import Given
 
 
 def is_support(given: Any) -> bool:
@@ -32,23 +33,18 @@ def require_edges(family: Attention, given: Any) -> None:
         raise RefusedType(refusal(f"{family.support} reads {reads.noun}", wanted, given))
 
 
-def check_beside(given: Basis, content: Content, *beside: Any) -> None:
+def check_beside(given: Given, content: Content) -> None:
     """Check the arguments beside a basis.
 
-    Args:
-        given: a support, or a basis with values.
-        content: the features of the nodes, with mask and alignment.
-        *beside: ``size`` and ``edge_type``.
-
     Raises:
-        ValueError: the size differs from that of the basis, edge types are passed, or a mask or an
-            alignment is passed beside a basis with values.
+        ValueError: the size differs from that of the basis, weights or types of edges are passed,
+            or a mask or an alignment is passed beside a basis with values.
     """
-    size, edge_type = beside
-    if any(count not in (None, end) for count, end in zip(size or (), given.size, strict=False)):
-        raise RefusedValue(refusal("a basis has a size of its own", given.size, size))
-    known = {"edge_type": edge_type}
-    if not is_support(given):
+    own, size = given.edge_index.size, given.size
+    if any(count not in (None, end) for count, end in zip(size or (), own, strict=False)):
+        raise RefusedValue(refusal("a basis has a size of its own", own, size))
+    known = {"edge_weight": given.edge_weight, "edge_type": given.edge_type}
+    if not is_support(given.edge_index):
         known |= {"source_mask": content.present, "alignment": content.alignment}
     for name, part in known.items():
         if part is not None:
@@ -57,29 +53,20 @@ def check_beside(given: Basis, content: Content, *beside: Any) -> None:
             )
 
 
-def basis_on_support(
-    family: Attention,
-    given: Basis,
-    content: Content,
-    edge_attr: Tensor | None,
-    pos: Any,
-    batch: Any = None,
-) -> Basis:
+def basis_on_support(family: Attention, given: Given, content: Content) -> Basis:
     """The attention matrices on the edges of a support.
 
     Args:
         family: the attention family.
-        given: the support, a basis without values.
+        given: the support, a basis without values; edge_attr (E, D_e) of the edges that it was
+            made from, and positions and graphs of the nodes, which do not change its edges.
         content: the features of the nodes.
-        edge_attr: (E, D_e), attributes of the edges that the support was made from.
-        pos: positions of the nodes, or a pair for sources and targets.
-        batch: the graph of each node, or a pair for sources and targets, for positions and learned
-            queries; it does not change the edges.
 
     Raises:
         ValueError: the support does not fit the heads or the nodes.
     """
-    over = given if isinstance(given, ImplicitEdges) else given.edges()
+    support, edge_attr, pos, batch = given.edge_index, given.edge_attr, given.pos, given.batch
+    over = support if isinstance(support, ImplicitEdges) else support.edges()
     for name, part in (("edge_attr", edge_attr), ("pos", pos)):
         if part is not None and not family.makes_use_of(name):
             raise RefusedValue(refusal(f"the score does not read {name}", "none", name))

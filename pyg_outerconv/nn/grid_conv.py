@@ -130,11 +130,7 @@ class GridConv(OuterConv):
         x: Any,
         edge_index: Any = None,
         edge_weight: Tensor | None = None,
-        edge_type: Tensor | None = None,
-        size: tuple[int, int] | None = None,
-        batch: Tensor | None = None,
-        edge_attr: Tensor | None = None,
-        pos: Any = None,
+        **beside: Any,
     ) -> Tensor:
         r"""Runs the layer.
 
@@ -142,16 +138,14 @@ class GridConv(OuterConv):
             x (torch.Tensor): Images, or node features if ``edge_index`` says where they are.
             edge_index (Cells or torch.Tensor or tuple or Basis, optional): The cells that nodes
                 are at, a mask of them, or the shape of the grid; or a basis.
-            edge_weight, edge_type, size, batch, edge_attr, pos: See
-                :class:`~pyg_outerconv.nn.OuterConv`.
+            edge_weight, **beside: See :class:`~pyg_outerconv.nn.OuterConv`.
         """
-        beside = (edge_weight, edge_type, size, batch, edge_attr, pos)
         if self.theta.in_channels < 0 and isinstance(x, Tensor):
-            _ = self.basis(x, edge_index, *beside)  # raises before the layer changes
+            _ = self.basis(x, edge_index, edge_weight, **beside)  # raises before the layer changes
             self._take_channels(x, edge_index is None)
         if edge_index is not None:
-            return super().forward(x, edge_index, *beside)
-        if any(part is not None for part in beside):
+            return super().forward(x, edge_index, edge_weight, **beside)
+        if any(part is not None for part in (edge_weight, *beside.values())):
             raise RefusedValue(
                 refusal("images are a whole grid", "nothing beside them", "edges, size or batch")
             )
@@ -179,19 +173,19 @@ class GridConv(OuterConv):
         return self._rules.get(self.family, shape, images.device)
 
     def contraction_path(
-        self, x: Any, edge_index: Any = None, *args: Any, verbose: bool = False
+        self, x: Any, edge_index: Any = None, *args: Any, **options: Any
     ) -> ContractionPath:
         """The contraction order for images or nodes, and the cost of every order."""
         if edge_index is not None:
-            return super().contraction_path(x, edge_index, *args, verbose=verbose)
+            return super().contraction_path(x, edge_index, *args, **options)
         rule = self.rule(x)
-        return super().contraction_path(as_cells(x, len(rule.axes)), rule, verbose=verbose)
+        return super().contraction_path(as_cells(x, len(rule.axes)), rule, **options)
 
-    def basis(self, x: Any, edge_index: Any = None, *args: Any) -> Basis:
+    def basis(self, x: Any, edge_index: Any = None, *args: Any, **beside: Any) -> Basis:
         """The basis that :meth:`forward` uses."""
         if edge_index is None and isinstance(x, Tensor):
             return self.rule(x)
-        return super().basis(x, edge_index, *args)
+        return super().basis(x, edge_index, *args, **beside)
 
     def _take_channels(self, x: Tensor, is_image: bool) -> None:
         """Allocate lazy parameters for the channels of the first input."""

@@ -213,6 +213,7 @@ class OuterConv(MessageHooks, DenseForms, MessagePassing):
         x: Union[Features, tuple[Features, Features]],
         edge_index: Union[Adj, Basis, None] = None,
         edge_weight: OptTensor = None,
+        *,
         edge_type: OptTensor = None,
         size: Size = None,
         batch: Union[Tensor, OptPairTensor, None] = None,
@@ -242,7 +243,8 @@ class OuterConv(MessageHooks, DenseForms, MessagePassing):
         root = self.root
         is_lazy = self.theta.in_channels < 0 or (root is not None and root.in_channels < 0)
         waiting = self._waiting(inputs) if is_lazy else []
-        basis = self.basis(inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
+        given = Given(edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
+        basis = self._basis(inputs, given)
         if is_lazy:
             self._materialize(waiting)
         return self._convolve(inputs, basis, self._parameter(inputs))
@@ -270,22 +272,19 @@ class OuterConv(MessageHooks, DenseForms, MessagePassing):
     def basis(
         self,
         x: Any,
-        edge_index: Union[Adj, Basis],
+        edge_index: Union[Adj, Basis, None] = None,
         edge_weight: OptTensor = None,
-        edge_type: OptTensor = None,
-        size: Size = None,
-        batch: Union[Tensor, OptPairTensor, None] = None,
-        edge_attr: OptTensor = None,
-        pos: Union[Tensor, OptPairTensor, None] = None,
-        content: Optional[Content] = None,
+        **beside: Any,
     ) -> Basis:
         """The basis that :meth:`forward` uses for these arguments.
 
         With ``aggr='mean'`` its values are divided by the number of edges of target and label.
         """
         inputs = x if isinstance(x, Inputs) else split_input(x, self.flow)
-        given = Given(edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
-        check_devices(self, edge_index, inputs.source, inputs.target, *given.beside())
+        return self._basis(inputs, Given(edge_index, edge_weight, **beside))
+
+    def _basis(self, inputs: Inputs, given: Given, content: Optional[Content] = None) -> Basis:
+        check_devices(self, given.edge_index, inputs.source, inputs.target, *given.beside())
         if content is None and self._reads_content:
             content = self._content(inputs)
         return prepare_basis(self, inputs, given, content)
@@ -293,28 +292,24 @@ class OuterConv(MessageHooks, DenseForms, MessagePassing):
     def contraction_path(
         self,
         x: Union[Features, tuple[Features, Features]],
-        edge_index: Union[Adj, Basis],
+        edge_index: Union[Adj, Basis, None] = None,
         edge_weight: OptTensor = None,
-        edge_type: OptTensor = None,
-        size: Size = None,
-        batch: Union[Tensor, OptPairTensor, None] = None,
-        edge_attr: OptTensor = None,
-        pos: Union[Tensor, OptPairTensor, None] = None,
         *,
         verbose: bool = False,
+        **beside: Any,
     ) -> ContractionPath:
-        """The contraction order of each leaf for these arguments, and the cost of every order.
+        """The contraction order of each leaf for the arguments of :meth:`forward`, and the cost of
+        every order.
 
         Printed, it is a table of the legal orders, cheapest first; ``verbose`` adds the others with
         their reasons.
         """
         inputs = split_input(x, self.flow)
-        basis = self.basis(inputs, edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
-        x, theta = nodes_first(inputs.source), self._parameter(inputs)
+        basis = self._basis(inputs, Given(edge_index, edge_weight, **beside))
         return contraction_path(
             basis,
-            x,
-            theta,
+            nodes_first(inputs.source),
+            self._parameter(inputs),
             self.order,
             aggr=self.reduce,
             label_aggr=self.label_reduce,

@@ -74,18 +74,24 @@ class GraphAttention(AttentionConv):
             linear_bias(bias, self.theta.in_channels)
 
     def forward(  # type: ignore[override]
-        self, x: Any, edge_index: Any = None, edge_attr: Tensor | None = None, **beside: Any
+        self,
+        x: Any,
+        edge_index: Any = None,
+        edge_weight: Tensor | None = None,
+        *,
+        edge_attr: Tensor | None = None,
+        **beside: Any,
     ) -> Any:
         """Runs the layer; see :class:`AttentionConv`."""
         if self.fill_value is None or not self._fills:
-            return super().forward(x, edge_index, edge_attr, **beside)
+            return super().forward(x, edge_index, edge_weight, edge_attr=edge_attr, **beside)
         inputs = split_input(x, self.flow)
         ends = [count for count in (inputs.num_sources, inputs.num_targets) if count is not None]
         count = min(beside.get("size") or ends)
         edge_index, edge_attr, origin = _with_loops(edge_index, edge_attr, self.fill_value, count)
         if self.explain:  # masks of explainers are of the user's edges; other calls write nothing
             self._origin = origin
-        return super().forward(x, edge_index, edge_attr, **beside)
+        return super().forward(x, edge_index, edge_weight, edge_attr=edge_attr, **beside)
 
     def edge_mask(self, edge_origin: Tensor) -> Tensor:
         """The mask of each edge by its column in ``edge_index``, (E,); 1 for added self-loops."""

@@ -86,10 +86,10 @@ class TransformerConv(GraphAttention):
                 part.reset_parameters()  # type: ignore[operator]
 
     def forward(  # type: ignore[override]
-        self, x: Any, edge_index: Any = None, edge_attr: Tensor | None = None, **beside: Any
+        self, x: Any, edge_index: Any = None, edge_weight: Tensor | None = None, **beside: Any
     ) -> Any:
         """Runs the layer; see :class:`AttentionConv`."""
-        found = super().forward(x, edge_index, edge_attr, **beside)
+        found = super().forward(x, edge_index, edge_weight, **beside)
         if self.skip is None:
             return found
         out, *basis = found if isinstance(found, tuple) else (found,)

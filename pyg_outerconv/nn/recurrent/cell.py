@@ -77,10 +77,7 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
         edge_index: Any,
         state: State | None = None,
         edge_weight: Tensor | None = None,
-        edge_type: Tensor | None = None,
-        batch: Tensor | None = None,
-        edge_attr: Tensor | None = None,
-        pos: Tensor | None = None,
+        **beside: Any,
     ) -> State:
         """Runs one step.
 
@@ -88,17 +85,10 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
             x: the input of this step, (*batch, N, P).
             edge_index: the edges, another structure that the family reads, or a basis.
             state: the state after the step before; zeros if None.
-            edge_weight, edge_type, batch, edge_attr, pos: see :class:`OuterConv`.
+            edge_weight, **beside: the edge weights, and ``edge_type``, ``batch``, ``edge_attr``,
+                ``pos``; see :class:`OuterConv`.
         """
-        arguments = self.arguments(
-            x,
-            edge_index,
-            edge_weight=edge_weight,
-            edge_type=edge_type,
-            batch=batch,
-            edge_attr=edge_attr,
-            pos=pos,
-        )
+        arguments = self.arguments(x, edge_index, edge_weight=edge_weight, **beside)
         return self.step(x, arguments, state)
 
     def arguments(self, x: Tensor, edge_index: Any, **beside: Any) -> dict[str, Any]:
