@@ -33,14 +33,19 @@ from .attention_options import (
     value_channels_of,
     without_absent,
 )
+from .attention_support import (
+    basis_on_support,
+    check_beside,
+    is_support,
+    on_cached_support,
+    only_sums,
+    require_edges,
+)
 from .checks import check_channels
-from .devices import check_devices
 from .fold_output import FoldOutput
-from .given_support import basis_on_support, check_beside, is_support, require_edges
+from .inputs import Given, Inputs, check_devices, nodes_first, split_input
 from .outer_conv import OuterConv
-from .prepare import Given, Inputs, nodes_first, split_input
 from .shares import showing_shares, values_of_edges
-from .sums_at_once import on_cached_support, only_sums
 from .theta import view_of
 
 

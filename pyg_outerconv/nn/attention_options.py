@@ -17,7 +17,7 @@ from ..attention import (
 from ..errors import RefusedType, RefusedValue, refusal, unknown
 from ..families import Family, Hops, parse_family
 from ..graph import Features, SparseFeatures
-from .prepare import Inputs
+from .inputs import Inputs
 from .theta import ThetaModule
 
 

@@ -13,8 +13,8 @@ from ..basis import Basis
 from ..errors import RefusedValue, refusal
 from ..families import Family
 from ..theta.theta import add_product
+from .inputs import split_input
 from .outer_conv import OuterConv
-from .prepare import split_input
 
 _column_sums: WeakKeyDictionary[Basis, dict[Any, Tensor]] = WeakKeyDictionary()
 """Cached sums B_jᵀ 1 for the last factors of each basis."""

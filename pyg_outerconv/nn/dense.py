@@ -11,7 +11,7 @@ from torch import Tensor
 from ..errors import RefusedValue, refusal
 from ..theta import full
 from .checks import COMPARISONS
-from .prepare import Inputs
+from .inputs import Inputs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

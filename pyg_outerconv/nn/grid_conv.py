@@ -14,8 +14,8 @@ from ..basis.grid_shift import GridShift
 from ..contract import ContractionPath, contract
 from ..errors import RefusedType, RefusedValue, refusal
 from ..families import Grid
-from .devices import check_devices
 from .grid_rules import GridRules, as_cells, as_images, shape_of
+from .inputs import check_devices
 from .outer_conv import OuterConv
 from .theta_forms import GroupedTheta
 

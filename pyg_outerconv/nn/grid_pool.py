@@ -16,8 +16,8 @@ from ..families import Pool
 from ..graph.cell_checks import check_shape
 from ..theta import Mixture, ThetaValue, scaled
 from .checks import COMPARISONS, aggregation
-from .devices import check_given
 from .grid_rules import GridRules, as_cells, as_images, shape_of
+from .inputs import check_given
 
 Sizes = int | tuple[int, ...]
 

@@ -27,14 +27,13 @@ from .checks import (
     message_aggregation,
 )
 from .dense import DenseForms
-from .devices import check_devices
-from .first_of_equal import FirstOfEqual
-from .prepare import Given, Inputs, nodes_first, prepare_basis, split_input
-from .readable import convolve_by_messages
+from .hooks import MessageHooks
+from .inputs import Given, Inputs, check_devices, nodes_first, split_input
+from .messages import FirstOfEqual, convolve_by_messages
+from .prepare import prepare_basis
 from .root import add_root
 from .theta import ThetaModule
 from .theta_forms import make_theta
-from .watched import MessageHooks
 
 
 class OuterConv(MessageHooks, DenseForms, MessagePassing):
@@ -64,30 +63,21 @@ class OuterConv(MessageHooks, DenseForms, MessagePassing):
             :obj:`"identity"`, which has no parameters. (default: :obj:`"full"`)
         aggr (str, optional): The reduction over the inputs of one label: :obj:`"sum"`;
             :obj:`"mean"`, which divides by the number of edges of that label that reach the
-            output; :obj:`"max"` or :obj:`"min"`, which :math:`\mathbf{\Theta}_k` follows and
-            which need dense features. Of equal inputs the one of the first edge in the order of
-            :obj:`basis.edges()` (within a target and label, the order of :obj:`edge_index`) takes
-            all of the gradient; PyG's aggregations and :func:`torch.amax` share it out.
-            (default: :obj:`"sum"`)
-        label_aggr (str, optional): The reduction over labels: :obj:`"sum"`; :obj:`"mean"`,
-            which divides by :math:`K`, a label without edges counting as zero; :obj:`"max"` or
-            :obj:`"min"`, which leave out labels without edges. Of equal labels the lowest takes
-            all of the gradient. An output without edges is the bias (plus the root term), or zero
-            without one. (default: :obj:`"sum"`)
+            output; :obj:`"max"` or :obj:`"min"`, which :math:`\mathbf{\Theta}_k` follows and which
+            need dense features. Of equal inputs the first edge (within a target and label, in the
+            order of :obj:`edge_index`) takes all of the gradient. (default: :obj:`"sum"`)
+        label_aggr (str, optional): The reduction over labels: :obj:`"sum"`; :obj:`"mean"`, which
+            divides by :math:`K`, a label without edges counting as zero; :obj:`"max"` or
+            :obj:`"min"`, which leave out labels without edges, and of equal labels take the
+            lowest. (default: :obj:`"sum"`)
         cached (bool, optional): If set to :obj:`True`, the basis is cached for an unmodified
             :obj:`edge_index` (with the same weights and types) and shared by all layers with an
-            equal family. Other tensors get their own basis, so it is safe in mini-batches.
-            In-place changes are noticed, except those that autograd does not count (through
-            :obj:`.data`, numpy or shared memory): on CUDA none of these are, on a CPU not those
-            between the 4096 numbers that are compared in larger tensors. Then call
-            :func:`~pyg_outerconv.clear_caches`. Cached are the last 16 bases of each of the last
-            1024 :obj:`edge_index`. Under :meth:`torch.compile` and :meth:`torch.export` the basis
-            is made in the graph at every call, and numbers (ranges of indices, signs and NaN of
-            weights) are not checked; a basis that is passed in is made and checked once.
-            If :obj:`None`, only bases of the last four :obj:`edge_index` on a CPU are cached, so
-            that the layers of a model share them within a step (on CUDA, use
-            :func:`~pyg_outerconv.share_bases`); :obj:`False` caches nothing.
-            (default: :obj:`None`)
+            equal family; see :mod:`pyg_outerconv.cache` for the changes that are noticed. If
+            :obj:`None`, only bases of the last four :obj:`edge_index` on a CPU are cached, so that
+            the layers of a model share them (on CUDA, use :func:`~pyg_outerconv.share_bases`);
+            :obj:`False` caches nothing. Under :meth:`torch.compile` and :meth:`torch.export` the
+            basis is made in the graph at every call, and ranges of indices, signs and NaN are not
+            checked; a basis that is passed in is made and checked once. (default: :obj:`None`)
         root_weight (bool, optional): If set to :obj:`True`, the layer adds transformed features
             of the target itself. (default: :obj:`False`)
         order (str, optional): The contraction order for every leaf of the basis that it can
@@ -106,8 +96,9 @@ class OuterConv(MessageHooks, DenseForms, MessagePassing):
           :math:`(M)`; or :obj:`None`,
           edge indices :math:`(2, E)`, a transposed sparse matrix, or a
           :class:`~pyg_outerconv.Basis`,
-          edge weights :math:`(E)` *(optional)*, edge types :math:`(E)` *(optional)*
-        - **output:** node features :math:`(N, Q)`
+          edge weights :math:`(E)` *(optional)*
+        - **output:** node features :math:`(N, Q)`; an output without edges is the bias plus the
+          root term, or zero without these
 
     Raises:
         ValueError: an option is unknown or out of range; at a call, shapes do not fit, an index is

@@ -3,156 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..basis import Basis
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedValue, refusal
 from ..graph.checks import check_size
 from ..graph.content import Content
 from ..graph.edge_index import is_matrix
 from ..graph.edge_list import EdgeList
-from ..graph.sparse_features import Features, SparseFeatures
 from ..graph.structure import Structure, require_kind
 from .cache import bases, cached_basis, recent, shares_here
+from .inputs import Given, Inputs
 
 if TYPE_CHECKING:
     from .outer_conv import OuterConv
-
-
-class Given(NamedTuple):
-    """The arguments of a call beside x: the structure, and tensors for its edges and nodes."""
-
-    edge_index: Any
-    edge_weight: Tensor | None = None
-    edge_type: Tensor | None = None
-    size: tuple[int | None, int | None] | None = None
-    batch: Tensor | tuple[Tensor, Tensor] | None = None
-    edge_attr: Tensor | None = None
-    pos: Tensor | tuple[Tensor, Tensor] | None = None
-
-    def beside(self) -> list[tuple[str, Any]]:
-        """The arguments beside the structure that are not None, each with its name."""
-        found: list[tuple[str, Any]] = []
-        if self.edge_weight is not None:
-            found.append(("edge_weight", self.edge_weight))
-        if self.edge_type is not None:
-            found.append(("edge_type", self.edge_type))
-        if self.batch is not None:
-            found.append(("batch", self.batch))
-        if self.edge_attr is not None:
-            found.append(("edge_attr", self.edge_attr))
-        if self.pos is not None:
-            found.append(("pos", self.pos))
-        return found
-
-
-class Inputs(NamedTuple):
-    """``x`` split into features of sources and of targets.
-
-    Attributes:
-        source: (*batch, M, P) features, sparse ones (M, P), (M,) indices, or None.
-        target: the same for the N targets, with P_t channels; equals ``source`` if x is single.
-        num_sources, num_targets: M and N if x determines them, else None.
-        featureless: whether the sources have no features or indices: Θ has a row for each source.
-        targets_featureless: whether x was None: a root weight has a row for each target.
-        is_single: whether sources and targets are the same nodes: x is one tensor, or a pair of the
-            same tensor, as ``to_hetero`` passes it. Otherwise they are different nodes, even if
-            M = N.
-    """
-
-    source: Features
-    target: Features
-    num_sources: int | None
-    num_targets: int | None
-    featureless: bool = False
-    targets_featureless: bool = False
-    is_single: bool = True
-
-    @staticmethod
-    def channels(x: Features) -> int:
-        """P of dense or sparse features. Raises ValueError for indices and None."""
-        if x is None or not x.is_floating_point():
-            raise RefusedValue(
-                refusal(
-                    "in_channels=-1 is derived from features",
-                    "a float tensor",
-                    "none" if x is None else x.dtype,
-                )
-            )
-        return x.size(-1)
-
-
-def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
-    """Split ``x``: one tensor for both ends, a pair (sources, targets), or None.
-
-    Sparse tensors become :class:`SparseFeatures`.
-
-    Raises:
-        TypeError: x is neither a tensor, nor a pair of tensors, nor None; or holds neither
-            floating point features nor integer indices.
-        ValueError: a tensor has too few dimensions, or a sparse one is no matrix.
-    """
-    pair = isinstance(x, tuple | list)
-    if pair and len(x) != 2:
-        raise RefusedValue(
-            refusal("a bipartite x is a pair", "(x_source, x_target)", f"{len(x)} entries")
-        )
-    source, target = x if pair else (x, x)
-    if pair and flow == "target_to_source":
-        source, target = target, source
-    same = target is source
-    is_single = not pair or (same and source is not None)
-    if is_single and _is_dense(source):  # the common case, kept fast
-        nodes = source.size(-2)
-        return Inputs(source, source, nodes, nodes)
-    source, count = _features(source)
-    target, num_targets = (source, count) if same else _features(target)
-    return Inputs(source, target, count, num_targets, source is None, x is None, is_single)
-
-
-def nodes_first(x: Features) -> Features:
-    """Features (*batch, M, P) as (M, *batch, P), the layout of the contraction."""
-    if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() == 2:
-        return x  # the same object, because caches know it by its identity
-    return x.movedim(-2, 0)
-
-
-def _is_dense(x: Any) -> bool:
-    """Whether x is a dense floating point tensor with nodes and channels."""
-    is_plain = type(x) is Tensor and x.layout is torch.strided
-    return is_plain and x.is_floating_point() and x.dim() > 1
-
-
-def _features(x: Any) -> tuple[Features, int | None]:
-    """Features after checks, and their number of nodes."""
-    if x is None:
-        return None, None
-    if isinstance(x, SparseFeatures):
-        return x, x.size(0)
-    if not isinstance(x, Tensor) or x.is_complex() or x.dtype == torch.bool:
-        raise RefusedType(
-            refusal(
-                "x must hold features or node indices",
-                "a tensor of floating point or integer type",
-                getattr(x, "dtype", type(x).__name__),
-            )
-        )
-    if x.layout != torch.strided:
-        return SparseFeatures.of(x), x.size(0)
-    if x.is_floating_point():
-        if x.dim() < 2:
-            raise RefusedValue(
-                refusal("features must have a row for each node", "shape (M, P)", tuple(x.shape))
-            )
-        return x, x.size(-2)
-    if x.dim() != 1:
-        raise RefusedValue(
-            refusal("node indices must be one for each node", "shape (M,)", tuple(x.shape))
-        )
-    return x, x.size(0)
 
 
 def prepare_basis(

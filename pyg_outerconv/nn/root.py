@@ -8,7 +8,7 @@ from torch import Tensor
 from ..errors import RefusedType, RefusedValue, refusal
 from ..graph import SparseFeatures
 from ..theta.theta import add_product
-from .prepare import Inputs
+from .inputs import Inputs
 
 
 def add_root(out: Tensor, inputs: Inputs, weight: Tensor, own: bool) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from ..errors import RefusedValue, refusal
-from ..theta import ThetaValue
+from ..theta import ThetaValue, full
 
 FORMS: dict[str, type[ThetaModule]] = {}
 
@@ -31,8 +31,9 @@ class ThetaModule(torch.nn.Module):
 
     Θ_k is block-diagonal with G blocks, G = 1 being a full matrix.
 
-    A subclass names its parameters and their shapes (:meth:`shapes`) and builds Θ from them
-    (:meth:`build`). With ``in_channels=-1`` the first input determines the shapes.
+    A subclass names its parameters and their shapes (:meth:`shapes`) and makes Θ of them
+    (:meth:`build`, or :meth:`parameter` where Θ is not one tensor). With ``in_channels=-1`` the
+    first input determines the shapes.
 
     Attributes:
         name: the name of the form in the option ``theta``.
@@ -151,9 +152,9 @@ class ThetaModule(torch.nn.Module):
         """
         return self()  # type: ignore[no-any-return]
 
-    @abstractmethod
     def build(self) -> Tensor:
-        """Θ as a tensor (K, G, P/G, Q/G), computed from the parameters."""
+        """Θ as a tensor (K, G, P/G, Q/G). A subclass defines this or :meth:`parameter`."""
+        return full(self.parameter())
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         for key, parameter in self._parameters.items():

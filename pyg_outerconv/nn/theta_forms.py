@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal, unknown
-from ..theta import Mixture, ThetaValue, full
+from ..theta import Mixture, ThetaValue, ValueOutput
 from .theta import FORMS, ThetaModule, view_of
-from .theta_values import ColumnsTheta, ValueOutputTheta  # noqa: F401 - they register themselves
 
 
 class FullTheta(ThetaModule):
@@ -55,10 +55,6 @@ class SharedTheta(ThetaModule):
         ones = self.weight.new_ones((self.num_labels, 1))
         return Mixture(ones, self.weight.unsqueeze(0).unsqueeze(0))
 
-    def build(self) -> Tensor:
-        """The weight, once for each label."""
-        return self.weight.expand(self.num_labels, 1, -1, -1)
-
 
 class BasisDecomposedTheta(ThetaModule):
     """Θ_k = Σ_b c_kb V_b with ``num_bases`` matrices V_b: K·B + B·P·Q numbers.
@@ -83,11 +79,6 @@ class BasisDecomposedTheta(ThetaModule):
         """The mixture of the matrices V_b."""
         self.require_shape()
         return Mixture(view_of(self.comp), self.weight.unsqueeze(1))
-
-    def build(self) -> Tensor:
-        """The combinations."""
-        flat = self.comp @ self.weight.flatten(1)
-        return flat.view(self.num_labels, 1, *self.weight.shape[1:])
 
 
 class LowRankTheta(ThetaModule):
@@ -214,10 +205,6 @@ class IdentityTheta(ThetaModule):
         like = torch.empty(0) if like is None else like
         return Mixture.identity(self.num_labels, self.in_channels, like)
 
-    def build(self) -> Tensor:
-        """Ones (K, P, 1, 1)."""
-        return full(self.parameter())
-
 
 _SPEC = re.compile(r"([a-z-]+)(?::(\d{1,9})|\((?:(\w+)\s*=\s*)?(\d{1,9})\))?")
 
@@ -251,3 +238,66 @@ def make_theta(
             )
         )
     return form(num_labels, in_channels, out_channels, int(number or 1), max_parameters)
+
+
+class ColumnsTheta(ThetaModule):
+    """Θ_k is zero outside its block of Q/K columns: K·P·(Q/K) = P·Q numbers.
+
+    The output is the concatenation of the results of all labels, Q/K channels each.
+    """
+
+    name = "columns"
+
+    weight: Tensor
+
+    def check(self) -> None:
+        """K divides Q."""
+        if self.out_channels % self.num_labels:
+            raise RefusedValue(
+                refusal(
+                    "columns are as many for each label",
+                    f"out_channels a multiple of {self.num_labels}",
+                    self.out_channels,
+                )
+            )
+
+    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
+        """weight (K, P, Q/K)."""
+        return {"weight": (self.num_labels, in_channels, self.out_channels // self.num_labels)}
+
+    def parameter(self, like: Tensor | None = None) -> ThetaValue:
+        """Values of heads that are concatenated."""
+        self.require_shape()
+        return ValueOutput(view_of(self.weight))
+
+
+class ValueOutputTheta(ThetaModule):
+    """Θ_k = V_k O_k: values of V = ``channels`` numbers, and an output projection.
+
+    K·V·(P + Q) numbers, as in ``low-rank``, but the products V_k O_k are not computed: label k is
+    propagated at width V. These are the value and output projections of *Attention Is All You Need*
+    (section 3.2.2). Initial weights are those of one linear map P → K·V and one K·V → Q.
+    """
+
+    name, argument = "value-output", "channels"
+
+    value: Tensor
+    output: Tensor
+
+    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
+        """value (K, P, V), output (K, V, Q)."""
+        return {
+            "value": (self.num_labels, in_channels, self.option),
+            "output": (self.num_labels, self.option, self.out_channels),
+        }
+
+    def draw(self, parameter: Tensor, bound: float) -> None:
+        """Glorot-uniform, with fan-in or fan-out of all labels together."""
+        wide, narrow = self.num_labels * self.option, parameter.size(1) + parameter.size(2)
+        bound = math.sqrt(6.0 / (narrow - self.option + wide))
+        parameter.uniform_(-bound, bound)
+
+    def parameter(self, like: Tensor | None = None) -> ThetaValue:
+        """Values and outputs, not multiplied."""
+        self.require_shape()
+        return ValueOutput(view_of(self.value), view_of(self.output))

@@ -24,7 +24,7 @@ from pyg_outerconv.basis.grid_shift import Axis, GridShift
 from pyg_outerconv.contract import contract
 from pyg_outerconv.families import Chebyshev, Relation, Walk
 from pyg_outerconv.nn import OuterConv
-from pyg_outerconv.nn.readable import convolve_by_messages
+from pyg_outerconv.nn.messages import convolve_by_messages
 from pyg_outerconv.testing import assert_near, awkward_structures
 from pyg_outerconv.theta import as_theta
 

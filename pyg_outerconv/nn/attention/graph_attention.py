@@ -14,7 +14,7 @@ from ...equations import row
 from ...errors import RefusedType, refusal
 from ...families import Hops
 from ..attention_conv import AttentionConv
-from ..prepare import split_input
+from ..inputs import split_input
 from ..theta import ThetaModule
 from .initial import as_glorot, as_glorot_and_bias, linear_bias
 

@@ -1,15 +1,16 @@
-"""The support of attention passed in place of ``edge_index``: a basis without values."""
+"""The edges of an attention layer: a support in the place of ``edge_index``, or cached edges."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from ..basis import Basis
-from ..basis.edges import EdgeBasis
+from ..basis import Basis, EdgeBasis
+from ..basis.additive_attention import AdditiveAttentionBasis
 from ..basis.implicit_edges import ImplicitEdges
 from ..errors import RefusedType, RefusedValue, refusal
 from ..families import Attention
@@ -18,7 +19,11 @@ from ..graph.checks import holds
 from ..graph.content import Content
 from ..graph.edge_list import completed
 from ..graph.structure import Structure
-from .prepare import Given
+from .cache import bases
+from .inputs import Given
+
+if TYPE_CHECKING:
+    from .attention_conv import AttentionConv
 
 
 def is_support(given: Any) -> bool:
@@ -97,3 +102,29 @@ def _check_origin(over: EdgeBasis, edge_attr: Tensor | None) -> None:
                 edge_attr.size(0),
             )
         )
+
+
+def only_sums(conv: AttentionConv) -> bool:
+    """Whether a layer needs only the sums of values, by any order and without observers."""
+    free = conv.order is None and conv.max_memory is None and conv.edge_dim is None
+    sums = conv.reduce == conv.label_reduce == "sum" and not conv.folds_mean
+    return free and sums and not (conv._runs_by_messages() or conv._calls_fused_step())
+
+
+def on_cached_support(
+    conv: AttentionConv, given: Given, content: Content, make: Callable[[], Basis]
+) -> Basis:
+    """The basis of ``make()``; if the layer is ``cached``, on the cached edges of its support."""
+    edge_index, nodes = given.edge_index, None if content.source is None else content.source.size(0)
+    is_list = type(edge_index) is Tensor and edge_index.layout == torch.strided
+    if not (conv.cached and content.only_sums and is_list) or given.size or given.beside():
+        return make()
+
+    def support() -> EdgeBasis | None:
+        made = make()
+        return made.over if isinstance(made, AdditiveAttentionBasis) else None
+
+    key = "support", conv._family.support, conv.flow, conv.root is None, nodes
+    over = bases.get(edge_index, (), key, support)
+    found = None if over is None else conv._family.at_once(over, content)
+    return make() if found is None else found

@@ -25,7 +25,7 @@ class MessageHooks:
     """The hooks of a ``MessagePassing`` layer whose fused step is a contraction.
 
     A subclass that overrides ``message``, ``aggregate`` or ``update`` always runs by messages; how
-    often each is called is documented in :mod:`pyg_outerconv.nn.readable`. A subclass that
+    often each is called is documented in :mod:`pyg_outerconv.nn.messages`. A subclass that
     overrides ``message_and_aggregate`` has it called with the basis, x and Θ.
 
     Attributes:

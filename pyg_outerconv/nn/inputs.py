@@ -1,0 +1,236 @@
+"""The arguments of a call of a layer: x for both ends, what comes beside it, their devices."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from ..errors import RefusedType, RefusedValue, refusal
+from ..graph import Cells
+from ..graph.sparse_features import Features, SparseFeatures
+
+
+class Given(NamedTuple):
+    """The arguments of a call beside x: the structure, and tensors for its edges and nodes."""
+
+    edge_index: Any
+    edge_weight: Tensor | None = None
+    edge_type: Tensor | None = None
+    size: tuple[int | None, int | None] | None = None
+    batch: Tensor | tuple[Tensor, Tensor] | None = None
+    edge_attr: Tensor | None = None
+    pos: Tensor | tuple[Tensor, Tensor] | None = None
+
+    def beside(self) -> list[tuple[str, Any]]:
+        """The arguments beside the structure that are not None, each with its name."""
+        found: list[tuple[str, Any]] = []
+        if self.edge_weight is not None:
+            found.append(("edge_weight", self.edge_weight))
+        if self.edge_type is not None:
+            found.append(("edge_type", self.edge_type))
+        if self.batch is not None:
+            found.append(("batch", self.batch))
+        if self.edge_attr is not None:
+            found.append(("edge_attr", self.edge_attr))
+        if self.pos is not None:
+            found.append(("pos", self.pos))
+        return found
+
+
+class Inputs(NamedTuple):
+    """``x`` split into features of sources and of targets.
+
+    Attributes:
+        source: (*batch, M, P) features, sparse ones (M, P), (M,) indices, or None.
+        target: the same for the N targets, with P_t channels; equals ``source`` if x is single.
+        num_sources, num_targets: M and N if x determines them, else None.
+        featureless: whether the sources have no features or indices: Θ has a row for each source.
+        targets_featureless: whether x was None: a root weight has a row for each target.
+        is_single: whether sources and targets are the same nodes: x is one tensor, or a pair of the
+            same tensor, as ``to_hetero`` passes it. Otherwise they are different nodes, even if
+            M = N.
+    """
+
+    source: Features
+    target: Features
+    num_sources: int | None
+    num_targets: int | None
+    featureless: bool = False
+    targets_featureless: bool = False
+    is_single: bool = True
+
+    @staticmethod
+    def channels(x: Features) -> int:
+        """P of dense or sparse features. Raises ValueError for indices and None."""
+        if x is None or not x.is_floating_point():
+            raise RefusedValue(
+                refusal(
+                    "in_channels=-1 is derived from features",
+                    "a float tensor",
+                    "none" if x is None else x.dtype,
+                )
+            )
+        return x.size(-1)
+
+
+def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
+    """Split ``x``: one tensor for both ends, a pair (sources, targets), or None.
+
+    Sparse tensors become :class:`SparseFeatures`.
+
+    Raises:
+        TypeError: x is neither a tensor, nor a pair of tensors, nor None; or holds neither
+            floating point features nor integer indices.
+        ValueError: a tensor has too few dimensions, or a sparse one is no matrix.
+    """
+    pair = isinstance(x, tuple | list)
+    if pair and len(x) != 2:
+        raise RefusedValue(
+            refusal("a bipartite x is a pair", "(x_source, x_target)", f"{len(x)} entries")
+        )
+    source, target = x if pair else (x, x)
+    if pair and flow == "target_to_source":
+        source, target = target, source
+    same = target is source
+    is_single = not pair or (same and source is not None)
+    if is_single and _is_dense(source):  # the common case, kept fast
+        nodes = source.size(-2)
+        return Inputs(source, source, nodes, nodes)
+    source, count = _features(source)
+    target, num_targets = (source, count) if same else _features(target)
+    return Inputs(source, target, count, num_targets, source is None, x is None, is_single)
+
+
+def nodes_first(x: Features) -> Features:
+    """Features (*batch, M, P) as (M, *batch, P), the layout of the contraction."""
+    if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() == 2:
+        return x  # the same object, because caches know it by its identity
+    return x.movedim(-2, 0)
+
+
+def _is_dense(x: Any) -> bool:
+    """Whether x is a dense floating point tensor with nodes and channels."""
+    is_plain = type(x) is Tensor and x.layout is torch.strided
+    return is_plain and x.is_floating_point() and x.dim() > 1
+
+
+def _features(x: Any) -> tuple[Features, int | None]:
+    """Features after checks, and their number of nodes."""
+    if x is None:
+        return None, None
+    if isinstance(x, SparseFeatures):
+        return x, x.size(0)
+    if not isinstance(x, Tensor) or x.is_complex() or x.dtype == torch.bool:
+        raise RefusedType(
+            refusal(
+                "x must hold features or node indices",
+                "a tensor of floating point or integer type",
+                getattr(x, "dtype", type(x).__name__),
+            )
+        )
+    if x.layout != torch.strided:
+        return SparseFeatures.of(x), x.size(0)
+    if x.is_floating_point():
+        if x.dim() < 2:
+            raise RefusedValue(
+                refusal("features must have a row for each node", "shape (M, P)", tuple(x.shape))
+            )
+        return x, x.size(-2)
+    if x.dim() != 1:
+        raise RefusedValue(
+            refusal("node indices must be one for each node", "shape (M,)", tuple(x.shape))
+        )
+    return x, x.size(0)
+
+
+RULE = "what a layer is called with is where its parameters are"
+
+
+def check_devices(
+    layer: Module, given: Any, source: Any, target: Any = None, *beside: tuple[str, Any]
+) -> None:
+    """Check the devices of a call before it runs.
+
+    Kernels would not notice a mix of CPU and ``meta``, and would return uninitialised memory.
+
+    Args:
+        layer: the layer, all of whose parameters and buffers are checked.
+        given: the argument ``edge_index``.
+        source, target: features, or None.
+        *beside: names and values of further arguments: a tensor, a pair of tensors, or None.
+
+    Raises:
+        ValueError: two of them are on different devices, or all are on ``meta``.
+    """
+    if torch.compiler.is_compiling():
+        return  # tracers check devices themselves
+    known = target if source is None else source
+    device = _device_of(layer) if known is None else known.device
+    if device is None:
+        return
+    if target is not None and target.device != device:
+        raise RefusedValue(refusal("sources and targets are in one place", device, target.device))
+    if _is_elsewhere(layer, device):
+        tensors = chain(layer.named_parameters(), layer.named_buffers())
+        name, part = next((name, part) for name, part in tensors if part.device != device)
+        raise RefusedValue(refusal(RULE, f"{name} on {device}{_hint(part)}", part.device))
+    for name, parts in beside:
+        for part in parts if isinstance(parts, tuple | list) else (parts,):
+            if isinstance(part, Tensor) and part.device != device:
+                raise RefusedValue(
+                    refusal(f"{name} is where the features are", device, part.device)
+                )
+    if not isinstance(given, Tensor) or given.device != device or device.type == "meta":
+        check_given(given, device)
+
+
+def check_given(given: Any, device: torch.device) -> None:
+    """Raise ValueError if edges or a basis are not on ``device``, or if that is ``meta``."""
+    is_shape = isinstance(given, Cells) and given.index is None  # a shape has no device
+    where = device if is_shape else getattr(given, "device", device)
+    if where != device:
+        raise RefusedValue(
+            refusal(
+                "edges, or the basis in their place, are where the features are",
+                f"{device}: .to(x.device), which a FixedBasis in a module follows",
+                where,
+            )
+        )
+    if device.type == "meta":
+        raise RefusedValue(
+            refusal(
+                "a layer runs on values, and meta has none",
+                "for shapes alone a real basis within FakeTensorMode(allow_non_fake_inputs=True)",
+                device,
+            )
+        )
+
+
+def _device_of(layer: Module) -> torch.device | None:
+    """The device of the first parameter of a layer."""
+    return next((parameter.device for parameter in layer.parameters()), None)
+
+
+def _is_elsewhere(module: Module, device: torch.device) -> bool:
+    """Whether any tensor of a module is on another device; faster than iterating parameters()."""
+    waiting: list[Module | None] = [module]
+    for one in waiting:
+        if one is None:
+            continue
+        for held in (one._parameters, one._buffers):
+            for part in held.values() if held else ():
+                if part is not None and part.device != device:
+                    return True
+        if one._modules:
+            waiting += one._modules.values()
+    return False
+
+
+def _hint(part: Tensor) -> str:
+    """How to allocate parameters that are on ``meta``."""
+    lost = part.device.type == "meta"
+    return " (layer.to_empty(device=...), and load_state_dict)" if lost else ""
