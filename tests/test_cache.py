@@ -74,7 +74,7 @@ def test_a_write_that_autograd_does_not_count_is_seen(write, data):
     keeps = data.draw(st.booleans(), "cached") or not isinstance(family, Chebyshev)
     conv = OuterConv(3, 2, family, cached=keeps)
     x = torch.randn(nodes, 3)
-    conv(x, index, weight, kinds)
+    conv(x, index, weight, edge_type=kinds)
     changed = data.draw(st.sampled_from(["index", "weight", "kinds"]), "changed")
     place = data.draw(st.integers(0, edges - 1), "place")
     if changed == "index":
@@ -84,8 +84,9 @@ def test_a_write_that_autograd_does_not_count_is_seen(write, data):
         write(weight, place, 3.0)
     else:
         write(kinds, place, (int(kinds[place]) + 1) % 3)
-    others = (None if t is None else t.clone() for t in (index, weight, kinds))
-    assert_near(conv(x, index, weight, kinds), conv(x, *others), 1e-5)
+    index_, weight_, kinds_ = (None if t is None else t.clone() for t in (index, weight, kinds))
+    expected = conv(x, index_, weight_, edge_type=kinds_)
+    assert_near(conv(x, index, weight, edge_type=kinds), expected, 1e-5)
 
 
 def test_a_write_to_shared_memory_is_seen():

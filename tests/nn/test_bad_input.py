@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from calls import named
 from torch_geometric import EdgeIndex
 
 from pyg_outerconv import OuterConv, Pattern, parse_family
@@ -372,9 +373,10 @@ def test_a_call_is_refused_and_leaves_the_layer_as_it_was(name, cached):
     options = {"in_channels": 4, "out_channels": 6, "family": GCN(), **options}
     conv = OuterConv(**options, cached=cached)
     state, lazy = copy.deepcopy(conv.state_dict()), options["in_channels"] < 0
+    x, beside = arguments[0], named(*arguments[1:])
     for fuse in (True, False):
         conv.fuse = fuse
-        assert_refused(kind, rule, expected, got, lambda: conv(*arguments))
+        assert_refused(kind, rule, expected, got, lambda: conv(x, **beside))
     after = conv.state_dict()
     assert list(after) == list(state)
     assert conv.flow == options.get("flow", "source_to_target")
@@ -387,7 +389,7 @@ def test_a_call_is_refused_and_leaves_the_layer_as_it_was(name, cached):
     kinds = KINDS if conv.family == Relation(3) else None
     if conv.aggr == "sum" and not lazy and conv.family.num_bases != 2:
         weight = torch.ones(4)
-        assert conv(X, EDGES, weight, kinds).shape == (5, 6)
+        assert conv(X, EDGES, weight, edge_type=kinds).shape == (5, 6)
 
 
 MAKING = {

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 import torch
+from calls import named
 from torch_geometric.data import Data
 from torch_geometric.datasets import TUDataset
 from torch_geometric.loader import DataLoader
@@ -45,18 +46,18 @@ def synthetic():
 
 def arguments(family, data):
     kinds = data.edge_type if isinstance(family, Relation) else None
-    return data.edge_index, data.get("edge_weight"), kinds, (data.num_nodes,) * 2
+    return named(data.edge_index, data.get("edge_weight"), kinds, (data.num_nodes,) * 2)
 
 
 def assert_batches_equal_graphs(family, graphs, batch_size, tolerance):
     conv = OuterConv(graphs[0].num_features, 6, family)
-    expected = torch.cat([conv(data.x, *arguments(family, data)) for data in graphs])
+    expected = torch.cat([conv(data.x, **arguments(family, data)) for data in graphs])
     stored, afresh = [], []
     transformed = [family(data.clone()) for data in graphs]
     for batch in DataLoader(transformed, batch_size):
         stored.append(conv(batch.x, family.basis_of(batch)))
     for batch in DataLoader(graphs, batch_size):
-        afresh.append(conv(batch.x, *arguments(family, batch), batch.batch))
+        afresh.append(conv(batch.x, **arguments(family, batch), batch=batch.batch))
     assert_near(torch.cat(stored), expected, tolerance)
     assert_near(torch.cat(afresh), expected, tolerance)
 
@@ -79,10 +80,10 @@ def test_bases_of_a_batch_are_block_diagonal(family):
 def test_exact_eigenvalues_need_batch_to_tell_graphs_apart():
     family, graphs = Chebyshev(3, "exact"), synthetic()
     conv = OuterConv(4, 6, family)
-    expected = torch.cat([conv(data.x, *arguments(family, data)) for data in graphs])
+    expected = torch.cat([conv(data.x, **arguments(family, data)) for data in graphs])
     batch = next(iter(DataLoader(graphs, 20)))
-    with_graphs = conv(batch.x, *arguments(family, batch), batch.batch)
-    without = conv(batch.x, *arguments(family, batch))
+    with_graphs = conv(batch.x, **arguments(family, batch), batch=batch.batch)
+    without = conv(batch.x, **arguments(family, batch))
     assert_near(with_graphs, expected, 1e-5)
     assert float((without - expected).detach().abs().max()) > 1e-2
 
@@ -94,8 +95,8 @@ def test_a_cached_layer_takes_mini_batches(family):
     cached.load_state_dict(plain.state_dict())
     for _ in range(2):
         for batch in DataLoader(graphs, 2, shuffle=True):
-            inputs = (batch.x, *arguments(family, batch), batch.batch)
-            assert_near(cached(*inputs), plain(*inputs))
+            inputs = dict(arguments(family, batch), x=batch.x, batch=batch.batch)
+            assert_near(cached(**inputs), plain(**inputs))
 
 
 @pytest.mark.parametrize("family", [GCN(), Walk(2), Chebyshev(3), Relation(4)], ids=str)

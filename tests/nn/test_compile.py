@@ -4,6 +4,7 @@ import operator
 
 import pytest
 import torch
+from calls import named
 from torch.export import Dim, export
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
@@ -27,7 +28,7 @@ def results(call, conv, x, edges):
     """The output, and the gradients of x and of every parameter."""
     conv.zero_grad()
     x = x.clone().requires_grad_()
-    out = call(x, *edges)
+    out = call(x, **named(*edges))
     out.square().sum().backward()
     return [out.detach(), x.grad, *(parameter.grad.clone() for parameter in conv.parameters())]
 
@@ -82,12 +83,12 @@ def test_a_mean_within_a_family_counts_no_edge_of_weight_zero():
 def test_export_takes_graphs_of_any_size(family):
     conv = OuterConv(4, 3, family).double()
     x, inputs = graph(family, *SIZES[0])
-    edges, shapes = Dim("E"), [{0: Dim("N")}]
-    shapes += [None if part is None else {part.dim() - 1: edges} for part in inputs]
-    traced = export(conv, (x, *inputs), dynamic_shapes=tuple(shapes)).module()
+    edges, shapes = Dim("E"), {"x": {0: Dim("N")}}
+    shapes |= {name: {part.dim() - 1: edges} for name, part in named(*inputs).items()}
+    traced = export(conv, (x,), named(*inputs), dynamic_shapes=shapes).module()
     for nodes, count in SIZES[1:]:
         x, inputs = graph(family, nodes, count)
-        assert_near(traced(x, *inputs), conv(x, *inputs))
+        assert_near(traced(x, **named(*inputs)), conv(x, **named(*inputs)))
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=str)

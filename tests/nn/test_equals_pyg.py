@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from calls import named
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peers import PEERS, PYG, P, Q, R, of_graph_conv, of_rgcn, of_sage
@@ -52,7 +53,7 @@ def assert_equal(conv, peer, mapping, call, peer_call, inputs):
     assert set(parameters) == {name for name, _ in conv.named_parameters()}
     for name, parameter in conv.named_parameters():
         assert parameters[name].shape == parameter.shape, name
-    actual, expected = functional_call(conv, parameters, *call), peer_call()
+    actual, expected = functional_call(conv, parameters, (), call), peer_call()
     dtype = expected.dtype
     assert_near(actual, expected, TOLERANCE[dtype])
     weights = list(peer.parameters())
@@ -84,7 +85,7 @@ def assert_peer(name, edge_index, weight, edge_type, num_nodes, dtype):
         randomised(peer.ours(), dtype),
         theirs,
         peer.mapping,
-        ((x, edge_index, weight, edge_type, size),),
+        dict(named(edge_index, weight, edge_type, size), x=x),
         lambda: theirs(x, edge_index, **options),
         [x] if weight is None else [x, weight],
     )
@@ -185,7 +186,7 @@ def test_bipartite_graph_conv(aggr, weighted, dtype):
         ours,
         theirs,
         of_graph_conv,
-        (((source, target), edge_index, weight),),
+        {"x": (source, target), "edge_index": edge_index, "edge_weight": weight},
         lambda: theirs((source, target), edge_index, weight),
         [source, target] + ([weight] if weighted else []),
     )
@@ -200,7 +201,7 @@ def test_bipartite_sage_conv(dtype):
         ours,
         theirs,
         of_sage,
-        (((source, target), edge_index),),
+        {"x": (source, target), "edge_index": edge_index},
         lambda: theirs((source, target), edge_index),
         [source, target],
     )
@@ -215,7 +216,7 @@ def test_bipartite_sage_conv_without_targets(dtype):
         ours,
         theirs,
         lambda peer: {"theta.weight": peer.lin_l.weight.t()[None], "bias": peer.lin_l.bias},
-        (((source, None), edge_index, None, None, (6, 4)),),
+        {"x": (source, None), "edge_index": edge_index, "size": (6, 4)},
         lambda: theirs((source, None), edge_index, size=(6, 4)),
         [source],
     )
@@ -233,7 +234,7 @@ def test_bipartite_rgcn_conv(aggr, dtype):
         ours,
         theirs,
         of_rgcn,
-        (((source, target), edge_index, None, kinds),),
+        {"x": (source, target), "edge_index": edge_index, "edge_type": kinds},
         lambda: theirs((source, target), edge_index, kinds),
         [source, target],
     )
@@ -262,7 +263,7 @@ def test_rgcn_conv_without_features(given_as, num_bases, aggr, dtype):
         ours,
         theirs,
         of_rgcn,
-        ((x, edge_index, None, kinds),),
+        {"x": x, "edge_index": edge_index, "edge_type": kinds},
         lambda: theirs(x, edge_index, kinds),
         [],
     )
@@ -294,7 +295,7 @@ def test_cheb_conv_with_an_eigenvalue_for_each_graph(given_by, norm, dtype):
         ours,
         theirs,
         PEERS["TAGConv"].mapping,
-        ((x, batch.edge_index, weight, None, None, batch.batch),),
+        dict(named(batch.edge_index, weight, batch=batch.batch), x=x),
         lambda: theirs(x, batch.edge_index, weight, batch=batch.batch, lambda_max=lambdas),
         [x, weight],
     )

@@ -89,7 +89,7 @@ def test_every_pair_of_reductions_in_features_parameters_and_weights(family, agg
     kinds = KINDS if isinstance(family, Relation) else None
 
     def run(parameters, x, weight):
-        return functional_call(conv, parameters, (x, EDGES, weight, kinds))
+        return functional_call(conv, parameters, (x, EDGES, weight), {"edge_type": kinds})
 
     parameters = {name: p.detach() for name, p in conv.named_parameters()}
     weight = drawn(8).abs() + 0.1

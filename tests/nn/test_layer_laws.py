@@ -67,7 +67,11 @@ def test_mean_within_a_label_counts_its_edges():
     edges = STRUCTURES["multi-edge"]
     conv = OuterConv(2, 2, Relation(3, None), aggr="mean", bias=False).double()
     dense = conv.basis(
-        features(edges), edges.edge_index, edges.edge_weight, edges.edge_type, edges.size
+        features(edges),
+        edges.edge_index,
+        edges.edge_weight,
+        edge_type=edges.edge_type,
+        size=edges.size,
     ).to_dense()
     for k in range(3):
         for n in range(edges.size[1]):

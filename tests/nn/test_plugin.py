@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 import torch
+from calls import named
 from torch_geometric import EdgeIndex
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import (
@@ -112,7 +113,8 @@ def test_a_transposed_sparse_matrix_is_its_edges_with_values_as_weights(family, 
         order = {"coo": EDGES[1] * 5 + EDGES[0], "csc": EDGES[0] * 5 + EDGES[1]}
         order = {**order, "csr": order["coo"], "uncoalesced coo": torch.arange(7)}
         kinds = kinds[order[layout].argsort()]
-    assert_near(conv(x, matrix, edge_type=kinds), conv(x, EDGES, weight, arguments(family)[2]))
+    expected = conv(x, EDGES, weight, edge_type=arguments(family)[2])
+    assert_near(conv(x, matrix, edge_type=kinds), expected)
 
 
 @pytest.mark.parametrize("layout", ["coo", "csr"])
@@ -135,11 +137,11 @@ def test_gradients_of_an_uncoalesced_matrix_are_refused_for_torch_would_drop_the
 def test_an_edge_index_object_is_its_edges(family, by):
     conv, x, weight = layer(family), x_of(), weights()
     index, kinds = EdgeIndex(EDGES, sparse_size=(5, 5)), arguments(family)[2]
-    expected = conv(x, EDGES, weight, kinds)
+    expected = conv(x, EDGES, weight, edge_type=kinds)
     if by is not None:
         index, order = index.sort_by(by)
         weight, kinds = weight[order], None if kinds is None else kinds[order]
-    assert_near(conv(x, index, weight, kinds), expected)
+    assert_near(conv(x, index, weight, edge_type=kinds), expected)
 
 
 def test_an_edge_index_object_tells_the_size():
@@ -155,10 +157,10 @@ def test_the_other_flow_is_flipped_edges(family):
     other = layer(family, flow="target_to_source")
     other.load_state_dict(conv.state_dict())
     x, (_, _, kinds) = x_of(), arguments(family)
-    expected = conv(x, EDGES.flip(0), weights_ := weights(), kinds)
-    assert_near(other(x, EDGES, weights_, kinds), expected)
+    expected = conv(x, EDGES.flip(0), weights_ := weights(), edge_type=kinds)
+    assert_near(other(x, EDGES, weights_, edge_type=kinds), expected)
     other.fuse = False
-    assert_near(other(x, EDGES, weights_, kinds), expected)
+    assert_near(other(x, EDGES, weights_, edge_type=kinds), expected)
     assert other.flow == "target_to_source"
 
 
@@ -178,18 +180,18 @@ def test_the_other_flow_turns_a_pair_round():
 def test_static_graphs_take_leading_dimensions(family, fuse):
     conv, x = layer(family, root_weight=True), x_of(2, 3, 5, 4)
     conv.fuse = fuse
-    out = conv(x, *arguments(family))
+    out = conv(x, **named(*arguments(family)))
     assert out.shape == (2, 3, 5, 6)
     for i in range(2):
         for j in range(3):
-            assert_near(out[i, j], conv(x[i, j], *arguments(family)), at_least=1.0)
+            assert_near(out[i, j], conv(x[i, j], **named(*arguments(family))), at_least=1.0)
 
 
 @of_each_family
 def test_a_given_basis_is_the_familys(family):
     conv, x = layer(family), x_of()
     basis = family.basis(*arguments(family), size=(5, 5))
-    assert_near(conv(x, basis), conv(x, *arguments(family)))
+    assert_near(conv(x, basis), conv(x, **named(*arguments(family))))
 
 
 # State -------------------------------------------------------------------------------------------
@@ -219,14 +221,14 @@ def test_lazy_pairs_come_from_the_first_input():
 def test_copies_compute_the_same_and_share_nothing(family, copied):
     conv, x = layer(family, root_weight=True), x_of()
     other = copied(conv)
-    expected = conv(x, *arguments(family)).detach()
-    assert_near(other(x, *arguments(family)), expected)
+    expected = conv(x, **named(*arguments(family))).detach()
+    assert_near(other(x, **named(*arguments(family))), expected)
     other.fuse = False
-    assert_near(other(x, *arguments(family)), expected)
+    assert_near(other(x, **named(*arguments(family))), expected)
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.zero_()
-    assert_near(conv(x, *arguments(family)), expected)
+    assert_near(conv(x, **named(*arguments(family))), expected)
 
 
 def test_copies_of_a_lazy_layer_are_lazy_on_their_own():
@@ -480,7 +482,7 @@ def test_message_hooks_see_and_change_messages_in_the_order_of_the_edges():
 def test_a_message_runs_along_every_edge_of_every_label():
     conv, counts = layer(Stack(Relation(3), Identity(), Walk(2))), []
     conv.register_message_forward_hook(lambda _, __, out: counts.append(out.size(0)))
-    conv(x_of(), EDGES, None, KINDS)
+    conv(x_of(), EDGES, None, edge_type=KINDS)
     # The relations' edges once, the walk's once for each step; the identity sends none.
     assert counts == [7, 7, 7]
 
@@ -515,11 +517,15 @@ def test_module_hooks_fire():
 def test_a_cached_basis_is_shared_by_layers_with_an_equal_family(family):
     first, second = layer(family, cached=True), layer(copy.deepcopy(family), 6, 3, cached=True)
     edge_index, kinds = EDGES.clone(), arguments(family)[2]
-    basis = first.basis(x_of(), edge_index, None, kinds)
-    assert second.basis(x_of(5, 6), edge_index, None, kinds) is basis
-    assert layer(family).basis(x_of(), edge_index, None, kinds) is not basis
-    assert layer(family, cached=True).basis(x_of(6, 4), edge_index, None, kinds) is not basis
-    others = layer(Stack(family, Identity()), cached=True).basis(x_of(), edge_index, None, kinds)
+    basis = first.basis(x_of(), edge_index, None, edge_type=kinds)
+    assert second.basis(x_of(5, 6), edge_index, None, edge_type=kinds) is basis
+    assert layer(family).basis(x_of(), edge_index, None, edge_type=kinds) is not basis
+    assert (
+        layer(family, cached=True).basis(x_of(6, 4), edge_index, None, edge_type=kinds) is not basis
+    )
+    others = layer(Stack(family, Identity()), cached=True).basis(
+        x_of(), edge_index, None, edge_type=kinds
+    )
     assert others is not basis
 
 
@@ -533,8 +539,8 @@ def test_a_cached_basis_is_never_stale(family):
     def agree():
         for _ in range(2):
             assert_near(
-                cached(x, edge_index, weight, kinds),
-                plain(x, edge_index.clone(), weight, kinds),
+                cached(x, edge_index, weight, edge_type=kinds),
+                plain(x, edge_index.clone(), weight, edge_type=kinds),
             )
 
     agree()

@@ -57,7 +57,7 @@ def test_every_family_is_equal_or_says_that_it_hides_its_edges(family, name, agg
         return
     for conv.fuse in (True, False):
         with pytest.raises(ValueError, match=r"expected .*basis\.edges\(\)"):
-            conv(x, edges.edge_index, edges.edge_weight, edges.edge_type, edges.size)
+            conv(x, edges.edge_index, edges.edge_weight, edge_type=edges.edge_type, size=edges.size)
 
 
 @pytest.mark.parametrize(("aggr", "label_aggr"), [("sum", "max"), ("max", "sum"), ("mean", "min")])
@@ -105,7 +105,7 @@ def test_a_basis_in_the_place_of_edges(aggr, label_aggr):
     conv = layer(Relation(3, None), aggr=aggr, label_aggr=label_aggr)
     x, edges = features(STRUCTURES["multi-edge"]), STRUCTURES["multi-edge"]
     basis = conv.family.basis(edges)
-    expected = conv(x, edges.edge_index, edges.edge_weight, edges.edge_type)
+    expected = conv(x, edges.edge_index, edges.edge_weight, edge_type=edges.edge_type)
     assert_near(conv(x, basis), expected)
     assert "compare_labels" in str(conv.contraction_path(x, basis, verbose=True))
 
@@ -150,7 +150,9 @@ def test_a_target_without_edges_is_zero_and_a_label_without_one_is_left_out():
             1, 1, Relation(2, None), False, "identity", aggr=aggr, label_aggr=label_aggr
         )
         for conv.fuse in (True, False):
-            assert conv(x, index, weight, kinds).flatten().tolist() == expected[label_aggr]
+            assert (
+                conv(x, index, weight, edge_type=kinds).flatten().tolist() == expected[label_aggr]
+            )
 
 
 def test_theta_follows_a_maximum():
@@ -301,7 +303,7 @@ def test_hooks_see_values_times_inputs_where_theta_follows():
     for aggr, label_aggr in (("max", "sum"), ("min", "max")):
         conv, seen = layer(Relation(3, None), aggr=aggr, label_aggr=label_aggr), []
         conv.register_message_forward_hook(lambda _, inputs, out, seen=seen: seen.append(out))
-        conv(x, EDGES, weight, KINDS)
+        conv(x, EDGES, weight, edge_type=KINDS)
         assert_near(seen[0], weight[:, None] * x[EDGES[0]])
 
 

@@ -36,10 +36,10 @@ class Case:
         self.parameters = {name: p.detach() for name, p in self.conv.named_parameters()}
 
     def __call__(self, x, weight=None):
-        return self.conv(x, EDGES, self.weight if weight is None else weight, self.kinds)
+        return self.conv(x, EDGES, self.weight if weight is None else weight, edge_type=self.kinds)
 
     def pure(self, parameters, x, weight):
-        return functional_call(self.conv, parameters, (x, EDGES, weight, self.kinds))
+        return functional_call(self.conv, parameters, (x, EDGES, weight), {"edge_type": self.kinds})
 
 
 # Types -------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def test_every_floating_point_type(family, dtype):
     case = Case(family)
     x = case.x.to(dtype).requires_grad_()
     conv = copy.deepcopy(case.conv).to(dtype)
-    out = conv(x, EDGES, case.weight.to(dtype), case.kinds)
+    out = conv(x, EDGES, case.weight.to(dtype), edge_type=case.kinds)
     assert out.dtype == dtype
     reference = case(case.x)
     assert_near(out, reference.to(dtype))
@@ -60,7 +60,7 @@ def test_every_floating_point_type(family, dtype):
     assert conv.theta.weight.grad.dtype == dtype
     assert_near(conv.theta.weight.grad, expected.to(dtype), at_least=1.0)
     # Without weights the basis takes the type of x.
-    plain = conv(x, EDGES, None, case.kinds)
+    plain = conv(x, EDGES, None, edge_type=case.kinds)
     ones = torch.ones(8, dtype=torch.float64)
     assert_near(plain, case(case.x, ones).to(dtype))
 
@@ -93,9 +93,9 @@ def test_autocast_is_near_float32(family, source):
     case = Case(family, bias=False)
     conv, weight = case.conv.float(), case.weight.float()
     x = case.x.to(source).float()
-    expected = conv(x, EDGES, weight, case.kinds)
+    expected = conv(x, EDGES, weight, edge_type=case.kinds)
     with torch.autocast("cpu", torch.bfloat16):
-        out = conv(x.to(source), EDGES, weight, case.kinds)
+        out = conv(x.to(source), EDGES, weight, edge_type=case.kinds)
         loss = out.square().sum()
     assert_near(out.float(), expected, 2e-2)
     loss.backward()
@@ -217,7 +217,7 @@ def test_checkpointing_changes_nothing(family, use_reentrant):
     ):
         x, weight = case.x.clone().requires_grad_(), case.weight.clone().requires_grad_()
         case.conv.zero_grad()
-        run(x, EDGES, weight, case.kinds).square().sum().backward()
+        run(x, EDGES, weight, edge_type=case.kinds).square().sum().backward()
         gradient += [x.grad, weight.grad, *(p.grad for p in case.conv.parameters())]
     for mine, reference in zip(found, expected, strict=True):
         assert_near(mine, reference)

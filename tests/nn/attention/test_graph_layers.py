@@ -49,8 +49,8 @@ def compare(ours, theirs, copy_weights, dtype, edge_dim=None, pair=False, edges=
     x = (of(dtype, 7, P), of(dtype, 4, P + 1)) if pair else of(dtype, NODES, P)
     attr = None if edge_dim is None else of(dtype, edges.size(1), edge_dim)
     inputs = [*(x if pair else [x]), *([] if attr is None else [attr])]
-    beside = () if attr is None else (attr,)
-    run = lambda layer: layer(x, edges, *beside)  # noqa: E731
+    beside = {} if attr is None else {"edge_attr": attr}
+    run = lambda layer: layer(x, edges, **beside)  # noqa: E731
     copied = copy_weights(ours, theirs)
     assert_equal(ours, theirs, copied, inputs, run, run)
     ours.fuse = False
@@ -221,9 +221,10 @@ def test_parameters_begin_as_pygs(kind, channels):
     x = torch.randn(5, 40)
     x = (x, torch.randn(5, 30)) if isinstance(channels, tuple) else x
     edges, attr = torch.tensor([[0, 1, 2], [1, 2, 3]]), torch.randn(3, edge_dim)
-    first = ours(x, edges, attr).detach()
+    first = ours(x, edges, edge_attr=attr).detach()
     theirs(x, edges, attr)
-    assert_near(ours(x, edges, attr), first)  # what drew the parameters did not come after
+    # What drew the parameters did not come after.
+    assert_near(ours(x, edges, edge_attr=attr), first)
     names = [name for name, _ in ours.named_parameters()]
     for _ in range(2):
         begun = {name: spans(parameter) for name, parameter in ours.named_parameters()}

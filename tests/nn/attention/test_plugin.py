@@ -161,7 +161,7 @@ def test_a_support_that_does_not_fit_is_refused():
         conv(x, conv.basis(x, EDGES), source_mask=torch.ones(NODES).bool())
     conv = transformer_conv(P, Q, 2, edge_dim=3)
     with pytest.raises(ValueError, match=f"edge_attr has a row.*expected {EDGES.size(1)} or more"):
-        conv(x, support, x_of(EDGES.size(1) - 1, 3))
+        conv(x, support, edge_attr=x_of(EDGES.size(1) - 1, 3))
 
 
 def test_means_are_those_of_a_given_support_too():
@@ -180,7 +180,7 @@ def test_weights_of_a_support_are_refused_not_dropped(score):
 def test_a_support_given_with_edge_features_and_positions():
     conv, x, attr = transformer_conv(P, Q, 2, edge_dim=3), x_of(), x_of(EDGES.size(1), 3)
     support = Hops().basis(EDGES, size=(NODES, NODES))
-    assert_near(conv(x, support, attr), conv(x, EDGES, attr))
+    assert_near(conv(x, support, edge_attr=attr), conv(x, EDGES, edge_attr=attr))
     conv, pos = AttentionConv(P, Q, 2, terms=(RelativeBias(2, 3),)), torch.arange(9.0).view(-1, 1)
     assert_near(conv(x, support, pos=pos), conv(x, EDGES, pos=pos))
     conv = AttentionConv(P, Q, 2, support="causal")
@@ -240,10 +240,10 @@ def test_hetero_conv_hands_edge_features_on():
     data = hetero(edge_dim=2)
     make = lambda: transformer_conv((-1, -1), 4, 2, edge_dim=2)  # noqa: E731
     model = HeteroConv({key: make() for key in data.edge_types})
-    out = model(data.x_dict, data.edge_index_dict, data.edge_attr_dict)
+    out = model(data.x_dict, data.edge_index_dict, edge_attr_dict=data.edge_attr_dict)
     key = ("a", "to", "b")
     expected = model.convs[key](
-        (data["a"].x, data["b"].x), data[key].edge_index, data[key].edge_attr
+        (data["a"].x, data["b"].x), data[key].edge_index, edge_attr=data[key].edge_attr
     )
     assert_near(out["b"], expected)
 
@@ -257,11 +257,11 @@ def test_self_loops_can_be_switched_as_in_pyg(kind, edge_dim):
     }[kind]
     ours, theirs = make(P, Q, edge_dim=edge_dim), peer(P, Q, edge_dim=edge_dim)
     copied(ours, theirs)
-    given = (x_of(), EDGES) if edge_dim is None else (x_of(), EDGES, x_of(EDGES.size(1), 3))
+    x, beside = x_of(), {} if edge_dim is None else {"edge_attr": x_of(EDGES.size(1), 3)}
     for add in (True, False, True):
         ours.add_self_loops = theirs.add_self_loops = add
         assert ours.add_self_loops == add
-        assert_near(ours(*given), theirs(*given))
+        assert_near(ours(x, EDGES, **beside), theirs(x, EDGES, **beside))
 
 
 def test_dir_gnn_conv_switches_loops_off():
@@ -312,16 +312,16 @@ def test_a_mask_multiplies_the_shares_of_given_edges(kind, apply_sigmoid):
 def test_masks_reach_what_edge_features_add(kind):
     make = {"gat": gat_conv, "transformer": transformer_conv}[kind]
     conv, x, attr = make(P, Q, edge_dim=3), x_of(), x_of(EDGES.size(1), 3)
-    plain, ones = conv(x, EDGES, attr), torch.ones(EDGES.size(1))
+    plain, ones = conv(x, EDGES, edge_attr=attr), torch.ones(EDGES.size(1))
     set_masks(conv, ones, EDGES, apply_sigmoid=False)
-    assert_near(conv(x, EDGES, attr), plain)
+    assert_near(conv(x, EDGES, edge_attr=attr), plain)
     set_masks(conv, 0 * ones, EDGES, apply_sigmoid=False)
-    nothing = conv(x, EDGES, attr)
+    nothing = conv(x, EDGES, edge_attr=attr)
     clear_masks(conv)
     if kind == "transformer":
         assert_near(nothing, conv.skip(x))
     else:  # what the loops bring, which were added
-        _, basis = conv(x, EDGES, attr, return_attention_weights=True)
+        _, basis = conv(x, EDGES, edge_attr=attr, return_attention_weights=True)
         own = basis.to_dense()[0].diagonal()[:, None] * (x @ conv.theta.weight[0])
         assert_near(nothing, own + conv.bias)
 
@@ -334,7 +334,7 @@ def test_masking_one_edge_with_features_is_pygs(edge):
     mask[edge] = 0.25
     for conv in (ours, theirs):
         set_masks(conv, mask, EDGES, apply_sigmoid=False)
-    assert_near(ours(x, EDGES, attr), theirs(x, EDGES, attr))
+    assert_near(ours(x, EDGES, edge_attr=attr), theirs(x, EDGES, attr))
 
 
 def explained(model, algorithm, **options):
@@ -478,18 +478,18 @@ def test_bfloat16_parameters_stay_near(kind):
 
 @pytest.mark.parametrize("kind", ["gatv2", "edge features", "block"])
 def test_compiled_over_a_used_support_is_one_graph(kind):
-    given = (x_of(), Hops().basis(EDGES, size=(NODES, NODES)))
+    given, beside = (x_of(), Hops().basis(EDGES, size=(NODES, NODES))), {}
     if kind == "block":
         conv, given = EncoderBlock(8, 2, support="causal").eval(), (x_of(2, 6, 8),)
     elif kind == "edge features":
         conv = transformer_conv(P, Q, edge_dim=3)
-        given = (*given, x_of(EDGES.size(1), 3))
+        beside = {"edge_attr": x_of(EDGES.size(1), 3)}
     else:
         conv = LAYERS[kind]()
-    expected = conv(*given)
+    expected = conv(*given, **beside)
     parameters = list(conv.parameters())
     wanted = torch.autograd.grad(expected.square().sum(), parameters)
-    out = torch.compile(conv, fullgraph=True, backend="aot_eager")(*given)
+    out = torch.compile(conv, fullgraph=True, backend="aot_eager")(*given, **beside)
     assert_near(out, expected)
     found = torch.autograd.grad(out.square().sum(), parameters)
     for gradient, other in zip(found, wanted, strict=True):

@@ -81,7 +81,8 @@ def inputs_of(name):
     else:
         x = torch.randn(NODES, P, dtype=F64)
     attr = torch.randn(edges.size(1), D, dtype=F64) if "edge_dim" in options else None
-    return (x, edges) if attr is None else (x, edges, attr)
+    given = {"x": x, "edge_index": edges}
+    return given if attr is None else {**given, "edge_attr": attr}
 
 
 @each_layer
@@ -90,7 +91,7 @@ def test_values_are_pygs(name, training):
     theirs, inputs = layer_of(name).train(training), inputs_of(name)
     ours = from_pyg(theirs)
     assert ours.training is training
-    assert_near(ours(*inputs), theirs(*inputs))
+    assert_near(ours(**inputs), theirs(**inputs))
 
 
 @pytest.mark.parametrize("name", [name for name in LAYERS if LAYERS[name][0] is not AGNNConv])
@@ -100,18 +101,18 @@ def test_sizes_of_the_first_input_are_taken_over(name):
     theirs, inputs = layer_of(name, channels, **lazy), inputs_of(name)
     with pytest.raises(ValueError, match=r"converted with its weights: .*none yet of .*weight"):
         from_pyg(theirs)
-    expected = theirs(*inputs)
-    assert_near(from_pyg(theirs)(*inputs), expected)
+    expected = theirs(**inputs)
+    assert_near(from_pyg(theirs)(**inputs), expected)
 
 
 @each_layer
 def test_weights_are_copies(name):
     theirs, inputs = layer_of(name), inputs_of(name)
-    ours, before = from_pyg(theirs), theirs(*inputs)
+    ours, before = from_pyg(theirs), theirs(**inputs)
     with torch.no_grad():
         for parameter in ours.parameters():
             parameter.fill_(7.0)
-    assert torch.equal(theirs(*inputs), before)
+    assert torch.equal(theirs(**inputs), before)
     kept = copy.deepcopy(ours.state_dict())
     with torch.no_grad():
         for parameter in theirs.parameters():
@@ -141,16 +142,16 @@ def ours_has(theirs, name):
 
 def test_a_skip_that_is_never_used_may_be_without_weights():
     theirs, inputs = layer_of("transformer-no-root", -1), inputs_of("transformer-no-root")
-    expected = theirs(*inputs)
+    expected = theirs(**inputs)
     assert torch.nn.parameter.is_lazy(theirs.lin_skip.weight)
-    assert_near(from_pyg(theirs)(*inputs), expected)
+    assert_near(from_pyg(theirs)(**inputs), expected)
 
 
 def test_a_vector_for_self_loops_is_a_copy():
     theirs, inputs = layer_of("gat-edges-vector"), inputs_of("gat-edges-vector")
-    ours, expected = from_pyg(theirs), theirs(*inputs)
+    ours, expected = from_pyg(theirs), theirs(**inputs)
     theirs.fill_value.zero_()
-    assert_near(ours(*inputs), expected)
+    assert_near(ours(**inputs), expected)
 
 
 @pytest.mark.parametrize("name", ["gat", "gatv2", "transformer", "super-gat"])
@@ -162,7 +163,7 @@ def test_attention_is_dropped_alike(name):
 def test_options_that_were_set_later_count():
     theirs, inputs = layer_of("gat"), inputs_of("gat")
     theirs.add_self_loops = False
-    assert_near(from_pyg(theirs)(*inputs), theirs(*inputs))
+    assert_near(from_pyg(theirs)(**inputs), theirs(**inputs))
 
 
 class OwnGAT(GATConv):
