@@ -9,8 +9,7 @@ from .attention.multi_head import linear_attention, multi_head_attention, set_po
 from .attention.transformer_conv import TransformerConv, transformer_conv
 from .attention_conv import AttentionConv
 from .cache import share_bases
-from .compose import compose
-from .composed_conv import ComposedConv
+from .compose import ComposedConv, compose
 from .dropout import dropout_features
 from .edge_functions import BSpline, EdgeNetwork, GaussianMixture
 from .fixed_basis import FixedBasis

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -21,8 +20,8 @@ OF_MESSAGES = {"x_j", "edge_value", "index", "ptr", "dim_size", "size", "size_i"
 OF_MESSAGES |= {"edge_index", "edge_index_i", "edge_index_j"}
 
 
-class MessageHooks:
-    """The hooks of a ``MessagePassing`` layer whose fused step is a contraction.
+class MessageHooks(MessagePassing):
+    """A ``MessagePassing`` layer whose fused step is a contraction, with PyG's hooks.
 
     A subclass that overrides ``message``, ``aggregate`` or ``update`` always runs by messages; how
     often each is called is documented in :mod:`pyg_outerconv.nn.messages`. A subclass that
@@ -36,19 +35,7 @@ class MessageHooks:
     sends_own_messages: ClassVar[bool] = False
     has_own_fused_step: ClassVar[bool] = False
 
-    explain: bool | None
-    fuse: bool
     _edge_mask: Tensor | None
-    _apply_sigmoid: bool
-    message_and_aggregate: Callable[..., Tensor]
-    _message_forward_pre_hooks: dict[int, Any]
-    _message_forward_hooks: dict[int, Any]
-    _aggregate_forward_pre_hooks: dict[int, Any]
-    _aggregate_forward_hooks: dict[int, Any]
-    _propagate_forward_pre_hooks: dict[int, Any]
-    _propagate_forward_hooks: dict[int, Any]
-    _message_and_aggregate_forward_pre_hooks: dict[int, Any]
-    _message_and_aggregate_forward_hooks: dict[int, Any]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

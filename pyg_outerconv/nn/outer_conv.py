@@ -5,7 +5,6 @@ from typing import Any, Optional, Union
 import torch
 from torch import Tensor
 from torch.nn import ModuleList, Parameter
-from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.inits import reset
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
@@ -36,7 +35,7 @@ from .theta import ThetaModule
 from .theta_forms import make_theta
 
 
-class OuterConv(MessageHooks, DenseForms, MessagePassing):
+class OuterConv(DenseForms, MessageHooks):
     r"""The convolution of the `"Convolution is outer product"
     <https://arxiv.org/abs/1905.01289>`_ paper (section 2, equation 1)
 
