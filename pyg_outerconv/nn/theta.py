@@ -175,6 +175,7 @@ class ThetaModule(torch.nn.Module):
         elif value is not None and is_lazy(getattr(self, first)):
             for key in self.shapes(1):
                 getattr(self, key).materialize(state[prefix + key].shape)
+            self.in_channels = 0  # parameters have shapes now, which Θ is built from
             self.in_channels = self.infer_in_channels()
         super()._load_from_state_dict(state, prefix, *args)
 

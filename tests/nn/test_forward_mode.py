@@ -96,7 +96,7 @@ def test_every_pair_of_reductions_in_features_parameters_and_weights(family, agg
     assert_is_adjoint(run, parameters, drawn(5, 3), weight)
     if aggr == label_aggr == "sum":
         along = drawn(5, 3)
-        phi = conv.to_dense(EDGES, weight, kinds, (5, 5)).detach()
+        phi = conv.to_dense(EDGES, weight, edge_type=kinds, size=(5, 5)).detach()
         found = jvp(lambda x: run(parameters, x, weight), (drawn(5, 3),), (along,))[1]
         assert_near(found, torch.einsum("mnpq,mp->nq", phi, along))
 
