@@ -541,9 +541,12 @@ def test_a_layer_or_family_is_not_made(name):
         (lambda: GCN(norm="symm"), r"unknown norm 'symm' \(did you mean 'sym'\?\)"),
         (lambda: Walk(2, norm="targets"), r"unknown norm 'targets' \(did you mean 'target'\?\)"),
         (lambda: Walk(2, direction="back"), r"unknown direction 'back'.*backward, both, forward"),
-        (lambda: Walk(2, aggr="product"), r"unknown aggregate 'product'.*max, mean, min, sum"),
+        (lambda: Walk(2, aggr="product"), r"unknown aggr 'product'.*max, mean, min, sum"),
         (lambda: Relation(2, norm="means"), r"unknown norm 'means' \(did you mean 'mean'\?\)"),
-        (lambda: parse_family("walk(lenght=2)"), r"walk refuses its options: .*'lenght'"),
+        (
+            lambda: parse_family("walk(lenght=2)"),
+            r"unknown option of Walk 'lenght' \(did you mean 'length'\?\)",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

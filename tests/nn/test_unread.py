@@ -214,8 +214,27 @@ def test_attention_refuses_types_that_its_support_does_not_read():
     with pytest.raises(ValueError, match="does not read edge_type"):
         conv(x, EDGES, edge_type=BESIDE[T])
     with pytest.raises(ValueError, match="does not read edge_attr"):
-        conv(x, EDGES, BESIDE[A])
+        conv(x, EDGES, edge_attr=BESIDE[A])
     assert conv(x, EDGES, batch=BATCH).shape == (5, 4)
+
+
+def test_attention_reads_edge_weights_only_where_its_alignment_does():
+    x, weight = torch.randn(5, 3), torch.rand(EDGES.size(1))
+    with pytest.raises(
+        ValueError, match="does not read edge_weight.*features of edges go by.*edge_attr="
+    ):
+        AttentionConv(3, 4, 2)(x, EDGES, weight)
+    conv = AttentionConv(3, 4, 2, align=GCN())
+    expected = conv(x, EDGES, alignment=edge_list(EDGES, weight, size=(5, 5)))
+    assert_near(conv(x, EDGES, weight), expected)
+    assert float((conv(x, EDGES) - expected).detach().abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("layer", [OuterConv(3, 4, Relation(2)), AttentionConv(3, 4, 2)])
+def test_all_but_x_edges_and_weights_goes_by_name(layer):
+    for call in (layer, layer.basis, layer.contraction_path):
+        with pytest.raises(TypeError, match="positional"):
+            call(torch.randn(5, 3), EDGES, None, BESIDE[T])
 
 
 @pytest.mark.parametrize("support", [Hops(), Complete(), Causal()], ids=str)
