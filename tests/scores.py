@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from pyg_outerconv.attention import SCORES, Softmax, make_score
 from pyg_outerconv.basis.multi_head_edges import MultiHeadEdges
 from pyg_outerconv.families import Attention, Relation
-from pyg_outerconv.graph.content import Content
+from pyg_outerconv.graph.structure import Content
 from pyg_outerconv.theta import ValueOutput
 
 HEADS, D, P, P_TARGET, D_EDGE = 2, 3, 4, 5, 2

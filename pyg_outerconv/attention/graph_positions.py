@@ -16,10 +16,10 @@ from torch_geometric.utils import is_undirected
 from ..equations import row
 from ..errors import RefusedValue, refusal, unknown
 from ..graph.checks import check_positive
+from ..graph.edge_index import require_data
 from ..graph.edge_list import EdgeList
 from ..graph.interop import edge_list_of
 from ..graph.positions import places_within
-from ..graph.pyg_data import require_data
 
 _ATTRIBUTES = {"laplacian": "laplacian_eigenvector_pe", "random-walk": "random_walk_pe"}
 _LARGE = 0.999  # entries above this share of the largest count as equal to it, for rounding

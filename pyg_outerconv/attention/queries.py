@@ -20,12 +20,11 @@ from ..cache import EACH, IdentityCache, recall
 from ..equations import row
 from ..errors import RefusedValue, refusal
 from ..graph import positions_of
-from ..graph.batches import graphs_of
 from ..graph.checks import check_positive, holds
-from ..graph.content import Content
 from ..graph.edge_list import EdgeList
 from ..graph.node_set import NodeSet
-from ..graph.structure import Structure
+from ..graph.positions import graphs_of
+from ..graph.structure import Content, Structure
 from .projection import PerHead, Queries
 
 _graphs = IdentityCache()

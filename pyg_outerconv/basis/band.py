@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
-from ..graph.batches import graphs_of
+from ..graph.positions import graphs_of
 from ..graph.structure import Structure
 from ..kernels import attend_all, attend_band
 from ..kernels.band import rows_of_block

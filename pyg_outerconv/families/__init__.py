@@ -1,4 +1,4 @@
-"""Recipes from a graph to a basis, one a file, and combinations of them.
+"""Recipes from a graph to a basis, and combinations of them.
 
 To add a family: one file here, or in ``support/``; by its name it is known at once.
 """
@@ -8,35 +8,25 @@ from . import support
 from .attention import Attention
 from .chebyshev import Chebyshev
 from .cluster import Cluster
-from .compose import Compose
+from .combinators import Compose, Stack, Union
 from .content_family import ContentFamily
 from .diffusion import Diffusion
-from .directed import Directed
-from .explicit import Explicit, edge_basis
 from .family import FAMILIES, Family
-from .full import Full
 from .gcn import GCN
 from .grid import Grid
-from .identity import Identity
 from .kernel import EdgeFunction, Kernel
 from .linear_attention import LinearAttention
-from .mean import Mean
+from .nodes import Full, Identity, Part
 from .pool import Pool
 from .registry import parse_family
-from .relation import Relation
-from .stack import Stack
+from .relation import Relation, edge_basis
+from .support.bands import Causal, Complete, SlidingWindow, Strided
 from .support.blocks import Blocks
-from .support.causal import Causal
-from .support.complete import Complete
-from .support.global_tokens import GlobalTokens
 from .support.hops import Hops
+from .support.links import GlobalTokens, RandomLinks
 from .support.nearest import Nearest
-from .support.part import Part
-from .support.random_links import RandomLinks
-from .support.sliding_window import SlidingWindow
-from .support.strided import Strided
-from .support.union import Union
 from .walk import Walk
+from .wrappers import Directed, Explicit, Mean
 
 __all__ = [
     "FAMILIES",

@@ -23,13 +23,19 @@ from ..cache import ValueCache
 from ..equations import row
 from ..errors import RefusedType, RefusedValue, refusal
 from ..graph import Features
-from ..graph.content import Content
 from ..graph.edge_list import EdgeList
-from ..graph.structure import Structure
-from .align import place_of_queries, queries, structure_of_queries, with_graph
-from .cached_support import cached_support
-from .content_family import ContentFamily, check_heads, kept_symmetries
+from ..graph.structure import Content, Structure
+from .content_family import (
+    ContentFamily,
+    check_heads,
+    kept_symmetries,
+    place_of_queries,
+    queries,
+    structure_of_queries,
+    with_graph,
+)
 from .family import Family
+from .support.support import cached_support
 
 
 @row(

@@ -15,9 +15,9 @@ from ..graph.edge_list import EdgeList
 from ..graph.norm import NORMS, check_norm, degree, divisor
 from ..graph.spectrum import largest_eigenvalues
 from ..kernels.index_checks import has_numbers
-from .explicit import edge_basis
 from .family import Family
 from .options import check_powers
+from .relation import edge_basis
 
 _eigenvalues = IdentityCache()
 

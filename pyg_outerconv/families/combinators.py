@@ -1,65 +1,26 @@
-"""Base classes of families made of one or several other families."""
+"""Families made of several others: Stack, Union and Compose."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from ..basis.base import Basis
+from ..basis.edges import EdgeBasis
+from ..basis.implicit_edges import sorted_pairs
+from ..basis.products import composed
+from ..basis.stacked import Stacked
+from ..equations import row
 from ..errors import RefusedType, RefusedValue, refusal
 from ..graph.structure import Structure, common_kind
 from .family import Family
+from .gcn import GCN
+from .options import nested
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-
-class OfFamily(Family):
-    """A family made of one other, its option ``family``, whose attributes it has by default."""
-
-    reads_beside = ()
-
-    if TYPE_CHECKING:
-
-        @property
-        def family(self) -> Family: ...  # noqa: D102
-
-    @property
-    def add_self_loops(self) -> bool:  # type: ignore[override]
-        """Whether the family adds self-loops."""
-        return self.family.add_self_loops
-
-    def set_self_loops(self, add: bool) -> Self:
-        """The same recipe with or without added self-loops in the family."""
-        return replace(self, family=self.family.set_self_loops(add))  # type: ignore[type-var]
-
-    @property
-    def reads(self) -> type[Structure]:  # type: ignore[override]
-        """The kind of structure that the family reads."""
-        return self.family.reads
-
-    @property
-    def keeps_nodes(self) -> bool:  # type: ignore[override]
-        """Whether the family keeps the nodes."""
-        return self.family.keeps_nodes
-
-    @property
-    def max_parameters(self) -> int | None:  # type: ignore[override]
-        """As the family."""
-        return self.family.max_parameters
-
-    def outputs(self, structure: Any) -> Structure:
-        """The structure of the targets, that of the family."""
-        return self.family.outputs(structure)
-
-    @property
-    def num_bases(self) -> int:
-        """As the family."""
-        return self.family.num_bases
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """As the family."""
-        return self.family.labels
 
 
 @dataclass(frozen=True, init=False)
@@ -127,3 +88,186 @@ class OfFamilies(Family):
     def outputs(self, structure: Any) -> Structure:
         """The structure of the targets, which is that of the first family."""
         return self.families[0].outputs(structure)
+
+
+@row(
+    "Alignment", "one alignment for each head", "Andreoli, section 4", option="`Stack(T_1, …, T_H)`"
+)
+@row(
+    "Support",
+    "supports for heads, H/L each",
+    "1904.10509, section 4.3",
+    option="`Stack(S_1, …, S_L)`",
+)
+@dataclass(frozen=True, init=False, repr=False)
+class Stack(OfFamilies):
+    r"""The matrices of several families, one family after another.
+
+    .. math:: (A^{(1)}_0, A^{(1)}_1, \dots, A^{(2)}_0, \dots)
+
+    On one set of nodes ``Stack(Relation(1, None), Identity())`` is GraphConv, with ``'mean'``
+    GraphSAGE. Where targets have features of their own (pairs, ``to_hetero``), these layers are
+    ``Relation(1)`` with ``root_weight=True``.
+
+    Args:
+        *families (Family): the families, at least one.
+
+    Raises:
+        TypeError: an argument is not a family, or two read structures of different kinds.
+        ValueError: no family is given; when a basis is made, as the families do.
+    """
+
+    equation = "the A_k of the first family, then those of the next"
+
+    @property
+    def num_bases(self) -> int:
+        """K, the sum over the families."""
+        return sum(family.num_bases for family in self.families)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """A name for each label."""
+        return tuple(label for family in self.families for label in family.labels)
+
+    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
+        """The bases of the families, stacked."""
+        return Stacked(tuple(family.basis_on(structure, dtype) for family in self.families))
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Union(OfFamilies):
+    r"""The pairs that an edge of any family joins, under any label, each once.
+
+    .. math:: A_0[m, n] = 1 \iff A^{(f)}_k[m, n] \text{ has an edge for some } f, k
+
+    f then normalises over all sources that a target sees; in a
+    :class:`~pyg_outerconv.families.Stack` each family has its own. The
+    `"Longformer" <https://arxiv.org/abs/2004.05150>`_'s pattern is
+    ``Union(SlidingWindow(w), GlobalTokens(g))``, that of `"BigBird"
+    <https://arxiv.org/abs/2007.14062>`_ has ``RandomLinks(r)`` too. Values are ignored.
+
+    Args:
+        *families (Family): at least one.
+
+    Raises:
+        TypeError: an argument is not a family, or two read structures of different kinds.
+        ValueError: no family is given; when a basis is made, as the families do.
+    """
+
+    equation = "A_0[m, n] = 1 where any of the families has an edge"
+    page = ("any of several supports has the edge", "2004.05150, 2007.14062")
+
+    @property
+    def num_bases(self) -> int:
+        """K = 1."""
+        return 1
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The name of the label."""
+        return (" or ".join(label for family in self.families for label in family.labels),)
+
+    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> EdgeBasis:
+        """The pairs as explicit edges."""
+        bases = [family.basis_on(structure, dtype) for family in self.families]
+        size = Stacked(tuple(bases)).size  # of all; a stack refuses others
+        return sorted_pairs(torch.cat([one.edges().index for one in bases], dim=1), size)
+
+
+@dataclass(frozen=True)
+class Compose(Family):
+    r"""The products of two families' matrices: one convolution, then the other.
+
+    .. math:: A_{i K_2 + j} = A^{(1)}_i A^{(2)}_j
+
+    Two linear convolutions in a chain as one (Proposition 2 of *Convolution is outer product*).
+    ``Compose(GCN(), GCN())`` sees neighbours of neighbours; nested, it is SGConv. The second family
+    reads the targets of the first: the same edges, where sources and targets are the same nodes, or
+    the grid that a family of grids makes.
+
+    Args:
+        first (Family, optional): the family applied to the input. (default: ``GCN()``)
+        second (Family, optional): the family applied to the outputs of the first.
+            (default: ``GCN()``)
+
+    Raises:
+        TypeError: an argument is not a family, or the two read structures of different kinds.
+        ValueError: the first family does not define its outputs; when a basis is made,
+            edges run between a pair of sets of nodes, or as the families do.
+    """
+
+    equation = "A_{i K2 + j} = A_i of the first, times A_j of the second"
+    reads_beside = ()
+
+    first: Family = field(default_factory=GCN)
+    second: Family = field(default_factory=GCN)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        common_kind((self.first, self.second))
+        if not self.first.keeps_nodes and type(self.first).outputs is Family.outputs:
+            raise RefusedValue(
+                refusal(
+                    "the second family reads the targets of the first",
+                    "a first family that defines outputs; "
+                    "basis.compose(other) takes any two bases that fit",
+                    self.first,
+                )
+            )
+
+    @property
+    def reads(self) -> type[Structure]:  # type: ignore[override]
+        """The kind of structure that both read."""
+        return common_kind((self.first, self.second))
+
+    @property
+    def keeps_nodes(self) -> bool:  # type: ignore[override]
+        """Whether both families keep the nodes."""
+        return self.first.keeps_nodes and self.second.keeps_nodes
+
+    @property
+    def add_self_loops(self) -> bool:  # type: ignore[override]
+        """Whether either family adds self-loops."""
+        return self.first.add_self_loops or self.second.add_self_loops
+
+    def set_self_loops(self, add: bool) -> Compose:
+        """The same recipe without added self-loops; adding them is refused."""
+        if add:
+            raise RefusedValue(
+                refusal(
+                    "self-loops are an option of each family of a composition",
+                    "GCN(add_self_loops=True) among them",
+                    repr(self),
+                )
+            )
+        return Compose(self.first.set_self_loops(False), self.second.set_self_loops(False))
+
+    def factors(self) -> list[Family]:
+        """The factors of the first family, then those of the second."""
+        return [*self.first.factors(), *self.second.factors()]
+
+    def outputs(self, structure: Any) -> Structure:
+        """The outputs of the second family on the outputs of the first."""
+        return self.second.outputs(self.first.outputs(structure))
+
+    @property
+    def num_bases(self) -> int:
+        """K₁·K₂."""
+        return self.first.num_bases * self.second.num_bases
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """A name for each pair of labels."""
+        return tuple(
+            f"{first}, then {second}"
+            for first in self.first.labels
+            for second in self.second.labels
+        )
+
+    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
+        """The product of both bases; equal families share one basis."""
+        between = self.first.outputs(structure)
+        first = self.first.basis_on(structure, dtype)
+        made_alike = self.first == self.second and not any(p.learns for p in nested(self.first))
+        same = between is structure and made_alike
+        return composed(first, first if same else self.second.basis_on(between, dtype))

@@ -1,16 +1,198 @@
-"""Base class of families that make their basis of the features of nodes."""
+"""Families that make their basis of node features, and the queries of attention."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from ..attention.projection import Queries
-from ..errors import RefusedValue, refusal
-from ..graph.content import Content
-from .align import queries, with_graph
+from ..attention.projection import PerHead, Queries, channels_of
+from ..attention.queries import LearnedQueries, Places, QueryModule, placed, with_positions
+from ..contract import contract
+from ..errors import RefusedType, RefusedValue, refusal
+from ..graph import SparseFeatures
+from ..graph.edge_list import EdgeList
+from ..graph.node_set import Ends, NodeSet
+from ..graph.positions import graphs_of
+from ..graph.structure import Content, Structure, require_kind
+from ..kernels import spmm
+from ..theta import Mixture
 from .family import Family
+
+Align = Family | torch.nn.Module | None
+
+
+def queries(align: Align, structure: Structure, content: Content) -> Queries:
+    """The queries Tᵀ X (N, *batch, P_q), or of each head; the features of targets if T = I.
+
+    Raises:
+        ValueError: there are no features, or sparse ones with T of each head; or targets have
+            features, which an alignment does not read.
+        TypeError: the alignment does not read the structure.
+    """
+    if align is None:
+        return content.source if content.target is None else content.target  # type: ignore[no-any-return]
+    _refuse_targets(align, content)
+    if isinstance(align, torch.nn.Module):
+        return align(content)  # type: ignore[no-any-return]
+    x = content.source
+    channels_of(x)
+    basis = align.basis_on(_read_for(align, structure, content), x.dtype)
+    if basis.num_bases == 1:
+        return contract(basis, x, Mixture.identity(1, x.size(-1), _like(x)))
+    if isinstance(x, SparseFeatures):
+        raise RefusedValue(
+            refusal("alignments of each head make dense queries", "dense features", repr(x))
+        )
+    edges = basis.edges()
+    value = edges.values(x.dtype)
+    value = value.to(x.dtype) if basis.dtype is None else value  # ones, and sums of ones
+    found = spmm(edges.pattern.by_target_label, value, x.flatten(1))
+    found = found.view(edges.size[1], edges.num_bases, *x.shape[1:])
+    return PerHead(found.movedim(1, -2))
+
+
+def structure_of_queries(
+    structure: Structure,
+    support: Family,
+    align: Align,
+    content: Content,
+    asked: Queries,
+    ordered: bool,
+    positions: bool = False,
+) -> Structure:
+    """The structure between sources and queries, where an alignment changes their number or order.
+
+    Args:
+        structure: the structure of the sources.
+        support: the support.
+        align: T.
+        content: the features of nodes.
+        asked: the queries.
+        ordered: whether the support depends on the order of nodes.
+        positions: whether scores read positions.
+
+    Raises:
+        ValueError: the support has another number of targets, by its edges or cells; or order or
+            positions are needed, and those of the queries are unknown.
+    """
+    if align is None:
+        return structure
+    positions = positions and getattr(structure, "pos", None) is None
+    place = place_of_queries(structure, align, content, asked) if ordered or positions else None
+    found = _between(structure, support, align, content, asked)
+    if ordered and place is None:
+        raise RefusedValue(
+            refusal(
+                f"{support} depends on the order of nodes, and queries of {align} have no order",
+                "an alignment that takes each query from one source, such as Part(...); or edges, "
+                "or a support that knows no order, such as Complete()",
+                support,
+            )
+        )
+    if ordered and place is not None and place != range(structure.size[0]):
+        found = placed(structure, place)
+    return with_positions(found, structure, place, align) if positions else found
+
+
+def place_of_queries(
+    structure: Structure, align: Align, content: Content, asked: Queries
+) -> Places | None:
+    """The source (N,) that each query is, or None if the alignment takes no query from one source.
+
+    Queries of a family that keeps the nodes have the places of these nodes.
+    """
+    sources, count = structure.size[0], 0 if asked is None else asked.shape[0]
+    if isinstance(align, Family):
+        if align.keeps_nodes and content.alignment is None and count == sources:
+            return range(sources)
+        x = content.source
+        return align.basis_on(_read_for(align, structure, content), x.dtype).taken()
+    own = isinstance(align, torch.nn.Module) and not isinstance(align, LearnedQueries)
+    return range(sources) if own and count == sources == structure.size[1] else None
+
+
+def _between(
+    structure: Structure, support: Family, align: Align, content: Content, asked: Queries
+) -> Structure:
+    """The structure with a target for each query."""
+    count = 0 if asked is None else asked.shape[0]
+    graph = align.graph(content) if isinstance(align, QueryModule) else None
+    if graph is None and count == structure.size[1]:
+        return structure
+    if not support.takes_nodes_alone:
+        if count == structure.size[1]:
+            return structure
+        raise RefusedValue(
+            refusal(
+                f"the support {support} has a fixed number of targets",
+                f"{structure.size[1]} queries, or a support such as Complete()",
+                count,
+            )
+        )
+    sources, device = structure.size[0], structure.device
+    graphs: Ends | None = None
+    if graph is not None:
+        assert content.graph is not None  # else align.graph gives None
+        graphs = content.graph, graph
+    elif (known := graphs_of(structure)) is not None:
+        if known[1].size(0) != count:
+            raise RefusedValue(
+                refusal(
+                    "each query belongs to one of several graphs",
+                    f"batch=(of sources, of {count} queries)",
+                    f"graphs of {known[1].size(0)} targets",
+                )
+            )
+        graphs = known
+    pos = getattr(structure, "pos", None)
+    return NodeSet((sources, count), device, graphs, pos)
+
+
+def with_graph(content: Content, structure: Structure) -> Content:
+    """The content with the graph of each source, if the structure has a batch vector."""
+    if isinstance(structure, EdgeList) and structure.bipartite and structure.source_batch is None:
+        return content  # batch is that of the targets
+    graphs = graphs_of(structure)
+    return content if graphs is None else replace(content, graph=graphs[0])
+
+
+def _refuse_targets(align: Align, content: Content) -> None:
+    """Refuse features of targets that neither the queries nor a root weight read."""
+    read = content.is_single or content.target is None or content.target_is_used
+    if not read and isinstance(align, Family | LearnedQueries):
+        raise RefusedValue(
+            refusal(
+                f"queries come from align={align}, not from the targets",
+                "x alone, or a pair (x, None); or no align",
+                "a pair, with features of targets",
+            )
+        )
+
+
+def _read_for(align: Family, structure: Structure, content: Content) -> Any:
+    given = content.alignment
+    if given is None:
+        if not isinstance(structure, align.reads):
+            raise RefusedType(
+                refusal(
+                    f"the alignment {align} reads {align.reads.noun}",
+                    f"alignment=... at the call: {align.reads.expects}",
+                    f"none, and {structure.noun}",
+                )
+            )
+        return require_kind(align, structure).read(structure)
+    kind = require_kind(align, given)
+    if isinstance(given, Structure):
+        return kind.read(given)
+    size = (content.source.size(0), None)
+    return kind.read(given, size=size, device=content.source.device)
+
+
+def _like(x: Tensor | SparseFeatures) -> Tensor:
+    return x.value if isinstance(x, SparseFeatures) else x
 
 
 class ContentFamily(Family):

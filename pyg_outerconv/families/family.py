@@ -17,9 +17,9 @@ from ..basis.base import Basis
 from ..errors import RefusedValue, refusal
 from ..graph.cells import Cells
 from ..graph.checks import check_one_set
+from ..graph.edge_index import require_data
 from ..graph.edge_list import EdgeList
 from ..graph.node_set import NodeSet
-from ..graph.pyg_data import require_data
 from ..graph.structure import Structure, require_kind
 from .options import RENAMED, check_options, refuse_unknown
 from .stored import check_storable, store, stored

@@ -9,8 +9,8 @@ import torch
 from ..basis.edges import EdgeBasis
 from ..graph.edge_list import EdgeList
 from ..graph.norm import NORMS, check_norm, normalise, with_self_loops
-from .explicit import edge_basis
 from .family import Family
+from .relation import edge_basis
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from typing import Any
 from ..basis.grid_shift import PADDING_MODES
 from ..cache import cached_property
 from ..errors import RefusedValue, refusal, unknown
-from .per_axis import check_least, check_places, count_axes, settle, spread
-from .window import Window
-from .windows import Windows
+from .options import check_least, check_places, count_axes, settle, spread
+from .windows import Window, Windows
 
 _PADDINGS = ("same", "valid", "causal")
 _GROWTHS = ("submanifold", "full")

@@ -17,12 +17,11 @@ from ..basis.feature_product import FeatureProduct
 from ..basis.subpattern import as_list
 from ..equations import row
 from ..errors import RefusedValue, refusal
-from ..graph.batches import graphs_of
+from ..graph.positions import graphs_of
 from ..graph.structure import Structure
-from .align import structure_of_queries
-from .content_family import ContentFamily, check_heads, kept_symmetries
+from .content_family import ContentFamily, check_heads, kept_symmetries, structure_of_queries
 from .family import Family
-from .support.complete import Complete
+from .support.bands import Complete
 
 _ALL_PAIRS = Complete()
 
@@ -59,7 +58,7 @@ class LinearAttention(ContentFamily):
         heads (int): H, which is K.
         channels (int): D of the keys and queries of each head.
         feature_map (str or Module, optional): φ: ``'elu+1'``, ``'relu'``, ``'exp'``,
-            ``'identity'``, or a module such as :class:`~.feature_maps.PositiveRandom`, which may
+            ``'identity'``, or a module such as ``PositiveRandom`` of ``attention``, which may
             change D. If weights are normalised, exponentials do not overflow.
             (default: ``'elu+1'``)
         causal (bool, optional): whether n sees only sources m ≤ n, counted from the first node of

@@ -7,9 +7,8 @@ from itertools import product
 
 from ..cache import cached_property
 from ..errors import RefusedValue, refusal
-from .per_axis import check_least, check_places, count_axes, settle, spread
-from .window import Window
-from .windows import Windows
+from .options import check_least, check_places, count_axes, settle, spread
+from .windows import Window, Windows
 
 _PER_AXIS = ("window", "stride", "padding", "dilation")
 

@@ -1,19 +1,64 @@
-"""Relation: one label for each type of edge."""
+"""Relation: the edges with their labels, divided by a norm, as explicit edges."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
+from torch import Tensor
 
 from ..basis.edges import EdgeBasis
+from ..basis.pattern import Pattern
 from ..equations import row
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue, refusal
+from ..graph.checks import check_edge_vector, numbers
 from ..graph.edge_list import EdgeList
 from ..graph.norm import check_norm
 from ..kernels.index_checks import has_numbers
-from .explicit import edge_basis
 from .family import Family
+
+
+def edge_basis(edges: EdgeList, num_labels: int = 1, *, weight: Tensor | None = None) -> EdgeBasis:
+    """The edges of a structure as explicit edges of K matrices.
+
+    >>> import torch
+    >>> from pyg_outerconv.graph import edge_list
+    >>> edges = edge_list(torch.tensor([[0, 1], [1, 2]]))
+    >>> edge_basis(edges, weight=torch.tensor([0.5, 2.0])).to_dense()[0]
+    tensor([[0.0000, 0.5000, 0.0000],
+            [0.0000, 0.0000, 2.0000],
+            [0.0000, 0.0000, 0.0000]])
+
+    Args:
+        edges: E edges. If K > 1, their ``edge_type`` is the label of each.
+        num_labels: K.
+        weight: (E,) the values, in the place of the weights of ``edges``; may carry gradients.
+
+    Raises:
+        TypeError: ``num_labels`` is not an integer, or ``weight`` is not a tensor of numbers.
+        ValueError: ``weight`` does not have one finite number for each edge.
+    """
+    if isinstance(num_labels, bool) or not isinstance(num_labels, Integral):
+        raise RefusedType(
+            refusal(
+                "num_labels is the number of matrices K; values go by weight=",
+                "an integer",
+                num_labels if isinstance(num_labels, Tensor) else repr(num_labels),
+            )
+        )
+    if weight is not None:
+        weight = numbers("weight", weight, edges.edge_index, None)
+        check_edge_vector("weight", weight, edges.edge_index, floating=True)
+        edges = edges.but(edge_weight=weight)
+    label = edges.edge_type if num_labels > 1 else None
+    origin = edges.num_edges if edges.origin is None else edges.origin
+    own = edges.origin is not None  # a family made this list, and nobody else holds it
+    pattern = Pattern.of_list(
+        edges.edge_index, label, size=edges.size, num_labels=num_labels, origin=origin, own=own
+    )
+    weight = edges.edge_weight
+    return EdgeBasis.of_list(pattern, weight if own or weight is None else weight.clone())
 
 
 @row(

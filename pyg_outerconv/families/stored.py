@@ -24,7 +24,7 @@ from ..graph.cells import Cells
 from ..graph.edge_list import EdgeList
 from ..graph.node_set import NodeSet
 from ..graph.structure import Structure
-from .parts import nested
+from .options import nested
 
 if TYPE_CHECKING:
     from .family import Family

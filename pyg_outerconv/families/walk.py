@@ -16,9 +16,9 @@ from ..basis.stacked import Stacked
 from ..errors import RefusedValue, refusal, unknown
 from ..graph.edge_list import EdgeList
 from ..graph.norm import check_norm, normalise, with_self_loops
-from .explicit import edge_basis
 from .family import Family
 from .options import check_powers
+from .relation import edge_basis
 
 DIRECTIONS = ("forward", "backward", "both")
 

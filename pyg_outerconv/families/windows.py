@@ -16,8 +16,7 @@ from ..basis.pattern import Pattern
 from ..errors import RefusedValue, refusal
 from ..graph.cells import Cells
 from .family import Family
-from .neighbours import Found, among_cells, growing
-from .window import Window
+from .window import Found, Window, among_cells, growing
 
 
 class Windows(Family):

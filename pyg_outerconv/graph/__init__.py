@@ -3,9 +3,8 @@
 from .assignment import Assignment
 from .cells import Cells
 from .edge_list import EdgeList, edge_list
-from .images import flatten_grid, unflatten_grid
+from .images import flatten_grid, fold, unflatten_grid, unfold
 from .interop import edge_list_of, from_hetero, from_networkx, from_scipy
-from .modes import fold, unfold
 from .node_set import NodeSet
 from .positions import places_within, positions_of, relative_positions
 from .sparse_features import Features, SparseFeatures

@@ -13,7 +13,7 @@ from torch_geometric.utils import is_torch_sparse_tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
 from .checks import agreed, check_batch, check_size, holds
-from .pyg_data import require_data
+from .edge_index import require_data
 from .structure import Structure, refuse_beside
 
 _SELECTED = ("node_index", "num_nodes", "cluster_index", "num_clusters", "weight")

@@ -24,8 +24,7 @@ from .checks import (
     holds,
     numbers,
 )
-from .edge_index import from_sparse, infer_size, is_matrix
-from .pyg_data import edges_of
+from .edge_index import edges_of, from_sparse, infer_size, is_matrix
 from .structure import Structure, refuse_beside
 
 

@@ -1,13 +1,14 @@
-"""Images as node features and back: the numbering ω of the cells of a grid."""
+"""Images as node features, and unfoldings of tensors as matrices."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from numbers import Integral
 
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedIndex, RefusedType, RefusedValue, refusal
 
 
 def flatten_grid(images: Tensor) -> Tensor:
@@ -57,3 +58,111 @@ def unflatten_grid(nodes: Tensor, shape: Sequence[int]) -> Tensor:
             )
         )
     return nodes.transpose(1, 2).unflatten(2, tuple(shape))
+
+
+def unfold(x: Tensor, mode: int, *, batch_dims: int = 0, first_fastest: bool = False) -> Tensor:
+    r"""The mode-n unfolding of a tensor: one axis as the rows, all others as the columns.
+
+    .. math:: X_{(n)}[i_n, j] = X[i_1, \dots, i_D], \qquad j = \omega(\text{the other indices})
+
+    Section 2.4 of `"Tensor Decompositions and Applications"
+    <https://doi.org/10.1137/07070111X>`_, whose modes count from 1 where axes here count from 0:
+    the unfolding of an image h × w × c along mode 3, a matrix c × hw, is ``unfold(image, 2)``, or
+    ``unfold(image, -1)``, which is right for videos too; of c × h × w it is ``unfold(image, 0)``.
+
+    The order of columns is a convention. Here the last of the other axes runs fastest, as cells
+    are numbered everywhere in this package: column j is node j of ``flatten_grid``, so that
+    ``unfold(image, 0).T`` of channels × cells are its features. In the paper the first axis runs
+    fastest: ``first_fastest=True``.
+
+    This is not torch's ``unfold``, which makes windows.
+
+    Args:
+        x: (\*batch, I_1, …, I_D).
+        mode: n, the number of an axis from 0 to D - 1; negative from the end.
+        batch_dims: the number of leading axes that stay as they are.
+        first_fastest: whether the first of the other axes runs fastest along columns.
+
+    Returns:
+        (\*batch, I_n, J), J the product of the other axes; a view where one exists, as of a
+        contiguous x with its first or last axis as the mode.
+
+    Raises:
+        TypeError: an argument that counts axes is not an integer.
+        ValueError: x has fewer axes than ``batch_dims``, or no other.
+        IndexError: there is no axis ``mode``.
+
+    >>> import torch
+    >>> unfold(torch.arange(6).view(3, 2), 1).tolist()  # three cells of two channels
+    [[0, 2, 4], [1, 3, 5]]
+    """
+    order = _order(x.dim() - _count(batch_dims, x.dim()), mode, first_fastest)
+    permuted = x.permute(*range(batch_dims), *(batch_dims + axis for axis in order))
+    rows = batch_dims + 1
+    return permuted.reshape(*permuted.shape[:rows], prod(permuted.shape[rows:]))
+
+
+def fold(
+    matrix: Tensor,
+    mode: int,
+    shape: Sequence[int],
+    *,
+    batch_dims: int = 0,
+    first_fastest: bool = False,
+) -> Tensor:
+    r"""Fold a matrix into a tensor: the inverse of :func:`unfold`.
+
+    Args:
+        matrix: (\*batch, I_n, J).
+        mode: n, the number of an axis of ``shape``; negative from the end.
+        shape: I_1, …, I_D.
+        batch_dims: the number of leading axes that stay as they are.
+        first_fastest: whether the first of the other axes runs fastest along columns.
+
+    Returns:
+        (\*batch, I_1, …, I_D), a view where one exists.
+
+    Raises:
+        TypeError: an argument that counts axes is not an integer.
+        ValueError: the matrix does not have the size of the unfolding, or ``shape`` has no axis.
+        IndexError: there is no axis ``mode``.
+
+    >>> import torch
+    >>> fold(torch.tensor([[0, 2, 4], [1, 3, 5]]), 1, (3, 2)).tolist()
+    [[0, 1], [2, 3], [4, 5]]
+    """
+    order = _order(len(shape), mode, first_fastest)
+    sizes = [shape[axis] for axis in order]
+    wanted = (sizes[0], prod(sizes[1:]))
+    batch_dims = _count(batch_dims, matrix.dim())
+    if tuple(matrix.shape[batch_dims:]) != wanted:
+        raise RefusedValue(
+            refusal(
+                f"the unfolding of a tensor of {tuple(shape)} along axis {mode} has a size",
+                wanted,
+                tuple(matrix.shape[batch_dims:]),
+            )
+        )
+    back = sorted(range(len(order)), key=order.__getitem__)
+    tensor = matrix.reshape(*matrix.shape[:batch_dims], *sizes)
+    return tensor.permute(*range(batch_dims), *(batch_dims + axis for axis in back))
+
+
+def _order(axes: int, mode: int, first_fastest: bool) -> list[int]:
+    """The axis ``mode``, then the other axes, slowest first."""
+    if axes < 1:
+        raise RefusedValue(refusal("a tensor to unfold has axes", ">= 1 beside the batch", axes))
+    if not isinstance(mode, Integral) or isinstance(mode, bool):
+        raise RefusedType(refusal("a mode is the number of an axis", "an integer", repr(mode)))
+    if not -axes <= mode < axes:
+        raise RefusedIndex(refusal("a mode is one of the axes", f"[{-axes}, {axes})", mode))
+    others = [axis for axis in range(axes) if axis != mode % axes]
+    return [int(mode) % axes, *(reversed(others) if first_fastest else others)]
+
+
+def _count(batch_dims: int, axes: int) -> int:
+    if not isinstance(batch_dims, Integral) or isinstance(batch_dims, bool):
+        raise RefusedType(refusal("batch_dims is a number of axes", "an integer", repr(batch_dims)))
+    if not 0 <= batch_dims <= axes:
+        raise RefusedValue(refusal("leading axes stay as they are", f"[0, {axes}]", batch_dims))
+    return batch_dims

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from ..errors import RefusedType, RefusedValue, refusal
 from .checks import agreed, check_batch, check_size
-from .pyg_data import require_data
+from .edge_index import require_data
 from .structure import Structure, refuse_beside
 
 Ends = tuple[Tensor, Tensor]

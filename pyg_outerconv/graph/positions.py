@@ -1,4 +1,4 @@
-"""Positions of nodes: given, or implied by cells, by places within a graph or by node numbers."""
+"""Positions of nodes, and the graph that each node belongs to."""
 
 from __future__ import annotations
 
@@ -6,10 +6,41 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .batches import graphs_of
 from .cells import Cells
 from .checks import check_batch, holds
+from .edge_list import EdgeList
 from .structure import Structure
+
+
+def graphs_of(structure: Structure) -> tuple[Tensor, Tensor] | None:
+    """The graph of each source (M,) and of each target (N,), or None without a batch vector.
+
+    Raises:
+        ValueError: sources and targets are different nodes, and only one side has a batch vector.
+    """
+    batch = getattr(structure, "batch", None)
+    if batch is None:
+        return None
+    if isinstance(batch, tuple):
+        return batch
+    if isinstance(structure, EdgeList) and structure.source_batch is not None:
+        return structure.source_batch, batch
+    if isinstance(structure, EdgeList):
+        instead = "batch=(of sources, of targets)"
+        structure.require_one_set("one batch vector for both ends", instead)
+    return batch, batch
+
+
+def graph_numbers(structure: Structure) -> tuple[Tensor, Tensor]:
+    """The graph of each source (M,) and of each target (N,); zeros without a batch vector."""
+    found, device = graphs_of(structure), structure.device
+    sources, targets = structure.size
+    if found is not None:
+        return found
+    return (
+        torch.zeros(sources, dtype=torch.long, device=device),
+        torch.zeros(targets, dtype=torch.long, device=device),
+    )
 
 
 def as_coordinates(position: Tensor, axes: int | None = None) -> Tensor:

@@ -20,7 +20,7 @@ from ..errors import RefusedValue, refusal
 from ..families import Attention, Family
 from ..graph import Features
 from ..graph.checks import check_positive
-from ..graph.content import Content
+from ..graph.structure import Content
 from ..theta import ThetaValue, ValueOutput
 from ..theta.theta import add_bias
 from .attention_options import (

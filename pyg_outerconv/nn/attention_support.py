@@ -16,9 +16,8 @@ from ..errors import RefusedType, RefusedValue, refusal
 from ..families import Attention
 from ..graph import EdgeList, NodeSet
 from ..graph.checks import holds
-from ..graph.content import Content
 from ..graph.edge_list import completed
-from ..graph.structure import Structure
+from ..graph.structure import Content, Structure
 from .cache import bases
 from .inputs import Given
 

@@ -13,7 +13,7 @@ from torch.nn import Parameter
 from ..basis import Basis
 from ..errors import RefusedType, RefusedValue, refusal
 from ..families import Compose, Family, Identity, Mean, Stack
-from ..families.parts import functions_of
+from ..families.options import functions_of
 from ..theta.theta import add_product
 from .dense import full_matrices
 from .grid_conv import GridConv

@@ -13,7 +13,7 @@ from ..basis.grid_shift import GridShift
 from ..contract import ContractionPath, check_memory, check_order, contract, contraction_path
 from ..errors import RefusedType, RefusedValue, refusal
 from ..families import Pool
-from ..graph.cell_checks import check_shape
+from ..graph.cells import check_shape
 from ..theta import Mixture, ThetaValue, scaled
 from .checks import COMPARISONS, aggregation
 from .grid_rules import GridRules, as_cells, as_images, shape_of

@@ -12,9 +12,9 @@ from ..basis import Basis
 from ..contract import ContractionPath, check_memory, check_order, contract, contraction_path
 from ..errors import RefusedValue
 from ..families import Family
-from ..families.parts import functions_of, nested
+from ..families.options import functions_of, nested
 from ..graph import Features, SparseFeatures
-from ..graph.content import Content
+from ..graph.structure import Content
 from ..theta import ThetaValue, scaled
 from ..theta.theta import add_bias
 from .checks import (

@@ -11,10 +11,9 @@ from torch import Tensor
 from ..basis import Basis
 from ..errors import RefusedValue, refusal
 from ..graph.checks import check_size
-from ..graph.content import Content
 from ..graph.edge_index import is_matrix
 from ..graph.edge_list import EdgeList
-from ..graph.structure import Structure, require_kind
+from ..graph.structure import Content, Structure, require_kind
 from .cache import bases, cached_basis, recent, shares_here
 from .inputs import Given, Inputs
 

@@ -13,8 +13,7 @@ from ..families import Family
 from ..families.windows import Windows
 from ..graph import Cells, EdgeList, edge_list
 from ..graph.assignment import Assignment
-from ..graph.content import Content
-from ..graph.structure import Structure
+from ..graph.structure import Content, Structure
 from ..nn import OuterConv
 from .basis_laws import assert_adjoint, assert_lazy_equals_explicit, assert_transpose
 from .layer_laws import (

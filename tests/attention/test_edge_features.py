@@ -6,7 +6,7 @@ from scores import CASES, D_EDGE, HEADS, TRIED, D, leaf, shown, try_score
 
 from pyg_outerconv.attention import EdgeFeatures, KeyQuery, make_score, neurons
 from pyg_outerconv.families import GCN, Kernel, Relation
-from pyg_outerconv.families.support.complete import Complete
+from pyg_outerconv.families.support.bands import Complete
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.nn.edge_functions import EdgeNetwork
 from pyg_outerconv.testing import assert_near, assert_same_gradients

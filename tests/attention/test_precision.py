@@ -9,8 +9,8 @@ from seen import PLAIN, SEEN, P, edges_of, layer, legal_orders, truth
 
 from pyg_outerconv.attention import make_normaliser, make_score
 from pyg_outerconv.families import Attention
-from pyg_outerconv.families.support.complete import Complete
-from pyg_outerconv.graph.content import Content
+from pyg_outerconv.families.support.bands import Complete
+from pyg_outerconv.graph.structure import Content
 from pyg_outerconv.testing import assert_near
 
 

@@ -14,9 +14,9 @@ from pyg_outerconv.attention import (
     make_score,
 )
 from pyg_outerconv.families import Attention, Relation
-from pyg_outerconv.families.support.complete import Complete
+from pyg_outerconv.families.support.bands import Complete
 from pyg_outerconv.graph.cells import Cells
-from pyg_outerconv.graph.content import Content
+from pyg_outerconv.graph.structure import Content
 from pyg_outerconv.testing import assert_near, assert_same_gradients
 
 

@@ -16,7 +16,7 @@ from pyg_outerconv.families import (
     Stack,
     Walk,
 )
-from pyg_outerconv.families.support.complete import Complete
+from pyg_outerconv.families.support.bands import Complete
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near, assert_same_gradients
 

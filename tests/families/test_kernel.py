@@ -15,7 +15,7 @@ from pyg_outerconv.cache import IdentityCache
 from pyg_outerconv.contract import contract
 from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Kernel, Relation, Stack, Walk
 from pyg_outerconv.families.kernel import _patterns
-from pyg_outerconv.families.parts import functions_of, nested
+from pyg_outerconv.families.options import functions_of, nested
 from pyg_outerconv.graph import edge_list
 from pyg_outerconv.nn.edge_functions import BSpline, EdgeNetwork, GaussianMixture
 from pyg_outerconv.testing import (

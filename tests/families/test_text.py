@@ -18,7 +18,7 @@ from pyg_outerconv.families import (
     Stack,
     Walk,
 )
-from pyg_outerconv.families.well_known import WELL_KNOWN
+from pyg_outerconv.families.registry import WELL_KNOWN
 from pyg_outerconv.nn import attention, recipes
 
 

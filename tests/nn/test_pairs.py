@@ -405,6 +405,6 @@ def test_steps_of_length_one_with_a_root_are_layers_of_pyg(family, make, names, 
 def test_attention_over_a_pair_of_as_many_leaves_no_edge_out():
     x, far = torch.randn(4, P), torch.randn(4, P)
     conv = AttentionConv(P, Q, support=Complete(add_self_loops=False), score="dot-product")
-    with pytest.raises(ValueError, match=r"leaving out loops .* for a pair Complete\(\)"):
+    with pytest.raises(ValueError, match=r"leaving out self-loops .* for a pair Complete\(\)"):
         conv((x, far), None)
     assert conv((x, x), None).shape == (4, Q)

@@ -10,10 +10,10 @@ from torch import Tensor
 from ...basis.band import places
 from ...basis.same_block import SameBlock
 from ...errors import RefusedValue, refusal
-from ...graph.batches import graphs_of
 from ...graph.cells import Cells
+from ...graph.positions import graphs_of
 from ...graph.structure import Structure
-from ..per_axis import check_least, for_each_axis, num_axes_of, settle, spread
+from ..options import check_least, for_each_axis, num_axes_of, settle, spread
 from .support import Support
 
 

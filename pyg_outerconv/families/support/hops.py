@@ -13,7 +13,7 @@ from ...basis.implicit_edges import sorted_pairs
 from ...basis.pattern import Pattern
 from ...graph.edge_list import EdgeList
 from ...kernels.index_checks import has_numbers
-from ..per_axis import check_least
+from ..options import check_least
 from .support import Support
 
 

@@ -12,10 +12,10 @@ from torch import Tensor
 from ...basis.edges import EdgeBasis, no_edges
 from ...basis.implicit_edges import sorted_pairs
 from ...errors import RefusedValue, refusal
-from ...graph.batches import graph_numbers
 from ...graph.cells import Cells
 from ...graph.checks import check_positions, holds
-from ..per_axis import check_least
+from ...graph.positions import graph_numbers
+from ..options import check_least
 from .support import Support
 
 TILE = 1 << 18

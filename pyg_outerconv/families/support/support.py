@@ -1,8 +1,20 @@
-"""Base class of supports: families with one label and a value of 1 on every edge."""
+"""Supports: families of one label whose values are all 1, and the cache of their bases."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+from typing import Any
+from weakref import WeakValueDictionary
+
+import torch
+from torch import Tensor
+
+from ...attention.queries import Placed, narrowed
+from ...basis.edges import EdgeBasis
+from ...basis.implicit_edges import ImplicitEdges
+from ...cache import IdentityCache, ValueCache
 from ...graph.structure import Structure
+from ...kernels.lasting import lasting
 from ..family import Family
 
 
@@ -29,3 +41,63 @@ class Support(Family):
     def num_bases(self) -> int:
         """K = 1."""
         return 1
+
+
+Edges = EdgeBasis | ImplicitEdges
+
+_of_tensors = IdentityCache()
+_of_numbers: WeakValueDictionary[Hashable, Edges] = WeakValueDictionary()
+
+
+def cached_support(family: Family, structure: Structure, held: ValueCache) -> Edges:
+    """The basis of a support, cached for all layers on the same structure.
+
+    Bases of tensors are cached as long as these exist, unmodified. Bases of numbers alone are
+    cached as long as a layer holds them.
+
+    Args:
+        family: the support.
+        structure: the structure to make it of.
+        held: the layer's cache of bases of numbers.
+    """
+    if isinstance(structure, Placed):
+        return narrowed(cached_support(family, structure.whole, held), structure.place)
+
+    def make() -> Edges:
+        return family.basis_on(structure).whole()  # type: ignore[return-value]
+
+    known = _cache_key(family, structure)
+    if known is None:
+        return make()
+    tensors, key = known
+    made_of = [tensor for tensor in tensors if tensor is not None]
+    if not made_of:
+        found = held.get((family, key), lambda: _shared((family, key), make))
+    else:
+        which = tuple([tensor is not None for tensor in tensors])
+        found = _of_tensors.get(made_of[0], tuple(made_of[1:]), (family, which, key), make)
+    return found  # type: ignore[no-any-return]
+
+
+def _shared(key: Hashable, make: Callable[[], Edges]) -> Edges:
+    found = _of_numbers.get(key)
+    if found is None:
+        with lasting(torch.empty(0)):
+            found = _of_numbers[key] = make()
+    return found
+
+
+def _cache_key(
+    family: Family, structure: Structure
+) -> tuple[tuple[Tensor | None, ...], Hashable] | None:
+    """The tensors and the value that a basis depends on; None if it cannot be cached."""
+    beside: list[Any] = [
+        getattr(structure, name, None) if family.makes_use_of(name) else None
+        for name in ("edge_attr", "pos")
+    ]
+    attr, pos = beside
+    found = structure.made_of()
+    if found is None:
+        return None
+    own, key = found
+    return (*own, attr, *(pos if pos is not None else (None, None))), key

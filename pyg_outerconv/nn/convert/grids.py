@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from ...errors import RefusedType, refusal
-from ...families.per_axis import spread
+from ...families.options import spread
 from ..grid_conv import GridConv, our_weight, torch_weight
 from ..grid_pool import GridPool
 from ..theta_forms import GroupedTheta

@@ -140,7 +140,9 @@ def test_a_complete_support_without_loops():
         mask = (batch.unsqueeze(1) == batch) & ~torch.eye(len(batch), dtype=torch.bool)
         assert_pairs(Complete(add_self_loops=False).basis(None, batch=batch), mask)
     assert_pairs(Complete(add_self_loops=False).basis((1,)), torch.zeros(1, 1, dtype=torch.bool))
-    with pytest.raises(ValueError, match="leaving out loops needs sources and targets that are"):
+    with pytest.raises(
+        ValueError, match="leaving out self-loops needs sources and targets that are"
+    ):
         Complete(add_self_loops=False).basis(None, size=(2, 3))
 
 

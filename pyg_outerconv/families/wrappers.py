@@ -1,0 +1,185 @@
+"""Families made of one other: Directed, Mean and Explicit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..basis.base import Basis
+from ..basis.edges import EdgeBasis
+from ..basis.stacked import Stacked
+from ..errors import RefusedType, refusal
+from ..graph.edge_list import EdgeList
+from ..graph.structure import Structure
+from .family import Family
+from .gcn import GCN
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class OfFamily(Family):
+    """A family made of one other, its option ``family``, whose attributes it has by default."""
+
+    reads_beside = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def family(self) -> Family: ...  # noqa: D102
+
+    @property
+    def add_self_loops(self) -> bool:  # type: ignore[override]
+        """Whether the family adds self-loops."""
+        return self.family.add_self_loops
+
+    def set_self_loops(self, add: bool) -> Self:
+        """The same recipe with or without added self-loops in the family."""
+        return replace(self, family=self.family.set_self_loops(add))  # type: ignore[type-var]
+
+    @property
+    def reads(self) -> type[Structure]:  # type: ignore[override]
+        """The kind of structure that the family reads."""
+        return self.family.reads
+
+    @property
+    def keeps_nodes(self) -> bool:  # type: ignore[override]
+        """Whether the family keeps the nodes."""
+        return self.family.keeps_nodes
+
+    @property
+    def max_parameters(self) -> int | None:  # type: ignore[override]
+        """As the family."""
+        return self.family.max_parameters
+
+    def outputs(self, structure: Any) -> Structure:
+        """The structure of the targets, that of the family."""
+        return self.family.outputs(structure)
+
+    @property
+    def num_bases(self) -> int:
+        """As the family."""
+        return self.family.num_bases
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """As the family."""
+        return self.family.labels
+
+
+@dataclass(frozen=True)
+class Directed(OfFamily):
+    r"""The matrices of a family on the edges, then those on the reversed edges.
+
+    .. math:: (A_0, \dots, A_{K-1})(W), \; (A_0, \dots, A_{K-1})(W^\top)
+
+    With ``GCN(add_self_loops=False)`` it is the pair of the `"Edge Directionality Improves
+    Learning on Heterophilic Graphs" <https://arxiv.org/abs/2305.10498>`_ paper.
+
+    Args:
+        family (Family, optional): the family. (default: ``GCN()``)
+
+    Raises:
+        TypeError: ``family`` does not read edges.
+        ValueError: when a basis is made, sources and targets are different nodes, so that reversed
+            edges run between other sets; or as ``family`` does.
+    """
+
+    equation = "A_k(W), then A_k(W^T)"
+    reads = EdgeList  # type: ignore[assignment]
+
+    family: Family = field(default_factory=GCN)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not issubclass(EdgeList, self.family.reads):
+            raise RefusedType(
+                refusal("Directed reverses edges", "a family of edges", repr(self.family))
+            )
+
+    @property
+    def num_bases(self) -> int:
+        """K, twice that of the family."""
+        return 2 * self.family.num_bases
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """A name for each label."""
+        there = self.family.labels
+        return (*there, *(f"{label}, reversed" for label in there))
+
+    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
+        """The bases of the edges and of the reversed edges, stacked."""
+        instead = "the family itself, and a layer of its own for the reversed edges"
+        edges.require_one_set("Directed", instead)
+        transposed = edges.reversed()
+        if edges.content is not None:
+            transposed = transposed.with_content(edges.content)
+        ends = (edges, transposed)
+        return Stacked(tuple(self.family.basis_on(part, dtype) for part in ends))
+
+
+@dataclass(frozen=True)
+class Mean(OfFamily):
+    r"""Every value of a family divided by the number of edges that share its target and label.
+
+    .. math:: A_k[m, n] / |\{\text{edges of label } k \text{ at } n\}|
+
+    As ``OuterConv(aggr='mean')`` divides its basis, but as a family, so that a factor of
+    :class:`Compose` or a part of :class:`Stack` can have its own mean.
+
+    Args:
+        family (Family, optional): the family. (default: ``GCN()``)
+
+    Raises:
+        TypeError: ``family`` is not a family.
+        ValueError: when a basis is made, it is a rule without edges, such as powers; or as
+            ``family`` does.
+    """
+
+    equation = "A_k of the family / edges of label k at the target"
+
+    family: Family = field(default_factory=GCN)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """A name for each label."""
+        return tuple(f"mean of {label}" for label in self.family.labels)
+
+    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
+        """The family's basis, divided by the numbers of edges."""
+        if isinstance(structure, EdgeList):
+            structure = replace(structure, only_sums=False)  # edges are counted
+        return self.family.basis_on(structure, dtype).mean(dtype)
+
+
+@dataclass(frozen=True)
+class Explicit(OfFamily):
+    r"""The matrices of another family as explicit edges, where its basis is a rule.
+
+    .. math:: A_k \text{ of the family, edge by edge}
+
+    Rules have no values to read or replace, and allow no maximum or mean over the inputs that a
+    walk reaches; explicit edges do. A power can have many edges; ``cached=True`` makes them once.
+
+    Args:
+        family (Family): the family.
+
+    Raises:
+        ValueError: when a basis is made, as ``family`` does.
+    """
+
+    equation = "the A_k of the family, as explicit edges"
+
+    family: Family
+
+    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> EdgeBasis:
+        """All matrices of the family's basis as edges."""
+        basis = self.family.basis_on(structure, dtype)
+        edges = basis.edges()
+        if basis.dtype is None and edges.value is not None and dtype is not None:
+            # Walks along edges of weight 1 were counted in torch's default dtype.
+            edges = edges.with_values(edges.value.to(dtype))
+        return edges
