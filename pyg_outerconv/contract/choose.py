@@ -25,19 +25,12 @@ _choices: dict[tuple[object, ...], Order] = {}  # the order of each shape class,
 
 @dataclass(frozen=True)
 class Candidate:
-    """An order with its cost for a problem, or with the reasons why it cannot solve it.
-
-    Attributes:
-        order: the order.
-        reasons: why it cannot solve the problem; empty if it can.
-        cost: its cost; None if it cannot solve the problem.
-        seconds: the predicted time in seconds; infinite if it cannot solve the problem.
-    """
+    """An order with its cost and predicted time in seconds, or the reasons why it is illegal."""
 
     order: Order
     reasons: tuple[str, ...]
     cost: Cost | None
-    seconds: float
+    seconds: float  # infinite if illegal
 
 
 def candidates(

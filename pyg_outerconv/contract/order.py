@@ -75,7 +75,7 @@ class Order(ABC):
         return 1
 
     def lacks(self, problem: Problem) -> list[str]:
-        """The requirements that a problem of its kind does not meet, one text each."""
+        """The requirements that a problem of these kinds does not meet, one text each."""
         return [reason for need in self.needs for reason in need(problem)]
 
     def _reduction_reasons(self, problem: Problem) -> list[str]:

@@ -89,18 +89,15 @@ def _run(order: Order, problem: Problem) -> Tensor:
 
 @dataclass(frozen=True)
 class Step:
-    """How one leaf is contracted.
-
-    Attributes:
-        leaf: the basis of the leaf, printed.
-        candidates: the chosen order, then the other legal orders, cheapest first; if verbose, the
-            illegal orders with their reasons follow.
-        chosen: the name of the chosen order.
-    """
+    """A leaf, printed, and its orders: the chosen one, then the cheapest; illegal ones last."""
 
     leaf: str
     candidates: list[Candidate]
-    chosen: str
+
+    @property
+    def chosen(self) -> str:
+        """The name of the chosen order."""
+        return self.candidates[0].order.name
 
 
 @dataclass(frozen=True)
@@ -109,9 +106,6 @@ class ContractionPath:
 
     Times are rough predictions of the forward pass, plus the backward pass if gradients are
     required. "held" is the memory allocated beside input, output and their gradients.
-
-    Attributes:
-        steps: one for each leaf.
     """
 
     steps: list[Step]
@@ -124,12 +118,7 @@ class ContractionPath:
     @property
     def seconds(self) -> float:
         """The predicted time of the chosen orders, in seconds."""
-        return sum(
-            candidate.seconds
-            for step in self.steps
-            for candidate in step.candidates
-            if candidate.order.name == step.chosen
-        )
+        return sum(step.candidates[0].seconds for step in self.steps)
 
     def __str__(self) -> str:
         lines = []
@@ -182,7 +171,7 @@ def contraction_path(
         legal = [one for one in found if not one.reasons]
         legal.sort(key=lambda one: (one.order.name != taken.name, one.seconds))
         shown = legal + [one for one in found if one.reasons and verbose]
-        steps.append(Step(repr(problem.basis), shown, taken.name))
+        steps.append(Step(repr(problem.basis), shown))
     return ContractionPath(steps)
 
 

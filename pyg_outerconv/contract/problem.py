@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import TypeVar
 
@@ -14,7 +13,7 @@ from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
 from ..graph.sparse_features import Features, SparseFeatures
 from ..kernels.differentiable import wants_gradients
-from ..theta import Mixture, Theta, ThetaValue, ValueOutput, as_theta
+from ..theta import Mixture, ThetaValue, ValueOutput, as_theta
 
 LINEAR = ("sum", "mean")  # reductions that Θ may come before
 
@@ -22,7 +21,6 @@ _NONE = False, False, False
 AnyBasis = TypeVar("AnyBasis", bound=Basis)
 
 
-@dataclass(frozen=True, init=False, eq=False)
 class Problem:
     """Y = Σ_k A_kᵀ X Θ_k for a basis that is a leaf.
 
@@ -39,14 +37,6 @@ class Problem:
         values: (M, *batch, H, V) the values X V_h + b_h, if Θ is of heads and they are computed.
     """
 
-    basis: Basis
-    x: Features
-    parameter: Theta
-    aggr: str = "sum"
-    label_aggr: str = "sum"
-    bias: Tensor | None = None
-    values: Tensor | None = None
-
     def __init__(
         self,
         basis: Basis,
@@ -57,16 +47,9 @@ class Problem:
         bias: Tensor | None = None,
         values: Tensor | None = None,
     ) -> None:
-        # Faster than the constructor of a frozen dataclass, and it runs at every call.
-        vars(self).update(
-            basis=basis,
-            x=x,
-            parameter=as_theta(parameter),
-            aggr=aggr,
-            label_aggr=label_aggr,
-            bias=bias,
-            values=values,
-        )
+        self.basis, self.x, self.parameter = basis, x, as_theta(parameter)
+        self.aggr, self.label_aggr = aggr, label_aggr
+        self.bias, self.values = bias, values
 
     def of(self, kind: type[AnyBasis]) -> AnyBasis:
         """The basis, with its type narrowed to ``kind``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -103,8 +103,8 @@ def _from_items(conv: OuterConv, problem: Problem) -> Tensor:
     items = []
     for index in product(*map(range, leaf.batch)):
         where: tuple[slice | int, ...] = (slice(None), *index)
-        one = replace(problem, basis=leaf.item(*index), x=x[where])
-        items.append(_from_leaf(conv, one))
+        theta, reductions = problem.parameter, (problem.reduce, problem.label_reduce)
+        items.append(_from_leaf(conv, Problem(leaf.item(*index), x[where], theta, *reductions)))
     if not items:
         nothing = problem.theta[:0].sum()
         return nothing.expand(leaf.size[1], *leaf.batch, problem.out_channels).clone()

@@ -30,15 +30,12 @@ class DenseTheta(Theta):
         self.requires_grad = tensor.requires_grad
 
     def full(self) -> Tensor:
-        """Θ (K, G, P/G, Q/G), the tensor itself."""
         return self.tensor
 
     def labels(self, start: int, end: int) -> DenseTheta:
-        """Θ_k for k from ``start`` to ``end``."""
         return DenseTheta(self.tensor[start:end])
 
     def scaled(self, factor: Tensor | float) -> DenseTheta:
-        """c_k Θ_k, for ``factor`` (K,) or one number."""
         if isinstance(factor, Tensor):
             factor = factor.to(self.tensor.dtype).view(-1, 1, 1, 1)
         return DenseTheta(self.tensor * factor)
@@ -51,11 +48,9 @@ class DenseTheta(Theta):
         return DenseTheta(torch.tensordot(matrix.t(), self.tensor, dims=1))
 
     def gathered(self, label: Tensor, num_labels: int) -> DenseTheta:
-        """For each k of ``num_labels``, the sum of the Θ_i with ``label[i] == k``."""
         return DenseTheta(add_rows(self.tensor, label, num_labels))
 
     def expanded(self, size: tuple[int, ...]) -> DenseTheta:
-        """Θ expanded to another size without a copy; only its sizes are used, for costs."""
         return DenseTheta(self.tensor.expand(size))
 
 
@@ -84,26 +79,21 @@ class Mixture(Theta):
 
     @property
     def shape(self) -> torch.Size:
-        """The shape (K, G, P/G, Q/G) of Θ."""
         return torch.Size((self.coefficient.size(0), *self.matrices.shape[1:]))
 
     def form(self) -> Hashable:
-        """The shape, B, ``is_unit`` and ``constant``, on which the choice of an order depends."""
         return self.shape, self.num_matrices, self.is_unit, self.constant
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of V."""
         return self.matrices.dtype
 
     @property
     def device(self) -> torch.device:
-        """The device of V."""
         return self.matrices.device
 
     @property
     def requires_grad(self) -> bool:
-        """Whether c or V requires gradients."""
         return self.coefficient.requires_grad or self.matrices.requires_grad
 
     @property
@@ -117,7 +107,6 @@ class Mixture(Theta):
         return flat.view(self.shape).to(self.matrices.dtype)
 
     def labels(self, start: int, end: int) -> Mixture:
-        """Θ_k for k from ``start`` to ``end``."""
         return replace(self, coefficient=self.coefficient[start:end])
 
     def scaled(self, factor: Tensor | float) -> Mixture:
@@ -134,7 +123,6 @@ class Mixture(Theta):
         return replace(self, coefficient=coefficient, constant=None)
 
     def gathered(self, label: Tensor, num_labels: int) -> Mixture:
-        """For each k of ``num_labels``, the sum of the Θ_i with ``label[i] == k``."""
         coefficient = add_rows(self.coefficient, label, num_labels)
         return replace(self, coefficient=coefficient, constant=None)
 
@@ -154,7 +142,6 @@ class Mixture(Theta):
         return out if bias is None else add_bias(out, bias, own=True)
 
     def expanded(self, size: tuple[int, ...]) -> Mixture:
-        """Θ with V expanded to another size without a copy; only its sizes are used, for costs."""
         return replace(self, matrices=self.matrices.expand(size))
 
 

@@ -36,29 +36,24 @@ class ValueOutput(Theta):
 
     @property
     def shape(self) -> torch.Size:
-        """The shape (H, 1, P, Q) of Θ."""
         heads, rows, width = self.value.shape
         columns = width if self.adds else heads * width
         columns = columns if self.output is None else self.output.size(2)
         return torch.Size((heads, 1, rows, columns))
 
     def form(self) -> Hashable:
-        """The shape, V, and which of ``output``, ``adds`` and ``bias`` are set."""
         return self.shape, self.value.size(2), self.output is None, self.adds, self.bias is None
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of V."""
         return self.value.dtype
 
     @property
     def device(self) -> torch.device:
-        """The device of V."""
         return self.value.device
 
     @property
     def requires_grad(self) -> bool:
-        """Whether V, O or b requires gradients."""
         parts = (self.value, self.output, self.bias)
         return any(part is not None and part.requires_grad for part in parts)
 
@@ -133,5 +128,4 @@ class ValueOutput(Theta):
         return ValueOutput(combine(self.full()[:, 0]), bias=bias, adds=True)
 
     def expanded(self, size: tuple[int, ...]) -> Theta:
-        """As :meth:`Theta.expanded`."""
         return DenseTheta(self.full().expand(size))

@@ -47,21 +47,25 @@ class PropagateFirst(EdgeOrder):
 
     def cost(self, problem: Problem) -> Cost:
         """E·P sparse, N·K·P·Q dense, N·K·P numbers."""
-        (sources, targets), (wanted, _, of_basis) = problem.basis.size, problem.gradients
-        rows = float(targets * problem.num_labels)
-        held = rows * problem.num_columns * problem.in_channels * problem.itemsize
-        learns = wanted or of_basis
-        return (
-            sparse_product(problem, problem.in_channels, (sources, rows), wanted)
-            + Cost.of(moving(held), learns, held)
-            + dense_product(problem, rows * problem.num_columns, learns)
-        )
+        return _propagating(problem, float(problem.basis.size[1] * problem.num_labels))
 
     def run(self, problem: Problem) -> Tensor:
         assert isinstance(problem.x, Tensor)  # it needs features
         basis = problem.basis.edges()
         h = basis.propagate_rows(problem.x, problem.aggr)
         return problem.parameter.combine(h, basis.size[1], problem.bias)
+
+
+def _propagating(problem: Problem, pairs: float, copies: int = 1) -> Cost:
+    """The cost of A_kᵀ X for (target, label) pairs, then of Θ."""
+    wanted, _, of_basis = problem.gradients
+    rows, learns = pairs * problem.num_columns, wanted or of_basis
+    held = rows * problem.in_channels * problem.itemsize
+    return (
+        sparse_product(problem, problem.in_channels, (problem.basis.size[0], pairs), wanted)
+        + Cost.of(moving(held) * copies, learns, held)
+        + dense_product(problem, rows, learns)
+    )
 
 
 class TransformFirst(EdgeOrder):
@@ -76,17 +80,21 @@ class TransformFirst(EdgeOrder):
 
     def cost(self, problem: Problem) -> Cost:
         """M·K·P·Q dense, E·Q sparse, M·K·Q numbers."""
-        (sources, targets), wanted = problem.basis.size, any(problem.gradients[:2])
-        rows = float(sources * problem.num_labels)
-        held = rows * problem.num_columns * problem.out_channels * problem.itemsize
-        return (
-            transform(problem, rows * problem.num_columns)
-            + Cost.of(moving(held), wanted, held)
-            + sparse_product(problem, problem.out_channels, (rows, targets), wanted)
-        )
+        return _transforming(problem, float(problem.basis.size[0] * problem.num_labels))
 
     def run(self, problem: Problem) -> Tensor:
         return problem.basis.edges().gather(problem.transform())
+
+
+def _transforming(problem: Problem, pairs: float, copies: int = 1) -> Cost:
+    """The cost of X Θ_k for (source, label) pairs, then of A_kᵀ."""
+    rows, wanted = pairs * problem.num_columns, any(problem.gradients[:2])
+    held = rows * problem.out_channels * problem.itemsize
+    return (
+        transform(problem, rows)
+        + Cost.of(moving(held) * copies, wanted, held)
+        + sparse_product(problem, problem.out_channels, (pairs, problem.basis.size[1]), wanted)
+    )
 
 
 # Compact forms -----------------------------------------------------------------------------------
@@ -121,23 +129,13 @@ class PropagateFirstCompact(EdgeOrder):
 
     def cost(self, problem: Problem) -> Cost:
         """E·P sparse, U_out·P·Q dense in K groups, U_out·P numbers."""
-        pairs, sources = float(problem.num_target_pairs), problem.basis.size[0]
-        rows = pairs * problem.num_columns
-        held = rows * problem.in_channels * problem.itemsize
-        blocks = 1 + (problem.num_blocks > 1)  # each block of Θ takes a copy of its columns
-        put = picking_in_turn(
-            rows * problem.out_channels * problem.itemsize,
-            problem.num_labels * problem.num_blocks,
-        )
-        copied = problem.num_edges * problem.itemsize * problem.has_values  # in the order of pairs
-        wanted, of_theta, of_basis = problem.gradients
+        pairs, (wanted, of_theta, of_basis) = float(problem.num_target_pairs), problem.gradients
+        # Each block of Θ takes a copy of its columns, and values are copied in the order of pairs.
+        copies = 1 + (problem.num_blocks > 1)
+        copied = problem.num_edges * problem.itemsize * problem.has_values
+        put = _picking(problem, pairs * problem.out_channels)
         learns = wanted or of_basis
-        return (
-            sparse_product(problem, problem.in_channels, (sources, pairs), wanted)
-            + Cost.of(moving(held) * blocks, learns, held + copied)
-            + dense_product(problem, rows, learns)
-            + Cost.of(put, learns + of_theta)
-        )
+        return _propagating(problem, pairs, copies) + Cost.of(put, learns + of_theta, copied)
 
     def run(self, problem: Problem) -> Tensor:
         edges, theta, num_targets = problem.edges, problem.theta, problem.basis.size[1]
@@ -162,21 +160,11 @@ class TransformFirstCompact(EdgeOrder):
 
     def cost(self, problem: Problem) -> Cost:
         """U_in·P·Q dense in K groups, E·Q sparse, U_in·Q numbers."""
-        of_x, of_theta, _ = problem.gradients
-        pairs, targets = float(problem.num_source_pairs), problem.basis.size[1]
-        rows = pairs * problem.num_columns
-        held = rows * problem.out_channels * problem.itemsize
-        read = rows * problem.in_channels * problem.itemsize * problem.has_features
-        taken = picking_in_turn(read, problem.num_labels * problem.num_blocks)
+        pairs, (of_x, of_theta, _) = float(problem.num_source_pairs), problem.gradients
         # Blocks of Θ are multiplied one by one, and their results concatenated.
-        between = moving(held) * (1 + (problem.num_blocks > 1))
-        wanted = of_x or of_theta
-        return (
-            transform(problem, rows)
-            + Cost.of(taken, of_x + of_theta)
-            + Cost.of(between, wanted, held)
-            + sparse_product(problem, problem.out_channels, (pairs, targets), wanted)
-        )
+        copies = 1 + (problem.num_blocks > 1)
+        taken = _picking(problem, pairs * problem.in_channels * problem.has_features)
+        return _transforming(problem, pairs, copies) + Cost.of(taken, of_x + of_theta)
 
     def run(self, problem: Problem) -> Tensor:
         edges, theta, x = problem.edges, problem.theta, problem.x
@@ -195,6 +183,12 @@ class TransformFirstCompact(EdgeOrder):
         label = labels.repeat_interleave(pairs.ptr.diff().long(), output_size=node.numel())
         z = theta[:, 0].flatten(0, 1).index_select(0, label * theta.size(2) + row)
         return multiply(pairs.sparsity, edges, z)
+
+
+def _picking(problem: Problem, numbers: float) -> Operations:
+    """Rows of ``numbers`` for each item of the batch, gathered or scattered label by label."""
+    size = numbers * problem.num_columns * problem.itemsize
+    return picking_in_turn(size, problem.num_labels * problem.num_blocks)
 
 
 def each_of_batch(problem: Problem, run: Callable[[Tensor], Tensor]) -> Tensor:

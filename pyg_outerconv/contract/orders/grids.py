@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import isclose, prod
 
 import torch
@@ -43,13 +42,6 @@ def _needs_channels(problem: Problem) -> list[str]:
     return [] if full else ["needs at least one channel"]
 
 
-_FORWARD: tuple[Callable[..., Tensor], ...] = (F.conv1d, F.conv2d, F.conv3d)
-_TRANSPOSED: tuple[Callable[..., Tensor], ...] = (
-    F.conv_transpose1d,
-    F.conv_transpose2d,
-    F.conv_transpose3d,
-)
-
 # oneDNN computes 16 channels of a group at once; a single channel costs as much as about 4.
 CHANNEL_BLOCK = 16
 LONE_CHANNEL = 4
@@ -86,10 +78,9 @@ class Convolution(Order):
         rows, columns = problem.parameter.shape[2:]
         # oneDNN has no float64: torch copies the inputs of each output, image by image.
         copies = problem.device.type == "cpu" and problem.dtype == torch.float64
-        lanes = (
-            LONE_CHANNEL if rows == columns == 1 else -(-columns // CHANNEL_BLOCK) * CHANNEL_BLOCK
-        )
-        lanes = columns if copies else lanes
+        lanes = columns if copies else -(-columns // CHANNEL_BLOCK) * CHANNEL_BLOCK
+        if rows == columns == 1 and not copies:
+            lanes = LONE_CHANNEL
         flops = 2.0 * SHARE * cells * places * rows * lanes * problem.num_blocks
         work = Operations(flops, calls=1)
         if copies and places > 1:
@@ -107,8 +98,7 @@ class Convolution(Order):
         basis = _shifts(problem)
         geometry, images = geometry_of(basis), as_images(problem.features, basis.input_shape)
         weight = _kernel_of(problem.theta, geometry, basis.is_transposed)
-        run = _transposed if basis.is_transposed else _forward
-        return as_nodes(run(images, weight, geometry, problem), problem.batch)
+        return as_nodes(_convolved(images, weight, problem, geometry), problem.batch)
 
 
 def _kernel_of(theta: Tensor, geometry: ConvGeometry, is_transposed: bool) -> Tensor:
@@ -125,49 +115,35 @@ def _kernel_of(theta: Tensor, geometry: ConvGeometry, is_transposed: bool) -> Te
     return weight.flatten().view(*ends, *geometry.kernel)
 
 
-def _forward(x: Tensor, weight: Tensor, geometry: ConvGeometry, problem: Problem) -> Tensor:
-    alike = all(window.is_padded_alike for window in geometry.axes)
-    return _FORWARD[len(geometry.axes) - 1](
-        x if alike else pad(x, geometry),
-        weight,
-        problem.bias,
-        stride=[window.axis.stride for window in geometry.axes],
-        padding=[window.before if alike else 0 for window in geometry.axes],
-        dilation=[window.spacing for window in geometry.axes],
-        groups=problem.num_blocks,
-    )
+def _convolved(x: Tensor, weight: Tensor, problem: Problem, geometry: ConvGeometry) -> Tensor:
+    """The convolution of images x; its transpose crops what the convolution pads."""
+    axes, bias = geometry.axes, problem.bias
+    transposed = _shifts(problem).is_transposed
+    padding, spare, ends = [0] * len(axes), [0] * len(axes), [(0, 0)] * len(axes)
+    if transposed:
+        for axis, window in enumerate(axes):
+            padding[axis], spare[axis], ends[axis] = _cropping(window)
+    elif all(window.is_padded_alike for window in axes):
+        padding = [window.before for window in axes]
+    else:
+        x = pad(x, geometry)
+    grown = [max(-end, 0) for rest in reversed(ends) for end in rest]  # as F.pad takes them
+    strides = [window.axis.stride for window in axes]
+    spacings = [window.spacing for window in axes]
+    options = strides, padding, spacings, transposed, spare, problem.num_blocks
+    if not any(grown):
+        return crop(torch.convolution(x, weight, bias, *options), ends)
+    out = F.pad(torch.convolution(x, weight, None, *options), grown)
+    return crop(out if bias is None else out + bias.view(-1, *(1,) * len(axes)), ends)
 
 
-def _transposed(x: Tensor, weight: Tensor, geometry: ConvGeometry, problem: Problem) -> Tensor:
-    """The transpose of :func:`_forward`: cells that it pads are cropped here."""
-    padding, spare = [], []
-    grown: list[int] = []  # from the last axis to the first, as F.pad takes them
-    ends = []
-    for window in geometry.axes:
-        before, behind = window.before, window.behind
-        largest = max(window.axis.stride, window.spacing)
-        fits = before >= 0 and 0 <= before - behind < largest
-        both = before if fits else max(min(before, behind), 0)
-        padding.append(both)
-        spare.append(before - behind if fits else 0)
-        rest = (0, 0) if fits else (before - both, behind - both)
-        grown = [max(-end, 0) for end in rest] + grown
-        ends.append(rest)
-    out = _TRANSPOSED[len(geometry.axes) - 1](
-        x,
-        weight,
-        None if any(grown) else problem.bias,
-        stride=[window.axis.stride for window in geometry.axes],
-        padding=padding,
-        output_padding=spare,
-        dilation=[window.spacing for window in geometry.axes],
-        groups=problem.num_blocks,
-    )
-    if any(grown):
-        out = F.pad(out, grown)
-        if problem.bias is not None:
-            out = out + problem.bias.view(-1, *(1,) * len(geometry.axes))
-    return crop(out, ends)
+def _cropping(window: AxisGeometry) -> tuple[int, int, tuple[int, int]]:
+    """torch's padding and output padding of a transposed convolution, and cells to crop beside."""
+    before, behind = window.before, window.behind
+    if before >= 0 and 0 <= before - behind < max(window.axis.stride, window.spacing):
+        return before, before - behind, (0, 0)
+    both = max(min(before, behind), 0)
+    return both, 0, (before - both, behind - both)
 
 
 # Pooling -----------------------------------------------------------------------------------------
