@@ -77,12 +77,12 @@ class Operations:
 
     Attributes:
         dense_flops: flops of products with Θ and other dense matrices.
-        gathers: for sparse products, pairs (bytes read through an index, bytes of the operand they
+        gathers: pairs (bytes that sparse products read through an index, bytes of the operand they
             are read from). Reading from an operand that fits a cache is faster.
-        moves: for intermediate results, pairs (bytes allocated, written and read, bytes of the
-            tensor they belong to). Large tensors get new memory every time.
-        picks: pairs as in ``gathers``, for rows that are gathered or scattered outside of sparse
-            products, and for the unused parts of cache lines that sparse products read.
+        moves: pairs (bytes of intermediate results allocated, written and read, bytes of the tensor
+            they belong to). Large tensors get new memory every time.
+        picks: pairs as in ``gathers``, for rows gathered or scattered outside of sparse products,
+            and for the unused parts of cache lines that sparse products read.
         calls: number of calls of primitives.
         groups: number of separate small products.
     """
@@ -216,14 +216,14 @@ def sparse_product(
     wanted: bool,
     entries: float | None = None,
 ) -> Cost:
-    """A sparse product.
+    """A sparse product of ``width`` channels.
 
     Args:
         problem: the problem, whose edges are the entries of the matrix.
-        width: number of channels of the dense operand and of the result.
+        width: number of channels.
         rows: number of rows of the operand, and of the result.
         wanted: whether the operand requires gradients.
-        entries: number of entries of the matrix, if it is not the number of edges.
+        entries: number of entries, if it is not the number of edges.
     """
     count = float(problem.num_edges) if entries is None else entries
     line = float(width * problem.num_columns * problem.itemsize)
@@ -248,12 +248,7 @@ SMALL = 1 << 16
 
 
 def predicted_share(num_entries: int, shape: tuple[int, int]) -> float:
-    """The predicted time of X Θ and of the gradient of Θ with sparse X, over that with dense X.
-
-    Args:
-        num_entries: number of non-zeros of X.
-        shape: (M, P).
-    """
+    """The predicted time of X Θ and of the gradient of Θ with sparse X (M, P), over dense X."""
     return SPARSE_FEATURE_FLOP * num_entries / max(1, shape[0] * shape[1])
 
 

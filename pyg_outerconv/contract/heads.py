@@ -52,16 +52,9 @@ def check_type(x: Tensor, weight: Tensor) -> None:
 def sum_few(basis: Basis, x: Features, theta: ValueOutput, made: Tensor | None) -> Tensor | None:
     """Y (N, *batch, Q) of heads on a graph so small that its edges are not sorted, else None.
 
-    No order is chosen: edges are gathered and scattered.
-
-    Args:
-        basis: the shares of all heads.
-        x: (M, *batch, P).
-        theta: values and outputs of heads.
-        made: (M, *batch, H, V) the values, if the caller has them already.
-
-    Returns:
-        None if the shares are of another basis, or the features are not dense or do not fit.
+    No order is chosen: edges are gathered and scattered. ``basis`` has the shares of all heads, and
+    ``made`` (M, *batch, H, V) is the values, if the caller has them already. None, too, if the
+    features are not dense or do not fit.
     """
     if not isinstance(basis, MultiHeadEdges) or not basis.is_listed or not isinstance(x, Tensor):
         return None

@@ -103,7 +103,7 @@ def _from_items(conv: OuterConv, problem: Problem) -> Tensor:
     items = []
     for index in product(*map(range, leaf.batch)):
         where: tuple[slice | int, ...] = (slice(None), *index)
-        theta, reductions = problem.parameter, (problem.reduce, problem.label_reduce)
+        theta, reductions = problem.parameter, (problem.aggr, problem.label_aggr)
         items.append(_from_leaf(conv, Problem(leaf.item(*index), x[where], theta, *reductions)))
     if not items:
         nothing = problem.theta[:0].sum()

@@ -1,1 +1,1 @@
-"""The contraction orders, one a file: a named class below :class:`.Order` registers itself."""
+"""The contraction orders by group; a named class below :class:`.Order` registers itself."""

@@ -152,8 +152,30 @@ _LARGEST = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 
 
 def _needs_windows(problem: Problem) -> list[str]:
-    basis = _shifts(problem)
-    return why_not_torch(basis) or _lacks(problem, geometry_of(basis), basis.is_transposed)
+    """Reasons why torch's poolings do not compute these windows."""
+    basis, aggr = _shifts(problem), problem.label_aggr
+    if why := why_not_torch(basis):
+        return why
+    geometry, compares, turned = geometry_of(basis), aggr != "sum", basis.is_transposed
+    axes, follows = geometry.axes, geometry.is_in_order or geometry.is_backwards
+    short = isinstance(problem.x, Tensor) and problem.x.dtype in (torch.float16, torch.bfloat16)
+    short_sum = short and len(axes) == 3 and not compares and problem.device.type == "cpu"
+    dilated = any(window.spacing > 1 for window in axes)
+    adjacent = all(map(_are_adjacent, axes))
+    reasons = {
+        "needs one label at every cell of a window": not geometry.is_box,
+        "the lowest label takes the gradient of equal cells, so labels must follow the cells": (
+            geometry.is_box and compares and not follows
+        ),
+        "torch sums windows without dilation only": dilated and not compares,
+        "torch sums windows of 3 axes on a CPU in float32 and float64 only": short_sum,
+        f"sums transposed windows, no {aggr} over labels": turned and compares,
+        "transposed windows must be adjacent and fill the output": turned and not adjacent,
+        "a window without cells gives 0, which torch's poolings do not": (
+            compares and not turned and any(map(_has_empty, axes))
+        ),
+    }
+    return [reason for reason, applies in reasons.items() if applies]
 
 
 class Pooling(Order):
@@ -192,31 +214,6 @@ class Pooling(Order):
             out = _largest(-images if least else images, geometry)
             out = -out if least else out
         return as_nodes(out, problem.batch)
-
-
-def _lacks(problem: Problem, geometry: ConvGeometry, is_transposed: bool) -> list[str]:
-    """Reasons why torch's poolings do not compute these windows."""
-    reasons = []
-    if not geometry.is_box:
-        reasons.append("needs one label at every cell of a window")
-    elif problem.label_aggr != "sum" and not (geometry.is_in_order or geometry.is_backwards):
-        reasons.append(
-            "the lowest label takes the gradient of equal cells, so labels must follow the cells"
-        )
-    axes = geometry.axes
-    if problem.label_aggr == "sum" and any(window.spacing > 1 for window in axes):
-        reasons.append("torch sums windows without dilation only")
-    short = isinstance(problem.x, Tensor) and problem.x.dtype in (torch.float16, torch.bfloat16)
-    if short and len(axes) == 3 and problem.label_aggr == "sum" and problem.device.type == "cpu":
-        reasons.append("torch sums windows of 3 axes on a CPU in float32 and float64 only")
-    if is_transposed:
-        if problem.label_aggr != "sum":
-            reasons.append(f"sums transposed windows, no {problem.label_aggr} over labels")
-        if not all(map(_are_adjacent, axes)):
-            reasons.append("transposed windows must be adjacent and fill the output")
-    elif problem.label_aggr != "sum" and any(map(_has_empty, axes)):
-        reasons.append("a window without cells gives 0, which torch's poolings do not")
-    return reasons
 
 
 def _are_adjacent(window: AxisGeometry) -> bool:

@@ -77,15 +77,10 @@ class RecurrenceOrder(Order):
     def _recurring(
         self, problem: Problem, products: Cost, wanted: bool, keeps: bool, beside: int = 0
     ) -> Cost:
-        """The cost of K − 1 sparse products, and of dense products.
+        """The cost of K − 1 sparse products, and of dense ``products``.
 
-        Args:
-            problem: the problem.
-            products: the cost of the dense products.
-            wanted: whether the first term requires gradients; the others also do if the values of
-                the operator do.
-            keeps: whether autograd saves all terms; otherwise three are in memory at a time.
-            beside: number of further tensors of the size of a term in memory.
+        ``wanted``: the first term requires gradients; ``keeps``: autograd saves all terms, of which
+        three are in memory otherwise; ``beside``: number of further tensors of the size of a term.
         """
         basis, width = _polynomial(problem), self._width(problem)
         nodes, steps = basis.size[0], problem.num_labels - 1

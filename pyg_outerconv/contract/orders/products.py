@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 
 import torch
@@ -158,11 +159,12 @@ def _solve(basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
 
 def _solving(basis: Basis, x: Features, theta: ThetaValue) -> Cost:
     """The cost of :func:`_solve`."""
-    total = Cost()
-    for leaf, part in basis.absorb(as_theta(theta)):
-        problem = Problem(leaf, x, part)
-        total += choose_order(problem).cost(problem)
-    return total
+    return _total(Problem(leaf, x, part) for leaf, part in basis.absorb(as_theta(theta)))
+
+
+def _total(problems: Iterable[Problem]) -> Cost:
+    costs = (choose_order(problem).cost(problem) for problem in problems)
+    return sum(costs, Cost())
 
 
 def _solve_transformed(basis: Basis, z: Tensor) -> Tensor:
@@ -181,20 +183,17 @@ def _solving_transformed(basis: Basis, shape: tuple[int, ...], like: Tensor, lea
     Θ has one number for each label while it is moved through the basis, and is expanded after.
     """
     sources, num_labels, *rest = shape
-    narrow, total = as_theta(_stand_in((num_labels, 1, 1, 1), like, learns)), Cost()
-    for leaf, part in basis.absorb(narrow):
-        problem = Problem(leaf, None, part.expanded((-1, 1, sources, prod(rest))))
-        total += choose_order(problem).cost(problem)
-    return total
+    narrow = as_theta(_stand_in((num_labels, 1, 1, 1), like, learns))
+    wide = (-1, 1, sources, prod(rest))
+    return _total(Problem(leaf, None, part.expanded(wide)) for leaf, part in basis.absorb(narrow))
 
 
 def _stand_in(shape: tuple[int, ...], like: Tensor, learns: bool) -> Tensor:
     """A tensor of a shape that allocates a single number, for costs that depend on shapes alone."""
     with torch._C._DisableFuncTorch():
         wanted = learns and torch.is_grad_enabled()
-        one = torch.zeros(
-            (1,) * len(shape), dtype=like.dtype, device=like.device, requires_grad=wanted
-        )
+        # Not like.new_zeros: torch.func may wrap it.
+        one = torch.zeros((), dtype=like.dtype, device=like.device, requires_grad=wanted)
         return one.expand(shape)
 
 
