@@ -13,13 +13,13 @@ PACKAGE = Path(__file__).resolve().parents[1] / "pyg_outerconv"
 CORE = {
     "errors": set(),
     "equations": set(),
-    "found": set(),
-    "kernels": {"errors", "found"},
+    "registration": set(),
+    "kernels": {"errors", "registration"},
     "cache": {"kernels"},
     "theta": {"errors"},
     "graph": {"errors", "cache", "kernels", "theta"},
-    "basis": {"errors", "found", "cache", "kernels", "theta", "graph"},
-    "contract": {"errors", "found", "cache", "kernels", "theta", "graph", "basis"},
+    "basis": {"errors", "registration", "cache", "kernels", "theta", "graph"},
+    "contract": {"errors", "registration", "cache", "kernels", "theta", "graph", "basis"},
 }
 CORE["attention"] = set(CORE) - {"attention"}
 CORE["families"] = set(CORE) - {"families"}

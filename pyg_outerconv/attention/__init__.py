@@ -4,7 +4,7 @@ A subclass of :class:`Score`, :class:`Normaliser` or :class:`FeatureMap` in a fi
 its ``name``, and by the tests under ``tests/attention``.
 """
 
-from ..found import import_files
+from ..registration import import_files
 from .added_positions import AddedPositions, LearnedPositions
 from .additive import Additive
 from .edge_context import EdgeContext

@@ -4,7 +4,7 @@ Each kind of basis is a subclass of :class:`Basis` in a file of its own. ``kind.
 methods that a new kind must define, and those that it may override.
 """
 
-from ..found import import_files
+from ..registration import import_files
 from .band import Band
 from .base import Basis
 from .edge_sets import drop_edges

@@ -4,7 +4,7 @@ To add an order, put a file with a subclass of :class:`Order` into ``orders/``; 
 ``tests/contract`` run over every order.
 """
 
-from ..found import import_files
+from ..registration import import_files
 from . import orders
 from .arguments import check_shapes
 from .choose import candidates, check_memory, check_order, choose_order

@@ -3,7 +3,7 @@
 To add a family: one file here, or in ``support/``; by its name it is known at once.
 """
 
-from ..found import import_files
+from ..registration import import_files
 from . import support
 from .attention import Attention
 from .chebyshev import Chebyshev

@@ -8,12 +8,9 @@ from pkgutil import iter_modules
 
 
 def import_files(package: str, path: Iterable[str], but: Collection[str] = ()) -> None:
-    """Import the files of a package (not its subpackages), so that their classes are registered.
+    """Import the files of a package by its full name and ``__path__``, but not its subpackages.
 
-    Args:
-        package: the full name of the package.
-        path: the ``__path__`` of the package.
-        but: names of files, without ``.py``, that are not imported.
+    Files whose names, without ``.py``, are in ``but`` are not imported.
     """
     for file in iter_modules(path, f"{package}."):
         if not file.ispkg and file.name.rpartition(".")[2] not in but:
