@@ -12,7 +12,6 @@ from ..basis.edges import EdgeBasis
 from ..basis.polynomial import Polynomial
 from ..cache import use_last
 from ..errors import RefusedValue, refusal, unknown
-from ..graph.sparse_features import Features
 from ..kernels.dispatch import forced
 from .cost import Cost, constants
 from .order import EXPLICIT, ORDERS, Order, orders_of
@@ -103,9 +102,8 @@ def check_order(order: str | None) -> None:
 def check_memory(max_memory: int | None) -> None:
     """Raise ValueError if the bound is not a number of bytes."""
     if max_memory is not None and (not isinstance(max_memory, int) or max_memory < 0):
-        raise RefusedValue(
-            refusal("max_memory must be a number of bytes", "an integer >= 0", repr(max_memory))
-        )
+        rule = "max_memory must be a number of bytes"
+        raise RefusedValue(refusal(rule, "an integer >= 0", repr(max_memory)))
 
 
 def _exceeds(cost: Cost, max_memory: int | None) -> str | None:
@@ -185,6 +183,11 @@ def _shape_class(problem: Problem) -> tuple[object, ...]:
     basis, theta, x = problem.basis, problem.parameter, problem.x
     one_each = problem.aggr != problem.label_aggr and isinstance(basis, EXPLICIT)
     device = theta.device
+    of_x: tuple[object, ...] = ("none",)
+    if isinstance(x, Tensor):
+        of_x = (x.dtype, x.device, x.shape[1:]) if x.is_floating_point() else ("indices",)
+    elif x is not None:
+        of_x = "sparse", x.num_entries.bit_length()
     return (
         type(basis),
         basis.shape_class(),
@@ -193,7 +196,7 @@ def _shape_class(problem: Problem) -> tuple[object, ...]:
         theta.form(),
         theta.dtype,
         device,
-        *_features(x),
+        *of_x,
         problem.gradients,
         problem.aggr,
         problem.label_aggr,
@@ -201,11 +204,3 @@ def _shape_class(problem: Problem) -> tuple[object, ...]:
         forced(),
         device.type != "meta" and torch.is_autocast_enabled(device.type),
     )
-
-
-def _features(x: Features) -> tuple[object, ...]:
-    if isinstance(x, Tensor):
-        if x.is_floating_point():
-            return x.dtype, x.device, x.shape[1:]
-        return ("indices",)
-    return ("none",) if x is None else ("sparse", x.num_entries.bit_length())
