@@ -117,8 +117,6 @@ def draw_basis(model, contender, y, node, path):
     The wider an arrow, the larger the share; papers have the colours of their topics. Says also how
     far all shares are off those of a mean over neighbours, of which a paper of n takes 1/n.
     """
-    from pyg_outerconv.plot.canvas import save
-
     model.eval()
     x, edge_index = contender.x, contender.structure
     hidden = F.elu(model.first(x, edge_index))
@@ -135,9 +133,8 @@ def draw_basis(model, contender, y, node, path):
     row = Relation(1, None).basis(
         around.index[:, into].long(), around.value[into], size=around.size
     )
-    figure = row.plot("graph", titles=[f"shares of attention of paper {node}"])
-    figure.axes[0].collections[0].set_facecolor([f"C{topic}" for topic in y[nodes].tolist()])
-    save(figure, path)
+    title = f"shares of attention of paper {node}"
+    row.plot("graph", path, titles=[title], classes=y[nodes])
 
 
 def main(arguments=None):

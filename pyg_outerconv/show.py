@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from torch import Tensor
+
 from . import data
 from .basis import Basis
 from .errors import RefusedValue, refusal
@@ -49,13 +51,17 @@ def draw(
         raise RefusedValue(refusal("a basis is drawn on one thing", "--shape or --dataset", "both"))
     shifts = tuple(numbers(text, "--offset", ",") for text in offsets)
     cells = None if shape is None else numbers(shape, "--shape", "x")
+    classes = None
     if cells is None:
-        made, basis, place = _on_graph(family or "gcn", shifts, dataset, root)
+        made, basis, place, classes = _on_graph(family or "gcn", shifts, dataset, root)
     else:
         made, basis, place = _on_grid(family or "grid", shifts, cells)
     kind = kind or ("graph" if cells is None else "matrices")
     path = as_path(out or f"{type(made).__name__.lower()}-{kind}.svg", "--out")
-    basis.plot(kind, path, **_picture_options(drawing, kind, made, basis, cells))
+    options_of_kind = _picture_options(drawing, kind, made, basis, cells)
+    if kind == "graph":
+        options_of_kind |= {"around": options_of_kind.pop("cell", ()), "classes": classes}
+    basis.plot(kind, path, **options_of_kind)
     m, n = basis.size
     print(
         f"{shlex.quote(str(path))}: {kind} of {short_name(made)} on {place}: "
@@ -79,15 +85,16 @@ def _on_grid(
 
 def _on_graph(
     text: str, shifts: tuple[tuple[int, ...], ...], dataset: str | None, root: str | None
-) -> tuple[Family, Basis, str]:
-    """A family, its basis on a dataset, and the name of the dataset."""
+) -> tuple[Family, Basis, str, Tensor]:
+    """A family, its basis on a dataset, the name of the dataset, and the classes of its nodes."""
     known = FAMILIES.get(text.strip().lower())
     if known is not None and known.reads is Cells:  # before its options are asked for
         raise RefusedValue(refusal(f"{text} is drawn on a grid", "--shape such as 8x10", "none"))
     loaded = data.load(dataset or data.EMBEDDED, root)
     family = any_family(text, _with_shifts(text, shifts), loaded.num_relations)
     _require(issubclass(EdgeList, family.reads), family, "a graph")
-    return family, family.basis(edge_list_of(loaded.data)), loaded.entry.name
+    basis = family.basis(edge_list_of(loaded.data))
+    return family, basis, loaded.entry.name, loaded.data.y
 
 
 def _with_shifts(text: str, shifts: tuple[tuple[int, ...], ...]) -> dict[str, Any]:

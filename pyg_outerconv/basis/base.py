@@ -183,8 +183,10 @@ class Basis(Kind):
         - ``'receptive-field'``: the inputs that reach an output ``cell`` (coordinates, or a node's
           number). Options ``reach`` (layers over the basis), ``inputs``, ``outputs``; of graphs
           ``layout``, ``seed``.
-        - ``'graph'``: an arrow for each edge in the colour of its label. Options ``labels``,
-          ``titles``, ``layout`` (``'spring'`` or ``'circle'``), ``seed``.
+        - ``'graph'``: a panel for each A_k, all in one layout: lines and arrows with the colour
+          and the width of their value. Options ``labels``, ``titles``, ``max_panels``, ``layout``
+          (``'spring'`` or ``'circle'``), ``seed``, ``classes`` (N,) for colours of nodes, and
+          ``around``, nodes around which a part is drawn, as it is of more than 100 nodes.
 
         Args:
             kind: one of the above.

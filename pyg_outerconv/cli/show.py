@@ -25,7 +25,8 @@ from ..places import ROOT_VARIABLE
 @click.option(
     "--kind",
     help="matrices, shift, flattenings, receptive-field or graph; default "
-    "matrices (one panel for each A_k) on a grid, graph (edges by label) on a graph.",
+    "matrices (one panel for each A_k) on a grid, graph (one panel for each A_k, a part of a "
+    "large graph) on a graph.",
 )
 @click.option(
     "--offset",
@@ -40,7 +41,12 @@ from ..places import ROOT_VARIABLE
     help="The output of a receptive field, default the first; "
     "the input that the arrows of a shift follow, default the middle.",
 )
-@click.option("--node", type=int, help="The cell as a number, as nodes of graphs have.")
+@click.option(
+    "--node",
+    type=int,
+    help="The cell as a number, as nodes of graphs have; of a graph the node around which a part "
+    "is drawn.",
+)
 @click.option("--reach", type=int, help="Number of layers of a receptive field; default 1.")
 @click.option(
     "--label", "labels", type=int, multiple=True, help="Draw A_k for this k; may be repeated."

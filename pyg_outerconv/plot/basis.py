@@ -17,8 +17,7 @@ from ..errors import RefusedValue, refusal, unknown
 from . import graph as graph_plot
 from . import grids
 from . import matrices as matrix_plot
-from .canvas import check_entries, check_format, save
-from .cells import image_shape
+from .canvas import check_entries, check_format, image_shape, save
 from .frames import Frame, frames
 
 if TYPE_CHECKING:
@@ -98,9 +97,7 @@ def shift(
     cells = np.full((len(chosen), prod(made.shape)), -1)
     cells[:, made.numbers] = np.where(seen < 0, -1, given.numbers[seen])
     left_out = basis.num_bases - len(chosen) if labels is None else 0
-    return grids.shifts(
-        cells, _grids(found), names, int(given.numbers[followed]), left_out=left_out
-    )
+    return grids.shifts(cells, found, names, int(given.numbers[followed]), left_out=left_out)
 
 
 def receptive_field(
@@ -120,12 +117,9 @@ def receptive_field(
         given, made = found
         _check_cells("M + N", given, made, 1)
         reached = given.numbers[_reaching(basis, target, reach)].tolist()
-        return grids.receptive_field(reached, [int(made.numbers[target])], _grids(found))
-    graph_plot.check_graph(0, basis.size, 0)
-    edges = _graph_edges(basis)
-    return graph_plot.receptive_field(
-        edges, _reaching(basis, target, reach), [target], layout, seed
-    )
+        return grids.receptive_field(reached, [int(made.numbers[target])], found)
+    reached = _reaching(basis, target, reach)
+    return graph_plot.receptive_field(_graph_edges(basis), reached, target, layout, seed)
 
 
 def graph(
@@ -133,13 +127,26 @@ def graph(
     *,
     labels: Sequence[int] | None = None,
     titles: Sequence[str] | None = None,
-    layout: str = "spring",
+    max_panels: int = MAX_PANELS,
+    around: int | Sequence[int] = (),
+    classes: Any = None,
+    layout: str | None = None,
     seed: int = 0,
 ) -> Figure:
-    """Draw the nodes, and the edges as arrows in the colours of their labels."""
-    chosen, names = _chosen(basis, labels, titles, basis.num_bases)
-    graph_plot.check_graph(0, basis.size, len(chosen))
-    return graph_plot.graph(_graph_edges(basis.select(chosen)), names, layout, seed)
+    """Draw a panel for each A_k: nodes, and edges in the colour and the width of their value."""
+    chosen, names = _chosen(basis, labels, titles, max_panels)
+    shapes = basis.grids() if layout is None else None
+    is_grid = shapes is not None and shapes[0] == shapes[1] and len(shapes[0]) <= 2
+    return graph_plot.graph(
+        _graph_edges(basis.select(chosen)),
+        names,
+        layout or "spring",
+        seed,
+        shape=image_shape(shapes[0]) if is_grid and shapes is not None else None,
+        around=(around,) if isinstance(around, int) else tuple(around),
+        classes=None if classes is None else np.asarray(classes),
+        left_out=basis.num_bases - len(chosen) if labels is None else 0,
+    )
 
 
 def flattenings(
@@ -189,11 +196,6 @@ def _check_cells(what: str, given: Frame, made: Frame, panels: int) -> None:
     check_entries(what, count, tuple(sides), "labels= for fewer, or a smaller grid")
 
 
-def _grids(found: tuple[Frame, Frame]) -> tuple[grids.GridCells, grids.GridCells]:
-    given, made = (grids.GridCells(frame.shape, frame.present) for frame in found)
-    return given, made
-
-
 def _chosen(
     basis: Basis, labels: Sequence[int] | None, titles: Sequence[str] | None, max_panels: int
 ) -> tuple[list[int], list[str]]:
@@ -233,7 +235,6 @@ def _reaching(basis: Basis, target: int, reach: int) -> list[int]:
 
 def _graph_edges(basis: Basis) -> graph_plot.Edges:
     edges = basis.edges()
-    graph_plot.check_graph(edges.num_edges, edges.size, 0)
     source, target = edges.index.long().cpu().numpy()
     values = _array(edges.values(torch.double))
     return graph_plot.Edges(source, target, edges.label.long().cpu().numpy(), values, edges.size)

@@ -1,12 +1,18 @@
-"""Figures without a display, limits on their size, and writing them to files."""
+"""Figures without a display, limits on their size, colours, and writing figures to files."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 
-from matplotlib import rc_context
+import numpy as np
+from matplotlib import colormaps, rc_context
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, to_hex
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from ..errors import RefusedValue, refusal, unknown
 
@@ -15,6 +21,13 @@ DPI = 120
 MAX_ENTRIES = 2_000_000  # each entry takes at least one pixel
 MAX_SIDE = 1_500
 _SMALLEST_PANEL = 2.1  # inches
+_MAX_LINES = 60  # per side; more lines would hide the cells
+
+NEGATIVE, ZERO, POSITIVE = "#b2182b", "#dcdcdc", "#1f5fa8"
+ABSENT = "#ffffff"
+LINE = "#9a9a9a"
+NO_NODE = "#6b6b6b"
+MARK, REACHED, QUIET = "#d9822b", "#3b7dd8", "#e4e4e4"
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -87,3 +100,42 @@ def save(figure: Figure, path: str | Path) -> None:
                     "a picture is written to a file", "a writable path", f"{path}: {error.strerror}"
                 )
             ) from error
+
+
+def value_colours(values: NDArray[np.float64]) -> tuple[Colormap, Normalize]:
+    """The colour map of values: grey at zero, blue for positive and red for negative values.
+
+    Masked values are white, to distinguish absent entries from zeros.
+    """
+    present = np.ma.compressed(np.ma.masked_invalid(values))
+    most = float(np.abs(present).max()) if present.size else 0.0
+    most = most or 1.0
+    if present.size and present.min() < 0:
+        colours, norm = [NEGATIVE, ZERO, POSITIVE], Normalize(-most, most)
+    else:
+        colours, norm = [ZERO, POSITIVE], Normalize(0, most)
+    colour_map = LinearSegmentedColormap.from_list("values", colours)
+    return colour_map.with_extremes(bad=ABSENT), norm
+
+
+def label_colours(number: int) -> list[str]:
+    """``number`` distinct colours for labels, as hexadecimal text."""
+    if number <= 10:
+        return [to_hex(colormaps["tab10"](place)) for place in range(number)]
+    return [to_hex(colour) for colour in colormaps["turbo"](np.linspace(0.05, 0.95, number))]
+
+
+def image_shape(shape: Sequence[int]) -> tuple[int, int]:
+    """Rows and columns of the image: the last axis runs right, all others run down."""
+    return prod(shape[:-1]), shape[-1]
+
+
+def lines(axes: Axes, sides: tuple[int, int], steps: tuple[int, int], width: float) -> None:
+    """Draw lines every ``steps`` rows and columns of an image, unless they are too many."""
+    rows, columns = sides
+    if max(rows // steps[0], columns // steps[1]) > _MAX_LINES:
+        return
+    across = np.arange(steps[0], rows, steps[0]) - 0.5
+    down = np.arange(steps[1], columns, steps[1]) - 0.5
+    axes.hlines(across, -0.5, columns - 0.5, colors=LINE, linewidth=width)
+    axes.vlines(down, -0.5, rows - 0.5, colors=LINE, linewidth=width)

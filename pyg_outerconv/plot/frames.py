@@ -54,6 +54,10 @@ class Frame:
         centre = np.array(self.shape) // 2
         return int(np.abs(self.index - centre).sum(1).argmin())
 
+    def coordinates(self, cell: int) -> tuple[int, ...]:
+        """The coordinates of a cell from its number."""
+        return tuple(int(at) for at in np.unravel_index(cell, self.shape))
+
     def node(self, cell: int | Sequence[int]) -> int:
         """The number of the node at a cell.
 

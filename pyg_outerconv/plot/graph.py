@@ -1,229 +1,274 @@
-"""Graphs of a basis: a layout of nodes, and an arrow for each edge in the colour of its label."""
+"""Graphs of a basis: nodes in one layout, and a panel with the edges of each label."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
-import networkx
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import EllipseCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyArrowPatch
 from numpy.typing import NDArray
 
-from ..errors import RefusedValue, refusal, unknown
-from .canvas import new_figure
-from .colours import LINE, MARK, QUIET, REACHED, label_colours
+from ..errors import RefusedValue, refusal
+from .canvas import LINE, MARK, QUIET, REACHED, label_colours, new_figure, value_colours
+from .layout import (
+    MAX_NODES,
+    Edges,
+    Numbers,
+    Values,
+    lay_out,
+    nearest,
+    of_label,
+    on_grid,
+    part,
+    radius,
+)
 
-LAYOUTS = ("spring", "circle")
-MAX_EDGES, MAX_NODES, MAX_LABELS = 2_000, 500, 20
-_NUMBERED = 100  # up to this number of nodes, node numbers are drawn
-
-Numbers = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Edges:
-    """Labelled edges as arrays: (E,) sources, targets, labels and values, and the size (M, N)."""
-
-    source: Numbers
-    target: Numbers
-    label: Numbers
-    value: NDArray[np.float64]
-    size: tuple[int, int]
-
-    @property
-    def is_square(self) -> bool:
-        """Whether M = N, so that sources and targets are drawn as the same nodes."""
-        return self.size[0] == self.size[1]
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of nodes in the picture: N if square, else M sources, then N targets."""
-        return self.size[0] if self.is_square else sum(self.size)
-
-    def ends(self) -> list[tuple[int, int]]:
-        """Source and target of every edge, as node numbers of the picture."""
-        shift = 0 if self.is_square else self.size[0]
-        return [(int(m), int(n) + shift) for m, n in zip(self.source, self.target, strict=True)]
+MAX_EDGES = 6  # of a panel, for each node; those of the largest |value|
+_ACROSS = 3  # panels side by side
+_REACH = 1.25  # a panel shows [-_REACH, _REACH] on both axes
 
 
-def check_graph(num_edges: int, size: tuple[int, int], num_labels: int) -> None:
-    """Refuse a graph that is too large for a legible picture.
+def graph(
+    edges: Edges,
+    titles: Sequence[str],
+    layout: str = "spring",
+    seed: int = 0,
+    *,
+    shape: tuple[int, int] | None = None,
+    around: Sequence[int] = (),
+    classes: Numbers | None = None,
+    left_out: int = 0,
+) -> Figure:
+    """Draw a panel for each label: nodes, and edges with the colour and the width of their value.
 
-    Raises:
-        ValueError: there are too many edges, nodes or labels.
-    """
-    nodes = max(size)
-    for what, limit, got in (
-        ("edges", MAX_EDGES, num_edges),
-        ("nodes", MAX_NODES, nodes),
-        ("labels", MAX_LABELS, num_labels),
-    ):
-        if got > limit:
-            raise RefusedValue(
-                refusal(
-                    f"a picture of a graph has a limit of {what}",
-                    f"<= {limit}",
-                    f"{got}; select labels, or draw a part of the graph",
-                )
-            )
-
-
-def graph(edges: Edges, titles: Sequence[str], layout: str = "spring", seed: int = 0) -> Figure:
-    """Draw nodes, and arrows for edges: colour by label, width by |value|, dashed if negative.
+    Two edges there and back of one value are a line, others arrows; negative ones are dashed. Of a
+    graph of more than ``MAX_NODES`` nodes, or if nodes are given, a part is drawn.
 
     Args:
-        edges: the edges to draw; patch i of the picture is edge i.
-        titles: the name of each label, for the legend.
+        edges: the edges of all labels.
+        titles: the name of each label.
         layout: ``'spring'`` or ``'circle'``; if M ≠ N, sources are left and targets right.
         seed: the seed of the spring layout.
+        shape: rows and columns of a grid, in which nodes stand in place of a layout.
+        around: nodes of the picture; the part is these and the nodes that are nearest to them.
+        classes: (nodes,) a class for each node, negative where it is unknown; None for none.
+        left_out: the number of labels that are not drawn.
 
     Raises:
-        ValueError: the layout is unknown.
+        ValueError: the layout is unknown, or there is not a class for each node.
+        IndexError: a node is out of range.
     """
-    places = lay_out(edges, layout, seed)
-    colours = label_colours(len(titles))
-    figure, axes = _axes(edges.num_nodes)
-    _draw_edges(axes, edges, places, [colours[k] for k in edges.label])
-    _draw_nodes(axes, places, ["white"] * edges.num_nodes, edges)
-    handles = [
-        Line2D([], [], color=colours[k], label=titles[k]) for k in sorted(set(edges.label.tolist()))
-    ]
-    if handles:
-        figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8)
+    if classes is not None and classes.shape != (edges.num_nodes,):
+        raise RefusedValue(refusal("nodes have a class each", (edges.num_nodes,), classes.shape))
+    nodes, said = part(edges, around)
+    places = lay_out(edges, nodes, layout, seed) if shape is None else on_grid(shape, nodes)
+    shown = [of_label(edges, k, nodes) for k in range(len(titles))]
+    figure, panels, points = _panels(len(titles), len(nodes))
+    colour_map, norm = value_colours(np.concatenate([values for _, _, values in shown]))
+    scale = ScalarMappable(norm, colour_map)
+    fills = ["white"] * len(nodes)
+    if classes is not None:
+        known = sorted({int(number) for number in classes[nodes] if number >= 0})
+        paint = dict(zip(known, _pale(label_colours(len(known))), strict=True))
+        fills = [paint.get(int(number), "white") for number in classes[nodes]]
+        _class_legend(figure, paint)
+    for axes, title, (source, target, value) in zip(panels, titles, shown, strict=True):
+        kept = np.sort(np.argsort(-np.abs(value), kind="stable")[: MAX_EDGES * len(nodes)])
+        more = len(value) - len(kept)
+        axes.set_title(title + (f", {more} smaller edges left out" if more else ""), fontsize=9)
+        strokes = [tuple(colour) for colour in scale.to_rgba(value[kept])]
+        _draw_edges(axes, source[kept], target[kept], value[kept], places, strokes)
+        _draw_nodes(axes, places, fills, _numbers(edges, nodes), points)
+    if any(len(value) for _, _, value in shown):
+        figure.colorbar(scale, ax=panels, shrink=0.7, label="A[k, m, n]")
+    if left_out:
+        labels = f"{len(titles)} of {len(titles) + left_out} labels; {left_out} left out"
+        said = "; ".join(filter(None, (labels, said)))
+    if said:
+        figure.suptitle(said, fontsize=10)
     return figure
 
 
 def receptive_field(
-    edges: Edges,
-    reached: Sequence[int],
-    targets: Sequence[int],
-    layout: str = "spring",
-    seed: int = 0,
+    edges: Edges, reached: Sequence[int], target: int, layout: str = "spring", seed: int = 0
 ) -> Figure:
-    """Draw the graph, with ``targets`` framed and the inputs ``reached`` filled.
+    """Draw the graph, with ``target`` framed and the inputs ``reached`` filled.
+
+    Of a graph of more than ``MAX_NODES`` nodes the target and its inputs are drawn, those that are
+    nearest to it where they are many.
 
     Raises:
         ValueError: the layout is unknown.
     """
-    places = lay_out(edges, layout, seed)
-    shift = 0 if edges.is_square else edges.size[0]
-    fills = [QUIET] * edges.num_nodes
-    for node in reached:
-        fills[node] = REACHED
-    frames = {target + shift for target in targets}
-    figure, axes = _axes(edges.num_nodes)
-    meant = set(targets)
-    strokes = [REACHED if n in meant else LINE for n in edges.target.tolist()]
-    _draw_edges(axes, edges, places, strokes)
-    _draw_nodes(axes, places, fills, edges, frames)
-    names = ", ".join(map(str, targets))
-    axes.set_title(
-        f"output {names}: reached by {len(reached)} of {edges.size[0]} inputs", fontsize=9
-    )
+    framed = target + (0 if edges.is_square else edges.size[0])
+    nodes, title = np.arange(edges.num_nodes), f"output {target}: reached by "
+    title += f"{len(reached)} of {edges.size[0]} inputs"
+    if edges.num_nodes > MAX_NODES:
+        nodes = np.unique([framed, *reached])
+        if len(nodes) > MAX_NODES:
+            nodes = nearest(edges, [framed], MAX_NODES)
+        title += f"; {len(nodes)} of {edges.num_nodes} nodes are drawn"
+    places = lay_out(edges, nodes, layout, seed)
+    figure, (axes,), points = _panels(1, len(nodes))
+    source, ends, value = of_label(edges, None, nodes)
+    strokes = [REACHED if nodes[n] == framed else LINE for n in ends]
+    _draw_edges(axes, source, ends, value, places, strokes)
+    inputs = set(reached)
+    fills = [REACHED if node in inputs else QUIET for node in nodes.tolist()]
+    _draw_nodes(axes, places, fills, _numbers(edges, nodes), points, nodes == framed)
+    axes.set_title(title, fontsize=9)
     return figure
 
 
-def lay_out(edges: Edges, layout: str, seed: int) -> NDArray[np.float64]:
-    """(nodes, 2) the position of each node."""
-    if layout not in LAYOUTS:
-        raise RefusedValue(unknown("layout", layout, LAYOUTS))
-    if not edges.is_square:
-        columns = [(x, np.linspace(1, -1, count + 2)[1:-1]) for x, count in enumerate(edges.size)]
-        return np.array([(x, y) for x, heights in columns for y in heights]).reshape(-1, 2)
-    nodes = networkx.Graph()
-    nodes.add_nodes_from(range(edges.num_nodes))
-    nodes.add_edges_from((m, n) for m, n in edges.ends() if m != n)
-    if layout == "circle":
-        placed = networkx.circular_layout(nodes)
-    else:
-        placed = networkx.spring_layout(nodes, seed=seed)
-    places = np.array([placed[node] for node in nodes]).reshape(-1, 2)
-    low, high = places.min(0), places.max(0)
-    return 2 * (places - low) / np.where(high > low, high - low, 1) - 1  # fills the figure
+# Drawing -------------------------------------------------------------------------------------
 
 
-def _axes(num_nodes: int) -> tuple[Figure, Axes]:
-    """A figure, and axes without frame and with equal scales."""
-    side = _side(num_nodes)
-    figure = new_figure(side, side)
-    axes = figure.add_subplot()
-    axes.set_aspect("equal")
-    axes.axis("off")
-    return figure, axes
-
-
-def _side(num_nodes: int) -> float:
-    """Side of the figure in inches."""
-    return float(np.clip(3.2 + 0.09 * num_nodes, 3.6, 11))
-
-
-def _radius(num_nodes: int) -> float:
-    """Radius of a node in points."""
-    return 8.0 if num_nodes <= _NUMBERED else 3.0
+def _panels(number: int, num_nodes: int) -> tuple[Figure, list[Axes], float]:
+    """A figure, square panels without frames, and the points of a unit of their axes."""
+    across = 2 if number in (2, 4) else min(number, _ACROSS)
+    side = float(np.clip(3.2 + 0.04 * num_nodes, 3.4, 7.2)) * (1 if number == 1 else 0.8)
+    figure = new_figure(across * side + 0.8, ceil(number / across) * side)
+    panels = [figure.add_subplot(ceil(number / across), across, 1 + k) for k in range(number)]
+    for axes in panels:
+        axes.set(xlim=(-_REACH, _REACH), ylim=(-_REACH, _REACH), aspect="equal")
+        axes.axis("off")
+    return figure, panels, 0.85 * 72 * side / (2 * _REACH)
 
 
 def _draw_edges(
-    axes: Axes, edges: Edges, places: NDArray[np.float64], strokes: Sequence[str]
+    axes: Axes,
+    source: Numbers,
+    target: Numbers,
+    value: Values,
+    places: Values,
+    strokes: Sequence[Any],
 ) -> None:
-    """Draw a patch for each edge; arrows bend by label, so that none hides another."""
-    node = _radius(len(places)) / 72 * 2.3 / _side(len(places))  # radius in units of places
-    most = float(np.abs(edges.value).max()) if edges.value.size else 1.0
-    widths = 0.5 + 1.7 * np.abs(edges.value) / (most or 1.0)
-    for (m, n), label, value, width, colour in zip(
-        edges.ends(), edges.label, edges.value, widths, strokes, strict=True
-    ):
+    """Draw lines, arrows, and circles beside nodes for self-loops; the largest values above."""
+    node = radius(places)
+    most = float(np.abs(value).max(initial=0)) or 1.0
+    pairs = list(zip(source.tolist(), target.tolist(), value.tolist(), strict=True))
+    back: dict[tuple[int, int], list[float]] = {}
+    for m, n, number in pairs:
+        back.setdefault((m, n), []).append(number)
+    drawn: dict[tuple[int, int], int] = {}
+    for edge in np.argsort(np.abs(value), kind="stable").tolist():
+        m, n, number = pairs[edge]
+        nth = drawn[m, n] = drawn.get((m, n), -1) + 1
         look: dict[str, Any] = {
-            "edgecolor": colour,
-            "linewidth": float(width),
-            "linestyle": "--" if value < 0 else "-",
-            "alpha": 0.4 if colour == LINE else 0.85,
-            "zorder": 0.5 if colour == LINE else 1,
+            "edgecolor": strokes[edge],
+            "linewidth": 0.6 + 1.9 * abs(number) / most,
+            "linestyle": "--" if number < 0 else "-",
+            "zorder": 0.5 if strokes[edge] == LINE else 1,
         }
         if m == n:
-            radius = node * (1.15 + 0.25 * int(label))
-            above = (places[n, 0], places[n, 1] + radius)
-            axes.add_patch(Circle(above, radius, fill=False, **look))
+            size = 0.6 * node * 0.8**nth
+            centre = places[n] + (node + size) * _free_side(places, n)
+            axes.add_patch(Circle(tuple(centre), size, fill=False, gid="loop", **look))
             continue
-        bend = 0.08 + 0.07 * int(label)
+        other = back.get((n, m), [])
+        both_ways = len(other) == len(back[m, n]) and np.allclose(sorted(other), sorted(back[m, n]))
+        if both_ways and m > n:  # the line of the other one is both
+            continue
+        bend = (0.0 if both_ways or not other else 0.12) + 0.14 * nth
+        end = _border(places[m], places[n], bend, 0.0 if both_ways else node)
         axes.add_patch(
             FancyArrowPatch(
-                places[m],
-                places[n],
-                arrowstyle="-|>",
-                mutation_scale=8,
+                tuple(places[m]),
+                end,
+                arrowstyle="-" if both_ways else "-|>",
+                mutation_scale=7,
                 connectionstyle=f"arc3,rad={bend}",
-                shrinkA=_radius(len(places)) * 0.9,
-                shrinkB=_radius(len(places)),
-                facecolor=colour,
+                shrinkA=0,
+                shrinkB=0,
+                facecolor=strokes[edge],
+                gid="line" if both_ways else "arrow",
                 **look,
             )
         )
 
 
+def _border(start: Values, end: Values, bend: float, radius: float) -> tuple[float, float]:
+    """Where an arc of a bend comes to the border of the node at its end."""
+    along = end - start
+    control = (start + end) / 2 + bend * np.array([along[1], -along[0]])
+    x, y = end - radius * (end - control) / np.linalg.norm(end - control)
+    return float(x), float(y)
+
+
+def _free_side(places: Values, node: int) -> Values:
+    """The direction in which there is most room beside a node."""
+    angles = np.linspace(0, 2 * np.pi, 24, endpoint=False) + np.pi / 2
+    ways = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    others = np.delete(places, node, axis=0) - places[node]
+    if not len(others):
+        return ways[0]
+    distance = np.linalg.norm(others, axis=1, keepdims=True)
+    crowd = ((ways @ (others / distance).T) / distance.T**2).sum(1)
+    return ways[int(crowd.round(9).argmin())]
+
+
 def _draw_nodes(
     axes: Axes,
-    places: NDArray[np.float64],
+    places: Values,
     fills: Sequence[str],
-    edges: Edges,
-    frames: set[int] | None = None,
+    numbers: Numbers,
+    points: float,
+    framed: NDArray[np.bool_] | None = None,
 ) -> None:
-    framed = frames or set()
-    axes.scatter(
-        places[:, 0],
-        places[:, 1],
-        s=(2 * _radius(len(places))) ** 2,
-        c=list(fills),
-        edgecolors=[MARK if node in framed else "#333333" for node in range(len(places))],
-        linewidths=[2.4 if node in framed else 0.8 for node in range(len(places))],
-        zorder=2,
+    """Draw the nodes, with numbers where there is room; ``points`` are those of a unit."""
+    marked = np.zeros(len(places), dtype=bool) if framed is None else framed
+    node = radius(places)
+    sides = np.full(len(places), 2 * node)
+    axes.add_collection(
+        EllipseCollection(
+            sides,
+            sides,
+            np.zeros(len(places)),
+            units="xy",
+            offsets=places,
+            offset_transform=axes.transData,
+            facecolors=list(fills),
+            edgecolors=[MARK if mark else "#333333" for mark in marked],
+            linewidths=[2.4 if mark else 0.8 for mark in marked],
+            zorder=2,
+        )
     )
-    if len(places) <= _NUMBERED:
-        for node, (x, y) in enumerate(places):
-            number = node if edges.is_square or node < edges.size[0] else node - edges.size[0]
-            axes.text(x, y, str(number), ha="center", va="center", fontsize=6.5, zorder=3)
-    axes.margins(0.08)
+    if node * points < 4.5:
+        return
+    for (x, y), number in zip(places, numbers.tolist(), strict=True):
+        size = node * points * (1.1 if number < 100 else 0.75)
+        axes.text(x, y, str(number), ha="center", va="center", fontsize=min(8, size), zorder=3)
+
+
+def _numbers(edges: Edges, nodes: Numbers) -> Numbers:
+    """The numbers that stand in the nodes."""
+    return (
+        nodes if edges.is_square else np.where(nodes < edges.size[0], nodes, nodes - edges.size[0])
+    )
+
+
+def _pale(colours: Sequence[str]) -> list[str]:
+    """Colours on which black numbers are legible."""
+    found = []
+    for colour in colours:
+        parts = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+        found.append("#" + "".join(f"{round(0.55 * part + 0.45 * 255):02x}" for part in parts))
+    return found
+
+
+def _class_legend(figure: Figure, paint: dict[int, str]) -> None:
+    handles = [
+        Line2D(
+            [], [], marker="o", linestyle="", color=colour, mec="#333333", label=f"class {number}"
+        )
+        for number, colour in paint.items()
+    ]
+    if handles:
+        figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=8)

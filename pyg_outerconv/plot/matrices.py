@@ -11,9 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from .canvas import check_entries, new_figure, panel_size
-from .cells import lines
-from .colours import value_colours
+from .canvas import check_entries, lines, new_figure, panel_size, value_colours
 
 COLUMNS = 5
 
@@ -74,6 +72,9 @@ def check_flattenings(size: tuple[int, int], channels: tuple[int, int]) -> None:
     check_entries("2·M·N·P·Q", 2 * sides[0] * sides[1], sides, advice)
 
 
+LEGIBLE = 240  # rows or columns of a flattening; of larger ones the norms of blocks are drawn
+
+
 def flattenings(
     phi_hat: NDArray[np.float64],
     phi_check: NDArray[np.float64],
@@ -82,6 +83,9 @@ def flattenings(
 ) -> Figure:
     """Draw Φ̂ and Φ̌ side by side (the paper's figure 2); zeros are white.
 
+    Where a side exceeds ``LEGIBLE``, the norm of the block of each pair of nodes, and of each pair
+    of channels, is drawn in place of its entries.
+
     Args:
         phi_hat: (MP, NQ), with lines around the channels of every pair of nodes.
         phi_check: (PM, QN), with lines around the nodes of every pair of channels.
@@ -89,6 +93,8 @@ def flattenings(
         channels: (P, Q).
     """
     sides = (phi_hat.shape[0], phi_hat.shape[1])
+    if max(sides) > LEGIBLE:
+        return _norms_of_blocks(phi_hat, size, channels)
     colour_map, norm = value_colours(np.stack([phi_hat, phi_check]))
     figure, all_axes = panels(2, *sides)
     pictures = (
@@ -101,6 +107,26 @@ def flattenings(
         _finish(axes, title, f"output: {order}", f"input: {order}")
         lines(axes, sides, inner, width=0.6)
     figure.colorbar(all_axes[0].images[0], ax=all_axes, shrink=0.8)
+    return figure
+
+
+def _norms_of_blocks(
+    phi_hat: NDArray[np.float64], size: tuple[int, int], channels: tuple[int, int]
+) -> Figure:
+    (m, n), (p, q) = size, channels
+    squares = phi_hat.reshape(m, p, n, q) ** 2
+    figure = new_figure(10, 4.4)
+    all_axes = [figure.add_subplot(1, 2, at) for at in (1, 2)]
+    pictures = (
+        (squares.sum((1, 3)), f"Φ-hat: norms of its blocks, {p} × {q} each", "node"),
+        (squares.sum((0, 2)), f"Φ-check: norms of its blocks, {m} × {n} each", "channel"),
+    )
+    for axes, (sums, title, what) in zip(all_axes, pictures, strict=True):
+        norms = np.ma.masked_equal(np.sqrt(sums), 0)
+        colour_map, norm = value_colours(norms)
+        image = axes.imshow(norms, cmap=colour_map, norm=norm, interpolation="none")
+        _finish(axes, title, f"output {what}", f"input {what}")
+        figure.colorbar(image, ax=axes, shrink=0.8)
     return figure
 
 

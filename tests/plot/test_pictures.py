@@ -19,9 +19,9 @@ from pyg_outerconv.basis import Basis
 from pyg_outerconv.basis.products import Composed, Kronecker
 from pyg_outerconv.families import GCN, Grid, Identity, Pool, Relation, Stack, Walk
 from pyg_outerconv.graph import Cells
-from pyg_outerconv.plot.canvas import MAX_ENTRIES, MAX_SIDE
-from pyg_outerconv.plot.colours import ABSENT, MARK, REACHED
-from pyg_outerconv.plot.graph import MAX_EDGES, MAX_LABELS, MAX_NODES
+from pyg_outerconv.plot.canvas import ABSENT, MARK, MAX_ENTRIES, MAX_SIDE, REACHED
+from pyg_outerconv.plot.graph import MAX_EDGES
+from pyg_outerconv.plot.layout import MAX_NODES, PART
 
 EDGES = torch.tensor([[0, 1, 2, 3, 3, 0, 0], [1, 2, 0, 0, 3, 1, 1]])
 TYPES = torch.tensor([0, 1, 2, 0, 1, 2, 2])
@@ -269,7 +269,9 @@ def test_sources_and_targets_of_a_rectangular_basis_are_nodes_of_their_own() -> 
     nodes = axes.collections[0]
     assert [to_hex(fill) == REACHED for fill in nodes.get_facecolors()] == [0, 1, 1, 0, 0]
     assert [to_hex(edge) == MARK for edge in nodes.get_edgecolors()] == [0, 0, 0, 1, 0]
-    assert nodes.get_offsets()[:, 0].tolist() == [0, 0, 0, 1, 1]
+    across = nodes.get_offsets()[:, 0]
+    assert len({*across[:3]}) == len({*across[3:]}) == 1
+    assert across[0] < across[3]
 
 
 # Flattenings --------------------------------------------------------------------------------
@@ -280,6 +282,15 @@ def test_flattenings_of_a_layer_are_its_dense_forms() -> None:
     hat, check = images(conv.plot(EDGES))
     assert np.array_equal(hat.filled(0), conv.phi_hat(EDGES).detach().numpy())
     assert np.array_equal(check.filled(0), conv.phi_check(EDGES).detach().numpy())
+
+
+def test_of_large_flattenings_the_norms_of_blocks_are_drawn() -> None:
+    index = KarateClub()[0].edge_index
+    conv = OuterConv(34, 16, "gcn").double()
+    blocks = conv.to_dense(index).detach()
+    nodes, channels = images(conv.plot(index))
+    assert np.allclose(nodes.filled(0), blocks.permute(0, 1, 2, 3).square().sum((2, 3)).sqrt())
+    assert np.allclose(channels.filled(0), blocks.square().sum((0, 1)).sqrt())
 
 
 def test_a_layer_of_means_is_drawn_as_it_is() -> None:
@@ -305,57 +316,158 @@ def test_parameters_that_nobody_gave_follow_the_seed(kernel: Basis) -> None:
 
 # Graphs -------------------------------------------------------------------------------------
 
-
-def test_every_edge_is_drawn_in_the_colour_of_its_label(labelled: Basis) -> None:
-    figure = labelled.plot("graph", layout="circle", titles=["sees", "knows", "likes"])
-    (legend,) = figure.legends
-    colours = {
-        text.get_text(): to_hex(line.get_color())
-        for text, line in zip(legend.get_texts(), legend.get_lines(), strict=True)
-    }
-    assert len(set(colours.values())) == 3
-    edges = labelled.edges()
-    patches = figure.axes[0].patches
-    names = [["sees", "knows", "likes"][k] for k in edges.label]
-    drawn = [to_hex(patch.get_edgecolor()) for patch in patches]
-    assert drawn == [colours[name] for name in names]
+SIGNED = torch.tensor([[0, 1, 2, 3, 2], [1, 0, 0, 2, 2]])
+SIGNED_VALUES = torch.tensor([1.0, 1.0, -2.0, 0.5, 3.0])
 
 
-def test_arrows_lead_from_source_to_target_and_loops_are_circles(labelled: Basis) -> None:
-    axes = labelled.plot("graph").axes[0]
-    places = axes.collections[0].get_offsets()
-    for patch, (m, n) in zip(axes.patches, labelled.edges().index.T.tolist(), strict=True):
-        if m == n:
-            assert isinstance(patch, Circle)
-            continue
-        assert isinstance(patch, FancyArrowPatch)
-        start, end = patch._posA_posB
-        assert np.allclose(start, places[m])
-        assert np.allclose(end, places[n])
+@pytest.fixture
+def signed() -> Basis:
+    """A pair of equal values both ways, a negative edge, a small one and a self-loop."""
+    return Relation(1, None).basis(SIGNED, SIGNED_VALUES)
 
 
-def test_widths_follow_values_and_negative_edges_are_dashed(labelled: Basis) -> None:
-    patches = labelled.plot("graph").axes[0].patches
-    values = labelled.edges().values().tolist()
-    widths = [patch.get_linewidth() for patch in patches]
-    order = sorted(range(len(values)), key=lambda edge: abs(values[edge]))
-    assert [widths[edge] for edge in order] == sorted(widths)
-    assert widths[order[0]] < widths[order[-1]]
-    assert [patch.get_linestyle() == "--" for patch in patches] == [v < 0 for v in values]
+def drawn(axes: object, kind: str) -> list[object]:
+    """The lines, arrows or loops of a panel."""
+    return [patch for patch in axes.patches if patch.get_gid() == kind]  # type: ignore[attr-defined]
+
+
+def places(axes: object) -> np.ndarray:
+    return np.asarray(axes.collections[0].get_offsets())  # type: ignore[attr-defined]
+
+
+def radii(axes: object) -> float:
+    return float(axes.collections[0].get_widths()[0]) / 2  # type: ignore[attr-defined]
+
+
+def test_every_label_has_a_panel_with_its_edges_in_one_layout(labelled: Basis) -> None:
+    titles = ["sees", "knows", "likes"]
+    *shown, bar = labelled.plot("graph", layout="circle", titles=titles).axes
+    assert [axes.get_title() for axes in shown] == titles
+    assert bar.get_ylabel() == "A[k, m, n]"
+    count = labelled.edges().label.bincount().tolist()
+    assert [len(axes.patches) for axes in shown] == count
+    assert all(np.array_equal(places(axes), places(shown[0])) for axes in shown)
+
+
+def test_lines_go_both_ways_arrows_one_and_loops_stand_beside_their_node(signed: Basis) -> None:
+    axes = signed.plot("graph").axes[0]
+    at, radius = places(axes), radii(axes)
+    (line,), (loop,) = drawn(axes, "line"), drawn(axes, "loop")
+    assert np.allclose(sorted(map(tuple, line._posA_posB)), sorted(map(tuple, at[:2])))  # type: ignore[attr-defined]
+    arrows = drawn(axes, "arrow")
+    assert all(isinstance(arrow, FancyArrowPatch) for arrow in arrows)
+    ends = {
+        tuple(np.linalg.norm(at - end, axis=1).argmin() for end in a._posA_posB) for a in arrows
+    }  # type: ignore[attr-defined]
+    assert ends == {(2, 0), (3, 2)}
+    assert isinstance(loop, Circle)
+    distance = np.linalg.norm(at - loop.center, axis=1)
+    assert distance[2] == pytest.approx(radius + loop.radius)
+    assert (np.delete(distance, 2) > radius + loop.radius).all()
+
+
+def test_colours_and_widths_follow_values_and_negative_edges_are_dashed(signed: Basis) -> None:
+    axes, bar = signed.plot("graph").axes
+    looks = [
+        (patch.get_linewidth(), patch.get_linestyle() == "--", to_hex(patch.get_edgecolor()))
+        for patch in axes.patches
+    ]
+    widths, dashed, colours = zip(*sorted(looks), strict=True)
+    assert len(set(widths)) == len(set(colours)) == 4
+    assert dashed == (False, False, True, False)  # 0.5, 1, -2, 3
+    assert bar.get_ylim() == (-3, 3)
+
+
+def no_two_touch(axes: object) -> bool:
+    at = places(axes)
+    distance = np.linalg.norm(at[:, None] - at, axis=-1)
+    np.fill_diagonal(distance, np.inf)
+    return bool(distance.min() > 2 * radii(axes))
+
+
+@pytest.mark.parametrize("layout", ["spring", "circle"])
+def test_nodes_do_not_overlap(layout: str) -> None:
+    star = torch.stack([torch.zeros(90, dtype=torch.long), torch.arange(1, 91)])
+    for index in (KarateClub()[0].edge_index, star, torch.empty(2, 0, dtype=torch.long)):
+        nodes = 3 if index.numel() == 0 else None
+        size = None if nodes is None else (nodes, nodes)
+        axes = GCN().basis(index, size=size).plot("graph", layout=layout).axes[0]
+        assert no_two_touch(axes)
 
 
 def test_the_same_seed_gives_the_same_layout() -> None:
     basis = GCN().basis(KarateClub()[0].edge_index)
-    one, again, other = (
-        basis.plot("graph", seed=s).axes[0].collections[0].get_offsets() for s in (0, 0, 1)
-    )
+    one, again, other = (places(basis.plot("graph", seed=s).axes[0]) for s in (0, 0, 1))
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
 
 
+def test_cells_of_a_grid_stand_where_they_are() -> None:
+    at = places(Grid(offsets=((0, 1),)).basis((3, 4)).plot("graph").axes[0]).reshape(3, 4, 2)
+    assert np.allclose(np.diff(at[..., 0], axis=1), 0.5)
+    assert np.allclose(np.diff(at[..., 1], axis=0), -0.5)
+
+
+def test_classes_are_colours_of_nodes_with_a_legend() -> None:
+    graph = KarateClub()[0]
+    classes = graph.y.clone()
+    classes[5] = -1  # unknown
+    figure = GCN().basis(graph.edge_index).plot("graph", classes=classes)
+    fills = [to_hex(fill) for fill in figure.axes[0].collections[0].get_facecolors()]
+    assert fills[5] == "#ffffff"
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [f"class {k}" for k in range(4)]
+    named = [to_hex(line.get_color()) for line in legend.get_lines()]
+    assert all(fill == named[k] for fill, k in zip(fills, classes.tolist(), strict=True) if k >= 0)
+    with pytest.raises(ValueError, match=r"a class each: expected \(34,\), got \(3,\)"):
+        GCN().basis(graph.edge_index).plot("graph", classes=classes[:3])
+
+
+def ring(count: int) -> torch.Tensor:
+    one = torch.arange(count)
+    return torch.stack([one, one.roll(1)])
+
+
+def test_of_a_large_graph_a_part_is_drawn_and_the_title_says_which() -> None:
+    basis = GCN(add_self_loops=False).basis(ring(3000))
+    figure = basis.plot("graph", around=700)
+    numbers = sorted(int(text.get_text()) for text in figure.axes[0].texts)
+    assert numbers == list(range(numbers[0], numbers[0] + PART))
+    assert numbers[0] < 700 < numbers[-1]
+    assert figure.get_suptitle() == f"node 700 and what is nearest: {PART} of 3000 nodes"
+    assert len(figure.axes[0].patches) == PART - 1
+    assert len(places(basis.plot("graph").axes[0])) == PART
+    whole = GCN().basis(ring(MAX_NODES)).plot("graph")
+    assert len(places(whole.axes[0])) == MAX_NODES
+    assert whole.get_suptitle() == ""
+    with pytest.raises(IndexError, match="below 3000, got 3000"):
+        basis.plot("graph", around=[3000])
+
+
+def test_of_many_edges_the_largest_are_drawn_and_the_title_counts_the_others() -> None:
+    full = torch.ones(60, 60).nonzero().T
+    weight = torch.rand(full.size(1)) + torch.arange(full.size(1))
+    axes = Relation(1, None).basis(full, weight).plot("graph").axes[0]
+    assert len(axes.patches) <= 60 * MAX_EDGES
+    assert axes.get_title().endswith(f", {3600 - 60 * MAX_EDGES} smaller edges left out")
+
+
+def test_labels_beyond_the_panels_are_counted() -> None:
+    figure = Walk(20).basis(EDGES).plot("graph")
+    assert figure.get_suptitle() == "16 of 21 labels; 5 left out"
+    (axes, _) = Walk(20).basis(EDGES).plot("graph", labels=[20]).axes
+    assert axes.get_title() == Walk(20).basis(EDGES).names[20]
+
+
+def test_a_receptive_field_of_a_large_graph_draws_what_is_reached() -> None:
+    axes = GCN(add_self_loops=False).basis(ring(3000)).plot("receptive-field", cell=9).axes[0]
+    assert len(places(axes)) == 2
+    assert axes.get_title() == "output 9: reached by 1 of 3000 inputs; 2 of 3000 nodes are drawn"
+
+
 def test_a_graph_without_edges_is_drawn() -> None:
     figure = GCN(add_self_loops=False).basis(torch.empty(2, 0).long(), size=(3, 3)).plot("graph")
-    assert len(figure.axes[0].collections[0].get_offsets()) == 3
+    assert len(places(figure.axes[0])) == 3
     assert not figure.legends
 
 
@@ -443,19 +555,6 @@ def test_too_many_entries_are_refused_before_there_are_edges() -> None:
     assert not basis.has_edges  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="M \\+ N·K"):
         Grid(window=(3, 3), padding=1).basis((1000, 1000)).plot("shift")
-
-
-def test_large_graphs_are_refused() -> None:
-    ring = torch.arange(MAX_NODES + 1)
-    edges = torch.stack([ring, ring.roll(1)])
-    with pytest.raises(ValueError, match=f"limit of nodes: expected <= {MAX_NODES}"):
-        GCN().basis(edges).plot("graph")
-    full = torch.ones(60, 60).nonzero().T
-    with pytest.raises(ValueError, match=f"limit of edges: expected <= {MAX_EDGES}, got 3600"):
-        Relation(1, None).basis(full).plot("graph")
-    with pytest.raises(ValueError, match=f"limit of labels: expected <= {MAX_LABELS}"):
-        Walk(MAX_LABELS).basis(EDGES).plot("graph")
-    Walk(MAX_LABELS).basis(EDGES).plot("graph", labels=[MAX_LABELS])
 
 
 def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, kernel: Basis) -> None:

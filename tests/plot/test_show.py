@@ -110,14 +110,23 @@ def test_a_graph_without_arguments(drawn: Drawn, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == (
         "gcn-graph.svg: graph of gcn on KarateClub: M = 34, N = 34, K = 1\n"
     )
-    assert len(drawn[0][3].axes[0].patches) == KarateClub()[0].num_edges + 34
+    figure = drawn[0][3]
+    lines = KarateClub()[0].num_edges // 2  # there and back
+    assert len(figure.axes[0].patches) == lines + 34
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        f"class {k}" for k in range(4)
+    ]
 
 
-def test_labels_of_a_family_stand_in_the_legend(drawn: Drawn) -> None:
+def test_a_graph_around_a_node(drawn: Drawn) -> None:
+    assert main(["show", "--node", "16", "--out", "a.svg"]) == 0
+    assert drawn[0][3].get_suptitle() == "node 16 and what is nearest: 34 of 34 nodes"
+
+
+def test_labels_of_a_family_are_titles(drawn: Drawn) -> None:
     flags = ["--dataset", "karateclub", "--label", "1", "--layout", "circle"]
     assert main(["show", "--family", "walk(2)", *flags, "--out", "a.svg"]) == 0
-    (legend,) = drawn[0][3].legends
-    assert [text.get_text() for text in legend.get_texts()] == [Walk(2).labels[1]]
+    assert drawn[0][3].axes[0].get_title() == Walk(2).labels[1]
 
 
 def test_relations_are_as_many_as_the_data_has(
@@ -127,8 +136,8 @@ def test_relations_are_as_many_as_the_data_has(
     dataset.data.edge_type = torch.arange(dataset.data.num_edges) % 3
     monkeypatch.setattr(data, "load", lambda *arguments: dataset)
     assert main(["show", "--family", "relation", "--out", "a.svg"]) == 0
-    (legend,) = drawn[0][3].legends
-    assert [text.get_text() for text in legend.get_texts()] == [f"relation {r}" for r in range(3)]
+    *panels, _ = drawn[0][3].axes
+    assert [axes.get_title() for axes in panels] == [f"relation {r}" for r in range(3)]
 
 
 def test_flattenings_have_the_channels_that_are_asked_for(drawn: Drawn) -> None:
