@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
-from ..contract import project
-from ..contract.heads import check_type
+from ..contract.heads import check_type, project
 from ..errors import RefusedValue, refusal
 from ..graph import Features
 from ..theta.theta import autocast_pair

@@ -1,6 +1,6 @@
 """The layer, and the forms of its parameter."""
 
-from ..contract import predicted_share, sparse_pays
+from ..contract.cost import predicted_share, sparse_pays
 from ..graph import SparseFeatures
 from .attention.blocks import DecoderBlock, EncoderBlock, FeedForward
 from .attention.graph_attention import agnn_conv, gat_conv, gatv2_conv, super_gat_conv

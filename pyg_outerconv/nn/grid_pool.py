@@ -10,7 +10,8 @@ from torch import Tensor
 
 from ..basis import Basis
 from ..basis.grid_shift import GridShift
-from ..contract import ContractionPath, check_memory, check_order, contract, contraction_path
+from ..contract import ContractionPath, contract, contraction_path
+from ..contract.choose import check_memory, check_order
 from ..errors import RefusedType, RefusedValue, refusal
 from ..families import Pool
 from ..graph.cells import check_shape

@@ -13,8 +13,8 @@ from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.nn.conv import MessagePassing
 
 from ..basis import Basis, EdgeBasis, Eye, Polynomial
-from ..contract import Problem, check_shapes
-from ..contract.arguments import check_inputs, problems
+from ..contract import Problem
+from ..contract.arguments import check_inputs, check_shapes, problems
 from ..contract.order import needs_features
 from ..contract.orders.dense import PerNode
 from ..contract.orders.polynomials import sum_clenshaw, sum_forward

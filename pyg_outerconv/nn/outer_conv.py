@@ -9,7 +9,8 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..basis import Basis
-from ..contract import ContractionPath, check_memory, check_order, contract, contraction_path
+from ..contract import ContractionPath, contract, contraction_path
+from ..contract.choose import check_memory, check_order
 from ..errors import RefusedValue
 from ..families import Family
 from ..families.options import functions_of, nested

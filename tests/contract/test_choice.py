@@ -22,17 +22,9 @@ from sparsities import backends_on
 from pyg_outerconv import record
 from pyg_outerconv.basis import MONOMIAL, Polynomial
 from pyg_outerconv.cache import clear_caches
-from pyg_outerconv.contract import (
-    ORDERS,
-    Order,
-    Problem,
-    candidates,
-    choose,
-    choose_order,
-    contract,
-    contraction_path,
-    orders_of,
-)
+from pyg_outerconv.contract import ORDERS, Order, Problem, choose, contract, contraction_path
+from pyg_outerconv.contract.choose import candidates, choose_order
+from pyg_outerconv.contract.order import orders_of
 from pyg_outerconv.families import Chebyshev, Grid, Identity, Relation, Stack, Walk
 from pyg_outerconv.kernels import use_backend
 from pyg_outerconv.testing import assert_near, awkward_structures, dense_contraction

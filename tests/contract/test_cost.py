@@ -20,8 +20,8 @@ from contractions import (
 from torch.utils.flop_counter import FlopCounterMode
 
 from pyg_outerconv import record
-from pyg_outerconv.contract import ORDERS, Constants, Cost, Operations, Problem, contract
-from pyg_outerconv.contract.cost import moving, picking_in_turn
+from pyg_outerconv.contract import ORDERS, Cost, Problem, contract
+from pyg_outerconv.contract.cost import Constants, Operations, moving, picking_in_turn
 from pyg_outerconv.kernels import edge_sums, use_backend
 
 SPEEDS = Constants(

@@ -326,6 +326,6 @@ def test_costs_are_asked_for_without_edges():
 
 
 def _constants():
-    from pyg_outerconv.contract import constants
+    from pyg_outerconv.contract.cost import constants
 
     return constants("cpu")

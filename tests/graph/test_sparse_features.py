@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from pyg_outerconv.basis import EdgeBasis, Eye, Pattern
-from pyg_outerconv.contract import ORDERS, Problem, contract, predicted_share, sparse_pays
+from pyg_outerconv.contract import ORDERS, Problem, contract
+from pyg_outerconv.contract.cost import predicted_share, sparse_pays
 from pyg_outerconv.graph import SparseFeatures
 from pyg_outerconv.graph import sparse_features as features
 from pyg_outerconv.graph import sparse_pattern as feature_pattern

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ...basis import Basis, EdgeBasis
-from ...contract import Problem, candidates, choose_order, contract
-from ...contract.choose import Candidate
+from ...contract import Problem, contract
+from ...contract.choose import Candidate, candidates, choose_order
 from ...families import GCN, Chebyshev, Family, Relation, Walk
 from ...graph import Features, SparseFeatures
 from ...nn import OuterConv
