@@ -1,45 +1,58 @@
-"""What all tests share: repeatable randomness, poisoned memory, the data sets beside the clone."""
+"""What all tests share: repeatable randomness, poisoned memory, the data sets beside the clone.
 
+torch and the package are imported by fixtures: the process that hands tests out needs neither.
+"""
+
+import gc
 import random
 import sys
 import zlib
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
-from hypothesis import settings
-from tiers import covering
-
-from pyg_outerconv.contract import choose
-from pyg_outerconv.kernels import edge_sums
-from pyg_outerconv.kernels.dispatch import CHOSEN
-from pyg_outerconv.nn.cache import recent
-
-settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=60)
-settings.load_profile("repeatable")
+from fresh import Fresh
+from tiers import covering, quickest
 
 
 def pytest_addoption(parser):
     """How many cases run, and how often training is killed."""
     parser.addoption("--all", action="store_true", help="every case of every test, not some")
     parser.addoption("--draws", type=int, default=60, help="configurations of each fuzz test")
-    parser.addoption("--kills", type=int, default=6, help="kills of training at random moments")
+    parser.addoption("--kills", type=int, default=3, help="kills of training at random moments")
+
+
+def pytest_sessionstart(session):
+    """Hypothesis draws the same at every run, and less often where only some cases run."""
+    if getattr(session.config.option, "numprocesses", None):
+        return  # other processes collect and run
+    from hypothesis import settings
+
+    draws = 60 if every_case(session.config) else 20
+    settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=draws)
+    settings.load_profile("repeatable")
+
+
+def every_case(config):
+    """Whether all cases are asked for, or some by name."""
+    by_name = config.option.keyword or any("::" in name for name in config.args)
+    return bool(config.getoption("all") or by_name)
 
 
 def pytest_collection_modifyitems(config, items):
     """Some cases of each test, unless all are asked for, or some by name; the quick ones marked."""
-    by_name = config.option.keyword or any("::" in name for name in config.args)
-    if not (config.getoption("all") or by_name):
+    if not every_case(config):
         kept = set(covering(items))
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]
-    seen = set()
-    for item in items:
-        test = item.nodeid.partition("[")[0]
-        if test not in seen and room_of(item.path) in QUICK:
+    for item in quickest(items):
+        if room_of(item.path) in QUICK:
             item.add_marker("fast")
-        seen.add(test)
+
+
+def pytest_collection_finish():
+    """What was collected stays: every later collection of garbage would look through it."""
+    gc.collect()
+    gc.freeze()
 
 
 def room_of(path):
@@ -59,6 +72,13 @@ def repeatable():
     And choices of orders made anew, which tests before made for graphs of about one size; after it
     nothing is compiled, for torch compiles the same code a few times only.
     """
+    import numpy as np
+    import torch
+
+    from pyg_outerconv.contract import choose
+    from pyg_outerconv.kernels.dispatch import CHOSEN
+    from pyg_outerconv.nn.cache import recent
+
     choose._choices.clear()
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002
@@ -80,7 +100,16 @@ def either_way(request, monkeypatch):
     Not those of training: runs of several processes are compared to the last bit there.
     """
     if room_of(request.path) in MATHEMATICS and zlib.crc32(request.node.nodeid.encode()) % 2:
+        from pyg_outerconv.kernels import edge_sums
+
         monkeypatch.setattr(edge_sums, "MOST", -1)
+
+
+@pytest.fixture(scope="session")
+def fresh():
+    """Runs code in a process of its own that has imported torch and PyG, and nothing of ours."""
+    with Fresh() as made:
+        yield made
 
 
 @pytest.fixture

@@ -135,6 +135,7 @@ def test_the_package_works_without_any_extra():
         "conv = pyg_outerconv.OuterConv(3, 2, 'gcn')\n"
         "print(conv(torch.ones(2, 3), torch.tensor([[0], [1]])).shape)\n"
         "print(pyg_outerconv.backends())\n"
+        "assert pyg_outerconv.cli.main(['families']) == 0\n"
     )
     assert done.returncode == 0, done.stderr
     assert "torch.Size([2, 2])" in done.stdout

@@ -15,12 +15,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import torch
+from fresh import Fresh
 from torch_geometric import datasets as pyg_datasets
 
 from pyg_outerconv import data, files
@@ -84,6 +86,7 @@ def test_cora_is_the_default_where_its_files_are(
     assert "of Cora, by its sha256" in said.err
 
 
+@pytest.mark.usefixtures("_no_picture")
 @pytest.mark.parametrize(
     ("flags", "family"),
     [
@@ -112,6 +115,7 @@ NOT_BY_NAME = {"cluster", "explicit", "full", "grid", "kernel", "pool", "stack"}
 }
 
 
+@pytest.mark.usefixtures("_no_picture")
 @pytest.mark.parametrize("name", sorted(set(FAMILIES) - NOT_BY_NAME))
 def test_every_family_trains(name: str) -> None:
     assert main(["train", "KarateClub", "--family", name, *QUICK, "--out", "run"]) == 0
@@ -125,6 +129,7 @@ def test_a_name_that_is_not_enough_is_refused(
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.usefixtures("_no_picture")
 @pytest.mark.parametrize(
     "flags",
     [
@@ -859,46 +864,23 @@ def test_bugs_show_as_bugs(monkeypatch: pytest.MonkeyPatch) -> None:
         main(["train", "KarateClub", *QUICK])
 
 
-def test_interrupt_and_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = [
-        "train",
-        "KarateClub",
-        "--epochs",
-        "300",
-        "--patience",
-        "0",
-        "--seeds",
-        "3",
-        "--dropout",
-        "0.5",
-    ]
-    root = str(Path(__file__).resolve().parents[1])
-    paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    with subprocess.Popen(
-        [sys.executable, "-u", "-m", "pyg_outerconv", *flags, "--out", "run"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": paths},
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        for line in process.stdout:
-            if line.startswith("outerconv seed 0"):
-                process.send_signal(signal.SIGINT)
-                break
-        process.stdout.read()
-        complaint = process.stderr.read()
-        assert process.wait() == 130
-    assert complaint.count("\n") == 1
-    assert "outerconv train --resume --out run" in complaint
+@pytest.mark.usefixtures("_no_picture")
+def test_interrupt_and_resume(
+    tmp_path: Path, fresh: Fresh, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["KarateClub", "--epochs", "300", "--patience", "0", "--seeds", "3", "--dropout", "0.5"]
+    code = "import sys; from pyg_outerconv.cli import main; sys.exit(main(sys.argv[1:]))"
+    begun = fresh.begin(code, "train", *flags, "--out", str(tmp_path / "run"))
+    while "outerconv seed 0" not in begun.out.read_text():
+        time.sleep(0.005)
+    os.kill(begun.process, signal.SIGINT)
+    done = fresh.end(begun)
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert f"outerconv train --resume --out {tmp_path / 'run'}" in done.stderr
     kept = json.loads(Path("run/metrics.json").read_text())["runs"]
     assert kept
     assert kept[0]["seed"] == 0
     assert main(["train", "--resume", "--out", "run"]) == 0
-    assert main([*flags, "--out", "whole"]) == 0
-    runs = [json.loads(Path(name, "metrics.json").read_text())["runs"] for name in ("run", "whole")]
-    for one, other in zip(*runs, strict=True):
-        one.pop("seconds")
-        other.pop("seconds")
-        assert one == other
+    assert main(["train", *flags, "--out", "whole"]) == 0
+    assert numbers_of("run") == numbers_of("whole")

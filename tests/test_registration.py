@@ -1,12 +1,6 @@
 """What is defined in a file of its folder is known by name, without an entry anywhere else."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
 
 # A file for each folder, where what it defines is found, and by which name.
 FILES = {
@@ -39,7 +33,7 @@ FILES = {
 }
 
 
-def run_with_one_more(folder, text, code, tmp_path):
+def run_with_one_more(fresh, folder, text, code, tmp_path):
     """What code prints where a folder of the package has one file more, in another place."""
     (tmp_path / "one_more.py").write_text(text)
     package = "pyg_outerconv." + folder.replace("/", ".")
@@ -52,25 +46,20 @@ def run_with_one_more(folder, text, code, tmp_path):
         "    return look(path, prefix)\n"
         "pkgutil.iter_modules = also\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", look_there_too + code],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-    )
+    done = fresh(look_there_too + code)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.mark.parametrize("folder", FILES)
-def test_one_file_is_enough(folder, tmp_path):
+def test_one_file_is_enough(folder, tmp_path, fresh):
     """The folder's path gets one more place to look for files, before it is scanned."""
     text, names = FILES[folder]
-    run_with_one_more(folder, text, f"{names}\nassert 'found' in names, sorted(names)\n", tmp_path)
+    code = f"{names}\nassert 'found' in names, sorted(names)\n"
+    run_with_one_more(fresh, folder, text, code, tmp_path)
 
 
-def test_layers_and_the_command_line_know_a_family_of_one_file(tmp_path):
+def test_layers_and_the_command_line_know_a_family_of_one_file(tmp_path, fresh):
     """It is no part of what ``pyg_outerconv.families`` exports, and a transform all the same."""
     code = (
         "import torch\n"
@@ -85,6 +74,7 @@ def test_layers_and_the_command_line_know_a_family_of_one_file(tmp_path):
         "assert torch.allclose(found, conv(data.x, data.edge_index))\n"
         "assert main(['families']) == 0\n"
     )
-    lines = run_with_one_more("families", FILES["families"][0], code, tmp_path).splitlines()
+    said = run_with_one_more(fresh, "families", FILES["families"][0], code, tmp_path)
+    lines = said.splitlines()
     assert lines[0].startswith("OuterConv(16, 16, Found(")
     assert any(line.startswith("found ") and "as GCN" in line for line in lines)

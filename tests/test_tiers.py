@@ -3,11 +3,17 @@
 from itertools import product
 from types import SimpleNamespace
 
-from tiers import FEW, covering
+from tiers import FEW, covering, quickest
 
 
-def cases(*names):
-    return [SimpleNamespace(nodeid=f"tests/test_laws.py::test_it[{name}]") for name in names]
+def cases(*names, **slow):
+    marker = SimpleNamespace(kwargs=slow) if slow else None
+    return [
+        SimpleNamespace(
+            nodeid=f"tests/test_laws.py::test_it[{name}]", get_closest_marker={"slow": marker}.get
+        )
+        for name in names
+    ]
 
 
 def test_every_family_and_every_structure_is_in_some_case():
@@ -33,3 +39,14 @@ def test_what_runs_does_not_depend_on_the_order_of_collection():
     all_of_them = cases(*(f"{a}-{b}" for a, b in product("abcdefgh", "ijklmnop")))
     names = {item.nodeid for item in covering(all_of_them)}
     assert {item.nodeid for item in covering(all_of_them[::-1])} == names
+
+
+def test_of_a_slow_test_a_few_cases_run_and_none_is_quick():
+    slow = cases(*"abcdef", cases=2)
+    kept = list(covering(slow))
+    assert len(kept) == 2
+    assert all(case in slow for case in kept)
+    assert list(covering(slow[:2])) == slow[:2]
+    assert not list(quickest(slow))
+    both = cases("a", "b")
+    assert list(quickest(both)) == both[:1]

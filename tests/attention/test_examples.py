@@ -30,6 +30,7 @@ X = torch.randn(5, 8)
 RELATIVE = torch.arange(-3.0, 4.0).unsqueeze(1)
 
 
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize(
     ("module", "given"),
     [

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
+from subprocess import CompletedProcess
+from types import SimpleNamespace
 
 import pytest
-from bench.fakes import record, timing
+from bench.fakes import ROOFLINE, record, timing
 
+from pyg_outerconv.bench import campaign
 from pyg_outerconv.bench.campaign import merge, run_processes
 from pyg_outerconv.bench.case import FORWARD, OURS, PYG, TRAINING
 from pyg_outerconv.bench.command import Options
@@ -51,7 +57,17 @@ def test_what_breaks_off_in_one_process_stays():
     assert found["agreement"] == {PYG: None}
 
 
-def test_two_processes_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_processes_end_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def here(words: list[str], **options: object) -> CompletedProcess[str]:
+        """The command in this process, where all that it needs is imported."""
+        assert words[:3] == [sys.executable, "-m", "pyg_outerconv"]
+        with redirect_stdout(io.StringIO()):
+            return CompletedProcess(words, main(words[3:]), "", "")
+
+    monkeypatch.setattr(campaign, "subprocess", SimpleNamespace(run=here))
+    monkeypatch.setattr(campaign, "measure_roofline", lambda context: ROOFLINE)
     flags = [*TINY, "--only", "new-karate-gcn", "--processes", "2", "--threads", "1"]
     assert main([*flags, "--out", str(tmp_path / "run")]) == 0
     said = capsys.readouterr()
@@ -68,5 +84,6 @@ def test_two_processes_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_a_process_that_breaks_off_is_said(tmp_path: Path) -> None:
-    with pytest.raises(RefusedValue, match="process 1 must end: .* unknown benchmark 'gnc'"):
-        run_processes(Options(quick=True, only=("gnc",), processes=2), tmp_path, print)
+    options = SimpleNamespace(**{**vars(Options(quick=True, processes=2)), "threads": "two"})
+    with pytest.raises(RefusedValue, match="process 1 must end: .*--threads.*'two' is not a valid"):
+        run_processes(options, tmp_path, print)

@@ -169,6 +169,7 @@ def test_orders_are_measured_on_a_third_of_the_problems_in_a_quick_run():
     assert 1 < len(CASES["orders"].points(Context(quick=True))) <= len(SHAPES) / 2
 
 
+@pytest.mark.slow
 def test_compiled_layers_agree():
     full = Context(scale=0.002)
     setup = CASES["gcn-100k"].make(full, None)

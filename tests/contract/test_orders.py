@@ -55,17 +55,25 @@ def test_every_family_on_every_structure_by_every_order(family, name):
         assert_contraction(basis, normal(basis.size[0], widths[0]), theta, weights)
 
 
-@pytest.mark.parametrize(("kind", "name"), HOMES)
-def test_every_kind_of_features_and_parameter_with_second_derivatives(kind, name):
+@pytest.mark.parametrize(
+    ("kind", "name", "of_x", "groups", "matrices"),
+    [(*home, *combination) for home, combination in product(HOMES, COMBINATIONS)],
+    ids=[
+        f"{kind} and {of_x} x-{name}-{groups} groups of {matrices}"
+        for (kind, name), (of_x, groups, matrices) in product(HOMES, COMBINATIONS)
+    ],
+)
+def test_every_kind_of_features_and_parameter_with_second_derivatives(
+    kind, name, of_x, groups, matrices
+):
     family = FAMILIES[kind]
     edges = edges_for(family, name)
     basis = family.basis(edges, dtype=torch.float64)
     weights = [] if edges.edge_weight is None else [edges.edge_weight]
-    for of_x, groups, matrices in COMBINATIONS:
-        width = basis.size[0] if of_x == "none" else 4
-        x = features(of_x, basis.size[0], width)
-        theta = parameter(basis.num_bases, groups, width, 2, matrices)
-        assert_contraction(basis, x, theta, weights, depth=2)
+    width = basis.size[0] if of_x == "none" else 4
+    x = features(of_x, basis.size[0], width)
+    theta = parameter(basis.num_bases, groups, width, 2, matrices)
+    assert_contraction(basis, x, theta, weights, depth=2)
 
 
 @pytest.mark.parametrize("widths", [(4, 2), (2, 4)], ids=str)

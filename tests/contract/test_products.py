@@ -47,17 +47,17 @@ def bases():
 NAMES = list(bases())
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMES)
-def test_every_kind_of_features_and_parameter_with_second_derivatives(name):
+def test_every_kind_of_features_and_parameter_with_second_derivatives(name, kind):
     basis, weights = bases()[name], [*WEIGHTS, MATRIX, FACTORS]
     sources = basis.size[0]
-    for kind in KINDS:
-        width = sources if kind == "none" else 4
-        x = features(kind, sources, width)
-        for groups, columns, matrices in ((1, 2, None), (1, 6, 2), (2, 2, None)):
-            if groups == 1 or kind not in ("none", "indices"):
-                theta = parameter(basis.num_bases, groups, width, columns, matrices)
-                assert_contraction(basis, x, theta, weights, depth=2)
+    width = sources if kind == "none" else 4
+    x = features(kind, sources, width)
+    for groups, columns, matrices in ((1, 2, None), (1, 6, 2), (2, 2, None)):
+        if groups == 1 or kind not in ("none", "indices"):
+            theta = parameter(basis.num_bases, groups, width, columns, matrices)
+            assert_contraction(basis, x, theta, weights, depth=2)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -117,6 +117,7 @@ def test_vmap_and_func_grad_equal_a_loop(name):
         assert_near(gradient, torch.autograd.grad(loss(x), x)[0])
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("name", ["two operators", "edges, polynomial", "kronecker"])
 def test_it_compiles_into_one_graph_with_its_backward(name):
     basis = bases()[name].detach()

@@ -182,6 +182,7 @@ def forward_and_backward(function, inputs):
     return out, *(x.grad for x in leaves)
 
 
+@pytest.mark.slow(cases=4)
 @each_order
 def test_compiles_into_one_graph_with_its_backward(case):
     compiled = torch.compile(case.__call__, fullgraph=True, backend="aot_eager")
@@ -193,6 +194,7 @@ def test_compiles_into_one_graph_with_its_backward(case):
         assert_near(actual, expected, at_least=0.1)
 
 
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize(
     "family", [Relation(3), Chebyshev(3), Identity(), Stack(Relation(3), Identity())], ids=str
 )
@@ -213,6 +215,7 @@ def test_a_choice_compiles_too_once_something_ran(family, prepared_by):
         assert_near(actual, wanted, at_least=0.1)
 
 
+@pytest.mark.slow(cases=6)
 @each_order
 def test_exports(case):
     class Module(torch.nn.Module):

@@ -176,6 +176,7 @@ def test_short_types_follow_float32(dtype, causal):
     assert_near(found.float(), conv(x, None), 6e-2 if dtype == torch.bfloat16 else 1e-2)
 
 
+@pytest.mark.slow
 def test_a_compiler_sees_one_graph():
     for causal in (False, True):
         conv, x = layer(causal=causal, in_channels=P), normal(150, P)

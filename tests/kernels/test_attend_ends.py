@@ -81,6 +81,7 @@ def test_scores_of_any_size_stay_in_range(way, scale):
         assert_near(one, other, 1e-8, at_least=1.0)  # shares of one or zero, which hardly move
 
 
+@pytest.mark.slow(cases=2)
 def test_derivatives_of_derivatives(way):
     given = drawn(2, 3)
     assert torch.autograd.gradcheck(lambda *x: basis_of(x).sums(), given)

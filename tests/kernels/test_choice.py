@@ -2,9 +2,6 @@
 
 import dataclasses
 import importlib.util
-import os
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -79,11 +76,9 @@ def test_inner_choice_wins_and_ends(monkeypatch):
     assert calls[0].backend == "reference"
 
 
-def test_a_process_is_told_its_backend():
+def test_a_process_is_told_its_backend(fresh):
     code = "from pyg_outerconv.kernels.dispatch import forced; print(forced())"
-    told = {**os.environ, "PYG_OUTERCONV_BACKEND": "reference"}
-    out = subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, check=True)
-    assert out.stdout.strip() == b"reference"
+    assert fresh(code, PYG_OUTERCONV_BACKEND="reference").stdout == "reference\n"
 
 
 def test_a_backward_pass_outside_the_block_uses_the_backend_of_its_forward_pass():

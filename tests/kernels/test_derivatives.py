@@ -9,6 +9,7 @@ from pyg_outerconv.kernels import attend, sddmm, spmm, use_backend
 from pyg_outerconv.testing import assert_near
 
 
+@pytest.mark.slow(cases=3)
 @pytest.mark.parametrize("heads", [None, 2], ids=lambda heads: f"{heads} heads")
 @pytest.mark.parametrize("backend", HERE)
 def test_numerical_derivatives(backend, heads):

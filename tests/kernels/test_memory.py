@@ -10,7 +10,7 @@ from pyg_outerconv.kernels import BACKENDS, grouped_matmul, spmm, use_backend
 from pyg_outerconv.kernels.tiles import rows_of, tiles
 from pyg_outerconv.testing import assert_near, primitive_calls
 
-ROWS, ENTRIES, HEADS, CHANNELS = 256, 8_000, 2, 16
+ROWS, ENTRIES, HEADS, CHANNELS = 128, 2_000, 2, 16
 
 
 def sparsity_of_many():
@@ -44,6 +44,7 @@ def gathered_groups():
     return function, {"x": (ROWS, channels), "theta": (ptr.numel() - 1, channels, channels)}
 
 
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("backend", backends_on("cpu"))
 def test_never_holds_entries_times_channels(backend, dtype, monkeypatch):
@@ -74,6 +75,7 @@ def test_the_probe_sees_what_the_reference_holds(name, monkeypatch):
     assert largest >= ENTRIES * HEADS * CHANNELS * 4
 
 
+@pytest.mark.slow(cases=4)
 @pytest.mark.parametrize("elements", [1, 7, 64, 10_000])
 @pytest.mark.parametrize("backend", backends_on("cpu"))
 def test_where_tiles_cut_a_row_changes_nothing(backend, elements, monkeypatch):

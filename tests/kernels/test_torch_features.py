@@ -17,21 +17,21 @@ def forward_and_backward(function, inputs):
 
 
 # The backend is an argument of each operator, so what is traced does not depend on it.
+@pytest.mark.slow(cases=6)
 @pytest.mark.parametrize("heads", [None, 2], ids=lambda heads: f"{heads} heads")
-def test_compiles_into_one_graph_with_its_backward(heads):
-    sparsity = sparsity_of("tall")
-    for _, function, shapes in calls_of("native", sparsity, 3, heads):
-        inputs = random_inputs(shapes)
-        torch._dynamo.reset()  # calls share code, and it may be compiled a few times only
-        compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
-        for actual, expected in zip(
-            forward_and_backward(compiled, inputs),
-            forward_and_backward(function, inputs),
-            strict=True,
-        ):
-            assert_near(actual, expected, at_least=1.0)
+@pytest.mark.parametrize("name", [name for name, *_ in calls_of("native", sparsity_of("tall"), 3)])
+def test_compiles_into_one_graph_with_its_backward(name, heads):
+    calls = calls_of("native", sparsity_of("tall"), 3, heads)
+    ((function, shapes),) = (call for found, *call in calls if found == name)
+    inputs = random_inputs(shapes)
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    for actual, expected in zip(
+        forward_and_backward(compiled, inputs), forward_and_backward(function, inputs), strict=True
+    ):
+        assert_near(actual, expected, at_least=1.0)
 
 
+@pytest.mark.slow
 def test_compiles_by_inductor():
     sparsity = sparsity_of("tall")
 
@@ -47,6 +47,7 @@ def test_compiles_by_inductor():
         assert_near(actual, expected, at_least=1.0)
 
 
+@pytest.mark.slow
 def test_compiles_where_one_tensor_is_several_operands():
     sparsity, place = sparsity_of("square"), torch.arange(7)
     ptr = torch.tensor([0, 3, 7])
@@ -65,6 +66,7 @@ def test_compiles_where_one_tensor_is_several_operands():
         assert_near(actual, expected, at_least=1.0)
 
 
+@pytest.mark.slow
 def test_a_pattern_may_be_an_argument_of_what_is_compiled():
     compiled = torch.compile(
         lambda sparsity, x: spmm(sparsity, None, x), fullgraph=True, backend="aot_eager"
@@ -75,6 +77,7 @@ def test_a_pattern_may_be_an_argument_of_what_is_compiled():
         assert_near(compiled(sparsity, x), spmm(sparsity, None, x))
 
 
+@pytest.mark.slow
 def test_a_compiled_call_still_follows_the_choice_of_backend():
     sparsity, x = sparsity_of("tall"), torch.randn(4, 3)
     compiled = torch.compile(lambda d: spmm(sparsity, None, d), fullgraph=True, backend="aot_eager")
@@ -97,6 +100,7 @@ def test_exports():
         assert_near(exported.module()(*inputs), function(*inputs))
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("backend", HERE)
 def test_operators_pass_the_checks_of_torch(backend):
     ops, sparsity = torch.ops.pyg_outerconv, sparsity_of("tall")

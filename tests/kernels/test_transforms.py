@@ -20,6 +20,7 @@ def batched(shape, dim, size=4):
     return torch.randn((*shape, size) if dim else (size, *shape), dtype=torch.float64)
 
 
+@pytest.mark.slow(cases=3)
 @HEADS
 @pytest.mark.parametrize("backend", HERE)
 def test_vmap_over_every_set_of_operands_and_over_either_end_equals_a_loop(backend, heads):

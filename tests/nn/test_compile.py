@@ -45,6 +45,7 @@ def compiled(conv):
     return torch.compile(conv, backend=backend, fullgraph=True), times
 
 
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("given", ["edges", "kept edges", "a fresh basis"])
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
 def test_compile_is_one_graph_for_all_sizes_and_what_is_eager(family, given):
@@ -60,6 +61,7 @@ def test_compile_is_one_graph_for_all_sizes_and_what_is_eager(family, given):
     assert len(times) == 2, "one for the first size, one for all others"
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("aggr", ["mean", "max"])
 def test_what_counts_or_compares_edges_gets_no_edge_of_weight_zero(aggr):
     conv = OuterConv(4, 3, GCN(), aggr=aggr).double()
@@ -70,6 +72,7 @@ def test_what_counts_or_compares_edges_gets_no_edge_of_weight_zero(aggr):
     assert_near(call(x, index, weight), expected)
 
 
+@pytest.mark.slow
 def test_a_mean_within_a_family_counts_no_edge_of_weight_zero():
     family = Stack(GCN(), Mean(GCN()))
     conv = OuterConv(4, 3, family).double()
@@ -79,6 +82,7 @@ def test_a_mean_within_a_family_counts_no_edge_of_weight_zero():
     assert_near(torch.compile(conv, backend="eager")(x, index, weight), expected)
 
 
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
 def test_export_takes_graphs_of_any_size(family):
     conv = OuterConv(4, 3, family).double()

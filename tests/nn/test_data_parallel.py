@@ -1,9 +1,5 @@
 """Layers in DistributedDataParallel: gradients are means over ranks, and no rank waits for ever."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -71,24 +67,10 @@ print("done")
 """
 
 
-def test_ranks_agree_and_none_hangs(tmp_path):
-    # More threads than cores would spin at each other: torchrun gives each rank one, too.
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", RANK, str(rank), str(tmp_path / "store")],
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        said = [rank.communicate(timeout=400)[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-    for rank, text in zip(ranks, said, strict=True):
-        assert rank.returncode == 0, text
-        assert text.endswith("done\n")
+@pytest.mark.slow
+def test_ranks_agree_and_none_hangs(tmp_path, fresh):
+    store = str(tmp_path / "store")
+    ranks = [fresh.begin(RANK, str(rank), store, OMP_NUM_THREADS="1") for rank in range(2)]
+    for done in [fresh.end(rank) for rank in ranks]:
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.endswith("done\n")

@@ -3,8 +3,6 @@
 import copy
 import doctest
 import pickle
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -176,7 +174,7 @@ def test_a_fixed_basis_of_a_rule_and_of_nothing():
     assert doctest.testmod(fixed_basis).failed == 0
 
 
-def test_folders_of_the_package_need_no_import_of_their_own():
+def test_folders_of_the_package_need_no_import_of_their_own(fresh):
     code = (
         "import pyg_outerconv as p; p.graph.from_scipy; p.attention.SCORES; p.attention.ALiBi;"
         "p.families.GCN; p.nn.GridConv; p.testing.assert_near; assert 'testing' in dir(p)\n"
@@ -184,7 +182,8 @@ def test_folders_of_the_package_need_no_import_of_their_own():
         "except AttributeError as error: assert 'other' in str(error)\n"
         "else: raise SystemExit('p.other is there')"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    done = fresh(code)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", ["edge_weight", "edge_type", "batch", "edge_attr", "pos"])

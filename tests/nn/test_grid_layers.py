@@ -227,6 +227,7 @@ def test_func_grad_and_vmap_over_images_and_weights(order):
             assert_near(found[name][number], gradient)
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(
     "layer",
     [GridConv(2, 4, 3, padding=1, dim=2), GridPool(2, dim=2), GridPool(3, aggr="mean", dim=2)],

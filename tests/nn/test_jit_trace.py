@@ -81,6 +81,7 @@ def kept(module, inputs, **options):
     return torch.jit.load(file)
 
 
+@pytest.mark.slow(cases=16)
 @every_count
 @pytest.mark.parametrize("family", CASES, ids=str)
 def test_a_trace_on_one_graph_is_right_for_other_features(family, count):

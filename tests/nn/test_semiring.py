@@ -385,6 +385,7 @@ def test_eye_alone_under_every_reduction():
         assert_near(conv(x, Eye((5, 5), x.device)), x)
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(
     ("aggr", "label_aggr", "theta"),
     [("max", "min", "full"), ("max", "max", "identity")],

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from fresh import Fresh
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
@@ -562,7 +561,7 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, kernel: Basis)
         kernel.plot(path=tmp_path / "absent" / "a.svg")
 
 
-def test_pictures_without_matplotlib_name_the_extra() -> None:
+def test_pictures_without_matplotlib_name_the_extra(fresh: Fresh) -> None:
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
         "from pyg_outerconv.families import Grid\n"
@@ -570,16 +569,16 @@ def test_pictures_without_matplotlib_name_the_extra() -> None:
         "try: Grid(offsets=((1,),)).basis((3,)).plot()\n"
         "except Refused as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = fresh(code)
     assert done.stdout.endswith("pip install 'pyg_outerconv[plot]'\n"), done.stderr
 
 
-def test_drawing_leaves_pyplot_alone() -> None:
+def test_drawing_leaves_pyplot_alone(fresh: Fresh) -> None:
     code = (
         "import sys\n"
         "from pyg_outerconv.families import Grid\n"
         "Grid(offsets=((1,),)).basis((3,)).plot()\n"
         "print('matplotlib.pyplot' in sys.modules)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = fresh(code)
     assert done.stdout == "False\n", done.stderr

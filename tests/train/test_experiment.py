@@ -84,6 +84,7 @@ def test_equal_seeds_give_equal_numbers_and_others_do_not(whole: Path, tmp_path:
     assert all(a != b for i, a in enumerate(histories) for b in histories[:i])
 
 
+@pytest.mark.slow(cases=3)
 @pytest.mark.parametrize("stop_after", [0, 1, 7, 12, 17, 24, 31, 47])
 def test_resumed_equals_uninterrupted(
     stop_after: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -217,6 +217,7 @@ def test_kept_bases_die_with_the_batch_that_they_were_made_of():
     assert gone() is None
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("family", [SlidingWindow(2), Blocks(2)], ids=str)
 def test_layers_over_rules_that_were_used_compile_into_one_graph(family):
     conv, x = OuterConv(3, 2, family, cached=True), torch.randn(6, 3)

@@ -431,6 +431,7 @@ def test_a_cell_says_what_it_is():
     assert repr(cell_of("lstm", "gcn")) == f"ConvLSTMCell(3, 4, {GCN()})"
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("kind", ["gru", "lstm, peepholes"])
 def test_compiled_with_a_basis_it_is_one_graph(kind):
     cell = cell_of(kind, GCN())
