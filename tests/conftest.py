@@ -17,7 +17,7 @@ from tiers import covering, quickest
 def pytest_addoption(parser):
     """How many cases run, and how often training is killed."""
     parser.addoption("--all", action="store_true", help="every case of every test, not some")
-    parser.addoption("--draws", type=int, default=60, help="configurations of each fuzz test")
+    parser.addoption("--draws", type=int, help="configurations of each fuzz test")
     parser.addoption("--kills", type=int, default=3, help="kills of training at random moments")
 
 
@@ -33,9 +33,9 @@ def pytest_sessionstart(session):
 
 
 def every_case(config):
-    """Whether all cases are asked for, or some by name."""
+    """Whether all cases are asked for, or some by name, or a number of drawn ones."""
     by_name = config.option.keyword or any("::" in name for name in config.args)
-    return bool(config.getoption("all") or by_name)
+    return bool(config.getoption("all") or config.getoption("draws") or by_name)
 
 
 def pytest_collection_modifyitems(config, items):

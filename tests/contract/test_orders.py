@@ -50,7 +50,7 @@ def test_every_family_on_every_structure_by_every_order(family, name):
     basis = family.basis(structure, dtype=torch.float64)
     weight = getattr(structure, "edge_weight", None)
     weights = [] if weight is None else [weight]
-    for groups, matrices, widths in ((1, None, (4, 2)), (2, 2, (2, 4))):
+    for groups, matrices, widths in ((1, None, (4, 2)), (2, None, (4, 6)), (2, 2, (2, 4))):
         theta = parameter(basis.num_bases, groups, *widths, matrices)
         assert_contraction(basis, normal(basis.size[0], widths[0]), theta, weights)
 
