@@ -682,6 +682,7 @@ def test_a_signal_saves_and_stops(
     assert numbers_of("run") == numbers_of(finished)
 
 
+@pytest.mark.slow(cases=3)
 @pytest.mark.parametrize("nth", range(6))
 def test_a_full_disk_is_said_and_loses_nothing(
     nth: int, finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, islice
 
 import pytest
 
-FEW = 6
+FEW = 4
 """A test of so many cases runs them all; of cases that only a number tells apart, as many run."""
 
 
@@ -45,15 +45,19 @@ def _test_of(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
 
 
-def _some(cases: list[pytest.Item]) -> Iterator[pytest.Item]:
+def _some(cases: list[pytest.Item]) -> list[pytest.Item]:
+    """Cases that hold every word, those first that bring most; a few that numbers tell apart."""
+    words = {case: {word for word in _words(case) if not word.isdigit()} for case in cases}
     seen: set[str] = set()
-    numbered = 0
-    for case in sorted(cases, key=_number):
-        words = {word for word in _words(case) if not word.isdigit()}
-        numbered += words <= seen
-        if not words <= seen or (numbered <= FEW and len(words) <= 1):
-            seen |= words
-            yield case
+    taken: dict[pytest.Item, None] = {}
+    left = sorted(cases, key=_number)
+    for new in range(max(map(len, words.values())), 0, -1):
+        for case in left:
+            if len(words[case] - seen) >= new:
+                seen |= words[case]
+                taken[case] = None
+    alike = (case for case in left if len(words[case]) <= 1 and case not in taken)
+    return [*taken, *islice(alike, FEW)]
 
 
 def _first(cases: list[pytest.Item], count: int) -> Iterator[pytest.Item]:

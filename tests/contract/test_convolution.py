@@ -212,6 +212,7 @@ def test_vmap_and_func_grad():
         assert_near(gradient, expected[0])
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("offsets", [None, [(0, 1), (1, 0), (2, 2)]], ids=str)
 def test_compiled_in_one_graph(offsets):
     basis = box((5, 5), 3, padding=1) if offsets is None else some_shifts(offsets, (5, 5))

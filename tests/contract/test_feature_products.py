@@ -131,6 +131,7 @@ def test_short_types_add_up_in_float32(dtype, causal):
         assert_near(found[1:], torch.ones(nodes - 1, 2, dtype=dtype))
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("causal", TIMES)
 def test_float32_is_as_near_as_it_promises_at_many_nodes(causal):
     basis = feature_product((3000, 3000), causal=causal, dtype=torch.float32)

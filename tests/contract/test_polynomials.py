@@ -57,6 +57,7 @@ def test_a_unit_matrix_multiplies_nothing(order):
         assert_near(found, wanted)
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(("widths", "width"), [((6, 2), 2), ((2, 6), 2), ((4, 4), 4)], ids=str)
 def test_fixed_coefficients_cost_one_dense_product_and_the_narrower_width(widths, width):
     basis = polynomial(dtype=torch.float32, nodes=2000)

@@ -321,6 +321,7 @@ def test_no_tensor_of_windows_times_channels_and_no_square_one():
     assert held.nbytes < size * 129 * channels * 4
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.usefixtures("way")
 def test_a_window_compiles():
     inputs = operands(9, 9)

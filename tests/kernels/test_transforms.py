@@ -46,6 +46,7 @@ def test_vmap_over_every_set_of_operands_and_over_either_end_equals_a_loop(backe
             assert_near(actual, expected)
 
 
+@pytest.mark.slow(cases=3)
 @HEADS
 @pytest.mark.parametrize("backend", HERE)
 def test_gradients_of_each_item_of_a_batch(backend, heads):
@@ -63,6 +64,7 @@ def test_gradients_of_each_item_of_a_batch(backend, heads):
             assert_near(ours, torch.stack(theirs), at_least=1.0)
 
 
+@pytest.mark.slow(cases=3)
 @HEADS
 @pytest.mark.parametrize("backend", HERE)
 def test_jacobians_by_any_road_are_equal(backend, heads):
@@ -156,6 +158,7 @@ def test_a_batch_of_tangents_or_of_points_equals_a_loop(backend):
             assert_near(found, torch.stack([of_first, along(second, ways[1])]))
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("backend", HERE)
 def test_second_derivatives_by_any_two_modes_are_equal(backend):
     sparsity = sparsity_of("repeated entries")

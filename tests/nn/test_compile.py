@@ -45,7 +45,7 @@ def compiled(conv):
     return torch.compile(conv, backend=backend, fullgraph=True), times
 
 
-@pytest.mark.slow(cases=2)
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("given", ["edges", "kept edges", "a fresh basis"])
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
 def test_compile_is_one_graph_for_all_sizes_and_what_is_eager(family, given):

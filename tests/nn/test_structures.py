@@ -173,6 +173,7 @@ def test_sizes_of_cells_must_agree():
         layer(GRID)(normal(6, 4), (2, 3), size=(6, 5))
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("cached", [False, True])
 def test_compile_of_a_rule_that_was_used_is_one_graph(cached):
     conv, x = layer(GRID, cached=cached), normal(6, 4)
