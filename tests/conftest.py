@@ -25,9 +25,10 @@ def pytest_sessionstart(session):
     """Hypothesis draws the same at every run, and less often where only some cases run."""
     if getattr(session.config.option, "numprocesses", None):
         return  # other processes collect and run
+    from draws import ALL, SOME
     from hypothesis import settings
 
-    draws = 60 if every_case(session.config) else 20
+    draws = ALL if every_case(session.config) else SOME
     settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=draws)
     settings.load_profile("repeatable")
 

@@ -8,7 +8,8 @@ from multiprocessing.shared_memory import SharedMemory
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.autograd import forward_ad
 
@@ -61,7 +62,7 @@ def random_graph(nodes, edges, relations=3):
 
 
 @pytest.mark.parametrize("write", WAYS, ids=lambda way: way.__name__)
-@settings(max_examples=40)
+@draws(40)
 @given(data=st.data())
 def test_a_write_that_autograd_does_not_count_is_seen(write, data):
     family = data.draw(st.sampled_from(FAMILIES), "family")

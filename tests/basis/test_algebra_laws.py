@@ -4,7 +4,8 @@ from itertools import pairwise
 
 import torch
 from cases import PAIRS, edges_for, over
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_outerconv import testing
@@ -71,7 +72,7 @@ def test_a_kronecker_product_has_those_of_the_matrices(first, second):
     testing.assert_receptive_field(first.kron(second))
 
 
-@settings(max_examples=20)
+@draws(20)
 @given(chains(2, most=2), chains(2, most=2))
 def test_products_of_kronecker_products_are_kronecker_products_of_products(outer, inner):
     testing.assert_mixed_product(outer[0], inner[0], outer[1], inner[1])

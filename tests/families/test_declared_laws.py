@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pytest
 import torch
 from cases import ALL_CASES
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_outerconv.families import GCN, Cluster, Full, Grid, Identity, Kernel, Pool, Stack, Walk
@@ -26,7 +27,7 @@ GRIDS = [
 
 
 @pytest.mark.parametrize("family", [*ALL_CASES, *KERNELS, *GRIDS], ids=repr)
-@settings(max_examples=8, deadline=None)
+@draws(8)
 @given(seed=st.integers(0, 2**31))
 def test_declared_laws_hold(family, seed):
     assert_declared_laws(family, seed)

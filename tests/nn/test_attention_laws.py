@@ -3,7 +3,8 @@
 import pytest
 import torch
 from contractions import normal
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 from scores import TRIED
 
@@ -47,7 +48,7 @@ from pyg_outerconv.testing import (
 P, D_EDGE = 4, 2
 QUERIES = 3
 seeds = st.integers(0, 2**31)
-few = settings(max_examples=4)
+few = draws(4)
 
 
 def graph(seed, targets=None, labels=1, told=False):

@@ -3,7 +3,8 @@
 import pytest
 import torch
 from calls import named
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 from peers import PEERS, PYG, P, Q, R, of_graph_conv, of_rgcn, of_sage
 from torch.func import functional_call
@@ -129,7 +130,7 @@ def graphs(draw):
 
 
 @pytest.mark.parametrize("name", PEERS)
-@settings(max_examples=12)
+@draws(12)
 @given(graph=graphs(), weighted=st.booleans(), seed=st.integers(0, 2**16))
 def test_equals_pyg_on_any_graph(name, graph, weighted, seed):
     torch.manual_seed(seed)

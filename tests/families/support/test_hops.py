@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from draws import draws
+from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
@@ -38,7 +39,7 @@ def test_each_pair_within_some_hops_comes_once(name, loops, length):
     assert basis.dtype is None
 
 
-@settings(max_examples=30, deadline=None)
+@draws(30)
 @given(seed=st.integers(0, 2**31), nodes=st.integers(1, 9), length=st.integers(2, 5))
 def test_hops_of_drawn_graphs(seed, nodes, length):
     generator = torch.Generator().manual_seed(seed)
