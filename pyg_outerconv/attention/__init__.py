@@ -8,7 +8,7 @@ from ..registration import import_files
 from .added_positions import AddedPositions, LearnedPositions
 from .additive import Additive
 from .edge_context import EdgeContext
-from .edge_features import EdgeFeatures, EdgeScores
+from .edge_features import EdgeFeatures
 from .feature_maps import FEATURE_MAPS, FeatureMap, FeatureMapped, PositiveRandom
 from .graph_positions import GraphPositions
 from .neurons import Bahdanau, GATv2
@@ -37,7 +37,6 @@ __all__ = [
     "DotProduct",
     "EdgeContext",
     "EdgeFeatures",
-    "EdgeScores",
     "EmbeddedGaussian",
     "FeatureMap",
     "FeatureMapped",

@@ -43,7 +43,6 @@ class Additive(Score):
     """
 
     name = "additive"
-    equation = "s[m, n] = leaky_relu(<a_s, X_m Theta> + <a_t, Q_n Theta>)"
     page = ("leaky_relu(⟨a_s, X_m Θ⟩ + ⟨a_t, Q_n Θ⟩)", "1710.10903, equation 3")
     uses_theta = True
     needs_queries = False

@@ -193,7 +193,6 @@ class FeatureMapped(Score):
     """
 
     name = "feature-map"
-    equation = "s[m, n] = <phi(X_m W_k), phi(Q_n W_q)>"
     page = (
         "⟨φ(X_m W_k), φ(Q_n W_q)⟩",
         "Katharopoulos et al., *Transformers are RNNs* (2006.16236), equation 4",

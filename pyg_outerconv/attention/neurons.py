@@ -143,7 +143,6 @@ class GATv2(Neurons):
     """
 
     name = "gatv2"
-    equation = "s[m, n] = <a, leaky_relu(X_m Theta + Q_n W_t)>"
     page = ("⟨a, leaky_relu(X_m Θ + Q_n W)⟩", "Brody et al., *GATv2* (2105.14491), equation 7")
     activation = "leaky_relu"
     uses_theta = True
@@ -178,7 +177,6 @@ class Bahdanau(Neurons):
     """
 
     name = "bahdanau"
-    equation = "s[m, n] = <a, tanh(X_m U + Q_n W)>"
     page = ("⟨a, tanh(X_m U + Q_n W)⟩", "Bahdanau et al. (1409.0473), section A.1.2")
     activation = "tanh"
 

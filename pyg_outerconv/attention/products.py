@@ -42,7 +42,6 @@ class DotProduct(Score):
     """
 
     name = "dot-product"
-    equation = "s[m, n] = <Q_n, X_m>"
     page = (
         "⟨Q_n, X_m⟩",
         "1508.04025, section 3.1; "
@@ -84,7 +83,6 @@ class Bilinear(Score):
     """
 
     name = "bilinear"
-    equation = "s[m, n] = X_m Lambda Q_n^T"
     page = ("X_m Λ Q_nᵀ", "Andreoli, equation 6; Luong et al. (1508.04025), section 3.1")
 
     def __init__(
@@ -133,7 +131,6 @@ class KeyQuery(Score):
     """
 
     name = "key-query"
-    equation = "s[m, n] = <Q_n W_q, X_m W_k> / sqrt(D)"
     page = ("⟨Q_n W_q, X_m W_k⟩ / √D", "Andreoli, section 4, Λ of rank D; 1706.03762, equation 1")
 
     def __init__(
@@ -195,7 +192,6 @@ class EmbeddedGaussian(KeyQuery):
     """
 
     name = "embedded-gaussian"
-    equation = "s[m, n] = <Q_n W_q, X_m W_k>"
     page = ("⟨Q_n W_q, X_m W_k⟩", "1711.07971, equation 3")
 
     def __init__(
@@ -225,7 +221,6 @@ class SuperGAT(Score):
     """
 
     name = "supergat-sd"
-    equation = "s[m, n] = leaky_relu(<X_m Theta, Q_n Theta> / sqrt(D))"
     page = ("leaky_relu(⟨X_m Θ, Q_n Θ⟩ / √D)", "Kim & Oh, *SuperGAT* (ICLR 2021), equation 4")
     uses_theta = True
     takes_any_order = True

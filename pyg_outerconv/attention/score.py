@@ -49,12 +49,10 @@ class Dot:
 class Score(torch.nn.Module):
     """A function from features to scores (section 4 of *Convolution is outer product*).
 
-    To add a score, define a subclass with a ``name``, which registers it, an ``equation`` and
-    :meth:`forward`.
+    To add a score, define a subclass with a ``name``, which registers it, and :meth:`forward`.
 
     Attributes:
         name: the name by which layers make it.
-        equation: the scores, in one line of text.
         page: its equation and its source in EQUATIONS.md.
         uses_theta: whether scores read the features that the layer's Θ has transformed.
         needs_queries: whether targets must have features.
@@ -73,7 +71,6 @@ class Score(torch.nn.Module):
     """
 
     name: ClassVar[str]
-    equation: ClassVar[str]
     page: ClassVar[tuple[str, str]]
     uses_theta: bool = False
     needs_queries: ClassVar[bool] = True

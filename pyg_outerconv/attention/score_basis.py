@@ -33,8 +33,7 @@ def _as_factors(
     """The basis as a product of features of keys and queries, or None if it has no such form.
 
     It has one if f is the identity, or L1 of products that are never negative, and the support is
-    all pairs, a causal sequence, or all pairs within blocks. ``present`` (M, *batch) marks the
-    sources that exist, None for all.
+    all pairs, a causal sequence, or all pairs within blocks.
     """
     normalised = isinstance(normalise, L1)
     fits = normalised and scores.is_positive and scale > 0
@@ -48,9 +47,7 @@ def _as_factors(
     key, query = scores.key.to(wide), scores.query.to(wide)
     if scale != 1.0 and not normalised:
         query = query * scale
-    if present is not None:
-        nothing = -torch.inf if scores.exponents else 0.0
-        key = key.masked_fill(~present[..., None, None], nothing)
+    key = present_keys(key, present, scores.exponents)
     make = FeatureProduct.of_exponents if scores.exponents else FeatureProduct
     return make(key, query, normalised, pairs.causal, pairs.source_block, pairs.target_block)
 
@@ -87,17 +84,17 @@ def basis_of(
     """
     factor = 1.0 / normalise.temperature
     if isinstance(scores, Dot):
-        there = of_batch(support.present, scores.key.shape[1:-2])
-        scale = scores.scale * factor
-        if (found := _as_factors(support.basis, scores, scale, normalise, there)) is not None:
+        scale, present = scores.scale * factor, support.present
+        if (found := _as_factors(support.basis, scores, scale, normalise, present)) is not None:
             return found
         if not scores.exponents:
+            there = _of_batch(present, scores.key.shape[1:-2])
             bias = scores.bias if scores.bias is None or factor == 1.0 else scores.bias * factor
             ends = scores.query, scores.key
             return AttentionBasis(support.basis, *ends, normalise, scale, bias, there)
-        scores = _of_exponents(support, scores, there)
+        scores = _of_exponents(support, scores)
     scores = scores * factor if factor != 1.0 else scores
-    there = of_batch(support.present, scores.shape[1:-1])
+    there = _of_batch(support.present, scores.shape[1:-1])
     if there is not None:
         there = there.index_select(0, support.sources).unsqueeze(-1)
         scores = scores.masked_fill(~there, -torch.inf)
@@ -105,11 +102,9 @@ def basis_of(
     return support.heads(value if dtype is None else value.to(dtype))
 
 
-def _of_exponents(support: EdgeContext, scores: Dot, there: Tensor | None) -> Tensor:
+def _of_exponents(support: EdgeContext, scores: Dot) -> Tensor:
     """Scores (E, *batch, H/L) from products of exponentials."""
-    key = scores.key
-    if there is not None:
-        key = key.masked_fill(~there[..., None, None], -torch.inf)
+    key = present_keys(scores.key, support.present, exponents=True)
     found = on_edges(support.sparsity, support.fold(scores.query), support.fold(key))
     return support.unfold(found, key.size(-2), tuple(key.shape[1:-2]))
 
@@ -125,16 +120,19 @@ def type_of_values(x: Features, score: Score) -> torch.dtype | None:
     return dtype if dtype in (torch.float16, torch.bfloat16) else None
 
 
-def of_batch(present: Tensor | None, batch: tuple[int, ...]) -> Tensor | None:
-    """The mask (M, *batch) of present sources; a mask (M,) is expanded over the batch.
+def present_keys(key: Tensor, present: Tensor | None, exponents: bool) -> Tensor:
+    """Keys (M, *batch, H, D), or their exponents, whose products are zero for absent sources."""
+    there = _of_batch(present, key.shape[1:-2])
+    if there is None:
+        return key
+    return key.masked_fill(~there[..., None, None], -torch.inf if exponents else 0.0)
 
-    Raises:
-        ValueError: the mask has another batch.
-    """
+
+def _of_batch(present: Tensor | None, batch: tuple[int, ...]) -> Tensor | None:
+    """The mask (M, *batch) of present sources; a mask (M,) is expanded over the batch."""
     if present is None or present.shape[1:] == batch:
         return present
     if present.dim() > 1:
-        raise RefusedValue(
-            refusal("sources are there or not for each item of x", batch, tuple(present.shape[1:]))
-        )
+        rule = "sources are there or not for each item of x"
+        raise RefusedValue(refusal(rule, batch, tuple(present.shape[1:])))
     return present.view(-1, *(1,) * len(batch)).expand(-1, *batch)

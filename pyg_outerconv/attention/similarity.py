@@ -63,7 +63,6 @@ class Cosine(Similarity):
     """
 
     name = "cosine"
-    equation = "s[m, n] = beta cos(X_m, Q_n)"
     page = (
         "β cos(X_m, Q_n)",
         "Thekumparampil et al., *AGNN* (1803.03735); Swin V2 (2111.09883), equation 2",
@@ -137,7 +136,6 @@ class GaussianDistance(Similarity):
     """
 
     name = "gaussian-distance"
-    equation = "s[m, n] = -|Q_n - X_m|^2 / (2 sigma^2)"
     page = ("−\\|Q_n − X_m\\|² / 2σ²", "1711.07971, section 3.2, by distance")
 
     log_sigma: Tensor

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..attention.feature_maps import FeatureMapped
 from ..attention.queries import Placed
-from ..attention.score_basis import of_batch
+from ..attention.score_basis import present_keys
 from ..basis.band import places
 from ..basis.base import Basis
 from ..basis.feature_product import FeatureProduct
@@ -142,10 +142,7 @@ class LinearAttention(ContentFamily):
         structure = structure_of_queries(structure, _ALL_PAIRS, *options)
         key, query = self.score.features(content.source, asked)
         exponents = self.score.up_to_factor
-        there = of_batch(content.present, key.shape[1:-2])
-        if there is not None:
-            nothing = -torch.inf if exponents else 0.0
-            key = key.masked_fill(~there[..., None, None], nothing)
+        key = present_keys(key, content.present, exponents)
         if (key.size(0), query.size(0)) != structure.size:
             raise RefusedValue(
                 refusal(

@@ -22,7 +22,7 @@ from .theta import ThetaModule
 
 
 def support_of(given: Family | str | None) -> Family:
-    """The support, parsed if it is text; the edges of ``edge_index`` if it is None."""
+    """The support, parsed if it is text; the edges of ``edge_index`` if None."""
     if given is None:
         return Hops()
     return parse_family(given) if isinstance(given, str) else given
@@ -36,11 +36,7 @@ def score_of(
     value_channels: int,
     edge_dim: int | None,
 ) -> Score:
-    """The score; if it is text, a new one with keys and queries of ``channels`` channels.
-
-    Raises:
-        ValueError: its number of heads differs, or it has no edge features to share with values.
-    """
+    """The score, made if it is text; its heads and edge features must be those of the layer."""
     edge = {} if edge_dim is None else {"edge": EdgeFeatures(edge_dim, heads, value_channels)}
     score = make_score(given, heads, channels, in_channels, value_channels, **edge)
     if score.heads != heads:
@@ -55,11 +51,7 @@ def score_of(
 
 
 def normaliser_of(given: Normaliser | str, dropout: float) -> Normaliser:
-    """The normaliser; if it is text, a new one with this dropout.
-
-    Raises:
-        ValueError: a normaliser module has another dropout.
-    """
+    """The normaliser, made with this dropout if it is text; a module must have the same dropout."""
     options: dict[str, Any] = {"dropout": dropout} if isinstance(given, str) else {}
     normalise = make_normaliser(given, **options)
     if dropout and normalise.dropout != dropout:
@@ -74,19 +66,7 @@ WITH_VALUES = ("full", "columns", "low-rank", "value-output")  # forms of Θ tha
 def form_of(
     combine: str, value_channels: int | None, theta: str | None, out_channels: int, heads: int
 ) -> str:
-    """The form of Θ that combines heads as requested.
-
-    Args:
-        combine: one of ``COMBINATIONS``.
-        value_channels: V, if an output projection follows, else None.
-        theta: a requested form, or None.
-        out_channels: Q, of all heads together.
-        heads: H.
-
-    Raises:
-        ValueError: the combination is unknown or contradicts the other options, or concatenated
-            heads do not divide Q.
-    """
+    """The form of Θ for the options of :class:`~.attention_conv.AttentionConv` of these names."""
     if combine not in COMBINATIONS:
         raise RefusedValue(unknown("combine", combine, COMBINATIONS))
     if theta is not None:
@@ -105,13 +85,9 @@ def form_of(
     if combine != "concat":
         return "full"
     if out_channels % heads:
-        raise RefusedValue(
-            refusal(
-                "heads side by side share out_channels evenly",
-                f"out_channels a multiple of {heads}, or combine='sum'",
-                out_channels,
-            )
-        )
+        rule = "heads side by side share out_channels evenly"
+        expected = f"out_channels a multiple of {heads}, or combine='sum'"
+        raise RefusedValue(refusal(rule, expected, out_channels))
     return "columns"
 
 
@@ -126,18 +102,12 @@ def check_values(theta: ThetaModule, *, value_bias: bool, edge_features: bool) -
     """Raise ValueError for a value bias or edge features if the form of Θ has no values."""
     for wanted, what in ((value_bias, "a value bias is"), (edge_features, "edge features are")):
         if wanted and theta.name not in WITH_VALUES:
-            raise RefusedValue(
-                refusal(f"{what} added to values", f"theta in {WITH_VALUES}", theta.name)
-            )
+            rule = f"{what} added to values"
+            raise RefusedValue(refusal(rule, f"theta in {WITH_VALUES}", theta.name))
 
 
 def checked_mask(source_mask: Any, inputs: Inputs) -> Tensor:
-    """The mask after checks: booleans (*, M) on the device of the sources.
-
-    Raises:
-        TypeError: it is not a tensor.
-        ValueError: it has another dtype, shape or device.
-    """
+    """The mask after checks: booleans (*, M) on the device of the sources."""
     count = "M" if inputs.num_sources is None else inputs.num_sources
     rule, wanted = "source_mask says which sources there are", f"booleans (*, {count})"
     if not isinstance(source_mask, Tensor):
@@ -157,10 +127,6 @@ def without_absent(inputs: Inputs, source_mask: Tensor) -> Inputs:
     """The inputs with NaN and inf replaced by zeros in absent sources.
 
     Zero times NaN or inf is NaN, so a share of zero would not keep them from other nodes.
-
-    Args:
-        inputs: the features of M sources.
-        source_mask: the result of :func:`checked_mask`.
     """
     source = _without(inputs.source, source_mask)
     return inputs._replace(source=source, target=source if inputs.is_single else inputs.target)

@@ -1,4 +1,4 @@
-"""The quadri-tensor Φ, the dense form of a layer, and its two flattenings."""
+"""The dense form of a layer: the quadri-tensor Φ, its two flattenings, and their picture."""
 
 from __future__ import annotations
 
@@ -26,46 +26,6 @@ def full_matrices(theta: Tensor) -> Tensor:
     return torch.einsum("kgpq,gh->kgphq", theta, diagonal).flatten(3).flatten(1, 2)
 
 
-def quadri_tensor(conv: OuterConv, edge_index: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """Φ (M, N, P, Q) of a layer for given edges; see :meth:`OuterConv.to_dense`.
-
-    Raises:
-        ValueError: the layer compares inputs or labels, which is not linear; or it has a root
-            weight and targets that are not the sources, whose features Φ does not multiply.
-    """
-    for name in ("aggr", "label_aggr"):
-        if getattr(conv, name) in COMPARISONS:
-            raise RefusedValue(
-                refusal(
-                    "the quadri-tensor exists where inputs and labels are added; what stands in "
-                    "its place is the dense basis with its support mask, as in "
-                    "testing.dense_contraction",
-                    f"{name} 'sum' or 'mean'",
-                    repr(getattr(conv, name)),
-                )
-            )
-    basis = conv.basis(Inputs(None, None, None, None), edge_index, *args, **kwargs)
-    like = torch.empty(0, dtype=basis.dtype, device=basis.device)
-    theta = full(conv.theta.parameter(like))
-    if conv.label_aggr == "mean":
-        theta = theta / conv.family.num_bases
-    theta = full_matrices(theta)
-    phi = torch.einsum("kmn,kpq->mnpq", basis.to_dense(theta.dtype).to(theta.dtype), theta)
-    if conv.root is None:
-        return phi
-    is_pair = getattr(edge_index, "bipartite", False) or basis.size[0] != basis.size[1]
-    if is_pair or isinstance(conv.in_channels, tuple):
-        raise RefusedValue(
-            refusal(
-                "a root weight is part of the quadri-tensor only where targets are the sources",
-                "one set of nodes and one in_channels",
-                f"M = {basis.size[0]}, N = {basis.size[1]}, in_channels={conv.in_channels}",
-            )
-        )
-    eye = torch.eye(basis.size[0], dtype=phi.dtype, device=phi.device)
-    return phi + torch.einsum("mn,pq->mnpq", eye, conv.root()[0, 0])
-
-
 class DenseForms:
     """Methods for a layer's dense tensor Φ, the paper's two Kronecker products, and a plot."""
 
@@ -74,25 +34,50 @@ class DenseForms:
         :math:`(M, N, P, Q)`; :math:`Y_{nq} = \sum_{mp} \Phi_{mnpq} X_{mp}` without bias.
 
         Takes the arguments of a layer's :obj:`forward` without :obj:`x`; :obj:`size` if the
-        edges do not determine it. Defined for sums and means only.
+        edges do not determine it.
+
+        Raises:
+            ValueError: the layer compares inputs or labels, which is not linear; or it has a root
+                weight and targets that are not the sources, whose features Φ does not multiply.
         """
-        return quadri_tensor(cast("OuterConv", self), edge_index, *args, **kwargs)
+        conv = cast("OuterConv", self)
+        for name in ("aggr", "label_aggr"):
+            if (aggr := getattr(conv, name)) in COMPARISONS:
+                rule = (
+                    "the quadri-tensor exists where inputs and labels are added; what stands in "
+                    "its place is the dense basis with its support mask, as in "
+                    "testing.dense_contraction"
+                )
+                raise RefusedValue(refusal(rule, f"{name} 'sum' or 'mean'", repr(aggr)))
+        basis = conv.basis(Inputs(None, None, None, None), edge_index, *args, **kwargs)
+        theta = full(conv.theta.parameter(torch.empty(0, dtype=basis.dtype, device=basis.device)))
+        if conv.label_aggr == "mean":
+            theta = theta / conv.family.num_bases
+        theta = full_matrices(theta)
+        phi = torch.einsum("kmn,kpq->mnpq", basis.to_dense(theta.dtype).to(theta.dtype), theta)
+        if conv.root is None:
+            return phi
+        is_pair = getattr(edge_index, "bipartite", False) or basis.size[0] != basis.size[1]
+        if is_pair or isinstance(conv.in_channels, tuple):
+            rule = "a root weight is part of the quadri-tensor only where targets are the sources"
+            got = f"M = {basis.size[0]}, N = {basis.size[1]}, in_channels={conv.in_channels}"
+            raise RefusedValue(refusal(rule, "one set of nodes and one in_channels", got))
+        eye = torch.eye(basis.size[0], dtype=phi.dtype, device=phi.device)
+        return phi + torch.einsum("mn,pq->mnpq", eye, conv.root()[0, 0])
 
     def phi_hat(self, edge_index: Any, *args: Any, **kwargs: Any) -> Tensor:
         r""":math:`\hat\Phi = \sum_k A_k \otimes \Theta_k` as a Kronecker product, of shape
         :math:`(M P, N Q)`: nodes outside, channels inside (section 2 of the paper).
         """
-        return (
-            self.to_dense(edge_index, *args, **kwargs).permute(0, 2, 1, 3).flatten(2).flatten(0, 1)
-        )
+        phi = self.to_dense(edge_index, *args, **kwargs)
+        return phi.permute(0, 2, 1, 3).flatten(2).flatten(0, 1)
 
     def phi_check(self, edge_index: Any, *args: Any, **kwargs: Any) -> Tensor:
         r""":math:`\check\Phi = \sum_k \Theta_k \otimes A_k` as a Kronecker product, of shape
         :math:`(P M, Q N)`: channels outside, nodes inside (section 2 of the paper).
         """
-        return (
-            self.to_dense(edge_index, *args, **kwargs).permute(2, 0, 3, 1).flatten(2).flatten(0, 1)
-        )
+        phi = self.to_dense(edge_index, *args, **kwargs)
+        return phi.permute(2, 0, 3, 1).flatten(2).flatten(0, 1)
 
     def plot(
         self, edge_index: Any, *args: Any, path: str | Path | None = None, **kwargs: Any

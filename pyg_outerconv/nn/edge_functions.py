@@ -79,9 +79,8 @@ class BSpline(torch.nn.Module):
 
     .. math:: f_k(u) = \prod_d N^m_{k_d}(u_d), \qquad k = k_1 + S_1 (k_2 + S_2 (k_3 + \dots))
 
-    with S_d splines of degree m along attribute d, which lies in [0, 1], and k_1 running fastest.
-    They sum to one, and (m + 1)^D of them are non-zero at any point. A basis stores the zeros too,
-    so that its edges need no sorting when attributes change.
+    with S_d splines of degree m along attribute d in [0, 1], and k_1 running fastest. They sum to
+    one, and (m + 1)^D of them are non-zero at any point; a basis stores the zeros too.
     ``OuterConv(P, Q, Kernel(BSpline((5, 5))), aggr='mean', root_weight=True)`` is SplineConv, with
     Θ its ``weight``. From the `"SplineCNN: Fast Geometric Deep Learning with Continuous B-Spline
     Kernels" <https://arxiv.org/abs/1711.08920>`_ paper, section 3.
@@ -89,7 +88,7 @@ class BSpline(torch.nn.Module):
     Args:
         kernel_size: S_d for each attribute, more than m.
         degree: m, from 1 to 3.
-        is_open_spline: for each attribute, or for all: whether 0 and 1 are ends; if not, they are
+        is_open_spline: whether 0 and 1 are ends, for each attribute or for all; if not, they are
             the same point, as for angles.
 
     Raises:
@@ -116,13 +115,8 @@ class BSpline(torch.nn.Module):
                 refusal("a B-spline needs more pieces than its degree", f"> {degree}", sizes)
             )
         if len(is_open_spline) != len(sizes):
-            raise RefusedValue(
-                refusal(
-                    "splines are open or closed along each attribute",
-                    f"{len(sizes)} switches",
-                    is_open_spline,
-                )
-            )
+            rule = "splines are open or closed along each attribute"
+            raise RefusedValue(refusal(rule, f"{len(sizes)} switches", is_open_spline))
         self.kernel_size, self.degree = sizes, degree
         self.is_open_spline = tuple(is_open_spline)
 
@@ -136,13 +130,9 @@ class BSpline(torch.nn.Module):
         _check_width(edge_attr, len(self.kernel_size))
         inside = (edge_attr.detach() >= 0) & (edge_attr.detach() <= 1)
         if not holds(inside.all()):
-            raise RefusedValue(
-                refusal(
-                    "splines are of attributes in [0, 1]",
-                    "0 <= edge_attr <= 1",
-                    f"between {float(edge_attr.min()):g} and {float(edge_attr.max()):g}",
-                )
-            )
+            got = f"between {float(edge_attr.min()):g} and {float(edge_attr.max()):g}"
+            rule = "splines are of attributes in [0, 1]"
+            raise RefusedValue(refusal(rule, "0 <= edge_attr <= 1", got))
         out: Tensor | None = None
         axes = zip(edge_attr.unbind(1), self.kernel_size, self.is_open_spline, strict=True)
         for position, size, is_open in axes:
@@ -170,21 +160,20 @@ class BSpline(torch.nn.Module):
 
 
 class EdgeNetwork(torch.nn.Module):
-    r"""A small network with a ReLU after every linear layer, and a constant function 1.
+    r"""A network with a ReLU after every linear layer, and a constant function 1.
 
     .. math:: f(u) = (h_L, 1), \qquad h_l = \max(0, W_l h_{l-1} + b_l), \qquad h_0 = u
 
-    The layer of Θ is its last, linear one: Σ_k f_k(u) Θ_k is any P × Q matrix that is linear in
-    h_L, the label of the constant being its bias. So ``OuterConv(P, Q, Kernel(EdgeNetwork(D, 8)),
-    root_weight=True)`` is NNConv with a network of one hidden layer of 8, and no tensor of edges ×
-    P × Q is ever made. From the `"Neural Message Passing for Quantum Chemistry"
+    Σ_k f_k(u) Θ_k is linear in h_L, and Θ_k of the constant is its bias. So ``OuterConv(P, Q,
+    Kernel(EdgeNetwork(D, 8)), root_weight=True)`` is NNConv with a network of one hidden layer of
+    8, without a tensor of edges × P × Q. From the `"Neural Message Passing for Quantum Chemistry"
     <https://arxiv.org/abs/1704.01212>`_ paper (its edge network), and `"Dynamic Edge-Conditioned
     Filters in Convolutional Neural Networks on Graphs" <https://arxiv.org/abs/1704.02901>`_,
     equation 1.
 
     Args:
         *channels: D, and the width of each layer.
-        constant: whether a function that is 1 comes last.
+        constant: whether the last function is the constant 1.
 
     Raises:
         TypeError: a width is no integer.

@@ -29,81 +29,62 @@ class FoldOutput:
     """Methods that fold the output projection of a layer into its values, and undo it."""
 
     def fold_output(self, fold_bias: bool = False) -> AttentionConv:
-        r"""The same layer with :math:`\mathbf{\Theta}_h = \mathbf{V}_h \mathbf{O}_h` multiplied
-        out, of copied parameters: a projection of the output is redundant where values are
-        projected (section 4.2 of the paper).
-
-        A value bias :math:`\mathbf{b}_h` becomes :math:`\mathbf{b}_h \mathbf{O}_h`, still a value
-        bias, which is exact whatever rows of the basis add up to.
+        r"""A copy of the layer with the product :math:`\mathbf{\Theta}_h = \mathbf{V}_h
+        \mathbf{O}_h` as its parameter: an output projection is redundant where values are
+        projected (section 4.2 of the paper). The value bias :math:`\mathbf{b}_h` becomes
+        :math:`\mathbf{b}_h \mathbf{O}_h`.
 
         Args:
-            fold_bias (bool, optional): If set to :obj:`True`, it becomes part of the output bias
-                instead. That is exact for outputs that an input reaches, whose shares add up to
-                one; outputs without edges would get it too, so set it only if there are none.
-                (default: :obj:`False`)
+            fold_bias: whether the value bias becomes part of the output bias. Outputs without edges
+                get it too, so set it only if there are none.
 
         Raises:
-            ValueError: there are no values to fold, scores are made of them, or a bias is to be
-                folded and rows do not sum to one.
+            ValueError: the layer has no values, its scores read them, or ``fold_bias`` is set and
+                rows of the basis do not sum to one.
         """
-        return folded(cast("AttentionConv", self), fold_bias)
+        conv = cast("AttentionConv", self)
+        theta, bias = _full(conv)
+        bias = None if bias is None else bias.view(theta.size(0), -1)
+        if fold_bias and bias is not None:
+            _check_rows(conv)
+        layer = _with_theta(conv, "full", {"weight": theta})
+        if bias is None or not fold_bias:
+            layer.value_bias = _like(bias, conv.value_bias)
+            return layer
+        whole = bias.mean(0) if conv.combine == "mean" else bias.sum(0)
+        whole = whole if conv.bias is None else conv.bias + whole
+        layer.value_bias, layer.bias = None, Parameter(whole.detach())
+        return layer
 
     def factor(self, rank: int) -> AttentionConv:
-        r"""The same layer with :math:`\mathbf{\Theta}_h = \mathbf{V}_h \mathbf{O}_h` of
-        :obj:`rank` value channels, of copied parameters: what :meth:`fold_output` undoes.
+        r"""A copy of the layer with :math:`\mathbf{\Theta}_h = \mathbf{V}_h \mathbf{O}_h` of
+        :obj:`rank` value channels, the inverse of :meth:`fold_output`.
 
         Raises:
-            ValueError: some :math:`\mathbf{\Theta}_h` (its value bias being one more row) has a
-                higher rank, which the message names; or as :meth:`fold_output`.
-            TypeError: the rank is no integer.
+            ValueError: some :math:`\mathbf{\Theta}_h`, with its value bias as one more row, has a
+                higher rank; or see :meth:`fold_output`.
+            TypeError: the rank is not an integer.
         """
-        return factored(cast("AttentionConv", self), rank)
-
-
-def folded(conv: AttentionConv, fold_bias: bool) -> AttentionConv:
-    """The layer with Θ_h = V_h O_h multiplied out, for :meth:`FoldOutput.fold_output`."""
-    values = _values(conv)
-    theta, bias = values.full().squeeze(1), values.full_bias()
-    bias = None if bias is None else bias.view(theta.size(0), -1)
-    if fold_bias and bias is not None:
-        _check_rows(conv)
-    layer = _with_theta(conv, "full", {"weight": theta})
-    if bias is None or not fold_bias:
-        layer.value_bias = _like(bias, conv.value_bias)
+        conv = cast("AttentionConv", self)
+        if not isinstance(rank, Integral):
+            raise RefusedType(refusal("a rank is a number", "an integer", repr(rank)))
+        theta, bias = _full(conv)
+        # The bias is one more input channel that is 1, with the same output projection.
+        rows = theta if bias is None else torch.cat([theta, bias.squeeze(1)], dim=1)
+        wide = rows.detach().double()
+        tolerance = max(rows.shape[1:]) * torch.finfo(rows.dtype).eps
+        ranks = torch.linalg.matrix_rank(wide, rtol=tolerance)
+        least = max(int(ranks.max()), 1)
+        if rank < least:
+            rule = "a product of values and output projections has their rank at most"
+            expected = f"rank >= {least}, as ranks of the heads are {ranks.tolist()}"
+            raise RefusedValue(refusal(rule, expected, rank))
+        left, right = (factor.to(rows.dtype) for factor in _factors(wide, rank))
+        size = theta.size(1)
+        parts = {"value": left[:, :size], "output": right}
+        layer = _with_theta(conv, f"value-output(channels={rank})", parts)
+        layer.value_bias = None if bias is None else _like(left[:, size], conv.value_bias)
         return layer
-    whole = bias.mean(0) if conv.combine == "mean" else bias.sum(0)
-    layer.value_bias = None
-    layer.bias = Parameter(whole.detach() if conv.bias is None else (conv.bias + whole).detach())
-    return layer
-
-
-def factored(conv: AttentionConv, rank: int) -> AttentionConv:
-    """The layer with Θ_h factored into V_h O_h of a rank, for :meth:`FoldOutput.factor`."""
-    if not isinstance(rank, Integral):
-        raise RefusedType(refusal("a rank is a number", "an integer", repr(rank)))
-    values = _values(conv)
-    theta, bias = values.full().squeeze(1), values.full_bias()
-    # The bias is one more input channel that is 1, with the same output projection.
-    rows = theta if bias is None else torch.cat([theta, bias.squeeze(1)], dim=1)
-    wide = rows.detach().double()
-    tolerance = max(rows.shape[1:]) * torch.finfo(rows.dtype).eps
-    ranks = torch.linalg.matrix_rank(wide, rtol=tolerance)
-    most = int(ranks.max())
-    if rank < max(most, 1):
-        raise RefusedValue(
-            refusal(
-                "a product of values and output projections has their rank at most",
-                f"rank >= {max(most, 1)}, as ranks of the heads are {ranks.tolist()}",
-                rank,
-            )
-        )
-    left, right = _factors(wide, rank)
-    left, right = left.to(rows.dtype), right.to(rows.dtype)
-    size = theta.size(1)
-    parts = {"value": left[:, :size], "output": right}
-    layer = _with_theta(conv, f"value-output(channels={rank})", parts)
-    layer.value_bias = None if bias is None else _like(left[:, size], conv.value_bias)
-    return layer
 
 
 def _factors(wide: Tensor, rank: int) -> tuple[Tensor, Tensor]:
@@ -116,19 +97,14 @@ def _factors(wide: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     return left, torch.nn.functional.pad(right, (0, 0, 0, missing))
 
 
-def _values(conv: AttentionConv) -> ValueOutput:
-    """Θ as values and outputs. Raises ValueError if it cannot be folded."""
+def _full(conv: AttentionConv) -> tuple[Tensor, Tensor | None]:
+    """V_h O_h (H, P, Q), and b_h O_h (H, 1, 1, Q) or None. Raises ValueError if not foldable."""
     if conv.theta.in_channels < 0:
         raise RefusedValue(refusal("a layer is folded with its parameters", "values", "none yet"))
     score = conv.family.score
     if score.uses_theta:
-        raise RefusedValue(
-            refusal(
-                "values change when outputs are folded into them, and so would scores of values",
-                "a score of features",
-                score.name,
-            )
-        )
+        rule = "values change when outputs are folded into them, and so would scores of values"
+        raise RefusedValue(refusal(rule, "a score of features", score.name))
     if conv.edge_dim is not None:
         raise RefusedValue(
             refusal("edge features are added to values as they are", "edge_dim=None", conv.edge_dim)
@@ -138,7 +114,7 @@ def _values(conv: AttentionConv) -> ValueOutput:
         raise RefusedValue(
             refusal("an output projection is folded into values", "values", conv.theta.name)
         )
-    return found
+    return found.full().squeeze(1), found.full_bias()
 
 
 def _check_rows(conv: AttentionConv) -> None:
@@ -149,13 +125,9 @@ def _check_rows(conv: AttentionConv) -> None:
         (normalise.dropout == 0, f"dropout={normalise.dropout} in training"),
     ):
         if not holds:
-            raise RefusedValue(
-                refusal(
-                    "a value bias is an output bias only where rows of the basis sum to one",
-                    "a stochastic normaliser without dropout, or fold_bias=False",
-                    got,
-                )
-            )
+            rule = "a value bias is an output bias only where rows of the basis sum to one"
+            expected = "a stochastic normaliser without dropout, or fold_bias=False"
+            raise RefusedValue(refusal(rule, expected, got))
 
 
 def _with_theta(conv: AttentionConv, spec: str, parts: dict[str, Tensor]) -> AttentionConv:

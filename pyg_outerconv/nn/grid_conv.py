@@ -14,7 +14,7 @@ from ..basis.grid_shift import GridShift
 from ..contract import ContractionPath, contract
 from ..errors import RefusedType, RefusedValue, refusal
 from ..families import Grid
-from .grid_rules import GridRules, as_cells, as_images, shape_of
+from .grid_images import ShiftCache, as_cells, as_images, shape_of
 from .inputs import check_devices
 from .outer_conv import OuterConv
 from .theta_forms import GroupedTheta
@@ -27,31 +27,27 @@ class GridConv(OuterConv):
     .. math::
         \mathbf{Y} = \sum_d \mathbf{A}_d^{\top} \mathbf{X} \mathbf{\Theta}_d
 
-    with a shift :math:`\mathbf{A}_d` of the grid for each place of a kernel. On images it equals
-    :class:`torch.nn.Conv1d`, :class:`~torch.nn.Conv2d`, :class:`~torch.nn.Conv3d` or their
-    transposed forms, has their initial weights under the same seed (on the CPU), and runs by their
-    kernels where these are faster; but for any number of axes, any set of offsets, and cells that
-    are only partly there.
+    with a shift :math:`\mathbf{A}_d` of the grid for each cell of the kernel. On images it equals
+    :class:`torch.nn.Conv1d`, :class:`~torch.nn.Conv2d`, :class:`~torch.nn.Conv3d` and their
+    transposed forms, with the same initial weights under the same seed (on the CPU), and uses their
+    kernels where these are faster. It also takes any number of axes, any set of offsets, and grids
+    with missing cells.
 
     Args:
-        in_channels (int): Size :math:`P` of each input sample, or :obj:`-1` to derive it from the
-            first input.
-        out_channels (int): Size :math:`Q` of each output sample.
+        in_channels: P of each input, or -1 to derive it from the first input.
+        out_channels: Q of each output.
         kernel_size, stride, padding, dilation, padding_mode, transposed, output_padding, offsets,
-            growth, dim: See :class:`~pyg_outerconv.families.Grid`.
-        groups (int, optional): The number of blocks of channels, between which there are no
-            parameters. (default: :obj:`1`)
-        bias (bool, optional): If set to :obj:`False`, the layer adds no bias.
-            (default: :obj:`True`)
-        **kwargs (optional): Additional arguments of :class:`~pyg_outerconv.nn.OuterConv`.
+            growth, dim: see :class:`~pyg_outerconv.families.Grid`.
+        groups: number of blocks of channels; there are no parameters between blocks.
+        bias: whether the layer adds a bias.
+        **kwargs: options of :class:`OuterConv`.
 
-    Parameters are in memory as torch's layers hold theirs, so that none is copied at a call:
-    ``theta.weight`` is not contiguous, and is flattened by ``reshape``, not by ``view``.
+    ``theta.weight`` has the memory layout of torch's weights, so that no call copies it: it is not
+    contiguous, and is flattened by ``reshape``, not by ``view``.
 
     Shapes:
-        - **input:** images :math:`(*, P, M_1, \ldots, M_D)`, with any number of leading batch
-          dimensions; or node features :math:`(*, M, P)` and the cells that they are at, which is
-          whatever the family reads
+        - **input:** images :math:`(*, P, M_1, \ldots, M_D)`; or node features :math:`(*, M, P)`
+          and their cells
         - **output:** images :math:`(*, Q, N_1, \ldots, N_D)`; or node features :math:`(*, N, Q)`
 
     Raises:
@@ -60,7 +56,7 @@ class GridConv(OuterConv):
     """
 
     family: Grid
-    _rules: GridRules
+    _rules: ShiftCache
 
     def __init__(
         self,
@@ -93,9 +89,8 @@ class GridConv(OuterConv):
             dim,
         )
         if not isinstance(groups, Integral) or isinstance(groups, bool):
-            raise RefusedType(
-                refusal("groups must be a number of blocks", "an integer", repr(groups))
-            )
+            rule = "groups must be a number of blocks"
+            raise RefusedType(refusal(rule, "an integer", repr(groups)))
         if groups != 1 and "theta" in kwargs:
             raise RefusedValue(refusal("groups are a form of theta", "one of them", "both"))
         kwargs.setdefault("theta", f"grouped(groups={groups})")
@@ -103,12 +98,12 @@ class GridConv(OuterConv):
         with torch.random.fork_rng(devices=[]):
             super().__init__(in_channels, out_channels, family, bias, **kwargs)
         self.groups = groups
-        self._rules = GridRules()
+        self._rules = ShiftCache()
         self._lay_out()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module, drawing them as torch's layers do."""
+        """Draw new initial values for all parameters, as torch's layers do."""
         form = self.theta
         if not isinstance(form, GroupedTheta) or form.in_channels < 0:
             super().reset_parameters()
@@ -132,13 +127,13 @@ class GridConv(OuterConv):
         edge_weight: Tensor | None = None,
         **beside: Any,
     ) -> Tensor:
-        r"""Runs the layer.
+        """Runs the layer.
 
         Args:
-            x (torch.Tensor): Images, or node features if ``edge_index`` says where they are.
-            edge_index (Cells or torch.Tensor or tuple or Basis, optional): The cells that nodes
-                are at, a mask of them, or the shape of the grid; or a basis.
-            edge_weight, **beside: See :class:`~pyg_outerconv.nn.OuterConv`.
+            x: images, or features of nodes at ``edge_index``.
+            edge_index: the :class:`Cells` of nodes, a mask of them, or the shape of the grid; or a
+                basis.
+            edge_weight, **beside: see :class:`OuterConv`.
         """
         if self.theta.in_channels < 0 and isinstance(x, Tensor):
             _ = self.basis(x, edge_index, edge_weight, **beside)  # raises before the layer changes
@@ -161,10 +156,10 @@ class GridConv(OuterConv):
         return as_images(out.movedim(0, -2), rule.output_shape)
 
     def rule(self, images: Tensor) -> GridShift:
-        """The shifts of the grid that images (*, P, *shape) are on.
+        """The shifts of the grid of images (*, P, *shape).
 
         Raises:
-            TypeError: the images are no features.
+            TypeError: the images are not a floating point tensor.
             ValueError: they have too few dimensions, other channels than the layer, or a grid that
                 is too small for the kernel.
         """

@@ -59,26 +59,22 @@ def linear_runs(model: GraphModule) -> list[list[LayerCall]]:
     calls = _calls(model)
     times = Counter(call.conv for call in calls.values())
     runs: list[list[LayerCall]] = []
+    run_of: dict[Node, list[LayerCall]] = {}
     for call in calls.values():
         before = calls.get(_source(model, call.given.get("x")))
-        alone = times[call.conv] == 1
-        if before is not None and alone and _is_same(before.beside, call.beside):
-            for run in runs:
-                if run[-1] is before and times[before.conv] == 1:
-                    run.append(call)
-                    break
-            else:
-                runs.append([call])
+        follows = before is not None and times[call.conv] == times[before.conv] == 1
+        if before is not None and follows and _is_same(before.beside, call.beside):
+            run = run_of[before.node]
         else:
-            runs.append([call])
+            run = []
+            runs.append(run)
+        run.append(call)
+        run_of[call.node] = run
     return [run for run in runs if len(run) > 1]
 
 
 def left_pairs(model: GraphModule, runs: list[list[LayerCall]]) -> list[Left]:
-    """Pairs of successive calls that are in no run together, with every reason.
-
-    A call succeeds the convolutions from which its x is computed in the fewest steps.
-    """
+    """Pairs of successive calls that are in no run together, with every reason."""
     calls = _calls(model)
     times = Counter(call.conv for call in calls.values())
     in_runs = {(a.node, b.node) for run in runs for a, b in pairwise(run)}
@@ -168,7 +164,7 @@ def _nearest(
 
 
 def _operations_between(model: GraphModule, between: tuple[Node, ...]) -> list[str]:
-    """A reason that names the operations between two calls, other than identities."""
+    """The reason that names the operations between two calls, other than identities."""
     names = [_title(model, node) for node in between if not _changes_nothing(model, node)]
     more = [f"{len(names) - 4} more"] if len(names) > 4 else []
     lies = "lies" if len(names) == 1 else "lie"

@@ -1,7 +1,4 @@
-"""Known layers as a line over families: a recipe is an :class:`OuterConv`, and no code of its own.
-
-Each equals PyG's layer of that name, with its weights. Further arguments are those of the layer.
-"""
+"""Known layers as an :class:`OuterConv` over a family; each equals PyG's layer of that name."""
 
 from __future__ import annotations
 
@@ -14,10 +11,9 @@ from .outer_conv import OuterConv
 
 
 def sg_conv(in_channels: int, out_channels: int, length: int = 1, **options: Any) -> OuterConv:
-    """Y = (T^L)ᵀ X Θ: one power of the normalised adjacency matrix with self-loops.
+    """Y = (T^L)ᵀ X Θ with the normalised adjacency matrix T with self-loops.
 
-    From the `"Simplifying Graph Convolutional Networks" <https://arxiv.org/abs/1902.07153>`_
-    paper. The recurrence runs at width min(P, Q).
+    From the `"Simplifying Graph Convolutional Networks" <https://arxiv.org/abs/1902.07153>`_ paper.
 
     >>> sg_conv(16, 7, length=2).family.labels
     ('forward walks of length 2',)
@@ -26,7 +22,7 @@ def sg_conv(in_channels: int, out_channels: int, length: int = 1, **options: Any
         in_channels: P.
         out_channels: Q.
         length: L, PyG's ``K``.
-        **options: of :class:`OuterConv`.
+        **options: options of :class:`OuterConv`.
     """
     family = Walk(length, norm="sym", powers=(length,), add_self_loops=True)
     return OuterConv(in_channels, out_channels, family, **options)
@@ -35,7 +31,7 @@ def sg_conv(in_channels: int, out_channels: int, length: int = 1, **options: Any
 def ssg_conv(
     in_channels: int, out_channels: int, alpha: float, length: int = 1, **options: Any
 ) -> OuterConv:
-    """Y = (α I + (1 − α)/L Σ_{k=1..L} T^k)ᵀ X Θ: the mean of powers, and the node itself.
+    """Y = (α I + (1 − α)/L Σ_{k=1..L} T^k)ᵀ X Θ.
 
     From the `"Simple Spectral Graph Convolution" <https://openreview.net/forum?id=CYO5T-YjWZV>`_
     paper.
@@ -49,7 +45,7 @@ def ssg_conv(
         out_channels: Q.
         alpha: α.
         length: L, PyG's ``K``.
-        **options: of :class:`OuterConv`.
+        **options: options of :class:`OuterConv`.
 
     Raises:
         ValueError: the length is not positive.
@@ -63,8 +59,8 @@ def ssg_conv(
 def appnp(length: int, alpha: float, **options: Any) -> OuterConv:
     """L steps of personalised PageRank, X ← (1 − α) Tᵀ X + α X₀, without parameters.
 
-    From the `"Predict then Propagate" <https://arxiv.org/abs/1810.05997>`_ paper, equation 4; as
-    one sum, Y = (Σ_{k<L} α(1 − α)^k T^k + (1 − α)^L T^L)ᵀ X.
+    From the `"Predict then Propagate" <https://arxiv.org/abs/1810.05997>`_ paper, equation 4, as
+    Y = (Σ_{k<L} α(1 − α)^k T^k + (1 − α)^L T^L)ᵀ X.
 
     >>> sum(p.numel() for p in appnp(10, 0.1).parameters())
     0
@@ -72,7 +68,7 @@ def appnp(length: int, alpha: float, **options: Any) -> OuterConv:
     Args:
         length: L, PyG's ``K``.
         alpha: α, more than 0.
-        **options: of :class:`OuterConv`.
+        **options: options of :class:`OuterConv`.
     """
     options = {"theta": "identity", "bias": False, **options}
     return OuterConv(-1, -1, Diffusion("ppr", alpha=alpha, length=length), **options)
@@ -81,20 +77,19 @@ def appnp(length: int, alpha: float, **options: Any) -> OuterConv:
 def mix_hop(
     in_channels: int, out_channels: int, powers: Sequence[int] = (0, 1, 2), **options: Any
 ) -> OuterConv:
-    """Y = ((T^j)ᵀ X Θ_j for each j of some powers, side by side): J·Q channels.
+    """Y = (T^j)ᵀ X Θ_j, concatenated over J powers j: J·Q channels.
 
-    Θ_j stands in the j-th block of columns of a wider one, which is zero elsewhere
-    (``theta='columns'``), so that the sum over labels concatenates. From the `"MixHop"
-    <https://arxiv.org/abs/1905.00067>`_ paper.
+    From the `"MixHop" <https://arxiv.org/abs/1905.00067>`_ paper. Θ_j is the j-th block of columns
+    of a wider matrix (``theta='columns'``), so that the sum over labels concatenates.
 
     >>> mix_hop(16, 8, powers=(0, 1, 3)).out_channels
     24
 
     Args:
         in_channels: P.
-        out_channels: Q, of each power.
+        out_channels: Q of each power.
         powers: the J powers, in the order of the output.
-        **options: of :class:`OuterConv`.
+        **options: options of :class:`OuterConv`.
 
     Raises:
         ValueError: there is no power, or one is negative.
@@ -110,11 +105,10 @@ def mix_hop(
 def gdc_conv(
     in_channels: int, out_channels: int, kind: str | tuple[float, ...] = "ppr", **options: Any
 ) -> OuterConv:
-    """Y = (Σ_k θ_k T^k)ᵀ X Θ: one layer over a diffused graph that is never made.
+    """Y = (Σ_k θ_k T^k)ᵀ X Θ, without the edges of the diffused graph.
 
     From the `"Diffusion Improves Graph Learning" <https://arxiv.org/abs/1911.05485>`_ paper,
-    without its sparsification; for more options give :class:`OuterConv` a
-    :class:`~pyg_outerconv.families.Diffusion`.
+    without its sparsification; :class:`~pyg_outerconv.families.Diffusion` has more options.
 
     >>> gdc_conv(16, 7, "heat").family.labels
     ('heat walks of length 0 to 10',)
@@ -123,6 +117,6 @@ def gdc_conv(
         in_channels: P.
         out_channels: Q.
         kind: ``'ppr'``, ``'heat'`` or the numbers θ_k.
-        **options: of :class:`OuterConv`.
+        **options: options of :class:`OuterConv`.
     """
     return OuterConv(in_channels, out_channels, Diffusion(kind), **options)

@@ -15,7 +15,7 @@ from pyg_outerconv.families import Grid, Pool
 from pyg_outerconv.graph import Cells
 from pyg_outerconv.nn import GridConv, GridPool, GridUnpool, OuterConv
 from pyg_outerconv.nn.convert.torch_layers import from_torch
-from pyg_outerconv.nn.grid_rules import MOST
+from pyg_outerconv.nn.grid_images import GRIDS
 from pyg_outerconv.testing import assert_near, dense_contraction
 from pyg_outerconv.theta import Mixture
 
@@ -192,11 +192,11 @@ def test_bad_images_are_refused():
 def test_rules_are_kept_bounded_and_no_state():
     conv, pool = GridConv(1, 1, 3, dim=1), GridPool(2, dim=1)
     for layer in (conv, pool):
-        for size in range(3, 5 + MOST):
+        for size in range(3, 5 + GRIDS):
             layer(torch.randn(1, size))
-        x = torch.randn(1, 4 + MOST)
+        x = torch.randn(1, 4 + GRIDS)
         assert layer.rule(x) is layer.rule(x)
-        assert len(layer._rules.kept) == MOST
+        assert len(layer._rules.kept) == GRIDS
         assert not any("rule" in name for name in layer.state_dict())
         for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
             assert not other._rules.kept

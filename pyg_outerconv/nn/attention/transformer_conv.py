@@ -15,6 +15,7 @@ from .graph_attention import GraphAttention
 from .initial import as_linear
 
 
+@row("Ready-made layers", "2009.03509", "PyG `TransformerConv`", option="`transformer_conv`")
 class TransformerConv(GraphAttention):
     r"""Y = (1 - β) Z + β R, where Z is key-query attention and R = X_t W_r + b_r a skip.
 
@@ -25,6 +26,9 @@ class TransformerConv(GraphAttention):
     with β = σ(⟨w, (Z, R, Z - R)⟩) for each node; without ``beta``, Y = Z + R. From the `"Masked
     Label Prediction" <https://arxiv.org/abs/2009.03509>`_ paper, equations 3 to 5; PyG's
     ``TransformerConv``, with its initial weights.
+
+    >>> TransformerConv(16, 8, heads=4, beta=True).out_channels
+    32
 
     Args:
         in_channels: P, or (P, P_t) for sources and targets; -1 to derive them from the first input.
@@ -105,13 +109,4 @@ class TransformerConv(GraphAttention):
         return (out, *basis) if basis else out
 
 
-@row("Ready-made layers", "2009.03509", "PyG `TransformerConv`")
-def transformer_conv(
-    in_channels: int | tuple[int, int], out_channels: int, heads: int = 1, **options: Any
-) -> TransformerConv:
-    """:class:`TransformerConv` with these options.
-
-    >>> transformer_conv(16, 8, heads=4, beta=True).out_channels
-    32
-    """
-    return TransformerConv(in_channels, out_channels, heads, **options)
+transformer_conv = TransformerConv
