@@ -1,20 +1,16 @@
-"""Contractions by heads: values of each head, their propagation, and outputs of heads."""
+"""Products with the matrices of heads: values before their propagation, outputs after it."""
 
 from __future__ import annotations
-
-from abc import abstractmethod
 
 import torch
 from torch import Tensor
 
-from ..basis.attention_basis import AttentionBasis
 from ..basis.base import Basis
 from ..basis.multi_head_edges import MultiHeadEdges
 from ..errors import RefusedType, refusal
 from ..graph.sparse_features import Features, SparseFeatures
 from ..theta import ValueOutput
-from .cost import Cost, Operations, dense_product, transform
-from .order import Order, needs_features
+from .cost import Cost, Operations, transform
 from .problem import Problem
 
 
@@ -67,12 +63,6 @@ def sum_few(basis: Basis, x: Features, theta: ValueOutput, made: Tensor | None) 
 # Values and outputs of a problem ------------------------------------------------------------------
 
 
-def heads_of(problem: Problem) -> MultiHeadEdges | AttentionBasis:
-    """The basis of the problem, with its type narrowed to a basis of heads."""
-    assert isinstance(problem.basis, MultiHeadEdges | AttentionBasis)  # what these orders solve
-    return problem.basis
-
-
 def value_width(problem: Problem) -> int:
     """V: the number of channels of the values of one head."""
     theta = problem.of_heads
@@ -114,71 +104,9 @@ def collect_values(problem: Problem, received: Tensor) -> Tensor:
     return received.sum(-2) if theta is None else theta.collect(received)
 
 
-# Orders -------------------------------------------------------------------------------------------
-
-
-class HeadOrder(Order):
-    """An order in which the matrix A_h of each head is applied to rows of that head.
-
-    A subclass states :meth:`propagating` and :meth:`propagate`. Deriving from
-    :class:`TransformHeadsFirst` or :class:`PropagateHeadsFirst` then places Θ.
-    """
-
-    @abstractmethod
-    def propagating(self, problem: Problem, width: int) -> Cost:
-        """The cost of :meth:`propagate` with C = width."""
-
-    @abstractmethod
-    def propagate(self, problem: Problem, x: Tensor) -> Tensor:
-        """A_hᵀ X_h for each head: (M, *batch, H, C) to (N, *batch, H, C)."""
-
-
-class TransformHeadsFirst(HeadOrder):
-    """X Θ_h first, or the values of each head."""
-
-    def lacks(self, problem: Problem) -> list[str]:
-        """Requires a fitting batch."""
-        return _why_no_batch(problem) + super().lacks(problem)
-
-    def cost(self, problem: Problem) -> Cost:
-        """The products that make the values, and their propagation at width V."""
-        return making_values(problem) + self.propagating(problem, value_width(problem))
-
-    def run(self, problem: Problem) -> Tensor:
-        """Y (N, *batch, Q) of the values that each target receives."""
-        return collect_values(problem, self.propagate(problem, values(problem)))
-
-
-class PropagateHeadsFirst(HeadOrder):
-    """A_hᵀ X first, at width P for each head, then Θ_h."""
-
-    def lacks(self, problem: Problem) -> list[str]:
-        """Requires features, a fitting batch, and values without a bias."""
-        reasons = needs_features(problem) + _why_no_batch(problem)
-        return reasons or super().lacks(problem) + _needs_no_bias(problem)
-
-    def cost(self, problem: Problem) -> Cost:
-        """The propagation of X at width P, and N·H·P·Q dense."""
-        rows = float(problem.basis.size[1] * problem.num_labels * problem.num_columns)
-        held = Cost(memory=rows * problem.in_channels * problem.itemsize)
-        sent = self.propagating(problem, problem.in_channels)
-        return sent + held + dense_product(problem, rows, True)
-
-    def run(self, problem: Problem) -> Tensor:
-        """Y (N, *batch, Q) of the features that each target receives."""
-        x = problem.features
-        received = self.propagate(
-            problem, x.unsqueeze(-2).expand(*x.shape[:-1], problem.num_labels, -1)
-        )
-        return problem.collect(received.movedim(-2, 1))
-
-
-def _why_no_batch(problem: Problem) -> list[str]:
-    batch = heads_of(problem).batch
+def needs_batch(problem: Problem) -> list[str]:
+    """A reason if the basis has a batch of another shape than the features."""
+    batch = problem.basis.batch
     if batch in ((), problem.batch):
         return []
     return [f"the basis has batch shape {batch}, and x has {problem.batch}"]
-
-
-def _needs_no_bias(problem: Problem) -> list[str]:
-    return [] if problem.parameter.bias is None else ["needs values without a bias"]

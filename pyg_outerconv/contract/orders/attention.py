@@ -2,14 +2,70 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from typing import ClassVar
+
 from torch import Tensor
 
 from ...basis.attention_basis import AttentionBasis
 from ...basis.implicit_edges import DenseRule, ExtraOperands
 from ...basis.multi_head_edges import MultiHeadEdges, by_head, by_label, same_dtype
-from ..cost import Cost, Operations, sparse_product
-from ..heads import HeadOrder, PropagateHeadsFirst, TransformHeadsFirst, heads_of
+from ..cost import Cost, Operations, dense_product, sparse_product
+from ..heads import collect_values, making_values, needs_batch, value_width, values
+from ..order import Order, needs_features
 from ..problem import Problem
+
+
+def _needs_no_bias(problem: Problem) -> list[str]:
+    return [] if problem.parameter.bias is None else ["needs values without a bias"]
+
+
+class HeadOrder(Order):
+    """An order in which the matrix A_h of each head is applied to rows of that head.
+
+    Attributes:
+        values_first: whether the rows are the values of each head, X V_h + b_h or X Θ_h; else they
+            are features X, and Θ_h is applied to what each head receives.
+    """
+
+    values_first: ClassVar[bool]
+
+    @abstractmethod
+    def propagating(self, problem: Problem, width: int) -> Cost:
+        """The cost of :meth:`propagate` with C = width."""
+
+    @abstractmethod
+    def propagate(self, problem: Problem, x: Tensor) -> Tensor:
+        """A_hᵀ X_h for each head: (M, *batch, H, C) to (N, *batch, H, C)."""
+
+    def lacks(self, problem: Problem) -> list[str]:
+        """Requires a fitting batch; of features also dense ones, and values without a bias."""
+        if self.values_first:
+            return needs_batch(problem) + super().lacks(problem)
+        reasons = needs_features(problem) + needs_batch(problem)
+        return reasons or super().lacks(problem) + _needs_no_bias(problem)
+
+    def cost(self, problem: Problem) -> Cost:
+        """The values and their propagation at width V; or at width P, then N·H·P·Q dense."""
+        if self.values_first:
+            return making_values(problem) + self.propagating(problem, value_width(problem))
+        rows = float(problem.basis.size[1] * problem.num_labels * problem.num_columns)
+        held = Cost(memory=rows * problem.in_channels * problem.itemsize)
+        sent = self.propagating(problem, problem.in_channels)
+        return sent + held + dense_product(problem, rows, True)
+
+    def run(self, problem: Problem) -> Tensor:
+        if self.values_first:
+            return collect_values(problem, self.propagate(problem, values(problem)))
+        x = problem.features
+        of_heads = x.unsqueeze(-2).expand(*x.shape[:-1], problem.num_labels, -1)
+        return problem.collect(self.propagate(problem, of_heads).movedim(-2, 1))
+
+
+def _heads(problem: Problem) -> MultiHeadEdges | AttentionBasis:
+    """The basis of the problem, with its type narrowed to a basis of heads."""
+    assert isinstance(problem.basis, MultiHeadEdges | AttentionBasis)  # what these orders solve
+    return problem.basis
 
 
 def _attention(problem: Problem) -> AttentionBasis:
@@ -23,7 +79,7 @@ def _needs_softmax(problem: Problem) -> list[str]:
 
 def _has_edges(problem: Problem) -> bool:
     """Whether the edges of a support and their matrix are cached, as torch.compile requires."""
-    basis = heads_of(problem)
+    basis = _heads(problem)
     if not basis.has_edges:
         return False
     pattern = basis.pattern
@@ -46,19 +102,19 @@ class ProductOfEachHead(HeadOrder):
 
     def propagating(self, problem: Problem, width: int) -> Cost:
         """The shares of edges, and E·H·width sparse."""
-        basis, (of_x, of_theta, _) = heads_of(problem), problem.gradients
+        basis, (of_x, of_theta, _) = _heads(problem), problem.gradients
         sent = sparse_product(problem, width, basis.size, of_x or of_theta, float(basis.num_edges))
         rows = float(problem.basis.size[1] * problem.num_labels * problem.num_columns)
         held = Cost(memory=rows * width * problem.itemsize)
         return _making_shares(problem) + sent * (problem.num_labels // basis.num_labels) + held
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
-        return heads_of(problem).times(x)
+        return _heads(problem).times(x)
 
 
 def _making_shares(problem: Problem) -> Cost:
     """The shares of all edges."""
-    basis = heads_of(problem)
+    basis = _heads(problem)
     if isinstance(basis, MultiHeadEdges):
         return Cost()
     columns = float(problem.num_labels // basis.num_labels * problem.num_columns)
@@ -71,16 +127,18 @@ def _making_shares(problem: Problem) -> Cost:
     return Cost.of(sample, 2.0 * basis.learns) + Cost.of(passes, basis.learns, 4.0 * size)
 
 
-class HeadsTransformFirst(ProductOfEachHead, TransformHeadsFirst):
+class HeadsTransformFirst(ProductOfEachHead):
     """Compute X Θ_h or the values of each head, then a sparse product for each head."""
 
     name = "heads_transform_first"
+    values_first = True
 
 
-class HeadsPropagateFirst(ProductOfEachHead, PropagateHeadsFirst):
+class HeadsPropagateFirst(ProductOfEachHead):
     """Propagate X by a sparse product for each head, then Θ_h."""
 
     name = "heads_propagate_first"
+    values_first = False
     propagates = True
 
 
@@ -120,16 +178,18 @@ class Attend(HeadOrder):
         return _attention(problem).attend(x)
 
 
-class AttendTransformFirst(Attend, TransformHeadsFirst):
+class AttendTransformFirst(Attend):
     """Compute the values of each head, then ``attend``."""
 
     name = "attend_transform_first"
+    values_first = True
 
 
-class AttendPropagateFirst(Attend, PropagateHeadsFirst):
+class AttendPropagateFirst(Attend):
     """``attend`` with X as the values, then Θ_h."""
 
     name = "attend_propagate_first"
+    values_first = False
     propagates = True
 
 
@@ -224,13 +284,15 @@ def _mask(basis: AttentionBasis, batch: tuple[int, ...]) -> Tensor | None:
     return there.expand(there.size(0), *batch, basis.num_bases).flatten(1)
 
 
-class DenseAttentionTransformFirst(DenseAttention, TransformHeadsFirst):
+class DenseAttentionTransformFirst(DenseAttention):
     """Compute the values of each head, then attention by blocks."""
 
     name = "dense_attention_transform_first"
+    values_first = True
 
 
-class DenseAttentionPropagateFirst(DenseAttention, PropagateHeadsFirst):
+class DenseAttentionPropagateFirst(DenseAttention):
     """Attention by blocks with X as the values, then Θ_h."""
 
     name = "dense_attention_propagate_first"
+    values_first = False

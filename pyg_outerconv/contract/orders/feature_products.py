@@ -12,7 +12,7 @@ from ...kernels.latent import collect, spread
 from ...kernels.scan import scan, scan_exponentials
 from ...theta.theta import autocast_pair
 from ..cost import Cost, Operations, moving
-from ..heads import collect_values, making_values, value_width, values
+from ..heads import collect_values, making_values, needs_batch, value_width, values
 from ..order import Order, needs_features
 from ..problem import Problem
 
@@ -21,22 +21,15 @@ def _product(problem: Problem) -> FeatureProduct:
     return problem.of(FeatureProduct)
 
 
-def _needs_batch(problem: Problem) -> list[str]:
-    batch = _product(problem).batch
-    if batch in ((), problem.batch):
-        return []
-    return [f"the basis has batch shape {batch}, and x has {problem.batch}"]
-
-
 def _needs_latent_nodes(problem: Problem) -> list[str]:
     if _product(problem).causal is None:
-        return _needs_batch(problem)
+        return needs_batch(problem)
     return ["needs a basis without causality: sums over prefixes take a scan"]
 
 
 def _needs_causality(problem: Problem) -> list[str]:
     if _product(problem).causal is not None:
-        return _needs_batch(problem)
+        return needs_batch(problem)
     return ["needs a causal basis: without causality two dense products suffice"]
 
 
