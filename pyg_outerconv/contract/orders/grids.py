@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isclose, prod
 
 import torch
@@ -42,6 +43,11 @@ def _needs_channels(problem: Problem) -> list[str]:
     return [] if full else ["needs at least one channel"]
 
 
+# Not torch.convolution, which autocast leaves in float32.
+_CONVOLUTIONS: dict[bool, tuple[Callable[..., Tensor], ...]] = {
+    False: (F.conv1d, F.conv2d, F.conv3d),
+    True: (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d),
+}
 # oneDNN computes 16 channels of a group at once; a single channel costs as much as about 4.
 CHANNEL_BLOCK = 16
 LONE_CHANNEL = 4
@@ -128,12 +134,12 @@ def _convolved(x: Tensor, weight: Tensor, problem: Problem, geometry: ConvGeomet
     else:
         x = pad(x, geometry)
     grown = [max(-end, 0) for rest in reversed(ends) for end in rest]  # as F.pad takes them
-    strides = [window.axis.stride for window in axes]
-    spacings = [window.spacing for window in axes]
-    options = strides, padding, spacings, transposed, spare, problem.num_blocks
+    strides, spacings = [w.axis.stride for w in axes], [w.spacing for w in axes]
+    run, groups = _CONVOLUTIONS[transposed][len(axes) - 1], problem.num_blocks
+    options = (spare, groups, spacings) if transposed else (spacings, groups)
     if not any(grown):
-        return crop(torch.convolution(x, weight, bias, *options), ends)
-    out = F.pad(torch.convolution(x, weight, None, *options), grown)
+        return crop(run(x, weight, bias, strides, padding, *options), ends)
+    out = F.pad(run(x, weight, None, strides, padding, *options), grown)
     return crop(out if bias is None else out + bias.view(-1, *(1,) * len(axes)), ends)
 
 
@@ -255,11 +261,9 @@ def _add(x: Tensor, geometry: ConvGeometry, factor: float) -> Tensor:
     """``factor`` times the sum over each window, by torch's averages with a whole divisor."""
     fits = _fits(geometry)
     x = x if fits else pad(x, geometry)
-    lone = len(geometry.axes) == 1  # F.avg_pool1d has no divisor_override, F.avg_pool2d has
-    axes = geometry.axes
-    sizes = [window.extent for window in axes]
-    strides = [window.axis.stride for window in axes]
-    padding = [window.before if fits else 0 for window in axes]
+    sizes, strides = [w.extent for w in geometry.axes], [w.axis.stride for w in geometry.axes]
+    padding = [window.before if fits else 0 for window in geometry.axes]
+    lone = len(sizes) == 1  # F.avg_pool1d has no divisor_override, F.avg_pool2d has
     if lone:
         x, sizes, strides, padding = x.unsqueeze(-2), [1, *sizes], [1, *strides], [0, *padding]
     average = F.avg_pool3d if len(sizes) == 3 else F.avg_pool2d
