@@ -16,7 +16,7 @@ from ..graph.norm import NORMS, check_norm, degree, divisor
 from ..graph.spectrum import largest_eigenvalues
 from ..kernels.index_checks import has_numbers
 from .family import Family
-from .options import check_powers
+from .options import check_least, check_powers
 from .relation import edge_basis
 
 _eigenvalues = IdentityCache()
@@ -69,8 +69,7 @@ class Chebyshev(Family):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_terms < 1:
-            raise RefusedValue(refusal("Chebyshev needs a term", "num_terms >= 1", self.num_terms))
+        check_least(self, num_terms=1)
         check_powers(self, "num_terms")
         check_norm(self.norm, NORMS)
         given = self.lambda_max
@@ -85,11 +84,6 @@ class Chebyshev(Family):
             object.__setattr__(self, "lambda_max", tuple(given))
         if not all(number > 0 for number in numbers):
             raise RefusedValue(refusal("lambda_max must be positive", "> 0", given))
-
-    @property
-    def num_bases(self) -> int:
-        """K."""
-        return self.num_terms
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from ..equations import row
 from ..errors import RefusedValue, refusal
 from ..graph.assignment import Assignment, Criterion
 from .family import Family
+from .options import check_least
 
 
 @row(
@@ -59,10 +60,7 @@ class Cluster(Family):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("criteria", "positions"):
-            count = getattr(self, name)
-            if count is not None and count < 1:
-                raise RefusedValue(refusal(f"clusters have {name}", ">= 1", count))
+        check_least(self, criteria=1, positions=1)
 
     @property
     def num_bases(self) -> int:

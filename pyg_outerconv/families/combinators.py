@@ -158,11 +158,6 @@ class Union(OfFamilies):
     page = ("any of several supports has the edge", "2004.05150, 2007.14062")
 
     @property
-    def num_bases(self) -> int:
-        """K = 1."""
-        return 1
-
-    @property
     def labels(self) -> tuple[str, ...]:
         """The name of the label."""
         return (" or ".join(label for family in self.families for label in family.labels),)

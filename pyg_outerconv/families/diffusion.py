@@ -13,7 +13,7 @@ from ..errors import RefusedValue, refusal, unknown
 from ..graph.edge_list import EdgeList
 from ..graph.norm import check_norm, normalise, with_self_loops
 from .family import Family
-from .options import check_powers
+from .options import check_least, check_powers
 from .relation import edge_basis
 
 KINDS = ("ppr", "heat")
@@ -84,8 +84,7 @@ class Diffusion(Family):
             )
         if not (0 <= self.t < math.inf):
             raise RefusedValue(refusal("t is the time of a diffusion", "0 <= t < infinity", self.t))
-        if self.length < 0:
-            raise RefusedValue(refusal("a diffusion needs a length", "length >= 0", self.length))
+        check_least(self, length=0)
         check_powers(self, "length")
         check_norm(self.norm, ("source", "target", "sym", None))
         if self.remainder not in REMAINDERS:
@@ -112,11 +111,6 @@ class Diffusion(Family):
         if self.kind == "ppr":
             return math.log(self.alpha) + _times_log(k, 1 - self.alpha)
         return _times_log(k, self.t) - self.t - math.lgamma(k + 1)
-
-    @property
-    def num_bases(self) -> int:
-        """K = 1."""
-        return 1
 
     @property
     def labels(self) -> tuple[str, ...]:

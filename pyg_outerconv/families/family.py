@@ -129,9 +129,9 @@ class Family(BaseTransform):
         object.__setattr__(self, "nesting", nesting)
 
     @property
-    @abstractmethod
     def num_bases(self) -> int:
-        """K; it does not depend on data."""
+        """K, the number of labels; it does not depend on data."""
+        return len(self.labels)
 
     @property
     @abstractmethod

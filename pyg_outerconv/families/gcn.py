@@ -38,6 +38,7 @@ class GCN(Family):
             is not positive, or self-loops are added between two sets of nodes.
     """
 
+    labels = ("neighbours",)
     equation = "A_0 = D^-1/2 (W + I) D^-1/2, D the in-degrees of W + I"
 
     norm: str | None = "sym"
@@ -47,16 +48,6 @@ class GCN(Family):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_norm(self.norm, NORMS)
-
-    @property
-    def num_bases(self) -> int:
-        """K = 1."""
-        return 1
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """A name for each label."""
-        return ("neighbours",)
 
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The normalised edges."""

@@ -101,19 +101,10 @@ class Grid(Windows):
                 raise RefusedValue(unknown("padding_mode", mode, PADDING_MODES))
         if isinstance(self.padding, str) and self.padding not in _PADDINGS:
             raise RefusedValue(unknown("padding", self.padding, _PADDINGS))
-        self._check_numbers()
+        check_least(self, stride=1, dilation=1, output_padding=0, window=1, padding=0)
         self._check_offsets()
         check_places(self, count_axes(self, _PER_AXIS))
         self._check_steps()
-
-    def _check_numbers(self) -> None:
-        check_least(self, "stride", 1)
-        check_least(self, "dilation", 1)
-        check_least(self, "output_padding", 0)
-        if self.window is not None:
-            check_least(self, "window", 1)
-        if not isinstance(self.padding, str):
-            check_least(self, "padding", 0)
 
     def _check_offsets(self) -> None:
         if self.offsets is None:

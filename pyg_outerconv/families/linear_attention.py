@@ -107,11 +107,6 @@ class LinearAttention(ContentFamily):
             check_heads("an alignment", self.align.num_bases, self.heads)
 
     @property
-    def num_bases(self) -> int:
-        """K = H, the number of heads."""
-        return self.heads
-
-    @property
     def labels(self) -> tuple[str, ...]:
         """A name for each label."""
         return tuple(f"head {head} of linear attention" for head in range(self.heads))

@@ -31,27 +31,31 @@ class Identity(Family):
     outer product*.
     """
 
+    labels = ("self",)
     equation = "A_0 = I"
     reads = Structure
     reads_beside = ()
-
-    @property
-    def num_bases(self) -> int:
-        """K = 1."""
-        return 1
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """A name for each label."""
-        return ("self",)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> Eye:
         """The identity, as a rule."""
         return Eye(structure.size, structure.device)
 
 
+class _OtherTargets(Family):
+    """A family of sources alone, whose targets are other nodes."""
+
+    reads = Structure
+    reads_beside: tuple[str, ...] = ()
+    keeps_nodes = False
+    symmetries = ()
+
+    def structure_in(self, data: Data) -> NodeSet:
+        """The nodes of a graph as sources; the number of targets stays open."""
+        return NodeSet.of_sources(super().structure_in(data))
+
+
 @dataclass(frozen=True)
-class Full(Family):
+class Full(_OtherTargets):
     r"""The M·N unit matrices, the largest basis, of no structure.
 
     .. math:: A_{mN + n} = e_m e_n^{\top}
@@ -72,10 +76,6 @@ class Full(Family):
     """
 
     equation = "A_k = e_m e_n^T for k = m N + n"
-    reads = Structure
-    reads_beside = ()
-    keeps_nodes = False
-    symmetries = ()
 
     size: tuple[int, ...]
     max_parameters: int | None = 10_000_000
@@ -85,10 +85,7 @@ class Full(Family):
         super().__post_init__()
         if len(self.size) != 2 or min(self.size) < 1:
             raise RefusedValue(refusal("a full basis has a size", "(M, N), both >= 1", self.size))
-        if self.max_parameters is not None and self.max_parameters < 1:
-            raise RefusedValue(
-                refusal("a layer has parameters", "max_parameters >= 1", self.max_parameters)
-            )
+        check_least(self, max_parameters=1)
 
     @property
     def num_bases(self) -> int:
@@ -110,10 +107,6 @@ class Full(Family):
                 raise RefusedValue(refusal(f"{self} has a fixed number of {what}", wanted, count))
         return UnitMatrices((self.size[0], self.size[1]), on=structure.device)
 
-    def structure_in(self, data: Data) -> NodeSet:
-        """The nodes of a graph as sources; the number of targets stays open."""
-        return NodeSet.of_sources(super().structure_in(data))
-
 
 @row(
     "Alignment",
@@ -122,7 +115,7 @@ class Full(Family):
     option="`Part(count, start)`",
 )
 @dataclass(frozen=True)
-class Part(Family):
+class Part(_OtherTargets):
     r"""A rectangular identity: target n is source s + n.
 
     .. math:: A_0[m, n] = 1 \iff m = s + n
@@ -144,28 +137,15 @@ class Part(Family):
             another number of targets.
     """
 
+    labels = ("the same node",)
     equation = "A_0[m, n] = 1 where m = s + n"
-    reads = Structure
-    keeps_nodes = False
-    symmetries = ()
 
     count: int | None = None
     start: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.count is not None:
-            check_least(self, "count", 0)
-
-    @property
-    def num_bases(self) -> int:
-        """K = 1."""
-        return 1
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The name of the label."""
-        return ("the same node",)
+        check_least(self, count=0)
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Band:
         """A band of one diagonal."""
@@ -184,7 +164,3 @@ class Part(Family):
             got = f"{targets} from {start} on, of {sources}"
             raise RefusedValue(refusal("a part lies within the sources", self, got))
         return Band(sources, targets, left=0, right=0, offset=start, on=structure.device)
-
-    def structure_in(self, data: Data) -> NodeSet:
-        """The nodes of a graph as sources; the number of targets stays open."""
-        return NodeSet.of_sources(super().structure_in(data))

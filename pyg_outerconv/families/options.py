@@ -198,23 +198,18 @@ def check_places(family: Any, num_axes: int) -> None:
         )
 
 
-def check_least(family: Any, name: str, least: int) -> None:
-    """Refuse an option with a value below ``least`` on any axis.
+def check_least(family: Any, **bounds: int) -> None:
+    """Refuse options with a number below their bound, on any axis; None and text are no numbers.
 
     Raises:
-        ValueError: a value is smaller.
+        ValueError: a number is smaller.
     """
-    value = getattr(family, name)
-    if any(part < least for part in spread(value, 1)):
-        raise RefusedValue(
-            refusal(f"{name} of {type(family).__name__} is bounded", f">= {least}", value)
-        )
-
-
-def num_axes_of(*options: int | tuple[int, ...]) -> int | None:
-    """D, if one of the options has a value for each axis; else None."""
-    tuples = [option for option in options if isinstance(option, tuple)]
-    return len(tuples[0]) if tuples else None
+    for name, least in bounds.items():
+        value = getattr(family, name)
+        known = () if value is None or isinstance(value, str) else spread(value, 1)
+        if any(part < least for part in known):
+            rule = f"{name} of {type(family).__name__} is bounded"
+            raise RefusedValue(refusal(rule, f"{name} >= {least}", value))
 
 
 def for_each_axis(

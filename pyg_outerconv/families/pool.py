@@ -58,11 +58,7 @@ class Pool(Windows):
     def __post_init__(self) -> None:
         settle(self, (*_PER_AXIS, "dim"))
         super().__post_init__()
-        check_least(self, "window", 1)
-        check_least(self, "padding", 0)
-        check_least(self, "dilation", 1)
-        if self.stride is not None:
-            check_least(self, "stride", 1)
+        check_least(self, window=1, stride=1, padding=0, dilation=1)
         check_places(self, count_axes(self, _PER_AXIS))
         for window in self.windows:
             if 2 * window.front > window.reach + 1:

@@ -17,6 +17,7 @@ from ..graph.edge_list import EdgeList
 from ..graph.norm import check_norm
 from ..kernels.index_checks import has_numbers
 from .family import Family
+from .options import check_least
 
 
 def edge_basis(edges: EdgeList, num_labels: int = 1, *, weight: Tensor | None = None) -> EdgeBasis:
@@ -97,16 +98,8 @@ class Relation(Family):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_relations < 1:
-            raise RefusedValue(
-                refusal("Relation needs a relation", "num_relations >= 1", self.num_relations)
-            )
+        check_least(self, num_relations=1)
         check_norm(self.norm, ("mean", "given", None))
-
-    @property
-    def num_bases(self) -> int:
-        """K = R, the number of relations."""
-        return self.num_relations
 
     @property
     def labels(self) -> tuple[str, ...]:

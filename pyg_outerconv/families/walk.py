@@ -17,7 +17,7 @@ from ..errors import RefusedValue, refusal, unknown
 from ..graph.edge_list import EdgeList
 from ..graph.norm import check_norm, normalise, with_self_loops
 from .family import Family
-from .options import check_powers
+from .options import check_least, check_powers
 from .relation import edge_basis
 
 DIRECTIONS = ("forward", "backward", "both")
@@ -79,8 +79,7 @@ class Walk(Family):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.length < 0:
-            raise RefusedValue(refusal("a walk needs a length", "length >= 0", self.length))
+        check_least(self, length=0)
         check_powers(self, "length")
         check_norm(self.norm, ("source", "target", "sym", None))
         if self.direction not in DIRECTIONS:
@@ -103,15 +102,6 @@ class Walk(Family):
     def kept(self) -> tuple[int, ...]:
         """The lengths that have labels."""
         return self.powers if self.powers is not None else tuple(range(self.length + 1))
-
-    @property
-    def _num_ways(self) -> int:
-        return 2 if self.direction == "both" else 1
-
-    @property
-    def num_bases(self) -> int:
-        """K, the number of lengths, in each direction."""
-        return len(self.kept) * self._num_ways
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -258,8 +258,12 @@ def test_short_integers_and_stacks():
 @pytest.mark.parametrize(
     ("make", "error", "rule"),
     [
-        (lambda: Cluster(0), ValueError, "clusters have criteria: expected >= 1, got 0"),
-        (lambda: Cluster(positions=0), ValueError, "clusters have positions"),
+        (
+            lambda: Cluster(0),
+            ValueError,
+            "criteria of Cluster is bounded: expected criteria >= 1, got 0",
+        ),
+        (lambda: Cluster(positions=0), ValueError, "positions of Cluster is bounded"),
         (lambda: Cluster().basis([BATCH, BATCH]), ValueError, "as many assignments: expected 1"),
         (lambda: Cluster(2).basis(BATCH), ValueError, "expected 2, got 1"),
         (

@@ -472,7 +472,7 @@ MAKING = {
     ),
     "a walk of negative length": (
         lambda: Walk(-1),
-        (ValueError, "a walk needs a length", "length >= 0", "-1"),
+        (ValueError, "length of Walk is bounded", "length >= 0", "-1"),
     ),
     "powers that a walk does not have": (
         lambda: Walk(2, powers=(3,)),
@@ -480,7 +480,7 @@ MAKING = {
     ),
     "no terms": (
         lambda: Chebyshev(0),
-        (ValueError, "Chebyshev needs a term", "num_terms >= 1", "0"),
+        (ValueError, "num_terms of Chebyshev is bounded", "num_terms >= 1", "0"),
     ),
     "an eigenvalue of zero": (
         lambda: Chebyshev(2, 0.0),
@@ -492,7 +492,7 @@ MAKING = {
     ),
     "no relations": (
         lambda: Relation(0),
-        (ValueError, "Relation needs a relation", "num_relations >= 1", "0"),
+        (ValueError, "num_relations of Relation is bounded", "num_relations >= 1", "0"),
     ),
     "in_channels of another class": (
         lambda: OuterConv("4", 6, GCN()),

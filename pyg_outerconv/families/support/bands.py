@@ -17,8 +17,8 @@ from ...graph.checks import check_one_set
 from ...graph.positions import graphs_of
 from ...graph.structure import Structure
 from ..grid import Grid
-from ..options import check_least, for_each_axis, num_axes_of, settle
-from .support import Support
+from ..options import check_least, for_each_axis
+from .support import Support, SupportOfAxes
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,12 @@ class Complete(Support):
             targets are a pair, without self-loops.
     """
 
+    labels = ("all pairs",)
     equation = "A_0[m, n] = 1"
     page = ("always", "Vaswani et al., *Attention Is All You Need* (1706.03762), section 3.2")
     symmetries = ("permutation-equivariant",)
 
     add_self_loops: bool | None = None  # type: ignore[assignment]
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The name of the label."""
-        return ("all pairs",)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> Basis:
         """A :class:`Band` without limits, or :class:`SameBlock`; edges, without self-loops."""
@@ -134,7 +130,7 @@ class Strided(Support):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_least(self, "stride", 1)
+        check_least(self, stride=1)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -147,7 +143,7 @@ class Strided(Support):
 
 
 @dataclass(frozen=True)
-class SlidingWindow(Support):
+class SlidingWindow(SupportOfAxes):
     r"""Sources at most w steps from the target, along each axis.
 
     .. math:: A_0[m, n] = 1 \iff m = n + d\,j, \quad |j| \le w
@@ -172,6 +168,7 @@ class SlidingWindow(Support):
             the structure, or the number of nodes is unknown.
     """
 
+    per_axis = ("window", "dilation")
     equation = "A_0[m, n] = 1 where m = n + d j, |j| <= w"
     page = (
         "m = n + d·j, \\|j\\| ≤ w, along every axis",
@@ -184,19 +181,7 @@ class SlidingWindow(Support):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settle(self, ("window", "dilation"))
-        check_least(self, "window", 0)
-        check_least(self, "dilation", 1)
-
-    @property
-    def num_axes(self) -> int | None:
-        """D, where an option has a value for each axis."""
-        return num_axes_of(self.window, self.dilation)
-
-    @property
-    def reads(self) -> type[Structure]:  # type: ignore[override]
-        """Cells, where options are for several axes, else any structure."""
-        return Cells if (self.num_axes or 1) > 1 else Structure
+        check_least(self, window=0, dilation=1)
 
     @property
     def labels(self) -> tuple[str, ...]:

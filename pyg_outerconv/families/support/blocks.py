@@ -13,12 +13,12 @@ from ...errors import RefusedValue, refusal
 from ...graph.cells import Cells
 from ...graph.positions import graphs_of
 from ...graph.structure import Structure
-from ..options import check_least, for_each_axis, num_axes_of, settle, spread
-from .support import Support
+from ..options import check_least, for_each_axis, spread
+from .support import SupportOfAxes
 
 
 @dataclass(frozen=True)
-class Blocks(Support):
+class Blocks(SupportOfAxes):
     r"""Sources in the block of the target, where blocks do not overlap.
 
     .. math:: A_0[m, n] = 1 \iff
@@ -44,6 +44,8 @@ class Blocks(Support):
             the structure, or the number of nodes is unknown.
     """
 
+    labels = ("the same block",)
+    per_axis = ("window", "shift")
     equation = "A_0[m, n] = 1 where floor((m - t) / s) = floor((n - t) / s)"
     page = (
         "both are in one block of cells",
@@ -55,30 +57,13 @@ class Blocks(Support):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settle(self, ("window", "shift"))
-        check_least(self, "window", 1)
-        check_least(self, "shift", 0)
+        check_least(self, window=1, shift=0)
         axes = self.num_axes or 1
         sizes, shifts = spread(self.window, axes), spread(self.shift, axes)
         if any(t >= s for s, t in zip(sizes, shifts, strict=False)):
             raise RefusedValue(
                 refusal("a shift moves borders within a block", f"< {self.window}", self.shift)
             )
-
-    @property
-    def num_axes(self) -> int | None:
-        """D, where an option has a value for each axis."""
-        return num_axes_of(self.window, self.shift)
-
-    @property
-    def reads(self) -> type[Structure]:  # type: ignore[override]
-        """Cells, where options are for several axes, else any structure."""
-        return Cells if (self.num_axes or 1) > 1 else Structure
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The name of the label."""
-        return ("the same block",)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> SameBlock:
         """:class:`~.same_block.SameBlock`, the blocks of each graph or grid on their own."""

@@ -56,7 +56,7 @@ class Hops(Support):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_least(self, "length", 1)
+        check_least(self, length=1)
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ class GlobalTokens(Support):
         ValueError: a number is negative; when a basis is made, the number of nodes is unknown.
     """
 
+    labels = ("to and from global nodes",)
     equation = "A_0[m, n] = 1 where m or n is in G"
     page = (
         "m or n is one of a few",
@@ -49,12 +50,7 @@ class GlobalTokens(Support):
     def __post_init__(self) -> None:
         super().__post_init__()
         settle(self, ("tokens",))
-        check_least(self, "tokens", 0)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The name of the label."""
-        return ("to and from global nodes",)
+        check_least(self, tokens=0)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The pairs as explicit edges."""
@@ -91,6 +87,7 @@ class RandomLinks(Support):
         ValueError: a number is negative; when a basis is made, the number of nodes is unknown.
     """
 
+    labels = ("random",)
     equation = "A_0[m, n] = 1 where m is one of r random sources of n"
     page = ("m is one of r drawn sources", "2007.14062, section 2")
 
@@ -99,13 +96,7 @@ class RandomLinks(Support):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_least(self, "count", 0)
-        check_least(self, "seed", 0)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The name of the label."""
-        return ("random",)
+        check_least(self, count=0, seed=0)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The links as explicit edges."""

@@ -58,7 +58,7 @@ class Nearest(Support):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_least(self, "k", 0)
+        check_least(self, k=0)
 
     @property
     def labels(self) -> tuple[str, ...]:

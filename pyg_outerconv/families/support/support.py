@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import ClassVar
 from weakref import WeakValueDictionary
 
 import torch
@@ -13,19 +13,19 @@ from ...attention.queries import Placed, narrowed
 from ...basis.edges import EdgeBasis
 from ...basis.implicit_edges import ImplicitEdges
 from ...cache import IdentityCache, ValueCache
+from ...graph.cells import Cells
 from ...graph.structure import Structure
 from ...kernels.lasting import lasting
 from ..family import Family
+from ..options import settle
 
 
 class Support(Family):
-    """A family whose basis has edges from the sources that a target sees: K = 1, all values 1.
+    """A family of one label with the value 1 on every edge: the sources that a target sees.
 
-    It reads any structure, and most supports read only the number of nodes and the graph of each
+    It reads any structure; most supports read only the number of nodes and the graph of each
     (``batch``). Nodes of different graphs never see each other, and the place of a node in a
-    sequence is its place in its graph. Edges and weights of the structure are ignored.
-
-    The basis is a rule where possible, of which a transform stores nothing; else edges.
+    sequence is its place in its graph. The basis is a rule where possible, else edges.
     """
 
     reads: type[Structure] = Structure
@@ -37,10 +37,26 @@ class Support(Family):
         """Whether nodes alone are enough."""
         return self.reads is Structure
 
+
+class SupportOfAxes(Support):
+    """A support of sequences and of grids, with options ``per_axis`` for all axes or for each."""
+
+    per_axis: ClassVar[tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        settle(self, self.per_axis)
+        super().__post_init__()
+
     @property
-    def num_bases(self) -> int:
-        """K = 1."""
-        return 1
+    def num_axes(self) -> int | None:
+        """D, where an option has a value for each axis."""
+        values = [getattr(self, name) for name in self.per_axis]
+        return next((len(value) for value in values if isinstance(value, tuple)), None)
+
+    @property
+    def reads(self) -> type[Structure]:  # type: ignore[override]
+        """Cells, where options are for several axes, else any structure."""
+        return Cells if (self.num_axes or 1) > 1 else Structure
 
 
 Edges = EdgeBasis | ImplicitEdges
@@ -52,13 +68,8 @@ _of_numbers: WeakValueDictionary[Hashable, Edges] = WeakValueDictionary()
 def cached_support(family: Family, structure: Structure, held: ValueCache) -> Edges:
     """The basis of a support, cached for all layers on the same structure.
 
-    Bases of tensors are cached as long as these exist, unmodified. Bases of numbers alone are
-    cached as long as a layer holds them.
-
-    Args:
-        family: the support.
-        structure: the structure to make it of.
-        held: the layer's cache of bases of numbers.
+    Bases of tensors are cached as long as these exist, unmodified; bases of numbers alone as long
+    as a layer's cache ``held`` has them.
     """
     if isinstance(structure, Placed):
         return narrowed(cached_support(family, structure.whole, held), structure.place)
@@ -91,13 +102,12 @@ def _cache_key(
     family: Family, structure: Structure
 ) -> tuple[tuple[Tensor | None, ...], Hashable] | None:
     """The tensors and the value that a basis depends on; None if it cannot be cached."""
-    beside: list[Any] = [
-        getattr(structure, name, None) if family.makes_use_of(name) else None
-        for name in ("edge_attr", "pos")
-    ]
-    attr, pos = beside
     found = structure.made_of()
     if found is None:
         return None
     own, key = found
+    attr, pos = [
+        getattr(structure, name, None) if family.makes_use_of(name) else None
+        for name in ("edge_attr", "pos")
+    ]
     return (*own, attr, *(pos if pos is not None else (None, None))), key

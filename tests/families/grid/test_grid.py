@@ -273,10 +273,10 @@ def test_a_stack_passes_cells_on():
 
 
 REFUSED = [
-    (lambda: Grid((3, 0)), r"window of Grid is bounded: expected >= 1, got \(3, 0\)"),
-    (lambda: Grid((3, 3), 0), "stride of Grid is bounded: expected >= 1, got 0"),
+    (lambda: Grid((3, 0)), r"window of Grid is bounded: expected window >= 1, got \(3, 0\)"),
+    (lambda: Grid((3, 3), 0), "stride of Grid is bounded: expected stride >= 1, got 0"),
     (lambda: Grid((3, 3), dilation=(1, 0)), "dilation of Grid is bounded"),
-    (lambda: Grid((3, 3), padding=-1), "padding of Grid is bounded: expected >= 0, got -1"),
+    (lambda: Grid((3, 3), padding=-1), "padding of Grid is bounded: expected padding >= 0, got -1"),
     (lambda: Grid((3, 3), output_padding=-1), "output_padding of Grid is bounded"),
     (lambda: Grid(), "one of window and offsets, got none"),
     (lambda: Grid((3,), offsets=((1,),)), "one of window and offsets, got both"),

@@ -108,8 +108,8 @@ def test_text_names_pools():
     ("make", "rule"),
     [
         (lambda: Pool(2), "needs its number of axes"),
-        (lambda: Pool((2, 0)), r"window of Pool is bounded: expected >= 1, got \(2, 0\)"),
-        (lambda: Pool((2, 2), 0), "stride of Pool is bounded: expected >= 1, got 0"),
+        (lambda: Pool((2, 0)), r"window of Pool is bounded: expected window >= 1, got \(2, 0\)"),
+        (lambda: Pool((2, 2), 0), "stride of Pool is bounded: expected stride >= 1, got 0"),
         (lambda: Pool((2, 2), dilation=0), "dilation of Pool is bounded"),
         (lambda: Pool((2, 2), padding=-1), "padding of Pool is bounded"),
         (lambda: Pool((2, 2), padding=2), "at most half of a cluster: expected <= 1, got 2"),

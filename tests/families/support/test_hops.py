@@ -74,7 +74,7 @@ def test_edges_know_where_they_were_given():
 
 
 def test_bad_hops_are_refused():
-    with pytest.raises(ValueError, match="length of Hops is bounded: expected >= 1"):
+    with pytest.raises(ValueError, match="length of Hops is bounded: expected length >= 1"):
         Hops(0)
     with pytest.raises(
         ValueError, match="more than one hop needs sources and targets that are the"
