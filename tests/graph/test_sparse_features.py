@@ -11,8 +11,8 @@ from pyg_outerconv.basis import EdgeBasis, Eye, Pattern
 from pyg_outerconv.contract import ORDERS, Problem, contract
 from pyg_outerconv.contract.cost import predicted_share, sparse_pays
 from pyg_outerconv.graph import SparseFeatures
+from pyg_outerconv.graph import sparse_features as feature_pattern
 from pyg_outerconv.graph import sparse_features as features
-from pyg_outerconv.graph import sparse_pattern as feature_pattern
 from pyg_outerconv.graph.sparse_features import coalesced, replace_values
 from pyg_outerconv.nn import dropout_features
 from pyg_outerconv.testing import assert_near

@@ -56,6 +56,11 @@ def options(draw, transposed=False):
     return chosen, each(1, 5)
 
 
+def as_in_torch(chosen):
+    """The options of a layer of torch for those of a family."""
+    return {"kernel_size" if name == "window" else name: chosen[name] for name in chosen}
+
+
 def refusing(make):
     """What ``make`` returns, or the error that it refuses with."""
     try:
@@ -68,7 +73,7 @@ def refusing(make):
 @given(drawn=options())
 def test_matrices_and_their_order_are_those_of_torch(drawn):
     chosen, shape = drawn
-    conv = CONV[len(shape)](1, 1, bias=False, dtype=torch.float64, **chosen)
+    conv = CONV[len(shape)](1, 1, bias=False, dtype=torch.float64, **as_in_torch(chosen))
     expected = refusing(lambda: matrices_of(conv, shape))
     found = refusing(lambda: Grid(**chosen).basis(shape).to_dense(torch.float64))
     if isinstance(expected, Exception):
@@ -82,7 +87,7 @@ def test_matrices_and_their_order_are_those_of_torch(drawn):
 @given(drawn=options(transposed=True))
 def test_transposed_matrices_and_their_order_are_those_of_torch(drawn):
     chosen, shape = drawn
-    conv = TRANSPOSED[len(shape)](1, 1, bias=False, dtype=torch.float64, **chosen)
+    conv = TRANSPOSED[len(shape)](1, 1, bias=False, dtype=torch.float64, **as_in_torch(chosen))
     expected = refusing(lambda: matrices_of(conv, shape))
     found = refusing(lambda: Grid(transposed=True, **chosen).basis(shape).to_dense(torch.float64))
     if isinstance(expected, Exception):

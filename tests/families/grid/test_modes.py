@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_outerconv import flatten_grid, unflatten_grid
-from pyg_outerconv.graph import fold, modes, unfold
+from pyg_outerconv.graph import fold, images, unfold
 from pyg_outerconv.testing import assert_near
 
 shapes = st.lists(st.integers(0, 4), min_size=1, max_size=5)
@@ -150,4 +150,4 @@ def test_bad_input_is_refused(call, kind, rule):
 
 
 def test_examples_are_right():
-    assert doctest.testmod(modes).failed == 0
+    assert doctest.testmod(images).failed == 0

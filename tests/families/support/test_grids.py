@@ -99,7 +99,7 @@ def test_shifted_blocks_are_the_masked_windows_of_a_rolled_image():
     block[(place + shift) % side] = rolled
     both = block.unsqueeze(1) * 100 + block
     mask = both.view(-1, 1) == both.view(1, -1)
-    assert torch.equal(Blocks(window, shift=shift).basis((side, side)).support()[0], mask)
+    assert torch.equal(Blocks(size, shift=shift).basis((side, side)).support()[0], mask)
 
 
 def test_three_axes():
