@@ -7,7 +7,7 @@ import types
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
 from math import prod
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal, unknown
 from ..graph.cells import Cells
+from ..graph.checks import is_integer
 from ..graph.structure import Structure
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def fits(value: Any, hint: Any) -> bool:
     if hint is float:
         return isinstance(value, Real) and not isinstance(value, bool)
     if hint is int:
-        return isinstance(value, Integral) and not isinstance(value, bool)
+        return is_integer(value)
     return isinstance(value, hint)
 
 
@@ -141,7 +142,7 @@ def _settled(value: Any) -> Any:
         value = value.tolist()
     if isinstance(value, tuple | list):
         return tuple(map(_settled, value))
-    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
+    return int(value) if is_integer(value) else value
 
 
 def count_axes(family: Any, names: Sequence[str]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from ..basis.edges import EdgeBasis
 from ..basis.pattern import Pattern
 from ..equations import row
 from ..errors import RefusedType, RefusedValue, refusal
-from ..graph.checks import check_edge_vector, numbers
+from ..graph.checks import check_edge_vector, is_integer, numbers
 from ..graph.edge_list import EdgeList
 from ..graph.norm import check_norm
 from ..kernels.index_checks import has_numbers
@@ -40,7 +39,7 @@ def edge_basis(edges: EdgeList, num_labels: int = 1, *, weight: Tensor | None = 
         TypeError: ``num_labels`` is not an integer, or ``weight`` is not a tensor of numbers.
         ValueError: ``weight`` does not have one finite number for each edge.
     """
-    if isinstance(num_labels, bool) or not isinstance(num_labels, Integral):
+    if not is_integer(num_labels):
         raise RefusedType(
             refusal(
                 "num_labels is the number of matrices K; values go by weight=",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from math import prod
-from numbers import Integral
 from typing import Any, ClassVar
 
 import torch
@@ -14,28 +13,19 @@ from torch_geometric.data import Data
 
 from ..cache import cached_property
 from ..errors import RefusedType, RefusedValue, refusal
-from .checks import check_batch
+from .checks import check_batch, is_integer
 from .edge_index import require_data
 from .structure import Structure, refuse_beside
 
 KEY_LIMIT = 2**62  # bound on cell numbers, so that they fit into int64
 
 
-def is_count(value: Any) -> bool:
-    """Whether a value is an integer; bool does not count as one."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
 def check_shape(shape: Any) -> tuple[int, ...]:
-    """The shape of a grid as a tuple of ints.
-
-    Raises:
-        ValueError: it is not a nonempty list of nonnegative integers.
-    """
+    """The shape of a grid as a tuple of ints; ValueError if it is no list of numbers >= 0."""
     if (
         not isinstance(shape, tuple | list)
         or not shape
-        or not all(is_count(count) and int(count) >= 0 for count in shape)
+        or not all(is_integer(count) and int(count) >= 0 for count in shape)
     ):
         raise RefusedValue(
             refusal("a grid's shape lists the number of cells on each axis", ">= 0 each", shape)
@@ -43,21 +33,8 @@ def check_shape(shape: Any) -> tuple[int, ...]:
     return tuple(int(count) for count in shape)
 
 
-def check_unlisted(shape: tuple[int, ...] | None, batch: Tensor | None) -> None:
-    """Refuse cells without coordinates unless they are all cells of a shape, without a batch."""
-    if shape is None:
-        raise RefusedValue(refusal("cells need an index or a shape", "a shape", "neither"))
-    if batch is not None:
-        raise RefusedValue(refusal("batch needs listed cells", "an index", "a shape alone"))
-
-
 def check_cell_index(index: Any, shape: tuple[int, ...] | None) -> Tensor:
-    """The coordinates (n, D) of cells as int64.
-
-    Raises:
-        TypeError: they are not a tensor of integers.
-        ValueError: the tensor has another shape, or a coordinate is out of bounds.
-    """
+    """The coordinates (n, D) of cells as int64, checked."""
     if not isinstance(index, Tensor):
         got = type(index).__name__
         raise RefusedType(refusal("coordinates of cells are integers", "a tensor of integers", got))
@@ -91,13 +68,11 @@ def check_cell_index(index: Any, shape: tuple[int, ...] | None) -> Tensor:
 class Cells(Structure):
     """Cells of a D-dimensional grid, each a node; node i is the cell at ``index[i]``.
 
-    Cells represent sparse images, voxels, sequences with gaps, or any points with integer
-    coordinates. Without a list (``index`` None) they are all cells of ``shape``, in the order in
-    which the last axis runs fastest.
+    Cells are sparse images, voxels, sequences with gaps, or any points with integer coordinates.
 
     Attributes:
         index: (n, D) integer coordinates, distinct within each grid of a batch; None for all cells
-            of ``shape``.
+            of ``shape``, the last axis running fastest.
         shape: the number of cells on each axis, or None for a grid without bounds, whose
             coordinates may be negative.
         batch: (n,) integers, the grid of each cell, or None for a single grid.
@@ -120,7 +95,10 @@ class Cells(Structure):
         if self.shape is not None:
             object.__setattr__(self, "shape", check_shape(self.shape))
         if self.index is None:
-            check_unlisted(self.shape, self.batch)
+            if self.shape is None:
+                raise RefusedValue(refusal("cells need an index or a shape", "a shape", "neither"))
+            if self.batch is not None:
+                raise RefusedValue(refusal("batch needs listed cells", "an index", "a shape alone"))
             return
         object.__setattr__(self, "index", check_cell_index(self.index, self.shape))
         object.__setattr__(self, "on", self.index.device)
@@ -171,7 +149,7 @@ class Cells(Structure):
     def recognises(cls, given: Any) -> bool:
         """Whether the argument is a shape, a boolean mask or ``Cells``."""
         if isinstance(given, tuple | list):
-            return all(map(is_count, given))
+            return all(map(is_integer, given))
         if isinstance(given, Tensor):
             return given.dtype == torch.bool or _is_shape(given)
         return isinstance(given, Cells)

@@ -12,6 +12,11 @@ from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels.index_checks import has_numbers
 
 
+def is_integer(value: Any) -> bool:
+    """Whether a value is an integer; bool does not count as one."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def check_positive(what: str, **counts: int) -> None:
     """Refuse counts that are not positive integers.
 
@@ -20,7 +25,7 @@ def check_positive(what: str, **counts: int) -> None:
         ValueError: a count is less than 1.
     """
     for name, count in counts.items():
-        if not isinstance(count, Integral) or isinstance(count, bool):
+        if not is_integer(count):
             raise RefusedType(refusal(f"{what} needs its {name}", "an integer", repr(count)))
         if count < 1:
             raise RefusedValue(refusal(f"{what} needs its {name}", ">= 1", count))
@@ -117,11 +122,8 @@ def check_edge_vector(name: str, vector: Tensor | None, index: Tensor, *, floati
 def numbers(name: str, given: Any, index: Tensor, dtype: torch.dtype | None) -> Any:
     """Convert numbers of edges, (E,) or (E, 1) of any real dtype, to (E,) floating point.
 
-    Args:
-        name: the name of the argument, for messages.
-        given: the numbers; a non-tensor is returned for :func:`check_edge_vector` to refuse.
-        index: (2, E).
-        dtype: the dtype of the result; if None, that of ``given``, or torch's default for integers.
+    Integers become torch's default without ``dtype``. What is no tensor is returned, for
+    :func:`check_edge_vector` to refuse.
 
     Raises:
         TypeError: the numbers are boolean or complex.
@@ -160,13 +162,9 @@ def check_attributes(edge_attr: Any, index: Tensor) -> None:
 
 
 def check_one_set(bipartite: bool, size: tuple[int, int], what: str, instead: str) -> None:
-    """Refuse a bipartite structure for an operation on a single set of nodes.
+    """Refuse a bipartite structure of ``size`` (M, N) for ``what``, which needs one set of nodes.
 
-    Args:
-        bipartite: whether sources and targets are different nodes, however many there are.
-        size: (M, N).
-        what: the operation that needs a single set of nodes.
-        instead: what to use for a pair.
+    ``instead`` is what to use for a pair.
     """
     if bipartite:
         got = f"a pair of M = {size[0]} sources and N = {size[1]} targets"

@@ -22,11 +22,7 @@ Nodes = Union[Tensor, Sequence[int], Sequence[bool], None]  # noqa: UP007
 def chosen(name: str, given: Any, count: int) -> Tensor:
     """(n,) int64 indices of a selection; a mask selects the indices where it is true.
 
-    Args:
-        name: what is selected, for messages.
-        given: a list, tuple, range or vector of integers; or a mask, a list or a
-            vector of ``count`` booleans.
-        count: how many there are to select from. Indices are not compared with it.
+    ``given`` is a list, tuple, range or vector of integers, or ``count`` booleans.
 
     Raises:
         TypeError: the selection has none of these forms.

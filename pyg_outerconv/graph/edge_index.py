@@ -15,13 +15,9 @@ from .checks import agreed
 
 
 def is_matrix(given: Any) -> bool:
-    """Whether the argument is a sparse matrix: torch's, or torch_sparse's ``SparseTensor``.
-
-    The latter is recognised by its methods, because torch_sparse is optional.
-    """
-    return is_torch_sparse_tensor(given) or (
-        hasattr(given, "coo") and hasattr(given, "sparse_sizes")
-    )
+    """Whether the argument is a sparse matrix: torch's, or ``SparseTensor`` of torch_sparse."""
+    is_other = hasattr(given, "coo") and hasattr(given, "sparse_sizes")  # torch_sparse is optional
+    return is_torch_sparse_tensor(given) or is_other
 
 
 def from_sparse(
@@ -134,11 +130,7 @@ def edges_of(data: Data) -> dict[str, Any]:
 
 
 def require_data(data: Any) -> None:
-    """Refuse an argument that is not a homogeneous graph.
-
-    Raises:
-        TypeError: ``data`` is not a ``Data`` object.
-    """
+    """Refuse an argument that is not a homogeneous graph, with a TypeError."""
     if not isinstance(data, Data):
         raise RefusedType(
             refusal(

@@ -38,9 +38,8 @@ class EdgeList(Structure):
         edge_weight: (E,) floating point, or None for ones.
         edge_type: (E,) integers, or None.
         batch: (N,) the graph of each target, for families that treat graphs one by one.
-        origin: (E,) the position of each edge in the user's edge list, -1 for an edge that a
-            family added; or the number of leading edges that are the user's, in the user's order;
-            None if all are.
+        origin: (E,) the place of each edge in the user's list, -1 for an edge that a family added;
+            or the number of leading edges that are the user's, in order; None if all are.
         edge_attr: (E, *) further attributes of the edges, or None.
         pos: positions (M, D) of sources and (N, D) of targets, or None; not checked.
         bipartite: whether sources and targets are different nodes. M ≠ N implies it, M = N does
@@ -157,10 +156,7 @@ class EdgeList(Structure):
         )
 
     def with_diagonal(self, value: Tensor | None, nodes: Tensor) -> EdgeList:
-        """Append a self-loop at each of ``nodes``.
-
-        ``value`` has the weight of each loop; None stands for ones where no edge has a weight.
-        """
+        """Append a self-loop at each of ``nodes``, of weight ``value``; None is 1 for all edges."""
         origin = self.num_edges if self.origin is None else self.origin
         if isinstance(origin, Tensor) and origin.dim():  # under a tracer, a count is a tensor too
             origin = torch.cat([origin, torch.full_like(nodes, -1)])
@@ -198,23 +194,11 @@ class EdgeList(Structure):
         return (*edges, self.source_batch, self.batch), (self.size, self.bipartite)
 
     def require_one_set(self, what: str, instead: str) -> None:
-        """Refuse bipartite edges for an operation on a single set of nodes.
-
-        Args:
-            what: the operation that needs a single set of nodes.
-            instead: what to use for a pair.
-
-        Raises:
-            ValueError: sources and targets are different nodes.
-        """
+        """Refuse different sources and targets for ``what``; ``instead`` is said of a pair."""
         check_one_set(self.bipartite, self.size, what, instead)
 
     def require_separate_graphs(self, what: str) -> None:
-        """Refuse edges between different graphs of the batch.
-
-        Raises:
-            ValueError: such an edge exists.
-        """
+        """Refuse edges between different graphs of the batch for ``what``."""
         if self.batch is None or self.num_edges == 0:
             return
         crosses = self.batch[self.source.long()] != self.batch[self.target.long()]
@@ -230,15 +214,7 @@ class EdgeList(Structure):
             )
 
     def require_nonnegative(self, what: str, otherwise: str = "") -> None:
-        """Refuse negative edge weights.
-
-        Args:
-            what: the operation that needs nonnegative weights.
-            otherwise: an alternative to suggest, if any.
-
-        Raises:
-            ValueError: an edge weight is negative.
-        """
+        """Refuse negative edge weights for ``what``; ``otherwise`` is an alternative."""
         if self.edge_weight is None or self.num_edges == 0:
             return
         lowest = self.edge_weight.detach().min()
@@ -348,11 +324,7 @@ def completed(
     batch: Tensor | tuple[Tensor, Tensor] | None,
     bipartite: bool | None,
 ) -> EdgeList:
-    """The edge list with ``batch`` and ``bipartite`` set, after a check of all three arguments.
-
-    Raises:
-        ValueError: ``size``, ``batch`` or ``bipartite`` contradicts the edge list.
-    """
+    """The edge list with ``batch`` and ``bipartite``, if no argument contradicts it."""
     agreed("the EdgeList", known.size, size)
     if bipartite is False and known.bipartite:
         raise RefusedValue(

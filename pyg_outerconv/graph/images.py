@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from numbers import Integral
 
 from torch import Tensor
 
 from ..errors import RefusedIndex, RefusedType, RefusedValue, refusal
+from .checks import is_integer
 
 
 def flatten_grid(images: Tensor) -> Tensor:
@@ -114,10 +114,8 @@ def fold(
 
     Args:
         matrix: (\*batch, I_n, J).
-        mode: n, the number of an axis of ``shape``; negative from the end.
+        mode, batch_dims, first_fastest: as for :func:`unfold`.
         shape: I_1, …, I_D.
-        batch_dims: the number of leading axes that stay as they are.
-        first_fastest: whether the first of the other axes runs fastest along columns.
 
     Returns:
         (\*batch, I_1, …, I_D), a view where one exists.
@@ -152,7 +150,7 @@ def _order(axes: int, mode: int, first_fastest: bool) -> list[int]:
     """The axis ``mode``, then the other axes, slowest first."""
     if axes < 1:
         raise RefusedValue(refusal("a tensor to unfold has axes", ">= 1 beside the batch", axes))
-    if not isinstance(mode, Integral) or isinstance(mode, bool):
+    if not is_integer(mode):
         raise RefusedType(refusal("a mode is the number of an axis", "an integer", repr(mode)))
     if not -axes <= mode < axes:
         raise RefusedIndex(refusal("a mode is one of the axes", f"[{-axes}, {axes})", mode))
@@ -161,7 +159,7 @@ def _order(axes: int, mode: int, first_fastest: bool) -> list[int]:
 
 
 def _count(batch_dims: int, axes: int) -> int:
-    if not isinstance(batch_dims, Integral) or isinstance(batch_dims, bool):
+    if not is_integer(batch_dims):
         raise RefusedType(refusal("batch_dims is a number of axes", "an integer", repr(batch_dims)))
     if not 0 <= batch_dims <= axes:
         raise RefusedValue(refusal("leading axes stay as they are", f"[0, {axes}]", batch_dims))

@@ -44,11 +44,7 @@ def graph_numbers(structure: Structure) -> tuple[Tensor, Tensor]:
 
 
 def as_coordinates(position: Tensor, axes: int | None = None) -> Tensor:
-    """Positions (n,) or (n, D) as (n, D), a view.
-
-    Args:
-        position: integers or floating point.
-        axes: the required D, or None for any.
+    """Positions (n,) or (n, D) as (n, D), a view; ``axes`` is the required D, or None for any.
 
     Raises:
         TypeError: ``position`` is not a numeric tensor.
@@ -67,11 +63,7 @@ def as_coordinates(position: Tensor, axes: int | None = None) -> Tensor:
 
 
 def as_whole(position: Tensor) -> Tensor:
-    """Integer-valued positions as int64.
-
-    Raises:
-        ValueError: a position has a fraction.
-    """
+    """Positions as int64; ValueError if one has a fraction."""
     if not position.is_floating_point():
         return position.long()
     whole = position.detach().round()

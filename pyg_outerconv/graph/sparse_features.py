@@ -21,10 +21,10 @@ LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 
 class Prepared(NamedTuple):
-    """The pattern of a torch.sparse tensor, and the permutation of its values into row order.
+    """The pattern of a torch.sparse tensor.
 
-    ``order`` (E,) is the position of each entry in the tensor; None for the identity.
-    ``regular`` says whether the tensor's own indices are sorted without repeats.
+    ``order`` (E,) is the place in the tensor of each entry in row order, None for the identity;
+    ``regular``: whether the tensor's own indices are sorted without repeats.
     """
 
     sparsity: Sparsity
@@ -33,12 +33,7 @@ class Prepared(NamedTuple):
 
 
 def check_sparse(x: Tensor) -> None:
-    """Refuse a tensor that is not a floating point sparse matrix in COO, CSR or CSC layout.
-
-    Raises:
-        ValueError: the tensor is not a matrix, or has dense dimensions.
-        TypeError: it is not floating point, or has another layout.
-    """
+    """Refuse a tensor that is not a floating point sparse matrix in COO, CSR or CSC layout."""
     if x.layout not in LAYOUTS:
         raise RefusedType(
             refusal(
@@ -57,11 +52,7 @@ def check_sparse(x: Tensor) -> None:
 
 
 def prepare(x: Tensor) -> Prepared:
-    """Sort the entries of a sparse matrix by row, then column, and by column.
-
-    Raises:
-        ValueError: indices or pointers are out of range.
-    """
+    """Sort the entries of a sparse matrix by row, then column, and by column."""
     num_rows, num_columns = x.shape
     row, column = _places(x.detach())
     for name, index, count in (("row", row, num_rows), ("column", column, num_columns)):
