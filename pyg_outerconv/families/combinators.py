@@ -23,34 +23,15 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-@dataclass(frozen=True, init=False)
-class OfFamilies(Family):
-    """A family made of ``families``, at least one, which read structures of one kind.
-
-    Raises:
-        TypeError: an argument is not a family, or two read structures of different kinds.
-        ValueError: no family is given.
-    """
+class OfSeveral(Family):
+    """A family made of several others on structures of one kind."""
 
     reads_beside = ()
 
-    families: tuple[Family, ...]
+    if TYPE_CHECKING:
 
-    def __init__(self, *families: Family) -> None:
-        name = type(self).__name__.lower()
-        if not families:
-            raise RefusedValue(refusal(f"a {name} needs a family", "at least one", "none"))
-        for family in families:
-            if not isinstance(family, Family):
-                raise RefusedType(
-                    refusal(f"a {name} is made of families", "Family", type(family).__name__)
-                )
-        object.__setattr__(self, "families", families)
-        self._nest()
-        common_kind(families)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(map(repr, self.families))})"
+        @property
+        def families(self) -> tuple[Family, ...]: ...  # noqa: D102
 
     @property
     def add_self_loops(self) -> bool:  # type: ignore[override]
@@ -79,6 +60,34 @@ class OfFamilies(Family):
     def keeps_nodes(self) -> bool:  # type: ignore[override]
         """Whether this is true of all families."""
         return all(family.keeps_nodes for family in self.families)
+
+
+@dataclass(frozen=True, init=False)
+class OfFamilies(OfSeveral):
+    """A family made of ``families``, at least one, which read structures of one kind.
+
+    Raises:
+        TypeError: an argument is not a family, or two read structures of different kinds.
+        ValueError: no family is given.
+    """
+
+    families: tuple[Family, ...]
+
+    def __init__(self, *families: Family) -> None:
+        name = type(self).__name__.lower()
+        if not families:
+            raise RefusedValue(refusal(f"a {name} needs a family", "at least one", "none"))
+        for family in families:
+            if not isinstance(family, Family):
+                raise RefusedType(
+                    refusal(f"a {name} is made of families", "Family", type(family).__name__)
+                )
+        object.__setattr__(self, "families", families)
+        self._nest()
+        common_kind(families)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.families))})"
 
     @property
     def takes_nodes_alone(self) -> bool:  # type: ignore[override]
@@ -170,7 +179,7 @@ class Union(OfFamilies):
 
 
 @dataclass(frozen=True)
-class Compose(Family):
+class Compose(OfSeveral):
     r"""The products of two families' matrices: one convolution, then the other.
 
     .. math:: A_{i K_2 + j} = A^{(1)}_i A^{(2)}_j
@@ -192,7 +201,6 @@ class Compose(Family):
     """
 
     equation = "A_{i K2 + j} = A_i of the first, times A_j of the second"
-    reads_beside = ()
 
     first: Family = field(default_factory=GCN)
     second: Family = field(default_factory=GCN)
@@ -211,31 +219,9 @@ class Compose(Family):
             )
 
     @property
-    def reads(self) -> type[Structure]:  # type: ignore[override]
-        """The kind of structure that both read."""
-        return common_kind((self.first, self.second))
-
-    @property
-    def keeps_nodes(self) -> bool:  # type: ignore[override]
-        """Whether both families keep the nodes."""
-        return self.first.keeps_nodes and self.second.keeps_nodes
-
-    @property
-    def add_self_loops(self) -> bool:  # type: ignore[override]
-        """Whether either family adds self-loops."""
-        return self.first.add_self_loops or self.second.add_self_loops
-
-    def set_self_loops(self, add: bool) -> Compose:
-        """The same recipe without added self-loops; adding them is refused."""
-        if add:
-            raise RefusedValue(
-                refusal(
-                    "self-loops are an option of each family of a composition",
-                    "GCN(add_self_loops=True) among them",
-                    repr(self),
-                )
-            )
-        return Compose(self.first.set_self_loops(False), self.second.set_self_loops(False))
+    def families(self) -> tuple[Family, Family]:  # type: ignore[override]
+        """The first and the second."""
+        return self.first, self.second
 
     def factors(self) -> list[Family]:
         """The factors of the first family, then those of the second."""

@@ -9,12 +9,11 @@ from typing import Any
 from ..basis.grid_shift import PADDING_MODES
 from ..cache import cached_property
 from ..errors import RefusedValue, refusal, unknown
-from .options import check_least, check_places, count_axes, settle, spread
+from .options import check_least, check_places, settle, spread
 from .windows import Window, Windows
 
 _PADDINGS = ("same", "valid", "causal")
 _GROWTHS = ("submanifold", "full")
-_PER_AXIS = ("window", "stride", "padding", "dilation", "output_padding", "padding_mode")
 
 
 @dataclass(frozen=True)
@@ -67,6 +66,7 @@ class Grid(Windows):
             cells lack the bounds that a padding mode needs.
     """
 
+    per_axis = ("window", "stride", "padding", "dilation", "output_padding", "padding_mode")
     equation = "A_d[m, n] = 1 where m = s n - d, for each shift d"
 
     window: int | tuple[int, ...] | None = None
@@ -81,7 +81,7 @@ class Grid(Windows):
     dim: int | None = None
 
     def __post_init__(self) -> None:
-        settle(self, (*_PER_AXIS, "offsets", "dim"))
+        settle(self, (*self.per_axis, "offsets", "dim"))
         shifts: Any = self.offsets
         if isinstance(shifts, tuple) and all(type(shift) is int for shift in shifts):
             object.__setattr__(self, "offsets", tuple((shift,) for shift in shifts))  # one axis
@@ -103,7 +103,7 @@ class Grid(Windows):
             raise RefusedValue(unknown("padding", self.padding, _PADDINGS))
         check_least(self, stride=1, dilation=1, output_padding=0, window=1, padding=0)
         self._check_offsets()
-        check_places(self, count_axes(self, _PER_AXIS))
+        check_places(self, self.num_axes)
         self._check_steps()
 
     def _check_offsets(self) -> None:
@@ -155,15 +155,10 @@ class Grid(Windows):
         """Whether listed cells make new ones."""
         return self.growth == "full"
 
-    @property
-    def num_axes(self) -> int:
-        """D, the number of axes."""
-        return count_axes(self, _PER_AXIS)
-
     @cached_property
     def windows(self) -> tuple[Window, ...]:
         """The kernel along each axis."""
-        options = [spread(getattr(self, name), self.num_axes) for name in _PER_AXIS]
+        options = [spread(getattr(self, name), self.num_axes) for name in self.per_axis]
         return tuple(self._window(d, *one) for d, one in enumerate(zip(*options, strict=True)))
 
     def _window(

@@ -7,10 +7,8 @@ from itertools import product
 
 from ..cache import cached_property
 from ..errors import RefusedValue, refusal
-from .options import check_least, check_places, count_axes, settle, spread
+from .options import check_least, check_places, settle, spread
 from .windows import Window, Windows
-
-_PER_AXIS = ("window", "stride", "padding", "dilation")
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,7 @@ class Pool(Windows):
             made, the cells have other axes, or a cluster is larger than the padded grid.
     """
 
+    per_axis = ("window", "stride", "padding", "dilation")
     equation = "A_k[m, n] = 1 where m = s n - k, k from the cluster's end"
 
     window: int | tuple[int, ...]
@@ -56,10 +55,10 @@ class Pool(Windows):
     dim: int | None = None
 
     def __post_init__(self) -> None:
-        settle(self, (*_PER_AXIS, "dim"))
+        settle(self, (*self.per_axis, "dim"))
         super().__post_init__()
         check_least(self, window=1, stride=1, padding=0, dilation=1)
-        check_places(self, count_axes(self, _PER_AXIS))
+        check_places(self, self.num_axes)
         for window in self.windows:
             if 2 * window.front > window.reach + 1:
                 raise RefusedValue(
@@ -69,11 +68,6 @@ class Pool(Windows):
                         window.front,
                     )
                 )
-
-    @property
-    def num_axes(self) -> int:
-        """D, the number of axes."""
-        return count_axes(self, _PER_AXIS)
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -16,6 +16,7 @@ from ..basis.pattern import Pattern
 from ..errors import RefusedValue, refusal
 from ..graph.cells import Cells
 from .family import Family
+from .options import count_axes
 from .window import Found, Window, among_cells, growing
 
 
@@ -25,11 +26,13 @@ class Windows(Family):
     All cells of a shape make a :class:`GridShift`, a rule; listed cells make edges.
 
     Attributes:
+        per_axis: the options with a value for each axis.
         is_transposed: whether every matrix is transposed.
         is_growing: whether outputs on listed cells are all cells that these reach.
     """
 
     reads = Cells
+    per_axis: ClassVar[tuple[str, ...]]
     is_transposed: bool = False
     is_growing: bool = True
     symmetries = ("translation-equivariant",)
@@ -43,6 +46,11 @@ class Windows(Family):
     @abstractmethod
     def taps(self) -> tuple[tuple[int, ...], ...]:
         """For each label, the tap on each axis."""
+
+    @property
+    def num_axes(self) -> int:
+        """D, the number of axes."""
+        return count_axes(self, self.per_axis)
 
     @property
     def keeps_nodes(self) -> bool:  # type: ignore[override]
