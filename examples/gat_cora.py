@@ -25,9 +25,9 @@ from pyg_outerconv.families import Relation
 from pyg_outerconv.nn import dropout_features
 from pyg_outerconv.nn.attention.graph_attention import gat_conv
 from pyg_outerconv.train import make_split, resolve
-from pyg_outerconv.train.contender import OURS, PEER, Contender
 from pyg_outerconv.train.features import features, kept_features
 from pyg_outerconv.train.loop import SeedRun, train
+from pyg_outerconv.train.model import OURS, PEER, Contender
 from pyg_outerconv.train.results import summarise, table
 
 HEADS, CHANNELS, DROPOUT = 8, 8, 0.6

@@ -1,4 +1,4 @@
-"""Read whole files within a size limit; replace files atomically.
+"""Files: read whole within bounds, replaced atomically; the folders of data and of the cache.
 
 What is written here carries a checksum, compared before anything else is looked at, so that damage
 and edits are noticed; and nothing that is read can run code. A checksum is against accidents: who
@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import stat
+import sys
 import time
 import uuid
 import warnings
@@ -28,6 +29,8 @@ from .errors import RefusedValue, refusal
 
 LIMIT = 2**32  # bytes of one file
 UNPACKED_LIMIT = 2**32  # bytes of what an archive says that it holds
+ROOT_VARIABLE, CACHE_VARIABLE = "PYG_OUTERCONV_DATA", "PYG_OUTERCONV_CACHE"
+STOPPED = 128  # and the number of the signal: the exit code of a process that one has stopped
 _STARTED = time.time()
 
 # Reading --------------------------------------------------------------------------------------
@@ -258,3 +261,28 @@ def silence(stream: TextIO) -> None:
 def temporary_name(name: str) -> str:
     """The name of a temporary file for a file, with the number of this process."""
     return f".{name}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
+
+
+# Folders ------------------------------------------------------------------------------------------
+
+
+def data_root(root: str | Path | None = None) -> Path:
+    """The folder of the data: ``root``, else ``PYG_OUTERCONV_DATA``, else a user cache folder."""
+    if root:
+        return as_path(root, "the root of data").resolve()
+    if chosen := os.environ.get(ROOT_VARIABLE):
+        return as_path(chosen, ROOT_VARIABLE).resolve()
+    return cache_folder() / "data"
+
+
+def cache_folder() -> Path:
+    """The cache folder: ``PYG_OUTERCONV_CACHE``, else the cache folder of the platform."""
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return as_path(chosen, CACHE_VARIABLE).resolve()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "pyg_outerconv"

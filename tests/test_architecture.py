@@ -31,13 +31,12 @@ ALLOWED = {
     "testing": set(CORE),
     "backend_table": {"kernels"},
     "files": {"errors"},
-    "places": {"files"},
     "plot": {"errors", "cache", "graph", "basis"},
-    "data": {"errors", "files", "places"},
+    "data": {"errors", "files"},
     "train": {"files", "data", *CORE},
     "bench": {"files", "data", "train", *CORE},
     "show": {"errors", "files", "graph", "basis", "families", "plot", "data", "train"},
-    "cli": {"files", "places", "data", "train", "bench", "show", "backend_table", *CORE},
+    "cli": {"files", "data", "train", "bench", "show", "backend_table", *CORE},
 }
 
 

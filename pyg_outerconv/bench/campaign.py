@@ -17,8 +17,8 @@ from tqdm import tqdm
 
 from ..errors import RefusedValue, refusal
 from ..files import as_path
-from ..train.contender import check_device
-from ..train.origin import versions
+from ..train.model import check_device
+from ..train.records import versions
 from ..train.run_folder import next_folder
 from .case import OURS, Case, Context
 from .page import make_page

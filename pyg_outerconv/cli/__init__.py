@@ -18,16 +18,14 @@ from collections.abc import Sequence
 import click
 
 from ..errors import Refused
-from ..files import silence
+from ..files import STOPPED, silence
 from .bench import bench
 from .lists import backends, datasets, families
-from .predict import predict
 from .show import show
-from .train import train
+from .train import predict, train
 
 OUT_OF_MEMORY = 1
 REFUSED = 2
-STOPPED = 128  # plus the number of the signal
 SIGPIPE = 13  # the signal module of Windows has no such name
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ..errors import RefusedValue, refusal
-from ..places import ROOT_VARIABLE, data_root
+from ..files import ROOT_VARIABLE, data_root
 
 
 @click.command()

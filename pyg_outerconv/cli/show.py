@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ..places import ROOT_VARIABLE
+from ..files import ROOT_VARIABLE
 
 
 @click.command()

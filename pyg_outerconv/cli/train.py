@@ -1,4 +1,4 @@
-"""Options of ``outerconv train``."""
+"""Options of ``outerconv train`` and ``outerconv predict``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ..places import ROOT_VARIABLE
+from ..files import ROOT_VARIABLE
 
 
 @click.command()
@@ -70,3 +70,18 @@ def train(**options: Any) -> int:
     from ..train.command import train as run
 
     return run(**options)
+
+
+@click.command()
+@click.argument("run_dir")
+@click.option("--out", help="A file, or - for standard output; default RUN_DIR/predictions.csv.")
+@click.option("--root", help="Folder of the data; default: where the run found it.")
+@click.option("--device", help="Default: the device of the run.")
+def predict(**options: Any) -> int:
+    """Write the classes that the checkpoint of a run predicts, as CSV.
+
+    RUN_DIR is a run folder of 'outerconv train'.
+    """
+    from ..train.predict import write_predictions
+
+    return write_predictions(**options)

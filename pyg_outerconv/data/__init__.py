@@ -5,9 +5,9 @@ root is only ever read, except when PyG downloads into it; graphs that were read
 folder, so that a read-only root serves too.
 """
 
-from ..places import CACHE_VARIABLE, ROOT_VARIABLE, cache_folder, data_root
+from ..files import CACHE_VARIABLE, ROOT_VARIABLE, cache_folder, data_root
+from .checks import verify
 from .load import EMBEDDED, Dataset, load
-from .raw import verify
 from .registry import DataUnavailable, Entry, entry, is_here, registry
 
 __all__ = [

@@ -18,12 +18,17 @@ from torch_geometric import datasets as pyg_datasets
 from torch_geometric.data import Data
 
 from ..errors import RefusedValue
-from ..files import load_tensors, save_tensors, sweep, temporary_name
-from ..places import CACHE_VARIABLE, cache_folder, data_root
-from .checks import check_graph, check_listed_edges
-from .download import download
-from .raw import read_checked
-from .reader import construct
+from ..files import (
+    CACHE_VARIABLE,
+    cache_folder,
+    data_root,
+    load_tensors,
+    save_tensors,
+    sweep,
+    temporary_name,
+)
+from .checks import check_graph, check_listed_edges, read_checked
+from .reader import construct, download
 from .registry import DataUnavailable, Entry, entry
 
 EMBEDDED = "KarateClub"
@@ -66,7 +71,7 @@ def load(
     """Read a dataset; PyG downloads what is absent.
 
     Files are compared with the checksums of the registry before anything reads them. One whose
-    checksum is not known is read if nothing in a file of its kind can run code; see :mod:`.raw`.
+    checksum is not known is read if nothing in a file of its kind can run code; see :mod:`.checks`.
 
     Args:
         name: a name in the registry, in any case.

@@ -1,4 +1,4 @@
-"""PyG's own dataset classes, reading copies of checked files in a folder of their own."""
+"""PyG's dataset classes: reading files that were checked, and downloads."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 import io
 import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
 import warnings
@@ -16,6 +18,8 @@ from typing import Any
 from torch_geometric import datasets as pyg_datasets
 from torch_geometric.data import Data
 
+from ..files import ROOT_VARIABLE, sweep, temporary_name
+from .checks import read_one
 from .registry import DataUnavailable, Entry
 
 
@@ -88,3 +92,51 @@ def quiet() -> Iterator[None]:
     with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"torch_geometric\.")
         yield
+
+
+_CONNECT_SECONDS = 30.0
+
+
+def download(known: Entry, root: Path) -> None:
+    """Let PyG download absent files, which are moved to their places when all are checked.
+
+    Raises:
+        DataUnavailable: PyG cannot, and what to do; or what it gets is not what the registry knows.
+    """
+    absent = known.missing(root)
+    names = [name for name in known.files if known.home(root) / name in absent]
+    before = socket.getdefaulttimeout()
+    staging = root / temporary_name("download")  # so that an incomplete download is never read
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        sweep(root, ["download"])
+        socket.setdefaulttimeout(_CONNECT_SECONDS)
+        with quiet():
+            reader = reader_class(known, process=nothing, load=nothing)
+            reader(str(known.home(staging)), **known.arguments)
+        if gone := [name for name in names if not (known.home(staging) / name).is_file()]:
+            raise FileNotFoundError(f"the source no longer has {', '.join(gone)}")
+        for name in names:
+            read_one(known, staging, name)
+        for name in names:
+            (known.home(root) / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(known.home(staging) / name, known.home(root) / name)
+    except DataUnavailable as error:  # of a file in the staging folder, which is about to go
+        raise DataUnavailable(f"what was downloaded is not used: {error}") from error
+    except Exception as error:  # urllib, aiohttp, tarfile, the disk: each has its own
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise _absent(known, absent, reason) from error
+    finally:
+        socket.setdefaulttimeout(before)
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _absent(known: Entry, paths: list[Path], reason: str) -> DataUnavailable:
+    folders: dict[Path, list[str]] = {}
+    for path in paths:
+        folders.setdefault(path.parent, []).append(path.name)
+    where = "; ".join(f"{', '.join(names)} into {folder}" for folder, names in folders.items())
+    return DataUnavailable(
+        f"{known.name} is not here and cannot be downloaded ({reason}): put "
+        f"{where}; or name another root by --root or {ROOT_VARIABLE}"
+    )

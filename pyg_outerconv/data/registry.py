@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import Refused, RefusedValue, unknown
-from ..places import data_root
+from ..files import data_root
 
 
 class DataUnavailable(Refused):

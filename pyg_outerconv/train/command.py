@@ -10,17 +10,15 @@ from typing import Any
 
 from .. import data
 from ..errors import RefusedValue, refusal
-from ..files import as_path, silence
+from ..files import STOPPED, as_path, silence
 from ..kernels import get_backend
-from .contender import check_device
 from .experiment import Experiment, Interrupted
 from .family_options import make_family
+from .model import check_device
 from .results import table
 from .run_folder import RunFolder, next_folder
 from .settings import Settings, resolve
 from .splits import check_protocol
-
-STOPPED = 128  # and the number of the signal: 130 after Ctrl-C, 143 after SIGTERM
 
 
 def train(

@@ -11,14 +11,13 @@ from typing import Any
 
 from ..data import Dataset, entry, load
 from ..errors import RefusedValue, refusal
-from .contender import OURS, Contender, backends_used, check_device, on_backend, ours
-from .curves import can_draw, draw
 from .features import choose_features, settle_features
 from .loop import SeedRun, train
+from .model import OURS, Contender, backends_used, check_device, on_backend, ours
 from .peer import peer
 from .progress import Progress, StopOnInterrupt
 from .records import is_history
-from .results import summarise
+from .results import can_draw, draw_curves, summarise
 from .run_folder import RunFolder
 from .settings import Settings
 from .splits import check_protocol, make_split
@@ -191,7 +190,7 @@ class Experiment:
             )
             return
         title = f"{self.contenders[0].name} on {self.settings.dataset}, {self.settings.seeds} seeds"
-        self.folder.draw(draw(self.runs, title))
+        self.folder.draw(draw_curves(self.runs, title))
 
 
 def contenders(dataset: Dataset, settings: Settings) -> list[Contender]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.seed import seed_everything
 
 from ..errors import RefusedValue, refusal
-from .contender import Contender
+from .model import Contender
 from .settings import Settings
 from .splits import Split
 

@@ -20,8 +20,8 @@ from ..errors import RefusedValue, refusal
 from ..families import GCN, Chebyshev, Directed, Family, Relation, Walk, parse_family
 from ..graph import edge_list_of
 from ..nn import OuterConv
-from .contender import PEER, Contender
 from .features import kept_features
+from .model import PEER, Contender
 from .settings import Settings
 
 

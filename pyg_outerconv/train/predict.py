@@ -1,9 +1,11 @@
-"""Classes from a checkpoint."""
+"""Classes from a checkpoint, and the command ``outerconv predict``."""
 
 from __future__ import annotations
 
 import csv
+import sys
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -12,10 +14,10 @@ from torch import Tensor
 
 from ..data import Dataset, entry, load
 from ..errors import RefusedValue, refusal
-from .contender import check_device, on_backend, ours
+from ..files import as_path, replace
 from .loop import accuracy
-from .model import NodeClassifier
-from .run_folder import RunFolder
+from .model import NodeClassifier, check_device, on_backend, ours
+from .run_folder import CONFIG, NAMES, RunFolder
 from .settings import Settings
 from .splits import check_protocol, make_split
 
@@ -132,3 +134,52 @@ def _require_finite(home: RunFolder, what: str, tensors: dict[str, Tensor]) -> N
                 refusal(f"{what} must be finite", "numbers", f"NaN or infinity in {name}")
                 + f", by {home.checkpoint}"
             )
+
+
+def write_predictions(run_dir: str, out: str | None, root: str | None, device: str | None) -> int:
+    """Run ``outerconv predict`` and return its exit code.
+
+    Raises:
+        ValueError: the run folder or the output is refused.
+    """
+    path = _where_to_write(run_dir, out)
+    predictions = predict(run_dir, root, device)
+    summary = (
+        f"test accuracy {100 * predictions.test_accuracy:.2f} % on the split of seed "
+        f"{predictions.seed} (recorded in training: {100 * predictions.recorded:.2f} %)"
+    )
+    if out == "-":
+        predictions.write(sys.stdout)
+        print(summary, file=sys.stderr)
+        return 0
+    text = StringIO()
+    predictions.write(text)
+    try:
+        _write(path, text.getvalue())
+    except OSError as error:
+        raise RefusedValue(
+            f"--out must be writable: expected a file, got {path} ({error.strerror})"
+        ) from error
+    print(f"{summary}\nclasses of {predictions.classes.numel()} nodes: {path}")
+    return 0
+
+
+def _where_to_write(run_dir: str, out: str | None) -> Path:
+    """The file for the predictions, which must not be a file of a run."""
+    folder = as_path(run_dir, "a run folder")
+    if not out or out == "-":
+        return folder / "predictions.csv"
+    path = as_path(out, "--out").resolve()  # through links, to the file itself
+    own = [folder / name for name in NAMES]
+    linked = path.exists() and any(file.exists() and path.samefile(file) for file in own)
+    if linked or (path.name in NAMES and (path.parent / CONFIG).exists()):
+        raise RefusedValue(refusal("--out must not be a file of a run", "another file", out))
+    return path
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a regular file as a whole; write to anything else, such as ``/dev/stdout``."""
+    if path.is_file() or not path.exists():
+        replace(path, text.encode())
+    else:
+        path.write_text(text, encoding="utf-8")

@@ -11,6 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ..files import STOPPED
 from .loop import SeedRun
 
 
@@ -95,7 +96,7 @@ class StopOnInterrupt:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.number and number == signal.SIGTERM:
-            raise SystemExit(128 + number)
+            raise SystemExit(STOPPED + number)
         if self.number:
             raise KeyboardInterrupt
         self.number = number

@@ -1,14 +1,42 @@
-"""Checks of a run's files: types, ranges, and that they belong to the run."""
+"""Records of a run: versions, facts of the data, and checks of what its files hold."""
 
 from __future__ import annotations
 
 import math
+import platform
 from typing import Any
 
+import torch
+import torch_geometric
+
+from .. import __version__
+from ..data import Dataset
 from ..errors import RefusedValue, refusal
-from .contender import OURS, PEER
 from .loop import CURVES
+from .model import OURS, PEER
 from .settings import Settings
+
+
+def versions() -> dict[str, str]:
+    """Versions of the package, torch, PyG and Python."""
+    return {
+        "pyg_outerconv": __version__,
+        "torch": torch.__version__,
+        "torch_geometric": torch_geometric.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def facts_of(dataset: Dataset) -> dict[str, Any]:
+    """The folder of a dataset, its fingerprint and its sizes."""
+    return {
+        "root": None if dataset.root is None else str(dataset.root),
+        "fingerprint": dataset.fingerprint,
+        "num_nodes": dataset.data.num_nodes,
+        "num_edges": dataset.data.num_edges,
+        "num_classes": dataset.num_classes,
+    }
+
 
 CHECKPOINT = {
     "format": int,

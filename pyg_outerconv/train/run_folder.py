@@ -20,8 +20,7 @@ from ..files import (
     save_tensors,
     sweep,
 )
-from .origin import facts_of, versions
-from .records import CHECKPOINT, STATE, check_records, has_parts
+from .records import CHECKPOINT, STATE, check_records, facts_of, has_parts, versions
 from .settings import Settings, settings_from
 
 FORMAT = 2

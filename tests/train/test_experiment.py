@@ -13,8 +13,8 @@ import torch
 from pyg_outerconv import data, files
 from pyg_outerconv.train import Experiment, Interrupted, RunFolder, Settings, make_split, predict
 from pyg_outerconv.train import experiment as module
-from pyg_outerconv.train.contender import ours
 from pyg_outerconv.train.loop import SeedRun
+from pyg_outerconv.train.model import ours
 
 SETTINGS = Settings(
     "KarateClub",

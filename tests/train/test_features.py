@@ -12,9 +12,9 @@ import torch
 from pyg_outerconv import data
 from pyg_outerconv.cli import main
 from pyg_outerconv.train import Experiment, Settings, make_split, predict
-from pyg_outerconv.train.contender import ours
 from pyg_outerconv.train.features import choose_features, settle_features
 from pyg_outerconv.train.loop import SeedRun
+from pyg_outerconv.train.model import ours
 from pyg_outerconv.train.peer import peer
 
 SETTINGS = Settings(

@@ -15,8 +15,8 @@ from pyg_outerconv.data import Dataset, entry
 from pyg_outerconv.families import parse_family
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.train import Settings
-from pyg_outerconv.train.contender import ours
 from pyg_outerconv.train.features import choose_features
+from pyg_outerconv.train.model import ours
 from pyg_outerconv.train.peer import PeerLayer, peer
 
 
