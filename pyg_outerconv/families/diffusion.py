@@ -51,7 +51,9 @@ class Diffusion(Family):
         norm (str, optional): ``'sym'``, ``'source'``, ``'target'`` or ``None``; see :class:`Walk`.
             (default: ``'sym'``)
         add_self_loops (bool, optional): add them before the norm. (default: ``True``)
-        remainder (str, optional): see above. (default: ``'keep'``)
+        remainder (str, optional): the weights of lengths beyond L: ``'keep'`` adds them to that of
+            the last power, ``'drop'`` leaves them out, ``'normalise'`` spreads them over all terms.
+            (default: ``'keep'``)
 
     Raises:
         ValueError: an option is unknown or out of range; when a basis is made, sources and targets

@@ -27,8 +27,9 @@ class GCN(Family):
     equation 2.
 
     Args:
-        norm (str, optional): ``'sym'``, as above; ``'source'`` or ``'target'``, which divide W + I
-            by the degree of the sending or of the receiving node; or ``None``. (default: ``'sym'``)
+        norm (str, optional): ``'sym'``, the formula; ``'source'`` or ``'target'``, which divide
+            W + I by the degree of the sending or of the receiving node; or ``None``.
+            (default: ``'sym'``)
         add_self_loops (bool, optional): Whether to add I. Sources and targets must then be the
             same nodes. (default: ``True``)
         improved (bool, optional): Added self-loops weigh 2. (default: ``False``)

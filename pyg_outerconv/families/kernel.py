@@ -55,7 +55,8 @@ class Kernel(Family):
         normalised (bool or float, optional): whether relative positions are mapped to [0, 1], with
             0.5 for zero: u / 2c + 1/2, with c the largest coordinate of all edges of the call,
             without gradient; a number is c itself. (default: ``False``)
-        cached (bool, optional): see above. (default: ``True``)
+        cached (bool, optional): keep the sorted edges as long as the same unmodified ``edge_index``
+            comes back. (default: ``True``)
 
     Raises:
         TypeError: an option has the wrong type; when a basis is made, attributes or values are not

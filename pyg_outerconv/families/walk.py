@@ -52,7 +52,9 @@ class Walk(Family):
     Args:
         length (int): L, at most 10,000. K = L + 1 in one direction, unless ``powers`` selects
             fewer.
-        norm (str, optional): see above. (default: ``'source'``)
+        norm (str, optional): T is W divided by the out-degrees for ``'source'``, by the in-degrees
+            for ``'target'``, by the roots of both for ``'sym'``, and W for ``None``.
+            (default: ``'source'``)
         direction (str, optional): ``'forward'``, ``'backward'`` or ``'both'``.
             (default: ``'forward'``)
         aggr (str, optional): over the walks from m to n: ``'sum'``, ``'mean'``, ``'max'`` or

@@ -170,7 +170,9 @@ def _draw_edges(
         if m == n:
             size = 0.6 * node * 0.8**nth
             centre = places[n] + (node + size) * _free_side(places, n)
-            axes.add_patch(Circle(tuple(centre), size, fill=False, gid="loop", **look))
+            axes.add_patch(
+                Circle(tuple(centre), size, fill=False, gid="loop", **look | {"zorder": 1.5})
+            )
             continue
         other = back.get((n, m), [])
         both_ways = len(other) == len(back[m, n]) and np.allclose(sorted(other), sorted(back[m, n]))

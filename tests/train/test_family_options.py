@@ -23,6 +23,7 @@ from pyg_outerconv.families import (
 )
 from pyg_outerconv.train.family_options import (
     defaults,
+    describe_family,
     make_family,
     needs_python,
     short_name,
@@ -120,3 +121,8 @@ def test_families_of_content_are_refused() -> None:
 def test_families_of_grids_are_refused_for_graphs() -> None:
     with pytest.raises(ValueError, match=r"families of edges: .* got pool\(window=\(2, 2\)"):
         make_family("pool((2, 2))")
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_a_description_stands_alone(name: str) -> None:
+    assert "above" not in describe_family(name)
