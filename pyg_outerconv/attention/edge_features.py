@@ -37,11 +37,7 @@ class EdgeScores(torch.nn.Module):
         glorot(self.att)
 
     def forward(self, support: EdgeContext) -> Tensor:
-        """The terms (E, H/L) of the edges, in the pattern's order.
-
-        Raises:
-            ValueError: there are no edge features, or they have other channels than D_e.
-        """
+        """The terms (E, H/L) of the edges, in the order of scores."""
         numbers = self.projection.dot(support.given_attr(), self.att)
         return support.own_heads(support.of_given(numbers))
 
@@ -63,14 +59,13 @@ class EdgeFeatures(Projection):
         edge_dim: D_e, or -1 to learn it from the first input.
         heads: H.
         channels: C, the channels of keys and of values.
+
+    Raises:
+        ValueError: at a call, there are no edge features, or they have other channels than D_e.
     """
 
     def of_keys(self, query: Tensor, support: EdgeContext) -> Tensor:
-        """⟨W_e q_n, E_e⟩ for queries (N, *batch, H, C): (E, *batch, H/L) in the pattern's order.
-
-        Raises:
-            ValueError: there are no edge features, or they have other channels than D_e.
-        """
+        """⟨W_e q_n, E_e⟩ for queries (N, *batch, H, C): (E, *batch, H/L) in the pattern's order."""
         attr = support.edge_attr
         self.settle(attr)
         query = exact(query)
@@ -80,14 +75,11 @@ class EdgeFeatures(Projection):
         return support.unfold(found, self.heads, tuple(query.shape[1:-2]))
 
     def of_values(self, heads: MultiHeadEdges, edge_attr: Tensor | None) -> Tensor:
-        """(Σ_e α_e E_e) W_e: (N, *batch, H, C), with the shares α of a basis.
+        """(Σ_e α_e E_e) W_e: (N, *batch, H, C), with the values α of a basis.
 
         Args:
-            heads: the basis whose values are the shares α.
+            heads: the basis.
             edge_attr: (E', D_e) of the edges of the user's list.
-
-        Raises:
-            ValueError: there are no edge features, or they have other channels than D_e.
         """
         edge_attr = of_given(heads.pattern, check_attr(edge_attr))
         self.settle(edge_attr)

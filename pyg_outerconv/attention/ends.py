@@ -56,11 +56,7 @@ class Ends(torch.nn.Module):
     def forward(
         self, source: Features, query: Queries, support: EdgeContext
     ) -> tuple[Tensor, Tensor]:
-        """(M, *batch, H, D) of sources, and (N, *batch, H, D) of queries.
-
-        Raises:
-            ValueError: channels do not fit, or Θ has another number of labels than H.
-        """
+        """(M, *batch, H, D) of sources, and (N, *batch, H, D) of queries."""
         end, theta = self._end_of(query, source), support.theta
         at_source = support.values
         if at_source is None:

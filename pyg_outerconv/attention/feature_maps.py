@@ -23,11 +23,11 @@ FEATURE_MAPS: dict[str, type[FeatureMap]] = {}
 class FeatureMap(torch.nn.Module):
     """φ of keys and queries, (..., D) to (..., D').
 
-    The weight of a pair is ⟨φ(k), φ(q)⟩. To add one, define a subclass with a ``name``, which
-    registers it, and :meth:`forward`.
+    The weight of a pair is ⟨φ(k), φ(q)⟩. To add a feature map, define a subclass with a ``name``,
+    which registers it, and :meth:`forward`.
 
     Attributes:
-        name: what users call it.
+        name: the name by which layers make it.
         is_positive: whether features are never negative.
     """
 
@@ -52,7 +52,7 @@ class EluPlusOne(FeatureMap):
 
 
 class Rectified(FeatureMap):
-    """φ(x) = max(x, 0): most features are zero, and a query may match no key at all."""
+    """φ(x) = max(x, 0); all weights of a query may be zero."""
 
     name = "relu"
     page = ("max(x, 0)", "")
@@ -66,7 +66,7 @@ class Unchanged(FeatureMap):
     """φ(x) = x: the weights are the products themselves, of either sign.
 
     With ``normalised=False`` it is attention whose f is the identity (equation 6 of *Convolution is
-    outer product*). A sum of signed weights may be zero, so do not normalise by it.
+    outer product*). A sum of signed weights may be zero, so do not normalise by the sum.
     """
 
     name = "identity"

@@ -37,17 +37,15 @@ class GraphPositions(torch.nn.Module):
       eigenvalues, without the first. From section 4.1 of `"Benchmarking Graph Neural
       Networks" <https://arxiv.org/abs/2003.00982>`_ and section 2.1 of `"A Generalization of
       Transformer Networks to Graphs" <https://arxiv.org/abs/2012.09699>`_. The sign
-      of an eigenvector is arbitrary: in training a random sign is drawn for every graph and
-      eigenvector, otherwise the first of the largest entries is positive. Where eigenvalues are
-      equal, the solver chooses the eigenvectors.
+      of an eigenvector is arbitrary: it is random in training, for every graph and eigenvector,
+      otherwise the first of the largest entries is positive.
     - ``'random-walk'``: the probabilities of being back after 1, 2, …, C steps. From section 3.1 of
       `"Graph Neural Networks with Learnable Structural and Positional Representations"
-      <https://arxiv.org/abs/2110.07875>`_. All edges are equally likely. PyG's transform reads
-      weights in degrees but not in steps, and counts parallel edges in degrees but walks them once,
-      so both are refused.
+      <https://arxiv.org/abs/2110.07875>`_. PyG's transform treats weights and parallel edges
+      differently in degrees and in steps, so both are refused.
 
-    PyG computes both. Graphs of a batch are encoded one by one. A graph with fewer than C
-    eigenvectors (of n nodes n − 1 are found, from 100 nodes on n − 2) is padded with zeros.
+    PyG's transforms compute both, graph by graph of a batch. A graph with fewer than C eigenvectors
+    (of n nodes n − 1 are found, from 100 nodes on n − 2) is padded with zeros.
 
     Args:
         kind: ``'laplacian'`` or ``'random-walk'``.
@@ -76,12 +74,7 @@ class GraphPositions(torch.nn.Module):
         return _ATTRIBUTES[self.kind]
 
     def forward(self, data: Data) -> Tensor:
-        """The encodings (N, C) that the data holds; they are computed if it holds none.
-
-        Raises:
-            TypeError: ``data`` is not a homogeneous graph.
-            ValueError: see :meth:`encode`; or the encodings in the data have another shape.
-        """
+        """The stored encodings (N, C), or :meth:`encode`; with random signs in training."""
         require_data(data)
         known = data.get(self.attribute)
         position = self.encode(data) if known is None else known

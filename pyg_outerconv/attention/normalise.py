@@ -20,19 +20,18 @@ NORMALISERS: dict[str, type[Normaliser]] = {}
 class Normaliser(torch.nn.Module):
     """f of A_h = f(scores), over the edges that reach a target, for each head.
 
-    If no edge reaches a target, or all its scores are -inf, its values are zeros, never NaN.
+    If no edge reaches a target, or all its scores are -inf, its values are zeros.
 
-    To add one, define a subclass with a ``name``, which registers it, and :meth:`values`.
+    To add a normaliser, define a subclass with a ``name``, which registers it, and :meth:`values`.
 
     Attributes:
-        name: what users call it.
+        name: the name by which layers make it.
         is_stochastic: whether the values of a target that is reached add up to one.
         is_softmax: whether f is the softmax of each row, apart from dropout.
 
     Args:
         temperature: divisor of the scores.
-        dropout: the share of values set to zero in training; the others are multiplied by
-            1 / (1 - dropout).
+        dropout: dropout probability of values.
 
     Raises:
         TypeError: an option is not a number.

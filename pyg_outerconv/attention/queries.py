@@ -52,8 +52,8 @@ class LearnedQueries(QueryModule):
     r"""N parameter vectors as queries, so that there are N outputs.
 
     The seed vectors of `"Set Transformer" <https://arxiv.org/abs/1810.00825>`_ (PMA, section 3.2);
-    outputs do not change if nodes are permuted. All items of a batch of X have the same queries,
-    and so have all graphs of a batch vector: the outputs of the first graph then come first.
+    outputs do not depend on the order of nodes. All items of a batch of X and all graphs of a batch
+    vector have the same queries; outputs are in the order of graphs.
 
     Args:
         num_queries: N, of each graph.
@@ -188,21 +188,16 @@ def with_positions(
     Args:
         structure: between sources and queries.
         sources: the structure with the positions of sources.
-        place: (N,) the source that each query is, or None if there is no such source.
-        align: the alignment, named in the error.
-
-    Raises:
-        ValueError: ``place`` is None.
+        place: (N,) the source of each query; None, where queries are not sources, is refused.
+        align: the alignment, for the error.
     """
     if place is None:
-        raise RefusedValue(
-            refusal(
-                f"the queries of {align} have no positions",
-                "pos=(of sources, of targets), or an alignment that takes each query from one "
-                "source, such as Part(...)",
-                "scores that read positions",
-            )
+        rule = f"the queries of {align} have no positions"
+        expected = (
+            "pos=(of sources, of targets), or an alignment that takes each query from one source, "
+            "such as Part(...)"
         )
+        raise RefusedValue(refusal(rule, expected, "scores that read positions"))
     source = positions_of(sources, torch.float64)[0]
     pos = source, source.index_select(0, as_list(place, source.device))
     return structure.at(pos)

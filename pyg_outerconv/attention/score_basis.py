@@ -78,9 +78,6 @@ def basis_of(
         scores: (E, *batch, H/L) in the support's order, or a :class:`Dot`.
         normalise: f.
         dtype: the dtype of the values, or None for that of the scores.
-
-    Raises:
-        ValueError: the mask of present sources has another batch than x.
     """
     factor = 1.0 / normalise.temperature
     if isinstance(scores, Dot):
