@@ -12,7 +12,7 @@ from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
 from ..graph.sparse_features import Features, SparseFeatures
-from ..kernels.differentiable import wants_gradients
+from ..kernels.primitive import wants_gradients
 from ..theta import Mixture, ThetaValue, ValueOutput, as_theta
 
 LINEAR = ("sum", "mean")  # reductions that Θ may come before

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal, unknown
 from .activation import ACTIVATIONS, Activation
-from .additive_sums import score
-from .call import pick, same_dtype, views
-from .sparsity import Sparsity
+from .backend import Backend, Request
+from .dispatch import pick, request_of
+from .operands import same_dtype
+from .primitive import Primitive, is_plain, operator
+from .sparsity import Sparsity, View
 
 
 def additive(
@@ -63,7 +68,206 @@ def additive(
             )
         )
     a, b, weight = same_dtype("additive", a, b, weight)  # type: ignore[assignment]
-    view, transposed_view = views(sparsity)
-    backend = pick("additive", view, cols, a).name
+    view = View(sparsity)
+    backend = pick("additive", view, a)
     phi = Activation(activation, float(negative_slope), 0)
-    return score(view, transposed_view, a, b, weight.unsqueeze(0), None, phi, backend)
+    return _score(view, a, b, weight.unsqueeze(0), None, phi, backend)
+
+
+# Scores and weighted sums of them --------------------------------------------------------------
+#
+# With ``z[e, h, p] = a[row of e, h, p] + b[column of e, h, p]`` and phi an activation or one of its
+# derivatives,
+#
+# - ``score[e, h] = sum_p left[row of e, h, p] right[column of e, h, p] phi(z[e, h, p])``,
+# - ``rows[r, h, p] = sum_{e of row r} value[e, h] right[column of e, h, p] phi(z[e, h, p])``.
+#
+# Every derivative of ``score`` and ``rows`` is made of ``score`` and ``rows`` again: with the next
+# derivative of phi for ``a`` and ``b``, and of the transposed matrix for ``b`` and ``right``. So no
+# derivative holds a tensor of entries × channels.
+
+
+def _request(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor, *_: Any) -> Request:
+    return request_of("additive", ptr, index, b.size(0), a)
+
+
+_additive = operator(Backend.additive, _request)
+_additive_rows = operator(Backend.additive_rows, _request)
+
+
+def _score(
+    view: View,
+    a: Tensor,
+    b: Tensor,
+    left: Tensor | None,
+    right: Tensor | None,
+    phi: Activation,
+    backend: str,
+) -> Tensor:
+    """Scores (E, H) of the entries, in row order.
+
+    Args:
+        view: the matrix by row.
+        a: (R, H, P).
+        b: (C, H, P).
+        left: (R, H, P), (1, H, P) for all rows, or None for ones.
+        right: (C, H, P), (1, H, P) for all columns, or None for ones.
+        phi: the activation, or a derivative of it.
+        backend: the name of the backend.
+    """
+    if phi.vanishes:
+        return a.new_zeros((view.sparsity.num_entries, a.size(1)))
+    return _Score.apply(a, b, left, right, view, phi, backend)  # type: ignore[no-any-return]
+
+
+def _rows(
+    view: View,
+    a: Tensor,
+    b: Tensor,
+    right: Tensor | None,
+    value: Tensor,
+    phi: Activation,
+    count: int,
+    backend: str,
+) -> Tensor:
+    """Weighted sums within rows, (count, R, H, P), for ``phi`` and its next derivatives.
+
+    The arguments are those of :func:`_score`, and ``value`` (E, H) in the order of the untransposed
+    matrix.
+    """
+    if phi.vanishes:
+        return a.new_zeros((count, *a.shape))
+    if right is not None and right.size(0) == 1:
+        return _scaled(right, _rows(view, a, b, None, value, phi, count, backend))
+    return _Rows.apply(a, b, right, value, view, phi, count, backend)  # type: ignore[no-any-return]
+
+
+def _scaled(factor: Tensor, x: Tensor) -> Tensor:
+    """factor · x, written over ``x``, which no other code holds, if no derivative is needed."""
+    if torch.is_grad_enabled() or not is_plain(factor, x):
+        return factor * x
+    return x.mul_(factor)
+
+
+class _Score(Primitive):
+    operands = 4
+
+    @staticmethod
+    def forward(
+        a: Tensor,
+        b: Tensor,
+        left: Tensor | None,
+        right: Tensor | None,
+        view: View,
+        phi: Activation,
+        backend: str,
+    ) -> Tensor:
+        return _additive(*view.by_row[:2], a, b, left, right, *phi, backend)
+
+    @staticmethod
+    def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (a, b, left, right), (view, phi, backend) = ctx.saved_tensors, ctx.rest
+        wanted = ctx.needs_input_grad[:4]
+        return _score_gradients(view, a, b, left, right, grad, phi, wanted, backend)
+
+    @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        (a, b, left, right), (view, phi, backend) = primals, ctx.rest
+        of_a, of_b, of_left, of_right = tangents
+        out = _score(view, a, b, _times(left, of_a), right, phi.after(1), backend)
+        out = out + _score(view, a, b, left, _times(right, of_b), phi.after(1), backend)
+        if left is not None:
+            out = out + _score(view, a, b, of_left, right, phi, backend)
+        if right is not None:
+            out = out + _score(view, a, b, left, of_right, phi, backend)
+        return out
+
+
+class _Rows(Primitive):
+    operands = 4
+    result_axis = 2
+
+    @staticmethod
+    def forward(
+        a: Tensor,
+        b: Tensor,
+        right: Tensor | None,
+        value: Tensor,
+        view: View,
+        phi: Activation,
+        count: int,
+        backend: str,
+    ) -> Tensor:
+        ptr, index, perm = view.by_row
+        value = value if perm is None else value.index_select(0, perm)
+        return _additive_rows(ptr, index, a, b, right, value, *phi, count, backend)
+
+    @staticmethod
+    def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (a, b, right, value), (view, first, count, backend) = ctx.saved_tensors, ctx.rest
+        of_a, of_b, of_right, of_value = ctx.needs_input_grad[:4]
+        wanted = of_a, of_b, False, of_right
+        total: list[Tensor | None] = [None] * 4
+        for number in range(count):
+            # <above, rows> equals <value, score> with ``above`` as the factor ``left``.
+            phi, above = first.after(number), grad[number]
+            of_operands = _score_gradients(view, a, b, above, right, value, phi, wanted, backend)
+            of_values = None
+            if of_value and view.is_transposed:
+                of_values = _score(view.transposed, b, a, right, above, phi, backend)
+            elif of_value:
+                of_values = _score(view, a, b, above, right, phi, backend)
+            found = (*of_operands[:2], of_operands[3], of_values)
+            total = [
+                one if so_far is None or one is None else so_far + one
+                for so_far, one in zip(total, found, strict=True)
+            ]
+        return tuple(total)
+
+    @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        (a, b, right, value), (view, phi, *rest) = primals, ctx.rest
+        of_a, of_b, of_right, of_value = tangents
+        out = of_a * _rows(view, a, b, right, value, phi.after(1), *rest)
+        out = out + _rows(view, a, b, _times(right, of_b), value, phi.after(1), *rest)
+        out = out + _rows(view, a, b, right, of_value, phi, *rest)
+        return out if right is None else out + _rows(view, a, b, of_right, value, phi, *rest)
+
+
+def _times(factor: Tensor | None, x: Tensor) -> Tensor:
+    return x if factor is None else factor * x
+
+
+def _score_gradients(
+    view: View,
+    a: Tensor,
+    b: Tensor,
+    left: Tensor | None,
+    right: Tensor | None,
+    value: Tensor,
+    phi: Activation,
+    wanted: tuple[bool, ...],
+    backend: str,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of ``sum_eh value score`` in a, b, left and right; None where not wanted."""
+
+    def of_end(
+        view: View, x: Tensor, other: Tensor, factor: Tensor | None, other_factor: Tensor | None,
+        wants_x: bool, wants_factor: bool,
+    ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
+        """The gradients in the operand and the factor of the rows of ``view``, in one pass."""
+        if not (wants_x or wants_factor):
+            return None, None
+        first, count = phi if wants_factor else phi.after(1), wants_x + wants_factor
+        found = _rows(view, x, other, other_factor, value, first, count, backend)
+        of_x = of_factor = None
+        if wants_x:
+            of_x = found[-1] if factor is None else _scaled(factor, found[-1])
+        if wants_factor and factor is not None:
+            of_factor = found[0].sum(0, keepdim=True) if factor.size(0) == 1 else found[0]
+        return of_x, of_factor
+
+    wants_a, wants_b, wants_left, wants_right = wanted
+    of_a, of_left = of_end(view, a, b, left, right, wants_a, wants_left)
+    of_b, of_right = of_end(view.transposed, b, a, right, left, wants_b, wants_right)
+    return of_a, of_b, of_left, of_right

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
-from .attend_operators import attend_operator, backward_operator, run_attend, run_backward
-from .call import View, distinct_views, is_plain, one_value_an_entry, pick, same_dtype, views
-from .differentiable import apply, differentiable, is_differentiated
+from .backend import Backend, Request
+from .dispatch import pick, request_of
+from .operands import one_value_an_entry, same_dtype, scale_of
+from .primitive import Primitive, is_differentiated, operator
 from .products import product, sample
 from .softmax import softmax_derivative, softmax_of_rows
-from .sparsity import Sparsity
+from .sparsity import Sparsity, View
 from .tiles import exact
+
+
+def _request(*arguments: Any) -> Request:
+    ptr, index, *_, query, key, _value, _bias, _scale = arguments
+    return request_of("attend", ptr, index, key.size(0), query)
+
+
+_attend = operator(Backend.attend, _request)
+_attend_backward = operator(Backend.attend_backward, lambda *given: _request(*given[:-3]))
 
 
 def attend(
@@ -72,107 +80,53 @@ def attend(
             )
         bias = bias.expand(-1, query.size(1))
     query, key, value, bias = same_dtype("attend", query, key, value, bias)  # type: ignore[assignment]
-    view, transposed_view = views(sparsity)
-    backend = pick("attend", view, cols, query).name
-    scale = 1.0 / math.sqrt(max(query.size(2), 1)) if scale is None else float(scale)
-    tensors = distinct_views(*view[:2], *transposed_view, query, key, value, bias)
-    out, _ = apply(_Attend, *tensors, scale, backend)
-    return out  # type: ignore[no-any-return]
+    view, scale = View(sparsity), scale_of(query, scale)
+    backend = pick("attend", view, query)
+    return _Attend.apply(query, key, value, bias, view, scale, backend)[0]  # type: ignore[no-any-return]
 
 
 # The derivative --------------------------------------------------------------------------------
 
 
-@differentiable
-class _Attend(torch.autograd.Function):
+class _Attend(Primitive):
     """Fused attention; backward is fused too, unless it is differentiated itself."""
+
+    operands = 4
 
     @staticmethod
     def forward(
-        ptr: Tensor,
-        index: Tensor,
-        ptr_t: Tensor,
-        index_t: Tensor,
-        perm_t: Tensor,
         query: Tensor,
         key: Tensor,
         value: Tensor,
         bias: Tensor | None,
+        view: View,
         scale: float,
         backend: str,
     ) -> tuple[Tensor, Tensor]:
-        run = run_attend if is_plain(query, key, value, bias) else attend_operator
-        return run(ptr, index, query, key, value, bias, scale, backend)
+        return _attend(*view.by_row[:2], query, key, value, bias, scale, backend)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        *tensors, ctx.scale, ctx.backend = inputs
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(*tensors, *output)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        ptr, index, ptr_t, index_t, perm_t, query, key, value, bias, *outputs = ctx.saved_tensors
-        out, logsumexp = outputs
+    def gradients(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, bias, out, logsumexp = ctx.saved_tensors
+        view, scale, backend = ctx.rest
         if is_differentiated():
-            view, transposed_view = (ptr, index, None), (ptr_t, index_t, perm_t)
-            found = _unfused(
-                view, transposed_view, query, key, value, bias, ctx.scale, grad, ctx.backend
-            )
+            found = _unfused(view, query, key, value, bias, scale, grad, backend)
         else:
-            run = run_backward if is_plain(query, key, value, grad) else backward_operator
-            found = run(
-                ptr,
-                index,
-                ptr_t,
-                index_t,
-                perm_t,
-                query,
-                key,
-                value,
-                bias,
-                ctx.scale,
-                out,
-                logsumexp,
-                grad,
-                ctx.backend,
+            both = *view.by_row[:2], *view.transposed.by_row
+            found = _attend_backward(
+                *both, query, key, value, bias, scale, out, logsumexp, grad, backend
             )
-        of_bias = None if bias is None else found[3]
-        return None, None, None, None, None, *found[:3], of_bias, None, None
+        return *found[:3], None if bias is None else found[3]
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> tuple[Tensor, None]:
-        ptr, index, ptr_t, index_t, perm_t, query, key, value, bias = primals
-        view, transposed_view = (ptr, index, None), (ptr_t, index_t, perm_t)
-        out = _tangent(
-            view, transposed_view, query, key, value, bias, ctx.scale, tangents[5:], ctx.backend
-        )
-        return out, None
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], *args: Any
-    ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-        # Fold the batch into the heads.
-        *both, query, key, value, bias, scale, backend = args
-
-        def fold(x: Tensor | None, dim: int | None) -> Tensor | None:
-            if x is None:
-                return None
-            x = x.unsqueeze(2) if dim is None else x.movedim(dim, 2)
-            return x.expand(*x.shape[:2], info.batch_size, *x.shape[3:]).flatten(1, 2)
-
-        operands = [
-            fold(x, dim) for x, dim in zip((query, key, value, bias), in_dims[5:9], strict=True)
-        ]
-        out, logsumexp = apply(_Attend, *both, *operands, scale, backend)
-        shape = (-1, info.batch_size)
-        return (out.unflatten(1, shape), logsumexp.unflatten(1, shape)), (2, 2)
+        view, scale, backend = ctx.rest
+        query, key, value, bias = primals
+        return _tangent(view, query, key, value, bias, scale, tangents, backend), None
 
 
 def _unfused(
     view: View,
-    transposed_view: View,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -185,20 +139,19 @@ def _unfused(
     dtype = query.dtype
     query, key, value, grad = (exact(x) for x in (query, key, value, grad))
     query = query * scale
-    share = _shares(view, transposed_view, query, key, bias, backend)
-    of_share = sample(view, transposed_view, grad, value, backend)
-    of_score = softmax_derivative(view[0], share, of_share, backend)
+    share = _shares(view, query, key, bias, backend)
+    of_share = sample(view, grad, value, backend)
+    of_score = softmax_derivative(view.by_row[0], share, of_share, backend)
     return (
-        (product(view, transposed_view, of_score, key, backend) * scale).to(dtype),
-        product(transposed_view, view, of_score, query, backend).to(dtype),
-        product(transposed_view, view, share, grad, backend).to(dtype),
+        (product(view, of_score, key, backend) * scale).to(dtype),
+        product(view.transposed, of_score, query, backend).to(dtype),
+        product(view.transposed, share, grad, backend).to(dtype),
         of_score.to(dtype),
     )
 
 
 def _tangent(
     view: View,
-    transposed_view: View,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -213,20 +166,18 @@ def _tangent(
     of_query, of_key, of_value = (exact(x) for x in tangents[:3])
     of_bias = tangents[3]
     query = query * scale
-    share = _shares(view, transposed_view, query, key, bias, backend)
-    of_score = sample(view, transposed_view, of_query * scale, key, backend)
-    of_score = of_score + sample(view, transposed_view, query, of_key, backend)
+    share = _shares(view, query, key, bias, backend)
+    of_score = sample(view, of_query * scale, key, backend)
+    of_score = of_score + sample(view, query, of_key, backend)
     of_share = softmax_derivative(
-        view[0], share, of_score if bias is None else of_score + of_bias, backend
+        view.by_row[0], share, of_score if bias is None else of_score + of_bias, backend
     )
-    out = product(view, transposed_view, of_share, value, backend)
-    return (out + product(view, transposed_view, share, of_value, backend)).to(dtype)
+    out = product(view, of_share, value, backend)
+    return (out + product(view, share, of_value, backend)).to(dtype)
 
 
-def _shares(
-    view: View, transposed_view: View, query: Tensor, key: Tensor, bias: Tensor | None, backend: str
-) -> Tensor:
+def _shares(view: View, query: Tensor, key: Tensor, bias: Tensor | None, backend: str) -> Tensor:
     """The softmax of the scores of each row, (E, H), for queries that are already scaled."""
-    score = sample(view, transposed_view, query, key, backend)
+    score = sample(view, query, key, backend)
     score = score if bias is None else score + bias.to(score.dtype)
-    return softmax_of_rows(view[0], score, backend)
+    return softmax_of_rows(view.by_row[0], score, backend)

@@ -9,11 +9,10 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu
 
 from . import ends_listed, ends_sorted
-from .call import is_plain
-from .differentiable import is_differentiated, is_lean, wants_gradients
 from .dispatch import forced, recording
 from .head_copies import HeadCopies
 from .listed import Listed
+from .primitive import is_differentiated, is_lean, is_plain, wants_gradients
 from .sddmm import sddmm
 from .softmax import segment_softmax
 from .sparsity import Sparsity

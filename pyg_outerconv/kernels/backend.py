@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from .activation import Activation
+from .tiles import accumulator
 
 REDUCTIONS = ("sum", "mean", "max", "min")
 
@@ -60,7 +60,8 @@ class Backend:
 
     A backend states its abilities as class attributes; :meth:`why_not` compares a request with
     them. The primitives are functions of contiguous tensors, without autograd. A backend lists its
-    primitives in ``primitives``, and defines only these.
+    primitives in ``primitives``, and defines these; the methods of this class return empty tensors
+    of the shapes of the results.
 
     In all of them a sparse matrix with R rows, C columns and E entries is given by ``ptr`` (R + 1,)
     and ``index`` (E,): the entries of row r are ``ptr[r]:ptr[r + 1]``, and ``index`` holds their
@@ -92,6 +93,10 @@ class Backend:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "name" in vars(cls):
+            for name in cls.primitives:
+                for method in (name, *_INCLUDED.get(name, ())):
+                    if getattr(cls, method) is getattr(Backend, method):
+                        raise TypeError(f"the backend {cls.name!r} does not define {method}")
             BACKENDS[cls.name] = cls()
 
     def missing(self) -> list[str]:
@@ -125,7 +130,8 @@ class Backend:
         ``value`` is (E, H), or None for ones; ``x`` is (C, H or 1, channels). Returns
         (R, H, channels); without values H is the number of heads of ``x``.
         """
-        raise NotImplementedError
+        heads = x.size(1) if value is None else value.size(1)
+        return x.new_empty((ptr.numel() - 1, heads, x.size(2)))
 
     def spmm_arg(
         self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool
@@ -135,7 +141,8 @@ class Backend:
         Returns the positions of entries, (R, H, channels) int64, -1 for rows without entries. NaN
         counts as the largest and as the least number; of equal products the first one is taken.
         """
-        raise NotImplementedError
+        heads = x.size(1) if value is None else value.size(1)
+        return x.new_empty((ptr.numel() - 1, heads, x.size(2)), dtype=torch.int64)
 
     def spmm_theta(
         self,
@@ -152,25 +159,25 @@ class Backend:
         sorted by ``label`` (E,); ``value`` is (E,), or None for ones; ``x`` (C, P); ``theta``
         (K, P, Q). Returns (R, Q).
         """
-        raise NotImplementedError
+        return x.new_empty((ptr.numel() - 1, theta.size(2)))
 
     def sddmm(self, ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
         """Sampled dense-dense product: ``out[e, h] = <a[row of e, h, :], b[index[e], h, :]>``.
 
         ``a`` (R, H or 1, channels), ``b`` (C, H or 1, channels); returns (E, H).
         """
-        raise NotImplementedError
+        return a.new_empty((index.numel(), max(a.size(1), b.size(1))))
 
     def segment_sum(self, ptr: Tensor, value: Tensor) -> Tensor:
         """Sums within rows: ``out[r, h] = sum_{e of row r} value[e, h]``; (E, H) to (R, H)."""
-        raise NotImplementedError
+        return value.new_empty((ptr.numel() - 1, value.size(1)))
 
     def segment_softmax(self, ptr: Tensor, score: Tensor) -> Tensor:
         """Softmax within rows: ``exp(score[e, h]) / sum_{f of the row of e} exp(score[f, h])``.
 
         (E, H) to (E, H). Rows in which every score is -inf give zeros.
         """
-        raise NotImplementedError
+        return score.new_empty(score.shape)
 
     def attend(
         self,
@@ -189,12 +196,16 @@ class Backend:
         Returns ``out`` (R, H, V), and ``log(sum exp(score))`` of each row, (R, H), in float32 for
         16-bit dtypes; these are zeros and -inf for rows without an entry of score above -inf.
         """
-        raise NotImplementedError
+        out = value.new_empty((query.size(0), *value.shape[1:]))
+        return out, query.new_empty(query.shape[:2], dtype=accumulator(query.dtype))
 
     def attend_backward(
         self,
-        view: tuple[Tensor, Tensor],
-        transposed_view: tuple[Tensor, Tensor, Tensor],
+        ptr: Tensor,
+        index: Tensor,
+        ptr_t: Tensor,
+        index_t: Tensor,
+        perm_t: Tensor,
         query: Tensor,
         key: Tensor,
         value: Tensor,
@@ -204,14 +215,13 @@ class Backend:
         logsumexp: Tensor,
         grad: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The gradients of :meth:`attend` in query, key, value and score (E, H).
+        """The gradients of :meth:`attend` in query, key, value and bias; (0, H) without a bias.
 
-        The gradient in the score is that of the bias; without a bias it may have no entries.
-
-        ``view`` is (ptr, index) of the matrix, ``transposed_view`` is (ptr, index, perm) of its
-        transpose, where ``perm[i]`` is the position of the transpose's entry i in ``view``.
+        ``ptr_t`` and ``index_t`` are those of the transposed matrix, and ``perm_t[i]`` is the
+        position of its entry i in the matrix.
         """
-        raise NotImplementedError
+        found = query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape)
+        return *found, query.new_empty((0 if bias is None else index.numel(), query.size(1)))
 
     def additive(
         self,
@@ -221,16 +231,19 @@ class Backend:
         b: Tensor,
         left: Tensor | None,
         right: Tensor | None,
-        phi: Activation,
+        activation: str,
+        slope: float,
+        order: int,
     ) -> Tensor:
         """Additive scores, without a tensor of entries × channels.
 
         ``out[e, h] = sum_c left[r, h, c] right[i, h, c] phi(a[r, h, c] + b[i, h, c])`` for entry e
         of row r and column i. ``a`` is (R, H, channels), ``b`` (C, H, channels). ``left`` has the
-        shape of ``a``, ``right`` of ``b``, or one row for all, or they are None for ones. Returns
-        (E, H).
+        shape of ``a``, ``right`` of ``b``, or one row for all, or they are None for ones.
+        ``phi`` is the :class:`~.activation.Activation` of ``activation``, ``slope`` and ``order``.
+        Returns (E, H).
         """
-        raise NotImplementedError
+        return a.new_empty((index.numel(), a.size(1)))
 
     def additive_rows(
         self,
@@ -240,7 +253,9 @@ class Backend:
         b: Tensor,
         right: Tensor | None,
         value: Tensor,
-        phi: Activation,
+        activation: str,
+        slope: float,
+        order: int,
         count: int,
     ) -> Tensor:
         """Weighted sums within rows, of which the derivatives of :meth:`additive` are made.
@@ -250,7 +265,7 @@ class Backend:
         ``right`` (C, H, channels) or None for ones, ``value`` (E, H). Returns
         (count, R, H, channels).
         """
-        raise NotImplementedError
+        return a.new_empty((count, *a.shape))
 
     def grouped_matmul(
         self,
@@ -267,7 +282,7 @@ class Backend:
         ``theta`` Θ (G, P, Q); ``gather`` and ``scatter`` are (I,), or None for i itself, without
         repetitions within a group. Returns (num_rows, Q), zero in rows to which nothing is added.
         """
-        raise NotImplementedError
+        return x.new_empty((num_rows, theta.size(2)))
 
     def grouped_outer(
         self,
@@ -281,13 +296,20 @@ class Backend:
 
         ``out[g] = sum_{i of g} x[gather[i]]^T y[scatter[i]]``; returns (G, P, Q).
         """
-        raise NotImplementedError
+        return x.new_empty((ptr.numel() - 1, x.size(1), y.size(1)))
 
 
 PRIMITIVES = frozenset({"spmm", "sddmm", "segment_softmax", "attend", "grouped_matmul"})
-"""The primitives that suffice for every layer. ``spmm`` includes ``spmm_arg``, for max and min;
-``segment_softmax`` includes ``segment_sum``, ``grouped_matmul`` includes ``grouped_outer``. Beyond
-these there are ``spmm_theta``, and ``additive``, which includes ``additive_rows``."""
+"""The primitives that suffice for every layer; beyond these there are spmm_theta and additive."""
+
+# The methods that belong to a primitive besides that of its name.
+_INCLUDED = {
+    "spmm": ("spmm_arg",),
+    "segment_softmax": ("segment_sum",),
+    "attend": ("attend_backward",),
+    "additive": ("additive_rows",),
+    "grouped_matmul": ("grouped_outer",),
+}
 
 
 def _names(items: frozenset[str] | frozenset[torch.dtype]) -> str:

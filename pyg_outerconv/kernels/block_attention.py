@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .attention_operands import checked, lowered, probability, scale_of
+from .operands import attention_operands, probability, scale_of
+from .torch_attention import lowered
 
 # All blocks are padded to the largest if that makes at most this many times the pairs.
 _MOST_PADDING = 1.5
@@ -108,7 +109,7 @@ def attend_blocks(
         ValueError: the shapes do not fit.
         TypeError: the operands have different dtypes.
     """
-    query, key, value, _ = checked("attend_blocks", query, key, value, None)
+    query, key, value, _ = attention_operands("attend_blocks", query, key, value, None)
     sizes = blocks.place.numel(), blocks.num_sources
     if (query.size(0), key.size(0)) != sizes:
         raise RefusedValue(

@@ -7,10 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
-from .attention_operands import checked, lowered, probability, scale_of
 from .band import BandLimits
 from .band_attention import Options
 from .band_function import banded
+from .operands import attention_operands, probability, scale_of
+from .torch_attention import lowered
 
 _SMALL = 1 << 17  # the most pairs in a mask that stays in a cache
 
@@ -51,7 +52,9 @@ def attend_all(
         ValueError: the shapes do not fit.
         TypeError: the operands have different dtypes.
     """
-    query, key, value, source_mask = checked("attend_all", query, key, value, source_mask)
+    query, key, value, source_mask = attention_operands(
+        "attend_all", query, key, value, source_mask
+    )
     (rows, heads, _), cols = query.shape, key.size(0)
     if bias is not None and bias.shape != (rows, cols, heads):
         raise RefusedValue(
@@ -141,7 +144,9 @@ def attend_band(
         ValueError: the shapes do not fit, or the dilation is below 1.
         TypeError: the operands have different dtypes.
     """
-    query, key, value, source_mask = checked("attend_band", query, key, value, source_mask)
+    query, key, value, source_mask = attention_operands(
+        "attend_band", query, key, value, source_mask
+    )
     if dilation < 1:
         raise RefusedValue(refusal("the dilation of attend_band", "1 or more", dilation))
     dropout_p, scale = probability(dropout_p), scale_of(query, scale)

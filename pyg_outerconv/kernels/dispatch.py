@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from ..errors import RefusedValue, unknown
 from .backend import BACKENDS, Backend, Request
+from .sparsity import View
 
 ENVIRONMENT_VARIABLE = "PYG_OUTERCONV_BACKEND"
 # Read once, because reading the environment at each call takes as long as a small product.
@@ -120,3 +123,24 @@ def choose(request: Request) -> Backend:
             return backend
         refusals.append(f"{backend.name}: {'; '.join(reasons)}")
     raise RefusedValue(f"no backend serves {request}\n  " + "\n  ".join(refusals))
+
+
+def request_of(
+    primitive: str, ptr: Tensor, index: Tensor, num_cols: int, x: Tensor, reduction: str = "sum"
+) -> Request:
+    """The :class:`Request` of a call with an operand ``x`` (rows, H, channels) or (rows, H)."""
+    heads, channels = (*x.shape[1:], 1)[:2]
+    shape = (ptr.numel() - 1, num_cols)
+    kinds = x.device.type, x.dtype, index.dtype
+    return Request(primitive, *kinds, shape, index.numel(), channels, heads, reduction)
+
+
+def pick(primitive: str, view: View, x: Tensor, reduction: str = "sum") -> str:
+    """The name of the backend that :func:`choose` chooses for a call; choices are cached."""
+    key = (primitive, x.device.type, x.dtype, view.sparsity.col.dtype, reduction, forced())
+    name = CHOSEN.get(key)
+    if name is None:
+        ptr, index, _ = view.by_row
+        request = request_of(primitive, ptr, index, view.shape[1], x, reduction)
+        name = CHOSEN[key] = choose(request).name
+    return name

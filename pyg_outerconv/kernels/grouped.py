@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal
-from .call import distinct_views, item_by_item, same_dtype
-from .differentiable import apply, differentiable
+from .backend import Backend, Request
 from .dispatch import choose
-from .grouped_operators import matmul_operator, outer_operator, request_of
-from .sparsity import check_indices, check_integers, check_pointers, has_numbers
+from .index_checks import check_indices, check_integers, check_pointers, has_numbers
+from .operands import same_dtype
+from .primitive import Primitive, operator
 
 
 def grouped_matmul(
@@ -91,9 +90,8 @@ def _multiply(
     if scatter is None or num_rows is None:
         num_rows = x.size(0) if gather is None else gather.numel()
     x, theta = same_dtype("grouped_matmul", x, theta)  # type: ignore[assignment]
-    backend = choose(request_of(x, ptr, theta))
-    tensors = distinct_views(x, ptr, theta, gather, scatter)
-    return apply(_Grouped, *tensors, num_rows, backend.name)  # type: ignore[no-any-return]
+    backend = choose(_request(x, ptr, theta))
+    return _Grouped.apply(x, theta, ptr, gather, scatter, num_rows, backend.name)  # type: ignore[no-any-return]
 
 
 def _check_shapes(
@@ -141,104 +139,83 @@ def grouped_outer(
         TypeError: ``x`` and ``y`` have different dtypes.
     """
     x, y = same_dtype("grouped_outer", x, y)  # type: ignore[assignment]
-    backend = choose(request_of(x, ptr, y.unsqueeze(0)))
-    return apply(_Outer, x, ptr, y, gather, scatter, backend.name)  # type: ignore[no-any-return]
+    backend = choose(_request(x, ptr, y.unsqueeze(0)))
+    return _Outer.apply(x, y, ptr, gather, scatter, backend.name)  # type: ignore[no-any-return]
 
 
-@differentiable
-class _Grouped(torch.autograd.Function):
+def _request(x: Tensor, ptr: Tensor, theta: Tensor, *_: Any) -> Request:
+    kinds, shape = (x.device.type, x.dtype, ptr.dtype), (theta.size(0), x.size(0))
+    return Request("grouped_matmul", *kinds, shape, x.size(0), theta.size(2))
+
+
+_matmul = operator(Backend.grouped_matmul, _request)
+_outer = operator(Backend.grouped_outer)
+
+
+class _Grouped(Primitive):
     """The products of :func:`grouped_matmul`, linear in x and in Θ."""
+
+    operands = 2
+    batch_axis = None
 
     @staticmethod
     def forward(
         x: Tensor,
-        ptr: Tensor,
         theta: Tensor,
+        ptr: Tensor,
         gather: Tensor | None,
         scatter: Tensor | None,
         num_rows: int,
         backend: str,
     ) -> Tensor:
-        return matmul_operator(x, ptr, theta, gather, scatter, num_rows, backend)
+        return _matmul(x, ptr, theta, gather, scatter, num_rows, backend)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *tensors, ctx.num_rows, ctx.backend = inputs
-        ctx.save_for_backward(*tensors)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, ptr, theta, gather, scatter = ctx.saved_tensors
+    def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (x, theta), (ptr, gather, scatter, _, backend) = ctx.saved_tensors, ctx.rest
         of_x = of_theta = None
         if ctx.needs_input_grad[0]:
-            transposed = theta.transpose(1, 2)
-            of_x = apply(
-                _Grouped,
-                *distinct_views(grad, ptr, transposed, scatter, gather),
-                x.size(0),
-                ctx.backend,
-            )
-        if ctx.needs_input_grad[2]:
-            of_theta = apply(_Outer, *distinct_views(x, ptr, grad, gather, scatter), ctx.backend)
-        return of_x, None, of_theta, None, None, None, None
+            back = theta.transpose(1, 2), ptr, scatter, gather, x.size(0), backend
+            of_x = _Grouped.apply(grad, *back)
+        if ctx.needs_input_grad[1]:
+            of_theta = _Outer.apply(x, grad, ptr, gather, scatter, backend)
+        return of_x, of_theta
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        x, ptr, theta, gather, scatter = primals
-        rest = (gather, scatter, ctx.num_rows, ctx.backend)
-        out: Tensor = apply(_Grouped, tangents[0], ptr, theta, *rest)
-        return out + apply(_Grouped, x, ptr, tangents[2], *rest)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
-        return item_by_item(_Grouped, info, in_dims, args)
+        out: Tensor = _Grouped.apply(tangents[0], primals[1], *ctx.rest)
+        return out + _Grouped.apply(primals[0], tangents[1], *ctx.rest)
 
 
-@differentiable
-class _Outer(torch.autograd.Function):
+class _Outer(Primitive):
     """The sums of :func:`grouped_outer`, linear in x and in y."""
+
+    operands = 2
+    batch_axis = None
 
     @staticmethod
     def forward(
         x: Tensor,
-        ptr: Tensor,
         y: Tensor,
+        ptr: Tensor,
         gather: Tensor | None,
         scatter: Tensor | None,
         backend: str,
     ) -> Tensor:
-        return outer_operator(x, ptr, y, gather, scatter, backend)
+        return _outer(x, ptr, y, gather, scatter, backend)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *tensors, ctx.backend = inputs
-        ctx.save_for_backward(*tensors)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, ptr, y, gather, scatter = ctx.saved_tensors
+    def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (x, y), (ptr, gather, scatter, backend) = ctx.saved_tensors, ctx.rest
         of_x = of_y = None
         if ctx.needs_input_grad[0]:
-            transposed = grad.transpose(1, 2)
-            of_x = apply(
-                _Grouped,
-                *distinct_views(y, ptr, transposed, scatter, gather),
-                x.size(0),
-                ctx.backend,
-            )
-        if ctx.needs_input_grad[2]:
-            of_y = apply(
-                _Grouped, *distinct_views(x, ptr, grad, gather, scatter), y.size(0), ctx.backend
-            )
-        return of_x, None, of_y, None, None, None
+            back = grad.transpose(1, 2), ptr, scatter, gather, x.size(0), backend
+            of_x = _Grouped.apply(y, *back)
+        if ctx.needs_input_grad[1]:
+            of_y = _Grouped.apply(x, grad, ptr, gather, scatter, y.size(0), backend)
+        return of_x, of_y
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        x, ptr, y, gather, scatter = primals
-        rest = (gather, scatter, ctx.backend)
-        out: Tensor = apply(_Outer, tangents[0], ptr, y, *rest)
-        return out + apply(_Outer, x, ptr, tangents[2], *rest)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
-        return item_by_item(_Outer, info, in_dims, args)
+        out: Tensor = _Outer.apply(tangents[0], primals[1], *ctx.rest)
+        return out + _Outer.apply(primals[0], tangents[1], *ctx.rest)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .call import is_plain
 from .edge_sums import add_up
+from .primitive import is_plain
 
 SAFE = 60.0
 """exp of scores up to this absolute value neither overflows nor vanishes in float32."""

@@ -1,9 +1,5 @@
 """Sparse products and sampled dense products, whose derivatives are made of these two again.
 
-Each is a custom operator without autograd, so that a compiler sees one node, inside an
-``autograd.Function`` whose backward uses the same primitives: so there are second derivatives, and
-``torch.func`` works.
-
 All operands have heads: values (E, H), dense operands (rows, H or 1, channels); see
 :class:`~pyg_outerconv.kernels.backend.Backend`. The public functions are in ``spmm.py`` and
 ``sddmm.py``.
@@ -13,89 +9,46 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from .backend import BACKENDS
-from .call import View, distinct_views, is_plain, log_if_recording, without_autocast
-from .differentiable import apply, differentiable
+from .backend import Backend
+from .dispatch import pick, request_of
+from .primitive import Primitive, operator
+from .softmax import sum_of_rows
+from .sparsity import Sparsity, View
 
-# The operators -------------------------------------------------------------------------------
-
-
-def _run_spmm(
-    ptr: Tensor, index: Tensor, perm: Tensor | None, value: Tensor | None, x: Tensor, backend: str
-) -> Tensor:
-    implementation = BACKENDS[backend]
-    log_if_recording(implementation, "spmm", ptr, index, x.size(0), x)
-    value = in_order(value, perm)
-    # The caller has settled the dtypes; autocast must not change them in the kernel.
-    with without_autocast(x.device.type):
-        return implementation.spmm(ptr, index, value, x.contiguous())
+_spmm = operator(
+    Backend.spmm, lambda ptr, index, value, x: request_of("spmm", ptr, index, x.size(0), x)
+)
+_sddmm = operator(
+    Backend.sddmm, lambda ptr, index, a, b: request_of("sddmm", ptr, index, b.size(0), a)
+)
 
 
-_spmm = torch.library.custom_op("pyg_outerconv::spmm", _run_spmm, mutates_args=())
-
-
-@_spmm.register_fake
-def _(
-    ptr: Tensor, index: Tensor, perm: Tensor | None, value: Tensor | None, x: Tensor, backend: str
-) -> Tensor:
-    heads = x.size(1) if value is None else value.size(1)
-    return x.new_empty((ptr.numel() - 1, heads, x.size(2)))
-
-
-def _run_sddmm(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor, backend: str) -> Tensor:
-    implementation = BACKENDS[backend]
-    log_if_recording(implementation, "sddmm", ptr, index, b.size(0), a)
-    with without_autocast(a.device.type):
-        return implementation.sddmm(ptr, index, a.contiguous(), b.contiguous())
-
-
-_sddmm = torch.library.custom_op("pyg_outerconv::sddmm", _run_sddmm, mutates_args=())
-
-
-@_sddmm.register_fake
-def _(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor, backend: str) -> Tensor:
-    return a.new_empty((index.numel(), max(a.size(1), b.size(1))))
-
-
-def in_order(value: Tensor | None, perm: Tensor | None) -> Tensor | None:
-    """Bring values from row order into the order of a view with this ``perm``."""
-    if value is None or perm is None:
-        return value if value is None else value.contiguous()
-    return value.index_select(0, perm)
-
-
-# Their derivatives ---------------------------------------------------------------------------
-
-
-def product(
-    view: View, transposed_view: View, value: Tensor | None, x: Tensor, backend: str
-) -> Tensor:
-    """out = S x, (R, H, channels), for the matrix S (R × C) of ``view``.
+def product(view: View, value: Tensor | None, x: Tensor, backend: str) -> Tensor:
+    """out = S x, (R, H, channels), for a matrix S (R × C).
 
     Args:
         view: the places of the entries of S.
-        transposed_view: those of Sᵀ.
         value: (E, H) in row order of the untransposed matrix, or None for ones.
         x: (C, H or 1, channels).
         backend: the name of the backend.
     """
     if value is not None and value.size(1) == 1 and x.size(1) > 1:
         # One matrix for all heads of x: the heads become channels.
-        out = apply(
-            _SpMM,
-            *distinct_views(*view, *transposed_view, value, x.flatten(1).unsqueeze(1)),
-            backend,
-        )
-        return out.squeeze(1).unflatten(1, x.shape[1:])  # type: ignore[no-any-return]
-    return apply(_SpMM, *distinct_views(*view, *transposed_view, value, x), backend)  # type: ignore[no-any-return]
+        out: Tensor = _SpMM.apply(value, x.flatten(1).unsqueeze(1), view, backend)
+        return out.squeeze(1).unflatten(1, x.shape[1:])
+    return _SpMM.apply(value, x, view, backend)  # type: ignore[no-any-return]
 
 
-def sample(view: View, transposed_view: View, a: Tensor, b: Tensor, backend: str) -> Tensor:
+def sample(view: View, a: Tensor, b: Tensor, backend: str) -> Tensor:
     """out[e, h] = <a[row of e, h], b[col of e, h]>, (E, H), for the entries of ``view`` by row."""
-    return apply(_SDDMM, *distinct_views(*view, *transposed_view, a, b), backend)  # type: ignore[no-any-return]
+    return _SDDMM.apply(a, b, view, backend)  # type: ignore[no-any-return]
+
+
+def in_order(value: Tensor | None, perm: Tensor | None) -> Tensor | None:
+    """Bring values from row order into the order of a view with this ``perm``."""
+    return value if value is None or perm is None else value.index_select(0, perm)
 
 
 def _like(grad: Tensor, heads: int) -> Tensor:
@@ -103,68 +56,48 @@ def _like(grad: Tensor, heads: int) -> Tensor:
     return grad if grad.size(1) == heads else grad.sum(1, keepdim=True)
 
 
-@differentiable
-class _SpMM(torch.autograd.Function):
-    """out = S x, for the matrix S of the first view; the second view is its transpose."""
+class _SpMM(Primitive):
+    operands = 2
 
     @staticmethod
-    def forward(
-        ptr: Tensor,
-        index: Tensor,
-        perm: Tensor | None,
-        ptr_t: Tensor,
-        index_t: Tensor,
-        perm_t: Tensor | None,
-        value: Tensor | None,
-        x: Tensor,
-        backend: str,
-    ) -> Tensor:
-        run = _run_spmm if is_plain(value, x) else _spmm
-        return run(ptr, index, perm, value, x, backend)
+    def forward(value: Tensor | None, x: Tensor, view: View, backend: str) -> Tensor:
+        ptr, index, perm = view.by_row
+        return _spmm(ptr, index, in_order(value, perm), x, backend)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *both, value, x, ctx.backend = inputs
+    def keep(ctx: Any, operands: Any, output: Any) -> None:
+        value, x = operands
         ctx.heads = x.size(1)
         # Only the gradient of values reads x, so that x is not saved without it.
-        ctx.save_for_backward(*both, value, x if ctx.needs_input_grad[6] else None)
+        ctx.save_for_backward(value, x if ctx.needs_input_grad[0] else None)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        *both, value, x = ctx.saved_tensors
-        view, transposed_view = tuple(both[:3]), tuple(both[3:])
-        grad_value = grad_x = None
-        if ctx.needs_input_grad[7]:
-            grad_x = _like(product(transposed_view, view, value, grad, ctx.backend), ctx.heads)
-        if value is not None and ctx.needs_input_grad[6]:
+    def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (value, x), (view, backend) = ctx.saved_tensors, ctx.rest
+        of_value = of_x = None
+        if ctx.needs_input_grad[1]:
+            of_x = _like(product(view.transposed, value, grad, backend), ctx.heads)
+        if value is not None and ctx.needs_input_grad[0]:
             # Values are in row order, so the gradient is sampled in the view by row.
-            if view[2] is None:
-                grad_value = sample(view, transposed_view, grad, x, ctx.backend)
+            if view.is_transposed:
+                of_value = sample(view.transposed, x, grad, backend)
             else:
-                grad_value = sample(transposed_view, view, x, grad, ctx.backend)
-        return None, None, None, None, None, None, grad_value, grad_x, None
+                of_value = sample(view, grad, x, backend)
+        return of_value, of_x
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        *both, value, x = primals
-        view, transposed_view = tuple(both[:3]), tuple(both[3:])
-        of_value, of_x = tangents[6:]
-        moved = product(view, transposed_view, value, of_x, ctx.backend)
-        return (
-            moved
-            if value is None
-            else moved + product(view, transposed_view, of_value, x, ctx.backend)
-        )
+        (value, x), (of_value, of_x), (view, backend) = primals, tangents, ctx.rest
+        moved = product(view, value, of_x, backend)
+        return moved if value is None else moved + product(view, of_value, x, backend)
 
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
-        *both, value, x, backend = args
-        view, transposed_view = tuple(both[:3]), tuple(both[3:])
-        value_dim, x_dim = in_dims[6], in_dims[7]
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Tensor, int]:
+        (value, x, view, backend), (value_dim, x_dim) = arguments, in_dims[:2]
         if value_dim is None:
             # Fold a batch of x into the channels.
             x = x.movedim(x_dim, -1)
-            out = product(view, transposed_view, value, x.flatten(-2), backend)
+            out = product(view, value, x.flatten(-2), backend)
             return out.unflatten(-1, x.shape[-2:]), out.dim()
         # Fold a batch of matrices into the heads.
         value = value.movedim(value_dim, -1)
@@ -174,62 +107,116 @@ class _SpMM(torch.autograd.Function):
             x = x.unsqueeze(2).expand(-1, -1, info.batch_size, -1)
         if x.dim() == 4:
             x = x.expand(-1, value.size(1), -1, -1).flatten(1, 2)
-        out = product(view, transposed_view, value.flatten(1), x, backend)
+        out = product(view, value.flatten(1), x, backend)
         return out.unflatten(1, value.shape[1:]), 2
 
 
-@differentiable
-class _SDDMM(torch.autograd.Function):
-    """out[e] = <a[row of e], b[col of e]>; its derivatives are products with out's gradient."""
+class _SDDMM(Primitive):
+    operands = 2
 
     @staticmethod
-    def forward(
-        ptr: Tensor,
-        index: Tensor,
-        perm: Tensor | None,
-        ptr_t: Tensor,
-        index_t: Tensor,
-        perm_t: Tensor | None,
-        a: Tensor,
-        b: Tensor,
-        backend: str,
-    ) -> Tensor:
-        run = _run_sddmm if is_plain(a, b) else _sddmm
-        return run(ptr, index, a, b, backend)
+    def forward(a: Tensor, b: Tensor, view: View, backend: str) -> Tensor:
+        ptr, index, _ = view.by_row
+        return _sddmm(ptr, index, a, b, backend)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *tensors, ctx.backend = inputs
-        ctx.save_for_backward(*tensors)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        *both, a, b = ctx.saved_tensors
-        view, transposed_view = tuple(both[:3]), tuple(both[3:])
-        grad_a = grad_b = None
-        if ctx.needs_input_grad[6]:
-            grad_a = _like(product(view, transposed_view, grad, b, ctx.backend), a.size(1))
-        if ctx.needs_input_grad[7]:
-            grad_b = _like(product(transposed_view, view, grad, a, ctx.backend), b.size(1))
-        return None, None, None, None, None, None, grad_a, grad_b, None
+    def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (a, b), (view, backend) = ctx.saved_tensors, ctx.rest
+        of_a = of_b = None
+        if ctx.needs_input_grad[0]:
+            of_a = _like(product(view, grad, b, backend), a.size(1))
+        if ctx.needs_input_grad[1]:
+            of_b = _like(product(view.transposed, grad, a, backend), b.size(1))
+        return of_a, of_b
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        *both, a, b = primals
-        view, transposed_view = tuple(both[:3]), tuple(both[3:])
-        of_a, of_b = tangents[6:]
-        of_rows = sample(view, transposed_view, of_a, b, ctx.backend)
-        return of_rows + sample(view, transposed_view, a, of_b, ctx.backend)
+        (a, b), (of_a, of_b), (view, backend) = primals, tangents, ctx.rest
+        return sample(view, of_a, b, backend) + sample(view, a, of_b, backend)
+
+
+# Mixed labels ----------------------------------------------------------------------------------
+
+
+def mixed_product(
+    sparsity: Sparsity,
+    label: Tensor,
+    by_label: tuple[Tensor, Tensor],
+    value: Tensor | None,
+    coefficient: Tensor,
+    x: Tensor,
+) -> Tensor:
+    """(Σ_k c_k A_k)ᵀ X, for the basis matrices A_k of one pattern.
+
+    Holds E mixed values while it runs; autograd would store them until the backward pass.
+
+    Args:
+        sparsity: the places of the E entries, N × M.
+        label: (E,) the label of each entry, in [0, K).
+        by_label: the entries sorted by label: pointers (K + 1,) and positions (E,).
+        value: (E,), or None for ones.
+        coefficient: c (K,).
+        x: X (M, ...).
+
+    Returns:
+        (N, ...).
+    """
+    view, wide = View(sparsity), x.flatten(1).unsqueeze(1)
+    value = None if value is None else value.to(x.dtype)
+    backend = pick("spmm", view, wide)
+    operands = value, coefficient.to(x.dtype), wide
+    out: Tensor = _MixedProduct.apply(*operands, view, label, *by_label, backend)
+    return out.squeeze(1).unflatten(1, x.shape[1:])
+
+
+def _mixed(value: Tensor | None, coefficient: Tensor, label: Tensor) -> Tensor:
+    """The mixed values ``value[e] c[label[e]]``, (E, 1)."""
+    factor = coefficient.index_select(0, label)
+    return (factor if value is None else value * factor).unsqueeze(1)
+
+
+class _MixedProduct(Primitive):
+    """The product, linear in values, c and X; backward computes the mixed values again."""
+
+    operands = 3
+    batch_axis = None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
-        *both, a, b, backend = args
-        view, transposed_view = tuple(both[:3]), tuple(both[3:])
-        operands = [
-            x.unsqueeze(2) if dim is None else x.movedim(dim, 2)
-            for x, dim in ((a, in_dims[6]), (b, in_dims[7]))
-        ]
-        heads = max(x.size(1) for x in operands)
-        left, right = (x.expand(-1, heads, info.batch_size, -1).flatten(1, 2) for x in operands)
-        out = sample(view, transposed_view, left, right, backend)
-        return out.unflatten(1, (heads, info.batch_size)), 2
+    def forward(
+        value: Tensor | None,
+        coefficient: Tensor,
+        x: Tensor,
+        view: View,
+        label: Tensor,
+        label_ptr: Tensor,
+        by_label: Tensor,
+        backend: str,
+    ) -> Tensor:
+        return product(view, _mixed(value, coefficient, label), x, backend)
+
+    @staticmethod
+    def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (value, coefficient, x), (view, label, ptr, order, backend) = ctx.saved_tensors, ctx.rest
+        wants_value, wants_coefficient, wants_x = ctx.needs_input_grad[:3]
+        of_value = of_coefficient = of_x = None
+        if wants_x:
+            of_x = product(view.transposed, _mixed(value, coefficient, label), grad, backend)
+        if wants_value or wants_coefficient:
+            sampled = sample(view, grad, x, backend)
+            if wants_value:
+                of_value = (sampled * coefficient.index_select(0, label).unsqueeze(1)).squeeze(1)
+            if wants_coefficient:
+                weighted = sampled if value is None else sampled * value.unsqueeze(1)
+                sums = sum_of_rows(ptr, weighted.index_select(0, order), backend)
+                of_coefficient = sums.squeeze(1)
+        return of_value, of_coefficient, of_x
+
+    @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        (value, coefficient, x), (view, label, _, _, backend) = primals, ctx.rest
+        of_value, of_coefficient, of_x = tangents
+        mixed = _mixed(value, of_coefficient, label)
+        if value is not None:
+            mixed = mixed + _mixed(of_value, coefficient, label)
+        out = product(view, _mixed(value, coefficient, label), of_x, backend)
+        return out + product(view, mixed, x, backend)

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal, unknown
-from .call import View, distinct_views, pick, same_dtype, views
-from .differentiable import apply, differentiable
+from .dispatch import pick
+from .operands import same_dtype
+from .primitive import Primitive
 from .products import sample
 from .softmax import sum_of_rows
-from .sparsity import Sparsity
+from .sparsity import Sparsity, View
 
 OPERATIONS = ("dot", "add")
 
@@ -61,71 +62,41 @@ def sddmm(sparsity: Sparsity, a: Tensor, b: Tensor, *, op: str = "dot") -> Tenso
             )
         )
     a, b = same_dtype("sddmm", a, b)  # type: ignore[assignment]
-    view, transposed_view = views(sparsity)
     plain = a.dim() == dims[0]
     if plain:
         a, b = a.unsqueeze(1), b.unsqueeze(1)
-    backend = pick("sddmm", view, cols, a).name
-    out = (
-        sample(view, transposed_view, a, b, backend)
-        if op == "dot"
-        else _add(view, transposed_view, a, b, backend)
-    )
+    view = View(sparsity)
+    backend = pick("sddmm", view, a)
+    out = sample(view, a, b, backend) if op == "dot" else _Add.apply(a, b, view, backend)
     return out.squeeze(1) if plain else out
 
 
-def _add(view: View, transposed_view: View, a: Tensor, b: Tensor, backend: str) -> Tensor:
-    out: Tensor = apply(
-        _Add, *distinct_views(*view[:2], transposed_view[0], transposed_view[2], a, b), backend
-    )
-    return out
-
-
-@differentiable
-class _Add(torch.autograd.Function):
+class _Add(Primitive):
     """out[e, h] = a[row of e, h] + b[col of e, h]; torch gathers, whatever the backend."""
 
+    operands = 2
+
     @staticmethod
-    def forward(
-        ptr: Tensor,
-        index: Tensor,
-        ptr_t: Tensor,
-        perm_t: Tensor,
-        a: Tensor,
-        b: Tensor,
-        backend: str,
-    ) -> Tensor:
+    def forward(a: Tensor, b: Tensor, view: View, backend: str) -> Tensor:
+        ptr, index, _ = view.by_row
         rows = torch.repeat_interleave(a, ptr.diff().long(), dim=0, output_size=index.numel())
         return rows + b.index_select(0, index)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ptr, _, ptr_t, perm_t, _, _, ctx.backend = inputs
-        ctx.save_for_backward(ptr, ptr_t, perm_t)
+    def keep(ctx: Any, operands: Any, output: Any) -> None:
+        pass
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        ptr, ptr_t, perm_t = ctx.saved_tensors
-        grad_a = grad_b = None
-        if ctx.needs_input_grad[4]:
-            grad_a = sum_of_rows(ptr, grad, ctx.backend)
-        if ctx.needs_input_grad[5]:
-            grad_b = sum_of_rows(ptr_t, grad.index_select(0, perm_t), ctx.backend)
-        return None, None, None, None, grad_a, grad_b, None
+    def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        view, backend = ctx.rest
+        of_a = of_b = None
+        if ctx.needs_input_grad[0]:
+            of_a = sum_of_rows(view.by_row[0], grad, backend)
+        if ctx.needs_input_grad[1]:
+            ptr, _, perm = view.transposed.by_row
+            of_b = sum_of_rows(ptr, grad.index_select(0, perm), backend)
+        return of_a, of_b
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        out: Tensor = apply(_Add, *primals[:4], *tangents[4:], ctx.backend)
-        return out
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
-        ptr, index, ptr_t, perm_t, a, b, backend = args
-        a, b = (
-            (x.unsqueeze(-1) if dim is None else x.movedim(dim, -1))
-            .expand(-1, -1, info.batch_size)
-            .flatten(1)
-            for x, dim in ((a, in_dims[4]), (b, in_dims[5]))
-        )
-        out: Tensor = apply(_Add, ptr, index, ptr_t, perm_t, a, b, backend)
-        return out.unflatten(1, (-1, info.batch_size)), 2
+        return _Add.apply(*tangents, *ctx.rest)  # type: ignore[no-any-return]

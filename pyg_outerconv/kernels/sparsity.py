@@ -99,6 +99,37 @@ def known_rows(rowptr: Tensor, col: Tensor, num_cols: int) -> Sparsity:
     return sparsity
 
 
+@dataclass(frozen=True)
+class View:
+    """A sparse matrix or its transpose, as an argument of primitives.
+
+    Values are always in row order of the matrix itself. It is opaque, no pytree: ``torch.func``
+    flattens and rebuilds pytrees at every call, and would sort columns each time.
+    """
+
+    sparsity: Sparsity
+    is_transposed: bool = False
+
+    @property
+    def by_row(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Row pointers, the column of each entry, and its position in row order; None if equal."""
+        known = self.sparsity
+        if self.is_transposed:
+            return known.colptr, known.row, known.perm
+        return known.rowptr, known.col, None
+
+    @property
+    def transposed(self) -> View:
+        """The transpose."""
+        return View(self.sparsity, not self.is_transposed)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape (R, C)."""
+        rows, cols = self.sparsity.shape
+        return (cols, rows) if self.is_transposed else (rows, cols)
+
+
 BY_COLUMN = ("colptr", "row", "perm")
 _NAMES = ("rowptr", "col", *BY_COLUMN)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal, unknown
-from .backend import REDUCTIONS
-from .call import one_value_an_entry, pick, same_dtype, views
-from .extreme import extreme
-from .products import product
-from .sparsity import Sparsity
+from .backend import REDUCTIONS, Backend, Request
+from .dispatch import pick, request_of
+from .operands import one_value_an_entry, same_dtype
+from .primitive import Primitive, operator
+from .products import in_order, product
+from .sparsity import Sparsity, View
 
 
 def spmm(
@@ -43,8 +47,8 @@ def spmm(
             call.
         TypeError: ``value`` and ``x`` have different dtypes.
     """
-    view, transposed_view = views(sparsity, transpose)
-    rows, cols = sparsity.shape[::-1] if transpose else sparsity.shape
+    view = View(sparsity, transpose)
+    rows, cols = view.shape
     if aggr not in REDUCTIONS:
         raise RefusedValue(unknown("reduction", aggr, REDUCTIONS))
     if x.dim() not in (2, 3) or x.size(0) != cols:
@@ -64,12 +68,95 @@ def spmm(
                 refusal("spmm needs as many heads of values as of x", x.size(1), value.size(1))
             )
         value, x = same_dtype("spmm", value, x)  # type: ignore[assignment]
-    backend = pick("spmm", view, cols, x, aggr)
+    backend = pick("spmm", view, x, aggr)
     if aggr in ("max", "min"):
-        out = extreme(view, value, x, backend.name, largest=aggr == "max")
+        out = _extreme(view, value, x, backend, largest=aggr == "max")
     else:
-        out = product(view, transposed_view, value, x, backend.name)
+        out = product(view, value, x, backend)
     if aggr == "mean":
-        count = view[0].diff().clamp(min=1).to(out.dtype)
+        count = view.by_row[0].diff().clamp(min=1).to(out.dtype)
         out = out / count.view(rows, 1, 1)
     return out.squeeze(1) if plain else out
+
+
+# Max and min: a kernel finds the entry, torch gathers the value --------------------------------
+
+_spmm_arg = operator(
+    Backend.spmm_arg,
+    lambda ptr, index, value, x, largest: request_of(
+        "spmm", ptr, index, x.size(0), x, "max" if largest else "min"
+    ),
+    direct=False,  # torch finds the entries with gradients enabled, which hooks would notice
+)
+
+
+def _extreme(view: View, value: Tensor | None, x: Tensor, backend: str, *, largest: bool) -> Tensor:
+    """out[r, h, c] = max (or min) over the entries e of row r of value[e, h] x[index[e], h, c].
+
+    Rows without entries give zeros. The gradient goes to the first of equal products.
+    """
+    ptr, index, perm = view.by_row
+    value = in_order(value, perm)
+    if value is not None and value.size(1) == 1 and x.size(1) > 1:
+        value = value.expand(-1, x.size(1))
+    (arg,) = _Arguments.apply(value, x, ptr, index, largest, backend)
+    if index.numel() == 0:
+        zero = x[:0].sum() if value is None else x[:0].sum() + value.sum()
+        return x.new_zeros(arg.shape) + zero  # zeros with gradients of zero
+    found, entry = arg >= 0, arg.clamp(min=0)
+    # Gather from flat tensors: their gradients need no tensor of entries × channels, and are summed
+    # in a fixed order on CUDA too.
+    head, channel = (torch.arange(n, device=x.device) for n in arg.shape[1:])
+    of_head = head.unsqueeze(-1) if x.size(1) > 1 else 0
+    place = (index.long()[entry] * x.size(1) + of_head) * x.size(2) + channel
+    # Mask each factor, so that rows without entries get no gradient from entry 0, which they look
+    # up: not even NaN, of zero times infinity.
+    chosen = torch.where(found, x.flatten()[place], 0.0)
+    if value is not None:
+        weight = value.flatten()[entry * value.size(1) + head.unsqueeze(-1)]
+        chosen = chosen * torch.where(found, weight, 0.0)
+    return chosen
+
+
+class _Arguments(Primitive):
+    """The position of the largest or least product of each row: no derivative, but a vmap rule.
+
+    It returns a tuple, because torch.compile cannot trace a single tensor without a derivative.
+    """
+
+    operands = 2
+    batch_axis = None
+
+    @staticmethod
+    def forward(
+        value: Tensor | None, x: Tensor, ptr: Tensor, index: Tensor, largest: bool, backend: str
+    ) -> tuple[Tensor]:
+        return (_spmm_arg(ptr, index, value, x, largest, backend),)
+
+    @staticmethod
+    def keep(ctx: Any, operands: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(*output)
+
+    @staticmethod
+    def gradients(ctx: Any, grad: Tensor) -> tuple[None, None]:
+        return None, None
+
+    @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> tuple[None]:
+        return (None,)
+
+
+# Propagate and transform in one step -----------------------------------------------------------
+
+
+def fused_request(ptr: Tensor, index: Tensor, num_cols: int, theta: Tensor) -> Request:
+    """The :class:`Request` of a call of :func:`spmm_theta`, with Q as its channels."""
+    shape, kinds = (ptr.numel() - 1, num_cols), (theta.device.type, theta.dtype, index.dtype)
+    return Request("spmm_theta", *kinds, shape, index.numel(), theta.size(2))
+
+
+# Its derivatives are in ``pyg_outerconv.contract.orders.fused``.
+spmm_theta = operator(
+    Backend.spmm_theta,
+    lambda ptr, index, label, value, x, theta: fused_request(ptr, index, x.size(0), theta),
+)

@@ -10,10 +10,38 @@ from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
 
-from .differentiable import apply, differentiable, is_differentiated
+from .primitive import Primitive, folded, is_differentiated
 from .tiles import exact
 
 _FLASH = 1  # torch's number for its fused kernel
+
+
+def lowered(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    scale: float,
+    dropout_p: float,
+) -> Tensor:
+    """torch's attention, (..., H, N, V), for (..., H, N, D), (..., H, M, D) and (..., H, M, V).
+
+    ``mask`` is added to the scores; targets whose row of it is -inf get zeros.
+    """
+    channels = value.size(-1)
+    width = max(query.size(-1), channels)
+    # Fused kernels require equally many channels.
+    query, key, value = (
+        x if x.size(-1) == width else F.pad(x, (0, width - x.size(-1))) for x in (query, key, value)
+    )
+    empty = None
+    if mask is not None:
+        empty = (mask == -torch.inf).all(-1, keepdim=True)
+        mask = mask.masked_fill(empty, 0.0)
+    out = torch_attention(query, key, value, mask, causal, scale, dropout_p)
+    out = out if empty is None else out.masked_fill(empty, 0.0)
+    return out[..., :channels]
 
 
 def torch_attention(
@@ -42,13 +70,14 @@ def torch_attention(
         or any(map(is_functorch_wrapped_tensor, operands))
         or (torch.is_grad_enabled() and any(x.requires_grad for x in operands))
     ):
-        return apply(_Fused, query, key, value, mask, causal, scale)[0]  # type: ignore[no-any-return]
+        return _TorchAttention.apply(query, key, value, mask, causal, scale)[0]  # type: ignore[no-any-return]
     return F.scaled_dot_product_attention(query, key, value, mask, dropout_p, causal, scale=scale)
 
 
-@differentiable
-class _Fused(torch.autograd.Function):
+class _TorchAttention(Primitive):
     """torch's attention; backward is fused too, unless it is differentiated itself."""
+
+    operands = 4
 
     @staticmethod
     def forward(
@@ -64,58 +93,36 @@ class _Fused(torch.autograd.Function):
         )
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        *tensors, ctx.causal, ctx.scale = inputs
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(*tensors, *output)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def gradients(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, mask, out, logsumexp = ctx.saved_tensors
+        causal, scale = ctx.rest
         found: tuple[Tensor, ...]
         if is_differentiated():
-            found = _gradients(query, key, value, mask, ctx.causal, ctx.scale, grad)
+            found = _gradients(query, key, value, mask, causal, scale, grad)
         elif not logsumexp.numel():
-            found = _recomputed_gradients(query, key, value, mask, ctx.causal, ctx.scale, grad)
+            found = _recomputed_gradients(query, key, value, mask, causal, scale, grad)
         else:
             found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-                grad,
-                query,
-                key,
-                value,
-                out,
-                logsumexp,
-                0.0,
-                ctx.causal,
-                attn_mask=mask,
-                scale=ctx.scale,
+                grad, query, key, value, out, logsumexp, 0.0, causal, attn_mask=mask, scale=scale
             )
-        return *found, None, None, None
+        return *found, None
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> tuple[Tensor, None]:
-        *operands, mask = primals
+        (*operands, mask), (causal, scale) = primals, ctx.rest
         query, key, value = (exact(x) for x in operands)
         of_query, of_key, of_value = (exact(x) for x in tangents[:3])
-        share = _shares(query * ctx.scale, key, mask, ctx.causal)
-        of_score = (of_query @ key.mT + query @ of_key.mT) * ctx.scale
+        share = _shares(query * scale, key, mask, causal)
+        of_score = (of_query @ key.mT + query @ of_key.mT) * scale
         of_score = of_score if mask is None else of_score + tangents[3]
         out = _softmax_derivative(share, of_score) @ value + share @ of_value
         return out.to(primals[2].dtype), None
 
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], *args: Any
-    ) -> tuple[tuple[Tensor, Tensor], tuple[int, None]]:
-        *operands, causal, scale = args
-        folded = []
-        for x, dim in zip(operands, in_dims[:4], strict=True):
-            if x is not None:
-                x = x.unsqueeze(0) if dim is None else x.movedim(dim, 0)
-                x = x.expand(info.batch_size, *x.shape[1:]).flatten(0, 1)
-            folded.append(x)
-        found = apply(_Fused, *folded, causal, scale)
-        return (found[0].unflatten(0, (info.batch_size, -1)), found[1]), (0, None)
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
+        operands = folded(info, in_dims, arguments[:4], 0)
+        out, logsumexp = cls.apply(*operands, *arguments[4:])
+        return (out.unflatten(0, (-1, info.batch_size)), logsumexp), (1, None)
 
 
 def _recomputed_gradients(

@@ -70,7 +70,7 @@ def run(dtype, heads, channels):
     backend.segment_sum(ptr, value)
     backend.segment_softmax(ptr, value)
     out, total = backend.attend(ptr, index, rows, x, x, value, 0.5)
-    backend.attend_backward((ptr, index), far, rows, x, x, value, 0.5, out, total, out)
+    backend.attend_backward(ptr, index, *far, rows, x, x, value, 0.5, out, total, out)
     theta = dense(3, channels, 24)
     products = dense(43, channels)
     backend.grouped_matmul(products, ptr, theta, index, index, 5)

@@ -117,7 +117,7 @@ def backward(backend, i):
     bias = i.bias
     out, total = backend.attend(i.ptr, i.index, i.rows, i.x, i.sent, bias, 0.3)
     return backend.attend_backward(
-        (i.ptr, i.index), i.far, i.rows, i.x, i.sent, bias, 0.3, out, total, i.grad
+        i.ptr, i.index, *i.far, i.rows, i.x, i.sent, bias, 0.3, out, total, i.grad
     )
 
 
@@ -262,7 +262,7 @@ def test_rows_that_attend_to_nothing_are_zeros_with_zero_gradients(limit, monkey
     assert torch.equal(out[0], torch.zeros_like(out[0]))
     assert torch.equal(total[0], torch.full_like(total[0], -torch.inf))
     query, key, value, score = Triton().attend_backward(
-        (i.ptr, i.index), i.far, i.rows, i.x, i.sent, bias, 1.0, out, total, i.grad
+        i.ptr, i.index, *i.far, i.rows, i.x, i.sent, bias, 1.0, out, total, i.grad
     )
     assert torch.equal(query[0], torch.zeros_like(query[0]))
     assert torch.equal(score[:20], torch.zeros_like(score[:20]))

@@ -11,12 +11,12 @@ from torch import Tensor
 from ...basis.edges import EdgeBasis
 from ...basis.pattern import Pattern
 from ...kernels import BACKENDS, Request
-from ...kernels.call import item_by_item, views
-from ...kernels.differentiable import apply, differentiable
 from ...kernels.dispatch import choose, forced
-from ...kernels.fused import PRIMITIVE, fused_request, spmm_theta
 from ...kernels.grouped import grouped_outer
+from ...kernels.primitive import Primitive
 from ...kernels.products import product, sample
+from ...kernels.sparsity import View
+from ...kernels.spmm import fused_request, spmm_theta
 from ...theta.theta import autocast_pair
 from ..cost import Cost, dense_product, sparse_product
 from ..order import EdgeOrder, needs_features
@@ -78,7 +78,7 @@ def _no_backend(problem: Problem) -> list[str]:
     asked = forced()
     able = [b for b in BACKENDS.values() if (b.priority > 0 if asked is None else b.name == asked)]
     place = problem.theta.device.type  # compared first: the rest may read sizes of the graph
-    able = [one for one in able if PRIMITIVE in one.primitives and place in one.devices]
+    able = [one for one in able if "spmm_theta" in one.primitives and place in one.devices]
     request = _request(problem) if able else None
     if any(not backend.why_not(request) for backend in able if request is not None):
         return []
@@ -92,7 +92,7 @@ def _request(problem: Problem) -> Request:
     if not basis.has_edges:  # sizes are known without making edges
         size, count = basis.size[::-1], basis.num_edges
         kind, width = theta.device.type, theta.size(2)
-        return Request(PRIMITIVE, kind, theta.dtype, torch.int32, size, count, width)
+        return Request("spmm_theta", kind, theta.dtype, torch.int32, size, count, width)
     pattern = problem.edges.pattern
     return fused_request(pattern.target_ptr, pattern.source, pattern.size[0], theta)
 
@@ -107,8 +107,7 @@ def fused_product(edges: EdgeBasis, x: Tensor, theta: Tensor) -> Tensor:
     value = None if edges.value is None else edges.value.to(x.dtype)
     pattern = edges.pattern
     backend = choose(fused_request(pattern.target_ptr, pattern.source, x.size(0), theta)).name
-    out: Tensor = apply(_FusedProduct, value, x, theta, _Edges(pattern), backend)
-    return out
+    return _FusedProduct.apply(value, x, theta, _Edges(pattern), backend)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -122,9 +121,11 @@ class _Edges:
     pattern: Pattern
 
 
-@differentiable
-class _FusedProduct(torch.autograd.Function):
+class _FusedProduct(Primitive):
     """The fused product as a function that is linear in values, in x and in Θ."""
+
+    operands = 3
+    batch_axis = None
 
     @staticmethod
     def forward(
@@ -136,44 +137,31 @@ class _FusedProduct(torch.autograd.Function):
         )
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        value, x, theta, ctx.edges, ctx.backend = inputs
-        ctx.save_for_backward(value, x, theta)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        value, x, theta = ctx.saved_tensors
-        pattern, backend = ctx.edges.pattern, ctx.backend
+    def gradients(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        (value, x, theta), (edges, backend) = ctx.saved_tensors, ctx.rest
+        pattern = edges.pattern
         of_value = of_x = of_theta = None
         if ctx.needs_input_grad[1]:
-            transposed = pattern.transposed
             value_t = None if value is None else value.index_select(0, pattern.by_source)
-            theta_t = theta.transpose(1, 2)
-            of_x = apply(_FusedProduct, value_t, grad, theta_t, _Edges(transposed), backend)
+            back = theta.transpose(1, 2), _Edges(pattern.transposed), backend
+            of_x = _FusedProduct.apply(value_t, grad, *back)
         if ctx.needs_input_grad[2]:
             pairs = pattern.target_pairs
             ordered = None if value is None else value.index_select(0, pairs.order).unsqueeze(1)
-            view, transposed_view = views(pairs.sparsity)
-            h = product(view, transposed_view, ordered, x.unsqueeze(1), backend).squeeze(1)
+            h = product(View(pairs.sparsity), ordered, x.unsqueeze(1), backend).squeeze(1)
             of_theta = grouped_outer(h, pairs.ptr, grad, scatter=pairs.node)
         if ctx.needs_input_grad[0]:
             pairs = pattern.source_pairs
             z = grouped(x, pairs.ptr, theta.unsqueeze(1), gather=pairs.node)
-            view, transposed_view = views(pairs.sparsity)
-            ends = grad.unsqueeze(1), z.unsqueeze(1)
-            of_value = sample(view, transposed_view, *ends, backend).squeeze(1)
-        return of_value, of_x, of_theta, None, None
+            view = View(pairs.sparsity)
+            of_value = sample(view, grad.unsqueeze(1), z.unsqueeze(1), backend).squeeze(1)
+        return of_value, of_x, of_theta
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        value, x, theta = primals
-        of_value, of_x, of_theta = tangents
-        out: Tensor = apply(_FusedProduct, value, of_x, theta, ctx.edges, ctx.backend)
-        out = out + apply(_FusedProduct, value, x, of_theta, ctx.edges, ctx.backend)
+        (value, x, theta), (of_value, of_x, of_theta) = primals, tangents
+        out: Tensor = _FusedProduct.apply(value, of_x, theta, *ctx.rest)
+        out = out + _FusedProduct.apply(value, x, of_theta, *ctx.rest)
         if value is not None:
-            out = out + apply(_FusedProduct, of_value, x, theta, ctx.edges, ctx.backend)
+            out = out + _FusedProduct.apply(of_value, x, theta, *ctx.rest)
         return out
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
-        return item_by_item(_FusedProduct, info, in_dims, args)

@@ -9,7 +9,7 @@ from ...basis.edges import multiply
 from ...basis.pattern_matrices import LabelBlock
 from ...graph.sparse_features import SparseFeatures
 from ...kernels import REDUCTIONS
-from ...kernels.mixed_product import mixed_product
+from ...kernels.products import mixed_product
 from ...theta import DenseTheta
 from ...theta.theta import autocast_pair
 from ..cost import Cost, Operations, dense_product, moving, sparse_product, transform

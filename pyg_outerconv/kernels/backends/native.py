@@ -49,8 +49,11 @@ def _attend(
 
 
 def _attend_backward(
-    view: tuple[Tensor, Tensor],
-    transposed_view: tuple[Tensor, Tensor, Tensor],
+    ptr: Tensor,
+    index: Tensor,
+    ptr_t: Tensor,
+    index_t: Tensor,
+    perm_t: Tensor,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -61,7 +64,6 @@ def _attend_backward(
     grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Compute the gradients of attention; shares are computed again, not stored."""
-    (ptr, index), (ptr_t, index_t, perm) = view, transposed_view
     wide, heads, entries = accumulator(query.dtype), query.size(1), index.numel()
     grads = tuple(torch.empty_like(t) for t in (query, key, value))
     of_score = query.new_empty((entries if bias is not None else 0, heads))
@@ -76,7 +78,7 @@ def _attend_backward(
         share -= spread(ptr, total.masked_fill(total == -torch.inf, 0.0), entries)
         share.exp_()
         grads[2][:, head] = times(
-            csr(ptr_t, index_t, share.index_select(0, perm), query.size(0)), above
+            csr(ptr_t, index_t, share.index_select(0, perm_t), query.size(0)), above
         )
         score = sampled(ptr, index, above, values)
         mean = (above * _head(out, head, wide)).sum(-1)
@@ -86,7 +88,7 @@ def _attend_backward(
             of_score[:, head] = score
         grads[0][:, head] = times(csr(ptr, index, score, key.size(0)), keys) * scale
         grads[1][:, head] = times(
-            csr(ptr_t, index_t, score.index_select(0, perm), query.size(0)), queries
+            csr(ptr_t, index_t, score.index_select(0, perm_t), query.size(0)), queries
         )
     return grads[0], grads[1], grads[2], of_score
 

@@ -101,8 +101,11 @@ class Reference(Backend):
 
     def attend_backward(
         self,
-        view: tuple[Tensor, Tensor],
-        transposed_view: tuple[Tensor, Tensor, Tensor],
+        ptr: Tensor,
+        index: Tensor,
+        ptr_t: Tensor,
+        index_t: Tensor,
+        perm_t: Tensor,
         query: Tensor,
         key: Tensor,
         value: Tensor,
@@ -113,7 +116,7 @@ class Reference(Backend):
         grad: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Compute the gradients of attention in query, key, value and score."""
-        (ptr, index), wide = view, accumulator(query.dtype)
+        wide = accumulator(query.dtype)
         rows, above = rows_of(ptr), grad.to(wide)
         queries, keys, values = (t.to(wide) for t in (query, key, value))
         score = scale * self.sddmm(ptr, index, queries, keys)
@@ -126,7 +129,7 @@ class Reference(Backend):
         of_key.index_add_(0, index, scale * of_score.unsqueeze(-1) * queries.index_select(0, rows))
         of_value.index_add_(0, index, share.unsqueeze(-1) * above.index_select(0, rows))
         found = [t.to(query.dtype) for t in (of_query, of_key, of_value, of_score)]
-        return found[0], found[1], found[2], found[3]
+        return found[0], found[1], found[2], found[3][: 0 if bias is None else None]
 
     def additive(
         self,
@@ -136,12 +139,14 @@ class Reference(Backend):
         b: Tensor,
         left: Tensor | None,
         right: Tensor | None,
-        phi: Activation,
+        activation: str,
+        slope: float,
+        order: int,
     ) -> Tensor:
         """Compute the additive score of each entry, (E, H)."""
         rows, wide = rows_of(ptr), accumulator(a.dtype)
         sums = a.to(wide).index_select(0, rows) + b.to(wide).index_select(0, index)
-        terms = phi.write(sums, torch.empty_like(sums))
+        terms = Activation(activation, slope, order).write(sums, torch.empty_like(sums))
         for factor, place in ((left, rows), (right, index)):
             if factor is not None:
                 terms = terms * (factor if factor.size(0) == 1 else factor.index_select(0, place))
@@ -155,7 +160,9 @@ class Reference(Backend):
         b: Tensor,
         right: Tensor | None,
         value: Tensor,
-        phi: Activation,
+        activation: str,
+        slope: float,
+        order: int,
         count: int,
     ) -> Tensor:
         """Sum the weighted terms of additive scores within rows, (count, R, H, channels)."""
@@ -163,7 +170,8 @@ class Reference(Backend):
         sums = a.to(wide).index_select(0, rows) + b.to(wide).index_select(0, index)
         out = sums.new_zeros((count, *a.shape))
         for number in range(count):
-            terms = phi.after(number).write(sums, torch.empty_like(sums)) * value.unsqueeze(-1)
+            phi = Activation(activation, slope, order + number)
+            terms = phi.write(sums, torch.empty_like(sums)) * value.unsqueeze(-1)
             out[number].index_add_(0, rows, terms if right is None else terms * right[index])
         return out.to(a.dtype)
 

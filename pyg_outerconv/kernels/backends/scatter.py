@@ -135,8 +135,11 @@ class Scatter(Backend):
 
     def attend_backward(
         self,
-        view: tuple[Tensor, Tensor],
-        transposed_view: tuple[Tensor, Tensor, Tensor],
+        ptr: Tensor,
+        index: Tensor,
+        ptr_t: Tensor,
+        index_t: Tensor,
+        perm_t: Tensor,
         query: Tensor,
         key: Tensor,
         value: Tensor,
@@ -149,7 +152,6 @@ class Scatter(Backend):
         """Compute the gradients of attention; shares are computed again, not stored."""
         from torch_scatter import gather_csr
 
-        (ptr, index), (ptr_t, index_t, perm) = view, transposed_view
         wide, long = accumulator(query.dtype), ptr.long()
         queries, keys, values, above = (t.to(wide) for t in (query, key, value, grad))
         share = self._scores(ptr, index, queries, keys, bias, scale)
@@ -159,12 +161,12 @@ class Scatter(Backend):
         of_score = self.sddmm(ptr, index, above, values)
         of_score -= gather_csr((above * out).sum(-1), long)
         of_score *= share
-        transposed = of_score.index_select(0, perm)
+        transposed = of_score.index_select(0, perm_t)
         of_query = self.spmm(ptr, index, of_score, keys).mul_(scale)
         of_key = self.spmm(ptr_t, index_t, transposed, queries).mul_(scale)
-        of_value = self.spmm(ptr_t, index_t, share.index_select(0, perm), above)
+        of_value = self.spmm(ptr_t, index_t, share.index_select(0, perm_t), above)
         found = [t.to(query.dtype) for t in (of_query, of_key, of_value, of_score)]
-        return found[0], found[1], found[2], found[3]
+        return found[0], found[1], found[2], found[3][: 0 if bias is None else None]
 
     additive = staticmethod(tiled_additive.score)
     additive_rows = staticmethod(tiled_additive.rows_by(_sums))

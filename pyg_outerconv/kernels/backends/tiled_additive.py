@@ -26,10 +26,12 @@ def score(
     b: Tensor,
     left: Tensor | None,
     right: Tensor | None,
-    phi: Activation,
+    activation: str,
+    slope: float,
+    order: int,
 ) -> Tensor:
     """Compute the additive score of each entry, (E, H)."""
-    work = _Tiles(ptr, index, a, b)
+    phi, work = Activation(activation, slope, order), _Tiles(ptr, index, a, b)
     out = work.a.new_empty((index.numel(), a.size(1)))
     row_factor, column_factor = work.factor(left), work.factor(right)
     for tile in work.tiles:
@@ -51,11 +53,13 @@ def rows_by(sum_rows: SumRows) -> Callable[..., Tensor]:
         b: Tensor,
         right: Tensor | None,
         value: Tensor,
-        phi: Activation,
+        activation: str,
+        slope: float,
+        order: int,
         count: int,
     ) -> Tensor:
         """Sum the weighted terms of additive scores within rows, (count, R, H, channels)."""
-        work = _Tiles(ptr, index, a, b)
+        phi, work = Activation(activation, slope, order), _Tiles(ptr, index, a, b)
         out = work.a.new_zeros((count, *work.a.shape))
         column_factor, buffer = work.factor(right), torch.empty_like(work.row_buffer)
         for tile in work.tiles:

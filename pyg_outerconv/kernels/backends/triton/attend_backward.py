@@ -97,8 +97,11 @@ def target_kernel(
 
 
 def attend_backward(
-    view: tuple[Tensor, Tensor],
-    transposed_view: tuple[Tensor, Tensor, Tensor],
+    ptr: Tensor,
+    index: Tensor,
+    ptr_t: Tensor,
+    index_t: Tensor,
+    perm_t: Tensor,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -110,16 +113,17 @@ def attend_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Compute the gradients of attention in query, key, value and score."""
     share, slope, query_grad = _target_pass(
-        view, query, key, value, bias, scale, out, logsumexp, grad
+        ptr, index, query, key, value, bias, scale, out, logsumexp, grad
     )
-    transposed_ptr, transposed_index, perm = transposed_view
-    key_grad = spmm(transposed_ptr, transposed_index, slope, query, perm, scale)
-    value_grad = spmm(transposed_ptr, transposed_index, share, grad, perm)
-    return query_grad, key_grad, value_grad, slope.to(query.dtype)
+    key_grad = spmm(ptr_t, index_t, slope, query, perm_t, scale)
+    value_grad = spmm(ptr_t, index_t, share, grad, perm_t)
+    of_bias = slope[: 0 if bias is None else None].to(query.dtype)
+    return query_grad, key_grad, value_grad, of_bias
 
 
 def _target_pass(
-    view: tuple[Tensor, Tensor],
+    ptr: Tensor,
+    index: Tensor,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -130,7 +134,6 @@ def _target_pass(
     grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Share and slope (E, H) in the accumulating dtype, and the gradient in the query."""
-    ptr, index = view
     heads, depth, channels = query.size(1), query.size(2), value.size(2)
     share = torch.empty((index.numel(), heads), dtype=accumulator(query.dtype), device=query.device)
     slope, query_grad = torch.empty_like(share), torch.empty_like(query)

@@ -101,10 +101,9 @@ def grouped_matmul(
     gather: Tensor | None,
     scatter: Tensor | None,
     num_rows: int,
-    num_products: int,
 ) -> Tensor:
-    """Multiply the rows of each group with its matrix, (num_rows, Q); ``num_products`` is I."""
-    outputs = theta.size(2)
+    """Multiply the rows of each group with its matrix, (num_rows, Q)."""
+    outputs, num_products = theta.size(2), _num_products(x, gather, scatter)
     if scatter is None:
         out = x.new_zeros((num_rows, outputs))
         _products(x, ptr, theta, gather, out, num_products)
@@ -141,10 +140,9 @@ def grouped_outer(
     y: Tensor,
     gather: Tensor | None,
     scatter: Tensor | None,
-    num_products: int,
 ) -> Tensor:
-    """Compute the gradient of grouped_matmul in theta, (G, P, Q); ``num_products`` is I."""
-    inputs, outputs = x.size(1), y.size(1)
+    """Compute the gradient of grouped_matmul in theta, (G, P, Q)."""
+    inputs, outputs, num_products = x.size(1), y.size(1), _num_products(x, gather, scatter)
     out = x.new_zeros((ptr.numel() - 1, inputs, outputs))
     block_p, block_q = (min(64, blocks_of(x.dtype, width)) for width in (inputs, outputs))
     p_blocks, q_blocks = triton.cdiv(inputs, block_p), triton.cdiv(outputs, block_q)
@@ -167,3 +165,9 @@ def grouped_outer(
     )  # fmt: skip
     add_pieces(pieces, partial, out)
     return out
+
+
+def _num_products(x: Tensor, gather: Tensor | None, scatter: Tensor | None) -> int:
+    """The number I of products, that is of rows in all groups."""
+    index = gather if gather is not None else scatter
+    return x.size(0) if index is None else index.numel()

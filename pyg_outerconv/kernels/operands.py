@@ -1,19 +1,53 @@
-"""Checks of the operands of attention without a sparse matrix, and its call of torch."""
+"""Checks of the operands of primitives."""
 
 from __future__ import annotations
 
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .call import same_dtype
-from .torch_attention import torch_attention
 
 
-def checked(
+def same_dtype(what: str, *tensors: Tensor | None) -> list[Tensor | None]:
+    """The tensors, checked to have one dtype; autocast converts tensors of different dtypes.
+
+    Raises:
+        TypeError: the dtypes differ.
+    """
+    present = [tensor for tensor in tensors if tensor is not None]
+    first = present[0]
+    if torch.is_autocast_enabled(first.device.type):
+        short = torch.get_autocast_dtype(first.device.type)
+        if any(tensor.dtype != first.dtype for tensor in present):
+            return [None if tensor is None else tensor.to(short) for tensor in tensors]
+    for tensor in present:
+        if tensor.dtype != first.dtype:
+            raise RefusedType(
+                refusal(f"{what} needs operands of one dtype", first.dtype, tensor.dtype)
+            )
+    return list(tensors)
+
+
+def one_value_an_entry(what: str, value: Tensor, num_entries: int) -> Tensor:
+    """``value`` (E,) or (E, H), as (E, H).
+
+    Raises:
+        ValueError: ``value`` has another shape.
+    """
+    if value.dim() not in (1, 2) or value.size(0) != num_entries:
+        raise RefusedValue(
+            refusal(
+                f"{what} needs a value for each entry, or for each entry and head",
+                f"({num_entries},) or ({num_entries}, H)",
+                tuple(value.shape),
+            )
+        )
+    return value.unsqueeze(-1) if value.dim() == 1 else value
+
+
+def attention_operands(
     what: str, query: Tensor, key: Tensor, value: Tensor, source_mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Queries, keys and values of one dtype, and the mask of sources as (M, H) or None.
@@ -66,31 +100,3 @@ def probability(dropout_p: float) -> float:
 def scale_of(query: Tensor, scale: float | None) -> float:
     """The scale of scores, 1/√D if ``scale`` is None."""
     return 1.0 / math.sqrt(max(query.size(2), 1)) if scale is None else float(scale)
-
-
-def lowered(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    causal: bool,
-    scale: float,
-    dropout_p: float,
-) -> Tensor:
-    """torch's attention, (..., H, N, V), for (..., H, N, D), (..., H, M, D) and (..., H, M, V).
-
-    ``mask`` is added to the scores; targets whose row of it is -inf get zeros.
-    """
-    channels = value.size(-1)
-    width = max(query.size(-1), channels)
-    # Fused kernels require equally many channels.
-    query, key, value = (
-        x if x.size(-1) == width else F.pad(x, (0, width - x.size(-1))) for x in (query, key, value)
-    )
-    empty = None
-    if mask is not None:
-        empty = (mask == -torch.inf).all(-1, keepdim=True)
-        mask = mask.masked_fill(empty, 0.0)
-    out = torch_attention(query, key, value, mask, causal, scale, dropout_p)
-    out = out if empty is None else out.masked_fill(empty, 0.0)
-    return out[..., :channels]
