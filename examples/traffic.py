@@ -20,12 +20,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from pyg_outerconv.places import ROOT_VARIABLE, data_root
 from torch import Tensor
 from torch_geometric.utils import is_undirected
 
 from pyg_outerconv.families import Identity, Walk
 from pyg_outerconv.nn import ConvGRUCell, unroll
-from pyg_outerconv.places import ROOT_VARIABLE, data_root
 
 PAST, AHEAD = 12, 12  # steps of five minutes
 SHOWN = (3, 6, 12)
