@@ -13,11 +13,10 @@ from .content_family import ContentFamily
 from .diffusion import Diffusion
 from .family import FAMILIES, Family
 from .gcn import GCN
-from .grid import Grid
+from .grid import Grid, Pool
 from .kernel import EdgeFunction, Kernel
 from .linear_attention import LinearAttention
 from .nodes import Full, Identity, Part
-from .pool import Pool
 from .registry import parse_family
 from .relation import Relation, edge_basis
 from .support.bands import Causal, Complete, SlidingWindow, Strided
