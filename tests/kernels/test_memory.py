@@ -10,7 +10,7 @@ from pyg_outerconv.kernels import BACKENDS, grouped_matmul, spmm, use_backend
 from pyg_outerconv.kernels.tiles import rows_of, tiles
 from pyg_outerconv.testing import assert_near, primitive_calls
 
-ROWS, ENTRIES, HEADS, CHANNELS = 128, 2_000, 2, 16
+ROWS, ENTRIES, HEADS, CHANNELS = 256, 4_000, 2, 16
 
 
 def sparsity_of_many():
