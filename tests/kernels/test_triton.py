@@ -188,6 +188,7 @@ def test_equals_reference(call, size):
     assert_equals_reference(call, Inputs(DEGREES, *SIZES[size]))
 
 
+@pytest.mark.slow(cases=10)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("call", CALLS)
 def test_long_rows_are_shared_by_several_programs(call, dtype, monkeypatch):
@@ -195,11 +196,13 @@ def test_long_rows_are_shared_by_several_programs(call, dtype, monkeypatch):
     assert_equals_reference(call, Inputs(DEGREES, 3, 5, dtype, torch.int32))
 
 
+@pytest.mark.slow(cases=6)
 @pytest.mark.parametrize("call", CALLS)
 def test_a_row_of_300_entries_beside_empty_ones(call):
     assert_equals_reference(call, Inputs(SKEWED, 2, 3, torch.float32, torch.int32))
 
 
+@pytest.mark.slow(cases=6)
 @pytest.mark.parametrize("call", CALLS)
 def test_equal_input_gives_equal_bits(call, monkeypatch):
     monkeypatch.setattr(balance, "LIMIT", 8)  # of whole rows and of pieces
@@ -473,8 +476,11 @@ def test_compiled_it_refuses_a_cpu_and_takes_bfloat16(tmp_path):
     assert "TRITON_INTERPRET=1" in done.stdout
 
 
-def test_every_kernel_compiles_for_a_gpu_and_float32_is_never_rounded_to_tf32(tmp_path):
-    done = without_interpreter(str(FOLDER / "compile_triton.py"), cache=tmp_path)
+def test_every_kernel_compiles_for_a_gpu_and_float32_is_never_rounded_to_tf32(
+    tmp_path, pytestconfig
+):
+    types = "all" if pytestconfig.getoption("--all") else "float32"
+    done = without_interpreter(str(FOLDER / "compile_triton.py"), types, cache=tmp_path)
     assert done.returncode == 0, done.stderr
     compiled = {tuple(line.split()) for line in done.stdout.splitlines()}
     source = Path(balance.__file__).parent
