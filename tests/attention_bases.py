@@ -188,7 +188,7 @@ def assert_all_orders(basis, x, theta, tensors, depth=1, orders=None):
     expected = derivatives(dense_truth(basis, x, theta), inputs, depth)
     names = legal(basis, x, theta) if orders is None else orders
     for name in (None, *names):
-        fresh = replace(basis, kept={}) if isinstance(basis, AttentionBasis) else basis
+        fresh = replace(basis) if isinstance(basis, AttentionBasis) else basis
         actual = derivatives(contract(fresh, x, theta, name), inputs, depth)
         for number, (found, reference) in enumerate(zip(actual, expected, strict=True)):
             try:

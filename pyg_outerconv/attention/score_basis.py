@@ -11,8 +11,7 @@ from torch import Tensor
 from ..basis.attention_basis import AttentionBasis
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
-from ..basis.feature_product import FeatureProduct
-from ..basis.feature_product_edges import FeatureProductSupport
+from ..basis.feature_product import FeatureProduct, pairs_of
 from ..basis.implicit_edges import ImplicitEdges
 from ..errors import RefusedValue, refusal
 from ..graph import Features, relative_positions
@@ -40,7 +39,7 @@ def _as_factors(
     fits = fits or isinstance(normalise, Unnormalised)
     if not fits or scores.bias is not None or normalise.dropped:
         return None
-    pairs = FeatureProductSupport.of(over)
+    pairs = pairs_of(over)
     if pairs is None:
         return None
     wide = torch.promote_types(scores.key.dtype, scores.query.dtype)  # autocast shortens one
@@ -49,7 +48,7 @@ def _as_factors(
         query = query * scale
     key = present_keys(key, present, scores.exponents)
     make = FeatureProduct.of_exponents if scores.exponents else FeatureProduct
-    return make(key, query, normalised, pairs.causal, pairs.source_block, pairs.target_block)
+    return make(key, query, normalised, *pairs)
 
 
 def with_terms(

@@ -1,12 +1,13 @@
 """Bases: the linear operators A_k, stored as edges or defined by a rule, and their algebra.
 
-Each kind of basis is a subclass of :class:`Basis` in a file of its own. ``kind.py`` lists the
-methods that a new kind must define, and those that it may override.
+Each kind of basis is a subclass of :class:`Basis`; ``base.py`` says which methods a new kind
+must define, and which it may override.
 """
 
 from ..registration import import_files
 from .band import Band
 from .base import Basis
+from .compound import Stacked
 from .edge_sets import drop_edges
 from .edges import EdgeBasis
 from .export import to_edge_index, to_networkx, to_scipy, to_torch_sparse
@@ -18,7 +19,6 @@ from .pattern import Pattern
 from .polynomial import CHEBYSHEV, MONOMIAL, Polynomial, Recurrence
 from .products import Composed, Kronecker, Repeated
 from .same_block import SameBlock
-from .stacked import Stacked
 
 __all__ = [
     "CHEBYSHEV",

@@ -13,7 +13,6 @@ from ..kernels.attend_ends import attend_ends, shares_of_ends
 from ..kernels.head_copies import HeadCopies
 from .base import Basis
 from .edges import EdgeBasis
-from .kind import TensorMap
 from .multi_head_edges import MultiHeadEdges, can_list, listed_edges
 
 
@@ -79,7 +78,7 @@ class AdditiveAttentionBasis(Basis):
     def _copies(self) -> HeadCopies:
         """The matrix of the edges for all heads, cached in the pattern."""
         pattern, heads = self.over.pattern, self.num_bases
-        kept: dict[int, HeadCopies] = vars(pattern).setdefault("head_copies", {})
+        kept = pattern.head_copies
         if heads not in kept:
             sparsity, given = pattern.by_both, pattern.given
             if given is None:
@@ -97,13 +96,6 @@ class AdditiveAttentionBasis(Basis):
     def edges(self) -> EdgeBasis:
         """One label per head, E·H edges; see :meth:`MultiHeadEdges.edges`."""
         return self.shares().edges()
-
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> AdditiveAttentionBasis:
-        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
-        over = self.over.map(index_map, value_map)
-        x, value = value_map(self.x), value_map(self.value)
-        vectors = value_map(self.of_source), value_map(self.of_target)
-        return AdditiveAttentionBasis(over, x, value, *vectors, self.slope)
 
     def __repr__(self) -> str:
         return f"AdditiveAttentionBasis({self._head()}, over={self.over!r})"

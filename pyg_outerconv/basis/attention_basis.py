@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
+from ..cache import cached_property
 from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity, attend, sddmm
 from ..kernels.listed import Listed
@@ -16,7 +17,6 @@ from ..kernels.tiles import exact
 from .base import Basis
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
-from .kind import Shape, TensorMap
 from .multi_head_edges import (
     MultiHeadEdges,
     by_head,
@@ -27,10 +27,6 @@ from .multi_head_edges import (
     same_dtype,
 )
 from .pattern import Pattern
-
-if TYPE_CHECKING:
-    from ..theta import Theta
-    from .kind import Leaf
 
 
 class Normalise(Protocol):
@@ -84,7 +80,6 @@ class AttentionBasis(Basis):
     factor: float = 1.0
     bias: Tensor | None = None
     present: Tensor | None = None
-    kept: dict[str, MultiHeadEdges] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         sources, targets = self.over.size
@@ -154,7 +149,7 @@ class AttentionBasis(Basis):
         return self.over.edges().pattern
 
     def shape_class(self) -> Hashable:
-        """Cache key for the choice of an order; see :meth:`.Kind.shape_class`."""
+        """Cache key for the choice of an order; see :meth:`.Basis.shape_class`."""
         shares = self.normalise.is_softmax, self.normalise.dropped > 0
         beside = self.bias is not None, self.present is not None
         return tuple(self.query.shape[1:]), shares, beside, self.over.shape_class()
@@ -206,20 +201,24 @@ class AttentionBasis(Basis):
         bias = self.edge_bias()
         return score if bias is None else score + bias.to(score.dtype)
 
-    def exact_heads(self) -> MultiHeadEdges:
-        """The values in float32 at least, computed at the first call; dropout is drawn once."""
-        if "exact" not in self.kept:
-            pattern = self.pattern
-            if self._is_listed:
-                entries = listed_edges(pattern)
-                score = entries.dot(self.query * self.factor, self.key)
-                shares = self.normalise(entries, score)
-                self.kept["exact"] = MultiHeadEdges.of_list(pattern, shares)
-                return self.kept["exact"]
-            value = self.normalise(pattern.by_both, self.scores())
-            shape = (self.num_edges, *self.batch, self.num_bases // self.num_labels)
-            self.kept["exact"] = MultiHeadEdges(pattern, value.view(shape))
-        return self.kept["exact"]
+    @cached_property
+    def _exact(self) -> MultiHeadEdges:
+        """The values in float32 at least; dropout is drawn once."""
+        pattern = self.pattern
+        if self._is_listed:
+            entries = listed_edges(pattern)
+            score = entries.dot(self.query * self.factor, self.key)
+            return MultiHeadEdges.of_list(pattern, self.normalise(entries, score))
+        value = self.normalise(pattern.by_both, self.scores())
+        shape = (self.num_edges, *self.batch, self.num_bases // self.num_labels)
+        return MultiHeadEdges(pattern, value.view(shape))
+
+    @cached_property
+    def _heads(self) -> MultiHeadEdges:
+        exact = self._exact
+        if exact.dtype == self.dtype:
+            return exact
+        return MultiHeadEdges(exact.pattern, exact.value.to(self.query.dtype))
 
     @property
     def _is_listed(self) -> bool:
@@ -229,18 +228,12 @@ class AttentionBasis(Basis):
         return plain and isinstance(edges, EdgeBasis) and is_listed(edges.pattern, self.key)
 
     def heads(self) -> MultiHeadEdges:
-        """:meth:`exact_heads` in the dtype of the basis."""
-        if "heads" not in self.kept:
-            found = self.exact_heads()
-            same = found.dtype == self.dtype
-            self.kept["heads"] = (
-                found if same else MultiHeadEdges(found.pattern, found.value.to(self.query.dtype))
-            )
-        return self.kept["heads"]
+        """The attention weights of all edges and heads, computed at the first call."""
+        return self._heads
 
     def shares(self) -> MultiHeadEdges:
-        """The attention weights of all edges and heads; the same as :meth:`heads`."""
-        return self.heads()
+        """The same as :meth:`heads`."""
+        return self._heads
 
     # Propagation by heads ------------------------------------------------------------------
 
@@ -267,7 +260,7 @@ class AttentionBasis(Basis):
 
     def times(self, x: Tensor) -> Tensor:
         """The result of :meth:`attend` for any f, by a value for each edge and head."""
-        found = self.exact_heads().times(x)
+        found = self._exact.times(x)
         return found.to(torch.promote_types(self.query.dtype, x.dtype))
 
     def with_batch(self, batch: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -286,14 +279,6 @@ class AttentionBasis(Basis):
         wide = for_heads(x, self.num_bases, self.batch)
         return (self.attend(wide) if self.is_plain else self.times(wide)).movedim(-2, 1)
 
-    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """The sparse products in :meth:`propagate`; see :meth:`.Kind.products`."""
-        return [(self, shape, learns)]
-
-    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
-        """The basis itself as a leaf for sums; its edges for other reductions."""
-        return [(self if aggr == "sum" else self.edges(), theta)]
-
     def item(self, *index: int) -> MultiHeadEdges:
         """The heads of one item of the batch."""
         return self.heads().item(*index)
@@ -301,21 +286,6 @@ class AttentionBasis(Basis):
     def edges(self) -> EdgeBasis:
         """One label per head, E·H edges; see :meth:`MultiHeadEdges.edges`."""
         return self.heads().edges()
-
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> AttentionBasis:
-        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
-        over = self.over.map(index_map, value_map)
-        bias = None if self.bias is None else value_map(self.bias)
-        present = None if self.present is None else index_map(self.present)
-        return replace(
-            self,
-            over=over,
-            query=value_map(self.query),
-            key=value_map(self.key),
-            bias=bias,
-            present=present,
-            kept={},
-        )
 
     def __repr__(self) -> str:
         batch = f", batch={self.batch}" if self.batch else ""

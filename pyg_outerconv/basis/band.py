@@ -156,11 +156,10 @@ class Band(DenseRule):
             left=self.right,
             right=self.left,
             offset=-self.offset,
-            kept={},
         )
 
     def taken(self) -> range | Tensor | None:
-        """(N,) the single source of each target, if any; see :meth:`.Kind.taken`."""
+        """(N,) the single source of each target, if any; see :meth:`.Basis.taken`."""
         if self.left == self.right == 0:
             return range(self.offset, self.offset + self.num_targets)
         return super().taken()
@@ -169,7 +168,7 @@ class Band(DenseRule):
         """The columns of some targets (N',), as a band if the targets are consecutive."""
         if isinstance(place, range):
             offset = self.offset + place.start
-            return replace(self, num_targets=len(place), offset=offset, kept={})
+            return replace(self, num_targets=len(place), offset=offset)
         return self._edges_at(place)
 
     # Attention ------------------------------------------------------------------------------

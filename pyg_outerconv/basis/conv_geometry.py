@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd, prod
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .grid_shift import Axis, GridShift
+if TYPE_CHECKING:
+    from .grid_shift import Axis, GridShift
 
 MOST_AXES = 3  # of torch's convolutions and poolings
 
@@ -78,6 +78,21 @@ class ConvGeometry:
     axes: tuple[AxisGeometry, ...]
     places: tuple[int, ...]
 
+    @staticmethod
+    def of(shift: GridShift) -> ConvGeometry:
+        """The windows of a grid shift."""
+        axes = tuple(
+            AxisGeometry.of(axis, {tap[number] for tap in shift.taps})
+            for number, axis in enumerate(shift.axes)
+        )
+        places = []
+        for tap in shift.taps:
+            place = 0
+            for window, t in zip(axes, tap, strict=True):
+                place = place * window.extent + window.place(t)
+            places.append(place)
+        return ConvGeometry(axes, tuple(places))
+
     @property
     def kernel(self) -> tuple[int, ...]:
         """The shape of the box (torch's kernel size)."""
@@ -104,32 +119,6 @@ class ConvGeometry:
         return self.is_full and len(self.places) == prod(self.kernel)
 
 
-_cached: WeakKeyDictionary[GridShift, ConvGeometry] = WeakKeyDictionary()
-
-
-def geometry_of(basis: GridShift) -> ConvGeometry:
-    """The geometry of a grid shift, cached as long as the shift exists."""
-    if torch.compiler.is_compiling():  # a compiler cannot trace a weak dictionary
-        return _find(basis)
-    if basis not in _cached:
-        _cached[basis] = _find(basis)
-    return _cached[basis]
-
-
-def _find(basis: GridShift) -> ConvGeometry:
-    axes = tuple(
-        AxisGeometry.of(axis, {tap[number] for tap in basis.taps})
-        for number, axis in enumerate(basis.axes)
-    )
-    places = []
-    for tap in basis.taps:
-        place = 0
-        for window, t in zip(axes, tap, strict=True):
-            place = place * window.extent + window.place(t)
-        places.append(place)
-    return ConvGeometry(axes, tuple(places))
-
-
 def why_not_torch(basis: GridShift) -> list[str]:
     """Reasons why torch's convolutions and poolings cannot compute these shifts."""
     reasons = []
@@ -137,7 +126,7 @@ def why_not_torch(basis: GridShift) -> list[str]:
         reasons.append(f"torch has no more than {MOST_AXES} axes, not {len(basis.axes)}")
     if 0 in basis.input_shape or 0 in basis.output_shape:
         return [*reasons, "needs cells, and there are none"]
-    for window in geometry_of(basis).axes:
+    for window in basis.geometry.axes:
         axis, most = window.axis, max(window.before, window.behind)
         if axis.padding_mode == "zeros" or most <= 0:
             continue
@@ -186,7 +175,7 @@ def crop(x: Tensor, ends: list[tuple[int, int]]) -> Tensor:
 
 def padded_bytes(basis: GridShift, columns: int, itemsize: int) -> float:
     """Bytes of the result of :func:`pad` for (columns, *shape); 0 if nothing is padded."""
-    geometry = geometry_of(basis).axes
+    geometry = basis.geometry.axes
     if all(window.is_padded_alike for window in geometry):
         return 0.0
     sizes = [w.axis.num_inputs + max(w.before, 0) + max(w.behind, 0) for w in geometry]

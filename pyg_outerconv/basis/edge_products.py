@@ -109,3 +109,26 @@ def combine(terms: list[tuple[float, EdgeBasis]]) -> EdgeBasis:
     index = torch.cat([edges.index for _, edges in terms], dim=1)
     value = torch.cat([factor * edges.values() for factor, edges in terms])
     return merge_parallel(index, value, size)
+
+
+def kronecker_edges(first: EdgeBasis, second: EdgeBasis) -> EdgeBasis:
+    """The edges of A_i ⊗ B_j: (a, b) → (c, d) for edges a → c of A_i and b → d of B_j."""
+    a, b = first.pattern, second.pattern
+
+    def both(outer: Tensor, inner: Tensor, count: int) -> Tensor:
+        return (outer.long().unsqueeze(1) * count + inner.long()).flatten()
+
+    (rows, columns), (inner_rows, inner_columns) = first.size, second.size
+    pattern = Pattern.build(
+        torch.stack(
+            [both(a.source, b.source, inner_rows), both(a.target, b.target, inner_columns)]
+        ),
+        both(a.label, b.label, b.num_labels),
+        size=(rows * inner_rows, columns * inner_columns),
+        num_labels=a.num_labels * b.num_labels,
+    )
+    if first.value is None and second.value is None:
+        return EdgeBasis(pattern)
+    dtype = first.dtype or second.dtype
+    value = torch.outer(first.values(dtype), second.values(dtype)).flatten()
+    return EdgeBasis(pattern, pattern.sort_values(value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -226,8 +226,23 @@ def reorder(basis: Basis) -> Reordered:
     nodes = torch.from_numpy(order.astype(np.int64)).to(basis.device)
     place = torch.empty_like(nodes)
     place[nodes] = torch.arange(nodes.numel(), device=nodes.device)
-    renumbered = basis.with_edges(lambda edges: edges.renumbered(place), same_nodes=True)
+    renumbered = basis.with_edges(lambda edges: _renumbered(edges, place), same_nodes=True)
     return Reordered(renumbered, nodes, place)
+
+
+def _renumbered(edges: EdgeBasis, place: Tensor) -> EdgeBasis:
+    """The same edges with node n renamed to ``place[n]``."""
+    pattern = edges.pattern
+    moved = Pattern.build(
+        place.index_select(0, pattern.index.flatten()).view(2, -1),
+        pattern.label,
+        size=pattern.size,
+        num_labels=pattern.num_labels,
+        origin=pattern.origin,
+    )
+    value = None if edges.value is None else moved.sort_values(edges.value)
+    # ``order`` refers to the user's list, not to the old pattern.
+    return EdgeBasis(replace(moved, order=pattern.order.index_select(0, moved.order)), value)
 
 
 def _ends(basis: Basis) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -13,16 +13,14 @@ from ..errors import RefusedType, RefusedValue, refusal
 from ..graph.checks import holds
 from ..kernels import Sparsity, spmm
 from ..kernels.edge_sums import edge_sums, is_small
-from .base import Basis
-from .kind import Shape, TensorMap
+from ..theta import Theta
+from .base import Basis, Leaf, TensorMap
 from .pattern import FEW, Pattern
 from .registry import makes
 from .subpattern import as_list, between, reaching
 from .unsorted import InSomeOrder
 
 if TYPE_CHECKING:
-    from ..theta import Theta
-    from .kind import Leaf
     from .label_maps import Selected
 
 
@@ -74,7 +72,7 @@ class EdgeBasis(InSomeOrder, Basis):
         return self.pattern.size
 
     def shape_class(self) -> tuple[int, ...]:
-        """Cache key for the choice of an order; see :meth:`.Kind.shape_class`."""
+        """Cache key for the choice of an order; see :meth:`.Basis.shape_class`."""
         return self.pattern.shape_class
 
     @property
@@ -121,7 +119,7 @@ class EdgeBasis(InSomeOrder, Basis):
 
     @property
     def has_edges(self) -> bool:
-        """True: the edges are stored."""
+        """True."""
         return True
 
     def edges(self) -> EdgeBasis:
@@ -180,22 +178,8 @@ class EdgeBasis(InSomeOrder, Basis):
         pattern, kept = between(self.pattern, sources, targets)
         return EdgeBasis(pattern, None if self.value is None else self.value.index_select(0, kept))
 
-    def renumbered(self, place: Tensor) -> EdgeBasis:
-        """The same edges with node n renamed to ``place[n]``; sources and targets are one set."""
-        pattern = self.pattern
-        moved = Pattern.build(
-            place.index_select(0, pattern.index.flatten()).view(2, -1),
-            pattern.label,
-            size=pattern.size,
-            num_labels=pattern.num_labels,
-            origin=pattern.origin,
-        )
-        value = None if self.value is None else moved.sort_values(self.value)
-        # ``order`` refers to the user's list, not to the old pattern.
-        return EdgeBasis(replace(moved, order=pattern.order.index_select(0, moved.order)), value)
-
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """The nodes at the other end of edges to ``seen``; see :meth:`.Kind.reached`."""
+        """The nodes at the other end of edges to ``seen``; see :meth:`.Basis.reached`."""
         pattern = self.pattern
         starts, ends = pattern.source, pattern.target
         starts, ends = (ends, starts) if transposed else (starts, ends)
@@ -207,7 +191,7 @@ class EdgeBasis(InSomeOrder, Basis):
         return out
 
     def taken(self) -> Tensor | None:
-        """(N,) the single source of each target, if any; see :meth:`.Kind.taken`."""
+        """(N,) the single source of each target, if any; see :meth:`.Basis.taken`."""
         pattern, count = self.pattern, self.size[1]
         each = torch.arange(count, device=pattern.device)
         if self.num_bases > 1 or pattern.num_edges != count:
@@ -253,14 +237,6 @@ class EdgeBasis(InSomeOrder, Basis):
             order = self.pattern.order.long()
             value = self.value.new_empty(self.value.shape).index_copy(0, order, self.value)
         return value if value is None or value.dtype == x.dtype else value.to(x.dtype)
-
-    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """The sparse products in :meth:`propagate`; see :meth:`.Kind.products`."""
-        return [(self, shape, learns)]
-
-    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
-        """The basis itself as a leaf, with Θ unchanged."""
-        return [(self, theta)]
 
     def absorb_selected(self, selected: Selected, theta: Theta, aggr: str) -> list[Leaf]:
         """The edges of the selected labels as a leaf, with Θ unchanged."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -12,20 +12,17 @@ from torch import Tensor
 
 from ..cache import cached_property
 from ..errors import RefusedValue, refusal
-from .base import Basis
+from .base import Basis, Sender, Shape
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
-from .kind import Shape, TensorMap
 from .pattern import Pattern
-
-if TYPE_CHECKING:
-    from ..theta import Theta
-    from .kind import Leaf, Sender
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Eye(Basis):
     """The M × N identity, one matrix with ones where m = n < min(M, N)."""
+
+    is_leaf: ClassVar[bool] = True
 
     shape: tuple[int, int]
     on: torch.device
@@ -41,7 +38,7 @@ class Eye(Basis):
         return self.shape
 
     def shape_class(self) -> tuple[int, int]:
-        """Cache key for the choice of an order; see :meth:`.Kind.shape_class`."""
+        """Cache key for the choice of an order; see :meth:`.Basis.shape_class`."""
         return self.shape
 
     @property
@@ -78,9 +75,13 @@ class Eye(Basis):
         """The basis itself: it contains no edge sets."""
         return self
 
-    def transposed(self) -> Eye:
+    def transpose(self) -> Eye:
         """The identity of size (N, M)."""
         return Eye(self.shape[::-1], self.on)
+
+    def transposed(self) -> Eye:
+        """The identity of size (N, M)."""
+        return self.transpose()
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """Sources (or targets) of edges at ``seen``: what is seen itself."""
@@ -90,7 +91,7 @@ class Eye(Basis):
         return out
 
     def taken(self) -> range:
-        """(N,) the single source of each target, if any; see :meth:`.Kind.taken`."""
+        """(N,) the single source of each target, if any; see :meth:`.Basis.taken`."""
         return range(self.size[1])
 
     def propagate(self, x: Tensor) -> Tensor:
@@ -106,15 +107,6 @@ class Eye(Basis):
     def send(self, sender: Sender) -> Tensor:
         """Message passing: each node keeps its own features."""
         return sender.to_itself(self)
-
-    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
-        """The basis itself as a leaf: an order handles the identity."""
-        return [(self, theta)]
-
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Eye:
-        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
-        moved = index_map(torch.empty(0, device=self.on))  # the rule has no tensor of its own
-        return Eye(self.shape, moved.device)
 
     def __repr__(self) -> str:
         return f"Eye(size={self.shape})"

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import isqrt
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..cache import cached_property
+from ..errors import RefusedType, RefusedValue, refusal, unknown
 from ..kernels import sddmm, spmm
 from ..kernels.chunks import Chunks
 from ..kernels.exponentials import of_all, on_edges
 from ..kernels.latent import collect, spread
-from .base import Basis
+from ..theta import Theta
+from .band import Band, band_within, places
+from .base import Basis, Leaf
 from .edges import EdgeBasis
-from .feature_product_edges import FeatureProductSupport
 from .implicit_edges import ImplicitEdges
-from .kind import TensorMap
 from .multi_head_edges import MultiHeadEdges, by_label
+from .same_block import SameBlock
 
-if TYPE_CHECKING:
-    from ..theta import Theta
-    from .kind import Leaf
+ORDERS_OF_TIME = ("inclusive", "strict")
 
 _SMALLEST, _LARGEST = 32, 128  # bounds on the number of places of a chunk
 
@@ -53,7 +53,6 @@ class FeatureProduct(Basis):
             within each block.
         exponents: whether key and query are the logarithms of the factors, only for a normalised
             causal basis; see :meth:`of_exponents` for others.
-        kept: cached numbers of blocks and chunks.
 
     Raises:
         ValueError: the shapes do not fit, or an option is unknown or does not fit another.
@@ -71,7 +70,6 @@ class FeatureProduct(Basis):
     target_block: Tensor | None = None
     target_place: Tensor | None = None
     exponents: bool = False
-    kept: dict[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         key, query = self.key, self.query
@@ -87,7 +85,7 @@ class FeatureProduct(Basis):
                     f"{tuple(key.shape)} and {tuple(query.shape)}",
                 )
             )
-        self._support.check()
+        self._check_support()
         if self.exponents and not (self.normalised and self.causal):
             raise RefusedValue(
                 refusal("exponents need normalised=True and causal", "both", self.causal)
@@ -117,7 +115,20 @@ class FeatureProduct(Basis):
             return cls(key, query, normalised)
         count = cls(key, query, True, None, *blocks).num_blocks
         query, key = of_all(query, key, (source_block, target_block), count)
-        return cls(key, query, normalised, None, *blocks, kept={"blocks": count})
+        return cls(key, query, normalised, None, *blocks)
+
+    def _check_support(self) -> None:
+        """Check ``causal`` and the blocks; for the errors see the class."""
+        if self.causal not in (None, *ORDERS_OF_TIME):
+            raise RefusedValue(unknown("order of time", self.causal, ORDERS_OF_TIME))
+        blocks = (self.source_block, self.target_block)
+        given = blocks[0] is not None or blocks[1] is not None
+        for what, block, count in zip(("source", "target"), blocks, self.size, strict=True):
+            if given and (block is None or block.shape != (count,)):
+                got = None if block is None else tuple(block.shape)
+                raise RefusedValue(refusal(f"blocks number every {what}", (count,), got))
+            if block is not None and (block.is_floating_point() or block.dtype == torch.bool):
+                raise RefusedType(refusal("blocks are numbered", "integers", block.dtype))
 
     @property
     def num_bases(self) -> int:
@@ -140,7 +151,7 @@ class FeatureProduct(Basis):
         return tuple(self.key.shape[1:-2])
 
     def shape_class(self) -> Hashable:
-        """Cache key for the choice of an order; see :meth:`.Kind.shape_class`."""
+        """Cache key for the choice of an order; see :meth:`.Basis.shape_class`."""
         sources, targets = (size.bit_length() for size in self.size)
         return tuple(self.key.shape[1:]), sources, targets, self.causal, self.source_block is None
 
@@ -161,21 +172,31 @@ class FeatureProduct(Basis):
 
     # Support --------------------------------------------------------------------------------
 
-    @property
-    def _support(self) -> FeatureProductSupport:
-        ends = self.source_block, self.target_block
-        return FeatureProductSupport(self.size, self.causal, *ends, self.target_place)
-
     def over(self) -> EdgeBasis | ImplicitEdges:
-        """The pairs of the support, as edges of value 1."""
-        return self._support.pairs(self.device)
+        """The pairs of the support, as edges of value 1; a rule if possible."""
+        right = {None: None, "inclusive": 0, "strict": -1}[self.causal]
+        band, place = Band(*self.size, None, right, on=self.device), self.target_place
+        if self.source_block is None or self.target_block is None:
+            if place is None or self.causal is None:
+                return band
+            sources, targets = (place.new_zeros(count) for count in self.size)
+            return band_within(band, sources, targets, place)
+        if self.causal is None:
+            return SameBlock(self.source_block, self.target_block)
+        return band_within(band, self.source_block, self.target_block, place)
 
-    @property
+    @cached_property
     def num_blocks(self) -> int:
-        """Number of blocks, 1 without blocks."""
-        if "blocks" not in self.kept:
-            self.kept["blocks"] = self._support.count_blocks()
-        return int(self.kept["blocks"])
+        """Number of blocks: the largest block index plus one; 1 without blocks."""
+        if self.source_block is None or self.target_block is None:
+            return 1
+        ends = [end.max() for end in (self.source_block, self.target_block) if end.numel()]
+        return int(torch.stack(ends).max()) + 1 if ends else 1
+
+    @cached_property
+    def _chunks(self) -> dict[int, Chunks]:
+        """Chunks by their size."""
+        return {}
 
     def chunks(self, width: int) -> Chunks | None:
         """The chunks for values of ``width`` channels V; None for one block that is not causal.
@@ -189,9 +210,23 @@ class FeatureProduct(Basis):
         wanted = isqrt(self.num_channels * max(width, 1))
         size = max(1, min(max(_SMALLEST, min(wanted, _LARGEST)), most))
         size = 1 << (size - 1).bit_length() if self.exponents else size  # halved repeatedly
-        if size not in self.kept:
-            self.kept[size] = self._support.chunks(size, self.num_blocks)
-        return self.kept[size]  # type: ignore[no-any-return]
+        if size not in self._chunks:
+            self._chunks[size] = self._chunks_of(size)
+        return self._chunks[size]
+
+    def _chunks_of(self, size: int) -> Chunks:
+        """Chunks of ``size`` places, each within one block."""
+        if self.source_block is None or self.target_block is None:
+            return Chunks(size, max(1, -(-max(self.size) // size)), target=self.target_place)
+        count, blocks = self.num_blocks, (self.source_block.long(), self.target_block.long())
+        longest = torch.stack([end.bincount(minlength=count) for end in blocks]).amax(0)
+        several = (longest + size - 1) // size
+        begin = (several.cumsum(0) - several) * size
+        own = self.target_place
+        within = places(blocks[0]), places(blocks[1]) if own is None else own
+        place = [begin.index_select(0, end) + at for end, at in zip(blocks, within, strict=True)]
+        block = torch.arange(count, device=begin.device).repeat_interleave(several)
+        return Chunks(size, block.numel(), block, count, *place)
 
     # Edges ----------------------------------------------------------------------------------
 
@@ -217,7 +252,7 @@ class FeatureProduct(Basis):
                 refusal("an item of a batch has an index for each axis", self.batch, index)
             )
         place: tuple[Any, ...] = (slice(None), *index)
-        return replace(self, key=self.key[place], query=self.query[place], kept={})
+        return replace(self, key=self.key[place], query=self.query[place])
 
     def edges(self) -> EdgeBasis:
         """One edge for every pair and head.
@@ -226,20 +261,6 @@ class FeatureProduct(Basis):
             ValueError: the factors have batch dimensions.
         """
         return self.heads().edges()
-
-    def mean(self, dtype: torch.dtype | None = None) -> Basis:
-        """Refused, because pairs are not counted before they are edges.
-
-        Raises:
-            ValueError: always; call ``edges().mean()``.
-        """
-        raise RefusedValue(
-            refusal(
-                "a mean within labels counts edges, which factors do not store",
-                "an explicit basis: basis.edges()",
-                repr(self),
-            )
-        )
 
     def transpose(self) -> Basis:
         """The transpose: factors exchanged, after normalising the queries; lazy if causal."""
@@ -268,20 +289,6 @@ class FeatureProduct(Basis):
         latent = collect(key, key.new_ones(*key.shape[:2], 1), chunks)
         return divided(query, spread(query, latent, chunks)).view_as(self.query)
 
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> FeatureProduct:
-        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
-        ends = (self.source_block, self.target_block, self.target_place)
-        source, target, place = (None if end is None else index_map(end) for end in ends)
-        return replace(
-            self,
-            key=value_map(self.key),
-            query=value_map(self.query),
-            source_block=source,
-            target_block=target,
-            target_place=place,
-            kept={},
-        )
-
     def __repr__(self) -> str:
         batch = f", batch={self.batch}" if self.batch else ""
         within = ", in blocks" if self.source_block is not None else ""
@@ -289,6 +296,22 @@ class FeatureProduct(Basis):
             f"FeatureProduct({self._head()}, through={self.num_channels}{batch}, "
             f"normalised={self.normalised}, causal={self.causal!r}{within})"
         )
+
+
+def pairs_of(
+    over: EdgeBasis | ImplicitEdges,
+) -> tuple[str | None, Tensor | None, Tensor | None] | None:
+    """``causal`` and both blocks of a :class:`FeatureProduct` over a support, or None."""
+    if isinstance(over, SameBlock):
+        ends = over.source_block, over.target_block
+        # A negative block is none.
+        return None if any(end.numel() and int(end.min()) < 0 for end in ends) else (None, *ends)
+    if not isinstance(over, Band) or over.left is not None or over.dilation != 1:
+        return None
+    if over.right is None:
+        return None, None, None
+    causal = {0: "inclusive", -1: "strict"}.get(over.right + over.offset)
+    return None if causal is None else (causal, None, None)
 
 
 def divided(x: Tensor, total: Tensor) -> Tensor:

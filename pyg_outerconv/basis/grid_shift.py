@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..cache import cached_property
 from ..errors import RefusedValue, refusal, unknown
+from .conv_geometry import ConvGeometry
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
 from .pattern import Pattern
@@ -153,6 +154,16 @@ class GridShift(ImplicitEdges):
         return tuple(
             axis.num_inputs if self.is_transposed else axis.num_outputs for axis in self.axes
         )
+
+    @property
+    def geometry(self) -> ConvGeometry:
+        """The windows by which torch's convolutions compute the shifts."""
+        # A compiler cannot keep a frozen dataclass that it has traced.
+        return ConvGeometry.of(self) if torch.compiler.is_compiling() else self._geometry
+
+    @cached_property
+    def _geometry(self) -> ConvGeometry:
+        return ConvGeometry.of(self)
 
     @property
     def shifts(self) -> tuple[tuple[int, ...], ...]:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
+from ..cache import cached_property
 from ..kernels.lasting import lasting
 from .base import Basis
 from .edges import EdgeBasis
-from .kind import Shape, TensorMap
 from .pattern import Pattern
 from .unsorted import index_type
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    from ..theta import Theta
-    from .kind import Leaf
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -34,12 +29,12 @@ class ImplicitEdges(Basis):
     Attributes:
         on: the device of the edges.
         is_transposed: whether every matrix is transposed.
-        kept: cached edges.
     """
+
+    is_leaf: ClassVar[bool] = True
 
     on: torch.device
     is_transposed: bool = False
-    kept: dict[str, EdgeBasis] = field(default_factory=dict)
 
     @property
     @abstractmethod
@@ -60,17 +55,19 @@ class ImplicitEdges(Basis):
     def make_edges(self) -> EdgeBasis:
         """Make the edges; :meth:`edges` caches them."""
 
+    @cached_property
+    def _edges(self) -> EdgeBasis:
+        with lasting(torch.empty(0)):
+            return self.make_edges()
+
     @property
     def has_edges(self) -> bool:
         """Whether the edges have been made."""
-        return "edges" in self.kept
+        return "_edges" in vars(self)
 
     def edges(self) -> EdgeBasis:
         """The edges, made at the first call."""
-        if "edges" not in self.kept:
-            with lasting(torch.empty(0)):
-                self.kept["edges"] = self.make_edges()
-        return self.kept["edges"]
+        return self._edges
 
     @property
     def device(self) -> torch.device:
@@ -84,7 +81,7 @@ class ImplicitEdges(Basis):
 
     def transpose(self) -> Self:
         """The transposed matrices, as a rule."""
-        return replace(self, is_transposed=not self.is_transposed, kept={})
+        return replace(self, is_transposed=not self.is_transposed)
 
     def transposed(self) -> Self:
         """The transpose, which is never lazy here."""
@@ -102,22 +99,9 @@ class ImplicitEdges(Basis):
         """The columns of some targets (N',), in the given order; targets may be repeated."""
         return self.edges().narrowed(place)
 
-    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """The sparse products in :meth:`propagate`: the rule itself, which counts its edges."""
-        return [(self, shape, learns)]
-
-    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
-        """The basis itself as a leaf: orders follow the rule, or call :meth:`edges`."""
-        return [(self, theta)]
-
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Self:
-        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
-        on = index_map(torch.empty(0, device=self.on)).device  # a rule has no tensor to map
-        return self if on == self.on else replace(self, on=on, kept={})
-
     def __getstate__(self) -> dict[str, Any]:
         """The state for pickling, without cached edges."""
-        return {**vars(self), "kept": {}}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def unlabelled_edges(source: Tensor, target: Tensor, size: tuple[int, int]) -> EdgeBasis:

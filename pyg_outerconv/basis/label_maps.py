@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,78 +14,45 @@ from ..cache import cached_property
 from ..errors import RefusedIndex, RefusedType, RefusedValue, refusal
 from ..graph.choice import Labels, chosen
 from ..kernels.lasting import lasting
-from .base import Basis, nest
+from ..theta import Theta
+from .base import Basis, Leaf, Shape
+from .compound import Derived
 from .edges import EdgeBasis, no_edges
-from .kind import Shape, TensorMap
 from .pattern import Pattern
 from .registry import makes
 
-if TYPE_CHECKING:
-    from ..theta import Theta
-    from .edges import EdgeBasis
-    from .kind import Leaf
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LabelMap(Derived):
+    """B_j = Σ_k C[j, k] A_k for some matrix C (J, K)."""
+
+    @abstractmethod
+    def of_labels(self, h: Tensor, dim: int) -> Tensor:
+        """Σ_k C[j, k] h_k for a tensor with K entries along a dimension."""
+
+    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
+        """(J, M, N): the dense matrices of the base, combined."""
+        return self.of_labels(self.base.to_dense(self.dtype or dtype), 0)
+
+    def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Basis:
+        """A_k[sources, targets]: rows and columns of the base, combined."""
+        return self.with_parts(lambda base: base.restricted(sources, targets))
+
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
+        """Sources (or targets) of edges at ``seen``: those of the base."""
+        return self.base.reached(seen, labels, transposed)
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """H_j = B_jᵀ X: the propagated features of the base, combined."""
+        return self.of_labels(self.base.propagate(x), 1)
+
+    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
+        """The sparse products in :meth:`propagate`: those of the base."""
+        return self.base.products(shape, learns)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Derived(Basis):
-    """A basis derived from ``base``, whose properties it has unless it overrides them."""
-
-    base: Basis
-
-    def __post_init__(self) -> None:
-        nest(self, self.base)
-
-    @property
-    def num_bases(self) -> int:
-        """Number of labels, K."""
-        return self.base.num_bases
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Numbers of sources and targets, (M, N)."""
-        return self.base.size
-
-    def shape_class(self) -> Hashable:
-        """Cache key for the choice of an order; see :meth:`.Kind.shape_class`."""
-        return type(self), self.num_bases, self.size, self.base.shape_class()
-
-    @property
-    def device(self) -> torch.device:
-        """The device of its tensors."""
-        return self.base.device
-
-    @property
-    def dtype(self) -> torch.dtype | None:
-        """The dtype of the values."""
-        return self.base.dtype
-
-    @property
-    def learns(self) -> bool:
-        """Whether any of its values requires gradients."""
-        return self.base.learns
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether all matrices of the base are identities."""
-        return self.base.is_identity
-
-    def hidden(self) -> Basis | None:
-        """The basis itself, or the part of its base that hides its edges; None if none does."""
-        return super().hidden() or self.base.hidden()
-
-    def grids(self) -> tuple[Shape, Shape] | None:
-        """The grids of the base, if the nodes are the same."""
-        return self.base.grids() if self.size == self.base.size else None
-
-    def with_edges(
-        self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
-    ) -> Basis:
-        """``change`` applied to every edge set: those of the base."""
-        return replace(self, base=self.base.with_edges(change, same_nodes))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Scaled(Derived):
+class Scaled(LabelMap):
     """c_k·A_k, with ``factor`` (K,) of the c_k, which may require gradients.
 
     ``number`` is the value of all c_k if the scale was a Python number: nested scales by numbers
@@ -120,6 +87,8 @@ class Scaled(Derived):
                     tuple(factor.shape),
                 )
             )
+        if not factor.is_floating_point() and base.dtype is not None:
+            factor = factor.to(base.dtype)
         return Scaled(base, factor.expand(base.num_bases), number)
 
     @property
@@ -132,40 +101,15 @@ class Scaled(Derived):
         """Whether values of the base or the factor require gradients."""
         return self.base.learns or self.factor.requires_grad
 
+    def of_labels(self, h: Tensor, dim: int) -> Tensor:
+        """c_k h_k for a tensor with K entries along a dimension."""
+        return h * self.factor.to(h.dtype).view(-1, *(1,) * (h.dim() - dim - 1))
+
     def edges(self) -> EdgeBasis:
         """The edges with their values multiplied."""
         edges = self.base.edges()
         factor = self.factor.to(self.dtype).index_select(0, edges.label)
         return edges.with_values(edges.values(factor.dtype) * factor)
-
-    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        """(K, M, N): the dense matrices of the base, scaled."""
-        factor = self.factor.to(self.dtype)
-        return self.base.to_dense(factor.dtype) * factor.view(-1, 1, 1)
-
-    def mean(self, dtype: torch.dtype | None = None) -> Scaled:
-        """The mean within each label, scaled."""
-        return Scaled(self.base.mean(self.dtype), self.factor)
-
-    def transposed(self) -> Scaled:
-        """The transpose of the base, scaled."""
-        return Scaled(self.base.transpose(), self.factor)
-
-    def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Scaled:
-        """A_k[sources, targets]: rows and columns of the base, scaled."""
-        return Scaled(self.base.restricted(sources, targets), self.factor)
-
-    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """Sources (or targets) of edges at ``seen``: those of the base."""
-        return self.base.reached(seen, labels, transposed)
-
-    def propagate(self, x: Tensor) -> Tensor:
-        """H_k = c_k A_kᵀ X: the propagated features of the base, scaled."""
-        return self.base.propagate(x) * self.factor.to(x.dtype).view(-1, *(1,) * (x.dim() - 1))
-
-    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """The sparse products in :meth:`propagate`; see :meth:`.Kind.products`."""
-        return self.base.products(shape, learns)
 
     def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """Scale Θ_k by c_k, which is cheaper than scaling edges; for 'max' and 'min' scale values.
@@ -178,16 +122,9 @@ class Scaled(Derived):
             return base.absorb_scaled(self, theta, aggr)
         return base.absorb(theta.scaled(self.factor), aggr)
 
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Scaled:
-        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
-        return Scaled(self.base.map(index_map, value_map), value_map(self.factor))
-
-    def __repr__(self) -> str:
-        return f"Scaled({self.base!r})"
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Selected(Derived):
+class Selected(LabelMap):
     """A_k for the given labels k, in the given order; labels may be repeated."""
 
     labels: tuple[int, ...]
@@ -220,6 +157,10 @@ class Selected(Derived):
         """Number of selected labels."""
         return len(self.labels)
 
+    def of_labels(self, h: Tensor, dim: int) -> Tensor:
+        """h_k for the selected labels of a dimension."""
+        return h.index_select(dim, torch.tensor(self.labels, dtype=torch.long, device=h.device))
+
     @cached_property
     def _selected_edges(self) -> tuple[Tensor, Pattern]:
         """The positions of the selected edges in the base, in the order of their new pattern."""
@@ -243,33 +184,9 @@ class Selected(Derived):
         keep, pattern = self._selected_edges
         return EdgeBasis(pattern, None if value is None else value.index_select(0, keep))
 
-    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        """(K, M, N): the selected dense matrices of the base."""
-        return self.base.to_dense(dtype)[list(self.labels)]
-
-    def mean(self, dtype: torch.dtype | None = None) -> Selected:
-        """The mean within each selected label."""
-        return Selected(self.base.mean(dtype), self.labels)
-
-    def transposed(self) -> Selected:
-        """The same selection from the transpose of the base."""
-        return Selected(self.base.transpose(), self.labels)
-
-    def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Selected:
-        """A_k[sources, targets]: the same selection from the restricted base."""
-        return Selected(self.base.restricted(sources, targets), self.labels)
-
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """Sources (or targets) of edges at ``seen``: by the selected labels of the base."""
         return self.base.reached(seen, [self.labels[k] for k in labels], transposed)
-
-    def propagate(self, x: Tensor) -> Tensor:
-        """H_k = A_kᵀ X for the selected labels k."""
-        return self.base.propagate(x)[:, list(self.labels)]
-
-    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """The sparse products in :meth:`propagate`: those of the base."""
-        return self.base.products(shape, learns)
 
     def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """The leaves of the base, with Θ_k added at the selected labels and zeros at the others."""
@@ -277,16 +194,12 @@ class Selected(Derived):
             return [(no_edges(self.size, self.device), theta)]
         return self.base.absorb_selected(self, theta, aggr)
 
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Selected:
-        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
-        return Selected(self.base.map(index_map, value_map), self.labels)
-
     def __repr__(self) -> str:
         return f"Selected(labels={list(self.labels)}, {self.base!r})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Mixed(Derived):
+class Mixed(LabelMap):
     """B_j = Σ_k C[j, k] A_k, with ``matrix`` C (J, K), which may require gradients."""
 
     matrix: Tensor
@@ -329,14 +242,23 @@ class Mixed(Derived):
         """The dtype of the matrix and of the values."""
         return self.matrix.dtype
 
+    @property
+    def learns(self) -> bool:
+        """Whether values of the base or the matrix require gradients."""
+        return self.base.learns or self.matrix.requires_grad
+
+    def of_labels(self, h: Tensor, dim: int) -> Tensor:
+        """Σ_k C[j, k] h_k for a tensor with K entries along a dimension."""
+        return torch.tensordot(self.matrix.to(h.dtype), h, dims=([1], [dim])).movedim(0, dim)
+
     @cached_property
     def _places(self) -> tuple[int, Tensor, Pattern]:
         """The number of (source, target) pairs, the pair of each edge (E,), the mixed pattern."""
-        edges = self.base.edges()
+        edges, rows = self.base.edges(), max(self.size[0], 1)
         with lasting(edges.pattern.source):
-            key = edges.pattern.target.long() * max(self.size[0], 1) + edges.pattern.source.long()
+            key = edges.pattern.target.long() * rows + edges.pattern.source.long()
             pairs, place = key.unique(return_inverse=True)
-            ends = torch.stack([pairs % max(self.size[0], 1), pairs // max(self.size[0], 1)])
+            ends = torch.stack([pairs % rows, pairs // rows])
             label = torch.arange(self.num_bases, device=key.device)
             pattern = Pattern.build(
                 ends.repeat_interleave(self.num_bases, dim=1),
@@ -346,11 +268,6 @@ class Mixed(Derived):
             )
             return pairs.numel(), place, pattern
 
-    @property
-    def learns(self) -> bool:
-        """Whether values of the base or the matrix require gradients."""
-        return self.base.learns or self.matrix.requires_grad
-
     def edges(self) -> EdgeBasis:
         """One edge for each label and (source, target) pair that any label of the base joins."""
         edges, (count, place, pattern) = self.base.edges(), self._places
@@ -358,10 +275,6 @@ class Mixed(Derived):
         value = edges.values(self.matrix.dtype).unsqueeze(1) * share
         sums = value.new_zeros(count, self.num_bases).index_add(0, place, value)
         return EdgeBasis(pattern, pattern.sort_values(sums.flatten()))
-
-    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        """(J, M, N): the dense matrices of the base, mixed."""
-        return torch.einsum("jk,kmn->jmn", self.matrix, self.base.to_dense(self.matrix.dtype))
 
     def mean(self, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The mean of the mixed edges, which are made explicit.
@@ -372,26 +285,9 @@ class Mixed(Derived):
         self.base.mean(self.dtype)  # raises if edges are hidden
         return self.edges().mean(dtype)
 
-    def transposed(self) -> Mixed:
-        """The transpose of the base, mixed."""
-        return Mixed(self.base.transpose(), self.matrix)
-
-    def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Mixed:
-        """A_k[sources, targets]: rows and columns of the base, mixed."""
-        return Mixed(self.base.restricted(sources, targets), self.matrix)
-
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """Sources (or targets) of edges at ``seen``: by any label of the base."""
         return self.base.reached(seen, range(self.base.num_bases if labels else 0), transposed)
-
-    def propagate(self, x: Tensor) -> Tensor:
-        """H_k = A_kᵀ X: what the base gives, mixed."""
-        h = self.base.propagate(x)
-        return torch.tensordot(self.matrix.to(x.dtype), h, dims=([1], [1])).movedim(0, 1)
-
-    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """The sparse products in :meth:`propagate`; see :meth:`.Kind.products`."""
-        return self.base.products(shape, learns)
 
     def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """Mix Θ instead: Θ'_k = Σ_j C[j, k] Θ_j. For reductions other than sums, return the edges.
@@ -405,10 +301,6 @@ class Mixed(Derived):
         if aggr != "sum" and not base.is_identity and base.hidden() is None:
             return [(self.edges(), theta)]
         return base.absorb(theta.mixed(self.matrix), aggr)
-
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Mixed:
-        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
-        return Mixed(self.base.map(index_map, value_map), value_map(self.matrix))
 
     def __repr__(self) -> str:
         return f"Mixed({self.num_bases} of {self.base!r})"

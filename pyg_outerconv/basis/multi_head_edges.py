@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -16,15 +16,10 @@ from ..kernels.dispatch import recording
 from ..kernels.edge_sums import is_small
 from ..kernels.lasting import lasting
 from ..kernels.listed import Listed
-from .base import Basis
+from .base import Basis, TensorMap
 from .edges import EdgeBasis, check_values
-from .kind import Shape, TensorMap
 from .pattern import FEW, Pattern
 from .unsorted import InSomeOrder
-
-if TYPE_CHECKING:
-    from ..theta import Theta
-    from .kind import Leaf
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,7 +83,7 @@ class MultiHeadEdges(InSomeOrder, Basis):
         return found
 
     def shape_class(self) -> Hashable:
-        """Cache key for the choice of an order; see :meth:`.Kind.shape_class`."""
+        """Cache key for the choice of an order; see :meth:`.Basis.shape_class`."""
         return tuple(self._any.shape[1:]), self.pattern.shape_class
 
     @property
@@ -208,14 +203,6 @@ class MultiHeadEdges(InSomeOrder, Basis):
     def propagate(self, x: Tensor) -> Tensor:
         """H_k = A_kᵀ X: a sparse product for each head."""
         return self.times(for_heads(x, self.num_bases, self.batch)).movedim(-2, 1)
-
-    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """The sparse products in :meth:`propagate`; see :meth:`.Kind.products`."""
-        return [(self, shape, learns)]
-
-    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
-        """The basis itself as a leaf for sums; its edges for other reductions."""
-        return [(self if aggr == "sum" else self.edges(), theta)]
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> MultiHeadEdges:
         """Apply ``index_map`` to index tensors and ``value_map`` to values."""

@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from ..cache import cached_property
 from ..kernels.lasting import lasting
-from .base import Basis, nest
+from .base import Basis, Shape
+from .compound import Derived
 from .edges import EdgeBasis
-from .kind import Shape, TensorMap
-from .label_maps import Derived
 from .pattern import Pattern
 from .products import Composed
 from .registry import makes
-
-if TYPE_CHECKING:
-    from ..theta import Theta
-    from .kind import Leaf
 
 
 @makes("transpose")
 @dataclass(frozen=True, eq=False, repr=False)
 class Transposed(Derived):
-    """A_kᵀ for every k, of size (N, M)."""
+    """A_kᵀ for every k, of size (N, M), of a basis without parts."""
 
-    def __post_init__(self) -> None:
-        nest(self, self.base, levels=0)  # transposes cancel in pairs, so they cannot nest
+    levels: ClassVar[int] = 0  # transposes cancel in pairs, so they cannot nest
 
     @property
     def size(self) -> tuple[int, int]:
         """Numbers of sources and targets, exchanged from the base."""
         return self.base.size[::-1]
+
+    def simpler(self) -> Basis:
+        """The transpose of the base, computed now."""
+        return self.base.transposed()
 
     def edges(self) -> EdgeBasis:
         """The transposed edges, from the base's order by source."""
@@ -45,11 +43,11 @@ class Transposed(Derived):
         """(K, N, M): the dense matrices of the base, transposed."""
         return self.base.to_dense(dtype).transpose(1, 2)
 
-    def transpose(self) -> Basis:
-        """The base itself."""
-        return self.base
+    def mean(self, dtype: torch.dtype | None = None) -> Basis:
+        """The mean over the edges of each target, a source of the base."""
+        return self.edges().mean(dtype)
 
-    def transposed(self) -> Basis:
+    def transpose(self) -> Basis:
         """The base itself."""
         return self.base
 
@@ -66,25 +64,6 @@ class Transposed(Derived):
         """Sources (or targets) of edges at ``seen``: by the base in the other direction."""
         return self.base.reached(seen, labels, not transposed)
 
-    def propagate(self, x: Tensor) -> Tensor:
-        """H_k = A_kᵀ X, by the transpose of the base."""
-        return self.base.transposed().propagate(x)
-
-    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """The sparse products in :meth:`propagate`; see :meth:`.Kind.products`."""
-        return self.base.transposed().products(shape, learns)
-
-    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
-        """The leaves of the transposed base: transposition moves inward to the edges."""
-        return self.base.transposed().absorb(theta, aggr)
-
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Transposed:
-        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
-        return Transposed(self.base.map(index_map, value_map))
-
-    def __repr__(self) -> str:
-        return f"Transposed({self.base!r})"
-
 
 @makes("restrict")
 @dataclass(frozen=True, eq=False, repr=False)
@@ -97,11 +76,15 @@ class Restricted(Derived):
         targets: (N',) distinct indices, or None for all.
     """
 
+    levels: ClassVar[int] = 2  # as many as its product has
+
     sources: Tensor | None
     targets: Tensor | None
 
-    def __post_init__(self) -> None:
-        nest(self, self.base, levels=2)  # as many as its product has
+    @property
+    def shares_nodes(self) -> bool:
+        """False: the base has more nodes."""
+        return False
 
     @property
     def size(self) -> tuple[int, int]:
@@ -121,6 +104,10 @@ class Restricted(Derived):
         if self.targets is None:
             return out
         return Composed(out, _selection_matrix(self.targets, columns))
+
+    def simpler(self) -> Basis:
+        """The composition with selection matrices."""
+        return self.product
 
     def edges(self) -> EdgeBasis:
         """The edges of the base between the selected nodes."""
@@ -145,48 +132,13 @@ class Restricted(Derived):
         """The restriction of the transpose, with rows and columns exchanged."""
         return Restricted(self.base.transpose(), self.targets, self.sources)
 
-    def grids(self) -> tuple[Shape, Shape] | None:
+    def grids(self) -> None:
         """None: the nodes are not all cells of a grid."""
-        return None
-
-    def with_edges(
-        self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
-    ) -> Basis:
-        """``change`` applied to every edge set: those of the base, which has other nodes."""
-        return change(self.edges()) if same_nodes else super().with_edges(change)
-
-    def transposed(self) -> Basis:
-        """The transpose, which is never lazy here."""
-        return self.transpose()
 
     def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Restricted:
         """A_k[sources, targets]: fewer rows and columns of the same base."""
         ends = _within(self.sources, sources), _within(self.targets, targets)
         return Restricted(self.base, *ends)
-
-    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """Sources (or targets) of edges at ``seen``: by the product."""
-        return self.product.reached(seen, labels, transposed)
-
-    def propagate(self, x: Tensor) -> Tensor:
-        """H_k = A_kᵀ X: along the product."""
-        return self.product.propagate(x)
-
-    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """The sparse products in :meth:`propagate`: those of the product."""
-        return self.product.products(shape, learns)
-
-    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
-        """The leaves of :attr:`product`."""
-        return self.product.absorb(theta, aggr)
-
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Restricted:
-        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
-        return Restricted(
-            self.base.map(index_map, value_map),
-            None if self.sources is None else index_map(self.sources),
-            None if self.targets is None else index_map(self.targets),
-        )
 
     def __repr__(self) -> str:
         return f"Restricted(size={self.size}, {self.base!r})"

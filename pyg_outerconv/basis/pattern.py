@@ -320,34 +320,6 @@ class Pattern(PatternMatrices):
             by_source=inverse,
         )
 
-    def subset(
-        self, keep: Tensor, source: Tensor, target: Tensor, size: tuple[int, int]
-    ) -> Pattern:
-        """A subset of the edges on renumbered nodes, if their order stays; nothing is sorted.
-
-        Args:
-            keep: (E,) booleans.
-            source, target: (E,) the new numbers, ascending with the old ones.
-            size: (M, N) of the result.
-        """
-        kept = keep.nonzero().view(-1)
-        place = keep.cumsum(0) - 1  # the new position of each edge
-        by_source = self.by_source[keep.index_select(0, self.by_source)]
-        dtype = self.source.dtype
-        source, target = (end.index_select(0, kept).to(dtype) for end in (source, target))
-        return Pattern(
-            size=size,
-            num_labels=self.num_labels,
-            source=source,
-            target=target,
-            label=self.label.index_select(0, kept),
-            order=torch.arange(kept.numel(), dtype=dtype, device=kept.device),
-            origin=None if self.origin is None else self.origin.index_select(0, kept),
-            target_ptr=pointers(target, size[1]),
-            source_ptr=pointers(source, size[0]),
-            by_source=place.index_select(0, by_source).to(dtype),
-        )
-
     def map(self, fn: Callable[[Tensor], Tensor]) -> Pattern:
         """The pattern with ``fn`` applied to every tensor, for example to move it.
 
@@ -372,7 +344,7 @@ class Pattern(PatternMatrices):
 
     @cached_property
     def shape_class(self) -> tuple[int, ...]:
-        """K; M, N and E up to a factor of two; and densities: see :meth:`.Kind.shape_class`.
+        """K; M, N and E up to a factor of two; and densities: see :meth:`.Basis.shape_class`.
 
         The densities are the edges per (source, label), up to 1, per (target, label), up to
         ``LONG``, and per entry of the matrices, in twentieths: the rule of orders compares these.

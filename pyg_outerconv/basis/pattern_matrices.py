@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..cache import cached_property
 from ..kernels.counting_sort import counting_sort
+from ..kernels.head_copies import HeadCopies
 from ..kernels.lasting import lasting
 from ..kernels.sparsity import Sparsity, known_rows, known_sparsity
 
@@ -243,6 +244,11 @@ class PatternMatrices:
         """The edges of each label as a matrix of their own."""
         with lasting(self.source):
             return label_blocks(self)
+
+    @cached_property
+    def head_copies(self) -> dict[int, HeadCopies]:
+        """The N × M matrix of all edges with copies for some heads, by the number of heads."""
+        return {}
 
     @cached_property
     def num_source_pairs(self) -> int:

@@ -10,15 +10,13 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal, unknown
-from .base import Basis
+from ..theta import Theta
+from .base import Basis, Leaf, Sender
+from .compound import Stacked
 from .edge_products import combine, compose_edges, identity_edges
 from .edges import EdgeBasis
-from .kind import Shape, TensorMap
-from .stacked import Stacked
 
 if TYPE_CHECKING:
-    from ..theta import Theta
-    from .kind import Leaf, Sender
     from .label_maps import Selected
 
 Step = Callable[[Tensor, float], Tensor]
@@ -99,7 +97,7 @@ class Polynomial(Basis):
         return self.operator.size
 
     def shape_class(self) -> Hashable:
-        """Cache key for the choice of an order; see :meth:`.Kind.shape_class`."""
+        """Cache key for the choice of an order; see :meth:`.Basis.shape_class`."""
         return self.recurrence, self.num_terms, self.operator.shape_class()
 
     @property
@@ -143,20 +141,6 @@ class Polynomial(Basis):
             term = (rule.first if k == 1 else rule.alpha) * (terms[-1] @ operator)
             terms.append(term - rule.gamma * terms[-2] if k > 1 else term)
         return torch.stack(terms)
-
-    def mean(self, dtype: torch.dtype | None = None) -> Basis:
-        """Refused, because the edges of a power are known only after computing them.
-
-        Raises:
-            ValueError: always; call ``edges().mean()``.
-        """
-        raise RefusedValue(
-            refusal(
-                "a mean within labels counts edges, which a polynomial does not store",
-                "an explicit basis: basis.edges()",
-                repr(self),
-            )
-        )
 
     def with_edges(
         self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
@@ -210,17 +194,9 @@ class Polynomial(Basis):
         """H_k = A_kᵀ X: by the recurrence."""
         return torch.stack(list(self.terms(x, self.step(x.dtype))), dim=1)
 
-    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """The sparse products in :meth:`propagate`: the basis itself, for orders of recurrences."""
-        return [(self, shape, learns)]
-
     def send(self, sender: Sender) -> Tensor:
         """Message passing: along the operator's edges, by the recurrence."""
         return sender.step_by_step(self)
-
-    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
-        """The basis itself as a leaf: orders can evaluate recurrences."""
-        return [(self, theta)]
 
     def absorb_selected(self, selected: Selected, theta: Theta, aggr: str) -> list[Leaf]:
         """The polynomials up to the highest selected one, with Θ as a mixture of the selected ones.
@@ -231,10 +207,6 @@ class Polynomial(Basis):
         label = torch.tensor(selected.labels, device=theta.device)
         chosen = torch.nn.functional.one_hot(label, base.num_bases).to(theta.dtype)
         return base.absorb(theta.mixed(chosen), aggr)
-
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Polynomial:
-        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
-        return replace(self, operator=self.operator.map(index_map, value_map))
 
     def __repr__(self) -> str:
         return f"Polynomial({self._head()}, {self.recurrence.name} in {self.operator!r})"

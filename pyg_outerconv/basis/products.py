@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from ..errors import RefusedType, RefusedValue, refusal
-from .base import Basis, nest
-from .edge_products import check_product, compose_edges
+from ..errors import RefusedType, refusal
+from .base import Basis, Shape
+from .compound import Compound, Derived
+from .edge_products import check_product, compose_edges, kronecker_edges
 from .edges import EdgeBasis
-from .kind import Shape, TensorMap
-from .label_maps import Derived
 from .pattern import Pattern
 from .registry import makes
 
-if TYPE_CHECKING:
-    from ..theta import Theta
-    from .kind import Leaf
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BinaryProduct(Basis):
+class BinaryProduct(Compound):
     """A basis of two factors, whose labels are pairs: (i, j) is label i·K₂ + j.
 
     Attributes:
@@ -36,7 +31,6 @@ class BinaryProduct(Basis):
     """
 
     hides_edges: ClassVar[bool] = True
-    levels: ClassVar[int] = 1  # of nesting
 
     first: Basis
     second: Basis
@@ -48,54 +42,17 @@ class BinaryProduct(Basis):
         dtypes = (self.first.dtype, self.second.dtype)
         if None not in dtypes and dtypes[0] != dtypes[1]:
             raise RefusedType(refusal("bases in a product must have one dtype", *dtypes))
-        nest(self, self.first, self.second, levels=self.levels)
+        super().__post_init__()
+
+    @property
+    def parts(self) -> tuple[Basis, Basis]:
+        """The two factors."""
+        return self.first, self.second
 
     @property
     def num_bases(self) -> int:
         """K₁·K₂."""
         return self.first.num_bases * self.second.num_bases
-
-    @property
-    def device(self) -> torch.device:
-        """The device of its tensors."""
-        return self.first.device
-
-    @property
-    def dtype(self) -> torch.dtype | None:
-        """The dtype of the values; None if the values of both are ones."""
-        return self.first.dtype or self.second.dtype
-
-    @property
-    def learns(self) -> bool:
-        """Whether values of either factor require gradients."""
-        return self.first.learns or self.second.learns
-
-    def swapped(self) -> tuple[int, ...]:
-        """For each label (i, j), the label (j, i) of the product with exchanged factors."""
-        ours, theirs = self.first.num_bases, self.second.num_bases
-        return tuple(j * ours + i for i in range(ours) for j in range(theirs))
-
-    @property
-    def shares_nodes(self) -> bool:
-        """Whether sources and targets of both factors are the nodes of the product."""
-        return False
-
-    def with_edges(
-        self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
-    ) -> Basis:
-        """``change`` applied to every edge set: those of both factors."""
-        if same_nodes and not self.shares_nodes:
-            return change(self.edges())
-        first, second = (part.with_edges(change, same_nodes) for part in (self.first, self.second))
-        return replace(self, first=first, second=second)
-
-    def transposed(self) -> Basis:
-        """The transpose, which is never lazy here."""
-        return self.transpose()
-
-    def shape_class(self) -> Hashable:
-        """Cache key for the choice of an order; see :meth:`.Kind.shape_class`."""
-        return type(self), self.first.shape_class(), self.second.shape_class()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._head()}, {self.first!r}, {self.second!r})"
@@ -119,6 +76,8 @@ class Composed(BinaryProduct):
         TypeError: they are not bases of one type.
         ValueError: N of A is not M of B.
     """
+
+    is_leaf: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -145,20 +104,15 @@ class Composed(BinaryProduct):
         Raises:
             ValueError: always; call ``edges().mean()``.
         """
-        raise RefusedValue(
-            refusal(
-                "a mean within labels counts edges, which a product does not store",
-                "an explicit basis: basis.edges()",
-                repr(self),
-            )
-        )
+        return Basis.mean(self, dtype)
 
     def transpose(self) -> Basis:
         """(A_i B_j)ᵀ = B_jᵀ A_iᵀ: the transposes composed, with their labels exchanged."""
         transposed = Composed(self.second.transpose(), self.first.transpose())
-        if 1 in (self.first.num_bases, self.second.num_bases):
+        count, other = self.first.num_bases, self.second.num_bases
+        if 1 in (count, other):
             return transposed
-        return transposed.select(self.swapped())
+        return transposed.select([j * count + i for i in range(count) for j in range(other)])
 
     @property
     def shares_nodes(self) -> bool:
@@ -166,7 +120,7 @@ class Composed(BinaryProduct):
         return self.first.size[0] == self.first.size[1]
 
     def factors(self) -> list[Basis]:
-        """The factors of both; see :meth:`.Kind.factors`."""
+        """The factors of both; see :meth:`.Basis.factors`."""
         return [*self.first.factors(), *self.second.factors()]
 
     def grids(self) -> tuple[Shape, Shape] | None:
@@ -215,14 +169,6 @@ class Composed(BinaryProduct):
         then = self.second.products(between, learns or self.first.learns)
         return [*self.first.products(shape, learns), *then]
 
-    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
-        """The basis itself as a leaf: orders can contract products."""
-        return [(self, theta)]
-
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Composed:
-        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
-        return Composed(self.first.map(index_map, value_map), self.second.map(index_map, value_map))
-
 
 LONG = 10  # number of levels from which a chain of products is stored as a balanced tree
 
@@ -244,11 +190,8 @@ def composed(first: Basis, second: Basis) -> Composed:
 
 def _balanced(factors: list[Basis]) -> Composed:
     half = len(factors) // 2
-    first, second = factors[:half], factors[half:]
-    return Composed(
-        first[0] if len(first) == 1 else _balanced(first),
-        second[0] if len(second) == 1 else _balanced(second),
-    )
+    sides = factors[:half], factors[half:]
+    return Composed(*[side[0] if len(side) == 1 else _balanced(side) for side in sides])
 
 
 @makes("kron")
@@ -276,7 +219,12 @@ class Kronecker(BinaryProduct):
         a, b = self.first.size, self.second.size
         return a[0] * b[0], a[1] * b[1]
 
-    def chain(self) -> Composed:
+    @property
+    def shares_nodes(self) -> bool:
+        """False: nodes are pairs of those of the factors."""
+        return False
+
+    def simpler(self) -> Composed:
         """The composition (A ⊗ I)(I ⊗ B): along one axis, then along the other."""
         return Composed(
             Repeated(self.first, after=self.second.size[0]),
@@ -294,43 +242,12 @@ class Kronecker(BinaryProduct):
         product = torch.einsum("imn,jab->ijmanb", a, b)
         return product.reshape(self.num_bases, *self.size)
 
-    def mean(self, dtype: torch.dtype | None = None) -> Kronecker:
-        """The product of the means, because numbers of edges multiply."""
-        dtype = self.dtype or dtype
-        return Kronecker(self.first.mean(dtype), self.second.mean(dtype))
-
-    def transpose(self) -> Kronecker:
-        """A_iᵀ ⊗ B_jᵀ, with the same labels."""
-        return Kronecker(self.first.transpose(), self.second.transpose())
-
     def grids(self) -> tuple[Shape, Shape] | None:
         """The axes of the first, then those of the second."""
         first, second = self.first.grids(), self.second.grids()
         if first is None or second is None:
             return None
         return first[0] + second[0], first[1] + second[1]
-
-    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """Sources (or targets) of edges at ``seen``: axis by axis."""
-        return self.chain().reached(seen, labels, transposed)
-
-    def propagate(self, x: Tensor) -> Tensor:
-        """H_k = A_kᵀ X: axis by axis."""
-        return self.chain().propagate(x)
-
-    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """The sparse products in :meth:`propagate`: those of the axes."""
-        return self.chain().products(shape, learns)
-
-    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
-        """The composition :meth:`chain` as a leaf, which orders can contract."""
-        return [(self.chain(), theta)]
-
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Kronecker:
-        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
-        return Kronecker(
-            self.first.map(index_map, value_map), self.second.map(index_map, value_map)
-        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -340,8 +257,19 @@ class Repeated(Derived):
     Node m of copy (b, a) has the number (b·M + m)·``after`` + a.
     """
 
+    is_leaf: ClassVar[bool] = True
+
     before: int = 1
     after: int = 1
+
+    @property
+    def shares_nodes(self) -> bool:
+        """False: each copy has nodes of its own."""
+        return False
+
+    def shape_class(self) -> Hashable:
+        """Cache key for the choice of an order; see :meth:`.Basis.shape_class`."""
+        return self.before, self.after, super().shape_class()
 
     @property
     def size(self) -> tuple[int, int]:
@@ -351,31 +279,11 @@ class Repeated(Derived):
 
     def edges(self) -> EdgeBasis:
         """The edges of all copies."""
-        edges = self.base.edges()
-        device, pattern = edges.device, edges.pattern
-        before = torch.arange(self.before, device=device).view(-1, 1, 1)
-        after = torch.arange(self.after, device=device)
-
-        def ends(node: Tensor, count: int) -> Tensor:
-            return ((before * count + node.long().view(-1, 1)) * self.after + after).flatten()
-
-        def spread(of_edge: Tensor) -> Tensor:
-            return of_edge.view(-1, 1).expand(self.before, -1, self.after).flatten()
-
-        made = Pattern.build(
-            torch.stack(
-                [
-                    ends(pattern.source, edges.size[0]),
-                    ends(pattern.target, edges.size[1]),
-                ]
-            ),
-            spread(pattern.label),
-            size=self.size,
-            num_labels=self.num_bases,
+        before, after = (
+            EdgeBasis(Pattern.build(torch.arange(n, device=self.device).expand(2, -1), size=(n, n)))
+            for n in (self.before, self.after)
         )
-        return EdgeBasis(
-            made, None if edges.value is None else made.sort_values(spread(edges.value))
-        )
+        return kronecker_edges(kronecker_edges(before, self.base.edges()), after)
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
         """(K, M, N) of all copies."""
@@ -383,24 +291,6 @@ class Repeated(Derived):
         left, right = (torch.eye(n).to(dense) for n in (self.before, self.after))
         product = torch.einsum("ab,kmn,cd->kamcbnd", left, dense, right)
         return product.reshape(self.num_bases, *self.size)
-
-    def mean(self, dtype: torch.dtype | None = None) -> Repeated:
-        """The mean within each copy."""
-        return Repeated(self.base.mean(dtype), self.before, self.after)
-
-    def transpose(self) -> Repeated:
-        """Copies of the transpose."""
-        return Repeated(self.base.transpose(), self.before, self.after)
-
-    def with_edges(
-        self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
-    ) -> Basis:
-        """``change`` applied to every edge set: those of one copy, which has nodes of its own."""
-        return change(self.edges()) if same_nodes else super().with_edges(change)
-
-    def transposed(self) -> Repeated:
-        """The transpose, which is never lazy here."""
-        return self.transpose()
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """Sources (or targets) of edges at ``seen``: copy by copy."""
@@ -422,36 +312,5 @@ class Repeated(Derived):
         copies = (self.base.size[0], self.before, self.after, *shape[1:])
         return self.base.products(copies, learns)
 
-    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
-        """The basis itself as a leaf: orders can contract copies."""
-        return [(self, theta)]
-
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Repeated:
-        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
-        return Repeated(self.base.map(index_map, value_map), self.before, self.after)
-
     def __repr__(self) -> str:
         return f"Repeated({self.before} x {self.base!r} x {self.after})"
-
-
-def kronecker_edges(first: EdgeBasis, second: EdgeBasis) -> EdgeBasis:
-    """The edges of A_i ⊗ B_j: (a, b) → (c, d) for edges a → c of A_i and b → d of B_j."""
-    a, b = first.pattern, second.pattern
-
-    def both(outer: Tensor, inner: Tensor, count: int) -> Tensor:
-        return (outer.long().unsqueeze(1) * count + inner.long()).flatten()
-
-    (rows, columns), (inner_rows, inner_columns) = first.size, second.size
-    pattern = Pattern.build(
-        torch.stack(
-            [both(a.source, b.source, inner_rows), both(a.target, b.target, inner_columns)]
-        ),
-        both(a.label, b.label, b.num_labels),
-        size=(rows * inner_rows, columns * inner_columns),
-        num_labels=a.num_labels * b.num_labels,
-    )
-    if first.value is None and second.value is None:
-        return EdgeBasis(pattern)
-    dtype = first.dtype or second.dtype
-    value = torch.outer(first.values(dtype), second.values(dtype)).flatten()
-    return EdgeBasis(pattern, pattern.sort_values(value))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -31,7 +31,7 @@ def make(method: str, *given: Any) -> Any:
 
 Leaves = tuple[list[Any], Any]
 
-_NESTING = ("nesting", "pieces")  # set by :func:`.base.nest`
+_NESTING = ("nesting", "pieces")  # set by :class:`.compound.Compound`
 _PARTS = "_parts_of_tree"  # the fields that are leaves, if the leaves are not tensors
 
 _kinds: set[type[Any]] = set()  # the registered classes
@@ -47,9 +47,6 @@ def register(kind: type[Any]) -> None:
         if "target_ptr" in known and isinstance(known["target_ptr"], Tensor):
             ends = known["source_ptr"], known["target_ptr"]
             known["size"] = tuple([ptr.numel() - 1 for ptr in ends])
-        for field in fields(kind):
-            if field.name not in known and field.default_factory is not MISSING:
-                known[field.name] = field.default_factory()  # empty caches
         if not all(map(_holds_tensors, children)):
             known[_PARTS] = names
         for name, value in known.items():
@@ -74,7 +71,7 @@ def _flatten(node: Any) -> Leaves:
         value = getattr(node, field.name)
         if _holds_tensors(value) if names is None else field.name in names:
             parts[field.name] = value
-        elif field.default_factory is MISSING:
+        else:
             rest.append((field.name, value))
     rest += [(name, vars(node)[name]) for name in _NESTING if name in vars(node)]
     return list(parts.values()), (tuple(parts), tuple(rest))

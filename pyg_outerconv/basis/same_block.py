@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from .. import kernels
+from ..cache import cached_property
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels.lasting import lasting
 from .edges import EdgeBasis
 from .implicit_edges import ADDS_NO_BIAS, DenseRule, ExtraOperands, PairCounts, unlabelled_edges
-from .kind import TensorMap
 from .subpattern import as_list, spread_runs
 
 
@@ -27,8 +27,6 @@ class SameBlock(DenseRule):
     Attributes:
         source_block: s (M,), the block of each source; negative for a source without a block.
         target_block: t (N,), the block of each target.
-        counts: cached numbers of edges and pairs.
-        sorted_once: cached blocks sorted by size.
 
     Raises:
         TypeError: blocks are not integers.
@@ -38,8 +36,6 @@ class SameBlock(DenseRule):
     source_block: Tensor
     target_block: Tensor
     on: torch.device = field(init=False)
-    counts: dict[str, int] = field(default_factory=dict, init=False)
-    sorted_once: list[kernels.NodeBlocks] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         for name in ("source_block", "target_block"):
@@ -78,43 +74,35 @@ class SameBlock(DenseRule):
 
     # Counts ---------------------------------------------------------------------------------
 
-    def _count(self, what: str) -> int:
-        # Not a cached property: up to Python 3.11 that has a lock, which Dynamo cannot trace.
-        if not self.counts:
-            seen, seeing = self._runs()[2], self.transpose()._runs()[2]
-            self.counts["edges"] = int(seen.sum())
-            self.counts["sources"] = int((seeing > 0).sum())
-            self.counts["targets"] = int((seen > 0).sum())
-        return self.counts[what]
+    @cached_property
+    def _counts(self) -> tuple[int, int, int]:
+        seen, seeing = self._runs()[2], self.transpose()._runs()[2]
+        return int(seen.sum()), int((seeing > 0).sum()), int((seen > 0).sum())
 
     @property
     def num_edges(self) -> int:
         """Number of edges E: the sum over blocks of sources times targets."""
-        return self._count("edges")
+        return self._counts[0]
 
     @property
     def num_source_pairs(self) -> int:
         """Number of sources whose block has targets, U_in."""
-        return self._count("sources")
+        return self._counts[1]
 
     @property
     def num_target_pairs(self) -> int:
         """Number of targets whose block has sources, U_out."""
-        return self._count("targets")
+        return self._counts[2]
 
-    @property
+    @cached_property
     def sorted_blocks(self) -> kernels.NodeBlocks:
-        """The blocks sorted by size, for kernels that process equal sizes together; cached."""
-        if not self.sorted_once:
-            with lasting(self.source_block):
-                # Sources without a block get -1 and targets -2, so that they never match.
-                source, target = self.source_block.long(), self.target_block.long()
-                source, target = (
-                    source.masked_fill(source < 0, -1),
-                    target.masked_fill(target < 0, -2),
-                )
-                self.sorted_once.append(kernels.blocks_of(source, target))
-        return self.sorted_once[0]
+        """The blocks sorted by size, for kernels that process equal sizes together."""
+        with lasting(self.source_block):
+            # Sources without a block get -1 and targets -2, so that they never match.
+            source, target = self.source_block.long(), self.target_block.long()
+            return kernels.blocks_of(
+                source.masked_fill(source < 0, -1), target.masked_fill(target < 0, -2)
+            )
 
     # Edges ----------------------------------------------------------------------------------
 
@@ -136,12 +124,6 @@ class SameBlock(DenseRule):
         """The transposed matrix, with sources and targets exchanged."""
         return SameBlock(self.target_block, self.source_block)
 
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> SameBlock:
-        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
-        source, target = index_map(self.source_block), index_map(self.target_block)
-        same = source is self.source_block and target is self.target_block
-        return self if same else SameBlock(source, target)
-
     def narrowed(self, place: range | Tensor) -> SameBlock:
         """The columns of some targets (N',), as a rule."""
         at = as_list(place, self.on)
@@ -152,7 +134,7 @@ class SameBlock(DenseRule):
     @property
     def is_sorted(self) -> bool:
         """Whether the blocks have been sorted."""
-        return bool(self.sorted_once)
+        return "sorted_blocks" in vars(self)
 
     def lacks(self, beside: ExtraOperands) -> list[str]:
         """Reasons why this rule cannot attend; see :meth:`DenseRule.lacks`."""

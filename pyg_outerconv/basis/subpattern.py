@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..kernels.counting_sort import pointers
 from .pattern import Pattern
 
 
@@ -29,7 +30,7 @@ def between(
         keep = keep & (target >= 0)
     kept = keep.nonzero().view(-1)
     if all(nodes is None or bool((nodes.diff() > 0).all()) for nodes in (sources, targets)):
-        return pattern.subset(keep, source, target, (size[0], size[1])), kept
+        return _in_order(pattern, keep, kept, source, target, (size[0], size[1])), kept
     made = Pattern.build(
         torch.stack([source.index_select(0, kept), target.index_select(0, kept)]),
         pattern.label.index_select(0, kept),
@@ -38,6 +39,32 @@ def between(
         origin=None if pattern.origin is None else pattern.origin.index_select(0, kept),
     )
     return made, kept.index_select(0, made.order)
+
+
+def _in_order(
+    pattern: Pattern,
+    keep: Tensor,
+    kept: Tensor,
+    source: Tensor,
+    target: Tensor,
+    size: tuple[int, int],
+) -> Pattern:
+    """The edges at ``kept``, those of the mask ``keep`` (E,), on renumbered nodes that ascend."""
+    by_source = pattern.by_source[keep.index_select(0, pattern.by_source)]
+    dtype = pattern.source.dtype
+    source, target = (end.index_select(0, kept).to(dtype) for end in (source, target))
+    return Pattern(
+        size=size,
+        num_labels=pattern.num_labels,
+        source=source,
+        target=target,
+        label=pattern.label.index_select(0, kept),
+        order=torch.arange(kept.numel(), dtype=dtype, device=kept.device),
+        origin=None if pattern.origin is None else pattern.origin.index_select(0, kept),
+        target_ptr=pointers(target, size[1]),
+        source_ptr=pointers(source, size[0]),
+        by_source=(keep.cumsum(0) - 1).index_select(0, by_source).to(dtype),
+    )
 
 
 def reaching(pattern: Pattern, targets: Tensor) -> Pattern:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..basis.base import Basis
+from ..basis.compound import Stacked
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import sorted_pairs
 from ..basis.products import composed
-from ..basis.stacked import Stacked
 from ..equations import row
 from ..errors import RefusedType, RefusedValue, refusal
 from ..graph.structure import Structure, common_kind

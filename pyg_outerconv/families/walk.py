@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import torch
 
 from ..basis.base import Basis
+from ..basis.compound import Stacked
 from ..basis.edge_products import REDUCTIONS, compose_edges, identity_edges, merge_parallel
 from ..basis.edges import EdgeBasis
 from ..basis.eye import Eye
 from ..basis.label_maps import Selected
 from ..basis.polynomial import MONOMIAL, Polynomial
-from ..basis.stacked import Stacked
 from ..errors import RefusedValue, refusal, unknown
 from ..graph.edge_list import EdgeList
 from ..graph.norm import check_norm, normalise, with_self_loops

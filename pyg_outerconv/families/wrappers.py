@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..basis.base import Basis
+from ..basis.compound import Stacked
 from ..basis.edges import EdgeBasis
-from ..basis.stacked import Stacked
 from ..errors import RefusedType, refusal
 from ..graph.edge_list import EdgeList
 from ..graph.structure import Structure

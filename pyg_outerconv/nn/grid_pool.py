@@ -197,7 +197,7 @@ class GridPool(_Clusters):
 
 def _from_the_first(rule: GridShift) -> GridShift:
     """The rule with label 0 at the first cell; the family counts from the last cell."""
-    return replace(rule, taps=rule.taps[::-1], kept={})
+    return replace(rule, taps=rule.taps[::-1])
 
 
 class GridUnpool(_Clusters):

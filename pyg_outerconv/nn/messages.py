@@ -63,7 +63,7 @@ def _from_leaf(conv: OuterConv, problem: Problem) -> Tensor:
 
 @dataclass(frozen=True)
 class Messages:
-    """A :class:`~pyg_outerconv.basis.kind.Sender` by ``conv.propagate``."""
+    """A :class:`~pyg_outerconv.basis.base.Sender` by ``conv.propagate``."""
 
     conv: OuterConv
     problem: Problem

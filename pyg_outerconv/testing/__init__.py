@@ -28,7 +28,6 @@ from .layer_laws import (
     assert_layer_equals_dense,
     assert_learned_queries_invariant,
     assert_permutation_equivariant,
-    assert_self_attention_equivariant,
     assert_stochastic,
     assert_translation_equivariant,
 )
@@ -57,7 +56,6 @@ __all__ = [
     "assert_receptive_field",
     "assert_restrict",
     "assert_same_gradients",
-    "assert_self_attention_equivariant",
     "assert_stack",
     "assert_stochastic",
     "assert_translation_equivariant",

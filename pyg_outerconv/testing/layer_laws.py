@@ -84,40 +84,6 @@ def _by_messages(conv: OuterConv, x: Any, edge_index: Any, arguments: dict[str, 
         conv.fuse = fuse
 
 
-def assert_permutation_equivariant(conv: OuterConv, x: Tensor, edges: EdgeList) -> None:
-    """A layer is permutation-equivariant, and does not depend on the order of edges."""
-    edges.require_one_set("renumbering nodes", "none")
-    nodes, order = torch.randperm(edges.size[0]), torch.randperm(edges.num_edges)
-    place = torch.empty_like(nodes)
-    place[nodes] = torch.arange(edges.size[0])
-    beside = {name: getattr(edges, name) for name in ("edge_weight", "edge_type", "edge_attr")}
-    beside = {
-        name: part
-        for name, part in beside.items()
-        if part is not None and conv.family.makes_use_of(name)
-    }
-    near, far = edges.pos or (None, None)
-    moved = [None if end is None else end[nodes] for end in (near, far)]
-    same = far is near  # one set of nodes is given as one tensor
-    expected = conv(
-        x,
-        edges.edge_index,
-        size=edges.size,
-        batch=edges.batch,
-        pos=near if same else edges.pos,
-        **beside,
-    )
-    actual = conv(
-        x[nodes],
-        place[edges.edge_index[:, order].long()],
-        size=edges.size,
-        batch=None if edges.batch is None else edges.batch[nodes],
-        pos=moved[0] if same else tuple(moved),
-        **{name: part[order] for name, part in beside.items()},
-    )
-    assert_near(actual, expected[nodes], 100 * TOLERANCE[x.dtype])
-
-
 def assert_batch_equals_graphs(family: Family, graphs: Sequence[Data]) -> None:
     """The basis of a batch is block-diagonal, with the bases of its graphs as blocks.
 
@@ -133,18 +99,17 @@ def assert_batch_equals_graphs(family: Family, graphs: Sequence[Data]) -> None:
         assert_near(dense, expected)
 
 
-def assert_self_attention_equivariant(
+def assert_permutation_equivariant(
     conv: OuterConv, x: Tensor, edges: EdgeList | None = None
 ) -> None:
-    """Self-attention is permutation-equivariant: f(PX) = P f(X) for a permutation P.
+    """Renumbering the nodes renumbers the output: f(PX) = P f(X), for any order of the edges.
 
-    The structure is relabelled along. The law holds for every score and support that do not depend
-    on the order of nodes.
+    Attention has this law for every score and support that do not depend on the order of nodes.
 
     Args:
-        conv: a layer over a content-based family, whose targets are its sources.
+        conv: a layer whose targets are its sources.
         x: (*batch, N, P).
-        edges: the structure that the support reads; None if it reads numbers of nodes only.
+        edges: the structure that the layer reads; None if it reads numbers of nodes only.
 
     Raises:
         AssertionError: the law does not hold.
@@ -153,7 +118,7 @@ def assert_self_attention_equivariant(
     nodes = torch.randperm(x.size(-2))
     place = torch.argsort(nodes)
     if edges is not None:
-        edges.require_one_set("self-attention", "none")
+        edges.require_one_set("renumbering nodes", "none")
     expected = _run(conv, x, edges, None, None)
     actual = _run(conv, x[..., nodes, :], edges, place, place)
     assert_near(actual, expected[..., nodes, :], 100 * TOLERANCE[x.dtype])
@@ -205,21 +170,28 @@ def _run(
     sources: Tensor | None,
     targets: Tensor | None,
 ) -> Tensor:
-    """The output for relabelled sources and targets, with the edges in a random order."""
+    """The output for sources and targets at new places, with the edges in a random order."""
     if edges is None:
         return conv(x, None)
     index, order = edges.edge_index.long(), torch.arange(edges.num_edges)
+    batch, pos = edges.batch, edges.pos
     if sources is not None:
         order = torch.randperm(edges.num_edges)
         places = zip(index, (sources, targets), strict=True)
         index = torch.stack([end if place is None else place[end] for end, place in places])
+        nodes = sources.argsort()
+        batch = None if batch is None else batch[nodes]
+        if pos is not None and not edges.bipartite:
+            pos = (pos[0][nodes],) * 2
     beside: dict[str, Any] = {
         name: getattr(edges, name)[order]
-        for name in ("edge_attr", "edge_type")
+        for name in ("edge_weight", "edge_attr", "edge_type")
         if getattr(edges, name) is not None and conv.family.makes_use_of(name)
     }
+    if pos is not None:
+        beside["pos"] = pos if edges.bipartite else pos[0]
     ends = (x, None) if edges.bipartite else x
-    return conv(ends, index[:, order], size=edges.size, **beside)
+    return conv(ends, index[:, order], size=edges.size, batch=batch, **beside)
 
 
 def assert_translation_equivariant(

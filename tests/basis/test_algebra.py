@@ -83,7 +83,7 @@ def test_means_distribute_over_the_algebra():
 
 
 def test_mean_of_a_polynomial_is_refused_by_name():
-    with pytest.raises(ValueError, match=r"a polynomial does not store.*basis\.edges\(\)"):
+    with pytest.raises(ValueError, match=r"a Polynomial does not store.*basis\.edges\(\)"):
         Walk(2).basis(EDGES).mean()
     Walk(2).basis(EDGES).edges().mean()
 
@@ -92,7 +92,7 @@ def test_mean_of_a_product_is_refused_by_name_and_of_what_is_made_of_one():
     product = Relation(3).basis(EDGES).compose(GCN().basis(EDGES))
     mixing = torch.ones(1, 3, dtype=torch.float64)
     for basis in (product, product.mix(mixing), Restricted(product, None, torch.tensor([1]))):
-        with pytest.raises(ValueError, match=r"a product does not store.*basis\.edges\(\)"):
+        with pytest.raises(ValueError, match=r"a Composed does not store.*basis\.edges\(\)"):
             basis.mean()
     mixed = Relation(3, None).basis(EDGES).mix(mixing)
     counts = mixed.support().sum(1, keepdim=True).clamp(min=1)

@@ -7,7 +7,7 @@ from shifts import box, draw_shifts, some_shifts
 from torch.func import grad, vmap
 
 from pyg_outerconv.basis import Eye
-from pyg_outerconv.basis.conv_geometry import as_images, as_nodes, geometry_of
+from pyg_outerconv.basis.conv_geometry import as_images, as_nodes
 from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
 from pyg_outerconv.families import GCN
 from pyg_outerconv.testing import assert_contraction, assert_near, dense_contraction
@@ -164,7 +164,7 @@ def test_a_full_kernel_is_lowered(channels, dtype):
 
 def test_few_shifts_leave_holes_and_stay_sparse():
     basis = some_shifts([(0, 0), (37, 41), (-30, 13)], (64, 64))
-    assert geometry_of(basis).kernel == (68, 42)
+    assert basis.geometry.kernel == (68, 42)
     x = torch.zeros(4096, 8, 32, requires_grad=True)
     theta = torch.zeros(3, 1, 32, 32, requires_grad=True)
     path = contraction_path(basis, x, theta, verbose=True)
@@ -177,8 +177,8 @@ def test_few_shifts_leave_holes_and_stay_sparse():
 
 def test_far_shifts_in_even_steps_are_dilated():
     basis = some_shifts([(-20, 0), (0, 20), (20, -20)], (64, 64))
-    assert geometry_of(basis).kernel == (3, 3)
-    assert [window.spacing for window in geometry_of(basis).axes] == [20, 20]
+    assert basis.geometry.kernel == (3, 3)
+    assert [window.spacing for window in basis.geometry.axes] == [20, 20]
 
 
 # Views --------------------------------------------------------------------------------------------

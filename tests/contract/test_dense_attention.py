@@ -59,7 +59,7 @@ SUPPORTS = BANDS | BLOCKS
 
 def attention_over(over, heads=2, batch=(), bias=None, present=None, dropped=0.0, factor=0.6):
     sources, targets = over.size
-    over = replace(over, kept={}) if isinstance(over, Band) else over
+    over = replace(over) if isinstance(over, Band) else over
     query, key = normal(targets, *batch, heads, 3), normal(sources, *batch, heads, 3)
     normalise = Shares(dropped=dropped)
     return AttentionBasis(over, query, key, normalise, factor, bias, present), [query, key]
@@ -165,9 +165,9 @@ def test_explicit_edges_and_other_normalisers_are_refused_by_name():
     basis, _ = attention_over(over)
     theta, x = parameter_of("concat", 2, 3, 2)[0], normal(6, 3)
     with pytest.raises(ValueError, match="a band or blocks, not a EdgeBasis"):
-        contract(replace(basis, over=over.edges(), kept={}), x, theta, DENSE_ORDERS[0])
+        contract(replace(basis, over=over.edges()), x, theta, DENSE_ORDERS[0])
     with pytest.raises(ValueError, match="normalises by softmax only"):
-        other = replace(basis, normalise=Shares(is_softmax=False), kept={})
+        other = replace(basis, normalise=Shares(is_softmax=False))
         contract(other, x, theta, DENSE_ORDERS[0])
 
 
@@ -175,9 +175,7 @@ def test_explicit_edges_and_other_normalisers_are_refused_by_name():
 def test_no_edge_is_made_for_dense_orders(name):
     over = SUPPORTS[name]
     over = (
-        replace(over, kept={})
-        if isinstance(over, Band)
-        else SameBlock(over.source_block, over.target_block)
+        replace(over) if isinstance(over, Band) else SameBlock(over.source_block, over.target_block)
     )
     basis, _ = attention_over(over)
     for order in DENSE_ORDERS:
@@ -213,7 +211,7 @@ def test_scores_of_ten_thousand_stay_finite(name, dtype):
     theta = replace(theta, value=theta.value.to(dtype))
     x = normal(over.size[0], 3, dtype=dtype)
     for order in legal(basis, x, theta):
-        of = replace(basis, kept={})
+        of = replace(basis)
         out = contract(of, x, theta, order)
         assert out.isfinite().all()
         for gradient in torch.autograd.grad(

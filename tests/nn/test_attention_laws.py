@@ -41,7 +41,7 @@ from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import (
     assert_declared_laws,
     assert_learned_queries_invariant,
-    assert_self_attention_equivariant,
+    assert_permutation_equivariant,
     assert_stochastic,
 )
 
@@ -79,7 +79,7 @@ def layer(score, **options):
 @few
 def test_self_attention_is_permutation_equivariant(score, seed):
     x, edges = graph(seed, told="edge" in score)
-    assert_self_attention_equivariant(layer(score), x, edges)
+    assert_permutation_equivariant(layer(score), x, edges)
 
 
 @pytest.mark.parametrize("score", [text for text in TRIED if "edge" not in text])
@@ -87,9 +87,9 @@ def test_self_attention_is_permutation_equivariant(score, seed):
 @few
 def test_so_it_is_without_edges(score, seed):
     x, _ = graph(seed)
-    assert_self_attention_equivariant(layer(score, support=Complete()), x)
+    assert_permutation_equivariant(layer(score, support=Complete()), x)
     many = torch.stack([x, -x])
-    assert_self_attention_equivariant(layer(score, support=Complete()), many)
+    assert_permutation_equivariant(layer(score, support=Complete()), many)
 
 
 @pytest.mark.parametrize("score", TRIED)
@@ -119,7 +119,7 @@ def test_laws_fail_where_they_do_not_hold():
     x = normal(6, P, grad=False)
     for support in (Causal(), SlidingWindow(1)):
         with pytest.raises(AssertionError, match="largest difference"):
-            assert_self_attention_equivariant(layer("key-query", support=support), x)
+            assert_permutation_equivariant(layer("key-query", support=support), x)
     with pytest.raises(AssertionError, match="largest difference"):
         assert_learned_queries_invariant(layer("key-query", support=Complete()), x)
     conv = layer("key-query", normalise="sigmoid", support=Complete())
@@ -177,4 +177,4 @@ def test_scores_that_read_places_declare_no_symmetry(score):
     assert "permutation-equivariant" not in transposed.laws
     x = normal(6, P, grad=False)
     with pytest.raises(AssertionError, match="largest difference"):
-        assert_self_attention_equivariant(layer(transposed.score, support=Complete()), x)
+        assert_permutation_equivariant(layer(transposed.score, support=Complete()), x)

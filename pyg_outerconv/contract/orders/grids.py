@@ -15,7 +15,6 @@ from ...basis.conv_geometry import (
     as_images,
     as_nodes,
     crop,
-    geometry_of,
     pad,
     padded_bytes,
     sees_one,
@@ -58,7 +57,7 @@ SHARE = 0.75
 def _needs_box(problem: Problem) -> list[str]:
     basis = _shifts(problem)
     why = why_not_torch(basis)
-    if not why and not geometry_of(basis).is_full:
+    if not why and not basis.geometry.is_full:
         return ["needs a label at every position of a box, because zero times NaN is NaN"]
     return why
 
@@ -79,7 +78,7 @@ class Convolution(Order):
     def cost(self, problem: Problem) -> Cost:
         """2·N·P·Q/G flops for each position of the kernel, and the padded input."""
         basis, (of_x, of_theta, _) = _shifts(problem), problem.gradients
-        places = prod(geometry_of(basis).kernel)
+        places = prod(basis.geometry.kernel)
         cells = prod([axis.num_outputs for axis in basis.axes]) * problem.num_columns
         rows, columns = problem.parameter.shape[2:]
         # oneDNN has no float64: torch copies the inputs of each output, image by image.
@@ -102,7 +101,7 @@ class Convolution(Order):
 
     def run(self, problem: Problem) -> Tensor:
         basis = _shifts(problem)
-        geometry, images = geometry_of(basis), as_images(problem.features, basis.input_shape)
+        geometry, images = basis.geometry, as_images(problem.features, basis.input_shape)
         weight = _kernel_of(problem.theta, geometry, basis.is_transposed)
         return as_nodes(_convolved(images, weight, problem, geometry), problem.batch)
 
@@ -162,7 +161,7 @@ def _needs_windows(problem: Problem) -> list[str]:
     basis, aggr = _shifts(problem), problem.label_aggr
     if why := why_not_torch(basis):
         return why
-    geometry, compares, turned = geometry_of(basis), aggr != "sum", basis.is_transposed
+    geometry, compares, turned = basis.geometry, aggr != "sum", basis.is_transposed
     axes, follows = geometry.axes, geometry.is_in_order or geometry.is_backwards
     short = isinstance(problem.x, Tensor) and problem.x.dtype in (torch.float16, torch.bfloat16)
     short_sum = short and len(axes) == 3 and not compares and problem.device.type == "cpu"
@@ -210,7 +209,7 @@ class Pooling(Order):
     def run(self, problem: Problem) -> Tensor:
         basis, factor = _shifts(problem), problem.factor
         assert factor is not None  # it needs Θ_k = c I
-        geometry, images = geometry_of(basis), as_images(problem.features, basis.input_shape)
+        geometry, images = basis.geometry, as_images(problem.features, basis.input_shape)
         if basis.is_transposed:
             out = _repeat(images, geometry.kernel, factor)
         elif problem.label_aggr == "sum":
