@@ -30,7 +30,7 @@ def between(
         keep = keep & (target >= 0)
     kept = keep.nonzero().view(-1)
     if all(nodes is None or bool((nodes.diff() > 0).all()) for nodes in (sources, targets)):
-        return _in_order(pattern, keep, kept, source, target, (size[0], size[1])), kept
+        return subset(pattern, keep, source, target, (size[0], size[1])), kept
     made = Pattern.build(
         torch.stack([source.index_select(0, kept), target.index_select(0, kept)]),
         pattern.label.index_select(0, kept),
@@ -41,15 +41,18 @@ def between(
     return made, kept.index_select(0, made.order)
 
 
-def _in_order(
-    pattern: Pattern,
-    keep: Tensor,
-    kept: Tensor,
-    source: Tensor,
-    target: Tensor,
-    size: tuple[int, int],
+def subset(
+    pattern: Pattern, keep: Tensor, source: Tensor, target: Tensor, size: tuple[int, int]
 ) -> Pattern:
-    """The edges at ``kept``, those of the mask ``keep`` (E,), on renumbered nodes that ascend."""
+    """A subset of the edges on renumbered nodes, if their order stays; nothing is sorted.
+
+    Args:
+        pattern: the E edges.
+        keep: (E,) booleans.
+        source, target: (E,) the new numbers, ascending with the old ones.
+        size: (M, N) of the result.
+    """
+    kept = keep.nonzero().view(-1)
     by_source = pattern.by_source[keep.index_select(0, pattern.by_source)]
     dtype = pattern.source.dtype
     source, target = (end.index_select(0, kept).to(dtype) for end in (source, target))

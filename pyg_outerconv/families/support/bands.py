@@ -12,6 +12,7 @@ from ...basis.base import Basis
 from ...basis.edges import EdgeBasis
 from ...basis.implicit_edges import sorted_pairs
 from ...basis.same_block import SameBlock
+from ...basis.subpattern import subset
 from ...graph.cells import Cells
 from ...graph.checks import check_one_set
 from ...graph.positions import graphs_of
@@ -58,7 +59,7 @@ class Complete(Support):
         check_one_set(structure.bipartite, size, "leaving out self-loops", "Complete()")
         pattern = pairs.edges().pattern
         ends = pattern.source, pattern.target
-        return EdgeBasis(pattern.subset(ends[0] != ends[1], *ends, size))
+        return EdgeBasis(subset(pattern, ends[0] != ends[1], *ends, size))
 
 
 @dataclass(frozen=True)
