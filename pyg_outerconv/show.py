@@ -116,11 +116,7 @@ def _require(fits: bool, family: Family, got: str) -> None:
 
 
 def _picture_options(
-    drawing: dict[str, Any],
-    kind: str,
-    family: Family,
-    basis: Basis,
-    shape: tuple[int, ...] | None,
+    drawing: dict[str, Any], kind: str, family: Family, basis: Basis, shape: tuple[int, ...] | None
 ) -> dict[str, Any]:
     """The keyword arguments of :meth:`Basis.plot`; see :func:`draw`."""
     cell, node, labels, seed = (drawing[name] for name in ("cell", "node", "labels", "seed"))

@@ -37,12 +37,7 @@ TORCH = "torch.nn"
 DENSE_FORMS = (DENSE, KRONECKER, TORCH)
 
 # Results of two ways to do the same agree to this, relative to the largest entry.
-TOLERANCE = {
-    torch.float64: 1e-8,
-    torch.float32: 1e-3,
-    torch.float16: 3e-2,
-    torch.bfloat16: 1e-1,
-}
+TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 3e-2, torch.bfloat16: 1e-1}
 QUICK_SHARE = 0.2
 
 Point = float | int | str | None

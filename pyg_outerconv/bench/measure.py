@@ -11,7 +11,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
 
@@ -41,10 +41,6 @@ class Timing:
     least: float
     repeats: int
     inner: int
-
-    def as_dict(self) -> dict[str, float | int]:
-        """Plain values, as JSON has them."""
-        return asdict(self)
 
 
 def summarise(samples: list[float], inner: int) -> Timing:

@@ -51,10 +51,6 @@ class Peak:
     process: int
     method: str
 
-    def as_dict(self) -> dict[str, int | str]:
-        """Plain values, as JSON has them."""
-        return asdict(self)
-
 
 def peak_on_cuda(step: Step, device: str) -> Peak:
     """The peak of one step as torch's allocator counts it; a first step is not counted."""
@@ -207,7 +203,7 @@ def answer(request: dict[str, Any]) -> dict[str, int | str]:
         for contender in setup.contenders
         if contender.name == request["contender"]
     )
-    return peak_of_step(step, context.device).as_dict()
+    return asdict(peak_of_step(step, context.device))
 
 
 if __name__ == "__main__":

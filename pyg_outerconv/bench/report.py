@@ -17,6 +17,7 @@ import json
 import os
 import platform
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def make_report(
         "format": FORMAT,
         "machine": machine,
         "settings": settings,
-        "roofline": roofline.as_dict(),
+        "roofline": asdict(roofline),
         "records": list(records),
         "targets": verdicts,
         "crossovers": find_crossovers(records),

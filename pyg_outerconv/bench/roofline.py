@@ -7,7 +7,7 @@ sparse product's flops are counted at the rate of dense ones. A step cannot be f
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 
@@ -85,10 +85,6 @@ class Roofline:
 
     bandwidth: float
     flop_rate: float
-
-    def as_dict(self) -> dict[str, float]:
-        """Plain values, as JSON has them."""
-        return asdict(self)
 
     def bound(self, work: Work) -> dict[str, float | str]:
         """The least seconds of some work here, and whether traffic or arithmetic sets them."""

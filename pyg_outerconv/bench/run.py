@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -102,7 +102,7 @@ def run_point(case: Case, at: Point, plan: Plan, roofline: Roofline) -> Record:
         for contender in measured:
             step = contender.steps[_last_mode(contender)]
             peak = peak_on_cuda(step, plan.context.device)
-            record["memory"][contender.name] = peak.as_dict()
+            record["memory"][contender.name] = asdict(peak)
     elif plan.memory:
         modes = {contender.name: _last_mode(contender) for contender in measured}
         del setup, running, measured  # a child sets the case up again, and needs the room
@@ -122,7 +122,7 @@ def _memory_in_children(
     for name, mode in modes.items():
         request = request_for(plan.context, plan.threads, case.name, at, mode, name)
         try:
-            record["memory"][name] = peak_in_child(request).as_dict()
+            record["memory"][name] = asdict(peak_in_child(request))
         except ProbeFailed as error:
             record["errors"][f"memory of {name}"] = str(error)
 
@@ -171,7 +171,7 @@ def _time(running: Sequence[Contender], setup: Setup, plan: Plan, record: Record
         except Exception as error:  # of any kind: the other modes are timed all the same
             record["errors"][mode] = _tell(error)
             continue
-        record["modes"][mode] = {name: timing.as_dict() for name, timing in timings.items()}
+        record["modes"][mode] = {name: asdict(timing) for name, timing in timings.items()}
 
 
 def _tell(error: Exception) -> str:

@@ -150,11 +150,7 @@ def graph(
 
 
 def flattenings(
-    basis: Basis,
-    *,
-    theta: Tensor | None = None,
-    channels: tuple[int, int] = (2, 3),
-    seed: int = 0,
+    basis: Basis, *, theta: Tensor | None = None, channels: tuple[int, int] = (2, 3), seed: int = 0
 ) -> Figure:
     """Draw Σ_k A_k ⊗ Θ_k and Σ_k Θ_k ⊗ A_k; Θ is drawn from a normal distribution if None."""
     if theta is None:

@@ -21,12 +21,7 @@ Grids = tuple[Frame, Frame]
 
 
 def shifts(
-    seen: NDArray[np.int64],
-    both: Grids,
-    titles: Sequence[str],
-    followed: int,
-    *,
-    left_out: int = 0,
+    seen: NDArray[np.int64], both: Grids, titles: Sequence[str], followed: int, *, left_out: int = 0
 ) -> Figure:
     """Draw the input grid, and for each label the output grid in the colours of its inputs.
 

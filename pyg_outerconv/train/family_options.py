@@ -246,6 +246,8 @@ def _sample(hint: Any) -> str:
     """A value of a type, as text."""
     if _holds_family(hint):
         return "gcn"
+    if bool in (hint, *get_args(hint)):
+        return "True"
     lists = any(get_origin(part) is tuple for part in (hint, *get_args(hint)))
     return "(3, 3)" if lists else "2"
 

@@ -136,12 +136,7 @@ def _begin_as(model: TwoLayers, first: TwoLayers) -> None:
 
 
 def _contender(
-    name: str,
-    model: Module,
-    x: Tensor | SparseFeatures,
-    structure: Any,
-    graph: Graph,
-    weight: str,
+    name: str, model: Module, x: Tensor | SparseFeatures, structure: Any, graph: Graph, weight: str
 ) -> Contender:
     """An epoch: an update, then losses and accuracies of all three parts without dropout.
 

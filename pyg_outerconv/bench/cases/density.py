@@ -34,12 +34,7 @@ def densities(context: Context) -> tuple[float, ...]:
 
 
 def over_density(
-    context: Context,
-    point: Point,
-    nodes: int,
-    channels: int,
-    labels: int = 1,
-    batch: int = 1,
+    context: Context, point: Point, nodes: int, channels: int, labels: int = 1, batch: int = 1
 ) -> Setup:
     """OuterConv, by its own choice and kept sparse, and dense forms that are given A (K, M, N)."""
     generator = context.generator()

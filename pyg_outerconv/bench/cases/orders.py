@@ -117,11 +117,7 @@ SHAPES: dict[str, Shape] = {
     "relation 8, depthwise": Shape(50_000, 10, (64, 64), _relations(8), "depthwise"),
     "walk 10 of the identity": Shape(20_000, 8, (64, 64), _powers(Walk(10)), "identity"),
     "chebyshev 8 of 2 bases": Shape(
-        20_000,
-        8,
-        (16, 64),
-        _powers(Chebyshev(8, lambda_max=2.0)),
-        "basis-decomposed(num_bases=2)",
+        20_000, 8, (16, 64), _powers(Chebyshev(8, lambda_max=2.0)), "basis-decomposed(num_bases=2)"
     ),
 }
 
