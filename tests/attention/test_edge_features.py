@@ -38,7 +38,7 @@ def test_edge_features_are_added_to_keys_and_values(combine):
     conv = AttentionConv(P, Q, HEADS, combine=combine, edge_dim=D_EDGE).double()
     x, attr = leaf(N, P), leaf(RING.size(1), D_EDGE)
     score = conv.family.score
-    actual = conv(x, RING, attr)
+    actual = conv(x, RING, edge_attr=attr)
     values = torch.einsum("mp,hpv->mhv", x, conv.theta.weight)
     sent = torch.einsum("ed,hdc->ehc", attr, score.edge.weight)
     products = (score.query(x)[RING[1]] * (score.key(x)[RING[0]] + sent)).sum(-1) * score.scale
@@ -52,7 +52,7 @@ def test_edge_features_are_added_to_keys_and_values(combine):
     expected = together[combine] + conv.bias
     assert_near(actual, expected)
     assert_same_gradients(actual, expected, [x, attr, *conv.parameters()])
-    assert_near(conv(torch.stack([x, 2 * x]), RING, attr)[0], expected)
+    assert_near(conv(torch.stack([x, 2 * x]), RING, edge_attr=attr)[0], expected)
 
 
 def test_dropped_shares_are_dropped_from_edge_values_too():
@@ -60,7 +60,7 @@ def test_dropped_shares_are_dropped_from_edge_values_too():
     with torch.no_grad():
         conv.theta.weight.zero_()
     x, attr = leaf(N, P), leaf(RING.size(1), D_EDGE)
-    actual, basis = conv(x, RING, attr, return_attention_weights=True)
+    actual, basis = conv(x, RING, edge_attr=attr, return_attention_weights=True)
     assert (basis.value == 0).any()
     assert_near(actual, conv.family.score.edge.of_values(basis, attr).flatten(1))
 
@@ -69,11 +69,11 @@ def test_self_loops_that_were_added_have_no_features():
     conv = AttentionConv(P, Q, HEADS, support=Relation(1, None), score="additive(edge_dim=2)")
     looped = torch.cat([RING, torch.arange(N).expand(2, -1)], 1)
     x, attr = torch.randn(N, P), torch.randn(RING.size(1), 2)
-    expected = conv(x, looped, torch.cat([attr, torch.zeros(N, 2)]))
+    expected = conv(x, looped, edge_attr=torch.cat([attr, torch.zeros(N, 2)]))
     score = conv.family.score
     again = AttentionConv(P, Q, HEADS, support=_Looped(), score=score)
     again.theta.load_state_dict(conv.theta.state_dict())
-    assert_near(again(x, RING, attr), expected, 1e-5)
+    assert_near(again(x, RING, edge_attr=attr), expected, 1e-5)
 
 
 class _Looped(Relation):
@@ -105,14 +105,14 @@ def test_missing_and_unfit_edge_features_are_refused(text):
     with pytest.raises(ValueError, match="the score reads edge features"):
         conv(x, RING)
     with pytest.raises(ValueError, match="needs the channels that it was made for"):
-        conv(x, RING, torch.randn(RING.size(1), 3))
+        conv(x, RING, edge_attr=torch.randn(RING.size(1), 3))
     with pytest.raises(TypeError, match="edge features are floating point"):
-        conv(x, RING, torch.ones(RING.size(1), 2, dtype=torch.long))
+        conv(x, RING, edge_attr=torch.ones(RING.size(1), 2, dtype=torch.long))
     with pytest.raises(ValueError, match="edge features are vectors"):
-        conv(x, RING, torch.randn(RING.size(1), 2, 2))
+        conv(x, RING, edge_attr=torch.randn(RING.size(1), 2, 2))
     everywhere = AttentionConv(P, Q, HEADS, support=Complete(), score=text)
     with pytest.raises(ValueError, match="edge features belong to the edges of edge_index"):
-        everywhere(x, RING, torch.randn(RING.size(1), 2))
+        everywhere(x, RING, edge_attr=torch.randn(RING.size(1), 2))
 
 
 def test_edge_features_and_positions_that_nothing_is_made_of_are_refused():
@@ -120,11 +120,11 @@ def test_edge_features_and_positions_that_nothing_is_made_of_are_refused():
     for text in ("key-query", "additive", "gatv2", "bahdanau", "cosine"):
         conv = AttentionConv(P, Q, HEADS, score=text)
         with pytest.raises(ValueError, match="does not read edge_attr"):
-            conv(x, RING, attr)
+            conv(x, RING, edge_attr=attr)
         with pytest.raises(ValueError, match="does not read pos"):
             conv(x, RING, pos=pos)
     conv = AttentionConv(P, Q, HEADS, align=Kernel(EdgeNetwork(2, 1, constant=False)))
-    assert conv(x, RING, attr).shape == (N, Q)
+    assert conv(x, RING, edge_attr=attr).shape == (N, Q)
 
 
 def test_scores_without_edge_features_refuse_their_number():
@@ -135,7 +135,10 @@ def test_scores_without_edge_features_refuse_their_number():
 def test_scores_that_are_made_already_must_have_the_edge_features():
     score = KeyQuery(HEADS, D, P, edge=D_EDGE)
     conv = AttentionConv(P, Q, HEADS, score=score, edge_dim=D_EDGE)
-    assert conv(torch.randn(N, P), RING, torch.randn(RING.size(1), D_EDGE)).shape == (N, Q)
+    assert conv(torch.randn(N, P), RING, edge_attr=torch.randn(RING.size(1), D_EDGE)).shape == (
+        N,
+        Q,
+    )
     for wrong in (KeyQuery(HEADS, D, P), KeyQuery(HEADS, D + 1, P, edge=D_EDGE)):
         with pytest.raises(ValueError, match="edge features of values are those of keys"):
             AttentionConv(P, Q, HEADS, score=wrong, edge_dim=D_EDGE)

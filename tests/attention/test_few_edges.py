@@ -45,7 +45,7 @@ def few(monkeypatch):
 
 def derivatives(conv, x, given, depth=2, **beside):
     """What a layer gives, and its derivatives by x and the parameters."""
-    found = [conv(x, EDGES, *given, **beside)]
+    found = [conv(x, EDGES, edge_attr=given[0] if given else None, **beside)]
     inputs = [x, *given, *conv.parameters()]
     for _ in range(depth):
         total = found[-1].square().sum()
@@ -85,11 +85,11 @@ def test_sources_that_are_absent_get_no_share(name, few):
 @pytest.mark.parametrize("name", ["gat", "gatv2-with-edges", "key-query", "transformer"])
 def test_weights_are_sorted_where_they_are_looked_at(name, few):
     conv, x = LAYERS[name]().double(), leaf(NODES, P)
-    given = [leaf(EDGES.size(1), 2)] if name in WITH_EDGES else []
+    attr = leaf(EDGES.size(1), 2) if name in WITH_EDGES else None
     few(2**15)
-    out, heads = conv(x, EDGES, *given, return_attention_weights=True)
+    out, heads = conv(x, EDGES, edge_attr=attr, return_attention_weights=True)
     few(-1)
-    other, sorted_heads = conv(x, EDGES, *given, return_attention_weights=True)
+    other, sorted_heads = conv(x, EDGES, edge_attr=attr, return_attention_weights=True)
     assert_near(out, other)
     assert isinstance(heads, MultiHeadEdges)
     assert torch.equal(heads.pattern.index, sorted_heads.pattern.index)

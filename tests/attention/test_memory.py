@@ -22,11 +22,11 @@ def test_nothing_is_held_for_edges_but_a_few_numbers(text, monkeypatch):
     edges = torch.randint(0, NODES, (2, EDGES))
     x = torch.randn(NODES, HEADS * D, requires_grad=True)
     attr = torch.randn(EDGES, 2, requires_grad=True) if "edge" in text else None
-    conv(x, edges, attr)  # edges are sorted, and matrices made
+    conv(x, edges, edge_attr=attr)  # edges are sorted, and matrices made
     with Kept() as kept:
-        out = conv(x, edges, attr)
+        out = conv(x, edges, edge_attr=attr)
     with Largest() as largest:
-        conv(x, edges, attr).sum().backward()
+        conv(x, edges, edge_attr=attr).sum().backward()
     out.sum().backward()
     assert largest.nbytes <= 4 * 4 * NUMBERS
     assert max(t.untyped_storage().nbytes() for t in kept._tensors.values()) <= 8 * NUMBERS
