@@ -80,7 +80,6 @@ class Attention(ContentFamily):
         terms (tuple, optional): modules that add a number for relative positions to every score.
 
     Raises:
-        TypeError: an option has the wrong type.
         ValueError: the labels of the support do not divide the heads.
     """
 
@@ -228,12 +227,7 @@ class Attention(ContentFamily):
     def basis_over(
         self, over: EdgeBasis | ImplicitEdges, structure: Any, content: Content
     ) -> Basis:
-        """The matrices A_h on given edges, in place of those of the support.
-
-        Args:
-            over: the edges.
-            structure: the structure of nodes and edges.
-            content: the features of nodes.
+        """The matrices A_h on the edges ``over``, in place of those of the support.
 
         Raises:
             ValueError: the number of labels does not divide H, or numbers of nodes disagree.

@@ -67,9 +67,7 @@ def structure_of_queries(
 
     Args:
         structure: the structure of the sources.
-        support: the support.
-        align: T.
-        content: the features of nodes.
+        support, align, content: the support, T, and the features of nodes.
         asked: the queries.
         ordered: whether the support depends on the order of nodes.
         positions: whether scores read positions.

@@ -54,7 +54,8 @@ class Family(BaseTransform):
     """A recipe for a basis. Subclasses are frozen dataclasses whose fields are the options.
 
     A family reads one kind of structure, and makes its basis by one method, :meth:`basis_on`. A
-    class with an ``equation`` is registered under its name in lower case.
+    class with an ``equation`` is registered under its name in lower case. An option of another type
+    than its field's, or of an unknown name, is refused with a TypeError.
 
     Called as a transform, it stores the explicit edges of the basis on a ``Data`` object, as plain
     tensors that collate, batch and move as PyG's own do. :meth:`basis_of` reads them back, unless

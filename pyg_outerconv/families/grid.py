@@ -60,7 +60,6 @@ class Grid(Windows):
         dim (int, optional): D, where no option has a value for each axis.
 
     Raises:
-        TypeError: an option has the wrong type.
         ValueError: options are out of range or disagree in the number of axes; when a basis is
             made, the cells have other axes, a kernel is larger than the padded grid, or listed
             cells lack the bounds that a padding mode needs.
@@ -228,7 +227,6 @@ class Pool(Windows):
         dim (int, optional): D, where no option has a value for each axis.
 
     Raises:
-        TypeError: an option has the wrong type.
         ValueError: options are out of range or disagree in the number of axes; when a basis is
             made, the cells have other axes, or a cluster is larger than the padded grid.
     """

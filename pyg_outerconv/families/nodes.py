@@ -132,7 +132,6 @@ class Part(_OtherTargets):
             (default: ``0``)
 
     Raises:
-        TypeError: an option has the wrong type.
         ValueError: the count is negative; when a basis is made, there are fewer sources, or
             another number of targets.
     """

@@ -58,11 +58,7 @@ def refuse_unknown(family: type[Any], names: Iterable[str]) -> None:
 
 
 def check_options(family: Any) -> None:
-    """Refuse options that do not have the type of their field.
-
-    Raises:
-        TypeError: an option has the wrong type.
-    """
+    """Refuse options that do not have the type of their field."""
     for name, hint in _hints(type(family)).items():
         value = getattr(family, name)
         if not fits(value, hint):

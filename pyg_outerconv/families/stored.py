@@ -87,11 +87,6 @@ def stored(family: Family, data: Data, structure: Structure) -> Basis | None:
     types, nodes and stored values, in the graph's own numbering and independent of order. If the
     graph's weights or attributes require gradients, the result is None too, since stored values
     have none.
-
-    Args:
-        family: the family that stored them.
-        data: the graph, or a batch.
-        structure: the structure in ``data`` now.
     """
     key, found = _key(family), []
     mark = data.get(f"{key}_0_mark")
@@ -184,15 +179,8 @@ def _mark(
 ) -> Tensor | None:
     """The mark (B, 5): nodes, edges, hashes of the input and of the stored edges, and the outline.
 
-    Args:
-        family: the family.
-        structure: the structure of the graphs.
-        found: the parts of each set of edges.
-        counts: (B,) the number of nodes of each graph.
-        kind: the outline of the basis.
-
-    Returns:
-        None for an unknown kind of structure.
+    ``counts`` (B,) has the number of nodes of each graph, ``kind`` the outline of the basis. None
+    for an unknown kind of structure.
     """
     if not isinstance(structure, EdgeList | Cells | NodeSet):
         return None

@@ -139,11 +139,7 @@ def growing(
 ) -> Found:
     """The edges to every output that a cell reaches; outputs sorted by grid, then place.
 
-    Args:
-        cells: the inputs.
-        windows: the kernel along each axis.
-        taps: for each label, the tap on each axis.
-        is_transposed: whether the cells are outputs of the axes, and the cells they reach inputs.
+    ``is_transposed``: whether the cells are outputs of the axes, and the cells they reach inputs.
     """
     box = _Box.that_grows(cells, windows, is_transposed)
     sizes = tuple(axis.num_inputs if is_transposed else axis.num_outputs for axis in box.axes)

@@ -20,8 +20,7 @@ def edge_list_of(data: Data) -> EdgeList:
     """The edge list of a PyG ``Data`` or ``Batch``: edge_index (or adj_t), edge_weight, edge_type.
 
     Raises:
-        TypeError: ``data`` is not a homogeneous graph.
-        ValueError: ``data`` has no edges or no number of nodes; see :func:`edge_list`.
+        TypeError, ValueError: ``data`` is not a homogeneous graph, or lacks edges or nodes.
     """
     return EdgeList.of_data(data)
 

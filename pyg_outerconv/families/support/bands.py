@@ -37,7 +37,6 @@ class Complete(Support):
             must be the same nodes; else every node does. (default: ``None``)
 
     Raises:
-        TypeError: the option has the wrong type.
         ValueError: when a basis is made, the number of nodes is unknown, or sources and
             targets are a pair, without self-loops.
     """
@@ -78,7 +77,6 @@ class Causal(Support):
             nothing. (default: ``False``)
 
     Raises:
-        TypeError: the option has the wrong type.
         ValueError: when a basis is made, the number of nodes is unknown.
     """
 
@@ -115,7 +113,6 @@ class Strided(Support):
             (default: ``False``)
 
     Raises:
-        TypeError: an option has the wrong type.
         ValueError: the stride is not positive; when a basis is made, nobody said how many nodes
             there are.
     """
@@ -164,7 +161,6 @@ class SlidingWindow(SupportOfAxes):
             several axes in the order in which the last axis runs fastest. (default: ``False``)
 
     Raises:
-        TypeError: an option has the wrong type.
         ValueError: an option is out of range; when a basis is made, options have other axes than
             the structure, or the number of nodes is unknown.
     """

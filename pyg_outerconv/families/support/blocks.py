@@ -39,7 +39,6 @@ class Blocks(SupportOfAxes):
         shift (int or tuple, optional): t, less than s. (default: ``0``)
 
     Raises:
-        TypeError: an option has the wrong type.
         ValueError: an option is out of range; when a basis is made, options have other axes than
             the structure, or the number of nodes is unknown.
     """

@@ -38,7 +38,6 @@ class Hops(Support):
             (default: ``None``)
 
     Raises:
-        TypeError: an option has the wrong type.
         ValueError: the length is not positive; when a basis is made, sources and targets are a
             pair and the length is more than one.
     """

@@ -34,7 +34,6 @@ class GlobalTokens(Support):
         tokens (int or tuple): G: the number of first nodes, or the places of nodes.
 
     Raises:
-        TypeError: the option has the wrong type.
         ValueError: a number is negative; when a basis is made, the number of nodes is unknown.
     """
 
@@ -83,7 +82,6 @@ class RandomLinks(Support):
         seed (int, optional): seed of the random generator. (default: ``0``)
 
     Raises:
-        TypeError: an option has the wrong type.
         ValueError: a number is negative; when a basis is made, the number of nodes is unknown.
     """
 
