@@ -18,8 +18,8 @@ from ..errors import RefusedType, RefusedValue, refusal
 from ..graph import Features, positions_of
 from ..graph.structure import Structure
 from ..kernels import Sparsity, sddmm
+from ..kernels.edge_sums import Listed
 from ..kernels.lasting import lasting
-from ..kernels.listed import Listed
 
 _parts = IdentityCache()
 

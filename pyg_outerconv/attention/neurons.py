@@ -13,7 +13,7 @@ from torch_geometric.nn.inits import glorot, reset
 
 from ..graph import Features
 from ..kernels import Sparsity, additive
-from ..kernels.listed import Listed
+from ..kernels.edge_sums import Listed
 from ..kernels.tiles import TILE_ELEMENTS, exact, rows_of
 from .edge_context import EdgeContext
 from .ends import Ends, same_batch

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels import Sparsity, sddmm, segment_softmax, spmm
-from ..kernels.listed import Listed
+from ..kernels.edge_sums import Listed
 from ..kernels.tiles import exact
 
 NORMALISERS: dict[str, type[Normaliser]] = {}

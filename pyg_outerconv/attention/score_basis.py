@@ -15,7 +15,7 @@ from ..basis.feature_product import FeatureProduct, pairs_of
 from ..basis.implicit_edges import ImplicitEdges
 from ..errors import RefusedValue, refusal
 from ..graph import Features, relative_positions
-from ..kernels.exponentials import on_edges
+from ..kernels.linear_attention import on_edges
 from .edge_context import EdgeContext
 from .ends import over_batch
 from .normalise import L1, Normaliser, Unnormalised

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..cache import cached_property
 from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity, attend, sddmm
-from ..kernels.listed import Listed
+from ..kernels.edge_sums import Listed
 from ..kernels.tiles import exact
 from .base import Basis
 from .edges import EdgeBasis

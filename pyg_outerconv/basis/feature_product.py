@@ -13,9 +13,7 @@ from torch import Tensor
 from ..cache import cached_property
 from ..errors import RefusedType, RefusedValue, refusal, unknown
 from ..kernels import sddmm, spmm
-from ..kernels.chunks import Chunks
-from ..kernels.exponentials import of_all, on_edges
-from ..kernels.latent import collect, spread
+from ..kernels.linear_attention import Chunks, collect, of_all, on_edges, spread
 from ..theta import Theta
 from .band import Band, band_within, places
 from .base import Basis, Leaf
@@ -105,7 +103,7 @@ class FeatureProduct(Basis):
         """The normalised basis of the factors e^key and e^query, without overflow.
 
         A key of -inf masks a source. If targets see all sources of their block, the factors are
-        divided by the largest one in each dimension; see ``kernels/exponentials.py``.
+        divided by the largest one in each dimension; see ``kernels/linear_attention.py``.
         """
         blocks = (source_block, target_block)
         if causal is not None:

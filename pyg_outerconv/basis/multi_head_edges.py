@@ -13,9 +13,8 @@ from ..cache import cached_property
 from ..errors import RefusedValue, refusal
 from ..kernels import Sparsity, spmm
 from ..kernels.dispatch import recording
-from ..kernels.edge_sums import is_small
+from ..kernels.edge_sums import Listed, is_small
 from ..kernels.lasting import lasting
-from ..kernels.listed import Listed
 from .base import Basis, TensorMap
 from .edges import EdgeBasis, check_values
 from .pattern import FEW, Pattern

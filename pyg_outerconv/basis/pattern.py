@@ -15,8 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from ..cache import cached_property
 from ..errors import RefusedValue, refusal
-from ..kernels.counting_sort import pointers, sort_edges, spread
-from ..kernels.counts import gathered, inverse_counts
+from ..kernels.edge_lists import gathered, inverse_counts, pointers, sort_edges, spread
 from ..kernels.index_checks import can_read
 from ..kernels.lasting import lasting
 from .pattern_matrices import PatternMatrices

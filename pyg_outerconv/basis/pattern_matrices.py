@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..cache import cached_property
-from ..kernels.counting_sort import counting_sort
+from ..kernels.edge_lists import counting_sort
 from ..kernels.head_copies import HeadCopies
 from ..kernels.lasting import lasting
 from ..kernels.sparsity import Sparsity, known_rows, known_sparsity

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..kernels.counting_sort import pointers
+from ..kernels.edge_lists import pointers
 from .pattern import Pattern
 
 

@@ -12,7 +12,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
 from ..errors import RefusedType, RefusedValue, refusal
-from ..kernels.loops import with_loops
+from ..kernels.edge_lists import with_loops
 from .checks import (
     agreed,
     check_attributes,

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, refusal, unknown
-from ..kernels.counts import gathered, inverse_counts
+from ..kernels.edge_lists import gathered, inverse_counts, nodes_without_loops
 from ..kernels.index_checks import can_read
-from ..kernels.loops import nodes_without_loops
 from .checks import holds
 from .edge_list import EdgeList
 

@@ -12,7 +12,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from ..cache import IdentityCache
 from ..errors import RefusedType, RefusedValue, refusal
 from ..kernels import Sparsity, spmm
-from ..kernels.counting_sort import pointers
+from ..kernels.edge_lists import pointers
 from ..kernels.sparsity import known_rows, known_sparsity
 from ..theta.theta import autocast_pair
 

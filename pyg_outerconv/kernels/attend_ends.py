@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu
 
-from . import ends_listed, ends_sorted
 from .dispatch import forced, recording
+from .edge_sums import Listed
 from .head_copies import HeadCopies
-from .listed import Listed
 from .primitive import is_differentiated, is_lean, is_plain, wants_gradients
 from .sddmm import sddmm
 from .softmax import segment_softmax
@@ -19,6 +18,9 @@ from .sparsity import Sparsity
 from .spmm import spmm
 
 Entries = Listed | HeadCopies
+
+MOST_SENT = 2**18
+"""Up to so many edges times channels, messages are held; they fit into a cache."""
 
 
 def can_attend_ends(*tensors: Tensor) -> bool:
@@ -88,12 +90,13 @@ class _AttendEnds(torch.autograd.Function):
         if is_differentiated() or not is_plain(grad):
             inputs = [x, value, of_source, of_target]
             return *_gradients_by_primitives(inputs, entries, ctx.slope, grad, wanted), None, None
-        passes = _module_of(entries)
-        of_product = passes.backward(entries, tuple(saved), grad, ctx.slope)
+        backward: Any = _backward_listed if isinstance(entries, Listed) else _backward_sorted
+        of_product = backward(entries, *saved, grad, ctx.slope)
         of_x = torch.mm(of_product, packed.t()) if wanted[0] else None
         if not any(wanted[1:]):
             return of_x, None, None, None, None, None
-        of_value, of_scores = passes.unpack(torch.mm(x.t(), of_product), value.size(0))
+        of_packed = torch.mm(x.t(), of_product).view(x.size(1), value.size(0), -1).transpose(0, 1)
+        of_value, of_scores = of_packed[..., :-2], of_packed[..., -2:]
         vectors = torch.stack((of_source, of_target), dim=1)
         of_vectors = torch.bmm(of_scores.transpose(1, 2), value)
         return of_x, torch.baddbmm(of_value, of_scores, vectors), *of_vectors.unbind(1), None, None
@@ -109,15 +112,91 @@ def _forward(
     has_backward: bool,
 ) -> tuple[Tensor, ...]:
     """The result, and the tensors that the backward pass reads besides the inputs."""
-    passes = _module_of(entries)
-    packed = passes.pack(value, torch.bmm(value, torch.stack((of_source, of_target), dim=2)))
-    out, *saved = passes.forward(entries, torch.mm(x, packed), value.size(0), slope, has_backward)
+    # Θ (H, P, V) and the parameters of scores (H, P, 2), head by head: (P, H (V + 2)).
+    of_scores = torch.bmm(value, torch.stack((of_source, of_target), dim=2))
+    packed = torch.cat((value, of_scores), dim=2).transpose(0, 1).flatten(1)
+    product = torch.mm(x, packed).view(x.size(0), value.size(0), -1)
+    if isinstance(entries, Listed):
+        out, *saved = _forward_listed(entries, product, slope, has_backward)
+    else:
+        out, *saved = _forward_sorted(entries, product, slope, has_backward)
     return out, packed, *saved
 
 
-def _module_of(entries: Entries) -> Any:
-    """The module with the passes for this kind of entries."""
-    return ends_listed if isinstance(entries, Listed) else ends_sorted
+# The passes over edges in any order, or sorted ------------------------------------------------
+#
+# ``product`` (N, H, V + 2) holds values, and the terms of sources and of targets in scores. Forward
+# passes return the result and what the backward pass reads; backward passes return the gradient in
+# the product, (N, H (V + 2)).
+
+
+def _forward_listed(
+    entries: Listed, product: Tensor, slope: float, has_backward: bool
+) -> tuple[Tensor, ...]:
+    row, col, (count, _) = entries
+    sent = product.index_select(0, col)
+    score = sent[..., -2] + product.index_select(0, row)[..., -1]
+    share = entries.raised(leaky_relu(score, slope, inplace=not has_backward))
+    total = share.new_zeros((count, share.size(1))).index_add_(0, row, share)
+    share /= total.index_select(0, row)
+    values = sent[..., :-2]
+    out = values.new_zeros((count, *values.shape[1:]))
+    return out.index_add_(0, row, values * share.unsqueeze(-1)), sent, score, share
+
+
+def _backward_listed(
+    entries: Listed, sent: Tensor, score: Tensor, share: Tensor, grad: Tensor, slope: float
+) -> Tensor:
+    row, col, (count, _) = entries
+    above = grad.index_select(0, row)
+    of_share = (sent[..., :-2] * above).sum(-1).mul_(share)
+    mean = share.new_zeros((count, share.size(1))).index_add_(0, row, of_share)
+    of_score = of_share.addcmul_(share, mean.index_select(0, row), value=-1.0)
+    of_score = torch.ops.aten.leaky_relu_backward(of_score, score, slope, False)
+    found = torch.zeros_like(sent)
+    torch.mul(above, share.unsqueeze(-1), out=found[..., :-2])
+    found[..., -2] = of_score
+    found = sent.new_zeros((count, *sent.shape[1:])).index_add_(0, col, found)
+    found[..., -1] = mean.zero_().index_add_(0, row, of_score)
+    return found.view(count, -1)
+
+
+def _forward_sorted(
+    entries: HeadCopies, product: Tensor, slope: float, has_backward: bool
+) -> tuple[Tensor, ...]:
+    # Tensors that are saved have the heads first.
+    values = product[..., :-2].transpose(0, 1).contiguous()
+    at_source, at_target = product[..., -2:].permute(2, 1, 0).contiguous()
+    score = at_target.index_select(1, entries.row)
+    score += at_source.index_select(1, entries.col)
+    weight = entries.raised(leaky_relu(score, slope, inplace=not has_backward))
+    total = entries.sums(weight).clamp_(min=torch.finfo(weight.dtype).tiny)
+    sums = entries.times(weight, values).transpose(0, 1)
+    out = sums.new_empty(sums.shape)
+    torch.div(sums, total.t().unsqueeze(-1), out=out)
+    return out, values, score, weight, total
+
+
+def _backward_sorted(
+    entries: HeadCopies,
+    values: Tensor,
+    score: Tensor,
+    weight: Tensor,
+    total: Tensor,
+    grad: Tensor,
+    slope: float,
+) -> Tensor:
+    heads, nodes, width = values.shape
+    of_sums = torch.div(grad.transpose(0, 1), total.unsqueeze(-1), out=torch.empty_like(values))
+    of_score = entries.sampled(of_sums, values).mul_(weight)
+    mean = entries.sums(of_score).div_(total)
+    of_score.addcmul_(weight, mean.index_select(1, entries.row), value=-1.0)
+    of_score = torch.ops.aten.leaky_relu_backward(of_score, score, slope, False)
+    found = grad.new_empty(nodes, heads, width + 2)
+    found[..., :-2] = entries.times_transposed(weight, of_sums).transpose(0, 1)
+    found[..., -2] = entries.sums_transposed(of_score).t()
+    found[..., -1] = entries.sums(of_score).t()
+    return found.view(nodes, -1)
 
 
 # Derivatives of derivatives --------------------------------------------------------------------

@@ -1,23 +1,20 @@
-"""Attention within a band, by dense products of blocks; the backward pass recomputes shares.
-
-``scaled_dot_product_attention`` of the same blocks would copy the keys for every block in the
-backward pass, and has no second derivatives; these functions have derivatives of any order.
-"""
+"""Attention within a band, by dense products of blocks; the backward pass recomputes shares."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .band import BandLimits, Slabs, Strip, strips
+from .primitive import Primitive, is_differentiated, without_autocast
 from .tiles import accumulator
 
 
-class Options(NamedTuple):
-    """Options of attention, the same in the forward and the backward pass.
+class BandOptions(NamedTuple):
+    """BandOptions of attention, the same in the forward and the backward pass.
 
     Attributes:
         scale: the factor of scores.
@@ -42,13 +39,13 @@ class _Job(NamedTuple):
     seen: Tensor | None
 
 
-def forward(
+def band_forward(
     query: Tensor,
     key: Tensor,
     value: Tensor,
     seen: Tensor | None,
     band: BandLimits,
-    options: Options,
+    options: BandOptions,
 ) -> Tensor:
     """Attention within the band, (R, H, V); ``seen`` (C, H) excludes columns, or is None."""
     out = query.new_zeros((*query.shape[:2], value.size(2)))
@@ -65,13 +62,13 @@ def forward(
     return out
 
 
-def backward(
+def band_gradients(
     query: Tensor,
     key: Tensor,
     value: Tensor,
     seen: Tensor | None,
     band: BandLimits,
-    options: Options,
+    options: BandOptions,
     grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients in query, key and value; differentiable, which then stores all shares."""
@@ -105,13 +102,13 @@ def backward(
     return totals[0], totals[1], totals[2]
 
 
-def tangent(
+def band_tangent(
     query: Tensor,
     key: Tensor,
     value: Tensor,
     seen: Tensor | None,
     band: BandLimits,
-    options: Options,
+    options: BandOptions,
     of_query: Tensor,
     of_key: Tensor,
     of_value: Tensor,
@@ -151,7 +148,7 @@ def _jobs(
     value: Tensor,
     seen: Tensor | None,
     band: BandLimits,
-    options: Options,
+    options: BandOptions,
 ) -> Iterator[_Job]:
     wide = accumulator(query.dtype)
     for strip in strips(band, query.size(0), key.size(0)):
@@ -190,7 +187,7 @@ def _shares(job: _Job, chunk: range) -> Tensor:
 class _Dropout:
     """Random factors 0 and 1 / (1 - p); equal in all passes that draw them in the same order."""
 
-    def __init__(self, options: Options, device: torch.device) -> None:
+    def __init__(self, options: BandOptions, device: torch.device) -> None:
         self.p, self.generator = options.dropout_p, None
         if self.p > 0:
             self.generator = torch.Generator(device).manual_seed(options.seed)
@@ -202,3 +199,87 @@ class _Dropout:
             share.shape, generator=self.generator, dtype=share.dtype, device=share.device
         )
         return (random >= self.p).to(share.dtype) / max(1.0 - self.p, 1e-38)
+
+
+def banded(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    seen: Tensor | None,
+    band: BandLimits,
+    options: BandOptions,
+) -> Tensor:
+    """Attention within a band, (R, H, V); ``seen`` (C, H) excludes columns, or is None."""
+    return _Banded.apply(query, key, value, seen, band, options)  # type: ignore[no-any-return]
+
+
+@torch.library.custom_op("pyg_outerconv::band_attention", mutates_args=())
+def _forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    seen: Tensor | None,
+    band: Sequence[int],
+    scale: float,
+    dropout_p: float,
+    seed: int,
+) -> Tensor:
+    options = BandOptions(scale, dropout_p, seed)
+    with without_autocast(query.device.type):
+        return band_forward(query, key, value, seen, BandLimits(*band), options)
+
+
+@_forward.register_fake
+def _(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> Tensor:
+    return query.new_empty((*query.shape[:2], value.size(2)))
+
+
+@torch.library.custom_op("pyg_outerconv::band_attention_backward", mutates_args=())
+def _backward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    seen: Tensor | None,
+    band: Sequence[int],
+    scale: float,
+    dropout_p: float,
+    seed: int,
+    grad: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    options = BandOptions(scale, dropout_p, seed)
+    with without_autocast(query.device.type):
+        return band_gradients(query, key, value, seen, BandLimits(*band), options, grad)
+
+
+@_backward.register_fake
+def _(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape)
+
+
+class _Banded(Primitive):
+    """Attention within a band; backward is one operator, unless it is differentiated itself."""
+
+    operands = 4
+
+    @staticmethod
+    def forward(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        seen: Tensor | None,
+        band: BandLimits,
+        options: BandOptions,
+    ) -> Tensor:
+        return _forward(query, key, value, seen, list(band), *options)
+
+    @staticmethod
+    def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (query, key, value, seen), (band, options) = ctx.saved_tensors, ctx.rest
+        if is_differentiated():
+            found = band_gradients(query, key, value, seen, band, options, grad)
+            return *found, None
+        return *_backward(query, key, value, seen, list(band), *options, grad), None
+
+    @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        return band_tangent(*primals, *ctx.rest, *tangents[:3])

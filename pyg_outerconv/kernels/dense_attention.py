@@ -8,8 +8,7 @@ from torch import Tensor
 
 from ..errors import RefusedValue, refusal
 from .band import BandLimits
-from .band_attention import Options
-from .band_function import banded
+from .band_attention import BandOptions, banded
 from .operands import attention_operands, probability, scale_of
 from .torch_attention import lowered
 
@@ -222,9 +221,9 @@ def _hide(mask: Tensor | None, hidden: Tensor, like: Tensor) -> Tensor:
     return torch.where(hidden, -torch.inf, mask)
 
 
-def _options(scale: float, dropout_p: float) -> Options:
+def _options(scale: float, dropout_p: float) -> BandOptions:
     seed = int(torch.randint(2**62, ()).item()) if dropout_p > 0 else 0
-    return Options(scale, dropout_p, seed)
+    return BandOptions(scale, dropout_p, seed)
 
 
 def _zeros(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:

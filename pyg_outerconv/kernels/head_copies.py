@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from .backends.native_csr import csr, row_sums, sampled, times
-from .counting_sort import by_rows
+from .edge_lists import by_rows
+from .edge_sums import is_safe
 from .lasting import lasting
-from .listed import is_safe
 from .sparsity import BY_COLUMN, Sparsity
 
 MOST = 2**19

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .backend import Backend
 from .dispatch import pick, request_of
-from .listed import Listed
+from .edge_sums import Listed
 from .operands import one_value_an_entry
 from .primitive import Primitive, operator
 from .sparsity import Sparsity, View

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal
-from .counting_sort import transposed_rows
+from .edge_lists import transposed_rows
 from .index_checks import check_indices, check_integers, check_pointers, has_numbers
 from .lasting import lasting
 

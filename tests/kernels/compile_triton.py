@@ -13,12 +13,11 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from pyg_outerconv.kernels.backends.triton import balance
+from pyg_outerconv.kernels.backends.triton import INTERPRETED, balance
 from pyg_outerconv.kernels.backends.triton_backend import Triton
-from pyg_outerconv.kernels.backends.triton_settings import INTERPRETED
 
 FILES = (
-    "sums", "spmm", "extreme", "sddmm", "softmax", "attend", "attend_backward", "grouped", "fused",
+    "segments", "products", "extreme", "attend", "attend_backward", "grouped", "fused",
 )  # fmt: skip
 POINTERS = {
     torch.float16: "*fp16",

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pyg_outerconv.kernels import counting_sort as module
-from pyg_outerconv.kernels.counting_sort import counting_sort, sort_edges, transposed_rows
+from pyg_outerconv.kernels.edge_lists import counting_sort, sort_edges, transposed_rows
 from pyg_outerconv.kernels.sparsity import known_rows
 
 SIZES = [(0, 3), (1, 1), (100, 7), (2**14, 300), (2**14, 70_000), (3 * 2**14, 2)]

@@ -7,7 +7,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from pyg_outerconv.kernels import edge_sums as module
-from pyg_outerconv.kernels.counts import SHORT, gathered, inverse_counts
+from pyg_outerconv.kernels.edge_lists import SHORT, gathered, inverse_counts
 from pyg_outerconv.kernels.edge_sums import edge_sums, is_small
 
 SIZES = [(0, 4, 3), (12, 5, 4), (40, 3, 6), (200, 30, 30)]

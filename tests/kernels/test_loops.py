@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pyg_outerconv.kernels import loops as module
-from pyg_outerconv.kernels.loops import nodes_without_loops, with_loops
+from pyg_outerconv.kernels.edge_lists import nodes_without_loops, with_loops
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)

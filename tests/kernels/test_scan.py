@@ -4,9 +4,14 @@ import pytest
 import torch
 from probes import Kept, Largest
 
-from pyg_outerconv.kernels.chunks import Chunks
-from pyg_outerconv.kernels.latent import collect, spread
-from pyg_outerconv.kernels.scan import running, scan, scan_exponentials
+from pyg_outerconv.kernels.linear_attention import (
+    Chunks,
+    collect,
+    running,
+    scan,
+    scan_exponentials,
+    spread,
+)
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.testing.reference import derivatives
 

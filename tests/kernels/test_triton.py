@@ -22,9 +22,8 @@ import triton.language as tl
 from pyg_outerconv import testing
 from pyg_outerconv.kernels.backend import Request
 from pyg_outerconv.kernels.backends.reference import Reference
-from pyg_outerconv.kernels.backends.triton import addressing, balance, launch
+from pyg_outerconv.kernels.backends.triton import INTERPRETED, TUNE, addressing, balance
 from pyg_outerconv.kernels.backends.triton_backend import Triton
-from pyg_outerconv.kernels.backends.triton_settings import INTERPRETED, TUNE
 from pyg_outerconv.kernels.sparsity import Sparsity
 
 CUDA = torch.cuda.is_available()
@@ -412,9 +411,9 @@ def test_a_kernel_runs_on_the_device_of_its_tensors(monkeypatch):
         is_cuda, device = True, "cuda:1"
 
     monkeypatch.setattr(torch.cuda, "device", guard)
-    launch.launch(Kernel(), 3, OnSecond(), "a", num_warps=2)
+    balance.launch(Kernel(), 3, OnSecond(), "a", num_warps=2)
     assert events == ["enter cuda:1", ((3,), ("a",), {"num_warps": 2}), "leave"]
-    launch.launch(Kernel(), 0, OnSecond(), "a", num_warps=2)
+    balance.launch(Kernel(), 0, OnSecond(), "a", num_warps=2)
     assert len(events) == 3
 
 

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from ...basis.feature_product import FeatureProduct, divided
-from ...kernels.latent import collect, spread
-from ...kernels.scan import scan, scan_exponentials
+from ...kernels.linear_attention import collect, scan, scan_exponentials, spread
 from ...theta.theta import autocast_pair
 from ..cost import Cost, Operations, moving
 from ..heads import collect_values, making_values, needs_batch, value_width, values

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..backend import PRIMITIVES, Backend, Request
-from .triton_settings import INTERPRETED, TUNE
+from .triton import INTERPRETED, TUNE
 
 
 def _kernel(module: str, name: str) -> Any:
@@ -54,12 +54,12 @@ class Triton(Backend):
             reasons.append(f"Triton's interpreter cannot tune ({TUNE}=1)")
         return reasons
 
-    spmm = _kernel("spmm", "spmm")
+    spmm = _kernel("products", "spmm")
     spmm_arg = _kernel("extreme", "spmm_arg")
     spmm_theta = _kernel("fused", "spmm_theta")
-    sddmm = _kernel("sddmm", "sddmm")
-    segment_sum = _kernel("sums", "segment_sum")
-    segment_softmax = _kernel("softmax", "segment_softmax")
+    sddmm = _kernel("products", "sddmm")
+    segment_sum = _kernel("segments", "segment_sum")
+    segment_softmax = _kernel("segments", "segment_softmax")
     attend = _kernel("attend", "attend")
     attend_backward = _kernel("attend_backward", "attend_backward")
     grouped_matmul = _kernel("grouped", "grouped_matmul")

@@ -13,5 +13,13 @@ All kernels have in common:
   order. So equal input gives bitwise equal output.
 - **Fixed block sizes**, which depend on shapes alone. Tuning by timing would choose different
   orders of summation in different processes, and bitwise different output; so it is off unless
-  asked for (``PYG_OUTERCONV_TRITON_TUNE=1``, see ``launch``).
+  asked for (``PYG_OUTERCONV_TRITON_TUNE=1``, see ``balance.tuned``).
 """
+
+import os
+
+# Read as Triton's decorator reads it when the kernels are imported, at the first primitive.
+INTERPRETED = os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "yes", "on", "y")
+
+# If this variable is 1, the number of warps is tuned by timing; see ``balance.tuned``.
+TUNE = "PYG_OUTERCONV_TRITON_TUNE"

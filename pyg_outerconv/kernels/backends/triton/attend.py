@@ -31,10 +31,9 @@ from .addressing import (
     tile,
     wide_type,
 )
-from .launch import jobs_of, launch
-from .sddmm import dots
-from .softmax import finite
-from .sums import empty_partial
+from .balance import jobs_of, launch
+from .products import dots
+from .segments import empty_partial, finite
 
 
 @triton.jit

@@ -34,11 +34,9 @@ from .addressing import (
     wide_type,
 )
 from .attend import scores
-from .launch import jobs_of, launch
-from .sddmm import dots
-from .softmax import finite
-from .spmm import spmm
-from .sums import add_pieces, empty_partial
+from .balance import jobs_of, launch
+from .products import dots, spmm
+from .segments import add_pieces, empty_partial, finite
 
 
 @triton.jit

@@ -27,8 +27,8 @@ from .addressing import (
     tile,
     wide_type,
 )
-from .launch import jobs_of, launch
-from .sums import empty_partial
+from .balance import jobs_of, launch
+from .segments import empty_partial
 
 # A position after every entry.
 NEVER = tl.constexpr(2**62)

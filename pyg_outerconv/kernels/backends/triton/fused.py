@@ -18,8 +18,8 @@ from torch import Tensor
 
 from . import balance
 from .addressing import bounds, needs_int64, offset, power_of_two, wide_type
-from .launch import jobs_of, launch
-from .sums import add_pieces, empty_partial
+from .balance import jobs_of, launch
+from .segments import add_pieces, empty_partial
 
 JOBS = 16
 

@@ -18,9 +18,9 @@ from torch import Tensor
 from ...tiles import accumulator
 from . import balance
 from .addressing import needs_int64, offset, power_of_two, wide_type
-from .launch import launch
-from .spmm import spmm
-from .sums import add_pieces
+from .balance import launch
+from .products import spmm
+from .segments import add_pieces
 
 
 @triton.jit

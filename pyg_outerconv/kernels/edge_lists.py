@@ -1,4 +1,4 @@
-"""Stable sorting of edges by row, label or both, by counting."""
+"""Edge lists on a CPU by numpy and scipy: stable sorts by counting, counts, gathers, self-loops."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def by_rows(row: Tensor, column: Tensor, count: int) -> tuple[Tensor, Tensor, Te
     if not can_read(row):
         order = torch.sort(row, stable=True).indices.to(row.dtype)
         return pointers(row, count), column.index_select(0, order), order
-    rows, entries = row.detach().numpy(), np.arange(row.numel(), dtype=_TYPES[row.dtype])
+    rows, entries = row.detach().numpy(), np.arange(row.numel(), dtype=_INTEGERS[row.dtype])
     if (rows[1:] >= rows[:-1]).all():  # sorted already, as by neighbour samplers
         return pointers(row, count), column.clone(), torch.from_numpy(entries)
     tools = scipy_tools()
@@ -124,7 +124,7 @@ def pointers(row: Tensor, count: int) -> Tensor:
     return ptr
 
 
-_TYPES = {torch.int32: np.int32, torch.int64: np.int64}
+_INTEGERS = {torch.int32: np.int32, torch.int64: np.int64}
 
 
 @cache
@@ -135,3 +135,64 @@ def scipy_tools() -> Any:
     """
     name = "scipy.sparse._sparsetools"
     return importlib.import_module(name) if importlib.util.find_spec(name) else None
+
+
+SHORT = 2**15
+"""Up to so many numbers are copied and gathered by numpy, in one thread."""
+
+
+def inverse_counts(index: Tensor, count: int, dtype: torch.dtype, root: bool = False) -> Tensor:
+    """1/c_r, or 1/√c_r, for the number c_r of times that r occurs, (R,); 0 if c_r is 0.
+
+    Args:
+        index: (E,) integers in [0, R), for which :func:`.can_read` holds.
+        count: R.
+        dtype: float32 or float64.
+        root: whether to take the square root.
+    """
+    found = np.bincount(index.numpy(), minlength=count).astype(_FLOATS[dtype])
+    found = np.sqrt(found, out=found) if root else found
+    np.divide(1.0, found, out=found, where=found > 0)
+    return torch.from_numpy(found)
+
+
+def gathered(numbers: Tensor, index: Tensor) -> Tensor:
+    """``numbers[index]``, (E,), for numbers (R,) without gradients."""
+    if not can_read(index) or index.numel() > SHORT:
+        return numbers.index_select(0, index)
+    return torch.from_numpy(numbers.numpy().take(index.numpy()))
+
+
+_FLOATS = {torch.float32: np.float32, torch.float64: np.float64}
+
+
+def nodes_without_loops(edge_index: Tensor, count: int) -> Tensor:
+    """The nodes without a self-loop, ascending.
+
+    Args:
+        edge_index: (2, E) integers in [0, N).
+        count: N.
+    """
+    if can_read(edge_index):
+        source, target = edge_index.numpy()
+        nodes, is_loop = np.arange(count, dtype=source.dtype), source == target
+        return torch.from_numpy(np.delete(nodes, source[is_loop]) if is_loop.any() else nodes)
+    source, target = edge_index.unbind(0)
+    is_loop = source == target
+    # A trace must serve edges with self-loops too.
+    if not (torch.jit.is_tracing() or bool(is_loop.any())):
+        return torch.arange(count, dtype=source.dtype, device=source.device)
+    lacks_loop = torch.ones(count, dtype=torch.bool, device=source.device)
+    lacks_loop[source[is_loop].long()] = False
+    return lacks_loop.nonzero().view(-1).to(source.dtype)
+
+
+def with_loops(edge_index: Tensor, nodes: Tensor) -> Tensor:
+    """Append self-loops of L nodes to the edges (2, E): (2, E + L)."""
+    if not can_read(edge_index) or edge_index.size(1) > SHORT:
+        return torch.cat([edge_index, nodes.expand(2, -1)], dim=1)
+    edges, count = edge_index.numpy(), edge_index.size(1)
+    out = np.empty((2, count + nodes.numel()), edges.dtype)
+    out[:, :count] = edges
+    out[:, count:] = nodes.numpy()
+    return torch.from_numpy(out)

@@ -1,13 +1,152 @@
-"""Causal sums by a scan: dense products within chunks, and running sums of states between them."""
+"""Linear attention: products through latent nodes, causal scans, and weights of exponentials."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from .chunks import Chunks
-from .exponentials import finite, largest
-from .latent import states
+from .additive import additive
+from .sparsity import Sparsity
+from .spmm import spmm
+
+
+@dataclass(frozen=True, eq=False)
+class Chunks:
+    """Places for sources and targets in chunks of C places; the nodes of a chunk are of one block.
+
+    Attributes:
+        size: C.
+        count: the number of chunks.
+        block: (chunks,) the block of each chunk, ascending; None if there is a single block.
+        num_blocks: G.
+        source: (M,) the place of each source; None if source m has place m.
+        target: (N,) the place of each target; None if target n has place n.
+    """
+
+    size: int
+    count: int
+    block: Tensor | None = None
+    num_blocks: int = 1
+    source: Tensor | None = None
+    target: Tensor | None = None
+
+    def split(self, x: Tensor, place: Tensor | None, fill: float = 0.0) -> Tensor:
+        """Move nodes to their places: (nodes, R, F) to (chunks, R, C, F), empty places ``fill``."""
+        places = self.count * self.size
+        if place is None:
+            x = F.pad(x, (0, 0, 0, 0, 0, places - x.size(0)), value=fill)
+        else:
+            x = x.new_full((places, *x.shape[1:]), fill).index_copy(0, place, x)
+        return x.unflatten(0, (self.count, self.size)).transpose(1, 2).contiguous()
+
+    def join(self, x: Tensor, place: Tensor | None, num_nodes: int) -> Tensor:
+        """The inverse of :meth:`split`: (chunks, R, C, F) to (nodes, R, F)."""
+        x = x.transpose(1, 2).flatten(0, 1)
+        return x[:num_nodes] if place is None else x.index_select(0, place)
+
+
+def collect(key: Tensor, value: Tensor, chunks: Chunks | None = None) -> Tensor:
+    """Propagate values to the D latent nodes of each of G blocks: ``Σ_m key[m, r, d] value[m, r]``.
+
+    The derivatives are those of torch's products.
+
+    Args:
+        key: (M, R, D).
+        value: (M, R, V).
+        chunks: the blocks; None for a single block, which takes one product.
+
+    Returns:
+        (G, R, D, V).
+    """
+    if chunks is None:
+        return torch.einsum("mrd,mrv->rdv", key, value).unsqueeze(0)
+    found = states(chunks.split(key, chunks.source), chunks.split(value, chunks.source))
+    if chunks.block is None:
+        return found.sum(0, keepdim=True)
+    none = found.new_zeros(chunks.num_blocks, *found.shape[1:])
+    return none.index_add(0, chunks.block, found)
+
+
+def spread(query: Tensor, latent: Tensor, chunks: Chunks | None = None) -> Tensor:
+    """Propagate latent nodes to the targets of their block: ``Σ_d query[n, r, d] latent[g, r, d]``.
+
+    Args:
+        query: (N, R, D).
+        latent: (G, R, D, V).
+        chunks: the blocks; None for a single block.
+
+    Returns:
+        (N, R, V).
+    """
+    if chunks is None:
+        return torch.einsum("nrd,rdv->nrv", query, latent[0])
+    of_chunk = latent if chunks.block is None else latent.index_select(0, chunks.block)
+    out = chunks.split(query, chunks.target) @ of_chunk
+    return chunks.join(out, chunks.target, query.size(0))
+
+
+def states(key: Tensor, value: Tensor) -> Tensor:
+    """Sum key ⊗ value over each chunk, (chunks, R, D, V), for (chunks, R, C, D) and (…, V)."""
+    return key.transpose(-2, -1) @ value
+
+
+def on_edges(sparsity: Sparsity, query: Tensor, key: Tensor) -> Tensor:
+    """``Σ_d exp(query[row, h, d] + key[column, h, d] - c[row, h])`` for each entry, (E, H).
+
+    c[row, h] is the largest exponent of the row.
+
+    Args:
+        sparsity: the places of the entries, R × C.
+        query: (R, H, D).
+        key: (C, H, D), -inf for absent sources.
+    """
+    with torch.no_grad():
+        peak = spmm(sparsity, None, key, aggr="max")
+    shifted = query - largest(query, peak).unsqueeze(-1)
+    return additive(sparsity, shifted, key, key.new_ones(key.shape[1:]), activation="exp")
+
+
+def of_all(
+    query: Tensor, key: Tensor, block: tuple[Tensor, Tensor] | None = None, num_blocks: int = 1
+) -> tuple[Tensor, Tensor]:
+    """Factors of the weights if targets attend to all sources, or to all of their block.
+
+    Args:
+        query: (N, ..., D).
+        key: (M, ..., D), -inf for absent sources.
+        block: the block of each source (M,) and of each target (N,), from 0; None for a single one.
+        num_blocks: the number of blocks.
+
+    Returns:
+        Factors (N, ..., D) and (M, ..., D) from 0 to 1; the weights are their products, summed
+        over D.
+    """
+    of_block = key.detach().new_full((num_blocks, *key.shape[1:]), -torch.inf)
+    if block is None:
+        source = target = key.new_zeros((), dtype=torch.long)
+        if key.size(0):
+            of_block = key.detach().amax(0, keepdim=True)
+        seen, own = of_block.expand_as(query), of_block.expand_as(key)
+    else:
+        source, target = (end.long() for end in block)
+        place = source.view(-1, *(1,) * (key.dim() - 1)).expand_as(key)
+        of_block = of_block.scatter_reduce(0, place, key.detach(), "amax")
+        seen, own = of_block.index_select(0, target), of_block.index_select(0, source)
+    of_target = (query + seen - largest(query, seen).unsqueeze(-1)).exp()
+    return of_target, (key - finite(own)).exp()
+
+
+def largest(query: Tensor, peak: Tensor) -> Tensor:
+    """max_d (query + peak), (...), for (..., D) and (..., D); 0 instead of -inf; no gradient."""
+    return finite((query.detach() + peak.detach()).amax(-1))
+
+
+def finite(x: Tensor) -> Tensor:
+    """Replace -inf by 0."""
+    return x.masked_fill(x == -torch.inf, 0.0)
 
 
 def scan(query: Tensor, key: Tensor, value: Tensor, chunks: Chunks, strict: bool = False) -> Tensor:
