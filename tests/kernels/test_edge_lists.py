@@ -1,10 +1,16 @@
-"""Sorting by counts: the order of a stable sort, on both sides of every bound."""
+"""Sorting by counts, on both sides of every bound; self-loops after the edges that are there."""
 
 import pytest
 import torch
 
-from pyg_outerconv.kernels import counting_sort as module
-from pyg_outerconv.kernels.edge_lists import counting_sort, sort_edges, transposed_rows
+from pyg_outerconv.kernels import edge_lists as module
+from pyg_outerconv.kernels.edge_lists import (
+    counting_sort,
+    nodes_without_loops,
+    sort_edges,
+    transposed_rows,
+    with_loops,
+)
 from pyg_outerconv.kernels.sparsity import known_rows
 
 SIZES = [(0, 3), (1, 1), (100, 7), (2**14, 300), (2**14, 70_000), (3 * 2**14, 2)]
@@ -54,3 +60,18 @@ def test_columns_are_sorted_where_they_are_asked_for():
     assert (made.colptr.tolist(), made.row.tolist()) == ([0, 1, 3], [0, 0, 1])
     assert made.perm.tolist() == [1, 0, 2]
     assert made.perm is made.perm
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize("reads", [True, False])
+@pytest.mark.parametrize("edges", [[], [(0, 1), (2, 0)], [(1, 1), (0, 2), (1, 1), (3, 3)]], ids=len)
+def test_loops_are_added_where_there_are_none(edges, reads, dtype, monkeypatch):
+    if not reads:
+        monkeypatch.setattr(module, "can_read", lambda index: False)
+    edge_index = torch.tensor(edges, dtype=dtype).view(-1, 2).t()
+    nodes = nodes_without_loops(edge_index, 4)
+    assert nodes.dtype == dtype
+    assert nodes.tolist() == [n for n in range(4) if (n, n) not in edges]
+    added = with_loops(edge_index, nodes)
+    assert added.dtype == dtype
+    assert added.t().tolist() == [*map(list, edges), *([n, n] for n in nodes.tolist())]
