@@ -40,7 +40,7 @@ def halves(scale: float) -> tuple[float, float]:
     return high, scale - high
 
 
-class Tile(NamedTuple):
+class BlockSizes(NamedTuple):
     """Block sizes for entries × heads × channels, and how many blocks cover heads and channels."""
 
     entries: int
@@ -51,7 +51,7 @@ class Tile(NamedTuple):
     warps: int
 
 
-def tile(heads: int, channels: int, dtype: torch.dtype, shared: bool = False) -> Tile:
+def tile(heads: int, channels: int, dtype: torch.dtype, shared: bool = False) -> BlockSizes:
     """The block sizes for a product of that many heads and channels; they depend on shapes alone.
 
     A warp holds 1024 numbers in 32 registers of each thread. Heads that share rows of x get larger
@@ -62,7 +62,7 @@ def tile(heads: int, channels: int, dtype: torch.dtype, shared: bool = False) ->
     block_h = min(power_of_two(heads), max(1, budget // (16 * block_c)))
     block_e = 32 if block_c * block_h <= 16 else 16
     size = block_e * block_h * block_c
-    return Tile(
+    return BlockSizes(
         block_e,
         block_h,
         block_c,
