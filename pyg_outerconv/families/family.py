@@ -210,7 +210,7 @@ class Family(BaseTransform):
         """
         for name, part in beside.items():
             if part is not None and name in _READERS and not self.makes_use_of(name):
-                what, reader = f"{self} does not read {name}", _READERS[name]
+                what, reader = f"{type(self).__name__} does not read {name}", _READERS[name]
                 raise RefusedValue(refusal(what, f"none, or {reader}", part))
 
     def makes_use_of(self, name: str) -> bool:
