@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..graph.sparse_features import SparseFeatures
 from ..kernels.tiles import TILE_ELEMENTS
@@ -148,13 +148,15 @@ class Cost:
         memory: bytes allocated beside the input, the output and their gradients.
     """
 
-    forward: Operations = field(default_factory=Operations)
-    backward: Operations = field(default_factory=Operations)
+    forward: Operations
+    backward: Operations
     memory: float = 0.0
 
     @staticmethod
-    def of(forward: Operations, back: float, memory: float = 0.0) -> Cost:
+    def of(forward: Operations | None = None, back: float = 0.0, memory: float = 0.0) -> Cost:
         """The cost of operations whose backward pass is ``back`` times as many of them."""
+        # No defaults of fields: torch.compile cannot trace those that are objects.
+        forward = Operations() if forward is None else forward
         return Cost(forward, forward * back, memory)
 
     @property

@@ -50,7 +50,7 @@ class HeadOrder(Order):
         if self.values_first:
             return making_values(problem) + self.propagating(problem, value_width(problem))
         rows = float(problem.basis.size[1] * problem.num_labels * problem.num_columns)
-        held = Cost(memory=rows * problem.in_channels * problem.itemsize)
+        held = Cost.of(memory=rows * problem.in_channels * problem.itemsize)
         sent = self.propagating(problem, problem.in_channels)
         return sent + held + dense_product(problem, rows, True)
 
@@ -105,7 +105,7 @@ class ProductOfEachHead(HeadOrder):
         basis, (of_x, of_theta, _) = _heads(problem), problem.gradients
         sent = sparse_product(problem, width, basis.size, of_x or of_theta, float(basis.num_edges))
         rows = float(problem.basis.size[1] * problem.num_labels * problem.num_columns)
-        held = Cost(memory=rows * width * problem.itemsize)
+        held = Cost.of(memory=rows * width * problem.itemsize)
         return _making_shares(problem) + sent * (problem.num_labels // basis.num_labels) + held
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
@@ -116,7 +116,7 @@ def _making_shares(problem: Problem) -> Cost:
     """The shares of all edges."""
     basis = _heads(problem)
     if isinstance(basis, MultiHeadEdges):
-        return Cost()
+        return Cost.of()
     columns = float(problem.num_labels // basis.num_labels * problem.num_columns)
     entries = basis.num_edges * columns
     line = float(basis.query.size(-1) * problem.itemsize)

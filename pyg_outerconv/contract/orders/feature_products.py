@@ -148,7 +148,7 @@ class Latent(Order):
             Cost.of(first, of_x + of_basis)
             + Cost.of(Operations(inside, calls=2), of_theta + (of_x or of_basis))
             + Cost.of(last, of_basis + any(problem.gradients))
-            + Cost(moving(held), memory=held)
+            + Cost.of(moving(held), memory=held)
         )
 
     def run(self, problem: Problem) -> Tensor:

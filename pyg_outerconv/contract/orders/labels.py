@@ -157,9 +157,9 @@ class CompareLabels(EdgeOrder):
         compared = moving(*(pairs * problem.itemsize,) * 6)
         held = targets * (problem.itemsize + 4)
         if not any(problem.gradients):
-            return Cost(once.forward + compared, memory=once.memory + held)
+            return Cost.of(once.forward + compared, memory=once.memory + held)
         again = Cost(once.forward + compared, compared, held + pairs)
-        return once + Cost(compared) + again
+        return once + Cost.of(compared) + again
 
     def run(self, problem: Problem) -> Tensor:
         with torch.no_grad():
@@ -242,7 +242,7 @@ class LabelMixing(EdgeOrder):
         mixed = moving(edges, edges, between)
         learns = wanted or of_basis
         one_matrix = Cost(dense.forward + sparse.forward + mixed, (back + mixed * 2) * learns)
-        return one_matrix * count + Cost(memory=2.0 * edges + between * (count if learns else 1))
+        return one_matrix * count + Cost.of(memory=2.0 * edges + between * (count if learns else 1))
 
     def run(self, problem: Problem) -> Tensor:
         mixture, edges = problem.mixture, problem.edges

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...basis.polynomial import Polynomial, Step
 from ...theta import DenseTheta, Mixture
-from ..cost import Cost, dense_product, moving, sparse_product, transform
+from ..cost import Cost, Operations, dense_product, moving, sparse_product, transform
 from ..order import Order, needs_features, needs_mixture
 from ..problem import Problem
 from ..rule import has_few, transforms
@@ -121,7 +121,7 @@ class Forward(RecurrenceOrder):
         products = dense_product(problem, rows * terms, of_x, terms)
         if of_basis and not of_x:  # all terms but the first, X, require gradients
             later = dense_product(problem, rows * (terms - 1), False, terms - 1).forward
-            products = products + Cost(backward=later)
+            products = products + Cost(Operations(), later)
         return self._recurring(problem, products, of_x, of_theta or of_basis)
 
     def run(self, problem: Problem) -> Tensor:
@@ -173,7 +173,7 @@ class MixedRecurrence(RecurrenceOrder):
     def cost(self, problem: Problem) -> Cost:
         """(K − 1)·E sparse, N·B·P·Q dense, K·B·N sums, at width P or Q."""
         mixture, (of_x, of_theta, of_basis) = _mixture(problem), problem.gradients
-        count, products = mixture.num_matrices, Cost()
+        count, products = mixture.num_matrices, Cost.of()
         rows = float(problem.basis.size[0] * problem.num_columns * count)
         of_c = mixture.coefficient.requires_grad and torch.is_grad_enabled()
         keeps = of_basis or (of_c and not self.transforms)

@@ -164,7 +164,7 @@ def _solving(basis: Basis, x: Features, theta: ThetaValue) -> Cost:
 
 def _total(problems: Iterable[Problem]) -> Cost:
     costs = (choose_order(problem).cost(problem) for problem in problems)
-    return sum(costs, Cost())
+    return sum(costs, Cost.of())
 
 
 def _solve_transformed(basis: Basis, z: Tensor) -> Tensor:
@@ -199,7 +199,7 @@ def _stand_in(shape: tuple[int, ...], like: Tensor, learns: bool) -> Tensor:
 
 def _propagating(basis: Basis, x: Tensor) -> Cost:
     """The cost of ``basis.propagate(x)``: that of contractions with Q = 0."""
-    total = Cost()
+    total = Cost.of()
     for leaf, shape, learns in basis.products(tuple(x.shape), x.requires_grad):
         nothing = as_theta(_stand_in((leaf.num_bases, 1, shape[-1], 0), x, False))
         problem, reasons = Problem(leaf, _stand_in(shape, x, learns), nothing), []
