@@ -143,6 +143,7 @@ class Stack(OfFamilies):
         return Stacked(tuple(family.basis_on(structure, dtype) for family in self.families))
 
 
+@row("Support", "any of several supports has the edge", "2004.05150, 2007.14062")
 @dataclass(frozen=True, init=False, repr=False)
 class Union(OfFamilies):
     r"""The pairs that an edge of any family joins, under any label, each once.
