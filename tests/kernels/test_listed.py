@@ -3,25 +3,26 @@
 import pytest
 import torch
 
-from pyg_outerconv.kernels.listed import SAFE, Listed, is_safe
+from pyg_outerconv.kernels.edge_sums import SAFE, Listed, is_safe
 from pyg_outerconv.testing import assert_near
 
-ROWS = torch.tensor([2, 0, 2, 0, 4, 2])
+ROW = torch.tensor([2, 0, 2, 0, 4, 2])
 
 
 @pytest.mark.parametrize("absent", [False, True])
 @pytest.mark.parametrize("size", [1.0, 2 * SAFE, 2000.0])
 def test_scores_of_any_size_become_shares_of_their_row(size, absent):
-    edges = Listed(ROWS, torch.arange(6) % 3, (5, 3))
+    edges = Listed(ROW, torch.arange(6) % 3, (5, 3))
     score = size * torch.randn(6, 2, dtype=torch.float64)
     if absent:
         score[4] = -torch.inf  # the only one of its row
     wanted = torch.zeros_like(score)
     for row in (0, 2) if absent else (0, 2, 4):
-        wanted[ROWS == row] = score[ROWS == row].softmax(0)
+        own = torch.eq(ROW, row)
+        wanted[own] = score[own].softmax(0)
     raised = edges.raised(score.clone())
-    total = raised.new_zeros(5, 2).index_add_(0, ROWS, raised)
-    assert_near(raised / total.masked_fill(total == 0, 1.0)[ROWS], wanted)
+    total = raised.new_zeros(5, 2).index_add_(0, ROW, raised)
+    assert_near(raised / total.masked_fill(total == 0, 1.0)[ROW], wanted)
     assert_near(edges.shares(score), wanted)
 
 
