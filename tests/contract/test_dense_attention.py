@@ -126,6 +126,7 @@ def test_nobody_there_at_all_gives_zeros():
     assert not contract(basis, x, theta).any()
 
 
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("batch", [(), (2,)], ids=str)
 @pytest.mark.parametrize("name", ["all", "all of two sets", "one node", "no sources"])
 def test_biases_of_all_pairs(name, batch):

@@ -63,6 +63,7 @@ RUNS = [
 ]
 
 
+@pytest.mark.slow(cases=6)
 @pytest.mark.parametrize(("backend", "order"), RUNS)
 def test_no_order_holds_entries_times_channels(order, backend, monkeypatch):
     for widths in ((CHANNELS, CHANNELS + 1), (CHANNELS + 1, CHANNELS)):

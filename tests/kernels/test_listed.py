@@ -1,9 +1,11 @@
-"""Softmax over edges in any order, whatever the size of their scores."""
+"""Softmax over edges, listed in any order or of all heads at once, for scores of any size."""
 
 import pytest
 import torch
 
+from pyg_outerconv.basis import Pattern
 from pyg_outerconv.kernels.edge_sums import SAFE, Listed, is_safe
+from pyg_outerconv.kernels.head_copies import HeadCopies
 from pyg_outerconv.testing import assert_near
 
 ROW = torch.tensor([2, 0, 2, 0, 4, 2])
@@ -24,6 +26,12 @@ def test_scores_of_any_size_become_shares_of_their_row(size, absent):
     total = raised.new_zeros(5, 2).index_add_(0, ROW, raised)
     assert_near(raised / total.masked_fill(total == 0, 1.0)[ROW], wanted)
     assert_near(edges.shares(score), wanted)
+
+    row, order = ROW.sort(stable=True)
+    sparsity = Pattern.build(torch.stack([edges.col, ROW]), size=(3, 5)).by_target
+    raised = HeadCopies(sparsity, row, heads=2).raised(score[order].t().contiguous()).t()
+    total = raised.new_zeros(5, 2).index_add_(0, row, raised)
+    assert_near(raised / total.masked_fill(total == 0, 1.0)[row], wanted[order])
 
 
 def test_scores_are_safe_up_to_a_bound_on_either_side():

@@ -87,6 +87,7 @@ def test_a_compiled_call_still_follows_the_choice_of_backend():
         assert [call.backend for call in calls] == [name]
 
 
+@pytest.mark.slow
 def test_exports():
     sparsity = sparsity_of("tall")
     for _, function, shapes in calls_of("native", sparsity, 3, 2):

@@ -54,9 +54,10 @@ def test_compile_of_a_used_support_is_one_graph(support):
     assert_same(gradients(lambda x: compiled(x, edges), conv, x), expected)
 
 
-@pytest.mark.slow
-def test_compile_of_edges_as_they_are():
-    conv, x = layer(Hops(1)), features()
+@pytest.mark.slow(cases=1)
+@pytest.mark.parametrize("score", ["key-query", "additive"])
+def test_compile_of_edges_as_they_are(score):
+    conv, x = layer(Hops(1), score=score), features()
     assert_near(torch.compile(conv, backend="eager")(x, EDGES), conv(x, EDGES))
 
 

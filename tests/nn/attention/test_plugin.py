@@ -497,12 +497,6 @@ def test_compiled_over_a_used_support_is_one_graph(kind):
         assert_near(gradient, other, 5e-5, at_least=0.1)
 
 
-@pytest.mark.slow
-def test_compiled_with_edges():
-    conv, x = LAYERS["gat"](), x_of()
-    assert_near(torch.compile(conv, backend="eager")(x, EDGES), conv(x, EDGES))
-
-
 def test_func_transforms_agree_with_autograd():
     conv, x = multi_head_attention(8, 2, support=Hops()).double(), x_of(NODES, 8).double()
     parameters = dict(conv.named_parameters())
