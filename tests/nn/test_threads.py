@@ -60,9 +60,9 @@ GRAPHS = [12, 7, 20, 9, 15, 5, 10, 14]
 def graph_inputs(name, nodes):
     """x, edges, and features of these where the layer reads some."""
     edges = erdos_renyi_graph(nodes, 0.3, directed=True)
-    given = [torch.randn(nodes, P), edges]
+    given = {"x": torch.randn(nodes, P), "edge_index": edges}
     if "edges" in name or name == "transformer":
-        given.append(torch.randn(edges.size(1), D))
+        given["edge_attr"] = torch.randn(edges.size(1), D)
     return given
 
 
@@ -109,8 +109,8 @@ def test_threads_share_a_layer(name, flow, fuse):
 
     def call(layer, given):
         if not isinstance(layer, AttentionConv):
-            return (layer(*given).detach(),)
-        out, basis = layer(*given, return_attention_weights=True)
+            return (layer(**given).detach(),)
+        out, basis = layer(**given, return_attention_weights=True)
         return out.detach(), basis.to_dense().detach()
 
     assert_threads_agree(layer, inputs, call)
@@ -121,8 +121,8 @@ def test_threads_share_a_layer(name, flow, fuse):
 @pytest.mark.parametrize("family", [GCN(), Walk(2, direction="both")], ids=str)
 def test_threads_share_a_cell(cell, family):
     def call(layer, given):
-        state = layer(*given)
-        state = layer(*given, state=state)
+        state = layer(**given)
+        state = layer(**given, state=state)
         return [h.detach() for h in (state if isinstance(state, tuple) else (state,))]
 
     inputs = [graph_inputs("", nodes) for nodes in GRAPHS]
@@ -131,8 +131,8 @@ def test_threads_share_a_cell(cell, family):
 
 @pytest.mark.parametrize("make", [lambda: GridConv(P, Q, 3, dim=2), lambda: GridPool(2, dim=2)])
 def test_threads_share_a_layer_on_grids_of_many_sizes(make):
-    inputs = [(torch.randn(2, P, 4 + at, 5 + at % 3),) for at in range(12)]
-    assert_threads_agree(make(), inputs, lambda layer, given: (layer(*given).detach(),))
+    inputs = [{"x": torch.randn(2, P, 4 + at, 5 + at % 3)} for at in range(12)]
+    assert_threads_agree(make(), inputs, lambda layer, given: (layer(**given).detach(),))
 
 
 @pytest.mark.parametrize("fuse", [True, False])
@@ -141,7 +141,7 @@ def test_a_call_that_fails_leaves_nothing_behind(name, fuse):
     layer = GRAPH_LAYERS[name](flow=FLOWS[1])
     layer.fuse = fuse
     given = graph_inputs(name, 9)
-    layer(*given)
+    layer(**given)
 
     def fail(*_):
         raise RuntimeError("stop")
@@ -149,5 +149,5 @@ def test_a_call_that_fails_leaves_nothing_behind(name, fuse):
     layer.register_message_forward_hook(fail)
     before = state_of(layer)
     with pytest.raises(RuntimeError, match="stop"):
-        layer(*given)
+        layer(**given)
     assert_alike(before, state_of(layer))

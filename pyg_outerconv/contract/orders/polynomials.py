@@ -72,7 +72,11 @@ class RecurrenceOrder(Order):
 
     def rank(self, problem: Problem) -> int:
         """0 if the plain rule chooses it, else 1."""
-        return int((transforms(problem), has_few(problem)) != (self.transforms, self.mixed))
+        plain = (
+            bool(transforms(problem)),
+            bool(has_few(problem)),
+        )  # torch.jit traces them as tensors
+        return int(plain != (self.transforms, self.mixed))
 
     def _recurring(
         self, problem: Problem, products: Cost, wanted: bool, keeps: bool, beside: int = 0
