@@ -7,7 +7,15 @@ from difflib import get_close_matches
 
 
 class Refused(Exception):
-    """Base class of the exceptions for bad input; only the subclasses below are raised."""
+    """Base class of the exceptions for bad input; only the subclasses below are raised.
+
+    Args:
+        rule: the rule that the input breaks; or the whole message.
+        *found: what the rule allows, and what came; see :func:`refusal`.
+    """
+
+    def __init__(self, rule: str, *found: object) -> None:
+        super().__init__(refusal(rule, *found) if found else rule)
 
 
 class RefusedValue(Refused, ValueError):

@@ -25,7 +25,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, TextIO
 
-from .errors import RefusedValue, refusal
+from .errors import RefusedValue
 
 LIMIT = 2**32  # bytes of one file
 UNPACKED_LIMIT = 2**32  # bytes of what an archive says that it holds
@@ -46,11 +46,11 @@ def as_path(text: str | Path, name: str) -> Path:
         path = Path(text).expanduser()
     except RuntimeError as error:
         raise RefusedValue(
-            refusal(f"{name} must name a folder or a file", "a home folder", str(text))
+            f"{name} must name a folder or a file", "a home folder", str(text)
         ) from error
     if "\0" in str(path):
         raise RefusedValue(
-            refusal(f"{name} must name a folder or a file", "no NUL character", repr(str(text)))
+            f"{name} must name a folder or a file", "no NUL character", repr(str(text))
         )
     return path
 
@@ -86,12 +86,10 @@ def open_archive(content: bytes, limit: int = UNPACKED_LIMIT) -> zipfile.ZipFile
     try:
         archive = zipfile.ZipFile(BytesIO(content))
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-        raise RefusedValue(refusal("an archive must be whole", "a zip file", error)) from error
+        raise RefusedValue("an archive must be whole", "a zip file", error) from error
     declared = sum(member.file_size for member in archive.infolist())
     if declared > limit:
-        raise RefusedValue(
-            refusal("an archive is unpacked within a bound", f"<= {limit} bytes", declared)
-        )
+        raise RefusedValue("an archive is unpacked within a bound", f"<= {limit} bytes", declared)
     return archive
 
 
@@ -187,7 +185,7 @@ def load_tensors(path: Path) -> dict[str, Any]:
 
 
 def _foreign(path: Path, expected: str, got: str) -> RefusedValue:
-    return RefusedValue(refusal(f"{path} must be as outerconv wrote it", expected, got))
+    return RefusedValue(f"{path} must be as outerconv wrote it", expected, got)
 
 
 # Writing ----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from . import data
 from .basis import Basis
-from .errors import RefusedValue, refusal
+from .errors import RefusedValue
 from .families import FAMILIES, Family
 from .files import as_path
 from .graph import Cells, EdgeList, edge_list_of
@@ -48,7 +48,7 @@ def draw(
         ValueError, TypeError: a shape, a dataset, a family or an option is refused.
     """
     if shape is not None and dataset is not None:
-        raise RefusedValue(refusal("a basis is drawn on one thing", "--shape or --dataset", "both"))
+        raise RefusedValue("a basis is drawn on one thing", "--shape or --dataset", "both")
     shifts = tuple(numbers(text, "--offset", ",") for text in offsets)
     cells = None if shape is None else numbers(shape, "--shape", "x")
     classes = None
@@ -89,7 +89,7 @@ def _on_graph(
     """A family, its basis on a dataset, the name of the dataset, and the classes of its nodes."""
     known = FAMILIES.get(text.strip().lower())
     if known is not None and known.reads is Cells:  # before its options are asked for
-        raise RefusedValue(refusal(f"{text} is drawn on a grid", "--shape such as 8x10", "none"))
+        raise RefusedValue(f"{text} is drawn on a grid", "--shape such as 8x10", "none")
     loaded = data.load(dataset or data.EMBEDDED, root)
     family = any_family(text, _with_shifts(text, shifts), loaded.num_relations)
     _require(issubclass(EdgeList, family.reads), family, "a graph")
@@ -101,7 +101,7 @@ def _with_shifts(text: str, shifts: tuple[tuple[int, ...], ...]) -> dict[str, An
     """The options that ``--offset`` gives to a family that is named without options."""
     if shifts and not text.strip().isidentifier():
         raise RefusedValue(
-            refusal("offsets are given in the family's text or by --offset", "one of them", text)
+            "offsets are given in the family's text or by --offset", "one of them", text
         )
     return {"offsets": shifts} if shifts else {}
 
@@ -110,9 +110,7 @@ def _require(fits: bool, family: Family, got: str) -> None:
     if not fits:
         ways = {Cells: "--shape such as 8x10", EdgeList: "--dataset"}
         expected = ways.get(family.reads, f"{family.reads.expects}, in Python")
-        raise RefusedValue(
-            refusal(f"{type(family).__name__} reads {family.reads.noun}", expected, got)
-        )
+        raise RefusedValue(f"{type(family).__name__} reads {family.reads.noun}", expected, got)
 
 
 def _picture_options(
@@ -121,13 +119,13 @@ def _picture_options(
     """The keyword arguments of :meth:`Basis.plot`; see :func:`draw`."""
     cell, node, labels, seed = (drawing[name] for name in ("cell", "node", "labels", "seed"))
     if cell is not None and node is not None:
-        raise RefusedValue(refusal("a picture is of one cell", "--cell or --node", "both"))
+        raise RefusedValue("a picture is of one cell", "--cell or --node", "both")
     for label in labels:
         if not -basis.num_bases <= label < basis.num_bases:
             expected = f"0 to {basis.num_bases - 1}"
-            raise RefusedValue(refusal("--label is that of a matrix", expected, label))
+            raise RefusedValue("--label is that of a matrix", expected, label)
     if seed is not None and not 0 <= seed < 2**32:
-        raise RefusedValue(refusal("--seed must be a seed", "[0, 2^32)", seed))
+        raise RefusedValue("--seed must be a seed", "[0, 2^32)", seed)
     found: dict[str, Any] = {
         "labels": list(labels) or None,
         "cell": node if cell is None else numbers(cell, "--cell", ","),
@@ -155,6 +153,6 @@ def numbers(text: str, flag: str, between: str) -> tuple[int, ...]:
     if not re.fullmatch(rf"-?\d+({between}-?\d+)*", text.strip(), flags=re.ASCII):
         example = between.join(("8", "10"))
         raise RefusedValue(
-            refusal(f"{flag} is integers with {between!r} between them", f"such as {example}", text)
+            f"{flag} is integers with {between!r} between them", f"such as {example}", text
         )
     return tuple(int(number) for number in text.split(between))

@@ -139,3 +139,40 @@ def test_the_package_works_without_any_extra():
     assert done.returncode == 0, done.stderr
     assert "torch.Size([2, 2])" in done.stdout
     assert "native" in done.stdout
+
+
+def test_a_public_method_is_documented_where_it_is_declared():
+    """An overriding method may leave its docstring to the class that declares it."""
+    classes = {}
+    for path in FILES.values():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                classes.setdefault(node.name, []).append(node)
+
+    def documented(node, name):
+        """Whether a class of this package, or one above it, documents the method."""
+        declared = [part for part in node.body if isinstance(part, ast.FunctionDef)]
+        if any(part.name == name and ast.get_docstring(part) for part in declared):
+            return True
+        # Declared for types alone: the class lists them as attributes.
+        typed = [part for block in node.body if isinstance(block, ast.If) for part in block.body]
+        if any(isinstance(part, ast.FunctionDef) and part.name == name for part in typed):
+            return True
+        names = [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]
+        ours = [base for one in names for base in classes.get(one, []) if base is not node]
+        of_library = any(one not in classes for one in names)
+        return (of_library and name in LIBRARY) or any(documented(base, name) for base in ours)
+
+    missing = [
+        f"{node.name}.{method.name}"
+        for nodes in classes.values()
+        for node in nodes
+        for method in node.body
+        if isinstance(method, ast.FunctionDef)
+        and not (node.name.startswith("_") or method.name.startswith("_"))
+        and not documented(node, method.name)
+    ]
+    assert missing == []
+
+
+LIBRARY = {"forward", "reset_parameters", "extra_repr", "backward", "setup_context", "jvp", "vmap"}

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..equations import row
-from ..errors import RefusedIndex, RefusedValue, refusal
+from ..errors import RefusedIndex, RefusedValue
 from ..graph.checks import check_positive, holds
 from ..graph.positions import as_coordinates, as_whole
 
@@ -38,7 +38,7 @@ class AddedPositions(torch.nn.Module, ABC):
         """Default positions (n, 1) of ``count`` nodes, 0, 1, 2, …; ValueError on several axes."""
         if self.axes > 1:
             raise RefusedValue(
-                refusal("positions on several axes must be given", f"(n, {self.axes})", "None")
+                "positions on several axes must be given", f"(n, {self.axes})", "None"
             )
         return torch.arange(count, device=device).unsqueeze(1)
 
@@ -55,13 +55,13 @@ class AddedPositions(torch.nn.Module, ABC):
         """
         if x.dim() < 2 or x.size(-1) != self.channels:
             rule = "positions are added to features of as many channels"
-            raise RefusedValue(refusal(rule, f"(*batch, n, {self.channels})", tuple(x.shape)))
+            raise RefusedValue(rule, f"(*batch, n, {self.channels})", tuple(x.shape))
         if position is None:
             coordinates = self.places(x.size(-2), x.device)
         else:
             coordinates = as_coordinates(position, self.axes)
         if len(coordinates) != x.size(-2):
-            raise RefusedValue(refusal("each node has one position", x.size(-2), len(coordinates)))
+            raise RefusedValue("each node has one position", x.size(-2), len(coordinates))
         return x + self.encode(coordinates, x.dtype)
 
 
@@ -101,7 +101,7 @@ class LearnedPositions(AddedPositions):
     def __init__(self, shape: int | Sequence[int], channels: int, separable: bool = False) -> None:
         sizes = tuple(shape) if isinstance(shape, Sequence) else (shape,)
         if not sizes:
-            raise RefusedValue(refusal("places are on an axis", "one number or more", sizes))
+            raise RefusedValue("places are on an axis", "one number or more", sizes)
         for size in sizes:
             check_positive("a table of positions", shape=size)
         check_positive("a table of positions", channels=channels)
@@ -121,7 +121,7 @@ class LearnedPositions(AddedPositions):
             return super().places(count, device)
         if count != prod(self.shape):
             rule = "nodes without positions are all cells of the grid"
-            raise RefusedValue(refusal(rule, f"{prod(self.shape)} nodes for {self.shape}", count))
+            raise RefusedValue(rule, f"{prod(self.shape)} nodes for {self.shape}", count)
         ranges = (torch.arange(size, device=device) for size in self.shape)
         return torch.cartesian_prod(*ranges)
 
@@ -137,9 +137,7 @@ class LearnedPositions(AddedPositions):
         inside = (place >= 0) & (place < sizes)
         if not torch.compiler.is_compiling() and not holds(inside.all()):
             wrong = place[~inside.all(1)][0].tolist()
-            raise RefusedIndex(
-                refusal("positions are in the table", f"0 <= position < {self.shape}", wrong)
-            )
+            raise RefusedIndex("positions are in the table", f"0 <= position < {self.shape}", wrong)
         if self.separable:
             return self.weight[place + (sizes.cumsum(0) - sizes)].sum(1).to(dtype)
         return self.weight.index_select(0, numbered(place, self.shape)).to(dtype)

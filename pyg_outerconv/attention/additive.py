@@ -70,7 +70,6 @@ class Additive(Score):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new initial values for all parameters."""
         reset(self.ends)
         glorot(self.att_source)
         glorot(self.att_target)
@@ -82,7 +81,6 @@ class Additive(Score):
         return self.ends.values(source, theta, folds=True)
 
     def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores of the edges."""
         at_source, at_target = self.ends.dots(
             source, query, support, self.att_source, self.att_target
         )

@@ -14,7 +14,7 @@ from ..basis.implicit_edges import ImplicitEdges
 from ..basis.multi_head_edges import MultiHeadEdges, by_label, listed_edges
 from ..basis.pattern import Pattern
 from ..cache import IdentityCache
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..graph import Features, positions_of
 from ..graph.structure import Structure
 from ..kernels import Sparsity, sddmm
@@ -178,7 +178,7 @@ def of_given(pattern: Pattern, x: Tensor) -> Tensor:
     if origin is None:
         rule = "edge features belong to the edges of edge_index"
         expected = "a support with these edges, such as Hops()"
-        raise RefusedValue(refusal(rule, expected, repr(pattern)))
+        raise RefusedValue(rule, expected, repr(pattern))
     if x.size(0):
         rows = x.index_select(0, origin.clamp(min=0))
     else:
@@ -194,12 +194,12 @@ def check_attr(given: Tensor | None) -> Tensor:
         TypeError: ``given`` is not floating point.
     """
     if given is None:
-        raise RefusedValue(refusal("the score reads edge features", "edge_attr (E, D)", "None"))
+        raise RefusedValue("the score reads edge features", "edge_attr (E, D)", "None")
     if not given.is_floating_point():
-        raise RefusedType(refusal("edge features are floating point", "torch.float32", given.dtype))
+        raise RefusedType("edge features are floating point", "torch.float32", given.dtype)
     given = given.unsqueeze(1) if given.dim() == 1 else given
     if given.dim() != 2:
-        raise RefusedValue(refusal("edge features are vectors", "edge_attr (E, D)", given))
+        raise RefusedValue("edge features are vectors", "edge_attr (E, D)", given)
     return given
 
 

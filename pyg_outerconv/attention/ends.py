@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..contract.heads import values_of
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..graph import Features
 from ..graph.checks import check_positive
 from ..kernels import edge_sums
@@ -152,7 +152,7 @@ class Ends(torch.nn.Module):
                 "labels too, own=True for Additive and GATv2"
             )
             got = tuple(got.shape) if isinstance(got, Tensor) else type(theta).__name__
-            raise RefusedValue(refusal(rule, expected, got))
+            raise RefusedValue(rule, expected, got)
         assert isinstance(theta, ValueOutput)
         return theta
 
@@ -161,7 +161,7 @@ def same_batch(source: Tensor, target: Tensor) -> tuple[int, ...]:
     """The batch sizes of (nodes, *batch, H), which must be the same at both ends."""
     if source.shape[1:] != target.shape[1:]:
         rule = "sources and queries are of one batch"
-        raise RefusedValue(refusal(rule, tuple(source.shape), tuple(target.shape)))
+        raise RefusedValue(rule, tuple(source.shape), tuple(target.shape))
     return tuple(source.shape[1:-1])
 
 
@@ -179,6 +179,4 @@ def _check_channels(theta: ValueOutput, x: Queries) -> None:
     if channels != theta.value.size(1):
         rule = "queries that theta transforms have the channels of sources"
         wanted = theta.value.size(1)
-        raise RefusedValue(
-            refusal(rule, f"{wanted}, or in_channels=({wanted}, {channels})", channels)
-        )
+        raise RefusedValue(rule, f"{wanted}, or in_channels=({wanted}, {channels})", channels)

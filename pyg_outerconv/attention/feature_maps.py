@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..equations import row
-from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..errors import RefusedType, RefusedValue, unknown
 from ..graph import Features
 from ..graph.checks import check_positive
 from ..kernels.tiles import exact
@@ -148,7 +148,7 @@ class PositiveRandom(Exponential):
         """ωᵀx − ‖x‖²/2 − ln(R)/2 of x / D^¼."""
         if x.size(-1) != self.channels:
             rule = "random features are of as many channels as a head has"
-            raise RefusedValue(refusal(rule, self.channels, x.size(-1)))
+            raise RefusedValue(rule, self.channels, x.size(-1))
         x = x * self.channels**-0.25
         count = torch.tensor(float(self.num_features), device=x.device).log().to(x.dtype)
         return x @ self.omega.to(x.dtype) - (x.square().sum(-1, keepdim=True) + count) / 2
@@ -168,7 +168,7 @@ def make_feature_map(name: str | torch.nn.Module) -> torch.nn.Module:
     if isinstance(name, torch.nn.Module):
         return name
     if not isinstance(name, str):
-        raise RefusedType(refusal("feature_map makes features", "a name or a module", repr(name)))
+        raise RefusedType("feature_map makes features", "a name or a module", repr(name))
     if name not in FEATURE_MAPS:
         raise RefusedValue(unknown("feature map", name, FEATURE_MAPS))
     return FEATURE_MAPS[name]()
@@ -222,7 +222,6 @@ class FeatureMapped(Score):
         return self.bounded and isinstance(self.phi, Exponential)
 
     def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores of the edges."""
         key, asked = self.features(source, query)
         is_positive = isinstance(self.phi, FeatureMap) and self.phi.is_positive
         return Dot(asked, key, is_positive=is_positive, exponents=self.up_to_factor)
@@ -247,6 +246,6 @@ class FeatureMapped(Score):
         if not isinstance(out, Tensor) or out.shape[:-1] != x.shape[:-1]:
             got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
             raise RefusedType(
-                refusal("a feature map keeps nodes and heads", f"{tuple(x.shape[:-1])} + (D,)", got)
+                "a feature map keeps nodes and heads", f"{tuple(x.shape[:-1])} + (D,)", got
             )
         return out

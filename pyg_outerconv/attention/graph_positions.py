@@ -14,7 +14,7 @@ from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkP
 from torch_geometric.utils import is_undirected
 
 from ..equations import row
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, unknown
 from ..graph.checks import check_positive
 from ..graph.edge_index import require_data
 from ..graph.edge_list import EdgeList
@@ -81,7 +81,7 @@ class GraphPositions(torch.nn.Module):
         if position.shape != (data.num_nodes, self.channels):
             rule = f"data.{self.attribute} has a row for each node"
             expected = (data.num_nodes, self.channels)
-            raise RefusedValue(refusal(rule, expected, tuple(position.shape)))
+            raise RefusedValue(rule, expected, tuple(position.shape))
         if self.kind == "random-walk" or not (self.flip and self.training):
             return position
         batch = data.get("batch")
@@ -117,15 +117,11 @@ class GraphPositions(torch.nn.Module):
 
     def _walks(self, edges: EdgeList) -> Tensor:
         if edges.edge_weight is not None:
-            raise RefusedValue(
-                refusal("walks take all edges alike", "no edge_weight", edges.edge_weight)
-            )
+            raise RefusedValue("walks take all edges alike", "no edge_weight", edges.edge_weight)
         index, count = edges.edge_index, edges.size[0]
         distinct = len((index[0].long() * count + index[1]).unique())
         if distinct != edges.num_edges:
-            raise RefusedValue(
-                refusal("walks take each edge once", f"{distinct} edges", edges.num_edges)
-            )
+            raise RefusedValue("walks take each edge once", f"{distinct} edges", edges.num_edges)
         transform = AddRandomWalkPE(self.channels, attr_name=self.attribute)
         return transform(Data(edge_index=index.long(), num_nodes=count))[self.attribute]
 
@@ -159,7 +155,7 @@ def _graphs(edges: EdgeList) -> Iterator[tuple[Tensor, Data]]:
     of_source, of_target = batch[edges.source], batch[edges.target]
     if not torch.equal(of_source, of_target):
         wrong = edges.edge_index[:, of_source != of_target][:, 0].tolist()
-        raise RefusedValue(refusal("edges are within a graph of the batch", "one graph", wrong))
+        raise RefusedValue("edges are within a graph of the batch", "one graph", wrong)
     place, weight = places_within(batch), edges.weight(torch.get_default_dtype())
     members = batch.argsort(stable=True).split(batch.bincount().tolist())
     order = of_source.argsort(stable=True)

@@ -54,18 +54,15 @@ class Neurons(Score):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new initial values for all parameters."""
         reset(self.ends)
         glorot(self.att)
         if self.edge is not None:
             self.edge.reset_parameters()
 
     def values(self, source: Features, theta: Any) -> Tensor | None:
-        """The values X_m Θ_h, (M, *batch, H, V), or None if the score projects sources."""
         return self.ends.values(source, theta)
 
     def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores of the edges."""
         at_source, at_target = self.ends(source, query, support)
         batch = same_batch(at_source[..., 0], at_target[..., 0])
         attr = None if self.edge is None else support.edge_attr

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..kernels import Sparsity, sddmm, segment_softmax, spmm
 from ..kernels.edge_sums import Listed
 from ..kernels.tiles import exact
@@ -46,11 +46,11 @@ class Normaliser(torch.nn.Module):
         super().__init__()
         for name, number in (("temperature", temperature), ("dropout", dropout)):
             if not isinstance(number, Real) or isinstance(number, bool):
-                raise RefusedType(refusal(f"{name} must be a number", "a float", repr(number)))
+                raise RefusedType(f"{name} must be a number", "a float", repr(number))
         if not temperature > 0:
-            raise RefusedValue(refusal("a temperature divides scores", "> 0", temperature))
+            raise RefusedValue("a temperature divides scores", "> 0", temperature)
         if not 0 <= dropout < 1:
-            raise RefusedValue(refusal("dropout is a share of values", "in [0, 1)", dropout))
+            raise RefusedValue("dropout is a share of values", "in [0, 1)", dropout)
         self.temperature, self.dropout = float(temperature), float(dropout)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -90,7 +90,6 @@ class Softmax(Normaliser):
     is_stochastic = is_softmax = True
 
     def values(self, sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
-        """The values f(s) of scores s, (E, H)."""
         return segment_softmax(sparsity, score)
 
 
@@ -101,7 +100,6 @@ class Sigmoid(Normaliser):
     page = ("σ(s)", "each edge by itself")
 
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
-        """The values f(s) of scores s, (E, H)."""
         return score.sigmoid()
 
 
@@ -112,7 +110,6 @@ class Unnormalised(Normaliser):
     page = ("s", "Andreoli, section 4: linear attention")
 
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
-        """The values f(s) of scores s, (E, H)."""
         return _without_absent(score)
 
 
@@ -123,7 +120,6 @@ class L1(Normaliser):
     page = ("s / Σ \\|s\\|", "2006.16236, equation 4, for scores that are not negative")
 
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
-        """The values f(s) of scores s, (E, H)."""
         wide = _without_absent(exact(score))
         total = _of_row(sparsity, _row_sums(sparsity, wide.abs()))
         empty = total == 0
@@ -142,7 +138,6 @@ class SoftmaxPlusOne(Normaliser):
     page = ("exp s / (1 + Σ exp s)", "a softmax with one more, empty input of score 0")
 
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
-        """The values f(s) of scores s, (E, H)."""
         wide = exact(score)
         ones = wide.new_ones(sparsity.shape[1], 1, 1)
         # Subtracting the maximum of the scores and 0 keeps the exponentials in range.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..equations import row
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..graph import Features, SparseFeatures
 from ..graph.checks import check_positive
 from ..kernels.tiles import exact
@@ -59,7 +59,6 @@ class DotProduct(Score):
         self.scale = scale
 
     def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores of the edges."""
         scale = 1.0 / math.sqrt(channels_of(source)) if self.scale is None else float(self.scale)
         return Dot(spread(query, self.heads), spread(source, self.heads), scale)
 
@@ -98,7 +97,6 @@ class Bilinear(Score):
         self.form = Projection(of_query, heads, of_key)
 
     def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores of the edges."""
         check_queries(self.form, query, source)
         self.form.settle(query, channels_of(source))
         if isinstance(source, SparseFeatures):
@@ -153,23 +151,20 @@ class KeyQuery(Score):
         self.edge = EdgeFeatures(edge, heads, channels) if isinstance(edge, int) else edge
         if self.edge is not None and (self.edge.heads, self.edge.channels) != (heads, channels):
             raise RefusedValue(
-                refusal(
-                    "edge features are added to keys",
-                    f"{heads} heads of {channels} channels",
-                    f"{self.edge.heads} of {self.edge.channels}",
-                )
+                "edge features are added to keys",
+                f"{heads} heads of {channels} channels",
+                f"{self.edge.heads} of {self.edge.channels}",
             )
         turned = getattr(rotary, "channels", channels)
         if turned != channels:
             raise RefusedValue(
-                refusal("rotary positions turn keys and queries", f"{channels} channels", turned)
+                "rotary positions turn keys and queries", f"{channels} channels", turned
             )
         self.rotary = rotary
         read = {"edge_attr": self.edge, "pos": rotary}
         self.reads_beside = tuple([name for name, by in read.items() if by is not None])
 
     def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores of the edges."""
         check_queries(self.query, query, source)
         at_target, at_source = self.query(query), self.key(source)
         bias = None if self.edge is None else self.edge.of_keys(at_target, support) * self.scale
@@ -240,11 +235,9 @@ class SuperGAT(Score):
         self.scale = 1.0 / math.sqrt(channels)
 
     def values(self, source: Features, theta: Any) -> Tensor | None:
-        """The values X_m Θ_h, (M, *batch, H, V), or None if the score projects sources."""
         return self.ends.values(source, theta)
 
     def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores of the edges."""
         at_source, at_target = self.ends(source, query, support)
         if self.negative_slope == 1.0:
             return Dot(at_target, at_source, self.scale)

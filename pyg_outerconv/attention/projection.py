@@ -13,7 +13,7 @@ from torch.nn import Parameter
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from ..contract.heads import check_type, project
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..graph import Features
 from ..theta.theta import autocast_pair
 
@@ -96,7 +96,7 @@ class Projection(torch.nn.Module):
         if (channels, wanted) != (self.in_channels, self.channels):
             rule = "a projection needs the channels that it was made for"
             expected = f"{self.in_channels} to {self.channels}"
-            raise RefusedValue(refusal(rule, expected, f"{channels} to {wanted}"))
+            raise RefusedValue(rule, expected, f"{channels} to {wanted}")
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars or is_lazy(self.weight))
@@ -131,7 +131,7 @@ def check_queries(projection: Projection, query: Queries, source: Features) -> N
         of_source = source.size(-1)
         rule = "a projection of queries needs the channels that it was made for"
         expected = f"{projection.in_channels}, or in_channels=({of_source}, {of_query})"
-        raise RefusedValue(refusal(rule, expected, of_query))
+        raise RefusedValue(rule, expected, of_query)
 
 
 def project_heads(x: Queries, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -160,7 +160,7 @@ def channels_of(x: Queries) -> int:
     found = x.value if isinstance(x, PerHead) else x
     if found is None or not found.is_floating_point():
         got = "none" if found is None else found.dtype
-        raise RefusedValue(refusal("scores are made of features", "a float tensor", got))
+        raise RefusedValue("scores are made of features", "a float tensor", got)
     return found.size(found.dim() - 1)
 
 
@@ -171,5 +171,5 @@ def spread(x: Queries, heads: int) -> Tensor:
     if not isinstance(x, Tensor) or not x.is_floating_point():
         rule = "this score compares the features themselves"
         got = x.dtype if isinstance(x, Tensor) else x
-        raise RefusedValue(refusal(rule, "dense features, or a score that projects them", got))
+        raise RefusedValue(rule, "dense features, or a score that projects them", got)
     return x.unsqueeze(-2).expand(*x.shape[:-1], heads, -1)

@@ -18,7 +18,7 @@ from ..basis.implicit_edges import ImplicitEdges
 from ..basis.subpattern import as_list
 from ..cache import EACH, IdentityCache, recall
 from ..equations import row
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..graph import positions_of
 from ..graph.checks import check_positive, holds
 from ..graph.edge_list import EdgeList
@@ -172,9 +172,7 @@ def placed(structure: Structure, place: Places) -> Placed:
     if graphs is not None and graphs[0] is not graphs[1]:
         own = graphs[0].index_select(0, as_list(place, device))
         if own.shape != graphs[1].shape or not holds((own == graphs[1]).all()):
-            raise RefusedValue(
-                refusal("a query is of the graph of the source that it is", own, graphs[1])
-            )
+            raise RefusedValue("a query is of the graph of the source that it is", own, graphs[1])
     both, pos = None if graphs is None else (graphs[0], graphs[0]), structure.pos
     around = None if pos is None else (pos[0], pos[0])
     return Placed(NodeSet((sources, sources), device, both, around), place, pos)
@@ -197,7 +195,7 @@ def with_positions(
             "pos=(of sources, of targets), or an alignment that takes each query from one source, "
             "such as Part(...)"
         )
-        raise RefusedValue(refusal(rule, expected, "scores that read positions"))
+        raise RefusedValue(rule, expected, "scores that read positions")
     source = positions_of(sources, torch.float64)[0]
     pos = source, source.index_select(0, as_list(place, source.device))
     return structure.at(pos)

@@ -13,7 +13,7 @@ from torch_geometric.nn.inits import reset
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..graph import Features
 from ..graph.checks import check_positive
 from .edge_context import EdgeContext
@@ -148,12 +148,12 @@ def check_scores(score: Score, scores: Any, support: EdgeContext) -> None:
             if x.dim() < 3 or (x.size(0), x.size(-2)) != (count, heads):
                 rule = f"the {end} of the Dot of {name} is a vector for each node and head"
                 expected = f"shape ({count}, *batch, {heads}, D)"
-                raise RefusedValue(refusal(rule, expected, tuple(x.shape)))
+                raise RefusedValue(rule, expected, tuple(x.shape))
         return
     rule = f"scores of {name} are a number for each edge and head"
     if not isinstance(scores, Tensor):
-        raise RefusedType(refusal(rule, "a tensor, or a Dot", type(scores).__name__))
+        raise RefusedType(rule, "a tensor, or a Dot", type(scores).__name__)
     edges, columns = support.num_edges, heads // support.num_labels
     shape = scores.shape
     if len(shape) < 2 or (shape[0], shape[-1]) != (edges, columns):
-        raise RefusedValue(refusal(rule, f"shape ({edges}, *batch, {columns})", tuple(shape)))
+        raise RefusedValue(rule, f"shape ({edges}, *batch, {columns})", tuple(shape))

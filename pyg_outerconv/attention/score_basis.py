@@ -13,7 +13,7 @@ from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.feature_product import FeatureProduct, pairs_of
 from ..basis.implicit_edges import ImplicitEdges
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..graph import Features, relative_positions
 from ..kernels.linear_attention import on_edges
 from .edge_context import EdgeContext
@@ -130,5 +130,5 @@ def _of_batch(present: Tensor | None, batch: tuple[int, ...]) -> Tensor | None:
         return present
     if present.dim() > 1:
         rule = "sources are there or not for each item of x"
-        raise RefusedValue(refusal(rule, batch, tuple(present.shape[1:])))
+        raise RefusedValue(rule, batch, tuple(present.shape[1:]))
     return present.view(-1, *(1,) * len(batch)).expand(-1, *batch)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..graph import Features
 from ..kernels import sddmm
 from ..kernels.tiles import exact
@@ -91,12 +91,10 @@ class Cosine(Similarity):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new initial values for all parameters."""
         super().reset_parameters()
         torch.nn.init.constant_(self.beta, self.begins)
 
     def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores of the edges."""
         at_source, at_target = self.compared(source, query, support)
         beta = self.beta if self.at_most is None else self.beta.clamp(max=self.at_most)
         return Dot(_unit(at_target) * beta.to(at_target.dtype).unsqueeze(-1), _unit(at_source))
@@ -151,19 +149,17 @@ class GaussianDistance(Similarity):
     ) -> None:
         super().__init__(heads, channels, in_channels, projected)
         if not sigma > 0:
-            raise RefusedValue(refusal("sigma is a width", "> 0", sigma))
+            raise RefusedValue("sigma is a width", "> 0", sigma)
         self.sigma = float(sigma)
         self.log_sigma = Parameter(torch.empty(heads)) if learned else None  # type: ignore[assignment]
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new initial values for all parameters."""
         super().reset_parameters()
         if self.log_sigma is not None:
             torch.nn.init.constant_(self.log_sigma, math.log(self.sigma))
 
     def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        """The scores of the edges."""
         at_source, at_target = self.compared(source, query, support)
         same_batch(at_source, at_target)
         short = at_source.dtype in (torch.float16, torch.bfloat16)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..equations import row
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..graph.checks import check_positive
 from ..graph.positions import as_coordinates, exact_type
 from .added_positions import AddedPositions
@@ -33,11 +33,11 @@ def _check_frequencies(channels: int, base: float, axes: int) -> None:
     check_positive("positions", channels=channels, axes=axes)
     if channels % (2 * axes):
         rule = "each axis takes pairs of channels, a sine and a cosine of each frequency"
-        raise RefusedValue(refusal(rule, f"channels a multiple of {2 * axes}", channels))
+        raise RefusedValue(rule, f"channels a multiple of {2 * axes}", channels)
     if not isinstance(base, Real) or isinstance(base, bool):
-        raise RefusedType(refusal("the base of frequencies is a number", "> 0", repr(base)))
+        raise RefusedType("the base of frequencies is a number", "> 0", repr(base))
     if not 0 < base < inf:
-        raise RefusedValue(refusal("the base of frequencies is positive", "finite, > 0", base))
+        raise RefusedValue("the base of frequencies is positive", "finite, > 0", base)
 
 
 def _options(positions: SinusoidalPositions | Rotary) -> str:
@@ -190,7 +190,7 @@ class Rotary(torch.nn.Module):
         if x.dim() < 2 or x.size(-1) != self.channels or x.size(0) != len(coordinates):
             rule = "rotary positions rotate a vector of each node and head"
             expected = f"({len(coordinates)}, *, {self.channels})"
-            raise RefusedValue(refusal(rule, expected, tuple(x.shape)))
+            raise RefusedValue(rule, expected, tuple(x.shape))
         exact = coordinates.to(exact_type(coordinates.dtype, x.dtype))
         angle = _angles(exact, self.channels, self.base)
         angle = angle.view(len(x), *(1,) * (x.dim() - 2), *angle.shape[1:])

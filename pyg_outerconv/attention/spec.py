@@ -63,7 +63,7 @@ def _parse(what: str, text: str) -> tuple[str, dict[str, Any]]:
     wanted = refusal(f"a {what} is a name with named options", "such as name(a=1)", repr(text))
     if not isinstance(text, str):
         kind = what.capitalize()
-        raise RefusedType(refusal(f"a {what} is an object or text", f"a {kind} or its name", text))
+        raise RefusedType(f"a {what} is an object or text", f"a {kind} or its name", text)
     match = _SPEC.fullmatch(text)
     if match is None:
         raise RefusedValue(wanted)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..equations import row
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..graph.checks import check_positive
 from ..graph.positions import as_whole, exact_type
 from .added_positions import numbered
@@ -47,11 +47,11 @@ def _check_relative(relative: Tensor, axes: int | None = None) -> None:
     """Refuse relative positions that are not floating point (E, axes); any D if None."""
     if not isinstance(relative, Tensor) or not relative.is_floating_point():
         got = getattr(relative, "dtype", type(relative).__name__)
-        raise RefusedType(refusal("relative positions are floating point", "torch.float32", got))
+        raise RefusedType("relative positions are floating point", "torch.float32", got)
     if relative.dim() != 2 or axes not in (None, relative.size(1)):
         wanted = f"(E, {'D' if axes is None else axes})"
         raise RefusedValue(
-            refusal("edges have a relative position on each axis", wanted, tuple(relative.shape))
+            "edges have a relative position on each axis", wanted, tuple(relative.shape)
         )
 
 
@@ -185,7 +185,7 @@ class RelativeBias(torch.nn.Module):
         reaches = tuple(reach) if isinstance(reach, Sequence) else (reach,)
         check_positive("a relative bias", heads=heads)
         if not reaches:
-            raise RefusedValue(refusal("a relative bias is on an axis", "a reach for each", reach))
+            raise RefusedValue("a relative bias is on an axis", "a reach for each", reach)
         for one in reaches:
             check_positive("a relative bias", reach=one)
         _check_buckets(buckets, causal, reaches)
@@ -241,14 +241,12 @@ def _thresholds(buckets: int, reach: int) -> list[int]:
 def _check_buckets(buckets: int | None, causal: bool, reaches: tuple[int, ...]) -> None:
     if buckets is None:
         if causal:
-            raise RefusedValue(refusal("causal is an option of buckets", "buckets=B", "None"))
+            raise RefusedValue("causal is an option of buckets", "buckets=B", "None")
         return
     check_positive("a relative bias", buckets=buckets)
     parts = 2 if causal else 4
     if buckets % parts:
-        raise RefusedValue(
-            refusal("buckets are halved by direction and by distance", f"{parts}·i", buckets)
-        )
+        raise RefusedValue("buckets are halved by direction and by distance", f"{parts}·i", buckets)
     if min(reaches) <= buckets // parts:
         rule = "buckets grow from single distances to the reach"
-        raise RefusedValue(refusal(rule, f"reach > {buckets // parts}", min(reaches)))
+        raise RefusedValue(rule, f"reach > {buckets // parts}", min(reaches))

@@ -42,22 +42,18 @@ class AdditiveAttentionBasis(Basis):
 
     @property
     def num_bases(self) -> int:
-        """Number of heads, H."""
         return self.value.size(0)
 
     @property
     def size(self) -> tuple[int, int]:
-        """Numbers of sources and targets, (N, N)."""
         return self.over.size
 
     @property
     def device(self) -> torch.device:
-        """The device of its tensors."""
         return self.x.device
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The dtype of the values."""
         return self.x.dtype
 
     @property
@@ -94,7 +90,6 @@ class AdditiveAttentionBasis(Basis):
         return MultiHeadEdges(pattern, shares_of_ends(*given, pattern.by_both, self.slope))
 
     def edges(self) -> EdgeBasis:
-        """One label per head, E·H edges; see :meth:`MultiHeadEdges.edges`."""
         return self.shares().edges()
 
     def __repr__(self) -> str:

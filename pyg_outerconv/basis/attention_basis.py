@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..cache import cached_property
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..kernels import Sparsity, attend, sddmm
 from ..kernels.edge_sums import Listed
 from ..kernels.tiles import exact
@@ -90,37 +90,29 @@ class AttentionBasis(Basis):
         )
         if not fits:
             raise RefusedValue(
-                refusal(
-                    "a score needs queries of targets and keys of sources",
-                    f"({targets}, *batch, H, D) and ({sources}, *batch, H, D)",
-                    f"{tuple(self.query.shape)} and {tuple(self.key.shape)}",
-                )
+                "a score needs queries of targets and keys of sources",
+                f"({targets}, *batch, H, D) and ({sources}, *batch, H, D)",
+                f"{tuple(self.query.shape)} and {tuple(self.key.shape)}",
             )
         if self.over.dtype is not None:
             raise RefusedValue(
-                refusal(
-                    "a support of attention has edges without values",
-                    "edges without weights",
-                    repr(self.over),
-                )
+                "a support of attention has edges without values",
+                "edges without weights",
+                repr(self.over),
             )
         if self.num_bases % self.over.num_bases:
             raise RefusedValue(
-                refusal(
-                    "heads share the labels of a support evenly",
-                    f"heads that {self.over.num_bases} labels divide",
-                    self.num_bases,
-                )
+                "heads share the labels of a support evenly",
+                f"heads that {self.over.num_bases} labels divide",
+                self.num_bases,
             )
 
     @property
     def num_bases(self) -> int:
-        """Number of heads, H."""
         return self.query.size(-2)
 
     @property
     def size(self) -> tuple[int, int]:
-        """Numbers of sources and targets, (M, N)."""
         return self.over.size
 
     @property
@@ -149,19 +141,16 @@ class AttentionBasis(Basis):
         return self.over.edges().pattern
 
     def shape_class(self) -> Hashable:
-        """Cache key for the choice of an order; see :meth:`.Basis.shape_class`."""
         shares = self.normalise.is_softmax, self.normalise.dropped > 0
         beside = self.bias is not None, self.present is not None
         return tuple(self.query.shape[1:]), shares, beside, self.over.shape_class()
 
     @property
     def device(self) -> torch.device:
-        """The device of its tensors."""
         return self.query.device
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The dtype of the values."""
         return self.query.dtype
 
     @property
@@ -284,7 +273,6 @@ class AttentionBasis(Basis):
         return self.heads().item(*index)
 
     def edges(self) -> EdgeBasis:
-        """One label per head, E·H edges; see :meth:`MultiHeadEdges.edges`."""
         return self.heads().edges()
 
     def __repr__(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..graph.positions import graphs_of
 from ..graph.structure import Structure
 from ..kernels import attend_all, attend_band
@@ -56,20 +56,16 @@ class Band(DenseRule):
 
     def __post_init__(self) -> None:
         if min(self.size) < 0:
-            raise RefusedValue(refusal("a matrix has a size", "M, N >= 0", self.size))
+            raise RefusedValue("a matrix has a size", "M, N >= 0", self.size)
         if self.dilation < 1:
-            raise RefusedValue(
-                refusal("a band has a positive dilation", "dilation >= 1", self.dilation)
-            )
+            raise RefusedValue("a band has a positive dilation", "dilation >= 1", self.dilation)
 
     @property
     def num_bases(self) -> int:
-        """Number of labels, 1."""
         return 1
 
     @property
     def size(self) -> tuple[int, int]:
-        """Numbers of sources and targets, (M, N)."""
         return self.num_sources, self.num_targets
 
     @property
@@ -121,7 +117,6 @@ class Band(DenseRule):
     # Edges ----------------------------------------------------------------------------------
 
     def make_edges(self) -> EdgeBasis:
-        """Make the edges, sorted by target, then source."""
         return self._edges_at(torch.arange(self.num_targets, device=self.on))
 
     def _edges_at(self, place: Tensor) -> EdgeBasis:
@@ -159,7 +154,6 @@ class Band(DenseRule):
         )
 
     def taken(self) -> range | Tensor | None:
-        """(N,) the single source of each target, if any; see :meth:`.Basis.taken`."""
         if self.left == self.right == 0:
             return range(self.offset, self.offset + self.num_targets)
         return super().taken()
@@ -174,7 +168,6 @@ class Band(DenseRule):
     # Attention ------------------------------------------------------------------------------
 
     def lacks(self, beside: ExtraOperands) -> list[str]:
-        """Reasons why this rule cannot attend; see :meth:`DenseRule.lacks`."""
         return [ADDS_NO_BIAS] if beside.bias and not self.is_complete else []
 
     def pairs(self, beside: ExtraOperands) -> PairCounts:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..theta import Theta
 from .operations import Operations
 from .registry import make, register
@@ -187,12 +187,9 @@ class Basis(Operations, ABC):
         """
         if self.hides_edges:
             raise RefusedValue(
-                refusal(
-                    "a mean within labels counts edges, "
-                    f"which a {type(self).__name__} does not store",
-                    "an explicit basis: basis.edges()",
-                    repr(self),
-                )
+                f"a mean within labels counts edges, which a {type(self).__name__} does not store",
+                "an explicit basis: basis.edges()",
+                repr(self),
             )
         return self.edges().mean(dtype)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from ..cache import cached_property
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..kernels.lasting import lasting
 from ..theta import Theta
 from .base import Basis, Leaf, Shape
@@ -45,20 +45,16 @@ class Compound(Basis):
         nesting = self.levels + max(part.nesting for part in self.parts)
         if nesting > DEEPEST:
             raise RefusedValue(
-                refusal(
-                    "the nesting of bases is limited (basis.edges() has none)",
-                    f"at most {DEEPEST} levels",
-                    nesting,
-                )
+                "the nesting of bases is limited (basis.edges() has none)",
+                f"at most {DEEPEST} levels",
+                nesting,
             )
         pieces = sum(part.pieces for part in self.parts)
         if pieces > MOST_PIECES:
             raise RefusedValue(
-                refusal(
-                    "the number of parts of a basis is limited, repetitions counted",
-                    f"at most {MOST_PIECES} (basis.edges() is one)",
-                    pieces,
-                )
+                "the number of parts of a basis is limited, repetitions counted",
+                f"at most {MOST_PIECES} (basis.edges() is one)",
+                pieces,
             )
         vars(self).update(nesting=nesting, pieces=pieces)
 
@@ -79,16 +75,13 @@ class Compound(Basis):
 
     @property
     def size(self) -> tuple[int, int]:
-        """Numbers of sources and targets, (M, N)."""
         return self.parts[0].size
 
     def shape_class(self) -> Hashable:
-        """Cache key for the choice of an order; see :meth:`.Basis.shape_class`."""
         return type(self), self.num_bases, *[part.shape_class() for part in self.parts]
 
     @property
     def device(self) -> torch.device:
-        """The device of its tensors."""
         return self.parts[0].device
 
     @property
@@ -145,11 +138,9 @@ class Derived(Compound):
 
     @property
     def num_bases(self) -> int:
-        """Number of labels, K."""
         return self.base.num_bases
 
     def shape_class(self) -> Hashable:
-        """Cache key for the choice of an order; see :meth:`.Basis.shape_class`."""
         return self.size, super().shape_class()
 
     @property
@@ -177,11 +168,11 @@ class Stacked(Compound):
 
     def __post_init__(self) -> None:
         if not self.parts:
-            raise RefusedValue(refusal("a stack needs a basis", "at least one", "none"))
+            raise RefusedValue("a stack needs a basis", "at least one", "none")
         for part in self.parts:
             if not isinstance(part, Basis):
                 raise RefusedType(
-                    refusal("a stack takes bases", "a Basis; families go to Stack", repr(part))
+                    "a stack takes bases", "a Basis; families go to Stack", repr(part)
                 )
         sizes: set[Any] = {part.size for part in self.parts}
         dtypes: set[Any] = {part.dtype for part in self.parts} - {None}
@@ -189,7 +180,7 @@ class Stacked(Compound):
             if len(found) > 1:
                 expected = getattr(self.parts[0], name)
                 got = sorted(found) if name == "size" else sorted(map(str, found))
-                raise RefusedValue(refusal(f"bases in a stack must have one {name}", expected, got))
+                raise RefusedValue(f"bases in a stack must have one {name}", expected, got)
         parts = [part.parts if isinstance(part, Stacked) else (part,) for part in self.parts]
         vars(self)["parts"] = tuple(chain.from_iterable(parts))
         super().__post_init__()

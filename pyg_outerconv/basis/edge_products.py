@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from .edges import EdgeBasis
 from .pattern import Pattern
 from .unsorted import INT64_LIMIT
@@ -48,7 +48,7 @@ def check_product(first: tuple[int, int], second: tuple[int, int]) -> None:
         ValueError: N of the first is not M of the second.
     """
     if first[1] != second[0]:
-        raise RefusedValue(refusal("sizes must fit a product", f"({first[1]}, N)", second))
+        raise RefusedValue("sizes must fit a product", f"({first[1]}, N)", second)
 
 
 def _pairs(a: Pattern, b: Pattern) -> tuple[Tensor, Tensor]:
@@ -71,7 +71,7 @@ def merge_parallel(
     """Merge edges that share source, target and label; their values (E,) are reduced."""
     if aggr not in REDUCTIONS:
         raise RefusedValue(
-            refusal("parallel edges are merged by a reduction", sorted(REDUCTIONS), repr(aggr))
+            "parallel edges are merged by a reduction", sorted(REDUCTIONS), repr(aggr)
         )
     rows, kinds = max(size[0], 1), max(num_labels, 1)
     source, end = index[0].long(), index[1].long() * kinds

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from .base import Basis
 from .edges import EdgeBasis
 from .pattern import Pattern
@@ -135,11 +135,11 @@ def drop_edges(
         ValueError: ``p`` is not in [0, 1]; or ``whole`` is set, and edges have no origin in a list.
     """
     if not isinstance(basis, Basis):
-        raise RefusedType(refusal("drop_edges takes a basis", "a Basis", type(basis).__name__))
+        raise RefusedType("drop_edges takes a basis", "a Basis", type(basis).__name__)
     if not isinstance(p, Real) or isinstance(p, bool):
-        raise RefusedType(refusal("edges are dropped with a probability", "a number", repr(p)))
+        raise RefusedType("edges are dropped with a probability", "a number", repr(p))
     if not 0 <= p <= 1:
-        raise RefusedValue(refusal("edges are dropped with a probability", "0 <= p <= 1", p))
+        raise RefusedValue("edges are dropped with a probability", "0 <= p <= 1", p)
     if not training or p == 0:
         return basis
 
@@ -169,11 +169,9 @@ def _drop(
 def _num_given(pattern: Pattern) -> int:
     if pattern.origin is None:
         raise RefusedValue(
-            refusal(
-                "whole=True needs edges that come from an edge list",
-                "a pattern with an origin",
-                f"{pattern!r}, whose edges are products or were stored by a transform",
-            )
+            "whole=True needs edges that come from an edge list",
+            "a pattern with an origin",
+            f"{pattern!r}, whose edges are products or were stored by a transform",
         )
     return int(pattern.origin.max()) + 1 if pattern.num_edges else 0
 
@@ -210,11 +208,9 @@ def reorder(basis: Basis) -> Reordered:
 
     if basis.size[0] != basis.size[1]:
         raise RefusedValue(
-            refusal(
-                "renumbering needs one set of nodes, at both ends",
-                "M = N",
-                f"M = {basis.size[0]}, N = {basis.size[1]}",
-            )
+            "renumbering needs one set of nodes, at both ends",
+            "M = N",
+            f"M = {basis.size[0]}, N = {basis.size[1]}",
         )
     source, target = (end.cpu().numpy() for end in _ends(basis))
     ones = np.ones(2 * source.size, dtype=np.int8)

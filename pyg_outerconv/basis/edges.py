@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..graph.checks import holds
 from ..kernels import Sparsity, spmm
 from ..kernels.edge_sums import edge_sums, is_small
@@ -63,21 +63,17 @@ class EdgeBasis(InSomeOrder, Basis):
 
     @property
     def num_bases(self) -> int:
-        """Number of labels, K."""
         return self.pattern.num_labels
 
     @property
     def size(self) -> tuple[int, int]:
-        """Numbers of sources and targets, (M, N)."""
         return self.pattern.size
 
     def shape_class(self) -> tuple[int, ...]:
-        """Cache key for the choice of an order; see :meth:`.Basis.shape_class`."""
         return self.pattern.shape_class
 
     @property
     def device(self) -> torch.device:
-        """The device of its tensors."""
         return self.pattern.device
 
     @property
@@ -88,7 +84,6 @@ class EdgeBasis(InSomeOrder, Basis):
 
     @property
     def learns(self) -> bool:
-        """Whether the values require gradients."""
         value = self._in_some_order
         return value is not None and value.requires_grad
 
@@ -143,13 +138,11 @@ class EdgeBasis(InSomeOrder, Basis):
         return EdgeBasis(self.pattern, factor * self.values(dtype))
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        """(K, M, N); see :meth:`Basis.to_dense`."""
         value = self.values(dtype)
         zeros = value.new_zeros((self.num_bases, *self.size))
         return zeros.index_put(self._position(), value, accumulate=True)
 
     def support(self) -> Tensor:
-        """(K, M, N) booleans; see :meth:`Basis.support`."""
         mask = torch.zeros((self.num_bases, *self.size), dtype=torch.bool, device=self.device)
         mask[self._position()] = True
         return mask
@@ -179,7 +172,6 @@ class EdgeBasis(InSomeOrder, Basis):
         return EdgeBasis(pattern, None if self.value is None else self.value.index_select(0, kept))
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """The nodes at the other end of edges to ``seen``; see :meth:`.Basis.reached`."""
         pattern = self.pattern
         starts, ends = pattern.source, pattern.target
         starts, ends = (ends, starts) if transposed else (starts, ends)
@@ -191,7 +183,6 @@ class EdgeBasis(InSomeOrder, Basis):
         return out
 
     def taken(self) -> Tensor | None:
-        """(N,) the single source of each target, if any; see :meth:`.Basis.taken`."""
         pattern, count = self.pattern, self.size[1]
         each = torch.arange(count, device=pattern.device)
         if self.num_bases > 1 or pattern.num_edges != count:
@@ -243,7 +234,6 @@ class EdgeBasis(InSomeOrder, Basis):
         return [(selected.edges(), theta)]
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> EdgeBasis:
-        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
         pattern = self.pattern.map(index_map)
         if (listed := self._listed) is not None:
             return EdgeBasis.of_list(pattern, value_map(listed))
@@ -276,20 +266,14 @@ def check_values(value: Tensor, pattern: Pattern, heads: bool = False) -> None:
     """
     if not heads and value.shape != (pattern.num_edges,):
         raise RefusedValue(
-            refusal(
-                "a basis needs one value for each edge",
-                f"shape ({pattern.num_edges},)",
-                tuple(value.shape),
-            )
+            "a basis needs one value for each edge",
+            f"shape ({pattern.num_edges},)",
+            tuple(value.shape),
         )
     if not value.is_floating_point():
-        raise RefusedType(
-            refusal("a basis holds floating point values", "torch.float32", value.dtype)
-        )
+        raise RefusedType("a basis holds floating point values", "torch.float32", value.dtype)
     if value.device != pattern.device:
-        raise RefusedValue(
-            refusal("values must be on the pattern's device", pattern.device, value.device)
-        )
+        raise RefusedValue("values must be on the pattern's device", pattern.device, value.device)
 
 
 def multiply(

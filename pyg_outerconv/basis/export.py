@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from .base import Basis
 
 if TYPE_CHECKING:  # scipy and networkx are imported only by the functions that need them
@@ -60,10 +60,10 @@ def to_networkx(basis: Basis, nodes: Sequence[Hashable] | None = None) -> nx.Mul
     import networkx as nx
 
     if basis.size[0] != basis.size[1]:
-        raise RefusedValue(refusal("a graph has one set of nodes", "M = N", basis.size))
+        raise RefusedValue("a graph has one set of nodes", "M = N", basis.size)
     names = list(range(basis.size[0])) if nodes is None else list(nodes)
     if len(names) != basis.size[0]:
-        raise RefusedValue(refusal("nodes must name every index", basis.size[0], len(names)))
+        raise RefusedValue("nodes must name every index", basis.size[0], len(names))
     graph = nx.MultiDiGraph()
     graph.add_nodes_from(names)
     edge_index, value, label = to_edge_index(basis)

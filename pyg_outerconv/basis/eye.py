@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..cache import cached_property
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from .base import Basis, Sender, Shape
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
@@ -29,26 +29,21 @@ class Eye(Basis):
 
     @property
     def num_bases(self) -> int:
-        """Number of labels, 1."""
         return 1
 
     @property
     def size(self) -> tuple[int, int]:
-        """Numbers of sources and targets, (M, N)."""
         return self.shape
 
     def shape_class(self) -> tuple[int, int]:
-        """Cache key for the choice of an order; see :meth:`.Basis.shape_class`."""
         return self.shape
 
     @property
     def device(self) -> torch.device:
-        """The device of its edges, once they are made."""
         return self.on
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """None: ones fit any dtype."""
         return None
 
     @cached_property
@@ -91,7 +86,6 @@ class Eye(Basis):
         return out
 
     def taken(self) -> range:
-        """(N,) the single source of each target, if any; see :meth:`.Basis.taken`."""
         return range(self.size[1])
 
     def propagate(self, x: Tensor) -> Tensor:
@@ -130,7 +124,7 @@ class UnitMatrices(ImplicitEdges):
 
     def __post_init__(self) -> None:
         if min(self.shape) < 0:
-            raise RefusedValue(refusal("a matrix has a size", "M, N >= 0", self.shape))
+            raise RefusedValue("a matrix has a size", "M, N >= 0", self.shape)
 
     @property
     def num_bases(self) -> int:

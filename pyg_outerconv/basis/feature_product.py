@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..cache import cached_property
-from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..errors import RefusedType, RefusedValue, unknown
 from ..kernels import sddmm, spmm
 from ..kernels.linear_attention import Chunks, collect, of_all, on_edges, spread
 from ..theta import Theta
@@ -73,21 +73,17 @@ class FeatureProduct(Basis):
         key, query = self.key, self.query
         if not (key.is_floating_point() and query.dtype == key.dtype):
             raise RefusedType(
-                refusal("both factors have the same floating point dtype", key.dtype, query.dtype)
+                "both factors have the same floating point dtype", key.dtype, query.dtype
             )
         if not (query.dim() == key.dim() >= 3 and query.shape[1:] == key.shape[1:]):
             raise RefusedValue(
-                refusal(
-                    "a product needs both factors in the same dimensions",
-                    "(M, *batch, H, D) and (N, *batch, H, D)",
-                    f"{tuple(key.shape)} and {tuple(query.shape)}",
-                )
+                "a product needs both factors in the same dimensions",
+                "(M, *batch, H, D) and (N, *batch, H, D)",
+                f"{tuple(key.shape)} and {tuple(query.shape)}",
             )
         self._check_support()
         if self.exponents and not (self.normalised and self.causal):
-            raise RefusedValue(
-                refusal("exponents need normalised=True and causal", "both", self.causal)
-            )
+            raise RefusedValue("exponents need normalised=True and causal", "both", self.causal)
 
     @classmethod
     def of_exponents(
@@ -124,18 +120,16 @@ class FeatureProduct(Basis):
         for what, block, count in zip(("source", "target"), blocks, self.size, strict=True):
             if given and (block is None or block.shape != (count,)):
                 got = None if block is None else tuple(block.shape)
-                raise RefusedValue(refusal(f"blocks number every {what}", (count,), got))
+                raise RefusedValue(f"blocks number every {what}", (count,), got)
             if block is not None and (block.is_floating_point() or block.dtype == torch.bool):
-                raise RefusedType(refusal("blocks are numbered", "integers", block.dtype))
+                raise RefusedType("blocks are numbered", "integers", block.dtype)
 
     @property
     def num_bases(self) -> int:
-        """Number of heads, H."""
         return self.key.size(-2)
 
     @property
     def size(self) -> tuple[int, int]:
-        """Numbers of sources and targets, (M, N)."""
         return self.key.size(0), self.query.size(0)
 
     @property
@@ -149,13 +143,11 @@ class FeatureProduct(Basis):
         return tuple(self.key.shape[1:-2])
 
     def shape_class(self) -> Hashable:
-        """Cache key for the choice of an order; see :meth:`.Basis.shape_class`."""
         sources, targets = (size.bit_length() for size in self.size)
         return tuple(self.key.shape[1:]), sources, targets, self.causal, self.source_block is None
 
     @property
     def device(self) -> torch.device:
-        """The device of its tensors."""
         return self.key.device
 
     @property
@@ -240,15 +232,8 @@ class FeatureProduct(Basis):
         return MultiHeadEdges(pattern, value.unflatten(1, (*self.batch, self.num_bases)))
 
     def item(self, *index: int) -> FeatureProduct:
-        """The basis of one item of the batch.
-
-        Raises:
-            ValueError: ``index`` does not have one entry for each batch dimension.
-        """
         if len(index) != len(self.batch):
-            raise RefusedValue(
-                refusal("an item of a batch has an index for each axis", self.batch, index)
-            )
+            raise RefusedValue("an item of a batch has an index for each axis", self.batch, index)
         place: tuple[Any, ...] = (slice(None), *index)
         return replace(self, key=self.key[place], query=self.query[place])
 

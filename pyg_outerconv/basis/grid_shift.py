@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..cache import cached_property
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, unknown
 from .conv_geometry import ConvGeometry
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
@@ -55,9 +55,9 @@ class Axis:
             ("number of taps", len(self.shifts), 1),
         ):
             if value < least:
-                raise RefusedValue(refusal(f"an axis needs its {name}", f">= {least}", value))
+                raise RefusedValue(f"an axis needs its {name}", f">= {least}", value)
         if len(set(self.shifts)) < len(self.shifts):
-            raise RefusedValue(refusal("shifts of an axis must differ", "distinct", self.shifts))
+            raise RefusedValue("shifts of an axis must differ", "distinct", self.shifts)
 
     def sources(self, outputs: Tensor, tap: int) -> Tensor:
         """The input that each of ``outputs`` (integers) sees through a tap; −1 for none."""
@@ -129,17 +129,15 @@ class GridShift(ImplicitEdges):
 
     def __post_init__(self) -> None:
         if not self.axes:
-            raise RefusedValue(refusal("a grid has axes", "at least one", "none"))
+            raise RefusedValue("a grid has axes", "at least one", "none")
         if not self.taps:
-            raise RefusedValue(refusal("shifts of a grid need a label", "at least one", "none"))
+            raise RefusedValue("shifts of a grid need a label", "at least one", "none")
         sizes = [len(axis.shifts) for axis in self.axes]
         for tap in self.taps:
             if len(tap) != len(sizes) or not all(
                 0 <= t < n for t, n in zip(tap, sizes, strict=True)
             ):
-                raise RefusedValue(
-                    refusal("a label has a tap on each axis", f"below {tuple(sizes)}", tap)
-                )
+                raise RefusedValue("a label has a tap on each axis", f"below {tuple(sizes)}", tap)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -175,12 +173,10 @@ class GridShift(ImplicitEdges):
 
     @property
     def num_bases(self) -> int:
-        """Number of labels, K."""
         return len(self.taps)
 
     @property
     def size(self) -> tuple[int, int]:
-        """Numbers of sources and targets, (M, N)."""
         return prod(self.input_shape), prod(self.output_shape)
 
     # Counts ---------------------------------------------------------------------------------
@@ -207,12 +203,10 @@ class GridShift(ImplicitEdges):
 
     @property
     def num_source_pairs(self) -> int:
-        """Number of distinct pairs (source, label), U_in."""
         return self._counts[0 if self.is_transposed else 1]
 
     @property
     def num_target_pairs(self) -> int:
-        """Number of distinct pairs (target, label), U_out."""
         return self._counts[1 if self.is_transposed else 0]
 
     # Edges ----------------------------------------------------------------------------------

@@ -71,12 +71,10 @@ class ImplicitEdges(Basis):
 
     @property
     def device(self) -> torch.device:
-        """The device of its edges, once they are made."""
         return self.on
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """None: ones fit any dtype."""
         return None
 
     def transpose(self) -> Self:

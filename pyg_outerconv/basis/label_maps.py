@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..cache import cached_property
-from ..errors import RefusedIndex, RefusedType, RefusedValue, refusal
+from ..errors import RefusedIndex, RefusedType, RefusedValue
 from ..graph.choice import Labels, chosen
 from ..kernels.lasting import lasting
 from ..theta import Theta
@@ -72,7 +72,7 @@ class Scaled(LabelMap):
             ValueError: ``factor`` does not have the shape () or (K,).
         """
         if not isinstance(factor, Tensor | Real) or isinstance(factor, bool):
-            raise RefusedType(refusal("a scale is a number", "a float or a tensor", repr(factor)))
+            raise RefusedType("a scale is a number", "a float or a tensor", repr(factor))
         number = None
         if not isinstance(factor, Tensor):
             number = float(factor)
@@ -81,11 +81,9 @@ class Scaled(LabelMap):
             factor = torch.tensor(number, dtype=base.dtype, device=base.device)
         if factor.shape not in ((), (base.num_bases,)):
             raise RefusedValue(
-                refusal(
-                    "a scale needs one factor, or one for each label",
-                    f"shape () or ({base.num_bases},)",
-                    tuple(factor.shape),
-                )
+                "a scale needs one factor, or one for each label",
+                f"shape () or ({base.num_bases},)",
+                tuple(factor.shape),
             )
         if not factor.is_floating_point() and base.dtype is not None:
             factor = factor.to(base.dtype)
@@ -146,7 +144,7 @@ class Selected(LabelMap):
         found = chosen("selected labels", labels, count).tolist()
         for label in found:
             if not -count <= label < count:
-                raise RefusedIndex(refusal("a selected label must exist", f"[0, {count})", label))
+                raise RefusedIndex("a selected label must exist", f"[0, {count})", label)
         found = [label % count for label in found]
         if isinstance(base, Selected):
             return Selected(base.base, tuple(base.labels[label] for label in found))
@@ -215,20 +213,16 @@ class Mixed(LabelMap):
         """
         if not isinstance(matrix, Tensor) or not matrix.is_floating_point():
             got = getattr(matrix, "dtype", type(matrix).__name__)
-            raise RefusedType(
-                refusal("labels are mixed by numbers", "a floating point tensor (J, K)", got)
-            )
+            raise RefusedType("labels are mixed by numbers", "a floating point tensor (J, K)", got)
         if matrix.dim() != 2 or matrix.size(1) != base.num_bases:
             raise RefusedValue(
-                refusal(
-                    "a mixing matrix has a column for each label",
-                    f"(J, {base.num_bases})",
-                    tuple(matrix.shape),
-                )
+                "a mixing matrix has a column for each label",
+                f"(J, {base.num_bases})",
+                tuple(matrix.shape),
             )
         if base.dtype not in (None, matrix.dtype):
             raise RefusedType(
-                refusal("a mixing matrix has the dtype of the values", base.dtype, matrix.dtype)
+                "a mixing matrix has the dtype of the values", base.dtype, matrix.dtype
             )
         return Mixed(base, matrix)
 
@@ -248,7 +242,6 @@ class Mixed(LabelMap):
         return self.base.learns or self.matrix.requires_grad
 
     def of_labels(self, h: Tensor, dim: int) -> Tensor:
-        """Σ_k C[j, k] h_k for a tensor with K entries along a dimension."""
         return torch.tensordot(self.matrix.to(h.dtype), h, dims=([1], [dim])).movedim(0, dim)
 
     @cached_property

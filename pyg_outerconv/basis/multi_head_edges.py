@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..cache import cached_property
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..kernels import Sparsity, spmm
 from ..kernels.dispatch import recording
 from ..kernels.edge_sums import Listed, is_small
@@ -49,9 +49,7 @@ class MultiHeadEdges(InSomeOrder, Basis):
         value = self.value
         if value.dim() < 2 or value.size(0) != self.pattern.num_edges:
             expected = f"shape ({self.pattern.num_edges}, *batch, heads of a label)"
-            raise RefusedValue(
-                refusal("heads need values for each edge", expected, tuple(value.shape))
-            )
+            raise RefusedValue("heads need values for each edge", expected, tuple(value.shape))
         check_values(value, self.pattern, heads=True)
 
     @staticmethod
@@ -66,7 +64,6 @@ class MultiHeadEdges(InSomeOrder, Basis):
 
     @property
     def num_bases(self) -> int:
-        """Number of heads, H."""
         return self.num_labels * self._any.size(-1)
 
     @property
@@ -82,7 +79,6 @@ class MultiHeadEdges(InSomeOrder, Basis):
         return found
 
     def shape_class(self) -> Hashable:
-        """Cache key for the choice of an order; see :meth:`.Basis.shape_class`."""
         return tuple(self._any.shape[1:]), self.pattern.shape_class
 
     @property
@@ -92,7 +88,6 @@ class MultiHeadEdges(InSomeOrder, Basis):
 
     @property
     def size(self) -> tuple[int, int]:
-        """Numbers of sources and targets, (M, N)."""
         return self.pattern.size
 
     @property
@@ -107,17 +102,14 @@ class MultiHeadEdges(InSomeOrder, Basis):
 
     @property
     def device(self) -> torch.device:
-        """The device of its tensors."""
         return self.pattern.device
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The dtype of the values."""
         return self._any.dtype
 
     @property
     def learns(self) -> bool:
-        """Whether the values require gradients."""
         return self._any.requires_grad
 
     @property
@@ -131,15 +123,8 @@ class MultiHeadEdges(InSomeOrder, Basis):
         return self.pattern.by_both
 
     def item(self, *index: int) -> MultiHeadEdges:
-        """The basis of one item of the batch.
-
-        Raises:
-            ValueError: ``index`` does not have one entry for each batch dimension.
-        """
         if len(index) != len(self.batch):
-            raise RefusedValue(
-                refusal("an item of a batch has an index for each axis", self.batch, index)
-            )
+            raise RefusedValue("an item of a batch has an index for each axis", self.batch, index)
         where: tuple[slice | int, ...] = (slice(None), *index)
         return replace(self, value=self.value[where])
 
@@ -171,11 +156,9 @@ class MultiHeadEdges(InSomeOrder, Basis):
         """
         if self.batch:
             raise RefusedValue(
-                refusal(
-                    "values that differ between items of a batch have no common edges",
-                    "basis.item(...)",
-                    f"a batch of {self.batch}",
-                )
+                "values that differ between items of a batch have no common edges",
+                "basis.item(...)",
+                f"a batch of {self.batch}",
             )
         made = self._all_heads
         return made.with_values(made.sort_values(self.value.reshape(-1)))
@@ -204,7 +187,6 @@ class MultiHeadEdges(InSomeOrder, Basis):
         return self.times(for_heads(x, self.num_bases, self.batch)).movedim(-2, 1)
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> MultiHeadEdges:
-        """Apply ``index_map`` to index tensors and ``value_map`` to values."""
         return MultiHeadEdges(self.pattern.map(index_map), value_map(self.value))
 
     def __repr__(self) -> str:
@@ -260,7 +242,7 @@ def for_heads(x: Tensor, heads: int, own: tuple[int, ...]) -> Tensor:
     """
     batch = tuple(x.shape[1:-1])
     if own not in ((), batch):
-        raise RefusedValue(refusal("features and basis have the same batch", own, batch))
+        raise RefusedValue("features and basis have the same batch", own, batch)
     return x.unsqueeze(-2).expand(*x.shape[:-1], heads, -1)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..graph.choice import Labels, Nodes, check_nodes
 from .registry import make
 
@@ -122,17 +122,15 @@ class Operations:
             IndexError: a target is out of range.
         """
         if not isinstance(reach, Integral) or isinstance(reach, bool):
-            raise RefusedType(refusal("reach is a number of layers", "an integer", repr(reach)))
+            raise RefusedType("reach is a number of layers", "an integer", repr(reach))
         is_one = isinstance(targets, int) and not isinstance(targets, bool)
         nodes: Any = [targets] if is_one else targets
         chosen = check_nodes("targets", nodes, self.size[1], self.device)
         if reach < 0 or (reach != 1 and self.size[0] != self.size[1]):
             raise RefusedValue(
-                refusal(
-                    "several layers need a basis on one set of nodes",
-                    "reach = 1, or M = N and reach >= 0",
-                    f"reach={reach}, size {self.size}",
-                )
+                "several layers need a basis on one set of nodes",
+                "reach = 1, or M = N and reach >= 0",
+                f"reach={reach}, size {self.size}",
             )
         seen = torch.zeros(self.size[1], dtype=torch.bool, device=self.device)
         seen[slice(None) if chosen is None else chosen] = True
@@ -242,11 +240,9 @@ def _layers_back(basis: Basis, seen: Tensor, reach: int) -> Tensor:
     while step < reach:
         if step == MOST_LAYERS and not repeats:
             raise RefusedValue(
-                refusal(
-                    f"the sets of sources do not repeat within {MOST_LAYERS} layers",
-                    f"reach <= {MOST_LAYERS}",
-                    reach,
-                )
+                f"the sets of sources do not repeat within {MOST_LAYERS} layers",
+                f"reach <= {MOST_LAYERS}",
+                reach,
             )
         seen, step = basis.reached(seen, range(basis.num_bases)), step + 1
         if not repeats and torch.equal(seen, mark):

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..cache import cached_property
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..kernels.edge_lists import gathered, inverse_counts, pointers, sort_edges, spread
 from ..kernels.index_checks import can_read
 from ..kernels.lasting import lasting
@@ -262,11 +262,9 @@ class Pattern(PatternMatrices):
         """Permute values (E,) from input order into sorted order."""
         if value.shape != (self.num_edges,):
             raise RefusedValue(
-                refusal(
-                    "a pattern needs one value for each edge",
-                    f"shape ({self.num_edges},)",
-                    tuple(value.shape),
-                )
+                "a pattern needs one value for each edge",
+                f"shape ({self.num_edges},)",
+                tuple(value.shape),
             )
         return value.index_select(0, self.order)
 

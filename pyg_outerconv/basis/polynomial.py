@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, unknown
 from ..theta import Theta
 from .base import Basis, Leaf, Sender
 from .compound import Stacked
@@ -75,34 +75,26 @@ class Polynomial(Basis):
         size = self.operator.size
         if self.operator.num_bases != 1 or size[0] != size[1]:
             raise RefusedValue(
-                refusal(
-                    "a polynomial needs one square matrix",
-                    "1 label, M = N",
-                    f"{self.operator.num_bases} labels, size {size}",
-                )
+                "a polynomial needs one square matrix",
+                "1 label, M = N",
+                f"{self.operator.num_bases} labels, size {size}",
             )
         if self.num_terms < 1:
-            raise RefusedValue(
-                refusal("a polynomial basis needs a term", "num_terms >= 1", self.num_terms)
-            )
+            raise RefusedValue("a polynomial basis needs a term", "num_terms >= 1", self.num_terms)
 
     @property
     def num_bases(self) -> int:
-        """Number of labels, K."""
         return self.num_terms
 
     @property
     def size(self) -> tuple[int, int]:
-        """Numbers of sources and targets, (N, N)."""
         return self.operator.size
 
     def shape_class(self) -> Hashable:
-        """Cache key for the choice of an order; see :meth:`.Basis.shape_class`."""
         return self.recurrence, self.num_terms, self.operator.shape_class()
 
     @property
     def device(self) -> torch.device:
-        """The device of its tensors."""
         return self.operator.device
 
     @property

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..errors import RefusedType, refusal
+from ..errors import RefusedType
 from .base import Basis, Shape
 from .compound import Compound, Derived
 from .edge_products import check_product, compose_edges, kronecker_edges
@@ -38,10 +38,10 @@ class BinaryProduct(Compound):
     def __post_init__(self) -> None:
         for part in (self.first, self.second):
             if not isinstance(part, Basis):
-                raise RefusedType(refusal("a product takes bases", "a Basis", type(part).__name__))
+                raise RefusedType("a product takes bases", "a Basis", type(part).__name__)
         dtypes = (self.first.dtype, self.second.dtype)
         if None not in dtypes and dtypes[0] != dtypes[1]:
-            raise RefusedType(refusal("bases in a product must have one dtype", *dtypes))
+            raise RefusedType("bases in a product must have one dtype", *dtypes)
         super().__post_init__()
 
     @property
@@ -51,7 +51,6 @@ class BinaryProduct(Compound):
 
     @property
     def num_bases(self) -> int:
-        """K₁·K₂."""
         return self.first.num_bases * self.second.num_bases
 
     def __repr__(self) -> str:
@@ -85,7 +84,6 @@ class Composed(BinaryProduct):
 
     @property
     def size(self) -> tuple[int, int]:
-        """Numbers of sources and targets, (M, N)."""
         return self.first.size[0], self.second.size[1]
 
     def edges(self) -> EdgeBasis:
@@ -120,7 +118,6 @@ class Composed(BinaryProduct):
         return self.first.size[0] == self.first.size[1]
 
     def factors(self) -> list[Basis]:
-        """The factors of both; see :meth:`.Basis.factors`."""
         return [*self.first.factors(), *self.second.factors()]
 
     def grids(self) -> tuple[Shape, Shape] | None:
@@ -268,7 +265,6 @@ class Repeated(Derived):
         return False
 
     def shape_class(self) -> Hashable:
-        """Cache key for the choice of an order; see :meth:`.Basis.shape_class`."""
         return self.before, self.after, super().shape_class()
 
     @property

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .. import kernels
 from ..cache import cached_property
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..kernels.lasting import lasting
 from .edges import EdgeBasis
 from .implicit_edges import ADDS_NO_BIAS, DenseRule, ExtraOperands, PairCounts, unlabelled_edges
@@ -42,14 +42,14 @@ class SameBlock(DenseRule):
             block = getattr(self, name)
             if not isinstance(block, Tensor) or block.is_floating_point() or block.is_complex():
                 got = getattr(block, "dtype", type(block).__name__)
-                raise RefusedType(refusal(f"{name} numbers blocks", "integers", got))
+                raise RefusedType(f"{name} numbers blocks", "integers", got)
             if block.dim() != 1:
                 raise RefusedValue(
-                    refusal(f"{name} has one block for each node", "a vector", tuple(block.shape))
+                    f"{name} has one block for each node", "a vector", tuple(block.shape)
                 )
         ends = self.source_block.device, self.target_block.device
         if ends[0] != ends[1]:
-            raise RefusedValue(refusal("blocks of sources and targets are on one device", *ends))
+            raise RefusedValue("blocks of sources and targets are on one device", *ends)
         object.__setattr__(self, "on", ends[0])
 
     @staticmethod
@@ -64,12 +64,10 @@ class SameBlock(DenseRule):
 
     @property
     def num_bases(self) -> int:
-        """Number of labels, 1."""
         return 1
 
     @property
     def size(self) -> tuple[int, int]:
-        """Numbers of sources and targets, (M, N)."""
         return self.source_block.numel(), self.target_block.numel()
 
     # Counts ---------------------------------------------------------------------------------
@@ -115,7 +113,6 @@ class SameBlock(DenseRule):
         return order, begin, count.masked_fill(wanted < 0, 0)
 
     def make_edges(self) -> EdgeBasis:
-        """Make the edges, sorted by target, then source."""
         order, begin, count = self._runs()
         target, within = spread_runs(count)
         return unlabelled_edges(order[begin[target] + within], target, self.size)
@@ -137,7 +134,6 @@ class SameBlock(DenseRule):
         return "sorted_blocks" in vars(self)
 
     def lacks(self, beside: ExtraOperands) -> list[str]:
-        """Reasons why this rule cannot attend; see :meth:`DenseRule.lacks`."""
         reasons = [ADDS_NO_BIAS] if beside.bias else []
         if beside.present:
             reasons.append("attends to all sources of a block, and some are not present")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..kernels.index_checks import has_numbers
 
 if TYPE_CHECKING:
@@ -57,11 +57,9 @@ def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.
     products = (size[0] * num_labels, size[1] * num_labels)
     if products[0] > INT64_LIMIT or products[1] > INT64_LIMIT:
         raise RefusedValue(
-            refusal(
-                "a pattern numbers pairs of a node and a label in int64",
-                "max(M, N) * K < 2**63",
-                f"size {size}, K = {num_labels}",
-            )
+            "a pattern numbers pairs of a node and a label in int64",
+            "max(M, N) * K < 2**63",
+            f"size {size}, K = {num_labels}",
         )
     fits = products[0] < _INT32_LIMIT and products[1] < _INT32_LIMIT
     return torch.int32 if fits and num_edges < _INT32_LIMIT else torch.int64
@@ -83,11 +81,9 @@ def check_range(name: str, index: Tensor, count: int) -> None:
     lowest, highest = int(index.min()), int(index.max())
     if lowest < 0 or highest >= count:
         raise RefusedValue(
-            refusal(
-                f"every {name} of a pattern must lie in range",
-                f"[0, {count})",
-                lowest if lowest < 0 else highest,
-            )
+            f"every {name} of a pattern must lie in range",
+            f"[0, {count})",
+            lowest if lowest < 0 else highest,
         )
 
 

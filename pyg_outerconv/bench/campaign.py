@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from tqdm import tqdm
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..files import as_path
 from ..train.model import check_device
 from ..train.records import versions
@@ -170,15 +170,13 @@ def new_folder(out: str | None) -> Path:
             path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RefusedValue(
-            refusal("--out must be writable", f"a folder at {path}", error.strerror)
+            "--out must be writable", f"a folder at {path}", error.strerror
         ) from error
     if occupied:
         raise RefusedValue(
-            refusal(
-                "a benchmark needs a folder of its own",
-                "a new or empty folder",
-                f"{path}, which has files",
-            )
+            "a benchmark needs a folder of its own",
+            "a new or empty folder",
+            f"{path}, which has files",
         )
     return path
 
@@ -223,7 +221,7 @@ def run_processes(
         )
         if not (out / "bench.html").is_file():
             last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-            raise RefusedValue(refusal(f"process {number} must end", "a report", last))
+            raise RefusedValue(f"process {number} must end", "a report", last)
         reports.append(read_json(out / "bench.json"))
         told(f"process {number} of {options.processes}: {reports[-1]['seconds']:.0f} s")
     return reports

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, unknown
 
 if TYPE_CHECKING:
     from .case import Case
@@ -42,13 +42,13 @@ class Options:
         for name in ("repeats", "processes", "threads"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise RefusedValue(refusal(f"--{name} must be positive", ">= 1", value))
+                raise RefusedValue(f"--{name} must be positive", ">= 1", value)
         if not 0 < self.scale <= 1:
-            raise RefusedValue(refusal("--scale must be a share", "(0, 1]", self.scale))
+            raise RefusedValue("--scale must be a share", "(0, 1]", self.scale)
         if self.dtype not in TYPES:
             raise RefusedValue(unknown("dtype", self.dtype, TYPES))
         if not 0 <= self.seed < 2**63:
-            raise RefusedValue(refusal("--seed must be a seed", "[0, 2^63)", self.seed))
+            raise RefusedValue("--seed must be a seed", "[0, 2^63)", self.seed)
 
     @property
     def samples(self) -> int:

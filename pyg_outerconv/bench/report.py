@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 import torch
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..files import read_bytes, replace
 from .case import Case
 from .roofline import Roofline
@@ -77,7 +77,7 @@ def write_text(path: Path, text: str) -> None:
         replace(path, text.encode())
     except OSError as error:
         raise RefusedValue(
-            refusal("the folder must be writable", f"a file at {path}", error.strerror)
+            "the folder must be writable", f"a file at {path}", error.strerror
         ) from error
 
 
@@ -91,19 +91,19 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         report = json.loads(read_bytes(path).decode())
     except OSError as error:
-        raise RefusedValue(refusal(rule, "a file", error.strerror)) from error
+        raise RefusedValue(rule, "a file", error.strerror) from error
     except (ValueError, RecursionError) as error:
-        raise RefusedValue(refusal(rule, "JSON", " ".join(str(error).split()))) from error
+        raise RefusedValue(rule, "JSON", " ".join(str(error).split())) from error
     if not isinstance(report, dict) or report.get("kind") != KIND:
-        raise RefusedValue(refusal(rule, f"a report of kind {KIND!r}", "something else"))
+        raise RefusedValue(rule, f"a report of kind {KIND!r}", "something else")
     if report.get("format") != FORMAT:
-        raise RefusedValue(refusal(rule, f"format {FORMAT}", report.get("format")))
+        raise RefusedValue(rule, f"format {FORMAT}", report.get("format"))
     records = report.get("records")
     whole = isinstance(records, list) and all(
         isinstance(record, dict) and set(record) >= RECORD for record in records
     )
     if not whole or not isinstance(report.get("machine"), dict):
-        raise RefusedValue(refusal(rule, "a machine, and whole records", "others"))
+        raise RefusedValue(rule, "a machine, and whole records", "others")
     return report
 
 

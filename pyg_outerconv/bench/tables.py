@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..train.results import text_table
 from .case import OURS
 from .report import say_place
@@ -127,7 +127,7 @@ def markdown_table(report: dict[str, Any], group: str, mode: str) -> str:
     ]
     if not records:
         known = sorted({f"{r['group']}, {m}" for r in report["records"] for m in r["modes"]})
-        raise RefusedValue(refusal("a table is of a group and a mode", known, f"{group}, {mode}"))
+        raise RefusedValue("a table is of a group and a mode", known, f"{group}, {mode}")
     rows: list[Sequence[str]] = [
         ("contender", *map(say_place, records)),
         ("---",) * (len(records) + 1),
@@ -152,7 +152,7 @@ def targets_table(report: dict[str, Any], group: str, earlier: dict[str, Any] | 
     targets = [one for one in report["targets"] if one["case"] in cases and _TIME in one["what"]]
     if not targets:
         known = sorted({record["group"] for record in report["records"]})
-        raise RefusedValue(refusal("a table of targets is of a group that has some", known, group))
+        raise RefusedValue("a table of targets is of a group that has some", known, group)
     head = ["case", "what", "asked"] + ["before"] * (earlier is not None) + ["measured"]
     rows = [head, ["---"] * len(head)]
     for target in targets:

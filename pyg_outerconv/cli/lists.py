@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..files import ROOT_VARIABLE, data_root
 
 
@@ -60,7 +60,7 @@ def _verify(root: Path) -> int:
     if differ:
         rule = "files must have the sha256 of the registry"
         expected = "none that differs or cannot be read"
-        raise RefusedValue(refusal(rule, expected, ", ".join(differ)))
+        raise RefusedValue(rule, expected, ", ".join(differ))
     return 0
 
 

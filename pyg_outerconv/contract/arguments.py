@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..basis.base import Basis
-from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..errors import RefusedType, RefusedValue, unknown
 from ..graph.sparse_features import Features
 from ..kernels import REDUCTIONS
 from ..theta import DenseTheta, Mixture, Theta, ThetaValue, ValueOutput, as_theta
@@ -27,10 +27,10 @@ def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
     """
     broken = _broken_shape(basis, x, theta)
     if broken is not None:
-        raise RefusedValue(refusal(*broken))
+        raise RefusedValue(*broken)
     broken = _broken_dtype(basis, x, theta)
     if broken is not None:
-        raise RefusedType(refusal(*broken))
+        raise RefusedType(*broken)
 
 
 def _broken_shape(basis: Basis, x: Features, theta: ThetaValue) -> Broken | None:
@@ -101,7 +101,7 @@ def check_inputs(problem: Problem) -> None:
             "whose zeros are compared too"
         )
         found = "none" if problem.x is None else type(problem.x).__name__
-        raise RefusedValue(refusal(rule, "a dense x", found))
+        raise RefusedValue(rule, "a dense x", found)
     if problem.basis.hides_edges:
         what = f"{problem.aggr} over the inputs of a label counts or compares its edges"
         raise _hidden_edges(what, problem.basis)
@@ -109,7 +109,7 @@ def check_inputs(problem: Problem) -> None:
 
 def _hidden_edges(what: str, basis: Basis) -> RefusedValue:
     expected = "an explicit basis: basis.edges(), or the family Explicit(...) in a layer"
-    return RefusedValue(refusal(f"{what}, so edges must be explicit", expected, repr(basis)))
+    return RefusedValue(f"{what}, so edges must be explicit", expected, repr(basis))
 
 
 # Problems ----------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def _with_bias_channel(x: Features, theta: Theta) -> tuple[Features, Theta]:
         return x, theta
     if not isinstance(x, Tensor) or not x.is_floating_point():
         rule = "comparing labels with a bias of values needs dense x"
-        raise RefusedValue(refusal(rule, "dense features", x))
+        raise RefusedValue(rule, "dense features", x)
     wider = DenseTheta(torch.cat([theta.full(), of_bias], 2))
     return torch.cat([x, torch.ones_like(x[..., :1])], -1), wider
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..basis.edges import EdgeBasis
 from ..basis.polynomial import Polynomial
 from ..cache import use_last
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, unknown
 from ..kernels.dispatch import forced
 from .cost import Cost, constants
 from .order import EXPLICIT, ORDERS, Order, orders_of
@@ -103,7 +103,7 @@ def check_memory(max_memory: int | None) -> None:
     """Raise ValueError if the bound is not a number of bytes."""
     if max_memory is not None and (not isinstance(max_memory, int) or max_memory < 0):
         rule = "max_memory must be a number of bytes"
-        raise RefusedValue(refusal(rule, "an integer >= 0", repr(max_memory)))
+        raise RefusedValue(rule, "an integer >= 0", repr(max_memory))
 
 
 def _exceeds(cost: Cost, max_memory: int | None) -> str | None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..basis.multi_head_edges import MultiHeadEdges
-from ..errors import RefusedType, refusal
+from ..errors import RefusedType
 from ..graph.sparse_features import Features, SparseFeatures
 from ..theta import ValueOutput
 from .cost import Cost, Operations, transform
@@ -42,7 +42,7 @@ def check_type(x: Tensor, weight: Tensor) -> None:
     if not x.is_floating_point() or x.dtype == weight.dtype:
         return
     if not torch.is_autocast_enabled(x.device.type):
-        raise RefusedType(refusal("x must have the dtype of theta", weight.dtype, x.dtype))
+        raise RefusedType("x must have the dtype of theta", weight.dtype, x.dtype)
 
 
 def sum_few(basis: Basis, x: Features, theta: ValueOutput, made: Tensor | None) -> Tensor | None:

@@ -66,10 +66,10 @@ def _look_into(path: Path, content: bytes) -> None:
     """Refuse a file that could run code, is cut off, or has indices beyond its arrays."""
     if path.suffix not in _PLAIN:
         rule = "only files of a kind that cannot run code are read without a checksum"
-        raise RefusedValue(refusal(rule, " or ".join(_PLAIN), path.name))
+        raise RefusedValue(rule, " or ".join(_PLAIN), path.name)
     if path.suffix == ".txt":
         if not content.endswith(b"\n"):
-            raise RefusedValue(refusal("a text must be whole", "a line break at its end", "none"))
+            raise RefusedValue("a text must be whole", "a line break at its end", "none")
         return
     with open_archive(content, LIMIT) as archive:
         for member in archive.infolist():
@@ -90,23 +90,21 @@ def _check_header(name: str, size: int, file: IO[bytes]) -> None:
         (2, 0): np.lib.format.read_array_header_2_0,
     }.get(version)
     if read is None:
-        raise RefusedValue(refusal("an array has a known format", "1.0 or 2.0", version))
+        raise RefusedValue("an array has a known format", "1.0 or 2.0", version)
     shape, _, dtype = read(file)
     if dtype.hasobject:
         rule = "arrays hold numbers; objects could run code"
-        raise RefusedValue(refusal(rule, "a type of numbers", f"{dtype} in {name}"))
+        raise RefusedValue(rule, "a type of numbers", f"{dtype} in {name}")
     there = size - file.tell()
     if math.prod(shape) * dtype.itemsize != there:
-        raise RefusedValue(
-            refusal(f"{name} must be whole", f"{shape} of {dtype}", f"{there} bytes")
-        )
+        raise RefusedValue(f"{name} must be whole", f"{shape} of {dtype}", f"{there} bytes")
 
 
 def _check_sparse(arrays: np.lib.npyio.NpzFile, name: str) -> None:
     parts = (arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
     shape = tuple(int(extent) for extent in arrays[f"{name}_shape"])
     if math.prod(shape) * 8 > LIMIT and name == "attr":  # which readers make dense
-        raise RefusedValue(refusal(f"{name} has a bound", f"<= {LIMIT} bytes", f"shape {shape}"))
+        raise RefusedValue(f"{name} has a bound", f"<= {LIMIT} bytes", f"shape {shape}")
     matrix = sp.csr_matrix(tuple(parts), shape)
     matrix.check_format(full_check=True)
 

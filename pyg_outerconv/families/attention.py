@@ -21,7 +21,7 @@ from ..basis.implicit_edges import ImplicitEdges
 from ..basis.multi_head_edges import are_few, can_list, is_listed
 from ..cache import ValueCache
 from ..equations import row
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..graph import Features
 from ..graph.edge_list import EdgeList
 from ..graph.structure import Content, Structure
@@ -105,43 +105,37 @@ class Attention(ContentFamily):
             given = getattr(self, name)
             if not isinstance(given, kind):
                 raise RefusedType(
-                    refusal(f"attention needs its {name}", f"a {kind.__name__}{like}", repr(given))
+                    f"attention needs its {name}", f"a {kind.__name__}{like}", repr(given)
                 )
         if not isinstance(self.terms, tuple | list):
             raise RefusedType(
-                refusal(
-                    "terms are a sequence of modules",
-                    "a tuple such as (ALiBi(heads),)",
-                    repr(self.terms),
-                )
+                "terms are a sequence of modules",
+                "a tuple such as (ALiBi(heads),)",
+                repr(self.terms),
             )
         object.__setattr__(self, "terms", tuple(self.terms))
         labels = self.support.num_bases
         if self.score.heads % labels:
             raise RefusedValue(
-                refusal(
-                    "the labels of a support divide the heads",
-                    f"a multiple of {labels} heads",
-                    self.score.heads,
-                )
+                "the labels of a support divide the heads",
+                f"a multiple of {labels} heads",
+                self.score.heads,
             )
         self._check_align()
         self._check_factor()
         for term in self.terms:
             if not isinstance(term, IndexTerm):
                 raise RefusedType(
-                    refusal("terms add numbers of positions", "modules with heads", repr(term))
+                    "terms add numbers of positions", "modules with heads", repr(term)
                 )
             check_heads("a term", term.heads, self.score.heads)
 
     def _check_factor(self) -> None:
         if self.score.up_to_factor and (self.terms or not isinstance(self.normalise, L1)):
             raise RefusedValue(
-                refusal(
-                    f"scores of {self.score.name!r} are known up to a factor, which L1 cancels",
-                    "bounded=False, or normalise='l1' without terms",
-                    f"{self.normalise} and {len(self.terms)} terms",
-                )
+                f"scores of {self.score.name!r} are known up to a factor, which L1 cancels",
+                "bounded=False, or normalise='l1' without terms",
+                f"{self.normalise} and {len(self.terms)} terms",
             )
 
     def _check_align(self) -> None:
@@ -149,9 +143,7 @@ class Attention(ContentFamily):
         if isinstance(align, Family):
             check_heads("an alignment", align.num_bases, self.score.heads)
         elif align is not None and not isinstance(align, torch.nn.Module):
-            raise RefusedType(
-                refusal("an alignment makes queries", "a Family or a module", repr(align))
-            )
+            raise RefusedType("an alignment makes queries", "a Family or a module", repr(align))
 
     def __getstate__(self) -> dict[str, Any]:
         """The state to pickle or copy, without cached supports."""
@@ -164,7 +156,6 @@ class Attention(ContentFamily):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """A name for each label."""
         return tuple(f"head {head} of {self.score.name}" for head in range(self.num_bases))
 
     @property
@@ -234,16 +225,14 @@ class Attention(ContentFamily):
         """
         if self.num_bases % over.num_bases:
             raise RefusedValue(
-                refusal("heads share the labels of a support", self.num_bases, over.num_bases)
+                "heads share the labels of a support", self.num_bases, over.num_bases
             )
         content = with_graph(content, structure)
         asked = queries(self.align, structure, content)
         targets = None if self._sees_sources_alone(content) else asked
         known = [None if x is None else x.shape[0] for x in (content.source, targets)]
         if any(count not in (None, end) for count, end in zip(known, over.size, strict=True)):
-            raise RefusedValue(
-                refusal("a support has the sources and the queries", known, over.size)
-            )
+            raise RefusedValue("a support has the sources and the queries", known, over.size)
         if self.align is not None and self._reads_positions and structure.pos is None:
             place = place_of_queries(structure, self.align, content, asked)
             structure = with_positions(structure, structure, place, self.align)
@@ -259,11 +248,9 @@ class Attention(ContentFamily):
     ) -> Basis:
         if over.dtype is not None:
             raise RefusedValue(
-                refusal(
-                    "a support has edges without values, which come from the scores",
-                    "edges without weights, such as those of Hops()",
-                    repr(over),
-                )
+                "a support has edges without values, which come from the scores",
+                "edges without weights, such as those of Hops()",
+                repr(over),
             )
         if content.only_sums:
             found = self.at_once(over, content)

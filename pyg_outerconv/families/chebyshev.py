@@ -10,7 +10,7 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..basis.polynomial import CHEBYSHEV, Polynomial
 from ..cache import IdentityCache
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..graph.edge_list import EdgeList
 from ..graph.norm import NORMS, check_norm, degree, divisor
 from ..graph.spectrum import largest_eigenvalues
@@ -76,18 +76,17 @@ class Chebyshev(Family):
         if isinstance(given, str):
             if given not in ("exact", "bound"):
                 raise RefusedValue(
-                    refusal("lambda_max must be known", "'exact', 'bound' or a number", repr(given))
+                    "lambda_max must be known", "'exact', 'bound' or a number", repr(given)
                 )
             return
         numbers = given if isinstance(given, tuple | list) else (given,)
         if isinstance(given, list):
             object.__setattr__(self, "lambda_max", tuple(given))
         if not all(number > 0 for number in numbers):
-            raise RefusedValue(refusal("lambda_max must be positive", "> 0", given))
+            raise RefusedValue("lambda_max must be positive", "> 0", given)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """A name for each label."""
         return tuple(f"T_{k} of the rescaled Laplacian" for k in range(self.num_terms))
 
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
@@ -150,9 +149,7 @@ class Chebyshev(Family):
             num_graphs = _num_graphs(edges.batch)
             if len(self.lambda_max) != num_graphs:
                 raise RefusedValue(
-                    refusal(
-                        "lambda_max needs a number for each graph", num_graphs, len(self.lambda_max)
-                    )
+                    "lambda_max needs a number for each graph", num_graphs, len(self.lambda_max)
                 )
             found = torch.tensor(self.lambda_max, dtype=torch.float64)
         elif not isinstance(self.lambda_max, str):

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..basis.edges import EdgeBasis
 from ..basis.pattern import Pattern
 from ..equations import row
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..graph.assignment import Assignment, Criterion
 from .family import Family
 from .options import check_least
@@ -69,7 +69,6 @@ class Cluster(Family):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """A name for each label."""
         if self.positions is None:
             return tuple(f"members by criterion {c}" for c in range(self.criteria))
         return tuple(
@@ -82,9 +81,7 @@ class Cluster(Family):
         """An edge from each member to its cluster, for every criterion."""
         criteria = structure.criteria
         if len(criteria) != self.criteria:
-            raise RefusedValue(
-                refusal(f"{self} reads as many assignments", self.criteria, len(criteria))
-            )
+            raise RefusedValue(f"{self} reads as many assignments", self.criteria, len(criteria))
         labels = [self._label(number, one) for number, one in enumerate(criteria)]
         source = torch.cat([one.source.long() for one in criteria])
         target = torch.cat([one.target.long() for one in criteria])
@@ -118,11 +115,9 @@ class Cluster(Family):
         count = torch.bincount(target)
         if target.numel() and int(count.max()) > self.positions:
             raise RefusedValue(
-                refusal(
-                    "a cluster has no more members than positions",
-                    f"at most {self.positions}",
-                    f"{int(count.max())} in cluster {int(count.argmax())}",
-                )
+                "a cluster has no more members than positions",
+                f"at most {self.positions}",
+                f"{int(count.max())} in cluster {int(count.argmax())}",
             )
         # Members are sorted by cluster; cluster n ends at the sum of the counts up to n.
         ends = count.cumsum(0).index_select(0, target.index_select(0, order))

@@ -13,7 +13,7 @@ from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import sorted_pairs
 from ..basis.products import composed
 from ..equations import row
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..graph.structure import Structure, common_kind
 from .family import Family
 from .gcn import GCN
@@ -31,7 +31,7 @@ class OfSeveral(Family):
     if TYPE_CHECKING:
 
         @property
-        def families(self) -> tuple[Family, ...]: ...  # noqa: D102
+        def families(self) -> tuple[Family, ...]: ...
 
     @property
     def add_self_loops(self) -> bool:  # type: ignore[override]
@@ -43,11 +43,9 @@ class OfSeveral(Family):
         name = type(self).__name__.lower()
         if add:
             raise RefusedValue(
-                refusal(
-                    f"self-loops are an option of each family of a {name}",
-                    "GCN(add_self_loops=True) among them",
-                    repr(self),
-                )
+                f"self-loops are an option of each family of a {name}",
+                "GCN(add_self_loops=True) among them",
+                repr(self),
             )
         return type(self)(*(family.set_self_loops(False) for family in self.families))
 
@@ -76,12 +74,10 @@ class OfFamilies(OfSeveral):
     def __init__(self, *families: Family) -> None:
         name = type(self).__name__.lower()
         if not families:
-            raise RefusedValue(refusal(f"a {name} needs a family", "at least one", "none"))
+            raise RefusedValue(f"a {name} needs a family", "at least one", "none")
         for family in families:
             if not isinstance(family, Family):
-                raise RefusedType(
-                    refusal(f"a {name} is made of families", "Family", type(family).__name__)
-                )
+                raise RefusedType(f"a {name} is made of families", "Family", type(family).__name__)
         object.__setattr__(self, "families", families)
         self._nest()
         common_kind(families)
@@ -135,7 +131,6 @@ class Stack(OfFamilies):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """A name for each label."""
         return tuple(label for family in self.families for label in family.labels)
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
@@ -169,11 +164,9 @@ class Union(OfFamilies):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The name of the label."""
         return (" or ".join(label for family in self.families for label in family.labels),)
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> EdgeBasis:
-        """The pairs as explicit edges."""
         bases = [family.basis_on(structure, dtype) for family in self.families]
         size = Stacked(tuple(bases)).size  # of all; a stack refuses others
         return sorted_pairs(torch.cat([one.edges().index for one in bases], dim=1), size)
@@ -211,12 +204,10 @@ class Compose(OfSeveral):
         common_kind((self.first, self.second))
         if not self.first.keeps_nodes and type(self.first).outputs is Family.outputs:
             raise RefusedValue(
-                refusal(
-                    "the second family reads the targets of the first",
-                    "a first family that defines outputs; "
-                    "basis.compose(other) takes any two bases that fit",
-                    self.first,
-                )
+                "the second family reads the targets of the first",
+                "a first family that defines outputs; "
+                "basis.compose(other) takes any two bases that fit",
+                self.first,
             )
 
     @property
@@ -234,7 +225,6 @@ class Compose(OfSeveral):
 
     @property
     def num_bases(self) -> int:
-        """K₁·K₂."""
         return self.first.num_bases * self.second.num_bases
 
     @property

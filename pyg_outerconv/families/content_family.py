@@ -11,7 +11,7 @@ from torch import Tensor
 from ..attention.projection import PerHead, Queries, channels_of
 from ..attention.queries import LearnedQueries, Places, QueryModule, placed, with_positions
 from ..contract import contract
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..graph import SparseFeatures
 from ..graph.edge_list import EdgeList
 from ..graph.node_set import Ends, NodeSet
@@ -43,9 +43,7 @@ def queries(align: Align, structure: Structure, content: Content) -> Queries:
     if basis.num_bases == 1:
         return contract(basis, x, Mixture.identity(1, x.size(-1), _like(x)))
     if isinstance(x, SparseFeatures):
-        raise RefusedValue(
-            refusal("alignments of each head make dense queries", "dense features", repr(x))
-        )
+        raise RefusedValue("alignments of each head make dense queries", "dense features", repr(x))
     edges = basis.edges()
     value = edges.values(x.dtype)
     value = value.to(x.dtype) if basis.dtype is None else value  # ones, and sums of ones
@@ -83,12 +81,10 @@ def structure_of_queries(
     found = _between(structure, support, align, content, asked)
     if ordered and place is None:
         raise RefusedValue(
-            refusal(
-                f"{support} depends on the order of nodes, and queries of {align} have no order",
-                "an alignment that takes each query from one source, such as Part(...); or edges, "
-                "or a support that knows no order, such as Complete()",
-                support,
-            )
+            f"{support} depends on the order of nodes, and queries of {align} have no order",
+            "an alignment that takes each query from one source, such as Part(...); or edges, "
+            "or a support that knows no order, such as Complete()",
+            support,
         )
     if ordered and place is not None and place != range(structure.size[0]):
         found = placed(structure, place)
@@ -124,11 +120,9 @@ def _between(
         if count == structure.size[1]:
             return structure
         raise RefusedValue(
-            refusal(
-                f"the support {support} has a fixed number of targets",
-                f"{structure.size[1]} queries, or a support such as Complete()",
-                count,
-            )
+            f"the support {support} has a fixed number of targets",
+            f"{structure.size[1]} queries, or a support such as Complete()",
+            count,
         )
     sources, device = structure.size[0], structure.device
     graphs: Ends | None = None
@@ -138,11 +132,9 @@ def _between(
     elif (known := graphs_of(structure)) is not None:
         if known[1].size(0) != count:
             raise RefusedValue(
-                refusal(
-                    "each query belongs to one of several graphs",
-                    f"batch=(of sources, of {count} queries)",
-                    f"graphs of {known[1].size(0)} targets",
-                )
+                "each query belongs to one of several graphs",
+                f"batch=(of sources, of {count} queries)",
+                f"graphs of {known[1].size(0)} targets",
             )
         graphs = known
     pos = getattr(structure, "pos", None)
@@ -162,11 +154,9 @@ def _refuse_targets(align: Align, content: Content) -> None:
     read = content.is_single or content.target is None or content.target_is_used
     if not read and isinstance(align, Family | LearnedQueries):
         raise RefusedValue(
-            refusal(
-                f"queries come from align={align}, not from the targets",
-                "x alone, or a pair (x, None); or no align",
-                "a pair, with features of targets",
-            )
+            f"queries come from align={align}, not from the targets",
+            "x alone, or a pair (x, None); or no align",
+            "a pair, with features of targets",
         )
 
 
@@ -175,11 +165,9 @@ def _read_for(align: Family, structure: Structure, content: Content) -> Any:
     if given is None:
         if not isinstance(structure, align.reads):
             raise RefusedType(
-                refusal(
-                    f"the alignment {align} reads {align.reads.noun}",
-                    f"alignment=... at the call: {align.reads.expects}",
-                    f"none, and {structure.noun}",
-                )
+                f"the alignment {align} reads {align.reads.noun}",
+                f"alignment=... at the call: {align.reads.expects}",
+                f"none, and {structure.noun}",
             )
         return require_kind(align, structure).read(structure)
     kind = require_kind(align, given)
@@ -228,11 +216,9 @@ class ContentFamily(Family):
         """
         if structure.content is None:
             raise RefusedValue(
-                refusal(
-                    f"{type(self).__name__} makes its basis of the features of nodes",
-                    "a call of a layer with x, which hands them over",
-                    "a structure without features",
-                )
+                f"{type(self).__name__} makes its basis of the features of nodes",
+                "a call of a layer with x, which hands them over",
+                "a structure without features",
             )
         content = structure.content
         if self.align is not None:
@@ -250,6 +236,4 @@ def kept_symmetries(support: Family, align: Family | torch.nn.Module | None) -> 
 def check_heads(what: str, count: int, heads: int) -> None:
     """Raise ValueError unless ``count`` is 1 or the number of heads."""
     if count not in (1, heads):
-        raise RefusedValue(
-            refusal(f"{what} is for all heads or for each of them", f"1 or {heads}", count)
-        )
+        raise RefusedValue(f"{what} is for all heads or for each of them", f"1 or {heads}", count)

@@ -9,7 +9,7 @@ import torch
 
 from ..basis.base import Basis
 from ..basis.polynomial import MONOMIAL, Polynomial
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, unknown
 from ..graph.edge_list import EdgeList
 from ..graph.norm import check_norm, normalise, with_self_loops
 from .family import Family
@@ -75,17 +75,17 @@ class Diffusion(Family):
         if not isinstance(self.kind, str):
             object.__setattr__(self, "kind", tuple(self.kind))
             if not self.kind:
-                raise RefusedValue(refusal("a diffusion needs a weight", "at least one", "none"))
+                raise RefusedValue("a diffusion needs a weight", "at least one", "none")
             if not all(map(math.isfinite, self.kind)):
-                raise RefusedValue(refusal("weights of walks are numbers", "finite", self.kind))
+                raise RefusedValue("weights of walks are numbers", "finite", self.kind)
         elif self.kind not in KINDS:
             raise RefusedValue(unknown("kind of diffusion", self.kind, KINDS))
         if not 0 < self.alpha <= 1:
             raise RefusedValue(
-                refusal("alpha must be a probability to return", "0 < alpha <= 1", self.alpha)
+                "alpha must be a probability to return", "0 < alpha <= 1", self.alpha
             )
         if not (0 <= self.t < math.inf):
-            raise RefusedValue(refusal("t is the time of a diffusion", "0 <= t < infinity", self.t))
+            raise RefusedValue("t is the time of a diffusion", "0 <= t < infinity", self.t)
         check_least(self, length=0)
         check_powers(self, "length")
         check_norm(self.norm, ("source", "target", "sym", None))
@@ -116,7 +116,6 @@ class Diffusion(Family):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The name of the label."""
         kind = self.kind if isinstance(self.kind, str) else "weighted"
         return (f"{kind} walks of length 0 to {len(self.coefficients) - 1}",)
 

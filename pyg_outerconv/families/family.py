@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from ..basis.base import Basis
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..graph.cells import Cells
 from ..graph.checks import check_one_set
 from ..graph.edge_index import require_data
@@ -98,7 +98,7 @@ class Family(BaseTransform):
 
     __signature__ = _Signature()
 
-    def __new__(cls, *args: Any, **options: Any) -> Self:  # noqa: D102
+    def __new__(cls, *args: Any, **options: Any) -> Self:
         if options:
             refuse_unknown(cls, options)
         return super().__new__(cls)
@@ -121,11 +121,7 @@ class Family(BaseTransform):
         nesting = 1 + max((part.nesting for part in self.parts), default=-1)
         if nesting > DEEPEST:
             raise RefusedValue(
-                refusal(
-                    "families are nested to a limited depth",
-                    f"at most {DEEPEST} levels",
-                    nesting,
-                )
+                "families are nested to a limited depth", f"at most {DEEPEST} levels", nesting
             )
         object.__setattr__(self, "nesting", nesting)
 
@@ -211,7 +207,7 @@ class Family(BaseTransform):
         for name, part in beside.items():
             if part is not None and name in _READERS and not self.makes_use_of(name):
                 what, reader = f"{type(self).__name__} does not read {name}", _READERS[name]
-                raise RefusedValue(refusal(what, f"none, or {reader}", part))
+                raise RefusedValue(what, f"none, or {reader}", part)
 
     def makes_use_of(self, name: str) -> bool:
         """Whether the basis depends on the argument of this name."""
@@ -278,11 +274,7 @@ class Family(BaseTransform):
             return replace(self, add_self_loops=add or without)
         if add:
             raise RefusedValue(
-                refusal(
-                    "the family must have the option add_self_loops",
-                    "GCN or Walk",
-                    repr(self),
-                )
+                "the family must have the option add_self_loops", "GCN or Walk", repr(self)
             )
         return self
 

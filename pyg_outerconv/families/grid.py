@@ -8,7 +8,7 @@ from typing import Any
 
 from ..basis.grid_shift import PADDING_MODES
 from ..cache import cached_property
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, unknown
 from .options import check_least, check_places, settle, spread
 from .windows import Window, Windows
 
@@ -87,11 +87,9 @@ class Grid(Windows):
         super().__post_init__()
         if (self.window is None) == (self.offsets is None):
             raise RefusedValue(
-                refusal(
-                    "Grid has a kernel or offsets",
-                    "one of window and offsets",
-                    "none" if self.offsets is None else "both",
-                )
+                "Grid has a kernel or offsets",
+                "one of window and offsets",
+                "none" if self.offsets is None else "both",
             )
         if self.growth not in _GROWTHS:
             raise RefusedValue(unknown("growth", self.growth, _GROWTHS))
@@ -109,39 +107,31 @@ class Grid(Windows):
         if self.offsets is None:
             return
         if not self.offsets:
-            raise RefusedValue(refusal("Grid needs a shift", "an offset", "none"))
+            raise RefusedValue("Grid needs a shift", "an offset", "none")
         axes = sorted({len(offset) for offset in self.offsets})
         if len(axes) > 1:
-            raise RefusedValue(refusal("offsets have one number for each axis", axes[0], axes[1]))
+            raise RefusedValue("offsets have one number for each axis", axes[0], axes[1])
         if len(set(self.offsets)) < len(self.offsets):
-            raise RefusedValue(refusal("offsets must differ", "distinct shifts", self.offsets))
+            raise RefusedValue("offsets must differ", "distinct shifts", self.offsets)
         for name, value, free in (("dilation", self.dilation, 1), ("padding", self.padding, 0)):
             if value != free:
-                raise RefusedValue(
-                    refusal(f"offsets are shifts already, without {name}", free, value)
-                )
+                raise RefusedValue(f"offsets are shifts already, without {name}", free, value)
 
     def _check_steps(self) -> None:
         steps = spread(self.stride, self.num_axes)
         if self.padding == "same" and set(steps) != {1}:
-            raise RefusedValue(
-                refusal("padding='same' keeps the size of a grid", "stride 1", self.stride)
-            )
+            raise RefusedValue("padding='same' keeps the size of a grid", "stride 1", self.stride)
         added = spread(self.output_padding, self.num_axes)
         if any(added) and not self.transposed:
             raise RefusedValue(
-                refusal(
-                    "output_padding needs a transposed grid", "transposed=True", self.output_padding
-                )
+                "output_padding needs a transposed grid", "transposed=True", self.output_padding
             )
         bounds = map(max, steps, spread(self.dilation, self.num_axes))
         if any(extra and extra >= bound for extra, bound in zip(added, bounds, strict=True)):
             raise RefusedValue(
-                refusal(
-                    "output_padding chooses between sizes that have one convolution",
-                    "less than stride or dilation",
-                    self.output_padding,
-                )
+                "output_padding chooses between sizes that have one convolution",
+                "less than stride or dilation",
+                self.output_padding,
             )
 
     @property
@@ -156,7 +146,6 @@ class Grid(Windows):
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:
-        """The kernel along each axis."""
         options = [spread(getattr(self, name), self.num_axes) for name in self.per_axis]
         return tuple(self._window(d, *one) for d, one in enumerate(zip(*options, strict=True)))
 
@@ -184,7 +173,6 @@ class Grid(Windows):
 
     @cached_property
     def taps(self) -> tuple[tuple[int, ...], ...]:
-        """For each label, the tap on each axis."""
         sizes = [window.shifts for window in self.windows]
         if self.offsets is None:
             return tuple(product(*(range(len(shifts)) for shifts in sizes)))
@@ -249,11 +237,9 @@ class Pool(Windows):
         for window in self.windows:
             if 2 * window.front > window.reach + 1:
                 raise RefusedValue(
-                    refusal(
-                        "padding is at most half of a cluster",
-                        f"<= {(window.reach + 1) // 2}",
-                        window.front,
-                    )
+                    "padding is at most half of a cluster",
+                    f"<= {(window.reach + 1) // 2}",
+                    window.front,
                 )
 
     @cached_property
@@ -281,7 +267,6 @@ class Pool(Windows):
 
     @cached_property
     def taps(self) -> tuple[tuple[int, ...], ...]:
-        """For each label, the tap on each axis."""
         return tuple(product(*(range(len(window.shifts)) for window in self.windows)))
 
     @property

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..basis.edges import EdgeBasis
 from ..basis.pattern import Pattern
 from ..cache import IdentityCache
-from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..errors import RefusedType, RefusedValue, unknown
 from ..graph.checks import check_positions
 from ..graph.edge_list import EdgeList
 from .family import Family
@@ -80,20 +80,18 @@ class Kernel(Family):
             object.__setattr__(self, "num_functions", getattr(self.fn, "num_functions", None))
         if not isinstance(self.num_functions, Integral) or self.num_functions < 1:
             raise RefusedValue(
-                refusal(
-                    "a kernel needs the number of its functions, which is K",
-                    "num_functions >= 1",
-                    self.num_functions,
-                )
+                "a kernel needs the number of its functions, which is K",
+                "num_functions >= 1",
+                self.num_functions,
             )
         if self.on not in ("edge_attr", "pos"):
             raise RefusedValue(unknown("input of a kernel", self.on, ("edge_attr", "pos")))
         if self.normalised is not False and self.on != "pos":
-            raise RefusedValue(refusal("relative positions are normalised", "on='pos'", self.on))
+            raise RefusedValue("relative positions are normalised", "on='pos'", self.on)
         object.__setattr__(self, "num_functions", int(self.num_functions))
         if self.normalised is not False and not 0 < self.normalised < inf:
             raise RefusedValue(
-                refusal("normalised is a divisor of positions", "finite, > 0", self.normalised)
+                "normalised is a divisor of positions", "finite, > 0", self.normalised
             )
 
     @property
@@ -103,13 +101,11 @@ class Kernel(Family):
 
     @property
     def num_bases(self) -> int:
-        """K."""
         assert self.num_functions is not None  # __post_init__
         return self.num_functions
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """A name for each label."""
         return tuple(f"function {k} of {self.on}" for k in range(self.num_bases))
 
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
@@ -141,14 +137,12 @@ class Kernel(Family):
         wanted = (edges.num_edges, self.num_bases)
         if not isinstance(value, Tensor) or not value.is_floating_point():
             got = getattr(value, "dtype", type(value).__name__)
-            raise RefusedType(refusal("a kernel's function returns numbers", "floating point", got))
+            raise RefusedType("a kernel's function returns numbers", "floating point", got)
         if value.shape != wanted:
             raise RefusedValue(
-                refusal(
-                    "a kernel's function returns a number for each edge and label",
-                    wanted,
-                    tuple(value.shape),
-                )
+                "a kernel's function returns a number for each edge and label",
+                wanted,
+                tuple(value.shape),
             )
         return value if edges.edge_weight is None else value * edges.edge_weight.unsqueeze(1)
 
@@ -169,10 +163,10 @@ class Kernel(Family):
 def _attributes(edges: EdgeList) -> Tensor:
     given = edges.edge_attr
     if given is None:
-        raise RefusedValue(refusal("a kernel on attributes needs them", "edge_attr (E, D)", "None"))
+        raise RefusedValue("a kernel on attributes needs them", "edge_attr (E, D)", "None")
     if not given.is_floating_point():
         raise RefusedType(
-            refusal("edge_attr of a kernel must be floating point", "torch.float32", given.dtype)
+            "edge_attr of a kernel must be floating point", "torch.float32", given.dtype
         )
     return given.view(-1, 1) if given.dim() == 1 else given
 
@@ -180,6 +174,6 @@ def _attributes(edges: EdgeList) -> Tensor:
 def _positions(edges: EdgeList) -> tuple[Tensor, Tensor]:
     given = edges.pos
     if given is None:
-        raise RefusedValue(refusal("a kernel on positions needs them", "pos (N, D)", "None"))
+        raise RefusedValue("a kernel on positions needs them", "pos (N, D)", "None")
     check_positions(given, edges.size)
     return given

@@ -16,7 +16,7 @@ from ..basis.base import Basis
 from ..basis.feature_product import FeatureProduct
 from ..basis.subpattern import as_list
 from ..equations import row
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..graph.positions import graphs_of
 from ..graph.structure import Structure
 from .content_family import ContentFamily, check_heads, kept_symmetries, structure_of_queries
@@ -97,18 +97,17 @@ class LinearAttention(ContentFamily):
         given = self.in_channels
         ends = tuple(given) if isinstance(given, tuple | list) else (given, given)
         if len(ends) != 2:
-            raise RefusedValue(refusal("in_channels are of sources and targets", "(P, P_q)", ends))
+            raise RefusedValue("in_channels are of sources and targets", "(P, P_q)", ends)
         options = self.feature_map, self.bias, bool(self.normalised)
         object.__setattr__(self, "score", FeatureMapped(self.heads, self.channels, ends, *options))
         super().__post_init__()
         if self.strict and not self.causal:
-            raise RefusedValue(refusal("strict excludes m = n", "causal=True", self.causal))
+            raise RefusedValue("strict excludes m = n", "causal=True", self.causal)
         if isinstance(self.align, Family):
             check_heads("an alignment", self.align.num_bases, self.heads)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """A name for each label."""
         return tuple(f"head {head} of linear attention" for head in range(self.heads))
 
     @property
@@ -140,11 +139,9 @@ class LinearAttention(ContentFamily):
         key = present_keys(key, content.present, exponents)
         if (key.size(0), query.size(0)) != structure.size:
             raise RefusedValue(
-                refusal(
-                    "features have a row for each node of the structure",
-                    structure.size,
-                    (key.size(0), query.size(0)),
-                )
+                "features have a row for each node of the structure",
+                structure.size,
+                (key.size(0), query.size(0)),
             )
         causal = ("strict" if self.strict else "inclusive") if self.causal else None
         graphs, place = self._graphs_and_places(structure)
@@ -159,11 +156,9 @@ class LinearAttention(ContentFamily):
             return graphs_of(structure) or (None, None), None
         if not isinstance(structure.place, range):
             raise RefusedValue(
-                refusal(
-                    "causal linear attention takes queries in the order of the sources",
-                    "a part of these, such as Part(...)",
-                    self.align,
-                )
+                "causal linear attention takes queries in the order of the sources",
+                "a part of these, such as Part(...)",
+                self.align,
             )
         place, graphs = as_list(structure.place, structure.device), graphs_of(structure.whole)
         if graphs is None:

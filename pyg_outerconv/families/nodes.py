@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from ..basis.band import Band
 from ..basis.eye import Eye, UnitMatrices
 from ..equations import row
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..graph.node_set import NodeSet
 from ..graph.structure import Structure
 from .family import Family
@@ -84,7 +84,7 @@ class Full(_OtherTargets):
         settle(self, ("size",))
         super().__post_init__()
         if len(self.size) != 2 or min(self.size) < 1:
-            raise RefusedValue(refusal("a full basis has a size", "(M, N), both >= 1", self.size))
+            raise RefusedValue("a full basis has a size", "(M, N), both >= 1", self.size)
         check_least(self, max_parameters=1)
 
     @property
@@ -94,7 +94,6 @@ class Full(_OtherTargets):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """A name for each label."""
         return tuple(f"{source} to {target}" for source, target in product(*map(range, self.size)))
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> UnitMatrices:
@@ -104,7 +103,7 @@ class Full(_OtherTargets):
             known = (known[0], None)  # a grid has no given number of targets
         for what, count, wanted in zip(("sources", "targets"), known, self.size, strict=True):
             if count not in (None, wanted):
-                raise RefusedValue(refusal(f"{self} has a fixed number of {what}", wanted, count))
+                raise RefusedValue(f"{self} has a fixed number of {what}", wanted, count)
         return UnitMatrices((self.size[0], self.size[1]), on=structure.device)
 
 
@@ -158,8 +157,8 @@ class Part(_OtherTargets):
             targets = sources - start if self.count is None else self.count
         if self.count not in (None, targets):
             rule = f"{self} has a fixed number of targets"
-            raise RefusedValue(refusal(rule, self.count, targets))
+            raise RefusedValue(rule, self.count, targets)
         if targets < 0 or not 0 <= start <= sources - targets:
             got = f"{targets} from {start} on, of {sources}"
-            raise RefusedValue(refusal("a part lies within the sources", self, got))
+            raise RefusedValue("a part lies within the sources", self, got)
         return Band(sources, targets, left=0, right=0, offset=start, on=structure.device)

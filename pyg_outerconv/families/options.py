@@ -63,7 +63,7 @@ def check_options(family: Any) -> None:
         value = getattr(family, name)
         if not fits(value, hint):
             raise RefusedType(
-                refusal(f"{type(family).__name__}'s {name} has a type", describe(hint), repr(value))
+                f"{type(family).__name__}'s {name} has a type", describe(hint), repr(value)
             )
 
 
@@ -80,11 +80,9 @@ def check_powers(family: Any, name: str) -> None:
     """
     if getattr(family, name) > MOST_POWERS:
         raise RefusedValue(
-            refusal(
-                f"{name} of {type(family).__name__} is bounded",
-                f"<= {MOST_POWERS}",
-                getattr(family, name),
-            )
+            f"{name} of {type(family).__name__} is bounded",
+            f"<= {MOST_POWERS}",
+            getattr(family, name),
         )
 
 
@@ -155,21 +153,19 @@ def count_axes(family: Any, names: Sequence[str]) -> int:
     who = type(family).__name__
     if len(set(counts.values())) > 1:
         said = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise RefusedValue(refusal(f"options of {who} have one value for each axis", "one D", said))
+        raise RefusedValue(f"options of {who} have one value for each axis", "one D", said)
     if not counts:
         size = family.window
         raise RefusedValue(
-            refusal(
-                f"{who} needs its number of axes",
-                f"dim=2, or window=({size}, {size}), for images",
-                f"window={size} alone",
-            )
+            f"{who} needs its number of axes",
+            f"dim=2, or window=({size}, {size}), for images",
+            f"window={size} alone",
         )
     (num_axes,) = set(counts.values())
     if num_axes < 1:
-        raise RefusedValue(refusal(f"{who} needs an axis", "dim >= 1", num_axes))
+        raise RefusedValue(f"{who} needs an axis", "dim >= 1", num_axes)
     if num_axes > MOST_AXES:
-        raise RefusedValue(refusal(f"axes of {who} are bounded", f"dim <= {MOST_AXES}", num_axes))
+        raise RefusedValue(f"axes of {who} are bounded", f"dim <= {MOST_AXES}", num_axes)
     return num_axes
 
 
@@ -187,11 +183,9 @@ def check_places(family: Any, num_axes: int) -> None:
     places = prod(spread(family.window or 1, num_axes))
     if places > MOST_PLACES:
         raise RefusedValue(
-            refusal(
-                f"window of {type(family).__name__} is bounded",
-                f"at most {MOST_PLACES} places in all",
-                f"{places} of {family.window}",
-            )
+            f"window of {type(family).__name__} is bounded",
+            f"at most {MOST_PLACES} places in all",
+            f"{places} of {family.window}",
         )
 
 
@@ -206,7 +200,7 @@ def check_least(family: Any, **bounds: int) -> None:
         known = () if value is None or isinstance(value, str) else spread(value, 1)
         if any(part < least for part in known):
             rule = f"{name} of {type(family).__name__} is bounded"
-            raise RefusedValue(refusal(rule, f"{name} >= {least}", value))
+            raise RefusedValue(rule, f"{name} >= {least}", value)
 
 
 def for_each_axis(
@@ -220,9 +214,7 @@ def for_each_axis(
     axes = structure.num_axes if isinstance(structure, Cells) else 1
     values = [spread(option, axes) for option in options]
     if any(len(value) != axes for value in values):
-        raise RefusedValue(
-            refusal(f"{family} has a value for each axis", f"{axes} axes", structure)
-        )
+        raise RefusedValue(f"{family} has a value for each axis", f"{axes} axes", structure)
     return axes, values
 
 

@@ -93,17 +93,15 @@ def _evaluate(node: ast.expr, text: str, hint: Any = None) -> Any:
         return _make(node.id, [], [], text)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         if any(kw.arg is None for kw in node.keywords):
-            raise RefusedValue(refusal("options of a family are named", "name=value", repr(text)))
+            raise RefusedValue("options of a family are named", "name=value", repr(text))
         return _make(node.func.id, node.args, node.keywords, text)
     try:
         return ast.literal_eval(node)
     except ValueError as error:
         raise RefusedValue(
-            refusal(
-                "a family is made of names, options and plain values",
-                "such as stack(gcn, walk(2))",
-                repr(text),
-            )
+            "a family is made of names, options and plain values",
+            "such as stack(gcn, walk(2))",
+            repr(text),
         ) from error
 
 

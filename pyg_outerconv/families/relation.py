@@ -10,7 +10,7 @@ from torch import Tensor
 from ..basis.edges import EdgeBasis
 from ..basis.pattern import Pattern
 from ..equations import row
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..graph.checks import check_edge_vector, is_integer, numbers
 from ..graph.edge_list import EdgeList
 from ..graph.norm import check_norm
@@ -41,11 +41,9 @@ def edge_basis(edges: EdgeList, num_labels: int = 1, *, weight: Tensor | None = 
     """
     if not is_integer(num_labels):
         raise RefusedType(
-            refusal(
-                "num_labels is the number of matrices K; values go by weight=",
-                "an integer",
-                num_labels if isinstance(num_labels, Tensor) else repr(num_labels),
-            )
+            "num_labels is the number of matrices K; values go by weight=",
+            "an integer",
+            num_labels if isinstance(num_labels, Tensor) else repr(num_labels),
         )
     if weight is not None:
         weight = numbers("weight", weight, edges.edge_index, None)
@@ -102,7 +100,6 @@ class Relation(Family):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """A name for each label."""
         return tuple(f"relation {r}" for r in range(self.num_relations))
 
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
@@ -114,27 +111,21 @@ class Relation(Family):
     def _check(self, edges: EdgeList) -> None:
         if self.norm == "given" and edges.edge_weight is None:
             raise RefusedValue(
-                refusal(
-                    "Relation(norm='given') takes its constants from the edges",
-                    "edge_weight of shape (E,)",
-                    "None",
-                )
+                "Relation(norm='given') takes its constants from the edges",
+                "edge_weight of shape (E,)",
+                "None",
             )
         types = edges.edge_type
         if types is None:
             if self.num_relations > 1:
                 raise RefusedValue(
-                    refusal(
-                        f"Relation({self.num_relations}) needs the type of every edge",
-                        "edge_type of shape (E,), by its name: edge_type=",
-                        "None",
-                    )
+                    f"Relation({self.num_relations}) needs the type of every edge",
+                    "edge_type of shape (E,), by its name: edge_type=",
+                    "None",
                 )
         elif has_numbers(types) and types.numel() and int(types.max()) >= self.num_relations:
             raise RefusedValue(
-                refusal(
-                    "edge types must be below num_relations",
-                    f"[0, {self.num_relations})",
-                    int(types.max()),
-                )
+                "edge types must be below num_relations",
+                f"[0, {self.num_relations})",
+                int(types.max()),
             )

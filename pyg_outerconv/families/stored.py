@@ -19,7 +19,7 @@ from ..basis.edge_sets import differ_in_edges, edge_sets, outline, with_edge_set
 from ..basis.edges import EdgeBasis, no_edges
 from ..basis.pattern import Pattern
 from ..basis.unsorted import index_type
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..graph.cells import Cells
 from ..graph.edge_list import EdgeList
 from ..graph.node_set import NodeSet
@@ -48,19 +48,15 @@ def check_storable(family: Family) -> None:
     """
     if any(part.learns for part in nested(family)):
         raise RefusedValue(
-            refusal(
-                "a transform stores constant values",
-                "a family without parameters",
-                f"{family}; basis_of(data) makes its basis",
-            )
+            "a transform stores constant values",
+            "a family without parameters",
+            f"{family}; basis_of(data) makes its basis",
         )
     if not family.keeps_nodes:
         raise RefusedValue(
-            refusal(
-                "a transform stores edges between the nodes of a graph",
-                "a family whose targets are the nodes",
-                f"{family}; basis_of(data) makes its basis",
-            )
+            "a transform stores edges between the nodes of a graph",
+            "a family whose targets are the nodes",
+            f"{family}; basis_of(data) makes its basis",
         )
 
 

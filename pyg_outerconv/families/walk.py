@@ -13,7 +13,7 @@ from ..basis.edges import EdgeBasis
 from ..basis.eye import Eye
 from ..basis.label_maps import Selected
 from ..basis.polynomial import MONOMIAL, Polynomial
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, unknown
 from ..graph.edge_list import EdgeList
 from ..graph.norm import check_norm, normalise, with_self_loops
 from .family import Family
@@ -93,11 +93,9 @@ class Walk(Family):
             bad = [power for power in self.powers or () if not 0 <= power <= self.length]
             if bad or not self.powers:
                 raise RefusedValue(
-                    refusal(
-                        "powers of a walk must be lengths that it has",
-                        f"some of [0, {self.length}]",
-                        self.powers,
-                    )
+                    "powers of a walk must be lengths that it has",
+                    f"some of [0, {self.length}]",
+                    self.powers,
                 )
 
     @property
@@ -107,7 +105,6 @@ class Walk(Family):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """A name for each label."""
         ways = ("forward", "backward") if self.direction == "both" else (self.direction,)
         return tuple(f"{way} walks of length {power}" for way in ways for power in self.kept)
 

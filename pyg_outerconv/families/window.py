@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..basis.grid_shift import Axis
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..graph.cells import Cells
 
 
@@ -50,11 +50,9 @@ class Window:
         count = (room + (self.stride - 1 if self.ceil_mode else 0)) // self.stride + 1
         if count < 1 and num_inputs and self.has_kernel:
             raise RefusedValue(
-                refusal(
-                    "a kernel must fit into the padded grid",
-                    f"at most {num_inputs + self.front + self.behind} cells",
-                    self.reach + 1,
-                )
+                "a kernel must fit into the padded grid",
+                f"at most {num_inputs + self.front + self.behind} cells",
+                self.reach + 1,
             )
         if self.ceil_mode and (count - 1) * self.stride >= num_inputs + self.front:
             count -= 1  # the last window begins in the axis or in the padding before it
@@ -71,7 +69,7 @@ class Window:
         least = (num_outputs - 1) * self.stride + 1 + self.reach - self.front - self.behind
         count = least + self.output_padding
         if count < 1:
-            raise RefusedValue(refusal("a transposed kernel must leave a grid", ">= 1 cell", count))
+            raise RefusedValue("a transposed kernel must leave a grid", ">= 1 cell", count)
         return count
 
     def axis(self, num_cells: int, is_transposed: bool = False) -> Axis:

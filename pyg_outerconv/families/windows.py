@@ -13,7 +13,7 @@ from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.grid_shift import GridShift
 from ..basis.pattern import Pattern
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..graph.cells import Cells
 from .family import Family
 from .options import count_axes
@@ -59,7 +59,6 @@ class Windows(Family):
 
     @property
     def num_bases(self) -> int:
-        """K."""
         return len(self.taps)
 
     @property
@@ -112,22 +111,18 @@ class Windows(Family):
         modes = {window.padding_mode for window in self.windows} - {"zeros"}
         if modes and cells.shape is None:
             raise RefusedValue(
-                refusal(
-                    f"padding_mode={modes.pop()!r} needs the ends of the axes",
-                    "cells with a shape",
-                    cells,
-                )
+                f"padding_mode={modes.pop()!r} needs the ends of the axes",
+                "cells with a shape",
+                cells,
             )
         if self.is_growing:
             return growing(cells, self.windows, self.taps, self.is_transposed)
         strides = tuple(window.stride for window in self.windows)
         if set(strides) != {1}:
             raise RefusedValue(
-                refusal(
-                    "with growth='submanifold' outputs are the listed cells",
-                    "stride 1, or growth='full'; padding centres the kernel",
-                    strides,
-                )
+                "with growth='submanifold' outputs are the listed cells",
+                "stride 1, or growth='full'; padding centres the kernel",
+                strides,
             )
         found = among_cells(cells, self.windows, self.taps)
         return replace(found, index=found.index.flip(0)) if self.is_transposed else found
@@ -135,9 +130,5 @@ class Windows(Family):
     def _check_axes(self, cells: Cells) -> None:
         if cells.num_axes != len(self.windows):
             raise RefusedValue(
-                refusal(
-                    f"{type(self).__name__} needs a grid of as many axes",
-                    len(self.windows),
-                    cells,
-                )
+                f"{type(self).__name__} needs a grid of as many axes", len(self.windows), cells
             )

@@ -10,7 +10,7 @@ import torch
 from ..basis.base import Basis
 from ..basis.compound import Stacked
 from ..basis.edges import EdgeBasis
-from ..errors import RefusedType, refusal
+from ..errors import RefusedType
 from ..graph.edge_list import EdgeList
 from ..graph.structure import Structure
 from .family import Family
@@ -28,7 +28,7 @@ class OfFamily(Family):
     if TYPE_CHECKING:
 
         @property
-        def family(self) -> Family: ...  # noqa: D102
+        def family(self) -> Family: ...
 
     @property
     def add_self_loops(self) -> bool:  # type: ignore[override]
@@ -95,9 +95,7 @@ class Directed(OfFamily):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not issubclass(EdgeList, self.family.reads):
-            raise RefusedType(
-                refusal("Directed reverses edges", "a family of edges", repr(self.family))
-            )
+            raise RefusedType("Directed reverses edges", "a family of edges", repr(self.family))
 
     @property
     def num_bases(self) -> int:
@@ -106,7 +104,6 @@ class Directed(OfFamily):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """A name for each label."""
         there = self.family.labels
         return (*there, *(f"{label}, reversed" for label in there))
 
@@ -145,7 +142,6 @@ class Mean(OfFamily):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """A name for each label."""
         return tuple(f"mean of {label}" for label in self.family.labels)
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import is_torch_sparse_tensor
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from .checks import agreed, check_batch, check_size, holds
 from .edge_index import require_data
 from .structure import Structure, refuse_beside
@@ -93,7 +93,7 @@ class Assignment(Structure):
             agreed("the assignments", given.size, size)
             return given._checked(batch)
         if not cls.recognises(given):
-            raise RefusedType(refusal("assignments have a known form", cls.expects, repr(given)))
+            raise RefusedType("assignments have a known form", cls.expects, repr(given))
         several = given if isinstance(given, list | tuple) else (given,)
         criteria = tuple(map(_criterion, several))
         sources, targets = size or (None, None)
@@ -173,7 +173,7 @@ def _criterion(given: Any) -> Criterion:
         source, target = (given.detach() != 0).nonzero(as_tuple=True)
         weight = given[source, target]
     if not holds(torch.isfinite(weight.detach()).all()):
-        raise RefusedValue(refusal("an assignment must be finite", "numbers", "NaN or infinity"))
+        raise RefusedValue("an assignment must be finite", "numbers", "NaN or infinity")
     return Criterion(source, target, weight, given.size(0), given.size(1))
 
 
@@ -181,9 +181,7 @@ def _agreed(what: str, given: int | None, known: list[int | None]) -> int | None
     """The one number on which all criteria agree, or None where none states it."""
     stated = {count for count in (given, *known) if count is not None}
     if len(stated) > 1:
-        raise RefusedValue(
-            refusal(f"all assignments have the same number of {what}", "one", sorted(stated))
-        )
+        raise RefusedValue(f"all assignments have the same number of {what}", "one", sorted(stated))
     return next(iter(stated), None)
 
 
@@ -193,5 +191,5 @@ def _check_range(what: str, index: Tensor, count: int) -> None:
     lowest, highest = int(index.min()), int(index.max())
     if lowest < 0 or highest >= count:
         raise RefusedValue(
-            refusal(f"{what} indices must be in range", f"[0, {count})", min(lowest, 0) or highest)
+            f"{what} indices must be in range", f"[0, {count})", min(lowest, 0) or highest
         )

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from ..cache import cached_property
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from .checks import check_batch, is_integer
 from .edge_index import require_data
 from .structure import Structure, refuse_beside
@@ -28,7 +28,7 @@ def check_shape(shape: Any) -> tuple[int, ...]:
         or not all(is_integer(count) and int(count) >= 0 for count in shape)
     ):
         raise RefusedValue(
-            refusal("a grid's shape lists the number of cells on each axis", ">= 0 each", shape)
+            "a grid's shape lists the number of cells on each axis", ">= 0 each", shape
         )
     return tuple(int(count) for count in shape)
 
@@ -37,30 +37,28 @@ def check_cell_index(index: Any, shape: tuple[int, ...] | None) -> Tensor:
     """The coordinates (n, D) of cells as int64, checked."""
     if not isinstance(index, Tensor):
         got = type(index).__name__
-        raise RefusedType(refusal("coordinates of cells are integers", "a tensor of integers", got))
+        raise RefusedType("coordinates of cells are integers", "a tensor of integers", got)
     if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
-        raise RefusedType(refusal("coordinates of cells are integers", "torch.int64", index.dtype))
+        raise RefusedType("coordinates of cells are integers", "torch.int64", index.dtype)
     if index.dim() != 2 or index.size(1) == 0:
-        raise RefusedValue(
-            refusal("cells have one coordinate per axis", "shape (n, D)", tuple(index.shape))
-        )
+        raise RefusedValue("cells have one coordinate per axis", "shape (n, D)", tuple(index.shape))
     if shape is not None and index.size(1) != len(shape):
         raise RefusedValue(
-            refusal("cells have one coordinate per axis of the shape", len(shape), index.size(1))
+            "cells have one coordinate per axis of the shape", len(shape), index.size(1)
         )
     index = index.long()
     if shape is None and index.numel():
         for end in (int(index.min()), int(index.max())):
             if abs(end) >= KEY_LIMIT // 2:
                 raise RefusedValue(
-                    refusal("coordinates of cells are bounded", f"within ±{KEY_LIMIT // 2}", end)
+                    "coordinates of cells are bounded", f"within ±{KEY_LIMIT // 2}", end
                 )
     if shape is not None and index.numel():
         bounds = torch.tensor(shape, device=index.device)
         wrong = ((index < 0) | (index >= bounds)).any(1).nonzero()
         if len(wrong):
             at = tuple(index[int(wrong[0])].tolist())
-            raise RefusedValue(refusal("every cell lies within the shape", f"below {shape}", at))
+            raise RefusedValue("every cell lies within the shape", f"below {shape}", at)
     return index
 
 
@@ -96,16 +94,16 @@ class Cells(Structure):
             object.__setattr__(self, "shape", check_shape(self.shape))
         if self.index is None:
             if self.shape is None:
-                raise RefusedValue(refusal("cells need an index or a shape", "a shape", "neither"))
+                raise RefusedValue("cells need an index or a shape", "a shape", "neither")
             if self.batch is not None:
-                raise RefusedValue(refusal("batch needs listed cells", "an index", "a shape alone"))
+                raise RefusedValue("batch needs listed cells", "an index", "a shape alone")
             return
         object.__setattr__(self, "index", check_cell_index(self.index, self.shape))
         object.__setattr__(self, "on", self.index.device)
         check_batch(self.batch, self.index.size(0))
         if self.batch is not None and self.batch.device != self.device:
             raise RefusedValue(
-                refusal("batch must be on the device of the cells", self.device, self.batch.device)
+                "batch must be on the device of the cells", self.device, self.batch.device
             )
         self._check_distinct()
 
@@ -128,12 +126,10 @@ class Cells(Structure):
         """
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
             got = getattr(mask, "dtype", type(mask).__name__)
-            raise RefusedType(refusal("a mask of cells holds booleans", "torch.bool", got))
+            raise RefusedType("a mask of cells holds booleans", "torch.bool", got)
         least = 2 if batched else 1
         if mask.dim() < least:
-            raise RefusedValue(
-                refusal("a mask has the axes of the grid", f">= {least}", mask.dim())
-            )
+            raise RefusedValue("a mask has the axes of the grid", f">= {least}", mask.dim())
         index = mask.nonzero()
         if batched:
             return Cells(index[:, 1:], tuple(mask.shape[1:]), index[:, 0])
@@ -184,11 +180,9 @@ class Cells(Structure):
             cells = Cells.of_shape(tuple(shape), device)
         else:
             got = given if isinstance(given, tuple | list) else type(given).__name__
-            raise RefusedType(refusal("a grid family reads cells", cls.expects, got))
+            raise RefusedType("a grid family reads cells", cls.expects, got)
         if size is not None and size[0] not in (None, cells.num_cells):
-            raise RefusedValue(
-                refusal("x and size must have one source per cell", cells.num_cells, size[0])
-            )
+            raise RefusedValue("x and size must have one source per cell", cells.num_cells, size[0])
         return cells if batch is None else cells._with_batch(batch)
 
     def _with_batch(self, batch: Any) -> Cells:
@@ -196,7 +190,7 @@ class Cells(Structure):
         check_batch(batch, self.num_cells)
         if self.batch is not None:
             if self.batch is not batch and not torch.equal(self.batch, batch.to(self.batch)):
-                raise RefusedValue(refusal("these cells already have a batch", "the same", "batch"))
+                raise RefusedValue("these cells already have a batch", "the same", "batch")
             return self
         if self.is_full and bool((batch == batch[:1]).all()):
             return self
@@ -214,11 +208,9 @@ class Cells(Structure):
         require_data(data)
         if data.get("pos") is None:
             raise RefusedValue(
-                refusal(
-                    "cells are read from the positions of nodes",
-                    "data.pos of shape (n, D), integers",
-                    f"a Data object with {sorted(data.keys())}",
-                )
+                "cells are read from the positions of nodes",
+                "data.pos of shape (n, D), integers",
+                f"a Data object with {sorted(data.keys())}",
             )
         return Cells(data.pos, batch=data.get("batch"))
 
@@ -299,7 +291,7 @@ class Cells(Structure):
         """Refuse one box of ``sizes`` per grid if the cells are too many for int64 numbers."""
         if self.num_grids * prod(sizes) >= KEY_LIMIT:
             raise RefusedValue(
-                refusal("bounding boxes need cell numbers in int64", f"< {KEY_LIMIT} cells", sizes)
+                "bounding boxes need cell numbers in int64", f"< {KEY_LIMIT} cells", sizes
             )
 
     def _check_distinct(self) -> None:
@@ -310,9 +302,7 @@ class Cells(Structure):
         key = self.keys(self.index - low, tuple((high - low + 1).tolist())).sort().values
         repeated = int((key.diff() == 0).sum())
         if repeated:
-            raise RefusedValue(
-                refusal("cells must be distinct", "each once", f"{repeated} repeated")
-            )
+            raise RefusedValue("cells must be distinct", "each once", f"{repeated} repeated")
 
     def __repr__(self) -> str:
         what = "all" if self.index is None else self.num_cells

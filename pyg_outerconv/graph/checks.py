@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..kernels.index_checks import has_numbers
 
 
@@ -26,9 +26,9 @@ def check_positive(what: str, **counts: int) -> None:
     """
     for name, count in counts.items():
         if not is_integer(count):
-            raise RefusedType(refusal(f"{what} needs its {name}", "an integer", repr(count)))
+            raise RefusedType(f"{what} needs its {name}", "an integer", repr(count))
         if count < 1:
-            raise RefusedValue(refusal(f"{what} needs its {name}", ">= 1", count))
+            raise RefusedValue(f"{what} needs its {name}", ">= 1", count)
 
 
 def check_size(size: Any) -> None:
@@ -36,13 +36,11 @@ def check_size(size: Any) -> None:
     if size is None:
         return
     if not isinstance(size, tuple | list) or len(size) != 2:
-        raise RefusedValue(
-            refusal("size must be the numbers of sources and targets", "(M, N)", size)
-        )
+        raise RefusedValue("size must be the numbers of sources and targets", "(M, N)", size)
     for count in size:
         is_count = isinstance(count, int) or hasattr(count, "__index__")  # Dynamo: only ints
         if count is not None and (not is_count or count < 0):
-            raise RefusedValue(refusal("size must hold numbers of nodes", ">= 0 or None", count))
+            raise RefusedValue("size must hold numbers of nodes", ">= 0 or None", count)
 
 
 def agreed(
@@ -56,7 +54,7 @@ def agreed(
     check_size(size)
     given = size or (None, None)
     if any(None not in pair and pair[0] != pair[1] for pair in zip(known, given, strict=True)):
-        raise RefusedValue(refusal(f"size must fit {what}", known, tuple(given)))
+        raise RefusedValue(f"size must fit {what}", known, tuple(given))
     return (
         given[0] if known[0] is None else known[0],
         given[1] if known[1] is None else known[1],
@@ -69,26 +67,22 @@ def check_batch(batch: Any, num_nodes: int) -> None:
         return
     if not isinstance(batch, Tensor) or batch.is_floating_point() or batch.dtype == torch.bool:
         got = getattr(batch, "dtype", type(batch).__name__)
-        raise RefusedType(refusal("batch must hold integers", "torch.int64", got))
+        raise RefusedType("batch must hold integers", "torch.int64", got)
     if batch.shape != (num_nodes,):
-        raise RefusedValue(
-            refusal("batch needs one graph for each node", (num_nodes,), tuple(batch.shape))
-        )
+        raise RefusedValue("batch needs one graph for each node", (num_nodes,), tuple(batch.shape))
     if has_numbers(batch) and batch.numel() and int(batch.min()) < 0:
-        raise RefusedValue(refusal("batch must not be negative", ">= 0", int(batch.min())))
+        raise RefusedValue("batch must not be negative", ">= 0", int(batch.min()))
 
 
 def check_index(edge_index: Tensor) -> None:
     """Refuse an edge index that is not (2, E) integers."""
     if edge_index.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
-        raise RefusedType(refusal("edge_index must hold integers", "torch.int64", edge_index.dtype))
+        raise RefusedType("edge_index must hold integers", "torch.int64", edge_index.dtype)
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise RefusedValue(
-            refusal(
-                "edge_index must hold a source and a target for each edge",
-                "shape (2, E)",
-                tuple(edge_index.shape),
-            )
+            "edge_index must hold a source and a target for each edge",
+            "shape (2, E)",
+            tuple(edge_index.shape),
         )
 
 
@@ -97,26 +91,24 @@ def check_edge_vector(name: str, vector: Tensor | None, index: Tensor, *, floati
     if vector is None:
         return
     if not isinstance(vector, Tensor):
-        raise RefusedType(refusal(f"{name} must be a tensor", "Tensor", type(vector).__name__))
+        raise RefusedType(f"{name} must be a tensor", "Tensor", type(vector).__name__)
     if vector.shape != (index.size(1),):
         raise RefusedValue(
-            refusal(
-                f"{name} needs one entry for each edge",
-                f"shape ({index.size(1)},)",
-                tuple(vector.shape),
-            )
+            f"{name} needs one entry for each edge",
+            f"shape ({index.size(1)},)",
+            tuple(vector.shape),
         )
     if vector.device != index.device:
         raise RefusedValue(
-            refusal(f"{name} must be on the device of edge_index", index.device, vector.device)
+            f"{name} must be on the device of edge_index", index.device, vector.device
         )
     if floating:
         if not holds(torch.isfinite(vector.detach()).all()):
-            raise RefusedValue(refusal(f"{name} must be finite", "numbers", "NaN or infinity"))
+            raise RefusedValue(f"{name} must be finite", "numbers", "NaN or infinity")
     elif vector.is_floating_point() or vector.dtype == torch.bool:
-        raise RefusedType(refusal(f"{name} must hold integers", "torch.int64", vector.dtype))
+        raise RefusedType(f"{name} must hold integers", "torch.int64", vector.dtype)
     elif has_numbers(vector) and vector.numel() and int(vector.min()) < 0:
-        raise RefusedValue(refusal(f"{name} must not be negative", ">= 0", int(vector.min())))
+        raise RefusedValue(f"{name} must not be negative", ">= 0", int(vector.min()))
 
 
 def numbers(name: str, given: Any, index: Tensor, dtype: torch.dtype | None) -> Any:
@@ -132,11 +124,9 @@ def numbers(name: str, given: Any, index: Tensor, dtype: torch.dtype | None) -> 
         return given
     if given.dtype == torch.bool or given.is_complex():
         raise RefusedType(
-            refusal(
-                f"{name} must be numbers",
-                "floating point or integers (to select edges: edge_index[:, mask])",
-                given.dtype,
-            )
+            f"{name} must be numbers",
+            "floating point or integers (to select edges: edge_index[:, mask])",
+            given.dtype,
         )
     if given.shape == (index.size(1), 1):
         given = given.squeeze(1)
@@ -150,14 +140,12 @@ def check_attributes(edge_attr: Any, index: Tensor) -> None:
     if edge_attr is None:
         return
     if not isinstance(edge_attr, Tensor):
-        raise RefusedType(refusal("edge_attr must be a tensor", "Tensor", type(edge_attr).__name__))
+        raise RefusedType("edge_attr must be a tensor", "Tensor", type(edge_attr).__name__)
     if edge_attr.dim() == 0 or edge_attr.size(0) != index.size(1):
         raise RefusedValue(
-            refusal(
-                "edge_attr needs one row for each edge",
-                f"shape ({index.size(1)}, *)",
-                tuple(edge_attr.shape),
-            )
+            "edge_attr needs one row for each edge",
+            f"shape ({index.size(1)}, *)",
+            tuple(edge_attr.shape),
         )
 
 
@@ -169,7 +157,7 @@ def check_one_set(bipartite: bool, size: tuple[int, int], what: str, instead: st
     if bipartite:
         got = f"a pair of M = {size[0]} sources and N = {size[1]} targets"
         rule = f"{what} needs sources and targets that are the same nodes"
-        raise RefusedValue(refusal(rule, f"one x, not a pair; for a pair {instead}", got))
+        raise RefusedValue(rule, f"one x, not a pair; for a pair {instead}", got)
 
 
 def check_positions(pos: Any, size: tuple[int, int]) -> None:
@@ -177,17 +165,17 @@ def check_positions(pos: Any, size: tuple[int, int]) -> None:
     if len(pos) != 2 or not all(isinstance(e, Tensor) and e.is_floating_point() for e in pos):
         got = [getattr(end, "dtype", type(end).__name__) for end in pos]
         raise RefusedType(
-            refusal("pos is a tensor, or a pair for sources and targets", "floating point", got)
+            "pos is a tensor, or a pair for sources and targets", "floating point", got
         )
     for name, end, count in zip(("source", "target"), pos, size, strict=True):
         if end.dim() != 2 or end.size(0) != count:
             raise RefusedValue(
-                refusal(f"pos needs a row for each {name}", f"shape ({count}, D)", tuple(end.shape))
+                f"pos needs a row for each {name}", f"shape ({count}, D)", tuple(end.shape)
             )
     widths = {end.size(1) for end in pos}
     if len(widths) > 1:
         raise RefusedValue(
-            refusal("positions of sources and targets have equally many columns", "one D", widths)
+            "positions of sources and targets have equally many columns", "one D", widths
         )
 
 

@@ -37,13 +37,11 @@ def chosen(name: str, given: Any, count: int) -> Tensor:
     if given.is_floating_point() or given.is_complex():
         raise RefusedType(_of_another_kind(name, given.dtype))
     if given.dim() != 1:
-        raise RefusedValue(refusal(f"{name} are a vector", "one dimension", tuple(given.shape)))
+        raise RefusedValue(f"{name} are a vector", "one dimension", tuple(given.shape))
     if given.dtype != torch.bool:
         return given.long()
     if given.numel() != count:
-        raise RefusedValue(
-            refusal(f"a mask of {name} has one entry for each", count, given.numel())
-        )
+        raise RefusedValue(f"a mask of {name} has one entry for each", count, given.numel())
     return given.nonzero().view(-1)
 
 
@@ -60,12 +58,10 @@ def check_nodes(name: str, nodes: Nodes, count: int, device: torch.device) -> Te
     nodes = chosen(name, nodes, count).to(device)
     if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < count:
         raise RefusedIndex(
-            refusal(
-                f"{name} must exist", f"[0, {count})", f"[{int(nodes.min())}, {int(nodes.max())}]"
-            )
+            f"{name} must exist", f"[0, {count})", f"[{int(nodes.min())}, {int(nodes.max())}]"
         )
     if nodes.unique().numel() != nodes.numel():
-        raise RefusedValue(refusal(f"{name} are distinct", "each index once", "a repeated index"))
+        raise RefusedValue(f"{name} are distinct", "each index once", "a repeated index")
     return nodes
 
 
@@ -79,7 +75,7 @@ def _listed(name: str, given: Any) -> Tensor:
         raise RefusedType(_of_another_kind(name, repr(given)))
     numbers = [int(item) for item in given]
     if any(not -(2**63) <= number < 2**63 for number in numbers):
-        raise RefusedValue(refusal(f"{name} are indices", "integers that fit int64", numbers))
+        raise RefusedValue(f"{name} are indices", "integers that fit int64", numbers)
     return torch.tensor(numbers, dtype=torch.long)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..kernels.index_checks import has_numbers
 from .checks import agreed
 
@@ -42,11 +42,9 @@ def from_sparse(
         # Parallel edges are kept apart, as everywhere else.
         if matrix.requires_grad:
             raise RefusedValue(
-                refusal(
-                    "torch gives values of a COO matrix gradients only where it is coalesced",
-                    "matrix.coalesce()",
-                    "a matrix that is not",
-                )
+                "torch gives values of a COO matrix gradients only where it is coalesced",
+                "matrix.coalesce()",
+                "a matrix that is not",
             )
         row_col, value = matrix._indices(), matrix._values()
     elif matrix.layout == torch.sparse_coo:
@@ -86,7 +84,7 @@ def infer_size(
         least, most = edge_index.aminmax(dim=1)
         lowest, highest = int(least.min()), most.tolist()
     if lowest < 0:
-        raise RefusedValue(refusal("edge_index must not be negative", ">= 0", lowest))
+        raise RefusedValue("edge_index must not be negative", ">= 0", lowest)
     if size == (None, None) and not bipartite:
         return max(highest) + 1, max(highest) + 1
     full = (
@@ -96,11 +94,9 @@ def infer_size(
     for name, end, count in zip(("source", "target"), highest, full, strict=True):
         if end >= count:
             raise RefusedValue(
-                refusal(
-                    f"every {name} in edge_index must be one of the {name} nodes",
-                    f"an index below {count}",
-                    end,
-                )
+                f"every {name} in edge_index must be one of the {name} nodes",
+                f"an index below {count}",
+                end,
             )
     return full
 
@@ -118,11 +114,9 @@ def edges_of(data: Data) -> dict[str, Any]:
         edge_index = data.get("adj_t")
     if edge_index is None:
         raise RefusedValue(
-            refusal(
-                "a graph needs edges",
-                "data.edge_index or data.adj_t",
-                f"a Data object with {sorted(data.keys())}",
-            )
+            "a graph needs edges",
+            "data.edge_index or data.adj_t",
+            f"a Data object with {sorted(data.keys())}",
         )
     beside = ("edge_weight", "edge_type", "batch", "edge_attr", "pos")
     found = {name: data.get(name) for name in beside}
@@ -133,9 +127,7 @@ def require_data(data: Any) -> None:
     """Refuse an argument that is not a homogeneous graph, with a TypeError."""
     if not isinstance(data, Data):
         raise RefusedType(
-            refusal(
-                "a family reads a homogeneous graph",
-                "torch_geometric.data.Data (for HeteroData see from_hetero)",
-                type(data).__name__,
-            )
+            "a family reads a homogeneous graph",
+            "torch_geometric.data.Data (for HeteroData see from_hetero)",
+            type(data).__name__,
         )

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..kernels.edge_lists import with_loops
 from .checks import (
     agreed,
@@ -138,7 +138,6 @@ class EdgeList(Structure):
         return replace(flipped, batch=self.source_batch, source_batch=self.batch)
 
     def bare(self) -> EdgeList:
-        """The same nodes without edges; see :meth:`Structure.bare`."""
         known = {"edge_weight": self.edge_weight, "edge_type": self.edge_type}
         known |= {"edge_attr": self.edge_attr, "origin": None}
         none = {name: None if each is None else each[:0] for name, each in known.items()}
@@ -205,12 +204,10 @@ class EdgeList(Structure):
         if not holds(~crosses.any()):
             edge = self.edge_index[:, crosses][:, 0].tolist()
             raise RefusedValue(
-                refusal(
-                    f"{what} treats each graph of the batch by itself",
-                    "edges within a graph",
-                    f"{edge[0]} -> {edge[1]}, from graph {int(self.batch[edge[0]])} "
-                    f"to {int(self.batch[edge[1]])}",
-                )
+                f"{what} treats each graph of the batch by itself",
+                "edges within a graph",
+                f"{edge[0]} -> {edge[1]}, from graph {int(self.batch[edge[0]])} "
+                f"to {int(self.batch[edge[1]])}",
             )
 
     def require_nonnegative(self, what: str, otherwise: str = "") -> None:
@@ -220,11 +217,9 @@ class EdgeList(Structure):
         lowest = self.edge_weight.detach().min()
         if not holds(lowest >= 0):
             raise RefusedValue(
-                refusal(
-                    f"{what} needs edge weights that are not negative",
-                    f"edge_weight >= 0{', ' if otherwise else ''}{otherwise}",
-                    f"a weight of {float(lowest):g}",
-                )
+                f"{what} needs edge weights that are not negative",
+                f"edge_weight >= 0{', ' if otherwise else ''}{otherwise}",
+                f"a weight of {float(lowest):g}",
             )
 
 
@@ -282,11 +277,9 @@ def edge_list(
         edge_index, edge_weight, size = from_sparse(edge_index, edge_weight, size)
     if not isinstance(edge_index, Tensor):
         raise RefusedType(
-            refusal(
-                "edge_index must be a tensor, an EdgeIndex or a sparse matrix",
-                "Tensor",
-                type(edge_index).__name__,
-            )
+            "edge_index must be a tensor, an EdgeIndex or a sparse matrix",
+            "Tensor",
+            type(edge_index).__name__,
         )
     if isinstance(edge_index, EdgeIndex):
         known = edge_index.sparse_size()
@@ -327,21 +320,19 @@ def completed(
     """The edge list with ``batch`` and ``bipartite``, if no argument contradicts it."""
     agreed("the EdgeList", known.size, size)
     if bipartite is False and known.bipartite:
-        raise RefusedValue(
-            refusal("one set of nodes has as many sources as targets", "M = N", known.size)
-        )
+        raise RefusedValue("one set of nodes has as many sources as targets", "M = N", known.size)
     if bipartite and not known.bipartite:
         known = replace(known, bipartite=True)
     if batch is None or batch is known.batch:
         return known
     if known.batch is not None or known.source_batch is not None:
-        raise RefusedValue(refusal("this EdgeList already has a batch", "no other", "batch"))
+        raise RefusedValue("this EdgeList already has a batch", "no other", "batch")
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         check_batch(batch, known.size[1])
         return replace(known, batch=batch)
     if not known.bipartite:
         raise RefusedValue(
-            refusal("sources and targets that are the same nodes have one batch", "one", "a pair")
+            "sources and targets that are the same nodes have one batch", "one", "a pair"
         )
     for end, count in zip(batch, known.size, strict=True):
         check_batch(end, count)

@@ -7,7 +7,7 @@ from math import prod
 
 from torch import Tensor
 
-from ..errors import RefusedIndex, RefusedType, RefusedValue, refusal
+from ..errors import RefusedIndex, RefusedType, RefusedValue
 from .checks import is_integer
 
 
@@ -30,9 +30,7 @@ def flatten_grid(images: Tensor) -> Tensor:
         ValueError: the images have no axis besides batch and channels.
     """
     if images.dim() < 3:
-        raise RefusedValue(
-            refusal("images have grid axes", "shape (B, P, *shape)", tuple(images.shape))
-        )
+        raise RefusedValue("images have grid axes", "shape (B, P, *shape)", tuple(images.shape))
     return images.flatten(2).transpose(1, 2)
 
 
@@ -51,11 +49,9 @@ def unflatten_grid(nodes: Tensor, shape: Sequence[int]) -> Tensor:
     """
     if nodes.dim() != 3 or nodes.size(1) != prod(shape) or not shape:
         raise RefusedValue(
-            refusal(
-                "a grid has one node per cell",
-                f"shape (B, {prod(shape)}, Q) for {tuple(shape)}",
-                tuple(nodes.shape),
-            )
+            "a grid has one node per cell",
+            f"shape (B, {prod(shape)}, Q) for {tuple(shape)}",
+            tuple(nodes.shape),
         )
     return nodes.transpose(1, 2).unflatten(2, tuple(shape))
 
@@ -135,11 +131,9 @@ def fold(
     batch_dims = _count(batch_dims, matrix.dim())
     if tuple(matrix.shape[batch_dims:]) != wanted:
         raise RefusedValue(
-            refusal(
-                f"the unfolding of a tensor of {tuple(shape)} along axis {mode} has a size",
-                wanted,
-                tuple(matrix.shape[batch_dims:]),
-            )
+            f"the unfolding of a tensor of {tuple(shape)} along axis {mode} has a size",
+            wanted,
+            tuple(matrix.shape[batch_dims:]),
         )
     back = sorted(range(len(order)), key=order.__getitem__)
     tensor = matrix.reshape(*matrix.shape[:batch_dims], *sizes)
@@ -149,18 +143,18 @@ def fold(
 def _order(axes: int, mode: int, first_fastest: bool) -> list[int]:
     """The axis ``mode``, then the other axes, slowest first."""
     if axes < 1:
-        raise RefusedValue(refusal("a tensor to unfold has axes", ">= 1 beside the batch", axes))
+        raise RefusedValue("a tensor to unfold has axes", ">= 1 beside the batch", axes)
     if not is_integer(mode):
-        raise RefusedType(refusal("a mode is the number of an axis", "an integer", repr(mode)))
+        raise RefusedType("a mode is the number of an axis", "an integer", repr(mode))
     if not -axes <= mode < axes:
-        raise RefusedIndex(refusal("a mode is one of the axes", f"[{-axes}, {axes})", mode))
+        raise RefusedIndex("a mode is one of the axes", f"[{-axes}, {axes})", mode)
     others = [axis for axis in range(axes) if axis != mode % axes]
     return [int(mode) % axes, *(reversed(others) if first_fastest else others)]
 
 
 def _count(batch_dims: int, axes: int) -> int:
     if not is_integer(batch_dims):
-        raise RefusedType(refusal("batch_dims is a number of axes", "an integer", repr(batch_dims)))
+        raise RefusedType("batch_dims is a number of axes", "an integer", repr(batch_dims))
     if not 0 <= batch_dims <= axes:
-        raise RefusedValue(refusal("leading axes stay as they are", f"[0, {axes}]", batch_dims))
+        raise RefusedValue("leading axes stay as they are", f"[0, {axes}]", batch_dims)
     return batch_dims

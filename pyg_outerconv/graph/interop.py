@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data, HeteroData
 
-from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..errors import RefusedType, RefusedValue, unknown
 from .edge_list import EdgeList, edge_list
 
 if TYPE_CHECKING:  # networkx is slow to import, and a user who passes a graph has imported it
@@ -45,15 +45,13 @@ def from_scipy(matrices: Any, bipartite: bool | None = None) -> EdgeList:
     for part in parts:
         if not sp.issparse(part):
             raise RefusedType(
-                refusal(
-                    "from_scipy reads scipy sparse matrices",
-                    "a scipy.sparse matrix or array",
-                    type(part).__name__,
-                )
+                "from_scipy reads scipy sparse matrices",
+                "a scipy.sparse matrix or array",
+                type(part).__name__,
             )
         if part.shape != parts[0].shape:
             raise RefusedValue(
-                refusal("matrices of an edge list must have one size", parts[0].shape, part.shape)
+                "matrices of an edge list must have one size", parts[0].shape, part.shape
             )
     coo = [sp.coo_array(part) for part in parts]
     edge_index = np.concatenate([np.stack(part.coords).astype(np.int64) for part in coo], axis=1)
@@ -100,11 +98,9 @@ def from_networkx(
     missing = sum(value is None for value in weights)
     if 0 < missing < len(weights):
         raise RefusedValue(
-            refusal(
-                f"every edge or none must have the attribute {weight!r}",
-                f"{len(weights)} values",
-                f"{len(weights) - missing}",
-            )
+            f"every edge or none must have the attribute {weight!r}",
+            f"{len(weights)} values",
+            f"{len(weights) - missing}",
         )
     edge_index = torch.tensor(ends, dtype=torch.long).reshape(-1, 2).t().contiguous()
     values = None
@@ -130,11 +126,7 @@ def from_hetero(
     for name, count in counts.items():
         if count is None:
             raise RefusedValue(
-                refusal(
-                    "every node type needs a number of nodes",
-                    "num_nodes or x",
-                    f"neither for {name!r}",
-                )
+                "every node type needs a number of nodes", "num_nodes or x", f"neither for {name!r}"
             )
     if edge_type is not None:
         if edge_type not in data.edge_types:
@@ -157,12 +149,10 @@ def from_hetero(
     missing = sum(weight is None for weight in weights)
     if 0 < missing < len(weights):
         raise RefusedValue(
-            refusal(
-                "every edge type or none must have weights", len(weights), len(weights) - missing
-            )
+            "every edge type or none must have weights", len(weights), len(weights) - missing
         )
     if not index_parts:
-        raise RefusedValue(refusal("a graph needs edges", "at least one edge type", "none"))
+        raise RefusedValue("a graph needs edges", "at least one edge type", "none")
     return edge_list(
         torch.cat(index_parts, dim=1),
         None if missing else torch.cat(weights),
@@ -176,12 +166,8 @@ def _as_float(values: np.ndarray) -> np.ndarray:
     if values.dtype in (np.float16, np.float32, np.float64):
         return values
     if values.dtype.kind not in "biu":
-        raise RefusedType(
-            refusal("edge weights are real numbers", "float64, or integers", values.dtype)
-        )
+        raise RefusedType("edge weights are real numbers", "float64, or integers", values.dtype)
     short = values.astype(np.float32 if torch.get_default_dtype() == torch.float32 else np.float64)
     if not np.array_equal(short.astype(values.dtype), values):
-        raise RefusedValue(
-            refusal("integer weights must fit the default dtype", short.dtype, values.max())
-        )
+        raise RefusedValue("integer weights must fit the default dtype", short.dtype, values.max())
     return short

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from .checks import agreed, check_batch, check_size
 from .edge_index import require_data
 from .structure import Structure, refuse_beside
@@ -114,7 +114,7 @@ class NodeSet(Structure):
         sources, targets = self.known
         if sources is None:
             raise RefusedValue(
-                refusal("a basis without edges needs the number of nodes", "size=(M, N)", "None")
+                "a basis without edges needs the number of nodes", "size=(M, N)", "None"
             )
         return sources, sources if targets is None else targets
 
@@ -139,11 +139,9 @@ def _both_ends(name: str, given: Any) -> Ends | None:
     is_pair = isinstance(ends, tuple | list) and len(ends) == 2
     if not is_pair or not all(isinstance(end, Tensor) and end.dim() for end in ends):
         raise RefusedType(
-            refusal(
-                f"{name} has a row for each node",
-                "a tensor, or a pair for sources and targets",
-                type(given).__name__,
-            )
+            f"{name} has a row for each node",
+            "a tensor, or a pair for sources and targets",
+            type(given).__name__,
         )
     return ends[0], ends[1]
 
@@ -153,5 +151,5 @@ def _counted(name: str, ends: Ends, known: tuple[int | None, int | None]) -> tup
     counts = ends[0].size(0), ends[1].size(0)
     for what, count, other in zip(("source", "target"), counts, known, strict=True):
         if other not in (None, count):
-            raise RefusedValue(refusal(f"{name} needs a row for each {what}", other, count))
+            raise RefusedValue(f"{name} needs a row for each {what}", other, count)
     return counts

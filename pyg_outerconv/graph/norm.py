@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, unknown
 from ..kernels.edge_lists import gathered, inverse_counts, nodes_without_loops
 from ..kernels.index_checks import can_read
 from .checks import holds
@@ -28,7 +28,7 @@ def check_norm(norm: str | None, known: tuple[str | None, ...]) -> None:
     if norm in known:
         return
     if norm in _OTHER_WORDS:
-        raise RefusedValue(refusal("a norm says what it divides by", _OTHER_WORDS[norm], norm))
+        raise RefusedValue("a norm says what it divides by", _OTHER_WORDS[norm], norm)
     raise RefusedValue(unknown("norm", norm, map(str, known)))
 
 
@@ -61,12 +61,10 @@ def _check_signs(weight: Tensor, nodes: Tensor, degrees: Tensor, what: str) -> N
     if not holds(~wrong.any()):
         node = int(wrong.nonzero()[0])
         raise RefusedValue(
-            refusal(
-                f"{what} divides by degrees, the sums of the weights at each node",
-                "weights that are not negative, or whose sums are positive; "
-                "Relation(1, None) and Walk(norm=None) divide by nothing",
-                f"weights that add up to {float(degrees[node]):g} at node {node}",
-            )
+            f"{what} divides by degrees, the sums of the weights at each node",
+            "weights that are not negative, or whose sums are positive; "
+            "Relation(1, None) and Walk(norm=None) divide by nothing",
+            f"weights that add up to {float(degrees[node]):g} at node {node}",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from .cells import Cells
 from .checks import check_batch, holds
 from .edge_list import EdgeList
@@ -52,13 +52,11 @@ def as_coordinates(position: Tensor, axes: int | None = None) -> Tensor:
     """
     if not isinstance(position, Tensor) or position.dtype == torch.bool or position.is_complex():
         got = getattr(position, "dtype", type(position).__name__)
-        raise RefusedType(refusal("positions are numbers", "integers or floating point", got))
+        raise RefusedType("positions are numbers", "integers or floating point", got)
     columns = position.unsqueeze(1) if position.dim() == 1 else position
     if columns.dim() != 2 or axes not in (None, columns.size(1)) or columns.size(1) == 0:
         wanted = "(n,) or (n, D)" if axes is None else f"(n, {axes})" if axes > 1 else "(n,)"
-        raise RefusedValue(
-            refusal("positions have a number on each axis", wanted, tuple(position.shape))
-        )
+        raise RefusedValue("positions have a number on each axis", wanted, tuple(position.shape))
     return columns
 
 
@@ -70,11 +68,9 @@ def as_whole(position: Tensor) -> Tensor:
     if not torch.compiler.is_compiling() and not holds((whole == position.detach()).all()):
         away = (whole - position.detach()).abs().nan_to_num(1.0).argmax()
         raise RefusedValue(
-            refusal(
-                "tables are indexed by integer positions",
-                "positions without fractions",
-                float(position.detach().flatten()[away]),
-            )
+            "tables are indexed by integer positions",
+            "positions without fractions",
+            float(position.detach().flatten()[away]),
         )
     return whole.long()
 
@@ -170,12 +166,12 @@ def _check_rows(pos: tuple[Tensor, Tensor], size: tuple[int, int]) -> tuple[Tens
     source, target = map(as_coordinates, pos)
     if (len(source), len(target)) != size:
         raise RefusedValue(
-            refusal("pos has a row for each node", f"M, N = {size}", (len(source), len(target)))
+            "pos has a row for each node", f"M, N = {size}", (len(source), len(target))
         )
     if source.size(1) != target.size(1):
         axes = source.size(1), target.size(1)
         raise RefusedValue(
-            refusal("positions of sources and targets have equally many columns", "one D", axes)
+            "positions of sources and targets have equally many columns", "one D", axes
         )
     return source, target
 
@@ -186,7 +182,7 @@ def _numbered(count: int, device: torch.device) -> Tensor:
 
 def _floating(position: Tensor, dtype: torch.dtype | None) -> Tensor:
     if dtype is not None and not dtype.is_floating_point:
-        raise RefusedType(refusal("positions become floating point", "torch.float32", dtype))
+        raise RefusedType("positions become floating point", "torch.float32", dtype)
     if dtype is None:
         own = position.is_floating_point()
         dtype = position.dtype if own else torch.get_default_dtype()

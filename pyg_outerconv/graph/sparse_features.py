@@ -10,7 +10,7 @@ from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ..cache import IdentityCache
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..kernels import Sparsity, spmm
 from ..kernels.edge_lists import pointers
 from ..kernels.sparsity import known_rows, known_sparsity
@@ -36,19 +36,15 @@ def check_sparse(x: Tensor) -> None:
     """Refuse a tensor that is not a floating point sparse matrix in COO, CSR or CSC layout."""
     if x.layout not in LAYOUTS:
         raise RefusedType(
-            refusal(
-                "sparse features must have one number per entry",
-                "torch.sparse_csr, torch.sparse_coo or torch.sparse_csc",
-                x.layout,
-            )
+            "sparse features must have one number per entry",
+            "torch.sparse_csr, torch.sparse_coo or torch.sparse_csc",
+            x.layout,
         )
     if x.dim() != 2 or (x.layout == torch.sparse_coo and x.dense_dim()):
         expected = "shape (M, P), without batch and without dense dimensions"
-        raise RefusedValue(refusal("sparse features must be a matrix", expected, tuple(x.shape)))
+        raise RefusedValue("sparse features must be a matrix", expected, tuple(x.shape))
     if not x.is_floating_point():
-        raise RefusedType(
-            refusal("sparse features must be floating point", "torch.float32", x.dtype)
-        )
+        raise RefusedType("sparse features must be floating point", "torch.float32", x.dtype)
 
 
 def prepare(x: Tensor) -> Prepared:
@@ -58,11 +54,9 @@ def prepare(x: Tensor) -> Prepared:
     for name, index, count in (("row", row, num_rows), ("column", column, num_columns)):
         if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < count:
             raise RefusedValue(
-                refusal(
-                    f"every {name} of sparse features must lie in range",
-                    f"[0, {count})",
-                    f"[{int(index.min())}, {int(index.max())}]",
-                )
+                f"every {name} of sparse features must lie in range",
+                f"[0, {count})",
+                f"[{int(index.min())}, {int(index.max())}]",
             )
     key, order = row * num_columns + column, None
     own = column * num_rows + row if x.layout == torch.sparse_csc else key
@@ -96,11 +90,9 @@ def _spread(ptr: Tensor, index: Tensor) -> Tensor:
     ends = (int(ptr[0]), int(ptr[-1]))
     if ends != (0, index.numel()) or bool((counts < 0).any()):
         raise RefusedValue(
-            refusal(
-                "pointers of sparse features must ascend to the number of entries",
-                f"from 0 to {index.numel()}",
-                ptr.tolist() if ptr.numel() <= 8 else f"from {ends[0]} to {ends[1]}",
-            )
+            "pointers of sparse features must ascend to the number of entries",
+            f"from 0 to {index.numel()}",
+            ptr.tolist() if ptr.numel() <= 8 else f"from {ends[0]} to {ends[1]}",
         )
     return torch.repeat_interleave(counts)
 
@@ -132,19 +124,17 @@ class SparseFeatures:
         value, entries = self.value, self.sparsity.col
         if value.shape != entries.shape:
             raise RefusedValue(
-                refusal(
-                    "sparse features need a value for each entry",
-                    tuple(entries.shape),
-                    tuple(value.shape),
-                )
+                "sparse features need a value for each entry",
+                tuple(entries.shape),
+                tuple(value.shape),
             )
         if not value.is_floating_point():
             raise RefusedType(
-                refusal("sparse features hold floating point values", "torch.float32", value.dtype)
+                "sparse features hold floating point values", "torch.float32", value.dtype
             )
         if value.device != entries.device:
             raise RefusedValue(
-                refusal("values must be on the pattern's device", entries.device, value.device)
+                "values must be on the pattern's device", entries.device, value.device
             )
 
     @staticmethod
@@ -173,11 +163,9 @@ class SparseFeatures:
         if x.requires_grad and not prepared.regular:
             # torch's gradient of values() sorts the entries first, so it would be in another order.
             raise RefusedValue(
-                refusal(
-                    "sparse features that require gradients must be in torch's order",
-                    "sorted indices without repeats",
-                    f"others in a matrix of layout {x.layout}",
-                )
+                "sparse features that require gradients must be in torch's order",
+                "sorted indices without repeats",
+                f"others in a matrix of layout {x.layout}",
             )
         # A copy, because torch.compile cannot read a view of a sparse tensor.
         value = x.values().clone() if x.requires_grad else x.values().detach()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -53,10 +53,10 @@ class Structure:
     if TYPE_CHECKING:
 
         @property
-        def size(self) -> tuple[int, int]: ...  # noqa: D102
+        def size(self) -> tuple[int, int]: ...
 
         @property
-        def device(self) -> torch.device: ...  # noqa: D102
+        def device(self) -> torch.device: ...
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -125,7 +125,7 @@ class Structure:
 
     def reversed(self) -> Structure:
         """The structure with sources and targets exchanged, for ``flow='target_to_source'``."""
-        raise RefusedValue(refusal("flow='target_to_source' reverses edges", "edges", self.noun))
+        raise RefusedValue("flow='target_to_source' reverses edges", "edges", self.noun)
 
 
 def kind_of(given: Any) -> type[Structure]:
@@ -143,11 +143,9 @@ def require_kind(family: Any, given: Any) -> type[Structure]:
     kind = reads if reads in KINDS and reads.recognises(given) else kind_of(given)
     if not issubclass(kind, reads) and kind.recognises(given):
         raise RefusedType(
-            refusal(
-                f"{type(family).__name__} reads {reads.noun}",
-                reads.expects,
-                f"{kind.noun}: {_brief(given)}",
-            )
+            f"{type(family).__name__} reads {reads.noun}",
+            reads.expects,
+            f"{kind.noun}: {_brief(given)}",
         )
     return kind if issubclass(kind, reads) else reads
 
@@ -162,11 +160,9 @@ def common_kind(families: Iterable[Any]) -> type[Structure]:
     narrow = [kind for kind in kinds if kind is not Structure]
     if len(narrow) > 1:
         raise RefusedType(
-            refusal(
-                "families on one structure read the same kind of structure",
-                narrow[0].noun,
-                f"{narrow[1].noun} too, by {kinds[narrow[1]]}",
-            )
+            "families on one structure read the same kind of structure",
+            narrow[0].noun,
+            f"{narrow[1].noun} too, by {kinds[narrow[1]]}",
         )
     return narrow[0] if narrow else Structure
 
@@ -185,7 +181,7 @@ def refuse_beside(noun: str, beside: dict[str, Any]) -> None:
     """
     given = [name for name, value in beside.items() if value is not None]
     if given:
-        raise RefusedValue(refusal(f"{noun} allow no further arguments", "none", ", ".join(given)))
+        raise RefusedValue(f"{noun} allow no further arguments", "none", ", ".join(given))
 
 
 @dataclass(frozen=True, eq=False)

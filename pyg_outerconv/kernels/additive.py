@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, unknown
 from .activation import ACTIVATIONS, Activation
 from .backend import Backend, Request
 from .dispatch import pick, request_of
@@ -60,12 +60,10 @@ def additive(
     )
     if not fits:
         raise RefusedValue(
-            refusal(
-                "additive needs a row of a for every row, a row of b for every column, and weights "
-                "for every head",
-                f"({rows}, H, P), ({cols}, H, P) and (H, P)",
-                f"{tuple(a.shape)}, {tuple(b.shape)} and {tuple(weight.shape)}",
-            )
+            "additive needs a row of a for every row, a row of b for every column, and weights "
+            "for every head",
+            f"({rows}, H, P), ({cols}, H, P) and (H, P)",
+            f"{tuple(a.shape)}, {tuple(b.shape)} and {tuple(weight.shape)}",
         )
     a, b, weight = same_dtype("additive", a, b, weight)  # type: ignore[assignment]
     view = View(sparsity)

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from .backend import Backend, Request
 from .dispatch import pick, request_of
 from .operands import one_value_an_entry, same_dtype, scale_of
@@ -66,18 +66,14 @@ def attend(
     )
     if not fits:
         raise RefusedValue(
-            refusal(
-                "attend needs queries for rows, keys and values for columns",
-                f"({rows}, H, D), ({cols}, H, D) and ({cols}, H, V)",
-                f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}",
-            )
+            "attend needs queries for rows, keys and values for columns",
+            f"({rows}, H, D), ({cols}, H, D) and ({cols}, H, V)",
+            f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}",
         )
     if bias is not None:
         bias = one_value_an_entry("attend", bias, sparsity.num_entries)
         if bias.size(1) not in (1, query.size(1)):
-            raise RefusedValue(
-                refusal("attend needs a bias for each head", query.size(1), bias.size(1))
-            )
+            raise RefusedValue("attend needs a bias for each head", query.size(1), bias.size(1))
         bias = bias.expand(-1, query.size(1))
     query, key, value, bias = same_dtype("attend", query, key, value, bias)  # type: ignore[assignment]
     view, scale = View(sparsity), scale_of(query, scale)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from .operands import attention_operands, probability, scale_of
 from .torch_attention import lowered
 
@@ -58,9 +58,9 @@ def blocks_of(source_block: Tensor, target_block: Tensor) -> NodeBlocks:
     """
     for name, block in (("source_block", source_block), ("target_block", target_block)):
         if block.dim() != 1:
-            raise RefusedValue(refusal(f"{name} is a vector", "(nodes,)", tuple(block.shape)))
+            raise RefusedValue(f"{name} is a vector", "(nodes,)", tuple(block.shape))
         if block.is_floating_point() or block.is_complex() or block.dtype == torch.bool:
-            raise RefusedType(refusal(f"{name} holds integers", "an integer dtype", block.dtype))
+            raise RefusedType(f"{name} holds integers", "an integer dtype", block.dtype)
     names, number = torch.unique(
         torch.cat([source_block.long(), target_block.long()]), return_inverse=True
     )
@@ -113,11 +113,9 @@ def attend_blocks(
     sizes = blocks.place.numel(), blocks.num_sources
     if (query.size(0), key.size(0)) != sizes:
         raise RefusedValue(
-            refusal(
-                "attend_blocks needs as many targets and sources as the blocks have",
-                sizes,
-                (query.size(0), key.size(0)),
-            )
+            "attend_blocks needs as many targets and sources as the blocks have",
+            sizes,
+            (query.size(0), key.size(0)),
         )
     scale, dropout_p = scale_of(query, scale), probability(dropout_p)
     # Zero, but part of the graph of autograd, so that gradients are zeros where nothing is seen.

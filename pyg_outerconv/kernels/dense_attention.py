@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from .band import BandLimits
 from .band_attention import BandOptions, banded
 from .operands import attention_operands, probability, scale_of
@@ -57,11 +57,7 @@ def attend_all(
     (rows, heads, _), cols = query.shape, key.size(0)
     if bias is not None and bias.shape != (rows, cols, heads):
         raise RefusedValue(
-            refusal(
-                "attend_all needs a bias for each pair and head",
-                (rows, cols, heads),
-                tuple(bias.shape),
-            )
+            "attend_all needs a bias for each pair and head", (rows, cols, heads), tuple(bias.shape)
         )
     dropout_p, scale = probability(dropout_p), scale_of(query, scale)
     if causal is not None and causal >= cols - 1:
@@ -147,7 +143,7 @@ def attend_band(
         "attend_band", query, key, value, source_mask
     )
     if dilation < 1:
-        raise RefusedValue(refusal("the dilation of attend_band", "1 or more", dilation))
+        raise RefusedValue("the dilation of attend_band", "1 or more", dilation)
     dropout_p, scale = probability(dropout_p), scale_of(query, scale)
     rows, cols = query.size(0), key.size(0)
     # Limits beyond the first or the last source are no limits.

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from .backend import Backend, Request
 from .dispatch import choose
 from .index_checks import check_indices, check_integers, check_pointers, has_numbers
@@ -50,7 +50,7 @@ def grouped_matmul(
         if index is not None:
             check_integers(name, index)
     if not ptr.numel():
-        raise RefusedValue(refusal("ptr must begin with 0", "at least one number", "no number"))
+        raise RefusedValue("ptr must begin with 0", "at least one number", "no number")
     _check_shapes(x, ptr, theta, gather, scatter, num_rows)
     if has_numbers(ptr, gather, scatter):
         count = x.size(0) if gather is None else gather.numel()
@@ -104,20 +104,16 @@ def _check_shapes(
 ) -> None:
     if x.dim() != 2 or theta.dim() != 3 or theta.shape[:2] != (ptr.numel() - 1, x.size(1)):
         raise RefusedValue(
-            refusal(
-                "grouped_matmul needs a matrix for each group, with as many rows as x has channels",
-                f"theta ({ptr.numel() - 1}, {x.size(-1)}, Q)",
-                tuple(theta.shape),
-            )
+            "grouped_matmul needs a matrix for each group, with as many rows as x has channels",
+            f"theta ({ptr.numel() - 1}, {x.size(-1)}, Q)",
+            tuple(theta.shape),
         )
     count = x.size(0) if gather is None else gather.numel()
     if scatter is not None and (num_rows is None or scatter.shape != (count,)):
         raise RefusedValue(
-            refusal(
-                "grouped_matmul needs num_rows and an index for each product to scatter",
-                f"scatter ({count},) and num_rows",
-                f"scatter {tuple(scatter.shape)} and num_rows {num_rows}",
-            )
+            "grouped_matmul needs num_rows and an index for each product to scatter",
+            f"scatter ({count},) and num_rows",
+            f"scatter {tuple(scatter.shape)} and num_rows {num_rows}",
         )
 
 

@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import Parameter
 from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 
 PLAIN = (Tensor, Parameter)
 """The classes of tensors that are no subclasses with a behaviour of their own."""
@@ -47,11 +47,9 @@ def check_pointers(name: str, ptr: Tensor, count: int) -> None:
     ends = (int(ptr[0]), int(ptr[-1]))
     if ends != (0, count) or bool((ptr[1:] < ptr[:-1]).any()):
         raise RefusedValue(
-            refusal(
-                f"{name} must ascend from 0 to the number of entries",
-                f"from 0 to {count}, nowhere descending",
-                ptr.tolist() if ptr.numel() <= 8 else f"from {ends[0]} to {ends[1]}",
-            )
+            f"{name} must ascend from 0 to the number of entries",
+            f"from 0 to {count}, nowhere descending",
+            ptr.tolist() if ptr.numel() <= 8 else f"from {ends[0]} to {ends[1]}",
         )
 
 
@@ -63,11 +61,9 @@ def check_indices(name: str, index: Tensor, count: int) -> None:
     """
     if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < count:
         raise RefusedValue(
-            refusal(
-                f"every entry of {name} lies in range",
-                f"[0, {count})",
-                f"[{int(index.min())}, {int(index.max())}]",
-            )
+            f"every entry of {name} lies in range",
+            f"[0, {count})",
+            f"[{int(index.min())}, {int(index.max())}]",
         )
 
 
@@ -80,6 +76,6 @@ def check_integers(name: str, index: Any) -> None:
     """
     if not isinstance(index, Tensor) or index.dtype not in (torch.int32, torch.int64):
         got = getattr(index, "dtype", type(index).__name__)
-        raise RefusedType(refusal(f"{name} holds integers", "torch.int32 or torch.int64", got))
+        raise RefusedType(f"{name} holds integers", "torch.int32 or torch.int64", got)
     if index.dim() != 1 or index.layout != torch.strided:
-        raise RefusedValue(refusal(f"{name} is a vector", "one dimension", tuple(index.shape)))
+        raise RefusedValue(f"{name} is a vector", "one dimension", tuple(index.shape))

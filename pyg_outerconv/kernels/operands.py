@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 
 
 def same_dtype(what: str, *tensors: Tensor | None) -> list[Tensor | None]:
@@ -24,9 +24,7 @@ def same_dtype(what: str, *tensors: Tensor | None) -> list[Tensor | None]:
             return [None if tensor is None else tensor.to(short) for tensor in tensors]
     for tensor in present:
         if tensor.dtype != first.dtype:
-            raise RefusedType(
-                refusal(f"{what} needs operands of one dtype", first.dtype, tensor.dtype)
-            )
+            raise RefusedType(f"{what} needs operands of one dtype", first.dtype, tensor.dtype)
     return list(tensors)
 
 
@@ -38,11 +36,9 @@ def one_value_an_entry(what: str, value: Tensor, num_entries: int) -> Tensor:
     """
     if value.dim() not in (1, 2) or value.size(0) != num_entries:
         raise RefusedValue(
-            refusal(
-                f"{what} needs a value for each entry, or for each entry and head",
-                f"({num_entries},) or ({num_entries}, H)",
-                tuple(value.shape),
-            )
+            f"{what} needs a value for each entry, or for each entry and head",
+            f"({num_entries},) or ({num_entries}, H)",
+            tuple(value.shape),
         )
     return value.unsqueeze(-1) if value.dim() == 1 else value
 
@@ -63,25 +59,21 @@ def attention_operands(
     )
     if not fits:
         raise RefusedValue(
-            refusal(
-                f"{what} needs queries of targets, and keys and values of sources",
-                "(N, H, D), (M, H, D) and (M, H, V)",
-                f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}",
-            )
+            f"{what} needs queries of targets, and keys and values of sources",
+            "(N, H, D), (M, H, D) and (M, H, V)",
+            f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}",
         )
     query, key, value = same_dtype(what, query, key, value)  # type: ignore[assignment]
     if source_mask is None:
         return query, key, value, None
     if source_mask.dtype != torch.bool:
-        raise RefusedType(refusal(f"the source_mask of {what}", torch.bool, source_mask.dtype))
+        raise RefusedType(f"the source_mask of {what}", torch.bool, source_mask.dtype)
     mask = source_mask.unsqueeze(-1) if source_mask.dim() == 1 else source_mask
     if mask.dim() != 2 or mask.size(0) != key.size(0) or mask.size(1) not in (1, key.size(1)):
         raise RefusedValue(
-            refusal(
-                f"the source_mask of {what} needs a number for each source, or source and head",
-                f"({key.size(0)},) or ({key.size(0)}, {key.size(1)})",
-                tuple(source_mask.shape),
-            )
+            f"the source_mask of {what} needs a number for each source, or source and head",
+            f"({key.size(0)},) or ({key.size(0)}, {key.size(1)})",
+            tuple(source_mask.shape),
         )
     return query, key, value, mask.expand(-1, key.size(1))
 
@@ -93,7 +85,7 @@ def probability(dropout_p: float) -> float:
         ValueError: it is not from 0 to 1.
     """
     if not 0.0 <= dropout_p <= 1.0:
-        raise RefusedValue(refusal("dropout_p is a probability", "0 to 1", dropout_p))
+        raise RefusedValue("dropout_p is a probability", "0 to 1", dropout_p)
     return float(dropout_p)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, unknown
 from .dispatch import pick
 from .operands import same_dtype
 from .primitive import Primitive
@@ -55,11 +55,9 @@ def sddmm(sparsity: Sparsity, a: Tensor, b: Tensor, *, op: str = "dot") -> Tenso
     if not fits:
         channels = ", channels" if op == "dot" else ""
         raise RefusedValue(
-            refusal(
-                "sddmm needs a row of a for every row, and a row of b for every column",
-                f"({rows}, [H]{channels}) and ({cols}, [H]{channels})",
-                f"{tuple(a.shape)} and {tuple(b.shape)}",
-            )
+            "sddmm needs a row of a for every row, and a row of b for every column",
+            f"({rows}, [H]{channels}) and ({cols}, [H]{channels})",
+            f"{tuple(a.shape)} and {tuple(b.shape)}",
         )
     a, b = same_dtype("sddmm", a, b)  # type: ignore[assignment]
     plain = a.dim() == dims[0]

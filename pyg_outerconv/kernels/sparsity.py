@@ -7,7 +7,7 @@ from dataclasses import InitVar, dataclass
 import torch
 from torch import Tensor
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from .edge_lists import transposed_rows
 from .index_checks import check_indices, check_integers, check_pointers, has_numbers
 from .lasting import lasting
@@ -140,32 +140,24 @@ def _check_types(sparsity: Sparsity) -> None:
     dtypes = {tensor.dtype for tensor in sparsity.tensors}
     if len(dtypes) > 1:
         raise RefusedType(
-            refusal(
-                "the tensors of a sparsity need one dtype", "one dtype", sorted(map(str, dtypes))
-            )
+            "the tensors of a sparsity need one dtype", "one dtype", sorted(map(str, dtypes))
         )
     devices = {str(tensor.device) for tensor in sparsity.tensors}
     if len(devices) > 1:
         raise RefusedValue(
-            refusal(
-                "the tensors of a sparsity need one device",
-                "one device",
-                ", ".join(sorted(devices)),
-            )
+            "the tensors of a sparsity need one device", "one device", ", ".join(sorted(devices))
         )
     for name in ("rowptr", "colptr"):
         if not getattr(sparsity, name).numel():
             raise RefusedValue(
-                refusal(f"{name} must begin with 0", "at least one number", "an empty tensor")
+                f"{name} must begin with 0", "at least one number", "an empty tensor"
             )
     for name in ("row", "perm"):
         if getattr(sparsity, name).numel() != sparsity.num_entries:
             raise RefusedValue(
-                refusal(
-                    f"{name} needs a number for each entry of col",
-                    sparsity.num_entries,
-                    getattr(sparsity, name).numel(),
-                )
+                f"{name} needs a number for each entry of col",
+                sparsity.num_entries,
+                getattr(sparsity, name).numel(),
             )
 
 
@@ -181,18 +173,16 @@ def _check_numbers(sparsity: Sparsity) -> None:
     found[perm.long()] = True
     if not bool(found.all()):
         raise RefusedValue(
-            refusal("perm must be a permutation", "each position once", "a repeated position")
+            "perm must be a permutation", "each position once", "a repeated position"
         )
     row = _node_of_each(sparsity.rowptr, entries).index_select(0, perm)
     col = _node_of_each(sparsity.colptr, entries)
     same = (row == sparsity.row) & (sparsity.col.index_select(0, perm) == col)
     if not bool(same.all()):
         raise RefusedValue(
-            refusal(
-                "rows and columns must list the same entries",
-                "entry i by column at the same place as entry perm[i] by row",
-                f"{int((~same).sum())} entries at different places",
-            )
+            "rows and columns must list the same entries",
+            "entry i by column at the same place as entry perm[i] by row",
+            f"{int((~same).sum())} entries at different places",
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, unknown
 from .backend import REDUCTIONS, Backend, Request
 from .dispatch import pick, request_of
 from .operands import one_value_an_entry, same_dtype
@@ -53,11 +53,9 @@ def spmm(
         raise RefusedValue(unknown("reduction", aggr, REDUCTIONS))
     if x.dim() not in (2, 3) or x.size(0) != cols:
         raise RefusedValue(
-            refusal(
-                "spmm needs x that fits the matrix",
-                f"({cols}, channels) or ({cols}, H, channels)",
-                tuple(x.shape),
-            )
+            "spmm needs x that fits the matrix",
+            f"({cols}, channels) or ({cols}, H, channels)",
+            tuple(x.shape),
         )
     plain = x.dim() == 2 and (value is None or value.dim() == 1)
     x = x.unsqueeze(1) if x.dim() == 2 else x
@@ -65,7 +63,7 @@ def spmm(
         value = one_value_an_entry("spmm", value, sparsity.num_entries)
         if x.size(1) > 1 and value.size(1) not in (1, x.size(1)):
             raise RefusedValue(
-                refusal("spmm needs as many heads of values as of x", x.size(1), value.size(1))
+                "spmm needs as many heads of values as of x", x.size(1), value.size(1)
             )
         value, x = same_dtype("spmm", value, x)  # type: ignore[assignment]
     backend = pick("spmm", view, x, aggr)

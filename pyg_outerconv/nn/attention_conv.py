@@ -16,7 +16,7 @@ from ..basis import Basis
 from ..basis.additive_attention import AdditiveAttentionBasis
 from ..contract.heads import sum_few
 from ..equations import row
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..families import Attention, Family
 from ..graph import Features
 from ..graph.checks import check_positive
@@ -167,7 +167,6 @@ class AttentionConv(FoldOutput, OuterConv):
         self.value_bias = Parameter(torch.zeros(heads, width)) if value_bias else None
 
     def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module."""
         super().reset_parameters()
         bias = self._parameters.get("value_bias")  # not yet set during super().__init__()
         if bias is not None:
@@ -287,9 +286,7 @@ class AttentionConv(FoldOutput, OuterConv):
         if source_mask is not None:
             source_mask = source_mask.movedim(-1, 0)
         if alignment is not None and self._family.align is None:
-            raise RefusedValue(
-                refusal("an alignment reads what comes as alignment=", "align=T", "no align")
-            )
+            raise RefusedValue("an alignment reads what comes as alignment=", "align=T", "no align")
         return replace(content, present=source_mask, alignment=alignment, values=values)
 
     def _contract(

@@ -14,7 +14,7 @@ from ..attention import (
     make_normaliser,
     make_score,
 )
-from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..errors import RefusedType, RefusedValue, unknown
 from ..families import Family, Hops, parse_family
 from ..graph import Features, SparseFeatures
 from .inputs import Inputs
@@ -40,13 +40,13 @@ def score_of(
     edge = {} if edge_dim is None else {"edge": EdgeFeatures(edge_dim, heads, value_channels)}
     score = make_score(given, heads, channels, in_channels, value_channels, **edge)
     if score.heads != heads:
-        raise RefusedValue(refusal("a score has the heads of its layer", heads, score.heads))
+        raise RefusedValue("a score has the heads of its layer", heads, score.heads)
     shared = getattr(score, "edge", None)
     fits = isinstance(shared, EdgeFeatures) and shared.channels == value_channels
     if edge_dim is not None and not fits:
         expected = f"a score with edge=EdgeFeatures of {value_channels} channels"
         rule = "edge features of values are those of keys"
-        raise RefusedValue(refusal(rule, expected, shared or score))
+        raise RefusedValue(rule, expected, shared or score)
     return score
 
 
@@ -55,7 +55,7 @@ def normaliser_of(given: Normaliser | str, dropout: float) -> Normaliser:
     options: dict[str, Any] = {"dropout": dropout} if isinstance(given, str) else {}
     normalise = make_normaliser(given, **options)
     if dropout and normalise.dropout != dropout:
-        raise RefusedValue(refusal("a normaliser has a dropout of its own", 0, dropout))
+        raise RefusedValue("a normaliser has a dropout of its own", 0, dropout)
     return normalise
 
 
@@ -73,21 +73,19 @@ def form_of(
         if value_channels is not None or combine == "concat":
             got = f"combine={combine!r}, value_channels={value_channels}"
             raise RefusedValue(
-                refusal("heads with a theta of their own are added up", "'sum' or 'mean'", got)
+                "heads with a theta of their own are added up", "'sum' or 'mean'", got
             )
         return theta
     if value_channels is not None:
         if combine != "sum":
-            raise RefusedValue(
-                refusal("an output projection adds up heads", "combine='sum'", repr(combine))
-            )
+            raise RefusedValue("an output projection adds up heads", "combine='sum'", repr(combine))
         return f"value-output(channels={value_channels})"
     if combine != "concat":
         return "full"
     if out_channels % heads:
         rule = "heads side by side share out_channels evenly"
         expected = f"out_channels a multiple of {heads}, or combine='sum'"
-        raise RefusedValue(refusal(rule, expected, out_channels))
+        raise RefusedValue(rule, expected, out_channels)
     return "columns"
 
 
@@ -103,7 +101,7 @@ def check_values(theta: ThetaModule, *, value_bias: bool, edge_features: bool) -
     for wanted, what in ((value_bias, "a value bias is"), (edge_features, "edge features are")):
         if wanted and theta.name not in WITH_VALUES:
             rule = f"{what} added to values"
-            raise RefusedValue(refusal(rule, f"theta in {WITH_VALUES}", theta.name))
+            raise RefusedValue(rule, f"theta in {WITH_VALUES}", theta.name)
 
 
 def checked_mask(source_mask: Any, inputs: Inputs) -> Tensor:
@@ -111,15 +109,13 @@ def checked_mask(source_mask: Any, inputs: Inputs) -> Tensor:
     count = "M" if inputs.num_sources is None else inputs.num_sources
     rule, wanted = "source_mask says which sources there are", f"booleans (*, {count})"
     if not isinstance(source_mask, Tensor):
-        raise RefusedType(refusal(rule, wanted, type(source_mask).__name__))
+        raise RefusedType(rule, wanted, type(source_mask).__name__)
     known = inputs.num_sources is not None and source_mask.dim() > 0
     if source_mask.dtype != torch.bool or not known or source_mask.size(-1) != inputs.num_sources:
         got = f"{source_mask.dtype} {tuple(source_mask.shape)}"
-        raise RefusedValue(refusal(rule, wanted, got))
+        raise RefusedValue(rule, wanted, got)
     if inputs.source is not None and source_mask.device != inputs.source.device:
-        raise RefusedValue(
-            refusal("source_mask is where x is", inputs.source.device, source_mask.device)
-        )
+        raise RefusedValue("source_mask is where x is", inputs.source.device, source_mask.device)
     return source_mask
 
 

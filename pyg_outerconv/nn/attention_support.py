@@ -12,7 +12,7 @@ from torch import Tensor
 from ..basis import Basis, EdgeBasis
 from ..basis.additive_attention import AdditiveAttentionBasis
 from ..basis.implicit_edges import ImplicitEdges
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..families import Attention
 from ..graph import EdgeList, NodeSet
 from ..graph.checks import holds
@@ -34,7 +34,7 @@ def require_edges(family: Attention, given: Any) -> None:
     """Raise TypeError if ``edge_index`` is None and the support reads a structure."""
     if given is None and not issubclass(NodeSet, reads := family.reads):
         wanted = f"{reads.expects}; or a support of nodes alone, such as Complete()"
-        raise RefusedType(refusal(f"{family.support} reads {reads.noun}", wanted, given))
+        raise RefusedType(f"{family.support} reads {reads.noun}", wanted, given)
 
 
 def check_beside(given: Given, content: Content) -> None:
@@ -46,14 +46,14 @@ def check_beside(given: Given, content: Content) -> None:
     """
     own, size = given.edge_index.size, given.size
     if any(count not in (None, end) for count, end in zip(size or (), own, strict=False)):
-        raise RefusedValue(refusal("a basis has a size of its own", own, size))
+        raise RefusedValue("a basis has a size of its own", own, size)
     known = {"edge_weight": given.edge_weight, "edge_type": given.edge_type}
     if not is_support(given.edge_index):
         known |= {"source_mask": content.present, "alignment": content.alignment}
     for name, part in known.items():
         if part is not None:
             raise RefusedValue(
-                refusal(f"a basis that is given was made before {name}", "none beside it", name)
+                f"a basis that is given was made before {name}", "none beside it", name
             )
 
 
@@ -73,7 +73,7 @@ def basis_on_support(family: Attention, given: Given, content: Content) -> Basis
     over = support if isinstance(support, ImplicitEdges) else support.edges()
     for name, part in (("edge_attr", edge_attr), ("pos", pos)):
         if part is not None and not family.makes_use_of(name):
-            raise RefusedValue(refusal(f"the score does not read {name}", "none", name))
+            raise RefusedValue(f"the score does not read {name}", "none", name)
     ends = (pos, pos) if isinstance(pos, Tensor) else pos
     is_pair = not content.is_single
     structure: Structure
@@ -95,11 +95,9 @@ def _check_origin(over: EdgeBasis, edge_attr: Tensor | None) -> None:
         return
     if not holds((origin < edge_attr.size(0)).all()):
         raise RefusedValue(
-            refusal(
-                "edge_attr has a row for each edge that the support was made of",
-                f"{int(origin.max()) + 1} or more",
-                edge_attr.size(0),
-            )
+            "edge_attr has a row for each edge that the support was made of",
+            f"{int(origin.max()) + 1} or more",
+            edge_attr.size(0),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any
 
-from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..errors import RefusedType, RefusedValue, unknown
 from ..families import Family, parse_family
 
 AGGREGATIONS = ("sum", "mean", "max", "min")
@@ -22,26 +22,22 @@ def check_channels(name: str, value: Any, least: int) -> None:
     if isinstance(value, tuple) and name == "in_channels":
         if len(value) != 2:
             raise RefusedValue(
-                refusal(f"{name} of sources and targets must be a pair", "2 numbers", len(value))
+                f"{name} of sources and targets must be a pair", "2 numbers", len(value)
             )
         for part in value:
             check_channels("each of in_channels", part, least)
     elif not isinstance(value, Integral) or isinstance(value, bool):
-        raise RefusedType(
-            refusal(f"{name} must be a number of channels", "an integer", repr(value))
-        )
+        raise RefusedType(f"{name} must be a number of channels", "an integer", repr(value))
     elif value < least:
-        raise RefusedValue(
-            refusal(f"{name} must be a number of channels", f"an integer >= {least}", value)
-        )
+        raise RefusedValue(f"{name} must be a number of channels", f"an integer >= {least}", value)
 
 
 def check_share(name: str, value: Any) -> None:
     """Check that a share is a number in [0, 1). Raises TypeError or ValueError."""
     if not isinstance(value, Real) or isinstance(value, bool):
-        raise RefusedType(refusal(f"{name} must be a share", "a float", repr(value)))
+        raise RefusedType(f"{name} must be a share", "a float", repr(value))
     if not 0 <= float(value) < 1:
-        raise RefusedValue(refusal(f"{name} must be a share", "a number in [0, 1)", value))
+        raise RefusedValue(f"{name} must be a share", "a number in [0, 1)", value)
 
 
 def aggregation(name: str, value: str | None) -> str:
@@ -65,11 +61,7 @@ def check_family(family: Any) -> Family:
     family = parse_family(family) if isinstance(family, str) else family
     if not isinstance(family, Family):
         raise RefusedType(
-            refusal(
-                "family must be a recipe for a basis",
-                "a Family or its name",
-                type(family).__name__,
-            )
+            "family must be a recipe for a basis", "a Family or its name", type(family).__name__
         )
     return family
 
@@ -89,5 +81,5 @@ def check_known(out_channels: int, **options: bool) -> None:
     for name, wanted in options.items():
         if wanted and out_channels < 0:
             raise RefusedValue(
-                refusal(f"{name} needs out_channels", "in_channels or out_channels >= 0", "both -1")
+                f"{name} needs out_channels", "in_channels or out_channels >= 0", "both -1"
             )

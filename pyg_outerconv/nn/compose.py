@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..basis import Basis
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..families import Compose, Family, Identity, Mean, Stack
 from ..families.options import functions_of
 from ..theta.theta import add_product
@@ -73,7 +73,7 @@ class ComposedConv(OuterConv):
         r"""Runs the layer; see :class:`OuterConv`."""
         if not split_input(x, self.flow).is_single:
             raise RefusedValue(
-                refusal("a composition reads nodes that are sources and targets", "one x", "a pair")
+                "a composition reads nodes that are sources and targets", "one x", "a pair"
             )
         basis = self.basis(x, edge_index, *args, **kwargs)
         out = super().forward(x, basis)
@@ -97,7 +97,7 @@ class ComposedConv(OuterConv):
         known, parts = len(self.family.factors()), basis.factors()
         if len(parts) != known:
             raise RefusedValue(
-                refusal("inner biases pass through the last factors of a product", known, basis)
+                "inner biases pass through the last factors of a product", known, basis
             )
         sums = torch.ones(parts[-number].size[0], 1, dtype=dtype, device=basis.device)
         for part in parts[-number:]:
@@ -140,9 +140,7 @@ def compose(first: OuterConv, second: OuterConv) -> ComposedConv:
     """
     for conv in (first, second):
         if not isinstance(conv, OuterConv):
-            raise RefusedType(
-                refusal("layers are composed that are linear sums", "OuterConv", conv)
-            )
+            raise RefusedType("layers are composed that are linear sums", "OuterConv", conv)
     reasons = why_not_composed(first, second)
     if reasons:
         raise RefusedValue(f"these layers have no composition: {'; '.join(reasons)}")

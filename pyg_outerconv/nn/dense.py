@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..theta import full
 from .checks import COMPARISONS
 from .inputs import Inputs
@@ -48,7 +48,7 @@ class DenseForms:
                     "its place is the dense basis with its support mask, as in "
                     "testing.dense_contraction"
                 )
-                raise RefusedValue(refusal(rule, f"{name} 'sum' or 'mean'", repr(aggr)))
+                raise RefusedValue(rule, f"{name} 'sum' or 'mean'", repr(aggr))
         basis = conv.basis(Inputs(None, None, None, None), edge_index, *args, **kwargs)
         theta = full(conv.theta.parameter(torch.empty(0, dtype=basis.dtype, device=basis.device)))
         if conv.label_aggr == "mean":
@@ -61,7 +61,7 @@ class DenseForms:
         if is_pair or isinstance(conv.in_channels, tuple):
             rule = "a root weight is part of the quadri-tensor only where targets are the sources"
             got = f"M = {basis.size[0]}, N = {basis.size[1]}, in_channels={conv.in_channels}"
-            raise RefusedValue(refusal(rule, "one set of nodes and one in_channels", got))
+            raise RefusedValue(rule, "one set of nodes and one in_channels", got)
         eye = torch.eye(basis.size[0], dtype=phi.dtype, device=phi.device)
         return phi + torch.einsum("mn,pq->mnpq", eye, conv.root()[0, 0])
 

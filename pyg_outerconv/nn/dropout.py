@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..graph.sparse_features import SparseFeatures, coalesced, replace_values
 
 
@@ -38,7 +38,7 @@ def dropout_features(
         TypeError: sparse features are not floating point, or have a block layout.
     """
     if not 0.0 <= p <= 1.0:
-        raise RefusedValue(refusal("dropout takes a probability", "[0, 1]", p))
+        raise RefusedValue("dropout takes a probability", "[0, 1]", p)
     if isinstance(x, SparseFeatures):
         return x.with_values(_dropout(x.value, p)) if training else x
     if x.layout == torch.strided:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.inits import glorot
 
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, unknown
 from ..graph.checks import check_positive, holds
 
 _SMALLEST = 1e-15  # PyG adds it to variances
@@ -111,12 +111,10 @@ class BSpline(torch.nn.Module):
         if degree not in _PIECES:
             raise RefusedValue(unknown("degree of a B-spline", str(degree), map(str, _PIECES)))
         if not sizes or min(sizes) <= degree:
-            raise RefusedValue(
-                refusal("a B-spline needs more pieces than its degree", f"> {degree}", sizes)
-            )
+            raise RefusedValue("a B-spline needs more pieces than its degree", f"> {degree}", sizes)
         if len(is_open_spline) != len(sizes):
             rule = "splines are open or closed along each attribute"
-            raise RefusedValue(refusal(rule, f"{len(sizes)} switches", is_open_spline))
+            raise RefusedValue(rule, f"{len(sizes)} switches", is_open_spline)
         self.kernel_size, self.degree = sizes, degree
         self.is_open_spline = tuple(is_open_spline)
 
@@ -132,7 +130,7 @@ class BSpline(torch.nn.Module):
         if not holds(inside.all()):
             got = f"between {float(edge_attr.min()):g} and {float(edge_attr.max()):g}"
             rule = "splines are of attributes in [0, 1]"
-            raise RefusedValue(refusal(rule, "0 <= edge_attr <= 1", got))
+            raise RefusedValue(rule, "0 <= edge_attr <= 1", got)
         out: Tensor | None = None
         axes = zip(edge_attr.unbind(1), self.kernel_size, self.is_open_spline, strict=True)
         for position, size, is_open in axes:
@@ -183,7 +181,7 @@ class EdgeNetwork(torch.nn.Module):
     def __init__(self, *channels: int, constant: bool = True) -> None:
         super().__init__()
         if len(channels) < 2:
-            raise RefusedValue(refusal("a network has layers", "D and a width for each", channels))
+            raise RefusedValue("a network has layers", "D and a width for each", channels)
         for width in channels:
             check_positive("a network has layers and", width=width)
         self.constant = constant
@@ -211,5 +209,5 @@ class EdgeNetwork(torch.nn.Module):
 def _check_width(edge_attr: Tensor, dim: int) -> None:
     if edge_attr.dim() != 2 or edge_attr.size(1) != dim:
         raise RefusedValue(
-            refusal("edges have as many attributes as said", f"(E, {dim})", tuple(edge_attr.shape))
+            "edges have as many attributes as said", f"(E, {dim})", tuple(edge_attr.shape)
         )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis
-from ..errors import RefusedType, refusal
+from ..errors import RefusedType
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -45,7 +45,7 @@ class FixedBasis(torch.nn.Module):
     def __init__(self, basis: Basis) -> None:
         super().__init__()
         if not isinstance(basis, Basis):
-            raise RefusedType(refusal("a FixedBasis keeps a basis", "Basis", type(basis).__name__))
+            raise RefusedType("a FixedBasis keeps a basis", "Basis", type(basis).__name__)
         self.basis = basis
 
     def forward(self) -> Basis:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..equations import row
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..theta import ValueOutput
 from .theta_forms import make_theta
 
@@ -67,7 +67,7 @@ class FoldOutput:
         """
         conv = cast("AttentionConv", self)
         if not isinstance(rank, Integral):
-            raise RefusedType(refusal("a rank is a number", "an integer", repr(rank)))
+            raise RefusedType("a rank is a number", "an integer", repr(rank))
         theta, bias = _full(conv)
         # The bias is one more input channel that is 1, with the same output projection.
         rows = theta if bias is None else torch.cat([theta, bias.squeeze(1)], dim=1)
@@ -78,7 +78,7 @@ class FoldOutput:
         if rank < least:
             rule = "a product of values and output projections has their rank at most"
             expected = f"rank >= {least}, as ranks of the heads are {ranks.tolist()}"
-            raise RefusedValue(refusal(rule, expected, rank))
+            raise RefusedValue(rule, expected, rank)
         left, right = (factor.to(rows.dtype) for factor in _factors(wide, rank))
         size = theta.size(1)
         parts = {"value": left[:, :size], "output": right}
@@ -100,20 +100,18 @@ def _factors(wide: Tensor, rank: int) -> tuple[Tensor, Tensor]:
 def _full(conv: AttentionConv) -> tuple[Tensor, Tensor | None]:
     """V_h O_h (H, P, Q), and b_h O_h (H, 1, 1, Q) or None. Raises ValueError if not foldable."""
     if conv.theta.in_channels < 0:
-        raise RefusedValue(refusal("a layer is folded with its parameters", "values", "none yet"))
+        raise RefusedValue("a layer is folded with its parameters", "values", "none yet")
     score = conv.family.score
     if score.uses_theta:
         rule = "values change when outputs are folded into them, and so would scores of values"
-        raise RefusedValue(refusal(rule, "a score of features", score.name))
+        raise RefusedValue(rule, "a score of features", score.name)
     if conv.edge_dim is not None:
         raise RefusedValue(
-            refusal("edge features are added to values as they are", "edge_dim=None", conv.edge_dim)
+            "edge features are added to values as they are", "edge_dim=None", conv.edge_dim
         )
     found = conv.theta_value()
     if not isinstance(found, ValueOutput):
-        raise RefusedValue(
-            refusal("an output projection is folded into values", "values", conv.theta.name)
-        )
+        raise RefusedValue("an output projection is folded into values", "values", conv.theta.name)
     return found.full().squeeze(1), found.full_bias()
 
 
@@ -127,7 +125,7 @@ def _check_rows(conv: AttentionConv) -> None:
         if not holds:
             rule = "a value bias is an output bias only where rows of the basis sum to one"
             expected = "a stochastic normaliser without dropout, or fold_bias=False"
-            raise RefusedValue(refusal(rule, expected, got))
+            raise RefusedValue(rule, expected, got)
 
 
 def _with_theta(conv: AttentionConv, spec: str, parts: dict[str, Tensor]) -> AttentionConv:

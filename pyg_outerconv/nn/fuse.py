@@ -10,7 +10,7 @@ import torch
 import torch_geometric
 from torch.fx import Graph, GraphModule, Node, Tracer
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from .compose import compose, why_not_composed
 from .linear_runs import LayerCall, left_pairs, linear_runs, remove_unread
 from .outer_conv import OuterConv
@@ -216,19 +216,15 @@ def traced(model: torch.nn.Module) -> GraphModule:
         graph: Graph = _Tracer().trace(model)
     except Exception as error:  # a model can fail in any way on symbolic values
         raise RefusedValue(
-            refusal(
-                "layers are fused in models that torch.fx can trace",
-                "a forward without branches on values",
-                f"{type(error).__name__}: {error}",
-            )
+            "layers are fused in models that torch.fx can trace",
+            "a forward without branches on values",
+            f"{type(error).__name__}: {error}",
         ) from error
     for node in graph.nodes:
         if node.op == "call_function" and node.kwargs.get("training") is True:
             raise RefusedValue(
-                refusal(
-                    "a traced model keeps the value of training=, whatever train() and eval() say",
-                    "a module such as torch.nn.Dropout, or model.eval() before",
-                    f"{node.target.__name__} in training mode",
-                )
+                "a traced model keeps the value of training=, whatever train() and eval() say",
+                "a module such as torch.nn.Dropout, or model.eval() before",
+                f"{node.target.__name__} in training mode",
             )
     return GraphModule(model, graph)

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..basis import Basis
 from ..basis.grid_shift import GridShift
 from ..contract import ContractionPath, contract
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..families import Grid
 from .grid_images import ShiftCache, as_cells, as_images, shape_of
 from .inputs import check_devices
@@ -90,9 +90,9 @@ class GridConv(OuterConv):
         )
         if not isinstance(groups, Integral) or isinstance(groups, bool):
             rule = "groups must be a number of blocks"
-            raise RefusedType(refusal(rule, "an integer", repr(groups)))
+            raise RefusedType(rule, "an integer", repr(groups))
         if groups != 1 and "theta" in kwargs:
-            raise RefusedValue(refusal("groups are a form of theta", "one of them", "both"))
+            raise RefusedValue("groups are a form of theta", "one of them", "both")
         kwargs.setdefault("theta", f"grouped(groups={groups})")
         # torch's layers draw their parameters once.
         with torch.random.fork_rng(devices=[]):
@@ -142,7 +142,7 @@ class GridConv(OuterConv):
             return super().forward(x, edge_index, edge_weight, **beside)
         if any(part is not None for part in (edge_weight, *beside.values())):
             raise RefusedValue(
-                refusal("images are a whole grid", "nothing beside them", "edges, size or batch")
+                "images are a whole grid", "nothing beside them", "edges, size or batch"
             )
         rule = self.rule(x)
         cells = as_cells(x, len(rule.axes))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..basis.grid_shift import GridShift
 from ..cache import use_last
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..families.windows import Windows
 from ..graph.cells import Cells
 
@@ -55,15 +55,15 @@ def shape_of(images: Any, num_axes: int, channels: int = -1) -> tuple[int, ...]:
     """
     if not isinstance(images, Tensor) or not images.is_floating_point():
         got = getattr(images, "dtype", type(images).__name__)
-        raise RefusedType(refusal("images are features", "a tensor of floating point type", got))
+        raise RefusedType("images are features", "a tensor of floating point type", got)
     if images.dim() <= num_axes:
         rule = "images have channels and axes"
         expected = f"(C, *shape) of {num_axes} axes, and a batch before it"
-        raise RefusedValue(refusal(rule, expected, tuple(images.shape)))
+        raise RefusedValue(rule, expected, tuple(images.shape))
     if channels >= 0 and images.size(-1 - num_axes) != channels:
         axes = ", ".join(f"M_{axis + 1}" for axis in range(num_axes))
         rule = "images have the channels of the layer before their axes"
-        raise RefusedValue(refusal(rule, f"(*, {channels}, {axes})", tuple(images.shape)))
+        raise RefusedValue(rule, f"(*, {channels}, {axes})", tuple(images.shape))
     return tuple(images.shape[images.dim() - num_axes :])
 
 

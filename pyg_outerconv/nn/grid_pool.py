@@ -13,7 +13,7 @@ from ..basis import Basis
 from ..basis.grid_shift import GridShift
 from ..contract import ContractionPath, contract, contraction_path
 from ..contract.choose import check_memory, check_order
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..families import Pool
 from ..graph.cells import check_shape
 from ..theta import Mixture, ThetaValue, scaled
@@ -103,7 +103,7 @@ class GridPool(_Clusters):
     ) -> None:
         if not isinstance(count_include_pad, bool):
             raise RefusedType(
-                refusal("count_include_pad is a switch", "True or False", repr(count_include_pad))
+                "count_include_pad is a switch", "True or False", repr(count_include_pad)
             )
         aggr = aggregation("aggr", aggr)
         family = Pool(kernel_size, stride, padding, dilation, ceil_mode, dim)
@@ -250,7 +250,7 @@ class GridUnpool(_Clusters):
         """
         if cells is not None and output_size is not None:
             raise RefusedValue(
-                refusal("an output has the size of its cells", "cells or output_size", "both")
+                "an output has the size of its cells", "cells or output_size", "both"
             )
         if cells is not None:
             return self._contract(self._basis(cells, x), x)
@@ -287,7 +287,7 @@ class GridUnpool(_Clusters):
         rule = self._rules.get(self.family, wanted, images.device, GridShift.transpose)
         if rule.input_shape != shape:
             wrong = "the output's clusters must be the cells of the input"
-            raise RefusedValue(refusal(wrong, shape, rule.input_shape))
+            raise RefusedValue(wrong, shape, rule.input_shape)
         return rule
 
     def _basis(self, cells: Any, x: Tensor) -> Basis:

@@ -11,7 +11,7 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.typing import OptTensor
 
 from ..basis import Basis
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..graph import Features
 from ..theta import ThetaValue
 
@@ -128,11 +128,9 @@ def _check_step(cls: type, name: str, skip: int) -> None:
         needed = one.kind in named and one.default is inspect.Parameter.empty
         if needed and one.name not in OF_MESSAGES:
             raise RefusedType(
-                refusal(
-                    f"{cls.__name__}.{name} is called with what is sent along edges",
-                    f"some of {', '.join(sorted(OF_MESSAGES))}",
-                    one.name,
-                )
+                f"{cls.__name__}.{name} is called with what is sent along edges",
+                f"some of {', '.join(sorted(OF_MESSAGES))}",
+                one.name,
             )
 
 
@@ -142,9 +140,7 @@ def _check_fused(cls: Any) -> None:
         inspect.signature(cls.message_and_aggregate).bind(None, None, x=None, theta=None)
     except TypeError as error:
         raise RefusedType(
-            refusal(
-                f"{cls.__name__}.message_and_aggregate is called with the basis, x and theta",
-                "message_and_aggregate(self, edge_index, x, theta)",
-                str(error),
-            )
+            f"{cls.__name__}.message_and_aggregate is called with the basis, x and theta",
+            "message_and_aggregate(self, edge_index, x, theta)",
+            str(error),
         ) from error

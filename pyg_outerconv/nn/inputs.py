@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..graph import Cells
 from ..graph.sparse_features import Features, SparseFeatures
 
@@ -68,11 +68,9 @@ class Inputs(NamedTuple):
         """P of dense or sparse features. Raises ValueError for indices and None."""
         if x is None or not x.is_floating_point():
             raise RefusedValue(
-                refusal(
-                    "in_channels=-1 is derived from features",
-                    "a float tensor",
-                    "none" if x is None else x.dtype,
-                )
+                "in_channels=-1 is derived from features",
+                "a float tensor",
+                "none" if x is None else x.dtype,
             )
         return x.size(-1)
 
@@ -89,9 +87,7 @@ def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
     """
     pair = isinstance(x, tuple | list)
     if pair and len(x) != 2:
-        raise RefusedValue(
-            refusal("a bipartite x is a pair", "(x_source, x_target)", f"{len(x)} entries")
-        )
+        raise RefusedValue("a bipartite x is a pair", "(x_source, x_target)", f"{len(x)} entries")
     source, target = x if pair else (x, x)
     if pair and flow == "target_to_source":
         source, target = target, source
@@ -126,24 +122,20 @@ def _features(x: Any) -> tuple[Features, int | None]:
         return x, x.size(0)
     if not isinstance(x, Tensor) or x.is_complex() or x.dtype == torch.bool:
         raise RefusedType(
-            refusal(
-                "x must hold features or node indices",
-                "a tensor of floating point or integer type",
-                getattr(x, "dtype", type(x).__name__),
-            )
+            "x must hold features or node indices",
+            "a tensor of floating point or integer type",
+            getattr(x, "dtype", type(x).__name__),
         )
     if x.layout != torch.strided:
         return SparseFeatures.of(x), x.size(0)
     if x.is_floating_point():
         if x.dim() < 2:
             raise RefusedValue(
-                refusal("features must have a row for each node", "shape (M, P)", tuple(x.shape))
+                "features must have a row for each node", "shape (M, P)", tuple(x.shape)
             )
         return x, x.size(-2)
     if x.dim() != 1:
-        raise RefusedValue(
-            refusal("node indices must be one for each node", "shape (M,)", tuple(x.shape))
-        )
+        raise RefusedValue("node indices must be one for each node", "shape (M,)", tuple(x.shape))
     return x, x.size(0)
 
 
@@ -173,17 +165,15 @@ def check_devices(
     if device is None:
         return
     if target is not None and target.device != device:
-        raise RefusedValue(refusal("sources and targets are in one place", device, target.device))
+        raise RefusedValue("sources and targets are in one place", device, target.device)
     if _is_elsewhere(layer, device):
         tensors = chain(layer.named_parameters(), layer.named_buffers())
         name, part = next((name, part) for name, part in tensors if part.device != device)
-        raise RefusedValue(refusal(RULE, f"{name} on {device}{_hint(part)}", part.device))
+        raise RefusedValue(RULE, f"{name} on {device}{_hint(part)}", part.device)
     for name, parts in beside:
         for part in parts if isinstance(parts, tuple | list) else (parts,):
             if isinstance(part, Tensor) and part.device != device:
-                raise RefusedValue(
-                    refusal(f"{name} is where the features are", device, part.device)
-                )
+                raise RefusedValue(f"{name} is where the features are", device, part.device)
     if not isinstance(given, Tensor) or given.device != device or device.type == "meta":
         check_given(given, device)
 
@@ -194,19 +184,15 @@ def check_given(given: Any, device: torch.device) -> None:
     where = device if is_shape else getattr(given, "device", device)
     if where != device:
         raise RefusedValue(
-            refusal(
-                "edges, or the basis in their place, are where the features are",
-                f"{device}: .to(x.device), which a FixedBasis in a module follows",
-                where,
-            )
+            "edges, or the basis in their place, are where the features are",
+            f"{device}: .to(x.device), which a FixedBasis in a module follows",
+            where,
         )
     if device.type == "meta":
         raise RefusedValue(
-            refusal(
-                "a layer runs on values, and meta has none",
-                "for shapes alone a real basis within FakeTensorMode(allow_non_fake_inputs=True)",
-                device,
-            )
+            "a layer runs on values, and meta has none",
+            "for shapes alone a real basis within FakeTensorMode(allow_non_fake_inputs=True)",
+            device,
         )
 
 

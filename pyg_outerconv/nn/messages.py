@@ -19,7 +19,7 @@ from ..contract.order import needs_features
 from ..contract.orders.dense import PerNode
 from ..contract.orders.polynomials import sum_clenshaw, sum_forward
 from ..contract.problem import LINEAR
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..graph import Features
 from ..theta import ThetaValue
 from .checks import COMPARISONS
@@ -97,9 +97,7 @@ def _from_items(conv: OuterConv, problem: Problem) -> Tensor:
     """The result for a basis with a batch, item by item."""
     leaf, x = problem.basis, problem.x
     if not isinstance(x, Tensor) or problem.batch != leaf.batch:
-        raise RefusedValue(
-            refusal("the basis must have the batch shape of x", leaf.batch, problem.batch)
-        )
+        raise RefusedValue("the basis must have the batch shape of x", leaf.batch, problem.batch)
     items = []
     for index in product(*map(range, leaf.batch)):
         where: tuple[slice | int, ...] = (slice(None), *index)
@@ -185,12 +183,10 @@ def _keeps_order(edges: EdgeBasis) -> bool:
 def _origin(edges: EdgeBasis) -> Tensor:
     if edges.pattern.origin is None:
         raise RefusedValue(
-            refusal(
-                "an explanation masks the edges that were given, and every edge "
-                "of the basis must stem from one",
-                "a basis made of edges",
-                f"{edges!r}, whose edges are products or were stored",
-            )
+            "an explanation masks the edges that were given, and every edge "
+            "of the basis must stem from one",
+            "a basis made of edges",
+            f"{edges!r}, whose edges are products or were stored",
         )
     return edges.pattern.origin
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..graph.checks import check_size
 from ..graph.edge_index import is_matrix
 from ..graph.edge_list import EdgeList
@@ -102,11 +102,9 @@ def _make_basis(
     reverse = conv.flow == "target_to_source"
     if reverse and is_matrix(given.edge_index):
         raise RefusedValue(
-            refusal(
-                "flow='target_to_source' takes edges as indices",
-                "(2, E)",
-                "a sparse matrix; pass its transpose",
-            )
+            "flow='target_to_source' takes edges as indices",
+            "(2, E)",
+            "a sparse matrix; pass its transpose",
         )
     family.refuse_unread(beside)
     if issubclass(kind, EdgeList):
@@ -150,7 +148,7 @@ def _size(
                 continue
             if known[end] not in (None, count):
                 raise RefusedValue(
-                    refusal(f"size must agree with x in the number of {name}", known[end], count)
+                    f"size must agree with x in the number of {name}", known[end], count
                 )
             known[end] = count
     if known[1] is None and kind.targets_are_sources:
@@ -163,20 +161,16 @@ def _size(
 def _check_given(conv: OuterConv, inputs: Inputs, basis: Basis, given: Given) -> None:
     if basis.num_bases != conv.theta.num_labels:
         raise RefusedValue(
-            refusal(
-                f"a basis must have the labels of the layer's family, {conv.family}",
-                f"K = {conv.theta.num_labels}",
-                basis.num_bases,
-            )
+            f"a basis must have the labels of the layer's family, {conv.family}",
+            f"K = {conv.theta.num_labels}",
+            basis.num_bases,
         )
     beside = (given.edge_weight, given.edge_type, given.edge_attr, given.pos)
     if any(part is not None for part in beside):
         raise RefusedValue(
-            refusal(
-                "a basis has its own weights and types",
-                "no edge_weight, edge_type, edge_attr or pos beside it",
-                "one of them",
-            )
+            "a basis has its own weights and types",
+            "no edge_weight, edge_type, edge_attr or pos beside it",
+            "one of them",
         )
     own_targets = inputs.is_single and not conv.family.reads.targets_are_sources
     _check_ends(basis, (inputs.num_sources, None if own_targets else inputs.num_targets))
@@ -190,9 +184,7 @@ def _check_ends(basis: Basis, expected: tuple[int | None, int | None]) -> None:
     """Raise ValueError if a basis has other numbers of nodes than expected."""
     for name, given, actual in zip(("sources", "targets"), expected, basis.size, strict=True):
         if given is not None and given != actual:
-            raise RefusedValue(
-                refusal(f"the basis must have the {name} of x and size", given, actual)
-            )
+            raise RefusedValue(f"the basis must have the {name} of x and size", given, actual)
 
 
 def _check_root(inputs: Inputs, basis: Basis, bipartite: bool = False) -> None:
@@ -201,9 +193,7 @@ def _check_root(inputs: Inputs, basis: Basis, bipartite: bool = False) -> None:
     has_one_x = inputs.is_single and inputs.source is not None
     if has_one_x and (bipartite or sources != targets):
         raise RefusedValue(
-            refusal(
-                "a root weight multiplies features of the targets",
-                "a pair (x_source, x_target) where targets are other nodes than sources",
-                f"one x, M = {sources}, N = {targets}",
-            )
+            "a root weight multiplies features of the targets",
+            "a pair (x_source, x_target) where targets are other nodes than sources",
+            f"one x, M = {sources}, N = {targets}",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..families import Diffusion, Walk
 from .outer_conv import OuterConv
 
@@ -51,7 +51,7 @@ def ssg_conv(
         ValueError: the length is not positive.
     """
     if length < 1:
-        raise RefusedValue(refusal("a mean over powers has one", "length >= 1", length))
+        raise RefusedValue("a mean over powers has one", "length >= 1", length)
     family = Diffusion((alpha, *((1 - alpha) / length,) * length))
     return OuterConv(in_channels, out_channels, family, **options)
 
@@ -96,7 +96,7 @@ def mix_hop(
     """
     length = max(powers, default=-1)
     if min(powers, default=-1) < 0:
-        raise RefusedValue(refusal("powers are mixed", "one or more, each >= 0", tuple(powers)))
+        raise RefusedValue("powers are mixed", "one or more, each >= 0", tuple(powers))
     family = Walk(length, norm="sym", powers=tuple(powers), add_self_loops=True)
     options = {"theta": "columns", **options}
     return OuterConv(in_channels, out_channels * len(powers), family, **options)

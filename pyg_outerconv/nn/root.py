@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue
 from ..graph import SparseFeatures
 from ..theta.theta import add_product
 from .inputs import Inputs
@@ -30,28 +30,24 @@ def add_root(out: Tensor, inputs: Inputs, weight: Tensor, own: bool) -> Tensor:
     if target is None:
         if out.size(-2) != rows:
             raise RefusedValue(
-                refusal(
-                    "without features a root weight has a row for each target", rows, out.size(-2)
-                )
+                "without features a root weight has a row for each target", rows, out.size(-2)
             )
         return out + weight
     if isinstance(target, Tensor) and not target.is_floating_point():
         if target.numel() and not 0 <= int(target.min()) <= int(target.max()) < rows:
             raise RefusedValue(
-                refusal(
-                    "indices of targets must be rows of the root weight",
-                    f"[0, {rows})",
-                    f"[{int(target.min())}, {int(target.max())}]",
-                )
+                "indices of targets must be rows of the root weight",
+                f"[0, {rows})",
+                f"[{int(target.min())}, {int(target.max())}]",
             )
         return out + weight.index_select(0, target)
     if target.size(-1) != rows:
         raise RefusedValue(
-            refusal("targets must have a column for each of their channels", rows, target.size(-1))
+            "targets must have a column for each of their channels", rows, target.size(-1)
         )
     if target.dtype != weight.dtype and not torch.is_autocast_enabled(target.device.type):
         raise RefusedType(
-            refusal("targets must have the type of the root weight", weight.dtype, target.dtype)
+            "targets must have the type of the root weight", weight.dtype, target.dtype
         )
     if isinstance(target, SparseFeatures):
         return out + target.times(weight)

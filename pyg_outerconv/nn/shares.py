@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..basis import Basis
 from ..basis.multi_head_edges import MultiHeadEdges
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..theta import ThetaValue, ValueOutput
 
 if TYPE_CHECKING:
@@ -62,9 +62,7 @@ def values_of_edges(
         ValueError: the basis has no explicit edges.
     """
     if not isinstance(basis, MultiHeadEdges):
-        raise RefusedValue(
-            refusal("edge features come with the edges of the support", "edges", repr(basis))
-        )
+        raise RefusedValue("edge features come with the edges of the support", "edges", repr(basis))
     assert isinstance(theta, ValueOutput)  # as the constructor checked
     if conv.explain and conv._edge_mask is not None and basis.pattern.origin is not None:
         mask = conv.edge_mask(basis.pattern.origin.long())

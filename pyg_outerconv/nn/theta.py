@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..theta import ThetaValue, full
 
 FORMS: dict[str, type[ThetaModule]] = {}
@@ -81,19 +81,17 @@ class ThetaModule(torch.nn.Module):
         """Raise ValueError if the option does not fit the channels; P may still be -1."""
         if self.option < 1:
             raise RefusedValue(
-                refusal(f"theta {self.name!r} needs its {self.argument}", ">= 1", self.option)
+                f"theta {self.name!r} needs its {self.argument}", ">= 1", self.option
             )
 
     def _check_count(self) -> None:
         count = sum(math.prod(shape) for shape in self.shapes(self.in_channels).values())
         if self.max_parameters is not None and count > self.max_parameters:
             raise RefusedValue(
-                refusal(
-                    "a layer has no more parameters than its family's max_parameters, "
-                    "which can be set higher",
-                    f"at most {self.max_parameters}",
-                    f"{count}, of {self.num_labels} labels",
-                )
+                "a layer has no more parameters than its family's max_parameters, "
+                "which can be set higher",
+                f"at most {self.max_parameters}",
+                f"{count}, of {self.num_labels} labels",
             )
 
     @abstractmethod

@@ -8,7 +8,7 @@ import re
 import torch
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, unknown
 from ..theta import Mixture, ThetaValue, ValueOutput
 from .theta import FORMS, ThetaModule, view_of
 
@@ -25,7 +25,6 @@ class FullTheta(ThetaModule):
         return {"weight": (self.num_labels, in_channels, self.out_channels)}
 
     def build(self) -> Tensor:
-        """The weight."""
         return self.weight.unsqueeze(1)
 
     def draw(self, parameter: Tensor, bound: float) -> None:
@@ -97,7 +96,6 @@ class LowRankTheta(ThetaModule):
         }
 
     def build(self) -> Tensor:
-        """The products."""
         return (self.down @ self.up).unsqueeze(1)
 
 
@@ -114,9 +112,7 @@ class GroupedTheta(ThetaModule):
         for what, count in (("in_channels", self.in_channels), ("out_channels", self.out_channels)):
             if count >= 0 and count % self.option:
                 raise RefusedValue(
-                    refusal(
-                        f"{self.argument} must divide {what}", f"a divisor of {count}", self.option
-                    )
+                    f"{self.argument} must divide {what}", f"a divisor of {count}", self.option
                 )
 
     def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
@@ -131,7 +127,6 @@ class GroupedTheta(ThetaModule):
         }
 
     def build(self) -> Tensor:
-        """The weight."""
         return view_of(self.weight)
 
 
@@ -153,11 +148,9 @@ class DepthwiseTheta(ThetaModule):
         super().check()
         if self.in_channels > 0 and self.out_channels % self.in_channels:
             raise RefusedValue(
-                refusal(
-                    "depthwise needs out_channels that in_channels divides",
-                    f"a multiple of {self.in_channels}",
-                    self.out_channels,
-                )
+                "depthwise needs out_channels that in_channels divides",
+                f"a multiple of {self.in_channels}",
+                self.out_channels,
             )
 
     def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
@@ -167,7 +160,6 @@ class DepthwiseTheta(ThetaModule):
         }
 
     def build(self) -> Tensor:
-        """The weight."""
         return view_of(self.weight)
 
 
@@ -183,15 +175,12 @@ class IdentityTheta(ThetaModule):
         """Q = P, or -1."""
         if self.in_channels >= 0 and self.out_channels not in (-1, self.in_channels):
             raise RefusedValue(
-                refusal(
-                    "theta 'identity' has as many out_channels as in_channels",
-                    f"{self.in_channels}, or -1",
-                    self.out_channels,
-                )
+                "theta 'identity' has as many out_channels as in_channels",
+                f"{self.in_channels}, or -1",
+                self.out_channels,
             )
 
     def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
-        """None."""
         return {}
 
     def materialize(self, in_channels: int) -> None:
@@ -233,9 +222,7 @@ def make_theta(
     if not fits or (match is not None and match[3] not in (None, form.argument)):
         wanted = name if form.argument is None else f"{name}({form.argument}=...)"
         raise RefusedValue(
-            refusal(
-                f"theta {name!r} is written with its option and no other", repr(wanted), repr(spec)
-            )
+            f"theta {name!r} is written with its option and no other", repr(wanted), repr(spec)
         )
     return form(num_labels, in_channels, out_channels, int(number or 1), max_parameters)
 
@@ -254,11 +241,9 @@ class ColumnsTheta(ThetaModule):
         """K divides Q."""
         if self.out_channels % self.num_labels:
             raise RefusedValue(
-                refusal(
-                    "columns are as many for each label",
-                    f"out_channels a multiple of {self.num_labels}",
-                    self.out_channels,
-                )
+                "columns are as many for each label",
+                f"out_channels a multiple of {self.num_labels}",
+                self.out_channels,
             )
 
     def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:

@@ -13,7 +13,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, unknown
 from . import graph as graph_plot
 from . import grids
 from . import matrices as matrix_plot
@@ -45,7 +45,7 @@ def draw(basis: Basis, kind: str, path: str | Path | None, options: dict[str, An
     if path is not None:
         check_format(path)
     if 0 in basis.size:
-        raise RefusedValue(refusal("a picture needs nodes", "M >= 1 and N >= 1", basis.size))
+        raise RefusedValue("a picture needs nodes", "M >= 1 and N >= 1", basis.size)
     figure = KINDS[kind](basis, **options)
     if path is not None:
         save(figure, path)
@@ -88,7 +88,7 @@ def shift(
     found = frames(basis, inputs, outputs)
     if found is None:
         raise RefusedValue(
-            refusal("a picture of shifts needs grids", "a grid, or inputs= and outputs=", basis)
+            "a picture of shifts needs grids", "a grid, or inputs= and outputs=", basis
         )
     given, made = found
     _check_cells("M + N·K", given, made, len(chosen))
@@ -155,12 +155,12 @@ def flattenings(
     """Draw Σ_k A_k ⊗ Θ_k and Σ_k Θ_k ⊗ A_k; Θ is drawn from a normal distribution if None."""
     if theta is None:
         if len(channels) != 2 or min(channels) < 1:
-            raise RefusedValue(refusal("flattenings need channels", "(P, Q) >= 1", channels))
+            raise RefusedValue("flattenings need channels", "(P, Q) >= 1", channels)
         random = torch.Generator().manual_seed(seed)
         theta = torch.randn((basis.num_bases, *channels), generator=random, dtype=torch.double)
     elif theta.dim() != 3 or theta.size(0) != basis.num_bases:
         raise RefusedValue(
-            refusal("Θ has a matrix for each label", f"({basis.num_bases}, P, Q)", theta.shape)
+            "Θ has a matrix for each label", f"({basis.num_bases}, P, Q)", theta.shape
         )
     p, q = int(theta.size(1)), int(theta.size(2))
     m, n = basis.size
@@ -198,11 +198,11 @@ def _chosen(
     """The labels to draw, and their titles."""
     count = basis.num_bases
     if titles is not None and len(titles) != count:
-        raise RefusedValue(refusal("a basis has a title for each label", count, len(titles)))
+        raise RefusedValue("a basis has a title for each label", count, len(titles))
     if max_panels < 1:
-        raise RefusedValue(refusal("a picture needs a panel", "max_panels >= 1", max_panels))
+        raise RefusedValue("a picture needs a panel", "max_panels >= 1", max_panels)
     if count == 0 or (labels is not None and not len(labels)):
-        raise RefusedValue(refusal("a picture needs a label", "at least one", "none"))
+        raise RefusedValue("a picture needs a label", "at least one", "none")
     chosen = list(range(count))[:max_panels] if labels is None else list(labels)
     basis.select(chosen)  # raises for labels out of range
     names = basis.names if titles is None else list(titles)
@@ -216,11 +216,9 @@ def _seen(edges: EdgeBasis) -> Any:
     seen[label, target] = edges.index[0].long()
     if int((seen >= 0).sum()) < edges.num_edges:
         raise RefusedValue(
-            refusal(
-                "a picture of shifts shows one input for each output and label",
-                "no output that sees several",
-                "some that do; draw the kind 'matrices'",
-            )
+            "a picture of shifts shows one input for each output and label",
+            "no output that sees several",
+            "some that do; draw the kind 'matrices'",
         )
     return seen.cpu().numpy()
 

@@ -14,7 +14,7 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, to_h
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, unknown
 
 FORMATS = ("png", "svg")
 DPI = 120
@@ -59,15 +59,13 @@ def check_entries(what: str, entries: int, sides: tuple[int, ...], advice: str) 
     """
     if entries > MAX_ENTRIES:
         raise RefusedValue(
-            refusal(f"a picture has a limit of {what}", f"<= {MAX_ENTRIES}", f"{entries}; {advice}")
+            f"a picture has a limit of {what}", f"<= {MAX_ENTRIES}", f"{entries}; {advice}"
         )
     if max(sides, default=0) > MAX_SIDE:
         raise RefusedValue(
-            refusal(
-                "a panel has a limit of rows and of columns",
-                f"<= {MAX_SIDE}",
-                f"{max(sides)}; {advice}",
-            )
+            "a panel has a limit of rows and of columns",
+            f"<= {MAX_SIDE}",
+            f"{max(sides)}; {advice}",
         )
 
 
@@ -96,9 +94,7 @@ def save(figure: Figure, path: str | Path) -> None:
             figure.savefig(path, format=kind, dpi=DPI, metadata=metadata)
         except OSError as error:
             raise RefusedValue(
-                refusal(
-                    "a picture is written to a file", "a writable path", f"{path}: {error.strerror}"
-                )
+                "a picture is written to a file", "a writable path", f"{path}: {error.strerror}"
             ) from error
 
 

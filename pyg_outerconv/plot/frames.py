@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cache import cached_property
-from ..errors import RefusedIndex, RefusedType, RefusedValue, refusal
+from ..errors import RefusedIndex, RefusedType, RefusedValue
 from ..graph.cells import Cells
 
 if TYPE_CHECKING:
@@ -72,20 +72,18 @@ class Frame:
         at = (cell,) if isinstance(cell, int) else tuple(cell)
         shape = (len(self.numbers),) if isinstance(cell, int) else self.shape
         if not all(isinstance(number, int) and not isinstance(number, bool) for number in at):
-            raise RefusedType(
-                refusal("a cell is given by integers", "one for each axis", repr(cell))
-            )
+            raise RefusedType("a cell is given by integers", "one for each axis", repr(cell))
         if len(at) != len(shape):
             raise RefusedValue(
-                refusal("a cell has a coordinate for each axis", f"{len(shape)} of {shape}", at)
+                "a cell has a coordinate for each axis", f"{len(shape)} of {shape}", at
             )
         if not all(0 <= number < count for number, count in zip(at, shape, strict=True)):
-            raise RefusedIndex(refusal("a cell must be in its grid", f"below {shape}", at))
+            raise RefusedIndex("a cell must be in its grid", f"below {shape}", at)
         if isinstance(cell, int):
             return cell
         found = np.flatnonzero(self.numbers == np.ravel_multi_index(at, shape))
         if not found.size:
-            raise RefusedIndex(refusal("a cell must have a node", "one that is listed", at))
+            raise RefusedIndex("a cell must have a node", "one that is listed", at)
         return int(found[0])
 
 
@@ -104,15 +102,13 @@ def frames(basis: Basis, inputs: Any, outputs: Any) -> tuple[Frame, Frame] | Non
     """
     if inputs is None:
         if outputs is not None:
-            raise RefusedValue(refusal("outputs= needs inputs=", "inputs= too", "none"))
+            raise RefusedValue("outputs= needs inputs=", "inputs= too", "none")
         shapes = basis.grids()
         return None if shapes is None else (Frame(shapes[0]), Frame(shapes[1]))
     given, made = Cells.read(inputs), Cells.read(inputs if outputs is None else outputs)
     for name, cells, count in (("inputs", given, basis.size[0]), ("outputs", made, basis.size[1])):
         if cells.num_cells != count or cells.num_grids > 1:
-            raise RefusedValue(
-                refusal(f"{name} is one grid with a cell for each node", count, cells)
-            )
+            raise RefusedValue(f"{name} is one grid with a cell for each node", count, cells)
     if given.shape is not None and made.shape is not None:
         return _frame_of(given, given.shape), _frame_of(made, made.shape)
     return _common_box(given, made)

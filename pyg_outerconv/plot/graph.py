@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyArrowPatch
 from numpy.typing import NDArray
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from .canvas import LINE, MARK, QUIET, REACHED, label_colours, new_figure, value_colours
 from .layout import (
     MAX_NODES,
@@ -66,7 +66,7 @@ def graph(
         IndexError: a node is out of range.
     """
     if classes is not None and classes.shape != (edges.num_nodes,):
-        raise RefusedValue(refusal("nodes have a class each", (edges.num_nodes,), classes.shape))
+        raise RefusedValue("nodes have a class each", (edges.num_nodes,), classes.shape)
     nodes, said = part(edges, around)
     places = lay_out(edges, nodes, layout, seed) if shape is None else on_grid(shape, nodes)
     shown = [of_label(edges, k, nodes) for k in range(len(titles))]

@@ -9,7 +9,7 @@ import networkx
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import RefusedIndex, RefusedValue, refusal, unknown
+from ..errors import RefusedIndex, RefusedValue, unknown
 
 LAYOUTS = ("spring", "circle")
 MAX_NODES = 100  # of a whole graph; of a larger one a part is drawn
@@ -63,7 +63,7 @@ def part(edges: Edges, around: Sequence[int]) -> tuple[Numbers, str]:
     """
     for node in around:
         if not 0 <= node < edges.num_nodes:
-            raise RefusedIndex(refusal("a node is in the graph", f"below {edges.num_nodes}", node))
+            raise RefusedIndex("a node is in the graph", f"below {edges.num_nodes}", node)
     if edges.num_nodes <= MAX_NODES and not len(around):
         return np.arange(edges.num_nodes), ""
     middle = list(dict.fromkeys(around)) or [_typical(edges)]

@@ -25,16 +25,16 @@ class Theta(ABC):
     if TYPE_CHECKING:  # a subclass has each of them as an attribute or as a property
 
         @property
-        def shape(self) -> torch.Size: ...  # noqa: D102
+        def shape(self) -> torch.Size: ...
 
         @property
-        def dtype(self) -> torch.dtype: ...  # noqa: D102
+        def dtype(self) -> torch.dtype: ...
 
         @property
-        def device(self) -> torch.device: ...  # noqa: D102
+        def device(self) -> torch.device: ...
 
         @property
-        def requires_grad(self) -> bool: ...  # noqa: D102
+        def requires_grad(self) -> bool: ...
 
     bias: Tensor | None = None  # the bias of values, in ValueOutput alone
 

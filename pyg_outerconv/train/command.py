@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import data
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..files import STOPPED, as_path, silence
 from ..kernels import get_backend
 from .experiment import Experiment, Interrupted
@@ -89,7 +89,7 @@ def _next_folder(stem: str) -> Path:
         return next_folder(Path("runs"), stem)
     except OSError as error:
         raise RefusedValue(
-            refusal("the folder runs must be readable", "a folder, or --out", error.strerror)
+            "the folder runs must be readable", "a folder, or --out", error.strerror
         ) from error
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data import Dataset, entry, load
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from .features import choose_features, settle_features
 from .loop import SeedRun, train
 from .model import OURS, Contender, backends_used, check_device, on_backend, ours
@@ -153,11 +153,9 @@ class Experiment:
                 raise ValueError("other learning curves")
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise RefusedValue(
-                refusal(
-                    f"{self.folder.partial} must be of the seed under way",
-                    "a state of this model (without the file the seed begins anew)",
-                    " ".join(f"{type(error).__name__}: {error}".split()),
-                )
+                f"{self.folder.partial} must be of the seed under way",
+                "a state of this model (without the file the seed begins anew)",
+                " ".join(f"{type(error).__name__}: {error}".split()),
             ) from error
 
     def _keep(self, run: SeedRun) -> None:

@@ -97,9 +97,7 @@ def make_family(text: str, directed: bool = False, num_relations: int | None = N
     """
     made = any_family(text, {}, num_relations)
     if not issubclass(EdgeList, made.reads):
-        raise RefusedValue(
-            refusal("a graph is read by families of edges", "such as gcn", short_name(made))
-        )
+        raise RefusedValue("a graph is read by families of edges", "such as gcn", short_name(made))
     return Directed(made) if directed else made
 
 
@@ -120,11 +118,9 @@ def any_family(text: str, chosen: dict[str, Any], num_relations: int | None = No
         made = parse_family(text)
     if made.makes_use_of("x"):
         raise RefusedValue(
-            refusal(
-                "a command makes the basis of a structure alone, without features",
-                "a family whose values do not depend on features, or a layer in Python",
-                short_name(made),
-            )
+            "a command makes the basis of a structure alone, without features",
+            "a family whose values do not depend on features, or a layer in Python",
+            short_name(made),
         )
     return made
 
@@ -134,24 +130,22 @@ def _named(name: str, chosen: dict[str, Any], num_relations: int | None) -> Fami
     family = _registered(name)
     if needs_python(family):
         raise RefusedValue(
-            refusal(
-                f"family {name!r} is made of functions or modules",
-                f"{family.__name__}(...) in Python",
-                repr(name),
-            )
+            f"family {name!r} is made of functions or modules",
+            f"{family.__name__}(...) in Python",
+            repr(name),
         )
     known = options(family)
     for option in chosen:
         if option not in known:
             has = ", ".join(known) or "no options"
-            raise RefusedValue(refusal(f"family {name!r} has no option {option}", has, option))
+            raise RefusedValue(f"family {name!r} has no option {option}", has, option)
     values = dict(chosen)
     if family is Relation and num_relations is not None:
         values.setdefault("num_relations", num_relations)
     needed = [option.name for option in _needed(family)]
     if not values.keys() >= set(needed):
         wanted = f"{name.lower()}({', '.join(f'{option}=...' for option in needed)})"
-        raise RefusedValue(refusal(f"family {name!r} must be told {needed[0]}", wanted, name))
+        raise RefusedValue(f"family {name!r} must be told {needed[0]}", wanted, name)
     return family(**values)
 
 

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import NormalizeFeatures
 
 from ..data import Dataset
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..families import GCN, Directed, parse_family
 from ..nn import predicted_share, sparse_pays
 from .settings import Settings
@@ -76,11 +76,9 @@ def choose_features(dataset: Dataset, settings: Settings) -> FeatureChoice | Non
     if not _has_features(dataset):
         if settings.features == "sparse":
             raise RefusedValue(
-                refusal(
-                    "features='sparse' needs a graph with features",
-                    "features='auto' or 'dense'",
-                    f"{dataset.entry.name}, whose nodes have none",
-                )
+                "features='sparse' needs a graph with features",
+                "features='auto' or 'dense'",
+                f"{dataset.entry.name}, whose nodes have none",
             )
         return None
     x: Tensor = dataset.data.x
@@ -89,11 +87,9 @@ def choose_features(dataset: Dataset, settings: Settings) -> FeatureChoice | Non
     peer_agrees = not settings.peer or peer_takes_sparse(settings)
     if kept == "sparse" and not peer_agrees:
         raise RefusedValue(
-            refusal(
-                "both models get the same features, and PyG's layer takes no sparse ones",
-                "features='auto' or 'dense', or no --peer",
-                f"features='sparse' and {settings.family}",
-            )
+            "both models get the same features, and PyG's layer takes no sparse ones",
+            "features='auto' or 'dense', or no --peer",
+            f"features='sparse' and {settings.family}",
         )
     if kept == "auto":
         kept = "dense"

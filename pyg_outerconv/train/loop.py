@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.seed import seed_everything
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from .model import Contender
 from .settings import Settings
 from .splits import Split
@@ -124,11 +124,9 @@ class SeedRun:
             values.append(numbers[name])
         if not math.isfinite(numbers["val_loss"]):
             raise RefusedValue(
-                refusal(
-                    f"training diverged in epoch {self.epoch} of seed {self.seed}",
-                    "a finite loss (try a smaller --lr)",
-                    numbers["val_loss"],
-                )
+                f"training diverged in epoch {self.epoch} of seed {self.seed}",
+                "a finite loss (try a smaller --lr)",
+                numbers["val_loss"],
             )
         if numbers["val_loss"] < self.best.val_loss:
             self.best = Best(

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import BatchNorm1d, Identity, LayerNorm, Linear, Module, ModuleList
 
 from ..data import Dataset
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, unknown
 from ..families import parse_family
 from ..kernels import record, use_backend
 from ..nn import OuterConv, dropout_features
@@ -178,9 +178,7 @@ def check_device(name: str) -> str:
         known = ("auto", "cpu", "cuda", "mps")
         if kind not in known:
             raise RefusedValue(unknown("device", name, known)) from error
-        raise RefusedValue(
-            refusal("a device is a kind and a number", "such as cuda:0", name)
-        ) from error
+        raise RefusedValue("a device is a kind and a number", "such as cuda:0", name) from error
     present = {
         "cpu": 1,
         "cuda": torch.cuda.device_count(),
@@ -190,10 +188,8 @@ def check_device(name: str) -> str:
         raise RefusedValue(unknown("device", name, ("auto", *present)))
     if (device.index or 0) >= present[device.type]:
         raise RefusedValue(
-            refusal(
-                f"device {name!r} is not here",
-                " or ".join(kind for kind, number in present.items() if number),
-                name,
-            )
+            f"device {name!r} is not here",
+            " or ".join(kind for kind, number in present.items() if number),
+            name,
         )
     return name

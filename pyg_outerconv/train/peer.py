@@ -16,7 +16,7 @@ from torch_geometric.transforms import LaplacianLambdaMax
 from torch_geometric.utils import add_remaining_self_loops, is_undirected
 
 from ..data import Dataset
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..families import GCN, Chebyshev, Directed, Family, Relation, Walk, parse_family
 from ..graph import edge_list_of
 from ..nn import OuterConv
@@ -133,7 +133,7 @@ def _moved(value: Any, settings: Settings) -> Any:
 
 def _no_peer(settings: Settings, expected: str, got: str) -> RefusedValue:
     return RefusedValue(
-        refusal("PyG has no layer that is this convolution, leave --peer out", expected, got)
+        "PyG has no layer that is this convolution, leave --peer out", expected, got
     )
 
 

@@ -96,20 +96,16 @@ def _model(
     got = contender.in_channels, dataset.num_classes
     if expected != got:
         raise RefusedValue(
-            refusal(
-                f"the checkpoint does not fit {settings.dataset} in "
-                f"{dataset.root}: its channels and classes must agree",
-                expected,
-                got,
-            )
+            f"the checkpoint does not fit {settings.dataset} in "
+            f"{dataset.root}: its channels and classes must agree",
+            expected,
+            got,
         )
     if checkpoint["fingerprint"] != dataset.fingerprint:
         raise RefusedValue(
-            refusal(
-                "the checkpoint must be of this graph",
-                f"the {settings.dataset} that it was trained on",
-                f"another one in {dataset.root}",
-            )
+            "the checkpoint must be of this graph",
+            f"the {settings.dataset} that it was trained on",
+            f"another one in {dataset.root}",
         )
     model = contender.model(dataset.num_classes, settings)
     try:
@@ -117,11 +113,9 @@ def _model(
     except (RuntimeError, TypeError, AttributeError) as error:  # torch lists all, on many lines
         first = " ".join((str(error).splitlines()[1:] or [str(error)])[0].split())
         raise RefusedValue(
-            refusal(
-                f"the parameters in {home.checkpoint} must fit the model of {home.config}",
-                settings.family,
-                first,
-            )
+            f"the parameters in {home.checkpoint} must fit the model of {home.config}",
+            settings.family,
+            first,
         ) from error
     _require_finite(home, "the parameters", model.state_dict())
     return model, contender
@@ -173,7 +167,7 @@ def _where_to_write(run_dir: str, out: str | None) -> Path:
     own = [folder / name for name in NAMES]
     linked = path.exists() and any(file.exists() and path.samefile(file) for file in own)
     if linked or (path.name in NAMES and (path.parent / CONFIG).exists()):
-        raise RefusedValue(refusal("--out must not be a file of a run", "another file", out))
+        raise RefusedValue("--out must not be a file of a run", "another file", out)
     return path
 
 

@@ -11,7 +11,7 @@ import torch_geometric
 
 from .. import __version__
 from ..data import Dataset
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from .loop import CURVES
 from .model import OURS, PEER
 from .settings import Settings
@@ -89,20 +89,18 @@ def check_records(runs: Any, settings: Settings, origin: str) -> list[dict[str, 
         ValueError: naming the seed that is not as training writes it.
     """
     if not isinstance(runs, list):
-        raise RefusedValue(refusal(f"{origin} must hold runs", "a list", type(runs).__name__))
+        raise RefusedValue(f"{origin} must hold runs", "a list", type(runs).__name__)
     seen = set()
     for number, run in enumerate(runs):
         if not (has_parts(run, _RECORD) and _is_possible(run, settings)):
             raise RefusedValue(
-                refusal(
-                    f"{origin} must have a record for each seed, as training writes it",
-                    f"{', '.join(_RECORD)} within their ranges",
-                    f"something else as number {number}",
-                )
+                f"{origin} must have a record for each seed, as training writes it",
+                f"{', '.join(_RECORD)} within their ranges",
+                f"something else as number {number}",
             )
         if (run["model"], run["seed"]) in seen:
             raise RefusedValue(
-                refusal(f"{origin} has a seed once", "one record", f"two of seed {run['seed']}")
+                f"{origin} has a seed once", "one record", f"two of seed {run['seed']}"
             )
         seen.add((run["model"], run["seed"]))
     return runs

@@ -65,11 +65,9 @@ class RunFolder:
             raise self._unwritable(error) from error
         if occupied:
             raise RefusedValue(
-                refusal(
-                    "a run needs a folder of its own",
-                    "a new or empty folder, or --resume",
-                    f"{self.path}, which has files",
-                )
+                "a run needs a folder of its own",
+                "a new or empty folder, or --resume",
+                f"{self.path}, which has files",
             )
         content = {
             "format": FORMAT,
@@ -89,11 +87,9 @@ class RunFolder:
         self.check_settings(settings)
         if self._read_config()["data"]["fingerprint"] != dataset.fingerprint:
             raise RefusedValue(
-                refusal(
-                    f"--resume goes on with the data of {self.path}",
-                    f"the {settings.dataset} that it began with",
-                    f"another graph of that name in {dataset.root}",
-                )
+                f"--resume goes on with the data of {self.path}",
+                f"the {settings.dataset} that it began with",
+                f"another graph of that name in {dataset.root}",
             )
         try:
             sweep(self.path, NAMES)
@@ -109,11 +105,9 @@ class RunFolder:
         began = self.settings()
         if differing := began.differing(settings):
             raise RefusedValue(
-                refusal(
-                    f"--resume goes on with the settings of {self.path}",
-                    began.tell(differing),
-                    settings.tell(differing),
-                )
+                f"--resume goes on with the settings of {self.path}",
+                began.tell(differing),
+                settings.tell(differing),
             )
 
     def settings(self) -> Settings:
@@ -144,11 +138,9 @@ class RunFolder:
         )
         if config.get("format") != FORMAT or "settings" not in config or not known:
             raise RefusedValue(
-                refusal(
-                    f"{self.config} must be the configuration of a run",
-                    f"format {FORMAT} with settings, and data with its root and fingerprint",
-                    sorted(config),
-                )
+                f"{self.config} must be the configuration of a run",
+                f"format {FORMAT} with settings, and data with its root and fingerprint",
+                sorted(config),
             )
         return config
 
@@ -174,7 +166,7 @@ class RunFolder:
     def _require_identity(self, path: Path, content: dict[str, Any]) -> None:
         if content.get("config") != self.identity:
             raise RefusedValue(
-                refusal(f"{path} must be of the run of {self.config}", "that run", "another one")
+                f"{path} must be of the run of {self.config}", "that run", "another one"
             )
 
     # Tensors ------------------------------------------------------------------------------------
@@ -195,12 +187,9 @@ class RunFolder:
         self._require_identity(self.partial, state)
         if not has_parts(state, STATE):
             raise RefusedValue(
-                refusal(
-                    f"{self.partial} must be of the seed under way (without it, the seed begins "
-                    "anew)",
-                    ", ".join(STATE),
-                    ", ".join(sorted(state)),
-                )
+                f"{self.partial} must be of the seed under way (without it, the seed begins anew)",
+                ", ".join(STATE),
+                ", ".join(sorted(state)),
             )
         return state
 
@@ -225,20 +214,16 @@ class RunFolder:
         whole = has_parts(checkpoint, CHECKPOINT) and checkpoint["seed"] in range(settings.seeds)
         if not whole or checkpoint["format"] != FORMAT:
             raise RefusedValue(
-                refusal(
-                    f"{self.checkpoint} must be written by outerconv train",
-                    f"format {FORMAT}",
-                    f"another, with {sorted(checkpoint)}",
-                )
+                f"{self.checkpoint} must be written by outerconv train",
+                f"format {FORMAT}",
+                f"another, with {sorted(checkpoint)}",
             )
         other = settings_from(checkpoint["settings"], str(self.checkpoint))
         if differing := settings.differing(other):
             raise RefusedValue(
-                refusal(
-                    f"the checkpoint must be of the configuration in {self.config}",
-                    settings.tell(differing),
-                    other.tell(differing),
-                )
+                f"the checkpoint must be of the configuration in {self.config}",
+                settings.tell(differing),
+                other.tell(differing),
             )
         return checkpoint
 
@@ -260,9 +245,7 @@ class RunFolder:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise RefusedValue(self._absent(path)) from error
         except OSError as error:
-            raise RefusedValue(
-                refusal(f"{path} must be readable", "a file", error.strerror)
-            ) from error
+            raise RefusedValue(f"{path} must be readable", "a file", error.strerror) from error
 
     def _absent(self, path: Path) -> str:
         if path == self.config:
@@ -272,9 +255,7 @@ class RunFolder:
 
     def _unwritable(self, error: OSError) -> RefusedValue:
         reason = error.strerror or str(error)
-        return RefusedValue(
-            refusal("the run folder must be writable", f"a folder at {self.path}", reason)
-        )
+        return RefusedValue("the run folder must be writable", f"a folder at {self.path}", reason)
 
 
 def next_folder(base: Path, stem: str) -> Path:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ..data import Entry
-from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..errors import RefusedType, RefusedValue, unknown
 
 NORMS = ("none", "batch", "layer")
 SKIPS = ("none", "residual", "concat")
@@ -91,31 +91,25 @@ class Settings:
             _check_type(setting.name, getattr(self, setting.name), str(setting.type))
         for name in ("depth", "hidden", "epochs", "seeds"):
             if getattr(self, name) < 1:
-                raise RefusedValue(refusal(f"{name} must be positive", ">= 1", getattr(self, name)))
+                raise RefusedValue(f"{name} must be positive", ">= 1", getattr(self, name))
         for name, most in MOST.items():
             if getattr(self, name) > most:
-                raise RefusedValue(refusal(f"{name} has a maximum", f"<= {most}", "more"))
+                raise RefusedValue(f"{name} has a maximum", f"<= {most}", "more")
         if self.depth * self.hidden**2 > MOST_PARAMETERS:
             raise RefusedValue(
-                refusal(
-                    "depth and hidden make a model that can be trained",
-                    f"depth × hidden² <= {MOST_PARAMETERS}",
-                    f"{self.depth} × {self.hidden}²",
-                )
+                "depth and hidden make a model that can be trained",
+                f"depth × hidden² <= {MOST_PARAMETERS}",
+                f"{self.depth} × {self.hidden}²",
             )
         for name in ("dropout", "input_dropout"):
             if not 0 <= getattr(self, name) < 1:
-                raise RefusedValue(
-                    refusal(f"{name} must be a share", "[0, 1)", getattr(self, name))
-                )
+                raise RefusedValue(f"{name} must be a share", "[0, 1)", getattr(self, name))
         if not (self.lr > 0 and math.isfinite(self.lr)):
-            raise RefusedValue(refusal("lr must be positive", "> 0", self.lr))
+            raise RefusedValue("lr must be positive", "> 0", self.lr)
         if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
-            raise RefusedValue(
-                refusal("weight_decay must not be negative", ">= 0", self.weight_decay)
-            )
+            raise RefusedValue("weight_decay must not be negative", ">= 0", self.weight_decay)
         if self.patience < 0:
-            raise RefusedValue(refusal("patience must not be negative", ">= 0", self.patience))
+            raise RefusedValue("patience must not be negative", ">= 0", self.patience)
         for name, known in (
             ("layer_norm", NORMS),
             ("skip", SKIPS),
@@ -126,11 +120,9 @@ class Settings:
                 raise RefusedValue(unknown(name, getattr(self, name), known))
         if self.skip == "residual" and self.depth < 3:
             raise RefusedValue(
-                refusal(
-                    "residual skips need a hidden layer of equal width on both sides",
-                    "depth >= 3",
-                    self.depth,
-                )
+                "residual skips need a hidden layer of equal width on both sides",
+                "depth >= 3",
+                self.depth,
             )
 
     def as_dict(self) -> dict[str, Any]:
@@ -155,7 +147,7 @@ def _check_type(name: str, value: Any, kind: str) -> None:
         "float": isinstance(value, int | float) and not isinstance(value, bool),
     }
     if not fits[kind]:
-        raise RefusedType(refusal(f"{name} has a type", kind, repr(value)))
+        raise RefusedType(f"{name} has a type", kind, repr(value))
 
 
 def settings_from(values: dict[str, Any], origin: str) -> Settings:
@@ -168,11 +160,9 @@ def settings_from(values: dict[str, Any], origin: str) -> Settings:
     if not isinstance(values, dict) or set(values) != known:
         odd = sorted(known ^ set(values)) if isinstance(values, dict) else type(values).__name__
         raise RefusedValue(
-            refusal(
-                f"{origin} must hold the settings of a run",
-                f"{len(known)} settings of this version",
-                f"other ones: {odd}",
-            )
+            f"{origin} must hold the settings of a run",
+            f"{len(known)} settings of this version",
+            f"other ones: {odd}",
         )
     return Settings(**values)
 

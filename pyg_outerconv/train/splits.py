@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from ..data import Entry
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedValue, unknown
 
 TRAIN_PER_CLASS, NUM_VALIDATION, NUM_TEST = 20, 500, 1000
 VALIDATION_SHARE = 0.2
@@ -29,9 +29,7 @@ class Split:
     def __post_init__(self) -> None:
         for name in ("train", "validation", "test"):
             if not bool(getattr(self, name).any()):
-                raise RefusedValue(
-                    refusal("every part of a split needs a node", f"{name} nodes", "none")
-                )
+                raise RefusedValue("every part of a split needs a node", f"{name} nodes", "none")
 
     def to(self, device: torch.device | str) -> Split:
         """The same split on another device."""
@@ -52,11 +50,9 @@ def check_protocol(entry: Entry, protocol: str) -> str:
         numbers = [int(share) for share in shares.groups()]
         if sum(numbers) > 100 or not all(numbers):
             raise RefusedValue(
-                refusal(
-                    "the percentages of a random split must be positive and add up to at most 100",
-                    "such as random-60-20-20",
-                    protocol,
-                )
+                "the percentages of a random split must be positive and add up to at most 100",
+                "such as random-60-20-20",
+                protocol,
             )
     elif protocol not in (*entry.splits, "random"):
         names = dict.fromkeys((*entry.splits, "random", "random-60-20-20"))
@@ -102,22 +98,18 @@ def _by_class(y: Tensor, generator: torch.Generator) -> Split:
         nodes = _nodes(y == label, generator)
         if nodes.numel() < TRAIN_PER_CLASS:
             raise RefusedValue(
-                refusal(
-                    "the split 'random' trains on 20 nodes of each class",
-                    f"at least {TRAIN_PER_CLASS} nodes of class {label}",
-                    nodes.numel(),
-                )
+                "the split 'random' trains on 20 nodes of each class",
+                f"at least {TRAIN_PER_CLASS} nodes of class {label}",
+                nodes.numel(),
             )
         train.append(nodes[:TRAIN_PER_CLASS])
     (train_mask,) = _masks(y, (torch.cat(train),))
     rest = _nodes((y >= 0) & ~train_mask, generator)
     if rest.numel() <= NUM_VALIDATION:
         raise RefusedValue(
-            refusal(
-                "the split 'random' validates on 500 nodes and tests on others",
-                f"more than {NUM_VALIDATION} nodes beside those that train",
-                rest.numel(),
-            )
+            "the split 'random' validates on 500 nodes and tests on others",
+            f"more than {NUM_VALIDATION} nodes beside those that train",
+            rest.numel(),
         )
     parts = rest[:NUM_VALIDATION], rest[NUM_VALIDATION : NUM_VALIDATION + NUM_TEST]
     return Split(train_mask, *_masks(y, parts))

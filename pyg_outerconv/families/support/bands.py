@@ -87,7 +87,6 @@ class Causal(Support):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The name of the label."""
         return ("all before",)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> Basis:
@@ -132,7 +131,6 @@ class Strided(Support):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The name of the label."""
         return (f"every {self.stride}th before" if self.causal else f"every {self.stride}th",)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> Basis:
@@ -182,7 +180,6 @@ class SlidingWindow(SupportOfAxes):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The name of the label."""
         return ("a window before" if self.causal else "a window around",)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> Basis:

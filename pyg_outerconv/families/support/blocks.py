@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...basis.band import places
 from ...basis.same_block import SameBlock
-from ...errors import RefusedValue, refusal
+from ...errors import RefusedValue
 from ...graph.cells import Cells
 from ...graph.positions import graphs_of
 from ...graph.structure import Structure
@@ -61,7 +61,7 @@ class Blocks(SupportOfAxes):
         sizes, shifts = spread(self.window, axes), spread(self.shift, axes)
         if any(t >= s for s, t in zip(sizes, shifts, strict=False)):
             raise RefusedValue(
-                refusal("a shift moves borders within a block", f"< {self.window}", self.shift)
+                "a shift moves borders within a block", f"< {self.window}", self.shift
             )
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> SameBlock:

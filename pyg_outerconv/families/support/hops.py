@@ -59,7 +59,6 @@ class Hops(Support):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The name of the label."""
         return ("edges",) if self.length == 1 else (f"within {self.length} hops",)
 
     @property

@@ -52,7 +52,6 @@ class GlobalTokens(Support):
         check_least(self, tokens=0)
 
     def basis_on(self, structure: Structure, dtype: torch.dtype | None = None) -> EdgeBasis:
-        """The pairs as explicit edges."""
         sources, targets = graph_numbers(structure)
         to_all = SameBlock(self._globals(sources), targets).edges().index
         from_all = SameBlock(sources, self._globals(targets)).edges().index

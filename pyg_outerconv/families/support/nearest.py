@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...basis.edges import EdgeBasis, no_edges
 from ...basis.implicit_edges import sorted_pairs
-from ...errors import RefusedValue, refusal
+from ...errors import RefusedValue
 from ...graph.cells import Cells
 from ...graph.checks import check_positions, holds
 from ...graph.positions import graph_numbers
@@ -62,11 +62,9 @@ class Nearest(Support):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The name of the label."""
         return (f"{self.k} nearest",)
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> EdgeBasis:
-        """The pairs as explicit edges."""
         if structure.is_bare:
             return no_edges(structure.size, structure.device, num_labels=1)
         near, far = _positions(structure)
@@ -100,13 +98,13 @@ def _positions(structure: Any) -> tuple[Tensor, Tensor]:
         return place, place
     given = getattr(structure, "pos", None)
     if given is None:
-        raise RefusedValue(refusal("Nearest needs positions", "pos (N, D)", "None"))
+        raise RefusedValue("Nearest needs positions", "pos (N, D)", "None")
     same = all(end is given[0] for end in given)
     ends = (_wide(given[0]),) * len(given) if same else tuple(map(_wide, given))
     check_positions(ends, structure.size)
     for end in ends:
         if not holds(torch.isfinite(end).all()):
-            raise RefusedValue(refusal("positions must be finite", "numbers", "NaN or infinity"))
+            raise RefusedValue("positions must be finite", "numbers", "NaN or infinity")
     return ends[0], ends[1]
 
 

@@ -180,7 +180,6 @@ class Native(Backend):
         return reasons
 
     def spmm(self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor) -> Tensor:
-        """Multiply a sparse matrix with a dense one, (R, H, channels)."""
         heads = x.size(1) if value is None else value.size(1)
         if value is None:
             matrix = csr(ptr, index, x.new_ones(index.numel()), x.size(0))
@@ -197,7 +196,6 @@ class Native(Backend):
     def spmm_arg(
         self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool
     ) -> Tensor:
-        """Find the entry of each row with the largest or least product, (R, H, channels)."""
         heads = x.size(1) if value is None else value.size(1)
         out = torch.empty((ptr.numel() - 1, heads, x.size(2)), dtype=torch.int64, device=x.device)
         for head in range(heads):
@@ -208,7 +206,6 @@ class Native(Backend):
         return out
 
     def sddmm(self, ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        """Compute the dot product of row and column operands for each entry, (E, H)."""
         heads = max(a.size(1), b.size(1))
         if heads == 1:
             return sampled(ptr, index, a.squeeze(1), b.squeeze(1)).unsqueeze(1)
@@ -220,11 +217,9 @@ class Native(Backend):
         return out
 
     def segment_sum(self, ptr: Tensor, value: Tensor) -> Tensor:
-        """Sum the values of each row, (R, H)."""
         return row_sums(ptr, value.to(accumulator(value.dtype))).to(value.dtype)
 
     def segment_softmax(self, ptr: Tensor, score: Tensor) -> Tensor:
-        """Normalise the scores of each row by a softmax, (E, H)."""
         wide = score.to(accumulator(score.dtype))
         shift = _row_shifts(ptr, wide)
         weight = wide.exp() if shift is None else (wide - spread(ptr, shift, len(score))).exp_()

@@ -25,7 +25,6 @@ class Reference(Backend):
     tolerance = 0.0
 
     def spmm(self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor) -> Tensor:
-        """Multiply a sparse matrix with a dense one, (R, H, channels)."""
         messages = _messages(index, value, x)
         out = messages.new_zeros((ptr.numel() - 1, *messages.shape[1:]))
         return out.index_add_(0, rows_of(ptr), messages).to(x.dtype)
@@ -33,7 +32,6 @@ class Reference(Backend):
     def spmm_arg(
         self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool
     ) -> Tensor:
-        """Find the entry of each row with the largest or least product, (R, H, channels)."""
         messages, rows = _messages(index, value, x), rows_of(ptr)
         arg = torch.full(
             (ptr.numel() - 1, *messages.shape[1:]), -1, dtype=torch.int64, device=x.device
@@ -63,19 +61,16 @@ class Reference(Backend):
         return out.index_add_(0, rows_of(ptr), sent).to(x.dtype)
 
     def sddmm(self, ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        """Compute the dot product of row and column operands for each entry, (E, H)."""
         wide = accumulator(a.dtype)
         left, right = a.index_select(0, rows_of(ptr)), b.index_select(0, index)
         return (left.to(wide) * right.to(wide)).sum(-1).to(a.dtype)
 
     def segment_sum(self, ptr: Tensor, value: Tensor) -> Tensor:
-        """Sum the values of each row, (R, H)."""
         wide = value.to(accumulator(value.dtype))
         out = wide.new_zeros((ptr.numel() - 1, value.size(1)))
         return out.index_add_(0, rows_of(ptr), wide).to(value.dtype)
 
     def segment_softmax(self, ptr: Tensor, score: Tensor) -> Tensor:
-        """Normalise the scores of each row by a softmax, (E, H)."""
         weight, total, _ = _exponentials(ptr, score.to(accumulator(score.dtype)))
         total = total.masked_fill(total == 0, 1.0)  # in rows whose scores are all -inf
         return (weight / total.index_select(0, rows_of(ptr))).to(score.dtype)
@@ -90,7 +85,6 @@ class Reference(Backend):
         bias: Tensor | None,
         scale: float,
     ) -> tuple[Tensor, Tensor]:
-        """Attend along the entries: the result (R, H, V) and log(sum exp(score)) (R, H)."""
         wide = accumulator(query.dtype)
         score = scale * self.sddmm(ptr, index, query.to(wide), key.to(wide))
         score = score if bias is None else score + bias.to(wide)

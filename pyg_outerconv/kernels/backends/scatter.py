@@ -35,7 +35,6 @@ class Scatter(Backend):
     tolerance = 1e-5
 
     def missing(self) -> list[str]:
-        """Name the packages that have to be installed."""
         if importlib.util.find_spec("torch_scatter") is None:
             return [
                 "torch-scatter is not installed (pip install 'pyg_outerconv[scatter]' after torch, "
@@ -51,7 +50,6 @@ class Scatter(Backend):
         return reasons
 
     def spmm(self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor) -> Tensor:
-        """Multiply a sparse matrix with a dense one, (R, H, channels)."""
         from torch_scatter import segment_sum_csr
 
         heads, wide = x.size(1) if value is None else value.size(1), accumulator(x.dtype)
@@ -63,7 +61,6 @@ class Scatter(Backend):
     def spmm_arg(
         self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool
     ) -> Tensor:
-        """Find the entry of each row with the largest or least product, (R, H, channels)."""
         from torch_scatter import segment_max_csr
 
         heads, wide = x.size(1) if value is None else value.size(1), accumulator(x.dtype)
@@ -88,7 +85,6 @@ class Scatter(Backend):
         return arg
 
     def sddmm(self, ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        """Compute the dot product of row and column operands for each entry, (E, H)."""
         from torch_scatter import gather_csr
 
         heads, wide = max(a.size(1), b.size(1)), accumulator(a.dtype)
@@ -102,13 +98,11 @@ class Scatter(Backend):
         return out
 
     def segment_sum(self, ptr: Tensor, value: Tensor) -> Tensor:
-        """Sum the values of each row, (R, H)."""
         from torch_scatter import segment_sum_csr
 
         return segment_sum_csr(value.to(accumulator(value.dtype)), ptr.long()).to(value.dtype)
 
     def segment_softmax(self, ptr: Tensor, score: Tensor) -> Tensor:
-        """Normalise the scores of each row by a softmax, (E, H)."""
         from torch_scatter import gather_csr
 
         weight, total, _ = _exponentials(ptr, score.to(accumulator(score.dtype)))
@@ -125,7 +119,6 @@ class Scatter(Backend):
         bias: Tensor | None,
         scale: float,
     ) -> tuple[Tensor, Tensor]:
-        """Attend along the entries: the result (R, H, V) and log(sum exp(score)) (R, H)."""
         wide = accumulator(query.dtype)
         score = self._scores(ptr, index, query.to(wide), key.to(wide), bias, scale)
         weight, total, highest = _exponentials(ptr, score)

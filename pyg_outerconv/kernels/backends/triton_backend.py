@@ -38,7 +38,6 @@ class Triton(Backend):
     tolerance = 1e-5
 
     def missing(self) -> list[str]:
-        """Name the packages that have to be installed."""
         if importlib.util.find_spec("triton") is None:
             return ["triton is not installed (pip install 'pyg_outerconv[triton]')"]
         return []

@@ -12,7 +12,7 @@ from torch_geometric.nn.inits import reset
 
 from ...attention import KeyQuery, Score
 from ...equations import row
-from ...errors import RefusedType, RefusedValue, refusal, unknown
+from ...errors import RefusedType, RefusedValue, unknown
 from ...families import Family
 from ...graph.checks import check_positive
 from ..checks import check_share
@@ -106,7 +106,7 @@ class FeedForward(torch.nn.Module):
                 raise RefusedValue(unknown("activation", activation, ACTIVATIONS))
             activation = ACTIVATIONS[activation]
         if not callable(activation):
-            raise RefusedType(refusal("an activation is a function", "callable", activation))
+            raise RefusedType("an activation is a function", "callable", activation)
         self.activation = activation
         self.first, self.second = Linear(channels, hidden, bias), Linear(hidden, channels, bias)
         self.dropout = Dropout(dropout)
@@ -207,7 +207,7 @@ class EncoderBlock(_Block):
         if not isinstance(x, Tensor) or beside.get("return_attention_weights"):
             rule = "a block goes from the features of nodes to their features"
             expected = "one x, and block.attention for the basis"
-            raise RefusedType(refusal(rule, expected, type(x).__name__))
+            raise RefusedType(rule, expected, type(x).__name__)
         x = self.around_attention(x, lambda h: self.attention(h, edge_index, **beside))
         return self.around_feed_forward(x, self.feed_forward)  # type: ignore[no-any-return]
 

@@ -11,7 +11,7 @@ from torch_geometric.utils import add_self_loops, remove_self_loops
 from ...attention import Additive, Cosine, GATv2, Score
 from ...attention.products import SuperGAT
 from ...equations import row
-from ...errors import RefusedType, refusal
+from ...errors import RefusedType
 from ...families import Hops
 from ..attention_conv import AttentionConv
 from ..inputs import split_input
@@ -58,7 +58,6 @@ class GraphAttention(AttentionConv):
             self._fills = add
 
     def reset_parameters(self) -> None:
-        """Draw new initial values for all parameters."""
         super().reset_parameters()
         self._draw_value_bias()
 
@@ -82,7 +81,6 @@ class GraphAttention(AttentionConv):
         edge_attr: Tensor | None = None,
         **beside: Any,
     ) -> Any:
-        """Runs the layer; see :class:`AttentionConv`."""
         if self.fill_value is None or not self._fills:
             return super().forward(x, edge_index, edge_weight, edge_attr=edge_attr, **beside)
         inputs = split_input(x, self.flow)
@@ -106,7 +104,7 @@ def _with_loops(
     """The edges without loops and a loop at each of ``count`` nodes; and the origin of each."""
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
         rule = "self-loops get edge features where edges are listed"
-        raise RefusedType(refusal(rule, "edge_index (2, E)", type(edge_index).__name__))
+        raise RefusedType(rule, "edge_index (2, E)", type(edge_index).__name__)
     origin = torch.arange(edge_index.size(1), device=edge_index.device)
     _, origin = remove_self_loops(edge_index, origin)
     edge_index, edge_attr = remove_self_loops(edge_index, edge_attr)

@@ -8,7 +8,7 @@ import torch
 
 from ...attention import KeyQuery, LearnedQueries, Normaliser, Score
 from ...equations import row
-from ...errors import RefusedValue, refusal
+from ...errors import RefusedValue
 from ...families import Family
 from ...families.linear_attention import LinearAttention
 from ...graph.checks import check_positive
@@ -61,9 +61,7 @@ def multi_head_attention(
     """
     check_positive("multi-head attention", embed_dim=embed_dim, num_heads=num_heads)
     if embed_dim % num_heads:
-        raise RefusedValue(
-            refusal("heads share channels evenly", f"a divisor of {embed_dim}", num_heads)
-        )
+        raise RefusedValue("heads share channels evenly", f"a divisor of {embed_dim}", num_heads)
     channels, apart = embed_dim // num_heads, kdim not in (None, embed_dim)
     ends = (embed_dim if kdim is None else kdim, embed_dim)
     if score is None:
@@ -157,7 +155,7 @@ def linear_attention(
     check_channels("out_channels", out_channels, 0)
     if value_channels is None and out_channels % heads:
         rule = "heads side by side share out_channels evenly"
-        raise RefusedValue(refusal(rule, f"a multiple of {heads}", out_channels))
+        raise RefusedValue(rule, f"a multiple of {heads}", out_channels)
     width = max(1, out_channels // heads) if channels is None else channels
     family = LinearAttention(
         heads,

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.nn.dense.linear import Linear
 
 from ...equations import row
-from ...errors import RefusedValue, refusal
+from ...errors import RefusedValue
 from ...families import Hops
 from .graph_attention import GraphAttention
 from .initial import as_linear
@@ -83,7 +83,6 @@ class TransformerConv(GraphAttention):
         self.gate = Linear(3 * total, 1, bias=False) if beta and root_weight else None
 
     def reset_parameters(self) -> None:
-        """Draw new initial values for all parameters."""
         super().reset_parameters()
         for part in (self._modules.get("skip"), self._modules.get("gate")):
             if part is not None:
@@ -92,14 +91,13 @@ class TransformerConv(GraphAttention):
     def forward(  # type: ignore[override]
         self, x: Any, edge_index: Any = None, edge_weight: Tensor | None = None, **beside: Any
     ) -> Any:
-        """Runs the layer; see :class:`AttentionConv`."""
         found = super().forward(x, edge_index, edge_weight, **beside)
         if self.skip is None:
             return found
         out, *basis = found if isinstance(found, tuple) else (found,)
         target = x[self.flow == "source_to_target"] if isinstance(x, tuple | list) else x
         if target is None:
-            raise RefusedValue(refusal("a skip is of the targets", "a pair of features", "None"))
+            raise RefusedValue("a skip is of the targets", "a pair of features", "None")
         skip = self.skip(target)
         if self.gate is None:
             out = out + skip

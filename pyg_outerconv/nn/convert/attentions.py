@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ...attention import KeyQuery
-from ...errors import RefusedType, refusal
+from ...errors import RefusedType
 from ...families import Family
 from ..attention.blocks import DecoderBlock, EncoderBlock, FeedForward, Skip
 from ..attention.multi_head import multi_head_attention
@@ -150,7 +150,7 @@ def from_block(module: Any, **supports: Any) -> EncoderBlock | DecoderBlock:
     for name, of in parts.items():
         if type(getattr(module, name)) is not of:
             got = f"{name} = {getattr(module, name)}"
-            raise RefusedType(refusal("parts of a block are of their class", of.__name__, got))
+            raise RefusedType("parts of a block are of their class", of.__name__, got)
     norm = module.norm1
     block = kind(
         norm.normalized_shape[0],
@@ -216,9 +216,7 @@ def _pairs(block: Any, module: Any) -> list[tuple[Any, Any]]:
 def _copy(into: Any, given: Any) -> None:
     """Copy the parameters of a linear map or norm, or the probability of a dropout."""
     if type(given) is not type(into):
-        raise RefusedType(
-            refusal("parts of a block are of their class", type(into).__name__, given)
-        )
+        raise RefusedType("parts of a block are of their class", type(into).__name__, given)
     if isinstance(given, nn.Dropout):
         into.p = given.p
         return

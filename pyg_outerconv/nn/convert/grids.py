@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from ...errors import RefusedType, refusal
+from ...errors import RefusedType
 from ...families.options import spread
 from ..grid_conv import GridConv, our_weight, torch_weight
 from ..grid_pool import GridPool
@@ -27,9 +27,7 @@ CONVOLUTIONS: dict[type[nn.Module], tuple[int, bool]] = {
 def from_convolution(module: Any) -> GridConv:
     """The GridConv that equals a convolution of torch."""
     if not module.weight.is_floating_point():
-        raise RefusedType(
-            refusal("weights are floating point", "torch.float32", module.weight.dtype)
-        )
+        raise RefusedType("weights are floating point", "torch.float32", module.weight.dtype)
     dim, transposed = CONVOLUTIONS[type(module)]
     layer = GridConv(
         module.in_channels,

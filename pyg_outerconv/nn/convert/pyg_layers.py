@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 from torch_geometric.nn import AGNNConv, GATConv, GATv2Conv, SuperGATConv, TransformerConv
 
-from ...errors import RefusedType, refusal
+from ...errors import RefusedType
 from ..attention.graph_attention import agnn_conv, gat_conv, gatv2_conv, super_gat_conv
 from ..attention.transformer_conv import transformer_conv
 from ..attention_conv import AttentionConv
@@ -50,7 +50,7 @@ def from_pyg(layer: nn.Module) -> AttentionConv:
         known = ", ".join(kind.__name__ for kind in LAYERS)
         rule = "an attention layer of PyG becomes one of this package"
         got = type(layer).__name__
-        raise RefusedType(refusal(rule, f"{known}, and no subclass of them", got))
+        raise RefusedType(rule, f"{known}, and no subclass of them", got)
     _check(layer)
     require_plain(layer)
     return make(layer).train(layer.training)

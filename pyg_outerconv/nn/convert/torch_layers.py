@@ -8,7 +8,7 @@ from typing import Any, Union, overload
 from torch import nn
 from torch_geometric.nn.conv import MessagePassing
 
-from ...errors import RefusedType, refusal
+from ...errors import RefusedType
 from ..attention.blocks import DecoderBlock, EncoderBlock
 from ..attention_conv import AttentionConv
 from ..grid_conv import GridConv
@@ -60,9 +60,7 @@ def from_torch(module: nn.Module, **supports: Any) -> Layer:
     elif kind in BLOCKS:
         layer = from_block(module, **supports)
     elif supports:
-        raise RefusedType(
-            refusal("attention has supports", "no more than the module", sorted(supports))
-        )
+        raise RefusedType("attention has supports", "no more than the module", sorted(supports))
     elif kind in CONVOLUTIONS:
         layer = from_convolution(module)
     elif kind in POOLINGS:
@@ -74,7 +72,7 @@ def from_torch(module: nn.Module, **supports: Any) -> Layer:
         if isinstance(module, MessagePassing):
             expected += " (from_pyg takes attention layers of PyG)"
         rule = "a layer of torch becomes one of this package"
-        raise RefusedType(refusal(rule, expected, type(module).__name__))
+        raise RefusedType(rule, expected, type(module).__name__)
     return layer.train(module.training)
 
 
@@ -97,7 +95,7 @@ def to_torch(layer: nn.Module) -> nn.Module:
     if make is None:
         rule = "a layer of this package becomes one of torch"
         expected = "GridConv, GridPool, AttentionConv, EncoderBlock, DecoderBlock, no subclass"
-        raise RefusedType(refusal(rule, expected, type(layer).__name__))
+        raise RefusedType(rule, expected, type(layer).__name__)
     require_weights(layer)
     require_plain(layer)
     return make(layer).train(layer.training)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import is_parametrized
 
-from ...errors import RefusedType, RefusedValue, refusal
+from ...errors import RefusedType, RefusedValue
 
 LIBRARIES = ("torch.nn.modules.", "torch_geometric.nn.", "pyg_outerconv.")
 
@@ -19,7 +19,7 @@ def require(rule: str, *conditions: tuple[Any, Any, Any]) -> None:
     """Raise ValueError for the first of (holds, expected, got) that does not hold."""
     for holds, expected, got in conditions:
         if not holds:
-            raise RefusedValue(refusal(rule, expected, got))
+            raise RefusedValue(rule, expected, got)
 
 
 def require_weights(module: nn.Module, unused: str | None = None) -> None:
@@ -54,7 +54,7 @@ def require_plain(module: nn.Module) -> None:
             rule = "weights are converted as they are, not what they are made of"
             expected = "torch.nn.utils.parametrize.remove_parametrizations before"
             names = ", ".join(part.parametrizations)  # type: ignore[arg-type]
-            raise RefusedValue(refusal(rule, expected, f"a parametrised {names} of {where}"))
+            raise RefusedValue(rule, expected, f"a parametrised {names} of {where}")
         waiting = any(is_lazy(parameter) for parameter in part.parameters(recurse=False))
         hooks = [] if waiting else _hooks(part)  # lazy parts wait for an input by a hook
         methods = [key for key in vars(part) if isfunction(getattr(type(part), key, None))]
@@ -62,11 +62,11 @@ def require_plain(module: nn.Module) -> None:
         if hooks:
             rule = "a layer is converted that computes what its class does"
             expected = "no hooks: remove them (remove_spectral_norm, prune.remove, handle.remove)"
-            raise RefusedValue(refusal(rule, expected, f"{', '.join(hooks)} on {where}"))
+            raise RefusedValue(rule, expected, f"{', '.join(hooks)} on {where}")
         holds = name and any(True for _ in part.parameters(recurse=False))
         if holds and not f"{type(part).__module__}.".startswith(LIBRARIES):
             rule = "a layer is converted whose parts are the library's"
-            raise RefusedType(refusal(rule, "none replaced", where))
+            raise RefusedType(rule, "none replaced", where)
 
 
 def _hooks(part: nn.Module) -> list[str]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...basis import Basis
-from ...errors import RefusedType, RefusedValue, refusal
+from ...errors import RefusedType, RefusedValue
 from ...families import Family, Mean, parse_family
 from ..checks import aggregation, check_channels
 from ..outer_conv import OuterConv
@@ -47,7 +47,7 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
             ("out_channels", out_channels, 0),
         ):
             if isinstance(value, tuple):
-                raise RefusedType(refusal(f"nodes of a cell have one {name}", "an integer", value))
+                raise RefusedType(f"nodes of a cell have one {name}", "an integer", value)
             check_channels(name, value, least)
         self.in_channels, self.out_channels = in_channels, out_channels
         self.family = parse_family(family) if isinstance(family, str) else family
@@ -122,17 +122,17 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
         out: Tensor = conv(x, **arguments)
         if out.size(-2) != x.size(-2):
             rule = "the nodes of a cell are sources and targets"
-            raise RefusedValue(refusal(rule, "M = N", f"M = {x.size(-2)}, N = {out.size(-2)}"))
+            raise RefusedValue(rule, "M = N", f"M = {x.size(-2)}, N = {out.size(-2)}")
         return out
 
     def _check_input(self, x: Any) -> None:
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.layout != torch.strided:
             rule, expected = "a cell reads dense features of nodes", "a floating point (*, N, P)"
-            raise RefusedType(refusal(rule, expected, getattr(x, "dtype", type(x).__name__)))
+            raise RefusedType(rule, expected, getattr(x, "dtype", type(x).__name__))
         if x.dim() < 2 or self.in_channels not in (-1, x.size(-1)):
             channels = "P" if self.in_channels < 0 else self.in_channels
             raise RefusedValue(
-                refusal("a cell reads features of nodes", f"(*, N, {channels})", tuple(x.shape))
+                "a cell reads features of nodes", f"(*, N, {channels})", tuple(x.shape)
             )
 
     def _checked(self, x: Tensor, state: Tensor, name: str = "state") -> Tensor:
@@ -140,9 +140,9 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
         rule = f"the {name} of a cell has a row for each node"
         expected = (*x.shape[:-1], self.out_channels)
         if not isinstance(state, Tensor):
-            raise RefusedType(refusal(rule, expected, state))
+            raise RefusedType(rule, expected, state)
         if tuple(state.shape) != expected:
-            raise RefusedValue(refusal(rule, expected, tuple(state.shape)))
+            raise RefusedValue(rule, expected, tuple(state.shape))
         return state
 
     def _zeros(self, x: Tensor) -> Tensor:
@@ -177,7 +177,7 @@ def unroll(
     if not isinstance(xs, Tensor) or xs.dim() < 3 or xs.size(0) == 0:
         got = tuple(xs.shape) if isinstance(xs, Tensor) else type(xs).__name__
         rule = "a cell runs over a sequence of steps"
-        raise RefusedValue(refusal(rule, "(T, *batch, N, P) with T >= 1", got))
+        raise RefusedValue(rule, "(T, *batch, N, P) with T >= 1", got)
     arguments = cell.arguments(xs[0], edge_index, **beside)
     outputs = []
     for x in xs:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ...equations import row
-from ...errors import RefusedType, RefusedValue, refusal
+from ...errors import RefusedType, RefusedValue
 from ...families import Family
 from ..checks import check_channels
 from .cell import RecurrentCell
@@ -85,7 +85,6 @@ class ConvGRUCell(RecurrentCell[Tensor]):
             self.candidate = self._gates(self._joint_channels, 1)
 
     def step(self, x: Tensor, arguments: dict[str, Any], state: Tensor | None = None) -> Tensor:
-        """One step with the result of :meth:`arguments`."""
         h = self._zeros(x) if state is None else self._checked(x, state)
         if self.reset_after:
             sizes = [2 * self.out_channels, self.out_channels]
@@ -168,9 +167,7 @@ class ConvLSTMCell(RecurrentCell[tuple[Tensor, Tensor]]):
         if num_nodes is not None:
             check_channels("num_nodes", num_nodes, 0)
             if not peephole:
-                raise RefusedValue(
-                    refusal("num_nodes is the size of peepholes", "peephole=True", "False")
-                )
+                raise RefusedValue("num_nodes is the size of peepholes", "peephole=True", "False")
         self.num_nodes = num_nodes
         nodes = () if num_nodes is None else (num_nodes,)
         shape = (3, *nodes, out_channels)
@@ -185,12 +182,9 @@ class ConvLSTMCell(RecurrentCell[tuple[Tensor, Tensor]]):
     def step(
         self, x: Tensor, arguments: dict[str, Any], state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """One step with the result of :meth:`arguments`."""
         h, c = (self._zeros(x), self._zeros(x)) if state is None else self._pair(x, state)
         if self.num_nodes not in (None, x.size(-2)):
-            raise RefusedValue(
-                refusal("peepholes of nodes are bound to these", self.num_nodes, x.size(-2))
-            )
+            raise RefusedValue("peepholes of nodes are bound to these", self.num_nodes, x.size(-2))
         i, f, new, o = self._convolve(self.gates, arguments, x, h).chunk(4, dim=-1)
         if self.peephole is not None:
             i, f = i + self.peephole[0] * c, f + self.peephole[1] * c
@@ -201,7 +195,5 @@ class ConvLSTMCell(RecurrentCell[tuple[Tensor, Tensor]]):
 
     def _pair(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         if not isinstance(state, tuple | list) or len(state) != 2:
-            raise RefusedType(
-                refusal("the state of this cell is a pair", "(h, c)", type(state).__name__)
-            )
+            raise RefusedType("the state of this cell is a pair", "(h, c)", type(state).__name__)
         return self._checked(x, state[0], "output"), self._checked(x, state[1], "memory")
