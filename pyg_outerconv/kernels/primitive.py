@@ -188,7 +188,6 @@ def operator(
         method: the method of the base class.
         request: the :class:`Request` of a call, from the same arguments, for records of calls.
         direct: whether the backend may be called directly.
-        direct: whether the backend may be called directly.
     """
     name = method.__name__
     signature = inspect.signature(method, eval_str=True)
