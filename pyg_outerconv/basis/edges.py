@@ -15,7 +15,7 @@ from ..kernels import Sparsity, spmm
 from ..kernels.edge_sums import edge_sums, is_small
 from ..theta import Theta
 from .base import Basis, Leaf, TensorMap
-from .pattern import FEW, Pattern
+from .pattern import KEEP_UNSORTED, Pattern
 from .registry import makes
 from .subpattern import as_list, between, reaching
 from .unsorted import InSomeOrder
@@ -54,7 +54,7 @@ class EdgeBasis(InSomeOrder, Basis):
 
         Small edge lists are not sorted before the sorted order is needed.
         """
-        if value is None or pattern.given is None or value.numel() > FEW:
+        if value is None or pattern.given is None or value.numel() > KEEP_UNSORTED:
             return EdgeBasis(pattern, None if value is None else pattern.sort_values(value))
         check_values(value, pattern)
         made = object.__new__(EdgeBasis)
@@ -150,11 +150,11 @@ class EdgeBasis(InSomeOrder, Basis):
     def mean(self, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The basis with each value divided by the number of edges of its target and label."""
         pattern, listed, given = self.pattern, self._listed, self.pattern.given
-        as_given = given is not None and pattern.num_edges <= FEW
+        as_given = given is not None and pattern.num_edges <= KEEP_UNSORTED
         as_given = as_given and (listed is not None or self.dtype is None)
         value = listed if as_given else self.value
         narrow = (dtype or torch.get_default_dtype()) if value is None else value.dtype
-        share = pattern.share(narrow if narrow == torch.float64 else torch.float32, as_given)
+        share = pattern.mean_weights(narrow if narrow == torch.float64 else torch.float32, as_given)
         value = share if value is None else value * share
         value = value if value.dtype == narrow else value.to(narrow)
         return EdgeBasis.of_list(pattern, value) if as_given else EdgeBasis(pattern, value)

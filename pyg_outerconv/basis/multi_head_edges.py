@@ -17,7 +17,7 @@ from ..kernels.edge_sums import Listed, is_small
 from ..kernels.lasting import lasting
 from .base import Basis, TensorMap
 from .edges import EdgeBasis, check_values
-from .pattern import FEW, Pattern
+from .pattern import KEEP_UNSORTED, Pattern
 from .unsorted import InSomeOrder
 
 
@@ -204,7 +204,9 @@ def is_listed(pattern: Pattern, x: Tensor) -> bool:
 
 def can_list(pattern: Pattern) -> bool:
     """Whether a pattern has one label and stores its edges in input order."""
-    return pattern.given is not None and pattern.num_labels == 1 and pattern.num_edges <= FEW
+    return (
+        pattern.given is not None and pattern.num_labels == 1 and pattern.num_edges <= KEEP_UNSORTED
+    )
 
 
 def are_few(num_edges: int, x: Tensor) -> bool:

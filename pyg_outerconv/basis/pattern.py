@@ -25,11 +25,11 @@ from .unsorted import UnsortedEdges, check_range, index_type
 if TYPE_CHECKING:
     from .edges import EdgeBasis
 
-LONG = 4
-"""Mean number of edges per (target, label) from which orders make one row for each such pair."""
+EDGES_PER_ROW = 4
+"""Mean number of edges per (target, label) from which orders give each such pair a row."""
 
-FEW = 2**15
-"""Up to this number of edges a pattern keeps its unsorted edges, for products without an order."""
+KEEP_UNSORTED = 2**15
+"""Up to this number of edges a pattern keeps its unsorted edges, for products that sort nothing."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,7 +117,9 @@ class Pattern(PatternMatrices):
         dtype = index_type(size, num_labels, edge_index.size(1))
         # Copies, because the list may be written to before it is sorted.
         compiles = torch.compiler.is_compiling()
-        kept = dtype if compiles or edge_index.size(1) > FEW else torch.int64  # to index with
+        kept = (
+            dtype if compiles or edge_index.size(1) > KEEP_UNSORTED else torch.int64
+        )  # to index with
         if edge_index.dtype != kept:
             edge_index = edge_index.to(kept)
         elif not own:
@@ -195,7 +197,7 @@ class Pattern(PatternMatrices):
                 made["num_given"] = origin
             if torch.compiler.is_compiling():
                 made["target"] = target.index_select(0, order)
-            if torch.compiler.is_compiling() or order.numel() > FEW:
+            if torch.compiler.is_compiling() or order.numel() > KEEP_UNSORTED:
                 made["given"] = None
             return made
 
@@ -268,7 +270,7 @@ class Pattern(PatternMatrices):
             )
         return value.index_select(0, self.order)
 
-    def share(self, dtype: torch.dtype, as_given: bool = False) -> Tensor:
+    def mean_weights(self, dtype: torch.dtype, as_given: bool = False) -> Tensor:
         """(E,) 1 over the number of edges that share the target and the label of each edge.
 
         In sorted order; with ``as_given`` in input order, if the pattern still has it.
@@ -344,11 +346,11 @@ class Pattern(PatternMatrices):
         """K; M, N and E up to a factor of two; and densities: see :meth:`.Basis.shape_class`.
 
         The densities are the edges per (source, label), up to 1, per (target, label), up to
-        ``LONG``, and per entry of the matrices, in twentieths: the rule of orders compares these.
+        ``EDGES_PER_ROW``, and per entry of the matrices, in twentieths: the plain rule reads them.
         """
         (sources, targets), labels = map(int, self.size), self.num_labels  # tensors in a tracer
         edges, pairs = int(self.num_edges), labels * targets or 1
-        near = min(edges // (labels * sources or 1), 1), min(edges // pairs, LONG)
+        near = min(edges // (labels * sources or 1), 1), min(edges // pairs, EDGES_PER_ROW)
         full = 20 * edges // (sources * pairs or 1)
         logs = sources.bit_length(), targets.bit_length(), edges.bit_length()
         return labels, *logs, *near, full

@@ -13,7 +13,7 @@ every legal order; ``examples/bench/orders.md`` has the results.
 from __future__ import annotations
 
 from ..basis.edges import EdgeBasis
-from ..basis.pattern import LONG
+from ..basis.pattern import EDGES_PER_ROW
 from .problem import LINEAR, Problem
 
 FEW = 4  # at most so many matrices of a mixture, and at least so many labels for each of them
@@ -21,17 +21,17 @@ FULL, ALL = 0.5, 0.95  # share of filled entries for a dense matrix, with and wi
 WIDE = 128  # the least number of channels for a dense matrix without backward pass
 
 
-def rank_of_form(problem: Problem, *, first: bool, compact: bool) -> int:
+def rank_of_form(problem: Problem, *, theta_first: bool, compact: bool) -> int:
     """0 for the form that the rule chooses, 1 for the others.
 
     Args:
         problem: a problem of explicit edges.
-        first: whether Θ comes first in the form.
+        theta_first: whether Θ comes first in the form.
         compact: whether the form lists only (node, label) pairs with edges.
     """
     # bool(), because sizes are symbolic under a tracer.
     wanted = bool(transforms(problem)), bool(_is_compact(problem))
-    return int(wanted != (first, compact))
+    return int(wanted != (theta_first, compact))
 
 
 def transforms(problem: Problem) -> bool:
@@ -54,7 +54,7 @@ def transforms(problem: Problem) -> bool:
 
 def _rows_are_short(problem: Problem) -> bool:
     """Whether few edges share a target and a label."""
-    return problem.num_edges < LONG * problem.num_labels * problem.basis.size[1]
+    return problem.num_edges < EDGES_PER_ROW * problem.num_labels * problem.basis.size[1]
 
 
 def _is_compact(problem: Problem) -> bool:

@@ -10,7 +10,7 @@ from ..basis.grid_shift import PADDING_MODES
 from ..cache import cached_property
 from ..errors import RefusedValue, unknown
 from .options import check_least, check_places, settle, spread
-from .windows import Window, Windows
+from .window_family import Window, Windows
 
 _PADDINGS = ("same", "valid", "causal")
 _GROWTHS = ("submanifold", "full")

@@ -46,7 +46,7 @@ class Walk(Family):
     Σ_ℓ (D_out⁻¹W)^ℓ X Θ_{ℓ,1} + (D_in⁻¹Wᵀ)^ℓ X Θ_{ℓ,2}: there a node collects along its out-edges,
     so its first sum has the backward labels here, its second the forward labels.
 
-    Sources: section 3.3 of *Convolution is outer product*; the `"Diffusion Convolutional
+    References: section 3.3 of *Convolution is outer product*; the `"Diffusion Convolutional
     Recurrent Neural Network" <https://arxiv.org/abs/1707.01926>`_ paper, equation 2.
 
     Args:
@@ -111,7 +111,7 @@ class Walk(Family):
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
         """The chosen powers of the transition matrix, in each direction."""
         if max(self.kept) > 1 or self.direction != "forward":
-            edges.require_one_set("a walk of more than one step, or backward,", _OF_A_PAIR)
+            edges.require_one_set("a walk of more than one step, or not forward,", _OF_A_PAIR)
         ways = {
             "forward": [edges],
             "backward": [edges.reversed()],

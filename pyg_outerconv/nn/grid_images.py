@@ -11,7 +11,7 @@ from torch import Tensor
 from ..basis.grid_shift import GridShift
 from ..cache import use_last
 from ..errors import RefusedType, RefusedValue
-from ..families.windows import Windows
+from ..families.window_family import Windows
 from ..graph.cells import Cells
 
 GRIDS = 8  # grids of which a layer caches the shifts

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..basis import Basis
 from ..errors import RefusedValue, unknown
 from ..families import Family
-from ..families.windows import Windows
+from ..families.window_family import Windows
 from ..graph import Cells, EdgeList, edge_list
 from ..graph.assignment import Assignment
 from ..graph.structure import Content, Structure

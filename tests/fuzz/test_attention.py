@@ -8,6 +8,7 @@ one set of nodes, and the way the layer is called. Its number is its seed:
 import random
 from math import inf, nan
 
+import pytest
 import torch
 from scores import FORMULAS, is_of_features, shares_projection
 
@@ -233,6 +234,7 @@ def draw_and_compare(seed):
         raise AssertionError(f"{told}: {error}") from error
 
 
+@pytest.mark.slow(cases=30)
 def test_attention(draw):
     """One of the draws."""
     draw_and_compare(draw)

@@ -9,6 +9,7 @@ import random
 from dataclasses import dataclass
 
 import formulas
+import pytest
 import torch
 from formulas import Graph
 
@@ -270,6 +271,7 @@ def draw_and_compare(seed):
         raise AssertionError(f"{told}: {error}") from error
 
 
+@pytest.mark.slow(cases=30)
 def test_layer(draw):
     """One of the draws."""
     draw_and_compare(draw)

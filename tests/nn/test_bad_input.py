@@ -313,7 +313,7 @@ CALLS = {
         (X, EDGES),
         (
             ValueError,
-            "a mean within labels counts edges, which a polynomial",
+            "a mean within labels counts edges, which a Polynomial",
             "an explicit",
             "Poly",
         ),

@@ -209,8 +209,8 @@ def test_attention_takes_the_other_flow_and_reductions(name, aggr, pair):
     x = (x, torch.randn(N + 1, P)) if pair else x
     transposed = x[::-1] if pair else x
     reads = name not in ("complete", "causal", "window")
-    attr = [torch.randn(EDGES.size(1), 2)] if name == "edges" else []
-    out = other(transposed, *((EDGES.flip(0), *attr) if reads else ()))
-    assert_near(out, plain(x, *((EDGES, *attr) if reads else ())))
+    beside = {"edge_attr": torch.randn(EDGES.size(1), 2)} if name == "edges" else {}
+    out = other(transposed, EDGES.flip(0) if reads else None, **beside)
+    assert_near(out, plain(x, EDGES if reads else None, **beside))
     other.fuse = False
-    assert_near(other(transposed, *((EDGES.flip(0), *attr) if reads else ())), out)
+    assert_near(other(transposed, EDGES.flip(0) if reads else None, **beside), out)

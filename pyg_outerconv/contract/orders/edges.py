@@ -1,7 +1,7 @@
-"""Orders over edges of all labels at once: propagate first, transform first, or one set of edges.
+"""Orders for explicit edges that take all K labels in one sparse product.
 
-Rows between the two products are all (node, label) pairs, or only those with edges: the compact
-form, the compact materialisation of Wu et al., *Hector*, section 3.
+The result between the two products has a row for each (node, label) pair, or only for pairs with
+edges: the compact form, the compact materialisation of Wu et al., *Hector*, section 3.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PropagateFirst(EdgeOrder):
     reads = ("by_target_label",)
 
     def rank_of_edges(self, problem: Problem) -> int:
-        return rank_of_form(problem, first=False, compact=False)
+        return rank_of_form(problem, theta_first=False, compact=False)
 
     def cost(self, problem: Problem) -> Cost:
         """E·P sparse, N·K·P·Q dense, N·K·P numbers."""
@@ -76,7 +76,7 @@ class TransformFirst(EdgeOrder):
     reads = ("by_target",)
 
     def rank_of_edges(self, problem: Problem) -> int:
-        return rank_of_form(problem, first=True, compact=False)
+        return rank_of_form(problem, theta_first=True, compact=False)
 
     def cost(self, problem: Problem) -> Cost:
         """M·K·P·Q dense, E·Q sparse, M·K·Q numbers."""
@@ -125,7 +125,7 @@ class PropagateFirstCompact(EdgeOrder):
     reads = ("target_pairs", "num_target_pairs")
 
     def rank_of_edges(self, problem: Problem) -> int:
-        return rank_of_form(problem, first=False, compact=True)
+        return rank_of_form(problem, theta_first=False, compact=True)
 
     def cost(self, problem: Problem) -> Cost:
         """E·P sparse, U_out·P·Q dense in K groups, U_out·P numbers."""
@@ -156,7 +156,7 @@ class TransformFirstCompact(EdgeOrder):
     reads = ("source_pairs", "num_source_pairs")
 
     def rank_of_edges(self, problem: Problem) -> int:
-        return rank_of_form(problem, first=True, compact=True)
+        return rank_of_form(problem, theta_first=True, compact=True)
 
     def cost(self, problem: Problem) -> Cost:
         """U_in·P·Q dense in K groups, E·Q sparse, U_in·Q numbers."""

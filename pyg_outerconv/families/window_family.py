@@ -15,9 +15,9 @@ from ..basis.grid_shift import GridShift
 from ..basis.pattern import Pattern
 from ..errors import RefusedValue
 from ..graph.cells import Cells
+from .axis_window import Found, Window, among_cells, growing
 from .family import Family
 from .options import count_axes
-from .window import Found, Window, among_cells, growing
 
 
 class Windows(Family):
