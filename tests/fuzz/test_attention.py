@@ -234,7 +234,7 @@ def draw_and_compare(seed):
         raise AssertionError(f"{told}: {error}") from error
 
 
-@pytest.mark.slow(cases=30)
+@pytest.mark.slow(cases=100)
 def test_attention(draw):
     """One of the draws."""
     draw_and_compare(draw)
