@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pyg_outerconv.places import ROOT_VARIABLE, data_root
+from pyg_outerconv.files import ROOT_VARIABLE, data_root
 from torch import Tensor
 from torch_geometric.utils import is_undirected
 
