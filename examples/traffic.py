@@ -20,11 +20,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pyg_outerconv.files import ROOT_VARIABLE, data_root
 from torch import Tensor
 from torch_geometric.utils import is_undirected
 
 from pyg_outerconv.families import Identity, Walk
+from pyg_outerconv.files import ROOT_VARIABLE, data_root
 from pyg_outerconv.nn import ConvGRUCell, unroll
 
 PAST, AHEAD = 12, 12  # steps of five minutes
