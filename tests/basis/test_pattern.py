@@ -239,7 +239,7 @@ def test_edges_without_labels_are_of_the_first(most, monkeypatch):
 
 
 @pytest.mark.parametrize("sorted_before", [True, False])
-@pytest.mark.parametrize("edges", [50, pattern.FEW + 1])
+@pytest.mark.parametrize("edges", [50, pattern.KEEP_UNSORTED + 1])
 def test_what_was_sorted_is_moved_with_its_labels_and_origins(edges, sorted_before):
     index, label = torch.randint(9, (2, edges)), torch.randint(3, (edges,))
     for origin in (None, edges - 5, torch.arange(edges).flip(0)):
