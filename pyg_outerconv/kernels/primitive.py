@@ -45,11 +45,14 @@ class Primitive:
         batch_axis: the dimension of operands into which vmap folds a batch, the heads by default;
             None to call the function once for each item of the batch.
         result_axis: that dimension of the results.
+        of_primitives: whether all passes are operations that vmap knows, such as other primitives:
+            torch then derives the rule of vmap from them.
     """
 
     operands: ClassVar[int]
     batch_axis: ClassVar[int | None] = 1
     result_axis: ClassVar[int] = 1
+    of_primitives: ClassVar[bool] = False
     forward: ClassVar[Callable[..., Any]]
     gradients: ClassVar[Callable[..., Any]]
     tangent: ClassVar[Callable[..., Any]]
@@ -88,11 +91,11 @@ class Primitive:
             setup_context(ctx, inputs, output)
             return output
 
-        traced: dict[str, Any] = {
-            "forward": cls.forward,
-            "setup_context": setup_context,
-            "vmap": vmap,
-        }
+        traced: dict[str, Any] = {"forward": cls.forward, "setup_context": setup_context}
+        if cls.of_primitives:
+            traced["generate_vmap_rule"] = True
+        else:
+            traced["vmap"] = vmap
         cls.traced = _function(cls.__name__, backward=backward, **traced)
         whole = {**traced, "setup_context": setup_whole, "jvp": jvp}
         cls.whole = _function(cls.__name__, backward=backward, **whole)
@@ -268,9 +271,10 @@ def without_autocast(device: str) -> AbstractContextManager[object]:
     return torch.autocast(device, enabled=False) if on else _NOTHING
 
 
-def _function(name: str, **members: Callable[..., Any]) -> Any:
+def _function(name: str, **members: Any) -> Any:
     kind: Any = type(Function)
-    return kind(name, (Function,), {key: staticmethod(value) for key, value in members.items()})
+    own = {key: staticmethod(part) if callable(part) else part for key, part in members.items()}
+    return kind(name, (Function,), own)
 
 
 def _primal(x: Tensor | None) -> Tensor | None:

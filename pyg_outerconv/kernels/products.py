@@ -179,7 +179,7 @@ class _MixedProduct(Primitive):
     """The product, linear in values, c and X; backward computes the mixed values again."""
 
     operands = 3
-    batch_axis = None
+    of_primitives = True
 
     @staticmethod
     def forward(

@@ -58,6 +58,21 @@ def test_as_many_sparse_products_run_as_there_are_matrices(widths, width, matric
     assert sorted(names) == sorted(["spmm", "sddmm", "segment_sum"] * matrices)
 
 
+def test_a_batch_of_coefficients_or_features_is_one_product_and_no_loop():
+    basis, x = random_edges(20, 90, 7), normal(4, 20, 6, dtype=torch.float32)
+    theta = parameter(7, 1, 6, 2, 2, torch.float32)
+    coefficient = normal(4, 7, 2, dtype=torch.float32)
+
+    def run(coefficient, x):
+        return contract(basis, x, Mixture(coefficient, theta.matrices), "label_mixing")
+
+    with record() as calls:
+        found = torch.func.vmap(run)(coefficient, x)
+    assert [call.primitive for call in calls] == ["spmm"] * theta.num_matrices
+    one_by_one = [run(*item) for item in zip(coefficient, x, strict=True)]
+    assert_near(found, torch.stack(one_by_one))
+
+
 def test_no_gradient_is_made_that_nobody_wants():
     basis, x = random_edges(20, 90, 7, values=False), torch.randn(20, 4)
     theta = parameter(7, 1, 4, 4, 2, torch.float32)
