@@ -49,7 +49,17 @@ _NAMES = {
     "nn": ("AttentionConv", "OuterConv", "compose", "fuse", "share_bases"),
 }
 _FILES = {name: file for file, names in _NAMES.items() for name in names}
-_FOLDERS = (*_NAMES, "attention", "contract", "data", "errors", "plot", "testing", "theta")
+_FOLDERS = (
+    *_NAMES,
+    "attention",
+    "contract",
+    "data",
+    "errors",
+    "plot",
+    "testing",
+    "theta",
+    "transforms",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from itertools import zip_longest
 from typing import Any, get_type_hints
 
-from ..errors import RefusedValue, refusal, unknown
+from ..errors import RefusedType, RefusedValue, refusal, unknown
 from .family import FAMILIES, Family
 from .options import fits, refuse_unknown
 
@@ -77,6 +77,16 @@ def parse_family(text: str) -> Family:
     if not isinstance(made, Family):
         raise RefusedValue(_RULE.format(repr(text)))
     return made
+
+
+def check_family(family: Any) -> Family:
+    """A family, parsed if it is given as text. Raises ValueError or TypeError."""
+    family = parse_family(family) if isinstance(family, str) else family
+    if not isinstance(family, Family):
+        raise RefusedType(
+            "family must be a recipe for a basis", "a Family or its name", type(family).__name__
+        )
+    return family
 
 
 def unknown_family(name: str) -> str:

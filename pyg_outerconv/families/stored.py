@@ -6,6 +6,7 @@ edges.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 # the number of nodes when it collates, and its transforms select along the first axis among
 # attributes with as many entries as edges.
 PARTS = ("source_index", "target_index", "label", "value")
+
+_PART = re.compile(rf"\w+_[0-9a-f]{{8}}_\d+_({'|'.join(PARTS)}|mark)")
 
 ODD = -7046029254386353131  # 2⁶⁴ divided by the golden ratio, as a signed number
 
@@ -105,6 +108,11 @@ def stored(family: Family, data: Data, structure: Structure) -> Basis | None:
     if expected is None or not torch.equal(mark, expected):
         return None
     return _read_back(family, structure, found, kind)
+
+
+def is_stored(key: str) -> bool:
+    """Whether an attribute of this name is part of a stored basis."""
+    return _PART.fullmatch(key) is not None
 
 
 def _outline_on(family: Family, basis: Basis, structure: Structure) -> int:

@@ -6,7 +6,6 @@ from numbers import Integral, Real
 from typing import Any
 
 from ..errors import RefusedType, RefusedValue, unknown
-from ..families import Family, parse_family
 
 AGGREGATIONS = ("sum", "mean", "max", "min")
 COMPARISONS = ("max", "min")
@@ -54,16 +53,6 @@ def message_aggregation(aggr: str, label_aggr: str) -> str:
     A mean is divided into the values of the basis and becomes a sum, unless labels are compared.
     """
     return "sum" if aggr == "mean" and label_aggr not in COMPARISONS else aggr
-
-
-def check_family(family: Any) -> Family:
-    """A family, parsed if it is given as text. Raises ValueError or TypeError."""
-    family = parse_family(family) if isinstance(family, str) else family
-    if not isinstance(family, Family):
-        raise RefusedType(
-            "family must be a recipe for a basis", "a Family or its name", type(family).__name__
-        )
-    return family
 
 
 def check_ends(in_channels: Any, out_channels: Any, theta: str) -> None:

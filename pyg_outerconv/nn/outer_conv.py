@@ -14,6 +14,7 @@ from ..contract.choose import check_memory, check_order
 from ..errors import RefusedValue
 from ..families import Family
 from ..families.options import functions_of, nested
+from ..families.registry import check_family
 from ..graph import Features, SparseFeatures
 from ..graph.structure import Content
 from ..theta import ThetaValue, scaled
@@ -22,7 +23,6 @@ from .checks import (
     COMPARISONS,
     aggregation,
     check_ends,
-    check_family,
     check_known,
     message_aggregation,
 )
