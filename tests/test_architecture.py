@@ -29,6 +29,7 @@ CORE["nn"] = set(CORE) - {"nn"}
 ALLOWED = {
     **CORE,
     "transforms": set(CORE) - {"nn"},
+    "pyg": set(CORE),
     "testing": set(CORE),
     "backend_table": {"kernels"},
     "files": {"errors"},
@@ -37,7 +38,7 @@ ALLOWED = {
     "train": {"files", "data", *CORE},
     "bench": {"files", "data", "train", *CORE},
     "show": {"errors", "files", "graph", "basis", "families", "plot", "data", "train"},
-    "cli": {"files", "data", "train", "bench", "show", "backend_table", *CORE},
+    "cli": {"files", "data", "train", "bench", "show", "backend_table", "pyg", *CORE},
 }
 
 

@@ -8,7 +8,7 @@ import torch
 
 from ..basis.edges import EdgeBasis
 from ..graph.edge_list import EdgeList
-from ..graph.norm import NORMS, check_norm, normalise, with_self_loops
+from ..graph.norm import NORMS, check_norm, normalise, with_last_loops, with_self_loops
 from .family import Family
 from .relation import edge_basis
 
@@ -33,6 +33,9 @@ class GCN(Family):
         add_self_loops (bool, optional): Whether to add I. Sources and targets must then be the
             same nodes. (default: ``True``)
         improved (bool, optional): Added self-loops weigh 2. (default: ``False``)
+        as_pyg (bool, optional): Whether edges are read as PyG's ``gcn_norm`` reads them: of several
+            self-loops at a node the last is kept, ``improved`` needs weights, and weights may be
+            negative; a negative degree gives NaN. (default: ``False``)
 
     Raises:
         ValueError: ``norm`` is unknown; when a basis is made, negative weights make a degree that
@@ -45,6 +48,7 @@ class GCN(Family):
     norm: str | None = "sym"
     add_self_loops: bool = True
     improved: bool = False
+    as_pyg: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,5 +57,9 @@ class GCN(Family):
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The normalised edges."""
         if self.add_self_loops:
-            edges = with_self_loops(edges, dtype, 2.0 if self.improved else 1.0)
-        return edge_basis(normalise(edges, self.norm, dtype))
+            fill = 2.0 if self.improved else 1.0
+            if self.as_pyg:
+                fill = 1.0 if edges.edge_weight is None else fill
+                edges = with_last_loops(edges, fill)
+            edges = with_self_loops(edges, dtype, fill)
+        return edge_basis(normalise(edges, self.norm, dtype, signed=self.as_pyg))

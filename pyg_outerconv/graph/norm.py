@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import add_remaining_self_loops
 
 from ..errors import RefusedValue, unknown
 from ..kernels.edge_lists import gathered, inverse_counts, nodes_without_loops
@@ -41,16 +42,21 @@ def degree(weight: Tensor, nodes: Tensor, num_nodes: int) -> Tensor:
     return weight.new_zeros(num_nodes, dtype=wide).index_add(0, nodes, weight.to(wide))
 
 
-def divisor(weight: Tensor, nodes: Tensor, num_nodes: int, what: str) -> Tensor:
+def divisor(
+    weight: Tensor, nodes: Tensor, num_nodes: int, what: str, signed: bool = False
+) -> Tensor:
     """(num_nodes,) the degrees to divide weights by; infinity for a degree of 0.
 
     Edges at a node of degree 0 get weight 0. Callers divide, w/d, instead of multiplying by 1/d:
     the derivative w/d² is then computed as (w/d)/d, whereas 1/d² overflows at d = 1e-20.
 
     Raises:
-        ValueError: negative weights make a degree negative, or zero by cancellation.
+        ValueError: negative weights make a degree negative, or zero by cancellation, and they are
+            not ``signed``.
     """
     degrees = degree(weight, nodes, num_nodes)
+    if signed:
+        return torch.where(degrees != 0, degrees, torch.inf)
     if weight.numel() and not holds(weight.detach().min() >= 0):
         _check_signs(weight.detach(), nodes, degrees.detach(), what)
     return torch.where(degrees > 0, degrees, torch.inf)
@@ -85,6 +91,31 @@ def with_self_loops(edges: EdgeList, dtype: torch.dtype | None, fill: float = 1.
     return edges.with_diagonal(value, nodes)
 
 
+def with_last_loops(edges: EdgeList, fill: float) -> EdgeList:
+    """Keep the last of several self-loops at a node, as PyG does; ``fill`` where there are none.
+
+    The edges themselves where no node has several.
+    """
+    if edges.bipartite:
+        return edges
+    is_loop = edges.source == edges.target
+    if edges.only_sums and not can_read(edges.edge_index):
+        place = torch.arange(is_loop.numel(), device=edges.device)
+        last = place.new_zeros(edges.size[0]).scatter_reduce(
+            0, edges.target.long(), torch.where(is_loop, place, -1), "amax", include_self=False
+        )
+        weight = edges.weight()
+        hidden = is_loop & (place != last[edges.target.long()])
+        return edges.but(edge_weight=torch.where(hidden, 0.0, weight).to(weight.dtype))
+    nodes = edges.source[is_loop]
+    if nodes.numel() < 2 or nodes.unique().numel() == nodes.numel():
+        return edges
+    edge_index, weight = add_remaining_self_loops(  # with its gradients, too
+        edges.edge_index, edges.edge_weight, fill, edges.size[0]
+    )
+    return edges.but(edge_index=edge_index, edge_weight=weight)
+
+
 def _with_loops_everywhere(edges: EdgeList, dtype: torch.dtype | None, fill: float) -> EdgeList:
     """Add N self-loops, of weight 0 at nodes that have one; their number is known to a compiler."""
     is_loop, num_nodes = edges.source == edges.target, edges.size[0]
@@ -94,7 +125,9 @@ def _with_loops_everywhere(edges: EdgeList, dtype: torch.dtype | None, fill: flo
     return edges.with_diagonal(value, nodes)
 
 
-def normalise(edges: EdgeList, norm: str | None, dtype: torch.dtype | None) -> EdgeList:
+def normalise(
+    edges: EdgeList, norm: str | None, dtype: torch.dtype | None, signed: bool = False
+) -> EdgeList:
     """Divide edge weights by degrees.
 
     - 'sym': w / √(d(m) d(n)), with d the in-degree of both as in PyG; for bipartite edges the
@@ -103,8 +136,11 @@ def normalise(edges: EdgeList, norm: str | None, dtype: torch.dtype | None) -> E
     - 'target': w / d_in(n), so that the weights that reach a node sum to one.
     - None: w.
 
+    With ``signed`` degrees may be negative, of which 'sym' makes NaN.
+
     Raises:
-        ValueError: the norm is unknown, or negative weights make degrees that are not positive.
+        ValueError: the norm is unknown, or negative weights make degrees that are not positive, and
+            they are not ``signed``.
     """
     if norm not in NORMS:
         check_norm(norm, NORMS)
@@ -115,15 +151,15 @@ def normalise(edges: EdgeList, norm: str | None, dtype: torch.dtype | None) -> E
     weight, (num_sources, num_targets) = edges.weight(dtype), edges.size
     source, target, narrow, what = edges.source, edges.target, weight.dtype, f"norm={norm!r}"
     if norm == "source":
-        weight = weight / divisor(weight, source, num_sources, what)[source]
+        weight = weight / divisor(weight, source, num_sources, what, signed)[source]
     else:
-        received = divisor(weight, target, num_targets, what)
+        received = divisor(weight, target, num_targets, what, signed)
         if norm == "target":
             weight = weight / received[target]
         else:
             sent = received
             if edges.bipartite:
-                sent = divisor(weight, source, num_sources, what)
+                sent = divisor(weight, source, num_sources, what, signed)
             weight = weight / sent.sqrt()[source] / received.sqrt()[target]
     return edges.but(edge_weight=weight.to(narrow))
 

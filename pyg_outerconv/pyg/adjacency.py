@@ -1,0 +1,96 @@
+"""Layers over the adjacency matrix A and its mean A D⁻¹: GraphConv, SAGEConv."""
+
+from __future__ import annotations
+
+from typing import Union
+
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric import nn as theirs
+from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
+
+from ..families import Relation
+from ..nn import OuterConv
+from .layer import DropIn, Recipe
+from .reductions import check_reduction, reduction
+from .tie import linear, same
+
+
+class GraphConv(DropIn, theirs.GraphConv):
+    r"""Y = Aᵀ X Θ_rel + X Θ_root, with A reduced by sum, mean, maximum or minimum.
+
+    From the `"Weisfeiler and Leman Go Neural" <https://arxiv.org/abs/1810.02244>`_ paper.
+    """
+
+    takes_pairs = True
+
+    def lacks(self) -> list[str]:
+        return check_reduction(self)
+
+    def recipe(self) -> Recipe:
+        bias = self.lin_rel.bias is not None
+        conv = OuterConv(
+            (self.lin_rel.in_channels, self.lin_root.in_channels),
+            self.out_channels,
+            Relation(1, None),
+            bias=bias,
+            aggr=reduction(self),
+            root_weight=True,
+            flow=self.flow,
+        )
+        sources = {"theta.weight": linear("lin_rel"), "root.weight": linear("lin_root")}
+        return conv, {**sources, "bias": same("lin_rel.bias")} if bias else sources
+
+    def forward(
+        self,
+        x: Union[Tensor, OptPairTensor],
+        edge_index: Adj,
+        edge_weight: OptTensor = None,
+        size: Size = None,
+    ) -> Tensor:
+        conv = self._runs(x, edge_index)
+        if conv is None:
+            return super().forward(x, edge_index, edge_weight, size)
+        return conv(x, edge_index, edge_weight, size=size)
+
+
+class SAGEConv(DropIn, theirs.SAGEConv):
+    r"""Y = (A D⁻¹)ᵀ X Θ_l + X Θ_r, D the in-degrees; or a sum, maximum or minimum over A.
+
+    From the `"Inductive Representation Learning on Large Graphs"
+    <https://arxiv.org/abs/1706.02216>`_ paper.
+    """
+
+    takes_pairs = True
+
+    def lacks(self) -> list[str]:
+        return check_reduction(self)
+
+    def recipe(self) -> Recipe:
+        bias, aggr = self.lin_l.bias is not None, reduction(self)
+        root = self.lin_r.in_channels if self.root_weight else self.lin_l.in_channels
+        conv = OuterConv(
+            (self.lin_l.in_channels, root),
+            self.out_channels,
+            Relation(1, "mean" if aggr == "mean" else None),
+            bias=bias,
+            aggr="sum" if aggr == "mean" else aggr,
+            root_weight=self.root_weight,
+            flow=self.flow,
+        )
+        sources = {"theta.weight": linear("lin_l")}
+        if self.root_weight:
+            sources["root.weight"] = linear("lin_r")
+        return conv, {**sources, "bias": same("lin_l.bias")} if bias else sources
+
+    def forward(
+        self, x: Union[Tensor, OptPairTensor], edge_index: Adj, size: Size = None
+    ) -> Tensor:
+        conv = self._runs(x, edge_index)
+        if conv is None:
+            return super().forward(x, edge_index, size)
+        if self.project:
+            source, target = x if isinstance(x, tuple | list) else (x, x)
+            x = (self.lin(source).relu(), target)
+        out = conv(x, edge_index, size=size)
+        return F.normalize(out, p=2.0, dim=-1) if self.normalize else out

@@ -1,0 +1,207 @@
+"""DropIn: a layer of PyG whose convolution is the contraction of an OuterConv."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.parameter import is_lazy
+from torch_geometric.inspector import Inspector
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.dense import Linear
+
+from ..errors import RefusedValue
+from ..nn import OuterConv
+from .tie import Source, tie
+
+Recipe = tuple[OuterConv, dict[str, Source]]
+
+# Methods of messages: a subclass that overrides one of them is run by PyG.
+STEPS = ("message", "aggregate", "message_and_aggregate", "update", "propagate", "edge_update")
+HOOKS = tuple(
+    f"_{step}_forward_{when}hooks"
+    for step in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+    for when in ("pre_", "")
+)
+
+
+class DropIn(MessagePassing):
+    r"""A layer with the constructor, parameters and results of the class of PyG it derives from.
+
+    Its convolution is that of an :class:`~pyg_outerconv.OuterConv` over the same parameters
+    (:meth:`recipe`). PyG's own ``forward`` runs where messages are looked at (explainers, hooks,
+    subclasses that override a step), where an option or an input has no equal here, and on graphs
+    so small that it is faster. :meth:`why_not` tells which of them runs, and why.
+
+    A subclass defines :meth:`recipe`, and ``forward`` with PyG's signature.
+
+    Attributes:
+        theirs: the class of PyG.
+        takes_pairs: whether features may be a pair (sources, targets).
+        least: number of edges times channels below which PyG's own ``forward`` is faster.
+    """
+
+    theirs: ClassVar[type[MessagePassing]]
+    takes_pairs: ClassVar[bool] = False
+    least: ClassVar[int] = 0
+    _overridden: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if DropIn in cls.__bases__:
+            cls.theirs = next(base for base in cls.__bases__ if base is not DropIn)
+        theirs = cls.theirs
+        cls._overridden = tuple(
+            step for step in STEPS if getattr(cls, step) is not getattr(theirs, step)
+        )
+        for call in ("propagate", "edge_updater"):
+            setattr(cls, f"{call}_type", _arguments_of(cls, call))
+
+    def recipe(self) -> Recipe:
+        """The convolution as an OuterConv, and its parameters as functions of this layer's."""
+        raise NotImplementedError
+
+    def lacks(self) -> list[str]:
+        """The options of this layer that have no equal in the recipe."""
+        return []
+
+    def outer_conv(self) -> OuterConv:
+        """The OuterConv over the parameters of this layer, which both share.
+
+        Raises:
+            ValueError: an option has no equal, or parameters have no shapes before the first input.
+        """
+        conv = self._outer_conv()
+        if conv is None:
+            rule = f"{type(self).__name__} is one convolution with some of its options"
+            raise RefusedValue(f"{rule}: {'; '.join(self._of_layer())}")
+        return conv
+
+    def why_not(self, x: Any = None, edge_index: Any = None) -> list[str]:
+        """The reasons why PyG's own ``forward`` runs; none if the contraction does.
+
+        >>> from pyg_outerconv.pyg import SAGEConv
+        >>> SAGEConv(16, 8, aggr="median").why_not()
+        ['aggr=median is not a sum, mean, maximum or minimum']
+
+        Args:
+            x, edge_index: inputs of a call; without them only the layer is looked at.
+        """
+        found = list(self._of_layer())
+        if edge_index is not None:
+            found += self._of_inputs(x, edge_index)
+        return found
+
+    # How a call runs ------------------------------------------------------------------------------
+
+    def _runs(self, x: Any, edge_index: Any) -> OuterConv | None:
+        """The OuterConv that runs a call, or None where PyG's own ``forward`` does."""
+        held = self.__dict__
+        conv = held.get("_outer")
+        if conv is None:
+            conv = self._outer_conv()
+        if conv is None or self._observed():
+            return None
+        for _ in self._of_inputs(x, edge_index):
+            return None
+        return conv
+
+    def _observed(self) -> bool:
+        """Whether something looks at messages, or at a linear map that the contraction skips."""
+        held = self.__dict__
+        if held["_explain"] or self._overridden or any(map(held.__getitem__, HOOKS)):
+            return True
+        return any(
+            part._forward_hooks or part._forward_pre_hooks or part._backward_hooks
+            for part in held.get("_skipped", ())
+        )
+
+    def _of_layer(self) -> Iterator[str]:
+        """Reasons that lie in the layer."""
+        lacks = self.lacks()
+        yield from lacks
+        if any(is_lazy(parameter) for parameter in self.parameters()):
+            yield "parameters have no shapes before the first input"
+        elif not lacks and self._outer_conv() is None:
+            yield "a linear map was replaced by another module"
+        if self.explain:
+            yield "messages are explained"
+        elif self._observed():
+            yield "hooks or a subclass look at messages or at linear maps"
+
+    def _of_inputs(self, x: Any, edge_index: Any) -> Iterator[str]:
+        """The reason that lies in the inputs, if there is one."""
+        is_pair = isinstance(x, tuple | list)
+        features = x[0] if is_pair else x
+        if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
+            yield "a sparse matrix, which PyG multiplies with"
+        elif is_pair and not (self.takes_pairs and self.flow == "source_to_target"):
+            yield "a pair of features"
+        elif not isinstance(features, Tensor):
+            yield f"features of type {type(features).__name__}"
+        elif self._is_small(edge_index, features):
+            yield "a graph so small that PyG's own layer is faster"
+
+    def _is_small(self, edge_index: Tensor, features: Tensor) -> bool:
+        """Whether PyG's own ``forward`` is faster; in a compiled graph it is not."""
+        if not self.least or torch.compiler.is_compiling():
+            return False
+        return edge_index.size(-1) * features.size(-1) < self.least
+
+    def _outer_conv(self) -> OuterConv | None:
+        """The OuterConv tied to this layer, made once for its options; None if there is none."""
+        held = self.__dict__
+        if held.get("_outer") is None:
+            held["_outer"], held["_skipped"] = _tied_conv(self)
+        return held["_outer"]  # type: ignore[no-any-return]
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        self._outer_conv()  # before a compiler looks at the layer
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if not name.startswith("_") and name != "training":
+            self.__dict__.pop("_outer", None)  # an option or a submodule may have changed
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state to copy or pickle, without the tied OuterConv."""
+        return {key: value for key, value in vars(self).items() if key not in _TIED}
+
+
+_TIED = ("_outer", "_skipped")
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _tied_conv(layer: DropIn) -> tuple[OuterConv | None, tuple[Module, ...]]:
+    """The OuterConv of a layer, and the linear maps whose weights it reads."""
+    if layer.lacks() or any(is_lazy(parameter) for parameter in layer.parameters()):
+        return None, ()
+    with torch.device("meta"):  # no memory is written and no random number drawn
+        conv, sources = layer.recipe()
+    paths = (path for source in sources.values() for path in source.linears)
+    skipped = tuple(attrgetter(path)(layer) for path in dict.fromkeys(paths))
+    if any(type(part).forward is not Linear.forward for part in skipped):
+        return None, ()
+    tie(conv, layer, sources)
+    return conv, skipped
+
+
+def _arguments_of(cls: type[DropIn], call: str) -> dict[str, Any]:
+    """The types of the arguments of ``propagate``, which PyG reads in the source of a class.
+
+    It finds the source by the name of the class, so that classes of one name hide each other.
+    """
+    for base in cls.__mro__:
+        if base in (DropIn, MessagePassing):
+            break
+        if DropIn in base.__bases__:
+            base = base.theirs  # type: ignore[attr-defined]
+        found = Inspector(base).get_params_from_method_call(call, [0, "edge_index", "size"])
+        if found:
+            return {name: one.type_repr for name, one in found.items()}
+    return {}

@@ -1,0 +1,102 @@
+"""Ties: parameters of one module as functions of another's, so that both are one set of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from ..errors import RefusedValue
+
+
+class Source(NamedTuple):
+    """A parameter or buffer as a function of a layer of PyG.
+
+    Attributes:
+        text: the function in the layer's own names, such as ``'lin.weight.T'``.
+        of: the function; it returns views, or new tensors that carry gradients.
+        linears: the names of the linear maps whose weights it reads, instead of calling them.
+    """
+
+    text: str
+    of: Callable[[Any], Tensor]
+    linears: tuple[str, ...] = ()
+
+
+def same(path: str) -> Source:
+    """The parameter of that name, unchanged."""
+    return Source(path, attrgetter(path))
+
+
+def linear(*paths: str) -> Source:
+    """Θ (K, P, Q) from the weights (Q, P) of K linear maps."""
+    weights = [attrgetter(f"{path}.weight") for path in paths]
+    text = ", ".join(f"{path}.weight.T" for path in paths)
+    if len(weights) == 1:
+        (weight,) = weights
+        return Source(text, lambda layer: weight(layer).t().unsqueeze(0), paths)
+
+    def stacked(layer: Any) -> Tensor:
+        return torch.stack([weight(layer) for weight in weights]).transpose(1, 2)
+
+    return Source(text, stacked, paths)
+
+
+def heads(path: str, count: int) -> Source:
+    """Θ (H, P, D) from the weight (H·D, P) of one linear map to all heads."""
+    weight = attrgetter(f"{path}.weight")
+
+    def of(layer: Any) -> Tensor:
+        return weight(layer).unflatten(0, (count, -1)).transpose(1, 2)  # type: ignore[no-any-return]
+
+    return Source(f"{path}.weight.T, {count} heads", of, (path,))
+
+
+def viewed(path: str, *shape: int) -> Source:
+    """The parameter of that name in another shape."""
+    parameter = attrgetter(path)
+    return Source(path, lambda layer: parameter(layer).view(shape))
+
+
+def tie(module: Module, layer: Module, sources: Mapping[str, Source]) -> None:
+    """Replace all parameters and buffers of ``module`` by functions of ``layer``.
+
+    Afterwards ``module`` holds none: each is computed where it is read, so that both modules use
+    the same weights, on whatever device they are. Its ``training`` is that of ``layer``.
+
+    Args:
+        module: a module whose parameters may be on ``meta``.
+        layer: the layer that owns the weights.
+        sources: the function for each name of a parameter or buffer of ``module``.
+
+    Raises:
+        ValueError: a parameter or buffer has no source, or a source is of neither.
+    """
+    named = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
+    if named != set(sources):
+        raise RefusedValue("every parameter has a source", sorted(named), sorted(sources))
+    for path, part in list(module.named_modules()):
+        own = {}
+        for held in (part._parameters, part._buffers):
+            for name in [name for name, value in held.items() if value is not None]:
+                own[name] = sources[f"{path}.{name}" if path else name].of
+                del held[name]
+        part.__dict__.update(_layer=layer, _sources=own)
+        part.__class__ = _tied(type(part), tuple(own))  # type: ignore[arg-type]
+
+
+@cache
+def _tied(kind: type[Module], names: tuple[str, ...]) -> type[Module]:
+    """A subclass with properties in the place of parameters, as torch's parametrizations make."""
+    found: dict[str, Any] = {name: _property(name) for name in names}
+    found["training"] = property(lambda self: self._layer.training)
+    return type(kind.__name__, (kind,), {"__module__": kind.__module__, **found})
+
+
+def _property(name: str) -> property:
+    return property(lambda self: self._sources[name](self._layer))

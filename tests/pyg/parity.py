@@ -1,0 +1,228 @@
+"""Our layers beside PyG's of the same names: one ``state_dict``, one input, all gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric import nn as theirs
+
+from pyg_outerconv import pyg as ours
+
+P, Q, D, R = 6, 4, 3, 3
+"""Channels in and out, of edge features; number of relations."""
+
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+OF_GRADIENTS = {torch.float32: 5e-5, torch.float64: 1e-10}
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph, or a pair of sets of nodes, with everything that layers read beside.
+
+    Attributes:
+        size: (M, N); a pair is drawn as two sets of features.
+        edge_index: (2, E).
+        is_pair: whether sources and targets are two sets of nodes.
+    """
+
+    size: tuple[int, int]
+    edge_index: Tensor
+    is_pair: bool = False
+
+    @property
+    def num_edges(self) -> int:
+        return self.edge_index.size(1)
+
+
+def graphs() -> dict[str, Graph]:
+    """Graphs of every awkward kind, by name."""
+    drawn = torch.Generator().manual_seed(5)
+
+    def edges(sources: int, targets: int, count: int) -> Tensor:
+        rows = [torch.randint(end, (count,), generator=drawn) for end in (sources, targets)]
+        return torch.stack(rows)
+
+    plain = edges(9, 9, 30)
+    plain = plain[:, plain[0] != plain[1]].unique(dim=1)
+    plain = plain[:, torch.randperm(plain.size(1), generator=drawn)]
+    loops = torch.tensor([[2, 5, 0], [2, 5, 0]])
+    several = torch.tensor([[3, 3, 1], [3, 3, 1]])
+    return {
+        "directed": Graph((9, 9), plain),
+        "sorted": Graph((9, 9), plain[:, plain[1].argsort(stable=True)]),
+        "self-looped": Graph((9, 9), torch.cat([loops, plain], 1)),
+        "multi-edge": Graph((9, 9), torch.cat([plain, plain[:, :7], several, loops], 1)),
+        "isolated": Graph((14, 14), plain),
+        "empty": Graph((5, 5), plain[:, :0]),
+        "pair": Graph((9, 6), edges(9, 6, 25), True),
+        "square-pair": Graph((7, 7), edges(7, 7, 20), True),
+        "empty-pair": Graph((4, 3), plain[:, :0], True),
+    }
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Tensors for one graph. Calls take what their layer reads."""
+
+    graph: Graph
+    dtype: torch.dtype
+
+    def normal(self, *shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=self.dtype, requires_grad=True)
+
+    def x(self, channels: int = P, targets: int | None = None) -> Any:
+        """Features (M, P), or a pair of features."""
+        sources, count = self.graph.size
+        if not self.graph.is_pair:
+            return self.normal(sources, channels)
+        return self.normal(sources, channels), self.normal(count, targets or channels)
+
+    def weight(self) -> Tensor:
+        """Positive edge weights (E,)."""
+        weight = torch.rand(self.graph.num_edges, dtype=self.dtype) + 0.2
+        return weight.requires_grad_()
+
+    def attributes(self, channels: int = D) -> Tensor:
+        """Edge features (E, D)."""
+        return self.normal(self.graph.num_edges, channels)
+
+    def types(self, count: int = R) -> Tensor:
+        """Edge types (E,)."""
+        return torch.randint(count, (self.graph.num_edges,))
+
+
+Call = Callable[[Drawn], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A class with its options and inputs.
+
+    Attributes:
+        name: of the class, here and in PyG.
+        make: from a class and options to a layer.
+        calls: the inputs of a call, by a name for each layout.
+        options: the values of each option that are tried, the default first.
+        pairs: whether pairs of features are taken.
+        by_pyg: values of options, as (option, value), that PyG's own ``forward`` runs.
+        allowed: whether a combination of options is one that PyG's class takes.
+    """
+
+    name: str
+    make: Callable[..., Any]
+    calls: dict[str, Call]
+    options: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    pairs: bool = False
+    by_pyg: tuple[tuple[str, Any], ...] = ()
+    allowed: Callable[[dict[str, Any]], bool] = lambda options: True
+
+    def runs_by_pyg(self, options: dict[str, Any]) -> bool:
+        """Whether an option in a combination has no equal in a contraction."""
+        return any(options.get(name) == value for name, value in self.by_pyg)
+
+    def one_by_one(self) -> Iterator[dict[str, Any]]:
+        """The defaults, then every value of every option by itself."""
+        yield {}
+        for name, values in self.options.items():
+            for value in values[1:]:
+                if self.allowed({name: value}):
+                    yield {name: value}
+
+    def drawn(self, seed: int) -> dict[str, Any]:
+        """A combination of options."""
+        generator = torch.Generator().manual_seed(seed)
+        while True:
+            found = {
+                name: values[int(torch.randint(len(values), (1,), generator=generator))]
+                for name, values in self.options.items()
+            }
+            if self.allowed(found):
+                return found
+
+
+def layers(case: Case, options: dict[str, Any], dtype: torch.dtype) -> tuple[Any, Any]:
+    """PyG's layer and ours, with equal weights."""
+    pair = []
+    for library in (theirs, ours):
+        torch.manual_seed(3)
+        pair.append(case.make(getattr(library, case.name), **options).to(dtype))
+    with torch.no_grad():  # biases begin as zeros
+        for parameter in pair[0].parameters():
+            if not torch.nn.parameter.is_lazy(parameter):
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    pair[1].load_state_dict(pair[0].state_dict())
+    pair[1].least = 0  # the contraction runs on small graphs, too
+    return pair[0], pair[1]
+
+
+def tensors(found: Any) -> list[Tensor]:
+    """All floating point tensors within tuples and lists."""
+    if isinstance(found, Tensor):
+        return [found] if found.is_floating_point() else []
+    if isinstance(found, tuple | list):
+        return [tensor for part in found for tensor in tensors(part)]
+    return []
+
+
+def compare(
+    their_layer: Any, our_layer: Any, arguments: tuple[Any, ...], dtype: torch.dtype
+) -> None:
+    """Both layers give equal values, and equal gradients of inputs and parameters.
+
+    Where PyG's layer raises an error, ours does.
+    """
+    torch.manual_seed(13)
+    try:
+        expected = their_layer(*arguments)
+    except (AssertionError, IndexError, RuntimeError, TypeError, ValueError):
+        with pytest.raises((AssertionError, IndexError, RuntimeError, TypeError, ValueError)):
+            our_layer(*arguments)
+        return
+    torch.manual_seed(13)
+    found = our_layer(*arguments)
+    inputs = [tensor for tensor in tensors(arguments) if tensor.requires_grad]
+    assert_close(found, expected, TOLERANCE[dtype], "values")
+    gradients = []
+    for layer, out in ((their_layer, expected), (our_layer, found)):
+        named = {name: one for name, one in layer.named_parameters() if one.requires_grad}
+        torch.manual_seed(7)
+        learning = [one for one in tensors(out) if one.requires_grad]
+        loss = sum((one * torch.randn(one.shape, dtype=one.dtype)).sum() for one in learning)
+        wanted = [*inputs, *named.values()]
+        if not isinstance(loss, Tensor):
+            continue
+        given = torch.autograd.grad(loss, wanted, allow_unused=True)
+        names = [*(f"input {place}" for place in range(len(inputs))), *named]
+        gradients.append(dict(zip(names, map(zeroed, given, wanted), strict=True)))
+    if gradients:
+        for name, gradient in gradients[0].items():
+            assert_close(gradients[1][name], gradient, OF_GRADIENTS[dtype], f"gradient of {name}")
+
+
+def zeroed(gradient: Tensor | None, like: Tensor) -> Tensor:
+    return torch.zeros_like(like) if gradient is None else gradient
+
+
+def assert_close(found: Any, expected: Any, tolerance: float, what: str) -> None:
+    """max|Δ| ≤ tolerance · max|expected| for every tensor; integers are equal."""
+    assert type(found) is type(expected), what
+    if isinstance(expected, tuple | list):
+        assert len(found) == len(expected), what
+        for one, other in zip(found, expected, strict=True):
+            assert_close(one, other, tolerance, what)
+    elif isinstance(expected, Tensor) and expected.is_floating_point():
+        assert found.shape == expected.shape, what
+        assert found.dtype == expected.dtype, what
+        bound = tolerance * max(
+            float(expected.detach().abs().max()) if expected.numel() else 0.0, 1.0
+        )
+        torch.testing.assert_close(found, expected, atol=bound, rtol=0.0, equal_nan=True, msg=what)
+    elif isinstance(expected, Tensor):
+        assert torch.equal(found, expected), what
+    else:
+        assert found == expected, what
