@@ -30,6 +30,7 @@ ALLOWED = {
     **CORE,
     "transforms": set(CORE) - {"nn"},
     "pyg": set(CORE),
+    "graphgym": {"nn"},
     "testing": set(CORE),
     "backend_table": {"kernels"},
     "files": {"errors"},

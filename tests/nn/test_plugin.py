@@ -420,34 +420,6 @@ def test_basic_gnn_is_built_of_it(jk):
     assert_near(out, expected)
 
 
-def test_graphgym_registers_it():
-    register = pytest.importorskip("torch_geometric.graphgym.register")
-    layers = pytest.importorskip("torch_geometric.graphgym.models.layer")
-
-    class WalkLayer(torch.nn.Module):
-        def __init__(self, layer_config, **kwargs):
-            super().__init__()
-            self.model = OuterConv(
-                layer_config.dim_in, layer_config.dim_out, Walk(2), bias=layer_config.has_bias
-            )
-
-        def forward(self, batch):
-            batch.x = self.model(batch.x, batch.edge_index)
-            return batch
-
-    register.register_layer("outerconv_walk", WalkLayer)
-    try:
-        config = layers.LayerConfig(
-            dim_in=4, dim_out=6, has_bias=False, has_act=False, has_l2norm=False
-        )
-        general = layers.GeneralLayer("outerconv_walk", config)
-        data, x = hetero()["a"], x_of()
-        data.x, data.edge_index = x, EDGES
-        assert_near(general(data).x, general.layer.model(x, EDGES))
-    finally:
-        del register.layer_dict["outerconv_walk"]
-
-
 # Hooks -------------------------------------------------------------------------------------------
 
 
