@@ -16,6 +16,7 @@ from .fixed_basis import FixedBasis
 from .fuse import FusionReport, fuse
 from .grid_conv import GridConv
 from .grid_pool import GridPool, GridUnpool
+from .models import AttentionGNN, OuterGNN
 from .outer_conv import OuterConv
 from .recipes import appnp, gdc_conv, mix_hop, sg_conv, ssg_conv
 from .recurrent.cell import unroll
@@ -26,6 +27,7 @@ from .theta_forms import make_theta
 __all__ = [
     "FORMS",
     "AttentionConv",
+    "AttentionGNN",
     "BSpline",
     "ComposedConv",
     "ConvGRUCell",
@@ -41,6 +43,7 @@ __all__ = [
     "GridPool",
     "GridUnpool",
     "OuterConv",
+    "OuterGNN",
     "SparseFeatures",
     "ThetaModule",
     "TransformerConv",

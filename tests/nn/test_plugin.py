@@ -3,7 +3,6 @@
 import copy
 import io
 import pickle
-from typing import Final
 
 import pytest
 import torch
@@ -19,7 +18,6 @@ from torch_geometric.nn import (
     to_hetero,
     to_hetero_with_bases,
 )
-from torch_geometric.nn.models.basic_gnn import BasicGNN
 from torch_geometric.testing import assert_module
 
 from pyg_outerconv import OuterConv, record
@@ -397,27 +395,6 @@ def test_hetero_conv_of_means_is_that_of_sage():
     expected = theirs(data.x_dict, data.edge_index_dict)
     for name, value in ours(data.x_dict, data.edge_index_dict).items():
         assert_near(value, expected[name])
-
-
-class OuterGNN(BasicGNN):
-    supports_edge_weight: Final[bool] = True
-    supports_edge_attr: Final[bool] = False
-    supports_norm_batch: Final[bool]
-
-    def init_conv(self, in_channels, out_channels, **kwargs):
-        return OuterConv(in_channels, out_channels, **kwargs)
-
-
-@pytest.mark.parametrize("jk", [None, "cat"])
-def test_basic_gnn_is_built_of_it(jk):
-    model = OuterGNN(4, 6, 2, 3, jk=jk, family=Walk(1), theta="low-rank:2")
-    x, weight = x_of(), weights()
-    out = model(x, EDGES, edge_weight=weight)
-    hidden = model.convs[0](x, EDGES, weight).relu()
-    expected = model.convs[1](hidden, EDGES, weight)
-    if jk == "cat":
-        expected = model.lin(torch.cat([hidden, expected.relu()], dim=-1))
-    assert_near(out, expected)
 
 
 # Hooks -------------------------------------------------------------------------------------------
