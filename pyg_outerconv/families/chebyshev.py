@@ -53,6 +53,9 @@ class Chebyshev(Family):
             itself, one for all graphs or one for each graph of a batch. (default: ``'bound'``)
         norm (str, optional): ``'sym'``, ``'source'``, ``'target'`` or ``None``.
             (default: ``'sym'``)
+        as_pyg (bool, optional): Whether edges are read as PyG's ``ChebConv`` reads them: weights
+            may be negative, where a negative degree under a root gives NaN, and ``'bound'`` is
+            twice the largest entry of L over all graphs, with its gradient. (default: ``False``)
 
     Raises:
         ValueError: an option is unknown or out of range; when a basis is made, sources and targets
@@ -66,6 +69,7 @@ class Chebyshev(Family):
     num_terms: int = 3
     lambda_max: str | float | tuple[float, ...] = "bound"
     norm: str | None = "sym"
+    as_pyg: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,6 +104,10 @@ class Chebyshev(Family):
     def _rescaled(self, edges: EdgeList, dtype: torch.dtype | None) -> EdgeList:
         """The edges of L̂."""
         edges.require_one_set("a Laplacian", "Walk(1) or Relation(1)")
+        if self.as_pyg and self.lambda_max == "bound":
+            is_two = self.norm is not None and _is_nonnegative(edges.edge_weight)
+            if not is_two:
+                return self._by_largest_entry(edges, dtype)
         edges.require_separate_graphs("a Laplacian")
         if self.lambda_max == "bound":
             edges.require_nonnegative("lambda_max='bound'", "or lambda_max='exact' or a number")
@@ -116,6 +124,15 @@ class Chebyshev(Family):
         value = torch.where(is_diagonal, value - 1.0, value)
         narrow = edges.weight(dtype).dtype
         return laplacian.but(edge_weight=value.to(narrow))
+
+    def _by_largest_entry(self, edges: EdgeList, dtype: torch.dtype | None) -> EdgeList:
+        """The edges of L̂ with λ_max twice the largest entry of L, with its gradient."""
+        laplacian = self._laplacian(edges, dtype)
+        value = laplacian.weight()
+        value = 2.0 * value / (2.0 * value.max())
+        value = value.masked_fill(value == torch.inf, 0.0)
+        value = torch.where(laplacian.origins() < 0, value - 1.0, value)
+        return laplacian.but(edge_weight=value.to(edges.weight(dtype).dtype))
 
     def _laplacian(self, edges: EdgeList, dtype: torch.dtype | None) -> EdgeList:
         """L: the negated, normalised edges, then one diagonal entry for each node."""
@@ -135,7 +152,7 @@ class Chebyshev(Family):
         """Edges without loops with the entries of L − I."""
         weight, num_nodes = edges.weight(dtype), edges.size[0]
         narrow, end = weight.dtype, edges.target if self.norm == "target" else edges.source
-        degrees = divisor(weight, end, num_nodes, f"norm={self.norm!r}")
+        degrees = divisor(weight, end, num_nodes, f"norm={self.norm!r}", self.as_pyg)
         if self.norm == "sym":
             degrees = degrees.sqrt()
             weight = weight / degrees[edges.source] / degrees[edges.target]
@@ -181,6 +198,14 @@ class Chebyshev(Family):
             graph = torch.zeros(diagonal.numel(), dtype=torch.long, device=diagonal.device)
         zeros = diagonal.new_zeros(_num_graphs(edges.batch))
         return zeros.scatter_reduce(0, graph.long(), diagonal, "amax")
+
+
+def _is_nonnegative(weight: Tensor | None) -> bool:
+    """Whether no weight is negative, as far as their numbers can be read."""
+    if weight is None or not weight.numel():
+        return True
+    plain = has_numbers(weight) and not torch._C._are_functorch_transforms_active()
+    return plain and bool(weight.detach().min() >= 0)
 
 
 def _without_loops(edges: EdgeList) -> EdgeList:

@@ -11,7 +11,7 @@ from ..basis.base import Basis
 from ..basis.polynomial import MONOMIAL, Polynomial
 from ..errors import RefusedValue, unknown
 from ..graph.edge_list import EdgeList
-from ..graph.norm import check_norm, normalise, with_self_loops
+from ..graph.norm import check_norm, transition
 from .family import Family
 from .options import check_least, check_powers
 from .relation import edge_basis
@@ -54,6 +54,8 @@ class Diffusion(Family):
         remainder (str, optional): the weights of lengths beyond L: ``'keep'`` adds them to that of
             the last power, ``'drop'`` leaves them out, ``'normalise'`` spreads them over all terms.
             (default: ``'keep'``)
+        as_pyg (bool, optional): Whether edges are read as PyG's ``gcn_norm`` reads them, as in
+            :class:`GCN`. (default: ``False``)
 
     Raises:
         ValueError: an option is unknown or out of range; when a basis is made, sources and targets
@@ -69,6 +71,7 @@ class Diffusion(Family):
     norm: str | None = "sym"
     add_self_loops: bool = True
     remainder: str = "keep"
+    as_pyg: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -122,9 +125,9 @@ class Diffusion(Family):
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
         """A weighted sum of the powers of T, as a rule."""
         edges.require_one_set("a diffusion", "Walk(1, powers=(1,))")
-        if self.add_self_loops:
-            edges = with_self_loops(edges, dtype)
-        step, weights = edge_basis(normalise(edges, self.norm, dtype)), self.coefficients
+        loops = self.add_self_loops, False, self.as_pyg
+        step = edge_basis(transition(edges, self.norm, dtype, *loops))
+        weights = self.coefficients
         if step.dtype is None:
             step = step.with_values(step.values(dtype))
         mixing = torch.tensor([weights], dtype=step.dtype, device=edges.device)

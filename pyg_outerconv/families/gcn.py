@@ -8,7 +8,7 @@ import torch
 
 from ..basis.edges import EdgeBasis
 from ..graph.edge_list import EdgeList
-from ..graph.norm import NORMS, check_norm, normalise, with_last_loops, with_self_loops
+from ..graph.norm import NORMS, check_norm, transition
 from .family import Family
 from .relation import edge_basis
 
@@ -56,10 +56,5 @@ class GCN(Family):
 
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The normalised edges."""
-        if self.add_self_loops:
-            fill = 2.0 if self.improved else 1.0
-            if self.as_pyg:
-                fill = 1.0 if edges.edge_weight is None else fill
-                edges = with_last_loops(edges, fill)
-            edges = with_self_loops(edges, dtype, fill)
-        return edge_basis(normalise(edges, self.norm, dtype, signed=self.as_pyg))
+        loops = self.add_self_loops, self.improved, self.as_pyg
+        return edge_basis(transition(edges, self.norm, dtype, *loops))

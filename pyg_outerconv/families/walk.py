@@ -15,7 +15,7 @@ from ..basis.label_maps import Selected
 from ..basis.polynomial import MONOMIAL, Polynomial
 from ..errors import RefusedValue, unknown
 from ..graph.edge_list import EdgeList
-from ..graph.norm import check_norm, normalise, with_self_loops
+from ..graph.norm import check_norm, transition
 from .family import Family
 from .options import check_least, check_powers
 from .relation import edge_basis
@@ -63,6 +63,8 @@ class Walk(Family):
         powers (tuple, optional): the lengths ℓ that have labels, all if ``None``.
             (default: ``None``)
         add_self_loops (bool, optional): add them before the norm. (default: ``False``)
+        as_pyg (bool, optional): Whether edges are read as PyG's ``gcn_norm`` reads them, as in
+            :class:`GCN`. (default: ``False``)
 
     Raises:
         ValueError: an option is unknown or out of range; when a basis is made, sources and targets
@@ -78,6 +80,7 @@ class Walk(Family):
     aggr: str = "sum"
     powers: tuple[int, ...] | None = None
     add_self_loops: bool = False
+    as_pyg: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -124,10 +127,10 @@ class Walk(Family):
         """The powers of one direction, or its explicit walks."""
         if self.add_self_loops:
             edges = replace(edges, only_sums=edges.only_sums and self.aggr == "sum")
-            edges = with_self_loops(edges, dtype)
         if self.aggr in ("max", "min"):
             edges.require_nonnegative(f"the {self.aggr} over walks")
-        step = edge_basis(normalise(edges, self.norm, dtype))
+        loops = self.add_self_loops, False, self.as_pyg
+        step = edge_basis(transition(edges, self.norm, dtype, *loops))
         if self.aggr == "sum":
             walks = _powers(step, max(self.kept) + 1)
         else:

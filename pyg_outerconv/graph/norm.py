@@ -125,6 +125,37 @@ def _with_loops_everywhere(edges: EdgeList, dtype: torch.dtype | None, fill: flo
     return edges.with_diagonal(value, nodes)
 
 
+def transition(
+    edges: EdgeList,
+    norm: str | None,
+    dtype: torch.dtype | None,
+    add_self_loops: bool,
+    improved: bool = False,
+    as_pyg: bool = False,
+) -> EdgeList:
+    """Edges after self-loops were added and weights divided by degrees.
+
+    Args:
+        edges: the edges W.
+        norm: see :func:`normalise`.
+        dtype: dtype of the weights if there are none.
+        add_self_loops: whether every node without a self-loop gets one.
+        improved: whether added self-loops weigh 2.
+        as_pyg: whether PyG's ``gcn_norm`` is followed in what it does with several self-loops at a
+            node (the last is kept), with ``improved`` (it needs weights) and with negative weights.
+
+    Raises:
+        ValueError: self-loops are added to bipartite edges, or as :func:`normalise`.
+    """
+    if add_self_loops:
+        fill = 2.0 if improved else 1.0
+        if as_pyg:
+            fill = 1.0 if edges.edge_weight is None else fill
+            edges = with_last_loops(edges, fill)
+        edges = with_self_loops(edges, dtype, fill)
+    return normalise(edges, norm, dtype, signed=as_pyg)
+
+
 def normalise(
     edges: EdgeList, norm: str | None, dtype: torch.dtype | None, signed: bool = False
 ) -> EdgeList:

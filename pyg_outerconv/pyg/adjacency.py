@@ -48,7 +48,7 @@ class GraphConv(DropIn, theirs.GraphConv):
         edge_weight: OptTensor = None,
         size: Size = None,
     ) -> Tensor:
-        conv = self._runs(x, edge_index)
+        conv = self._runs(x, edge_index, edge_weight)
         if conv is None:
             return super().forward(x, edge_index, edge_weight, size)
         return conv(x, edge_index, edge_weight, size=size)

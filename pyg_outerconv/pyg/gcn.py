@@ -63,7 +63,7 @@ class GCNConv(DropIn, theirs.GCNConv):
         return conv, {**sources, "bias": same("bias")} if bias else sources
 
     def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
-        conv = self._runs(x, edge_index)
+        conv = self._runs(x, edge_index, edge_weight)
         if conv is None:
             return super().forward(x, edge_index, edge_weight)
         edge_index, edge_weight = cached_edges(self, x, edge_index, edge_weight)

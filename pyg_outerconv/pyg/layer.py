@@ -8,17 +8,19 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import Module
+from torch.nn import Module, ModuleList
 from torch.nn.parameter import is_lazy
 from torch_geometric.inspector import Inspector
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.dense import Linear
+from torch_geometric.typing import OptTensor
 
 from ..errors import RefusedValue
 from ..nn import OuterConv
 from .tie import Source, tie
 
-Recipe = tuple[OuterConv, dict[str, Source]]
+Recipe = tuple[OuterConv | ModuleList, dict[str, Source]]
+"""The convolution of a layer, or one for each of its steps, and its parameters as functions."""
 
 # Methods of messages: a subclass that overrides one of them is run by PyG.
 STEPS = ("message", "aggregate", "message_and_aggregate", "update", "propagate", "edge_update")
@@ -62,7 +64,10 @@ class DropIn(MessagePassing):
             setattr(cls, f"{call}_type", _arguments_of(cls, call))
 
     def recipe(self) -> Recipe:
-        """The convolution as an OuterConv, and its parameters as functions of this layer's."""
+        """The convolution as an OuterConv, and its parameters as functions of this layer's.
+
+        A layer of several steps gives a list of them.
+        """
         raise NotImplementedError
 
     def lacks(self) -> list[str]:
@@ -73,15 +78,19 @@ class DropIn(MessagePassing):
         """The OuterConv over the parameters of this layer, which both share.
 
         Raises:
-            ValueError: an option has no equal, or parameters have no shapes before the first input.
+            ValueError: an option has no equal, parameters have no shapes before the first input, or
+                the layer has several steps.
         """
         conv = self._outer_conv()
-        if conv is None:
-            rule = f"{type(self).__name__} is one convolution with some of its options"
-            raise RefusedValue(f"{rule}: {'; '.join(self._of_layer())}")
-        return conv
+        if isinstance(conv, OuterConv):
+            return conv
+        reasons = list(self._of_layer()) or ["it has several steps"]
+        rule = f"{type(self).__name__} is one convolution with some of its options"
+        raise RefusedValue(f"{rule}: {'; '.join(reasons)}")
 
-    def why_not(self, x: Any = None, edge_index: Any = None) -> list[str]:
+    def why_not(
+        self, x: Any = None, edge_index: Any = None, edge_weight: OptTensor = None
+    ) -> list[str]:
         """The reasons why PyG's own ``forward`` runs; none if the contraction does.
 
         >>> from pyg_outerconv.pyg import SAGEConv
@@ -89,16 +98,16 @@ class DropIn(MessagePassing):
         ['aggr=median is not a sum, mean, maximum or minimum']
 
         Args:
-            x, edge_index: inputs of a call; without them only the layer is looked at.
+            x, edge_index, edge_weight: inputs of a call; without them only the layer is looked at.
         """
         found = list(self._of_layer())
         if edge_index is not None:
-            found += self._of_inputs(x, edge_index)
+            found += self._of_inputs(x, edge_index, edge_weight)
         return found
 
     # How a call runs ------------------------------------------------------------------------------
 
-    def _runs(self, x: Any, edge_index: Any) -> OuterConv | None:
+    def _runs(self, x: Any, edge_index: Any, edge_weight: OptTensor = None) -> Any:
         """The OuterConv that runs a call, or None where PyG's own ``forward`` does."""
         held = self.__dict__
         conv = held.get("_outer")
@@ -106,7 +115,7 @@ class DropIn(MessagePassing):
             conv = self._outer_conv()
         if conv is None or self._observed():
             return None
-        for _ in self._of_inputs(x, edge_index):
+        for _ in self._of_inputs(x, edge_index, edge_weight):
             return None
         return conv
 
@@ -133,7 +142,7 @@ class DropIn(MessagePassing):
         elif self._observed():
             yield "hooks or a subclass look at messages or at linear maps"
 
-    def _of_inputs(self, x: Any, edge_index: Any) -> Iterator[str]:
+    def _of_inputs(self, x: Any, edge_index: Any, edge_weight: OptTensor = None) -> Iterator[str]:
         """The reason that lies in the inputs, if there is one."""
         is_pair = isinstance(x, tuple | list)
         features = x[0] if is_pair else x
@@ -143,6 +152,12 @@ class DropIn(MessagePassing):
             yield "a pair of features"
         elif not isinstance(features, Tensor):
             yield f"features of type {type(features).__name__}"
+        elif not features.is_floating_point():
+            yield f"features of type {features.dtype}"
+        elif (rank := features.dim()) < 2 or self.node_dim % rank != rank - 2:
+            yield "features whose dimension before the last is not that of nodes"
+        elif edge_weight is not None and _other_type(edge_weight, features):
+            yield f"edge weights of type {edge_weight.dtype} for features of {features.dtype}"
         elif self._is_small(edge_index, features):
             yield "a graph so small that PyG's own layer is faster"
 
@@ -152,7 +167,7 @@ class DropIn(MessagePassing):
             return False
         return edge_index.size(-1) * features.size(-1) < self.least
 
-    def _outer_conv(self) -> OuterConv | None:
+    def _outer_conv(self) -> OuterConv | ModuleList | None:
         """The OuterConv tied to this layer, made once for its options; None if there is none."""
         held = self.__dict__
         if held.get("_outer") is None:
@@ -177,7 +192,7 @@ _TIED = ("_outer", "_skipped")
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def _tied_conv(layer: DropIn) -> tuple[OuterConv | None, tuple[Module, ...]]:
+def _tied_conv(layer: DropIn) -> tuple[OuterConv | ModuleList | None, tuple[Module, ...]]:
     """The OuterConv of a layer, and the linear maps whose weights it reads."""
     if layer.lacks() or any(is_lazy(parameter) for parameter in layer.parameters()):
         return None, ()
@@ -189,6 +204,11 @@ def _tied_conv(layer: DropIn) -> tuple[OuterConv | None, tuple[Module, ...]]:
         return None, ()
     tie(conv, layer, sources)
     return conv, skipped
+
+
+def _other_type(edge_weight: Tensor, features: Tensor) -> bool:
+    """Whether PyG's result has another type than the features."""
+    return edge_weight.dtype != features.dtype and edge_weight.is_floating_point()
 
 
 def _arguments_of(cls: type[DropIn], call: str) -> dict[str, Any]:

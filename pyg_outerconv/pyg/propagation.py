@@ -1,0 +1,35 @@
+"""Propagation: an OuterConv without Θ, for features of any width."""
+
+from __future__ import annotations
+
+from ..families import Family
+from ..graph import SparseFeatures
+from ..nn import OuterConv
+from ..nn.inputs import Inputs
+from ..nn.theta import ThetaModule
+from ..theta import Mixture, ThetaValue
+
+
+class Propagation(OuterConv):
+    r"""Y = Σ_k A_kᵀ X, with Θ_k = I: no parameters, and as many channels as X has at each call.
+
+    Args:
+        family: the recipe for the basis.
+        aggr: ``'sum'``, ``'mean'``, ``'max'`` or ``'min'``.
+        flow: PyG's direction of messages.
+    """
+
+    def __init__(self, family: Family, aggr: str = "sum", flow: str = "source_to_target") -> None:
+        super().__init__(-1, -1, family, bias=False, theta="identity", aggr=aggr, flow=flow)
+
+    def _waiting(self, inputs: Inputs) -> list[tuple[ThetaModule, int]]:
+        """None: P stays open."""
+        return []
+
+    def _parameter(self, inputs: Inputs) -> ThetaValue:
+        """The identity, of the width of the sources."""
+        x = inputs.source
+        like = x.value if isinstance(x, SparseFeatures) else x
+        assert x is not None
+        assert like is not None
+        return Mixture.identity(self.family.num_bases, x.size(-1), like)
