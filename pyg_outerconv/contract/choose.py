@@ -168,7 +168,7 @@ def _of_known_shapes(orders: list[Order], problem: Problem) -> list[Order]:
     """
     if problem.mixture is not None or not isinstance(problem.basis, EdgeBasis | Polynomial):
         return []
-    first = problem.narrows
+    first = bool(problem.narrows)  # channels may be symbols, which cannot be compared with booleans
     plain = [order for order in orders if order.transforms is not None]
     return [one for one in plain if one.transforms == first] + [
         one for one in plain if one.transforms != first

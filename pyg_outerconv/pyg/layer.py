@@ -22,6 +22,11 @@ from .tie import Source, tie
 Recipe = tuple[OuterConv | ModuleList, dict[str, Source]]
 """The convolution of a layer, or one for each of its steps, and its parameters as functions."""
 
+OURS: dict[type[Module], type[Module]] = {}
+"""Our class for each of PyG's."""
+THEIRS: dict[type[Module], type[Module]] = {}
+"""PyG's class for each of ours."""
+
 # Methods of messages: a subclass that overrides one of them is run by PyG.
 STEPS = ("message", "aggregate", "message_and_aggregate", "update", "propagate", "edge_update")
 HOOKS = tuple(
@@ -56,6 +61,7 @@ class DropIn(MessagePassing):
         super().__init_subclass__(**kwargs)
         if DropIn in cls.__bases__:
             cls.theirs = next(base for base in cls.__bases__ if base is not DropIn)
+            register(cls, cls.theirs)
         theirs = cls.theirs
         cls._overridden = tuple(
             step for step in STEPS if getattr(cls, step) is not getattr(theirs, step)
@@ -189,6 +195,12 @@ class DropIn(MessagePassing):
 
 
 _TIED = ("_outer", "_skipped")
+
+
+def register(ours: type[Module], theirs: type[Module]) -> None:
+    """Let :func:`.accelerate` put a class of this room in the place of one of PyG's."""
+    if ours.__module__.startswith(__package__):
+        OURS[theirs], THEIRS[ours] = ours, theirs
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]

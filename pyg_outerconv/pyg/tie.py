@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -28,14 +27,26 @@ class Source(NamedTuple):
     linears: tuple[str, ...] = ()
 
 
+def _reader(path: str) -> Callable[[Any], Any]:
+    """The attribute of that path; unlike ``operator.attrgetter`` a compiler can trace it."""
+    names = tuple(path.split("."))
+
+    def read(layer: Any) -> Any:
+        for name in names:
+            layer = getattr(layer, name)
+        return layer
+
+    return read
+
+
 def same(path: str) -> Source:
     """The parameter of that name, unchanged."""
-    return Source(path, attrgetter(path))
+    return Source(path, _reader(path))
 
 
 def linear(*paths: str) -> Source:
     """Θ (K, P, Q) from the weights (Q, P) of K linear maps."""
-    weights = [attrgetter(f"{path}.weight") for path in paths]
+    weights = [_reader(f"{path}.weight") for path in paths]
     text = ", ".join(f"{path}.weight.T" for path in paths)
     if len(weights) == 1:
         (weight,) = weights
@@ -49,7 +60,7 @@ def linear(*paths: str) -> Source:
 
 def heads(path: str, count: int) -> Source:
     """Θ (H, P, D) from the weight (H·D, P) of one linear map to all heads."""
-    weight = attrgetter(f"{path}.weight")
+    weight = _reader(f"{path}.weight")
 
     def of(layer: Any) -> Tensor:
         return weight(layer).unflatten(0, (count, -1)).transpose(1, 2)  # type: ignore[no-any-return]
@@ -59,7 +70,7 @@ def heads(path: str, count: int) -> Source:
 
 def viewed(path: str, *shape: int) -> Source:
     """The parameter of that name in another shape."""
-    parameter = attrgetter(path)
+    parameter = _reader(path)
     return Source(path, lambda layer: parameter(layer).view(shape))
 
 

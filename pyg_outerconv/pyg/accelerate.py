@@ -1,0 +1,195 @@
+"""Accelerate a model in place: its layers of PyG become those of this room, parameters and all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch.nn import Module
+from torch.nn.utils.parametrize import is_parametrized
+from torch_geometric.nn import MessagePassing
+
+from ..errors import RefusedType, RefusedValue
+from .equivalents import why_absent
+from .layer import HOOKS, OURS, STEPS, THEIRS
+from .sample import Sample, differences, gains
+
+MARK = "_accelerated"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One layer of a model.
+
+    Attributes:
+        name: its name in the model.
+        kind: the name of its class in PyG.
+        became: the name of the class that it has now, None if it was left.
+        reason: why it was left.
+        gain: how many times as fast as PyG's it was on the sample; None if it was not timed.
+    """
+
+    name: str
+    kind: str
+    became: str | None = None
+    reason: str = ""
+    gain: float | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What :func:`accelerate` did; printed, a table.
+
+    Attributes:
+        rows: the layers of PyG, in the order of the model.
+        verified: whether results and gradients were compared.
+    """
+
+    rows: list[Row]
+    verified: bool = False
+
+    @property
+    def replaced(self) -> list[str]:
+        """The names of the layers that were replaced."""
+        return [row.name for row in self.rows if row.became is not None]
+
+    @property
+    def left(self) -> dict[str, str]:
+        """The reason for each layer that was left."""
+        return {row.name: row.reason for row in self.rows if row.became is None}
+
+    def __str__(self) -> str:
+        head = ("layer", "class", "now", "gain")
+        lines = [head, *(self._line(row) for row in self.rows)]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+        text = [
+            "  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip()
+            for line in lines
+        ]
+        if self.verified:
+            text.append("values and gradients on the sample are equal")
+        return "\n".join(text)
+
+    @staticmethod
+    def _line(row: Row) -> tuple[str, str, str, str]:
+        now = row.became or f"left: {row.reason}"
+        gain = "" if row.gain is None else f"{row.gain:.2f}x"
+        return row.name or "(the model)", row.kind, now, gain
+
+
+def accelerate(model: Module, *sample: Any, verify: bool = False, **named: Any) -> Report:
+    """Replace the layers of PyG in a model by the equal ones of :mod:`pyg_outerconv.pyg`.
+
+    A layer stays the same object, with the same parameters, buffers and ``state_dict``: its class
+    becomes ours, which derives from PyG's. So optimizers, ``DistributedDataParallel`` and other
+    references to it keep working, before and after :meth:`torch.nn.Module.to` and
+    :func:`torch.compile`. Subclasses, parametrised layers, layers with hooks and those without an
+    equal form are left, and named in the report.
+
+    With a sample, the arguments of one call of the model, each layer is timed on its own inputs in
+    that call, on a new graph each time, and is left where it does not gain.
+
+    >>> from torch_geometric.nn import GCN
+    >>> model = GCN(16, 32, num_layers=2, out_channels=4)
+    >>> print(accelerate(model))
+    layer    class    now                        gain
+    convs.0  GCNConv  pyg_outerconv.pyg.GCNConv
+    convs.1  GCNConv  pyg_outerconv.pyg.GCNConv
+
+    Args:
+        model: any module, also a single layer.
+        *sample, **named: the arguments of one call of the model.
+        verify: whether to run the model on the sample before and after, in evaluation mode, and to
+            compare values and gradients.
+
+    Returns:
+        Each layer of PyG with its class now, or why it was left, and the gain on the sample.
+
+    Raises:
+        TypeError: ``model`` is not a module.
+        ValueError: ``verify`` without a sample; or results differ, and the model is as before.
+    """
+    if not isinstance(model, Module):
+        raise RefusedType("a model is accelerated", "a torch.nn.Module", type(model).__name__)
+    call = Sample(sample, named) if sample or named else None
+    if verify and call is None:
+        raise RefusedValue(
+            "a sample is what results are compared on", "verify=True, x, ...", "none"
+        )
+    layers = dict(model.named_modules())
+    reasons = {name: reason for name, layer in layers.items() if (reason := _why_left(layer))}
+    found = {name: one for name, one in layers.items() if type(one) in OURS and name not in reasons}
+    measured = {} if call is None else gains(model, found, call, OURS)
+    before = call.results(model) if call is not None and verify else None
+    for name, layer in found.items():
+        if measured.get(name, 1.0) < 1.0:
+            reasons[name] = "as fast on the sample"
+        else:
+            layer.__class__ = OURS[type(layer)]
+            layer.__dict__[MARK] = True
+            if hasattr(layer, "why_not"):
+                layer.why_not()  # makes the contraction, before a compiler looks at the layer
+    if call is not None and before is not None:
+        apart = differences(before, call.results(model))
+        if apart:
+            restore(model)
+            raise RefusedValue("an accelerated model has equal results", "no difference", apart[0])
+    rows = []
+    for name, layer in layers.items():
+        if name in found or name in reasons:
+            kind, reason = type(layer).__name__, reasons.get(name, "")
+            now = None if reason else f"pyg_outerconv.pyg.{kind}"
+            rows.append(Row(name, kind, now, reason, measured.get(name)))
+    return Report(rows, verify)
+
+
+def restore(model: Module) -> list[str]:
+    """Undo :func:`accelerate`: its layers become PyG's again, with their parameters.
+
+    Returns:
+        The names of these layers.
+    """
+    found = [(name, one) for name, one in model.named_modules() if vars(one).get(MARK)]
+    for _, layer in found:
+        for key in (MARK, "_outer", "_skipped"):
+            layer.__dict__.pop(key, None)
+        layer.__class__ = THEIRS[type(layer)]
+    return [name for name, _ in found]
+
+
+def _why_left(layer: Module) -> str | None:
+    """Why a layer stays as it is; None if it need not, or is no layer of PyG."""
+    kind = type(layer)
+    if kind in THEIRS:
+        return "is of pyg_outerconv.pyg"
+    equal = next((one for one in OURS if isinstance(layer, one)), None)
+    if equal is None:
+        reason = why_absent(kind)
+        if reason is None and isinstance(layer, MessagePassing):
+            reason = "is a layer of its own"
+        return reason
+    return next(_reasons(layer, equal), None)
+
+
+def _reasons(layer: Module, equal: type[Module]) -> Iterator[str]:
+    """Why a layer with an equal class cannot have it."""
+    for name, part in layer.named_modules():
+        where = f" of {name}" if name else ""
+        if is_parametrized(part):
+            yield f"the parameters{where} are parametrised"
+        if hooks := _hooks(part):
+            yield f"has hooks{where}: {', '.join(hooks)}"
+    if type(layer) is not equal:
+        yield f"is a subclass of {equal.__name__}"
+    if own := [name for name in (*STEPS, "forward") if name in vars(layer)]:
+        yield f"has a {own[0]} of its own"
+
+
+def _hooks(part: Module) -> list[str]:
+    """The names of the hooks of a module, but for those that give lazy parameters their shapes."""
+    held = vars(part)
+    names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    found = [hook for name in (*names, *HOOKS) for hook in (held.get(name) or {}).values()]
+    labels = [getattr(hook, "__name__", type(hook).__name__) for hook in found]
+    return [label for label in labels if label != "initialize_parameters"]

@@ -1,0 +1,176 @@
+"""A sample call of a model: its results before and after, and the time of each layer in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.parameter import is_lazy
+from torch.utils._pytree import tree_leaves, tree_map
+
+REPEATS, SECONDS = 7, 1.0
+"""Calls of which the median counts; after so many seconds three are enough."""
+
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
+"""max|Δ| over the largest number, through all layers; 2e-2 for narrower types."""
+
+Results = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The arguments of one call of a model."""
+
+    positional: tuple[Any, ...]
+    named: Mapping[str, Any]
+
+    def results(self, model: Module) -> Results:
+        """Outputs and gradients of parameters and of inputs that require them, by name.
+
+        The model runs in evaluation mode; its state, its ``.grad`` and random numbers stay.
+        """
+        with evaluating(model), torch.enable_grad(), torch.random.fork_rng():
+            torch.manual_seed(0)
+            outputs = _tensors(model(*self.positional, **self.named))
+            found = {f"output {place}": one.detach() for place, one in enumerate(outputs)}
+            inputs = enumerate(self.tensors())
+            all_named = chain(model.named_parameters(), ((f"input {n}", one) for n, one in inputs))
+            wanted = {name: one for name, one in all_named if one.requires_grad}
+            gradients = _gradients(outputs, list(wanted.values()))
+            for name, gradient in zip(wanted, gradients, strict=True):
+                if gradient is not None:
+                    found[f"gradient of {name}"] = gradient
+            return found
+
+    def tensors(self) -> list[Tensor]:
+        """The floating point tensors among the arguments."""
+        return _tensors((self.positional, dict(self.named)))
+
+    def inputs(self, model: Module, layers: Mapping[str, Module]) -> dict[str, Sample]:
+        """The arguments of each layer in this call; of the last one, if it is called twice."""
+        seen: dict[str, Sample] = {}
+
+        def watch(name: str) -> Callable[..., None]:
+            def hook(layer: Module, positional: tuple[Any, ...], named: dict[str, Any]) -> None:
+                seen[name] = Sample(positional, named)
+
+            return hook
+
+        handles = [
+            layer.register_forward_pre_hook(watch(name), with_kwargs=True)
+            for name, layer in layers.items()
+        ]
+        try:
+            with evaluating(model), torch.random.fork_rng():
+                model(*self.positional, **self.named)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return seen
+
+    def fresh(self) -> Sample:
+        """The same arguments in new tensors, as a loader hands over a new graph."""
+        return Sample(*tree_map(_copied, (self.positional, dict(self.named))))
+
+
+def differences(before: Results, after: Results) -> list[str]:
+    """What differs between two results by more than rounding."""
+    found = []
+    for name in before.keys() | after.keys():
+        one, other = before.get(name), after.get(name)
+        if one is None or other is None or one.shape != other.shape:
+            found.append(f"{name} exists or has its shape on one side only")
+            continue
+        largest = float(one.abs().max()) if one.numel() else 0.0
+        apart = float((one - other).abs().max()) if one.numel() else 0.0
+        is_close = apart <= TOLERANCE.get(one.dtype, 2e-2) * max(largest, 1e-6)
+        if not is_close and not torch.allclose(one, other, equal_nan=True):
+            found.append(f"{name} differs by {apart:.3g}, of {largest:.3g}")
+    return sorted(found)
+
+
+def gains(
+    model: Module,
+    layers: Mapping[str, Module],
+    sample: Sample,
+    ours: Mapping[type[Module], type[Module]],
+) -> dict[str, float]:
+    """How many times as fast each layer is with our class, on its inputs in a call of the model."""
+    found = {}
+    for name, inputs in sample.inputs(model, layers).items():
+        layer, times = layers[name], ([], [])  # type: tuple[Module, tuple[list[float], list[float]]]
+        if any(is_lazy(parameter) for parameter in layer.parameters()):
+            continue
+        theirs, begin = type(layer), time.perf_counter()
+        try:
+            for repeat in range(REPEATS + 1):
+                for kind, taken in zip((theirs, ours[theirs]), times, strict=True):
+                    layer.__class__ = kind
+                    taken.append(_seconds(layer, inputs.fresh()))
+                if repeat >= 3 and time.perf_counter() - begin > SECONDS:
+                    break
+        finally:
+            layer.__class__ = theirs
+        found[name] = median(times[0][1:]) / median(times[1][1:])
+    return found
+
+
+def _seconds(layer: Module, sample: Sample) -> float:
+    """The time of a call, with its backward pass if anything learns."""
+    inputs = sample.tensors()
+    device = inputs[0].device if inputs else None
+    with torch.enable_grad(), torch.random.fork_rng():
+        begin = _now(device)
+        outputs = _tensors(layer(*sample.positional, **sample.named))
+        _gradients(outputs, [one for one in (*layer.parameters(), *inputs) if one.requires_grad])
+        return _now(device) - begin
+
+
+def _gradients(outputs: list[Tensor], wanted: list[Tensor]) -> Sequence[Tensor | None]:
+    """The gradients of outputs times random numbers."""
+    learning = [one for one in outputs if one.requires_grad]
+    if not learning or not wanted:
+        return [None] * len(wanted)
+    ahead = [torch.randn_like(one) for one in learning]
+    return torch.autograd.grad(learning, wanted, ahead, allow_unused=True)
+
+
+def _now(device: torch.device | None) -> float:
+    if device is not None and device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def _copied(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    copy = value.detach().clone()
+    return (
+        copy.requires_grad_() if copy.is_floating_point() and copy.layout is torch.strided else copy
+    )
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    """The floating point tensors in a nest of containers."""
+    leaves = tree_leaves(tree)
+    return [one for one in leaves if isinstance(one, Tensor) and one.is_floating_point()]
+
+
+@contextmanager
+def evaluating(model: Module) -> Iterator[None]:
+    """Evaluation mode for all modules, each set back afterwards."""
+    before = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in before:
+            module.training = training

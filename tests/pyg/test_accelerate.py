@@ -1,0 +1,243 @@
+"""A model that was accelerated gives what it gave, and keeps everything that it had."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
+from torch_geometric import nn as pyg
+from torch_geometric.nn import models
+
+from pyg_outerconv import pyg as ours
+from pyg_outerconv.pyg import accelerate, restore
+from pyg_outerconv.pyg.sample import Sample, differences
+
+N, E, P, Q = 40, 200, 8, 3
+
+
+@pytest.fixture
+def graph():
+    torch.manual_seed(4)
+    return torch.randn(N, P, requires_grad=True), torch.randint(N, (2, E))
+
+
+def hetero():
+    """A model of two relations, with pairs of features."""
+    relations = {
+        ("a", "to", "b"): pyg.SAGEConv((-1, -1), Q),
+        ("b", "back", "a"): pyg.GraphConv((P, P), Q),
+        ("a", "self", "a"): pyg.GCNConv(P, Q),
+    }
+    return pyg.HeteroConv(relations)
+
+
+class Encoder(nn.Module):
+    """Layers of PyG beside layers of torch."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = pyg.GCNConv(P, P), nn.BatchNorm1d(P)
+        self.second, self.head = pyg.GATConv(P, Q, heads=2), nn.Linear(2 * Q, Q)
+
+    def forward(self, x, edge_index):
+        return self.head(self.second(self.norm(self.first(x, edge_index)).relu(), edge_index))
+
+
+MODELS = {
+    "layer": lambda: pyg.GCNConv(P, Q),
+    "GCN": lambda: models.GCN(P, 16, 3, Q, dropout=0.5, norm="batch", jk="cat"),
+    "GAT": lambda: models.GAT(P, 16, 2, Q, heads=2),
+    "GraphSAGE": lambda: models.GraphSAGE(P, 16, 2, Q),
+    "GAE": lambda: models.GAE(models.GCN(P, 16, 2, Q)),
+    "encoder": Encoder,
+    "Sequential": lambda: pyg.Sequential(
+        "x, edge_index",
+        [
+            (pyg.GCNConv(P, 16), "x, edge_index -> x"),
+            nn.ReLU(),
+            (pyg.SAGEConv(16, Q), "x, edge_index -> x"),
+        ],
+    ),
+    "GPSConv": lambda: pyg.GPSConv(P, pyg.GCNConv(P, P), heads=2),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_gives_what_it_gave(name, graph):
+    torch.manual_seed(0)
+    model, (x, edge_index) = MODELS[name](), graph
+    call = Sample((x, edge_index), {})
+    before, keys, text = call.results(model), list(model.state_dict()), repr(model)
+    report = accelerate(model)
+    assert report.replaced
+    assert not differences(before, call.results(model))
+    assert (list(model.state_dict()), repr(model)) == (keys, text)
+    assert restore(model) == report.replaced
+    assert not any(isinstance(part, ours.DropIn) for part in model.modules())
+    assert not differences(before, call.results(model))
+
+
+def test_models_of_several_types_of_nodes():
+    torch.manual_seed(0)
+    x = {"a": torch.randn(9, P), "b": torch.randn(7, P)}
+    edges = {
+        ("a", "to", "b"): torch.stack([torch.randint(9, (30,)), torch.randint(7, (30,))]),
+        ("b", "back", "a"): torch.stack([torch.randint(7, (30,)), torch.randint(9, (30,))]),
+        ("a", "self", "a"): torch.randint(9, (2, 20)),
+    }
+    for model in (
+        hetero(),
+        pyg.to_hetero(models.GraphSAGE((-1, -1), 16, 2, Q), (list(x), list(edges))),
+    ):
+        model(x, edges)  # lazy parameters get their shapes
+        call = Sample((x, edges), {})
+        before = call.results(model)
+        assert {row.kind for row in accelerate(model, x, edges, verify=True).rows} >= {"SAGEConv"}
+        restore(model)
+        assert len(accelerate(model).replaced) >= 2
+        assert not differences(before, call.results(model))
+
+
+def test_layers_are_the_same_objects_with_the_same_parameters(graph):
+    model = models.GCN(P, 16, 2, Q)
+    layers, parameters = list(model.modules()), list(model.parameters())
+    optimizer = torch.optim.Adam(model.parameters())
+    accelerate(model)
+    assert [id(one) for one in model.modules()] == [id(one) for one in layers]
+    assert [id(one) for one in model.parameters()] == [id(one) for one in parameters]
+    before = [one.detach().clone() for one in parameters]
+    model(*graph).sum().backward()
+    optimizer.step()
+    assert all(not torch.equal(one, other) for one, other in zip(before, parameters, strict=True))
+
+
+def test_copies_pickles_types_and_states(graph):
+    x, edge_index = graph
+    model = models.GAT(P, 16, 2, Q)
+    accelerate(model)
+    out = model(x, edge_index)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert isinstance(other.convs[0], ours.GATConv)
+        assert torch.equal(other(x, edge_index), out)
+        assert restore(other) == ["convs.0", "convs.1"]
+    plain = models.GAT(P, 16, 2, Q)
+    plain.load_state_dict(model.state_dict())
+    torch.testing.assert_close(plain(x, edge_index), out, atol=1e-5, rtol=1e-5)
+    wide = model.double()(x.double(), edge_index)
+    torch.testing.assert_close(wide.float(), out, atol=1e-5, rtol=1e-5)
+
+
+class Mine(pyg.GCNConv):
+    """A layer of a user."""
+
+    def message(self, x_j, edge_weight):
+        return 2 * super().message(x_j, edge_weight)
+
+
+def test_what_is_left_is_named():
+    hooked, watched = pyg.GCNConv(P, P), pyg.GCNConv(P, P)
+    hooked.register_message_forward_hook(lambda *_: None)
+    watched.lin.register_forward_hook(lambda *_: None)
+    normed = pyg.SAGEConv(P, P)
+    weight_norm(normed.lin_l)
+    own = pyg.GCNConv(P, P)
+    own.message = lambda x_j, edge_weight: x_j
+    model = nn.ModuleDict(
+        {
+            "subclass": Mine(P, P),
+            "hooked": hooked,
+            "watched": watched,
+            "parametrised": normed,
+            "own": own,
+            "absent": pyg.EdgeConv(nn.Linear(2 * P, P)),
+            "image": nn.Conv2d(3, 3, 3),
+            "plain": pyg.GCNConv(P, P),
+            "linear": nn.Linear(P, P),
+        }
+    )
+    report = accelerate(model)
+    assert report.replaced == ["plain"]
+    assert report.left == {
+        "subclass": "is a subclass of GCNConv",
+        "hooked": "has hooks: <lambda>",
+        "watched": "has hooks of lin: <lambda>",
+        "parametrised": "the parameters of lin_l are parametrised",
+        "own": "has a message of its own",
+        "absent": report.left["absent"],
+        "image": report.left["image"],
+    }
+    assert "both ends of an edge" in report.left["absent"]
+    assert "from_torch" in report.left["image"]
+    assert "left: is a subclass of GCNConv" in str(report)
+
+
+def test_a_difference_is_noticed_and_undone(graph, monkeypatch):
+    model, (x, edge_index) = models.GCN(P, 16, 2, Q), graph
+    right = ours.GCNConv.forward
+    monkeypatch.setattr(ours.GCNConv, "forward", lambda *x, **more: 1.01 * right(*x, **more))
+    with pytest.raises(ValueError, match="equal results"):
+        accelerate(model, x, edge_index, verify=True)
+    assert type(model.convs[0]) is pyg.GCNConv
+
+
+def test_a_sample_is_timed_and_leaves_everything_as_it_was(graph):
+    x, edge_index = graph
+    model = models.GCN(P, 16, 2, Q, norm="batch", dropout=0.5).train()
+    state, seed = copy.deepcopy(model.state_dict()), torch.get_rng_state()
+    report = accelerate(model, x, edge_index, verify=True)
+    assert all(row.gain is not None and row.gain > 0 for row in report.rows)
+    assert model.training
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), seed)
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert x.grad is None
+
+
+def test_wrong_calls_are_refused(graph):
+    with pytest.raises(TypeError, match="a torch.nn.Module"):
+        accelerate([])
+    with pytest.raises(ValueError, match="a sample"):
+        accelerate(models.GCN(P, 16, 2, Q), verify=True)
+
+
+@pytest.mark.parametrize("kind", [models.GCN, models.GAT, models.GraphSAGE])
+def test_training_curves_are_equal(kind, graph):
+    x, edge_index = graph[0].detach().double(), graph[1]
+    target, curves = torch.randint(Q, (N,)), []
+    for faster in (False, True):
+        torch.manual_seed(6)
+        model = kind(P, 16, 2, Q).double()
+        if faster:
+            accelerate(model)
+            for layer in model.convs:
+                layer.least = 0
+        optimizer, curve = torch.optim.Adam(model.parameters(), lr=0.01), []
+        for _ in range(50):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x, edge_index), target)
+            loss.backward()
+            optimizer.step()
+            curve.append(loss.item())
+        curves.append(torch.tensor(curve))
+    assert (curves[0] - curves[1]).abs().max() < 1e-4
+    assert curves[0][-1] < curves[0][0]
+
+
+@pytest.mark.slow(cases=2)
+@pytest.mark.parametrize("first", ["compile", "accelerate"])
+@pytest.mark.parametrize("name", ["GCN", "GAT"])
+def test_before_and_after_compile(name, first, graph):
+    x, edge_index = graph
+    model = getattr(models, name)(P, 16, 2, Q)
+    expected = model(x, edge_index)
+    if first == "accelerate":
+        accelerate(model)
+    compiled = torch.compile(model, backend="aot_eager")
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x, edge_index), expected, atol=1e-5, rtol=1e-4)
+    if first == "compile":
+        report = accelerate(compiled)
+        assert report.replaced == ["_orig_mod.convs.0", "_orig_mod.convs.1"]
+    torch.testing.assert_close(compiled(x, edge_index), expected, atol=1e-5, rtol=1e-4)
