@@ -26,6 +26,7 @@ OURS: dict[type[Module], type[Module]] = {}
 """Our class for each of PyG's."""
 THEIRS: dict[type[Module], type[Module]] = {}
 """PyG's class for each of ours."""
+_LINEAR = (Linear.forward, torch.nn.Linear.forward)
 
 # Methods of messages: a subclass that overrides one of them is run by PyG.
 STEPS = ("message", "aggregate", "message_and_aggregate", "update", "propagate", "edge_update")
@@ -60,7 +61,8 @@ class DropIn(MessagePassing):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if DropIn in cls.__bases__:
-            cls.theirs = next(base for base in cls.__bases__ if base is not DropIn)
+            bases: list[Any] = [base for base in cls.__bases__ if not issubclass(base, DropIn)]
+            cls.theirs = bases[0]
             register(cls, cls.theirs)
         theirs = cls.theirs
         cls._overridden = tuple(
@@ -212,7 +214,7 @@ def _tied_conv(layer: DropIn) -> tuple[OuterConv | ModuleList | None, tuple[Modu
         conv, sources = layer.recipe()
     paths = (path for source in sources.values() for path in source.linears)
     skipped = tuple(attrgetter(path)(layer) for path in dict.fromkeys(paths))
-    if any(type(part).forward is not Linear.forward for part in skipped):
+    if any(type(part).forward not in _LINEAR for part in skipped):
         return None, ()
     tie(conv, layer, sources)
     return conv, skipped

@@ -78,7 +78,8 @@ def tie(module: Module, layer: Module, sources: Mapping[str, Source]) -> None:
     """Replace all parameters and buffers of ``module`` by functions of ``layer``.
 
     Afterwards ``module`` holds none: each is computed where it is read, so that both modules use
-    the same weights, on whatever device they are. Its ``training`` is that of ``layer``.
+    the same weights, on whatever device they are. Its ``training`` and ``parameters()`` are those
+    of ``layer``.
 
     Args:
         module: a module whose parameters may be on ``meta``.
@@ -106,6 +107,8 @@ def _tied(kind: type[Module], names: tuple[str, ...]) -> type[Module]:
     """A subclass with properties in the place of parameters, as torch's parametrizations make."""
     found: dict[str, Any] = {name: _property(name) for name in names}
     found["training"] = property(lambda self: self._layer.training)
+    # Dtype and device of a call without features are those of the weights.
+    found["parameters"] = lambda self, recurse=True: self._layer.parameters(recurse)
     return type(kind.__name__, (kind,), {"__module__": kind.__module__, **found})
 
 
