@@ -182,6 +182,7 @@ def check_given(given: Any, device: torch.device) -> None:
     """Raise ValueError if edges or a basis are not on ``device``, or if that is ``meta``."""
     is_shape = isinstance(given, Cells) and given.index is None  # a shape has no device
     where = device if is_shape else getattr(given, "device", device)
+    where = where() if callable(where) else where  # a method of torch_sparse's SparseTensor
     if where != device:
         raise RefusedValue(
             "edges, or the basis in their place, are where the features are",

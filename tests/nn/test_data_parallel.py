@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from pyg_outerconv import OuterConv
+from pyg_outerconv import AttentionConv, OuterConv
 from pyg_outerconv.families import GCN, Walk
 from pyg_outerconv.testing import assert_near
 
@@ -27,10 +27,10 @@ dist.init_process_group(
 
 
 class Net(torch.nn.Module):
-    def __init__(self, family, **options):
+    def __init__(self, conv, *of_all, **options):
         super().__init__()
-        self.first = OuterConv(4, 6, family, **options)
-        self.second = OuterConv(6, 3, family, **options)
+        self.first = conv(4, 6, *of_all, **options)
+        self.second = conv(6, 4, *of_all, **options)
 
     def forward(self, x, edge_index):
         return self.second(self.first(x, edge_index).relu(), edge_index)
@@ -48,11 +48,16 @@ def graph(rank, step):
 families = [Walk(2), Walk(3, direction="both"), Walk(2, powers=(2,)), GCN()]
 layers = [{}, {"cached": True}, {"root_weight": True}, {"theta": "low-rank(rank=2)"}, {}]
 ways = [{}, {"static_graph": True}, {"bucket_cap_mb": 1e-4}]
-for number in range(7):
-    family, layer, way = (kind[number % len(kind)] for kind in (families, layers, ways))
+nets = [(OuterConv, families[n % 4], layers[n % 5]) for n in range(7)] + [
+    (AttentionConv, 2, {}),
+    (AttentionConv, 2, {"score": "additive", "support": "hops(add_self_loops=True)"}),
+    (AttentionConv, 2, {"score": "gatv2", "combine": "mean", "root_weight": True}),
+]
+for number, (conv, of_all, layer) in enumerate(nets):
+    way = ways[number % 3]
     torch.manual_seed(number)
-    alone = Net(family, **layer)
-    parallel = DistributedDataParallel(Net(family, **layer), **way)
+    alone = Net(conv, of_all, **layer)
+    parallel = DistributedDataParallel(Net(conv, of_all, **layer), **way)
     parallel.module.load_state_dict(alone.state_dict())
     for step in range(2):
         parallel.zero_grad()

@@ -268,9 +268,9 @@ def test_reset_gives_new_parameters():
 
 
 def test_repr_says_channels_and_family():
-    assert repr(OuterConv(4, 6, Directed(GCN()))) == (
-        "OuterConv(4, 6, Directed(family=GCN(norm='sym', add_self_loops=True, improved=False)))"
-    )
+    family = Directed(GCN())
+    assert repr(family).startswith("Directed(family=GCN(norm='sym', add_self_loops=True, ")
+    assert repr(OuterConv(4, 6, family)) == f"OuterConv(4, 6, {family})"
     assert repr(OuterConv((-1, -1), 6, "identity")) == "OuterConv((-1, -1), 6, Identity())"
 
 

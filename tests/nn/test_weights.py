@@ -110,7 +110,7 @@ def test_negative_weights_of_gcn_are_pygs_where_degrees_stay_positive(seed):
 
 
 class StandIn:
-    """What is used of torch_sparse's ``SparseTensor``: entries by row, and the two sizes."""
+    """What is used of torch_sparse's ``SparseTensor``: entries by row, sizes and device."""
 
     def __init__(self, row, column, value, sizes):
         self._coo, self._sizes = (row, column, value), sizes
@@ -120,6 +120,9 @@ class StandIn:
 
     def sparse_sizes(self):
         return self._sizes
+
+    def device(self):
+        return self._coo[0].device
 
 
 def adjacency(kind, index, weight, nodes):

@@ -1,0 +1,200 @@
+"""Heterogeneous models of our layers: HeteroConv beside PyG's own, to_hetero, and training."""
+
+import pytest
+import torch
+from torch_geometric.data import HeteroData
+from torch_geometric.datasets import FakeHeteroDataset
+from torch_geometric.nn import GATConv, GraphConv, HeteroConv, Linear, SAGEConv, to_hetero
+
+from pyg_outerconv.nn import AttentionConv, OuterConv, transformer_conv
+from pyg_outerconv.testing import assert_near
+
+KINDS = [("a", "to", "b"), ("b", "to", "a"), ("a", "self", "a")]
+
+
+def graph():
+    data = HeteroData()
+    data["a"].x, data["b"].x = torch.randn(5, 4), torch.randn(3, 6)
+    edges = ([[0, 1, 4, 3], [0, 2, 2, 2]], [[0, 1, 2], [0, 4, 1]], [[0, 1, 2, 2], [3, 2, 1, 2]])
+    for kind, index in zip(KINDS, edges, strict=True):
+        data[kind].edge_index = torch.tensor(index)
+        data[kind].edge_weight = torch.rand(len(index[0])) + 0.1
+        data[kind].edge_attr = torch.randn(len(index[0]), 2)
+    return data
+
+
+OURS = {
+    "sums": lambda: OuterConv((-1, -1), 6, "relation(1, norm=None)", root_weight=True),
+    "means": lambda: OuterConv((-1, -1), 6, "relation(1)", root_weight=True),
+    "columns": lambda: OuterConv((-1, -1), 6, "stack(walk(1), identity)", theta="columns"),
+    "low rank": lambda: OuterConv((-1, -1), 6, "walk(1)", theta="low-rank(rank=2)"),
+    "maxima": lambda: OuterConv((-1, -1), 6, "relation(1, norm=None)", aggr="max"),
+    "attention": lambda: AttentionConv((-1, -1), 6, heads=2),
+    "gat": lambda: AttentionConv((-1, -1), 6, heads=3, score="additive", combine="mean"),
+}
+of_each_kind = pytest.mark.parametrize("kind", OURS)
+
+
+def by_hand(convs, x, edges, **beside):
+    """The sums over relations, a call at a time."""
+    sums = {}
+    for (source, name, target), conv in convs.items():
+        ends = x[source] if source == target else (x[source], x[target])
+        own = {option: values[source, name, target] for option, values in beside.items()}
+        out = conv(ends, edges[source, name, target], **own)
+        sums[target] = out if target not in sums else sums[target] + out
+    return sums
+
+
+@of_each_kind
+@pytest.mark.parametrize("same_type", ["single", "pair"])
+def test_hetero_conv_adds_up_relations(kind, same_type):
+    data, kinds = graph(), KINDS if same_type == "single" else KINDS[:2]
+    model = HeteroConv({key: OURS[kind]() for key in kinds})
+    out = model(data.x_dict, data.edge_index_dict)
+    expected = by_hand({key: model.convs[key] for key in kinds}, data.x_dict, data.edge_index_dict)
+    for name, value in expected.items():
+        assert_near(out[name], value)
+    model.reset_parameters()
+    assert not torch.equal(model(data.x_dict, data.edge_index_dict)["b"], out["b"])
+
+
+@pytest.mark.parametrize("aggr", ["sum", "mean", "max", "cat", None])
+def test_hetero_conv_mixes_our_layers_with_pygs(aggr):
+    data = graph()
+    model = HeteroConv(
+        {
+            KINDS[0]: OURS["means"](),
+            KINDS[1]: SAGEConv((-1, -1), 6),
+            KINDS[2]: AttentionConv(-1, 6, heads=2),
+        },
+        aggr=aggr,
+    )
+    out = model(data.x_dict, data.edge_index_dict)
+    parts = [
+        model.convs[KINDS[1]]((data["b"].x, data["a"].x), data[KINDS[1]].edge_index),
+        model.convs[KINDS[2]](data["a"].x, data[KINDS[2]].edge_index),
+    ]
+    together = {
+        "sum": lambda: parts[0] + parts[1],
+        "mean": lambda: (parts[0] + parts[1]) / 2,
+        "max": lambda: torch.maximum(*parts),
+        "cat": lambda: torch.cat(parts, dim=-1),
+        None: lambda: torch.stack(parts, dim=1),
+    }
+    assert_near(out["a"], together[aggr]())
+
+
+@pytest.mark.parametrize("by", ["position", "name"])
+def test_weights_go_by_position_and_by_name(by):
+    data = graph()
+    ours = HeteroConv({key: OURS["sums"]() for key in KINDS})
+    theirs = HeteroConv({key: GraphConv((-1, -1), 6) for key in KINDS})
+    given = (data.x_dict, data.edge_index_dict)
+    ours(*given), theirs(*given)
+    with torch.no_grad():
+        for key in KINDS:
+            mine, its = ours.convs[key], theirs.convs[key]
+            mine.theta.weight.copy_(its.lin_rel.weight.t()[None])
+            mine.root.weight.copy_(its.lin_root.weight.t()[None])
+            mine.bias.copy_(its.lin_rel.bias)
+    if by == "position":
+        out = ours(*given, data.edge_weight_dict)
+    else:
+        out = ours(*given, edge_weight_dict=data.edge_weight_dict)
+    expected = theirs(*given, data.edge_weight_dict)
+    for name in ("a", "b"):
+        assert_near(out[name], expected[name])
+
+
+def test_edge_features_go_by_name():
+    data = graph()
+    model = HeteroConv({key: transformer_conv((-1, -1), 6, 2, edge_dim=2) for key in KINDS})
+    out = model(data.x_dict, data.edge_index_dict, edge_attr_dict=data.edge_attr_dict)
+    convs = {key: model.convs[key] for key in KINDS}
+    beside = {"edge_attr": data.edge_attr_dict}
+    for name, value in by_hand(convs, data.x_dict, data.edge_index_dict, **beside).items():
+        assert_near(out[name], value)
+
+
+def test_transposed_matrices_of_relations_are_read():
+    data = graph()
+    model = HeteroConv({key: OURS["sums"]() for key in KINDS})
+    matrices = {
+        (s, n, t): torch.sparse_coo_tensor(
+            data[s, n, t].edge_index.flip(0),
+            data[s, n, t].edge_weight,
+            (data[t].num_nodes, data[s].num_nodes),
+        )
+        .coalesce()
+        .to_sparse_csr()
+        for s, n, t in KINDS
+    }
+    expected = model(data.x_dict, data.edge_index_dict, data.edge_weight_dict)
+    out = model(data.x_dict, matrices)
+    for name in ("a", "b"):
+        assert_near(out[name], expected[name])
+
+
+def test_relations_without_edges_give_bias_and_root_term():
+    data = graph()
+    data[KINDS[0]].edge_index = torch.empty(2, 0, dtype=torch.long)
+    model = HeteroConv({KINDS[0]: OURS["means"](), KINDS[1]: OURS["means"]()})
+    out = model(data.x_dict, {key: data[key].edge_index for key in KINDS[:2]})["b"]
+    conv = model.convs[KINDS[0]]
+    assert_near(out, data["b"].x @ conv.root.weight[0] + conv.bias)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda loops: OuterConv(4, 6, f"gcn(add_self_loops={loops})"),
+        lambda loops: AttentionConv(4, 6, support=f"hops(add_self_loops={loops})"),
+        lambda loops: GATConv(4, 6, add_self_loops=loops),
+    ],
+    ids=["convolution", "attention", "PyG's"],
+)
+def test_self_loops_between_two_types_are_refused_as_pygs_are(make):
+    with pytest.raises(ValueError, match="'add_self_loops' attribute set to 'True'"):
+        HeteroConv({KINDS[0]: make(True)})
+    HeteroConv({KINDS[0]: make(False), KINDS[1]: make(False)})
+
+
+class Net(torch.nn.Module):
+    """Two layers with a linear path beside them, to be made heterogeneous."""
+
+    def __init__(self, make, out_channels):
+        super().__init__()
+        self.first, self.second = make((-1, -1), 16), make((-1, -1), 16)
+        self.skip, self.out = Linear(-1, 16), Linear(16, out_channels)
+
+    def forward(self, x, edge_index):
+        hidden = self.first(x, edge_index).relu()
+        return self.out(self.second(hidden, edge_index).relu() + self.skip(x))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p, q: OuterConv(p, q, "stack(walk(1), identity)", root_weight=True),
+        lambda p, q: AttentionConv(p, q, heads=4),
+    ],
+    ids=["convolution", "attention"],
+)
+def test_a_heterogeneous_model_learns(make):
+    data = FakeHeteroDataset(
+        num_node_types=2, num_edge_types=3, avg_num_nodes=30, avg_degree=4, num_classes=3
+    )[0]
+    target = next(name for name in data.node_types if "y" in data[name])
+    model = to_hetero(Net(make, 3), data.metadata())
+    with torch.no_grad():
+        model(data.x_dict, data.edge_index_dict)
+    optimizer, losses = torch.optim.Adam(model.parameters(), lr=0.02), []
+    for _ in range(15):
+        optimizer.zero_grad()
+        out = model(data.x_dict, data.edge_index_dict)[target]
+        loss = torch.nn.functional.cross_entropy(out, data[target].y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]

@@ -1,0 +1,148 @@
+"""torch_sparse's ``SparseTensor`` as adjacency matrix; skipped by name without torch-sparse."""
+
+import copy
+
+import pytest
+import torch
+from cases import CASES
+from torch_geometric.data import Data
+from torch_geometric.nn import GATConv, GCNConv, HeteroConv
+from torch_geometric.testing import assert_module
+from torch_geometric.transforms import GCNNorm, ToSparseTensor
+from torch_geometric.typing import WITH_TORCH_SPARSE
+from torch_geometric.utils import trim_to_layer
+
+from pyg_outerconv.families import GCN, Relation, Walk
+from pyg_outerconv.nn import AttentionConv, OuterConv, OuterGNN, gat_conv
+from pyg_outerconv.testing import assert_near
+
+pytestmark = pytest.mark.skipif(
+    not WITH_TORCH_SPARSE, reason="SparseTensor is torch-sparse's, which is not installed"
+)
+
+EDGES = torch.tensor([[0, 1, 2, 3, 0, 4, 1], [1, 2, 3, 0, 2, 1, 1]])
+FAMILIES = [family for family in CASES if "num_relations=3" not in repr(family)]
+
+
+def matrix_of(edge_index, value=None, size=(5, 5)):
+    """The transposed adjacency matrix (N × M)."""
+    from torch_sparse import SparseTensor
+
+    row, column = edge_index.flip(0)
+    return SparseTensor(row=row, col=column, value=value, sparse_sizes=size[::-1])
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("family", FAMILIES, ids=str)
+def test_it_is_its_edges_with_values_as_weights(family, weighted):
+    conv, x = OuterConv(4, 6, family), torch.randn(5, 4)
+    weighted = weighted and family.makes_use_of("edge_weight")
+    weight = torch.rand(7).add_(0.1).requires_grad_() if weighted else None
+    out = conv(x, matrix_of(EDGES, weight))
+    expected = conv(x, EDGES, weight)
+    assert_near(out, expected)
+    if weighted:
+        direction = torch.randn_like(out)
+        (found,) = torch.autograd.grad(out, weight, direction)
+        assert_near(found, torch.autograd.grad(expected, weight, direction)[0], 5e-5)
+
+
+@pytest.mark.parametrize("cached", [None, True, False])
+def test_a_changed_matrix_is_noticed(cached):
+    conv, x = OuterConv(4, 6, GCN(), cached=cached), torch.randn(5, 4)
+    for edges in (EDGES, EDGES.flip(0), EDGES[:, :3]):
+        matrix = matrix_of(edges)
+        for _ in range(2):
+            assert_near(conv(x, matrix), conv(x, edges.clone()))
+    value = torch.rand(7) + 0.1
+    matrix = matrix_of(EDGES, value)
+    assert_near(conv(x, matrix), conv(x, EDGES, value.clone()))
+    assert_near(
+        conv(x, matrix.set_value(value + 1, layout="coo")),
+        conv(x, EDGES[:, order_of(EDGES)], value + 1),
+    )
+
+
+def order_of(edges):
+    """The order of entries in a matrix: by target, then by source."""
+    return (edges[1] * 5 + edges[0]).argsort(stable=True)
+
+
+def test_it_tells_the_size_of_a_pair():
+    edges = torch.tensor([[0, 5, 3, 2], [1, 0, 1, 2]])
+    conv, source = OuterConv(4, 6, Relation(1)), torch.randn(6, 4)
+    matrix = matrix_of(edges, size=(6, 4))
+    assert_near(conv((source, None), matrix), conv((source, None), edges, size=(6, 4)))
+    with pytest.raises(ValueError, match="size must fit the sparse matrix"):
+        conv(torch.randn(5, 4), matrix)
+
+
+def test_pyg_asserts_all_of_its_layouts():
+    options = {"expected_size": (5, 6), "atol": 1e-5}
+    assert_module(OuterConv(4, 6, GCN()), torch.randn(5, 4), EDGES, **options)
+    assert_module(AttentionConv(4, 6, 2), torch.randn(5, 4), EDGES, **options)
+
+
+def test_the_transform_makes_what_layers_take():
+    weight = torch.rand(7) + 0.1
+    data = Data(x=torch.randn(5, 4), edge_index=EDGES, edge_weight=weight)
+    for family in (GCN(), Walk(2), Relation(1)):
+        made = ToSparseTensor(attr="edge_weight")(copy.copy(data))
+        assert type(made.adj_t).__name__ == "SparseTensor"
+        conv = OuterConv(4, 6, family)
+        assert_near(conv(made.x, made.adj_t), conv(data.x, EDGES, weight))
+        assert_near(family.basis_of(made).to_dense(), family.basis_of(data).to_dense())
+        stored = family(made)
+        assert_near(family.basis_of(stored).to_dense(), family.basis_of(data).to_dense())
+
+
+def test_gcn_is_pygs_where_no_loop_was_there():
+    edges = EDGES[:, EDGES[0] != EDGES[1]]
+    theirs, ours, x = GCNConv(4, 6), OuterConv(4, 6, GCN()), torch.randn(5, 4)
+    with torch.no_grad():
+        ours.theta.weight.copy_(theirs.lin.weight.t()[None])
+    assert_near(ours(x, matrix_of(edges)), theirs(x, matrix_of(edges)))
+    normed = GCNNorm()(Data(x=x, adj_t=matrix_of(edges)))
+    plain = OuterConv(4, 6, Relation(1, None))
+    plain.load_state_dict(ours.state_dict())
+    assert_near(plain(x, normed.adj_t), ours(x, edges))
+
+
+def test_attention_takes_its_pattern():
+    conv, x = gat_conv(4, 6, 2), torch.randn(5, 4)
+    assert_near(conv(x, matrix_of(EDGES)), conv(x, EDGES))
+    theirs = GATConv(4, 6, 2)
+    with torch.no_grad():
+        conv.theta.weight.copy_(theirs.lin.weight.t().unflatten(1, (2, -1)).transpose(0, 1))
+        conv.family.score.att_source.copy_(theirs.att_src[0])
+        conv.family.score.att_target.copy_(theirs.att_dst[0])
+    edges = EDGES[:, EDGES[0] != EDGES[1]]
+    assert_near(conv(x, matrix_of(edges)), theirs(x, matrix_of(edges)))
+
+
+def test_hetero_conv_takes_a_matrix_for_each_relation():
+    kinds = [("a", "to", "b"), ("b", "to", "a")]
+    model = HeteroConv({kind: OuterConv((-1, -1), 6, "relation(1)") for kind in kinds})
+    x = {"a": torch.randn(6, 4), "b": torch.randn(4, 3)}
+    edges = torch.tensor([[0, 5, 3, 2], [1, 0, 1, 2]])
+    lists = {kinds[0]: edges, kinds[1]: edges.flip(0)}
+    matrices = {
+        kinds[0]: matrix_of(edges, size=(6, 4)),
+        kinds[1]: matrix_of(edges.flip(0), size=(4, 6)),
+    }
+    expected = model(x, lists)
+    for name, value in model(x, matrices).items():
+        assert_near(value, expected[name])
+
+
+def test_trimmed_matrices_give_seeds_what_whole_ones_give():
+    nodes, count = [2, 3, 2], [4, 4]
+    edges = torch.tensor([[2, 3, 4, 2, 5, 6, 1, 5], [0, 0, 1, 1, 2, 3, 4, 4]])
+    model, x = OuterGNN(4, 6, 2, 3, family="relation(1)"), torch.randn(7, 4)
+    expected = model(x, edges)
+    matrix = matrix_of(edges, size=(7, 7))
+    for hop, conv in enumerate(model.convs):
+        x, matrix, _ = trim_to_layer(hop, nodes, count, x, matrix)
+        x = conv(x, matrix)
+        x = x.relu() if hop == 0 else x
+    assert_near(x[:2], expected[:2])
