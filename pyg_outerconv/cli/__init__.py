@@ -1,4 +1,4 @@
-"""The command ``outerconv``: train, predict, show, bench, datasets, families, backends.
+"""The command ``outerconv``: train, predict, show, bench, datasets, families, explain, backends.
 
 Exit codes: 0; 1 for a benchmark with errors or when memory is not enough; 2 for refused input, with
 one line that says why; 130 after Ctrl-C, 143 after SIGTERM; 141 when the reader of the output has
@@ -20,7 +20,7 @@ import click
 from ..errors import Refused
 from ..files import STOPPED, silence
 from .bench import bench
-from .lists import backends, datasets, families
+from .lists import backends, datasets, explain, families
 from .show import show
 from .train import predict, train
 
@@ -37,7 +37,7 @@ def outerconv() -> None:
     """Convolutions as outer products, on graphs."""
 
 
-for _command in (train, predict, show, bench, datasets, families, backends):
+for _command in (train, predict, show, bench, datasets, families, explain, backends):
     outerconv.add_command(_command)
 
 

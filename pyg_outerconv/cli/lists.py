@@ -1,4 +1,4 @@
-"""Commands that print lists: ``outerconv datasets``, ``families`` and ``backends``."""
+"""Commands that print lists: ``outerconv datasets``, ``explain``, ``families``, ``backends``."""
 
 from __future__ import annotations
 
@@ -61,6 +61,24 @@ def _verify(root: Path) -> int:
         rule = "files must have the sha256 of the registry"
         expected = "none that differs or cannot be read"
         raise RefusedValue(rule, expected, ", ".join(differ))
+    return 0
+
+
+@click.command()
+@click.argument("name", required=False)
+def explain(name: str | None) -> int:
+    """List PyG's convolutions with their equations, or explain one as Y = Σ_k A_kᵀ X Θ_k.
+
+    With NAME, such as GATv2Conv: its matrices A_k and Θ_k by the names that PyG gives to its
+    parameters, and what it computes beside the sum.
+    """
+    from ..pyg import explain as explained
+    from ..pyg.table import entries, example
+
+    if name is None:
+        print(_columns([(entry.name, entry.kind, entry.text) for entry in entries()]))
+    else:
+        print(explained(example(name)))
     return 0
 
 

@@ -126,6 +126,11 @@ class Family(BaseTransform):
         object.__setattr__(self, "nesting", nesting)
 
     @property
+    def formula(self) -> str:
+        """The equation with the options of this family, in one line of text."""
+        return self.equation
+
+    @property
     def num_bases(self) -> int:
         """K, the number of labels; it does not depend on data."""
         return len(self.labels)

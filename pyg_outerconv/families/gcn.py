@@ -54,6 +54,18 @@ class GCN(Family):
         super().__post_init__()
         check_norm(self.norm, NORMS)
 
+    @property
+    def formula(self) -> str:
+        w = "(W + I)" if self.add_self_loops else "W"
+        if self.add_self_loops and self.improved:
+            w = "(W + 2I)"
+        scaled = {
+            "sym": f"D^-1/2 {w} D^-1/2, D the in-degrees of {w.strip('()')}",
+            "source": f"D^-1 {w}, D the out-degrees of {w.strip('()')}",
+            "target": f"{w} D^-1, D the in-degrees of {w.strip('()')}",
+        }
+        return f"A_0 = {scaled.get(self.norm or '', w)}"
+
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The normalised edges."""
         loops = self.add_self_loops, self.improved, self.as_pyg

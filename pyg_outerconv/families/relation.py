@@ -102,6 +102,12 @@ class Relation(Family):
     def labels(self) -> tuple[str, ...]:
         return tuple(f"relation {r}" for r in range(self.num_relations))
 
+    @property
+    def formula(self) -> str:
+        if self.norm != "mean":
+            return "A_r = W_r, the weights of the edges of type r"
+        return self.equation
+
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The edges, with their types as labels."""
         self._check(edges)

@@ -3,12 +3,15 @@
 from .accelerate import Report, accelerate, restore
 from .adjacency import GraphConv, SAGEConv
 from .attention import GATConv
+from .convert import from_pyg, outer_conv, to_pyg
+from .explain import Explanation, explain
 from .gcn import GCNConv
 from .layer import DropIn
 from .relational import FastRGCNConv, RGCNConv, SignedConv
 
 __all__ = [
     "DropIn",
+    "Explanation",
     "FastRGCNConv",
     "GATConv",
     "GCNConv",
@@ -18,5 +21,9 @@ __all__ = [
     "SAGEConv",
     "SignedConv",
     "accelerate",
+    "explain",
+    "from_pyg",
+    "outer_conv",
     "restore",
+    "to_pyg",
 ]

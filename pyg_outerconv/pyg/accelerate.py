@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch_geometric.nn import MessagePassing
 
 from ..errors import RefusedType, RefusedValue
 from .equivalents import why_absent
-from .layer import HOOKS, OURS, STEPS, THEIRS
+from .layer import HOOKS, OURS, STEPS, THEIRS, TIED
 from .sample import Sample, differences, gains
 
 MARK = "_accelerated"
@@ -118,7 +118,7 @@ def accelerate(model: Module, *sample: Any, verify: bool = False, **named: Any) 
             "a sample is what results are compared on", "verify=True, x, ...", "none"
         )
     layers = dict(model.named_modules())
-    reasons = {name: reason for name, layer in layers.items() if (reason := _why_left(layer))}
+    reasons = {name: reason for name, layer in layers.items() if (reason := why_left(layer))}
     found = {name: one for name, one in layers.items() if type(one) in OURS and name not in reasons}
     measured = {} if call is None else gains(model, found, call, OURS)
     before = call.results(model) if call is not None and verify else None
@@ -150,20 +150,26 @@ def restore(model: Module) -> list[str]:
     Returns:
         The names of these layers.
     """
-    found = [(name, one) for name, one in model.named_modules() if vars(one).get(MARK)]
-    for _, layer in found:
-        for key in (MARK, "_outer", "_skipped"):
+    found = {name: one for name, one in model.named_modules() if vars(one).get(MARK)}
+    become_pygs(found.values())
+    return list(found)
+
+
+def become_pygs(layers: Collection[Module]) -> int:
+    """Give layers of ours PyG's classes; their number."""
+    for layer in layers:
+        for key in (MARK, *TIED):
             layer.__dict__.pop(key, None)
         layer.__class__ = THEIRS[type(layer)]
-    return [name for name, _ in found]
+    return len(layers)
 
 
-def _why_left(layer: Module) -> str | None:
+def why_left(layer: Module) -> str | None:
     """Why a layer stays as it is; None if it need not, or is no layer of PyG."""
     kind = type(layer)
     if kind in THEIRS:
         return "is of pyg_outerconv.pyg"
-    equal = next((one for one in OURS if isinstance(layer, one)), None)
+    equal = kind if kind in OURS else next((one for one in OURS if isinstance(layer, one)), None)
     if equal is None:
         reason = why_absent(kind)
         if reason is None and isinstance(layer, MessagePassing):

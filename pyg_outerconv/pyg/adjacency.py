@@ -66,6 +66,10 @@ class SAGEConv(DropIn, theirs.SAGEConv):
     def lacks(self) -> list[str]:
         return check_reduction(self)
 
+    def outside(self) -> list[str]:
+        before = ["X = relu(lin(X)) of the sources before it"] if self.project else []
+        return before + (["rows divided by their norms after it"] if self.normalize else [])
+
     def recipe(self) -> Recipe:
         bias, aggr = self.lin_l.bias is not None, reduction(self)
         root = self.lin_r.in_channels if self.root_weight else self.lin_l.in_channels

@@ -82,6 +82,10 @@ class DropIn(MessagePassing):
         """The options of this layer that have no equal in the recipe."""
         return []
 
+    def outside(self) -> list[str]:
+        """What the layer computes before or after the convolution, in words."""
+        return []
+
     def outer_conv(self) -> OuterConv:
         """The OuterConv over the parameters of this layer, which both share.
 
@@ -193,10 +197,10 @@ class DropIn(MessagePassing):
 
     def __getstate__(self) -> dict[str, Any]:
         """The state to copy or pickle, without the tied OuterConv."""
-        return {key: value for key, value in vars(self).items() if key not in _TIED}
+        return {key: value for key, value in vars(self).items() if key not in TIED}
 
 
-_TIED = ("_outer", "_skipped")
+TIED = ("_outer", "_skipped")
 
 
 def register(ours: type[Module], theirs: type[Module]) -> None:
