@@ -123,6 +123,12 @@ def _supergat(score, x, q, e, theta):
     return F.leaky_relu(products, score.negative_slope)
 
 
+def _supergat_mixed(score, x, q, e, theta):
+    near, far = _near(score, x, theta), _far(score, q, theta)
+    ends = (near * score.att_source).sum(-1) + (far * score.att_target).sum(-1)
+    return F.leaky_relu(ends * (near * far).sum(-1).sigmoid(), score.negative_slope)
+
+
 FORMULAS = {
     "additive": _additive,
     "gatv2": _neurons,
@@ -138,6 +144,7 @@ FORMULAS = {
     "cosine": _cosine,
     "gaussian-distance": _distance,
     "supergat-sd": _supergat,
+    "supergat-mx": _supergat_mixed,
     "feature-map": lambda score, x, q, e, theta: (
         score.phi(_lin(x, score.key.weight, score.key.bias))
         * score.phi(_lin(q, score.query.weight, score.query.bias))
@@ -165,6 +172,7 @@ TRIED = [
     "gaussian-distance(learned=True, projected=True)",
     "supergat-sd(negative_slope=1.0)",
     "supergat-sd(shared=False)",
+    "supergat-mx(shared=False, negative_slope=0.5)",
     "feature-map(feature_map='relu', bias=True)",
 ]
 
@@ -178,7 +186,7 @@ def is_of_features(text):
 def shares_projection(text):
     """Whether both ends have one projection, so that P_q = P."""
     return "shared=True" in text or (
-        text.split("(")[0] in ("additive", "supergat-sd") and "shared" not in text
+        text.split("(")[0] in ("additive", "supergat-sd", "supergat-mx") and "shared" not in text
     )
 
 

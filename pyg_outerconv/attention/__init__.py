@@ -13,13 +13,14 @@ from .feature_maps import FEATURE_MAPS, FeatureMap, FeatureMapped, PositiveRando
 from .graph_positions import GraphPositions
 from .neurons import Bahdanau, GATv2
 from .normalise import L1, NORMALISERS, Normaliser, Sigmoid, Softmax, SoftmaxPlusOne, Unnormalised
-from .products import Bilinear, DotProduct, EmbeddedGaussian, KeyQuery, SuperGAT
+from .products import Bilinear, DotProduct, EmbeddedGaussian, KeyQuery
 from .projection import PerHead, Projection
 from .queries import LearnedQueries, QueryModule
 from .score import SCORES, Dot, Score
 from .similarity import Cosine, GaussianDistance
 from .sinusoidal import Rotary, SinusoidalPositions, sinusoidal
 from .spec import make_normaliser, make_score
+from .super_gat import SuperGAT, SuperGATMixed
 from .terms import ALiBi, IndexTerm, RelativeBias
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "Softmax",
     "SoftmaxPlusOne",
     "SuperGAT",
+    "SuperGATMixed",
     "Unnormalised",
     "make_normaliser",
     "make_score",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,10 +11,8 @@ from ..equations import row
 from ..errors import RefusedValue
 from ..graph import Features, SparseFeatures
 from ..graph.checks import check_positive
-from ..kernels.tiles import exact
 from .edge_context import EdgeContext
 from .edge_features import EdgeFeatures
-from .ends import Ends, same_batch
 from .projection import (
     Projection,
     Queries,
@@ -197,51 +194,3 @@ class EmbeddedGaussian(KeyQuery):
         bias: bool = False,
     ) -> None:
         super().__init__(heads, channels, in_channels, bias, scale=1.0)
-
-
-class SuperGAT(Score):
-    r"""score[m, n] = leaky_relu(⟨X_m Θ, Q_n Θ⟩ / √D).
-
-    The scaled dot product (SD) of `"How to Find Your Friendly Neighborhood: Graph Attention Design
-    with Self-Supervision" <https://openreview.net/forum?id=Wi5KUNlqWty>`_, equation 4, under the
-    leaky ReLU of GAT. With a slope of 1 the score is a plain product, and no tensor of scores is
-    needed.
-
-    Args:
-        heads, in_channels: see :class:`Score`.
-        channels: D, the channels of a value.
-        shared: whether queries are transformed by Θ too; if None, they are unless ``in_channels``
-            is a pair.
-        negative_slope: slope of the leaky ReLU below zero.
-    """
-
-    name = "supergat-sd"
-    page = ("leaky_relu(⟨X_m Θ, Q_n Θ⟩ / √D)", "Kim & Oh, *SuperGAT* (ICLR 2021), equation 4")
-    uses_theta = True
-    takes_any_order = True
-
-    def __init__(
-        self,
-        heads: int,
-        channels: int,
-        in_channels: int | tuple[int, int] = -1,
-        shared: bool | None = None,
-        negative_slope: float = 0.2,
-    ) -> None:
-        super().__init__(heads)
-        self.negative_slope = float(negative_slope)
-        shared = not isinstance(in_channels, tuple) if shared is None else shared
-        self.ends = Ends(heads, channels, in_channels, shared=shared)
-        self.scale = 1.0 / math.sqrt(channels)
-
-    def values(self, source: Features, theta: Any) -> Tensor | None:
-        return self.ends.values(source, theta)
-
-    def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        at_source, at_target = self.ends(source, query, support)
-        if self.negative_slope == 1.0:
-            return Dot(at_target, at_source, self.scale)
-        same_batch(at_source[..., 0], at_target[..., 0])
-        at_source, at_target = exact(at_source), exact(at_target)
-        found = support.dot(at_target * self.scale, at_source)
-        return torch.nn.functional.leaky_relu(found, self.negative_slope)

@@ -1,22 +1,41 @@
-"""Attention over edges, on the edges and self-loops of PyG: GATConv."""
+"""Attention over edges as GAT, GATv2 and TransformerConv have it."""
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
+from torch import Tensor
 from torch_geometric import nn as theirs
-from torch_geometric.typing import Adj, OptTensor, Size
+from torch_geometric.typing import Adj, OptTensor, PairTensor, Size
 
-from ..nn.attention import gat_conv
+from ..nn.attention import gat_conv, gatv2_conv, transformer_conv
 from .layer import DropIn, Recipe
 from .reductions import check_reduction
 from .tie import Source, heads, same, viewed
 
 
-def _ends(layer: Any, source: Any, target: Any) -> int | tuple[int, int]:
+def ends(layer: Any, source: Any, target: Any) -> int | tuple[int, int]:
     """Input channels: one number where both ends share a linear map, else a pair."""
     width: int = source.in_channels
     return width if isinstance(layer.in_channels, int) else (width, target.in_channels)
+
+
+def lacking(layer: Any) -> list[str]:
+    """The options of a layer of attention that have no equal: a reduction, or dropping all."""
+    dropped = [] if layer.dropout < 1 else [f"dropout={layer.dropout} leaves no attention"]
+    return check_reduction(layer, "sum") + dropped
+
+
+def outputs(layer: Any) -> dict[str, Source]:
+    """The bias of the output and the weight of the residual, where a layer has them."""
+    found = {}
+    if layer.bias is not None:
+        found["bias"] = same("bias")
+    if layer.res is not None:
+        found["root.weight"] = Source(
+            "res.weight.T", lambda layer: layer.res.weight.t()[None], ("res",)
+        )
+    return found
 
 
 class GATConv(DropIn, theirs.GATConv):
@@ -29,14 +48,14 @@ class GATConv(DropIn, theirs.GATConv):
     takes_pairs = True
 
     def lacks(self) -> list[str]:
-        return check_reduction(self, "sum")
+        return lacking(self)
 
     def recipe(self) -> Recipe:
         path = "lin_src" if self.lin is None else "lin"
         source = getattr(self, path)
         shape = self.heads, self.out_channels
         conv = gat_conv(
-            _ends(self, source, self.lin_dst),
+            ends(self, source, self.lin_dst),
             self.out_channels,
             self.heads,
             self.concat,
@@ -78,13 +97,129 @@ class GATConv(DropIn, theirs.GATConv):
         return conv(x, edge_index, edge_attr=None if unread else edge_attr, size=size)
 
 
-def outputs(layer: Any) -> dict[str, Source]:
-    """The bias of the output and the weight of the residual, where a layer has them."""
-    found = {}
-    if layer.bias is not None:
-        found["bias"] = same("bias")
-    if layer.res is not None:
-        found["root.weight"] = Source(
-            "res.weight.T", lambda layer: layer.res.weight.t()[None], ("res",)
+class GATv2Conv(DropIn, theirs.GATv2Conv):
+    r"""Y = Σ_h A_hᵀ (X Θ_h + b_h), A_h[m, n] = softmax_m ⟨a, leaky_relu(X_m Θ_h + X_n W_h + b)⟩.
+
+    From the `"How Attentive are Graph Attention Networks?" <https://arxiv.org/abs/2105.14491>`_
+    paper, equation 7.
+    """
+
+    takes_pairs = True
+
+    def lacks(self) -> list[str]:
+        return lacking(self)
+
+    def recipe(self) -> Recipe:
+        biased, shape = self.lin_l.bias is not None, (self.heads, self.out_channels)
+        conv = gatv2_conv(
+            ends(self, self.lin_l, self.lin_r),
+            self.out_channels,
+            self.heads,
+            self.concat,
+            self.negative_slope,
+            self.dropout,
+            self.add_self_loops,
+            None if self.lin_edge is None else self.lin_edge.in_channels,
+            self.fill_value,
+            biased,
+            self.share_weights,
+            self.res is not None,
+            flow=self.flow,
         )
-    return found
+        score = "functions.0"
+        sources = {
+            "theta.weight": heads("lin_l", self.heads),
+            f"{score}.att": viewed("att", *shape),
+        }
+        if biased:
+            sources["value_bias"] = viewed("lin_l.bias", *shape)
+        if not self.share_weights:
+            sources[f"{score}.ends.target.weight"] = heads("lin_r", self.heads)
+            if biased:
+                sources[f"{score}.ends.target.bias"] = viewed("lin_r.bias", *shape)
+        if self.lin_edge is not None:
+            sources[f"{score}.edge.weight"] = heads("lin_edge", self.heads)
+        return conv, sources | outputs(self)
+
+    def forward(
+        self,
+        x: Union[Tensor, PairTensor],
+        edge_index: Adj,
+        edge_attr: OptTensor = None,
+        return_attention_weights: Optional[bool] = None,
+    ) -> Any:
+        plain = return_attention_weights is None
+        plain = plain and (self.lin_edge is None) == (edge_attr is None)
+        plain = plain and (isinstance(x, Tensor) or x[1] is not None)
+        conv = self._runs(x, edge_index) if plain else None
+        if conv is None:
+            return super().forward(x, edge_index, edge_attr, return_attention_weights)
+        return conv(x, edge_index, edge_attr=edge_attr)
+
+
+class TransformerConv(DropIn, theirs.TransformerConv):
+    r"""Y = Σ_h A_hᵀ (X V_h + b_h) + X W, A_h[m, n] = softmax_m ⟨X_n Q_h, X_m K_h⟩ / √C.
+
+    With ``beta`` the skip X W is gated; features of edges are added to keys and to values. From the
+    `"Masked Label Prediction: Unified Message Passing Model for Semi-Supervised Classification"
+    <https://arxiv.org/abs/2009.03509>`_ paper, equations 3 to 5.
+    """
+
+    takes_pairs = True
+
+    def lacks(self) -> list[str]:
+        return lacking(self)
+
+    def recipe(self) -> Recipe:
+        biased, shape = self.lin_key.bias is not None, (self.heads, self.out_channels)
+        conv = transformer_conv(
+            ends(self, self.lin_key, self.lin_query),
+            self.out_channels,
+            self.heads,
+            self.concat,
+            self.beta,
+            self.dropout,
+            None if self.lin_edge is None else self.lin_edge.in_channels,
+            biased,
+            self.root_weight,
+            flow=self.flow,
+        )
+        score = "functions.0"
+        sources = {
+            "theta.weight": heads("lin_value", self.heads),
+            f"{score}.key.weight": heads("lin_key", self.heads),
+            f"{score}.query.weight": heads("lin_query", self.heads),
+        }
+        if biased:
+            sources["value_bias"] = viewed("lin_value.bias", *shape)
+            sources[f"{score}.key.bias"] = viewed("lin_key.bias", *shape)
+            sources[f"{score}.query.bias"] = viewed("lin_query.bias", *shape)
+        if self.lin_edge is not None:
+            sources[f"{score}.edge.weight"] = heads("lin_edge", self.heads)
+        if self.root_weight:
+            sources |= whole("skip", "lin_skip", biased)
+        if self.lin_beta is not None:
+            sources |= whole("gate", "lin_beta", False)
+        return conv, sources
+
+    def forward(
+        self,
+        x: Union[Tensor, PairTensor],
+        edge_index: Adj,
+        edge_attr: OptTensor = None,
+        return_attention_weights: Optional[bool] = None,
+    ) -> Any:
+        plain = return_attention_weights is None
+        plain = plain and (self.lin_edge is None) == (edge_attr is None)
+        plain = plain and (edge_attr is None or edge_attr.dim() == 2)
+        conv = self._runs(x, edge_index) if plain else None
+        if conv is None:
+            return super().forward(x, edge_index, edge_attr, return_attention_weights)
+        return conv(x, edge_index, edge_attr=edge_attr)
+
+
+def whole(name: str, path: str, biased: bool) -> dict[str, Source]:
+    """The weight of a linear map of the recipe, and its bias, as those of the layer's."""
+    weight = same(f"{path}.weight")._replace(linears=(path,))
+    found = {f"{name}.weight": weight}
+    return found | {f"{name}.bias": same(f"{path}.bias")} if biased else found

@@ -44,6 +44,7 @@ SCORES = [
     "gaussian-distance(sigma=0.7)",
     "gaussian-distance(learned=True, projected=True)",
     "supergat-sd",
+    "supergat-mx",
     "feature-map(feature_map='relu', bias=True)",
     "feature-map(feature_map='elu+1')",
     "feature-map(feature_map='exp')",

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
-from ...attention import Additive, Cosine, GATv2, Score
-from ...attention.products import SuperGAT
+from ...attention import Additive, Cosine, GATv2, Score, SuperGAT, SuperGATMixed
 from ...equations import row
-from ...errors import RefusedType
+from ...errors import RefusedType, RefusedValue, unknown
 from ...families import Hops
 from ..attention_conv import AttentionConv
 from ..inputs import split_input
@@ -217,7 +216,10 @@ def gatv2_conv(
     return _layer(in_channels, out_channels, score, concat, add_self_loops, fill, options)
 
 
-@row("Ready-made layers", "SuperGAT, SD", 'PyG `SuperGATConv(attention_type="SD")`')
+_SUPER_GAT: dict[str, type[SuperGAT] | type[SuperGATMixed]] = {"SD": SuperGAT, "MX": SuperGATMixed}
+
+
+@row("Ready-made layers", "SuperGAT, SD and MX", "PyG `SuperGATConv`")
 def super_gat_conv(
     in_channels: int | tuple[int, int],
     out_channels: int,
@@ -227,13 +229,15 @@ def super_gat_conv(
     dropout: float = 0.0,
     add_self_loops: bool = True,
     bias: bool = True,
+    attention_type: str = "SD",
     **options: Any,
 ) -> AttentionConv:
-    """A_h[m, n] = softmax over m of leaky_relu(⟨X_m Θ_h, X_n Θ_h⟩ / √Q).
+    """A_h[m, n] = softmax over m of leaky_relu(⟨X_m Θ_h, X_n Θ_h⟩ / √Q), or of the mixed score.
 
-    The scaled dot product (SD) of the `"How to Find Your Friendly Neighborhood: Graph Attention
-    Design with Self-Supervision" <https://openreview.net/forum?id=Wi5KUNlqWty>`_ paper, PyG's
-    ``SuperGATConv(attention_type='SD')`` without its self-supervised loss.
+    The scaled dot product (SD) and the mixed score (MX) of the `"How to Find Your Friendly
+    Neighborhood: Graph Attention Design with Self-Supervision"
+    <https://openreview.net/forum?id=Wi5KUNlqWty>`_ paper, PyG's ``SuperGATConv`` without its
+    self-supervised loss.
 
     >>> super_gat_conv(16, 8, heads=4).out_channels
     32
@@ -241,8 +245,13 @@ def super_gat_conv(
     Args:
         in_channels, out_channels, heads, concat, negative_slope, dropout, add_self_loops, bias,
             **options: see :func:`gat_conv`.
+        attention_type: ``'SD'`` for :class:`~pyg_outerconv.attention.SuperGAT`, ``'MX'`` for
+            :class:`~pyg_outerconv.attention.SuperGATMixed`.
     """
-    score = SuperGAT(heads, out_channels, in_channels, negative_slope=negative_slope)
+    if attention_type not in _SUPER_GAT:
+        raise RefusedValue(unknown("attention_type", attention_type, _SUPER_GAT))
+    kind = _SUPER_GAT[attention_type]
+    score = kind(heads, out_channels, in_channels, negative_slope=negative_slope)
     options = {"bias": bias, "dropout": dropout, **options}
     return _layer(in_channels, out_channels, score, concat, add_self_loops, None, options)
 

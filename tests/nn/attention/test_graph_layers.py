@@ -152,15 +152,20 @@ def test_transformer_conv_of_a_pair(root_weight, bias):
 
 @both_types
 @each_end
-def test_super_gat(dtype, concat):
+@pytest.mark.parametrize("attention_type", ["SD", "MX"])
+def test_super_gat(dtype, concat, attention_type):
     options = {"heads": 3, "concat": concat, "negative_slope": 0.3}
+    options["attention_type"] = attention_type
     ours = super_gat_conv(P, Q, **options)
-    theirs = SuperGATConv(P, Q, attention_type="SD", **options).eval()  # training adds a loss
+    theirs = SuperGATConv(P, Q, **options).eval()  # training adds a loss
 
     def copy_weights(ours, theirs):
         copied = Copied()
         copied.linear(ours.theta.weight, None, theirs.lin, theirs.heads)
         copied.add(ours.bias, theirs.bias)
+        if attention_type == "MX":
+            copied.add(ours.family.score.att_source, theirs.att_l, lambda a: a[0])
+            copied.add(ours.family.score.att_target, theirs.att_r, lambda a: a[0])
         return copied
 
     compare(ours, theirs, copy_weights, dtype)

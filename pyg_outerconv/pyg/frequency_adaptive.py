@@ -1,0 +1,60 @@
+"""Signed attention that adapts to low and to high frequencies: FAConv."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric import nn as theirs
+from torch_geometric.typing import Adj, OptTensor
+
+from ..basis import EdgeBasis
+from ..kernels import sddmm
+from ..nn import OuterConv
+from .gcn import cached_edges, normalised
+from .layer import DropIn, Recipe
+from .reductions import check_reduction
+
+
+class FAConv(DropIn, theirs.FAConv):
+    r"""Y = Aᵀ X + ε X_0, A[m, n] = tanh(⟨a_l, X_m⟩ + ⟨a_r, X_n⟩) P[m, n], P as in GCN.
+
+    From the `"Beyond Low-Frequency Information in Graph Convolutional Networks"
+    <https://arxiv.org/abs/2101.00797>`_ paper, equations 5 and 6. The recipe is the convolution
+    over P, whose values :meth:`basis` multiplies.
+    """
+
+    def lacks(self) -> list[str]:
+        return check_reduction(self, "sum")
+
+    def recipe(self) -> Recipe:
+        channels = self.att_l.in_channels
+        family = normalised(self)
+        conv = OuterConv(channels, channels, family, bias=False, theta="identity", flow=self.flow)
+        return conv, {}
+
+    def basis(
+        self, conv: OuterConv, x: Tensor, edge_index: Tensor, edge_weight: OptTensor = None
+    ) -> EdgeBasis:
+        """A, one matrix: the values of P times the tanh of the numbers of both ends."""
+        edges = conv.basis(x, edge_index, edge_weight).edges()
+        ends = sddmm(edges.pattern.by_target, self.att_r(x), self.att_l(x), op="add")
+        shares = F.dropout(ends.tanh().squeeze(-1), self.dropout, self.training)
+        return edges.with_values(shares * edges.values(x.dtype))
+
+    def forward(
+        self,
+        x: Tensor,
+        x_0: Tensor,
+        edge_index: Adj,
+        edge_weight: OptTensor = None,
+        return_attention_weights: Optional[bool] = None,
+    ) -> Any:
+        plain = return_attention_weights is None and self.normalize == (edge_weight is None)
+        conv = self._runs(x, edge_index) if plain else None
+        if conv is None:
+            return super().forward(x, x_0, edge_index, edge_weight, return_attention_weights)
+        edge_index, edge_weight = cached_edges(self, x, edge_index, edge_weight)
+        out = conv(x, self.basis(conv, x, edge_index, edge_weight))
+        return out if self.eps == 0.0 else out + self.eps * x_0

@@ -1,0 +1,127 @@
+"""Attention over the edges of several relations: RGATConv."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric import nn as theirs
+from torch_geometric.typing import Adj, OptTensor, Size
+
+from ..attention.edge_context import check_attr, of_given
+from ..basis.pattern import Pattern
+from ..families import Relation
+from ..kernels import sddmm, segment_softmax, spmm
+from ..nn import OuterConv
+from ..theta import as_theta
+from .layer import DropIn, Recipe
+from .reductions import check_reduction
+from .tie import same
+
+
+class RGATConv(DropIn, theirs.RGATConv):
+    r"""Y = Σ_r Σ_h A_{r,h}ᵀ X Θ_{r,h}, A_{r,h} = softmax of scores of ⟨Q_h, X_n Θ_r⟩ and
+    ⟨K_h, X_m Θ_r⟩.
+
+    Scores are leaky ReLUs of sums, or products; the softmax is over the edges of a target, or of a
+    target and a relation. All is made of the values X Θ_r of nodes: no edge has a Θ or a vector.
+    From the `"Relational Graph Attention Networks" <https://arxiv.org/abs/1904.05811>`_ paper,
+    equations 2 to 8. The recipe is the convolution without attention, whose relations and values
+    are those of the layer.
+    """
+
+    def lacks(self) -> list[str]:
+        return check_reduction(self, "sum")
+
+    def recipe(self) -> Recipe:
+        if self.num_bases is not None:
+            form, sources = f"basis-decomposed(num_bases={self.num_bases})", _BASES
+        elif self.num_blocks is not None:
+            form, sources = f"block-diagonal(num_blocks={self.num_blocks})", _FULL
+        else:
+            form, sources = "full", _FULL
+        conv = OuterConv(
+            self.in_channels,
+            self.heads * self.out_channels,
+            Relation(self.num_relations, None),
+            bias=False,
+            theta=form,
+            flow=self.flow,
+        )
+        return conv, {name: same(path) for name, path in sources.items()}
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Adj,
+        edge_type: OptTensor = None,
+        edge_attr: OptTensor = None,
+        size: Size = None,
+        return_attention_weights: Optional[bool] = None,
+    ) -> Any:
+        plain = return_attention_weights is None and edge_type is not None
+        plain = plain and (edge_attr is None or self.lin_edge is not None)
+        conv = self._runs(x, edge_index) if plain else None
+        if conv is None:
+            return super().forward(
+                x, edge_index, edge_type, edge_attr, size, return_attention_weights
+            )
+        types = edge_type if self.num_relations > 1 else None
+        pattern = conv.basis(x, edge_index, edge_type=types, size=size).edges().pattern
+        values = as_theta(conv.theta_value(x)).transform(x).flatten(0, 1)  # (M·R, H·C)
+        shares = self._shares(pattern, self._scores(pattern, values, edge_attr))
+        received = self._received(pattern, shares, values)
+        return self._collected(self._preserved(pattern, received, values))
+
+    def _scores(self, pattern: Pattern, values: Tensor, edge_attr: OptTensor) -> Tensor:
+        """The scores (E, H·D) of the edges, from numbers of nodes under each relation."""
+        query, key = values @ self.q, values @ self.k
+        of_edge = None
+        if edge_attr is not None:
+            folded = self.lin_edge.weight.t() @ self.e
+            of_edge = of_given(pattern, check_attr(edge_attr)) @ folded
+        if self.attention_mode == "additive-self-attention":
+            found = sddmm(pattern.by_both, query, key, op="add")
+            return F.leaky_relu(found if of_edge is None else found + of_edge, self.negative_slope)
+        found = sddmm(pattern.by_both, query.unsqueeze(-1), key.unsqueeze(-1))
+        return found if of_edge is None else found * of_edge
+
+    def _shares(self, pattern: Pattern, scores: Tensor) -> Tensor:
+        """The values (E, H·D) of A: the softmax of a target's scores, perhaps of one relation."""
+        within = self.attention_mechanism == "within-relation"
+        shares = segment_softmax(pattern.by_both if within else pattern.by_target, scores)
+        if self.mod == "f-additive":
+            shares = torch.where(shares > 0, shares + 1, shares)
+        elif self.mod is None:
+            shares = F.dropout(shares, self.dropout, self.training)
+        return shares
+
+    def _received(self, pattern: Pattern, shares: Tensor, values: Tensor) -> Tensor:
+        """Σ_r A_{r,h}ᵀ X Θ_{r,h} for every head and dimension of scores: (N, H, D, C)."""
+        of_heads = values.unflatten(-1, (self.heads, self.out_channels))
+        of_dims = shares.to(values.dtype).unflatten(-1, (self.heads, self.dim)).unbind(-1)
+        return torch.stack([spmm(pattern.by_target, one, of_heads) for one in of_dims], dim=2)
+
+    def _preserved(self, pattern: Pattern, received: Tensor, values: Tensor) -> Tensor:
+        """The received values with the number of edges that reach a target brought in."""
+        if self.mod == "additive":
+            ones = values.new_ones(pattern.num_edges)
+            plain = spmm(pattern.by_target, ones, values).unflatten(-1, (self.heads, 1, -1))
+            return received + self.w * plain
+        if self.mod in ("scaled", "f-scaled"):
+            degree = pattern.target_ptr.diff().to(values.dtype).view(-1, 1)
+            if self.mod == "scaled":
+                degree = (degree @ self.l1 + self.b1).relu() @ self.l2 + self.b2
+            return received * degree.view(degree.size(0), 1, 1, -1)
+        return received
+
+    def _collected(self, received: Tensor) -> Tensor:
+        """The heads side by side, or their mean, and the bias."""
+        out = received.flatten(1) if self.concat else received.mean(1).flatten(1)
+        return out if self.bias is None else out + self.bias
+
+
+_FULL = {"theta.weight": "weight"}
+_BASES = {"theta.comp": "att", "theta.weight": "basis"}
