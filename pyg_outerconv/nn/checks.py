@@ -65,6 +65,16 @@ def check_ends(in_channels: Any, out_channels: Any, theta: str) -> None:
     check_channels("out_channels", out_channels, -1 if str(theta).strip() == "identity" else 0)
 
 
+def check_node_dim(node_dim: int) -> None:
+    """Raise ValueError unless nodes are on the axis before channels, as features have them."""
+    if node_dim != -2:
+        raise RefusedValue(
+            "features have nodes on the axis before channels",
+            f"node_dim=-2, of x.movedim({node_dim}, -2)",
+            f"node_dim={node_dim}",
+        )
+
+
 def check_known(out_channels: int, **options: bool) -> None:
     """Raise ValueError if an option needs Q before the first input, and Q is -1."""
     for name, wanted in options.items():

@@ -24,6 +24,7 @@ from .checks import (
     aggregation,
     check_ends,
     check_known,
+    check_node_dim,
     message_aggregation,
 )
 from .dense import DenseForms
@@ -85,7 +86,7 @@ class OuterConv(DenseForms, MessageHooks):
         max_memory (int, optional): Bytes that an order may allocate beside input and output.
             (default: no bound)
         **kwargs (optional): Additional arguments of
-            :class:`torch_geometric.nn.conv.MessagePassing`.
+            :class:`torch_geometric.nn.conv.MessagePassing`; :obj:`node_dim` is :obj:`-2`.
 
     Shapes:
         - **input:**
@@ -124,6 +125,7 @@ class OuterConv(DenseForms, MessageHooks):
         aggr, label_aggr = aggregation("aggr", aggr), aggregation("label_aggr", label_aggr)
         check_order(order)
         check_memory(max_memory)
+        check_node_dim(kwargs.get("node_dim", -2))
         reduce = message_aggregation(aggr, label_aggr)
         super().__init__(FirstOfEqual(reduce) if reduce in COMPARISONS else reduce, **kwargs)
         self.fuse = True  # PyG switches it off where aggr is no name that it fuses

@@ -1,0 +1,244 @@
+"""What PyG and torch wrap around a layer takes ours as it takes PyG's, with the same numbers."""
+
+import copy
+
+import pytest
+import torch
+from against_pyg import copy_gat
+from torch.nn.utils import parametrizations, prune
+from torch.optim.swa_utils import AveragedModel
+from torch.utils.checkpoint import checkpoint
+from torch_geometric.nn import (
+    GAE,
+    VGAE,
+    ASAPooling,
+    DeepGCNLayer,
+    DeepGraphInfomax,
+    GATConv,
+    GCNConv,
+    GPSConv,
+    GroupAddRev,
+    SAGPooling,
+    summary,
+)
+from torch_geometric.profile import count_parameters, get_model_size
+
+from pyg_outerconv.nn import AttentionConv, OuterConv, gat_conv
+from pyg_outerconv.testing import assert_near
+
+EDGES = torch.tensor([[0, 1, 2, 3, 0, 4, 1], [1, 2, 3, 0, 2, 1, 4]])
+
+
+def gcn_pair(p, q):
+    """Ours and PyG's layer with the same parameters."""
+    ours, theirs = OuterConv(p, q, "gcn"), GCNConv(p, q)
+    with torch.no_grad():
+        ours.theta.weight.copy_(theirs.lin.weight.t()[None])
+        ours.bias.copy_(theirs.bias.normal_())
+    return ours, theirs
+
+
+def gat_pair(p, q):
+    ours, theirs = gat_conv(p, q // 2, 2), GATConv(p, q // 2, 2)
+    copy_gat(ours, theirs)
+    return ours, theirs
+
+
+PAIRS = {"convolution": gcn_pair, "attention": gat_pair}
+of_each_pair = pytest.mark.parametrize("kind", PAIRS)
+
+
+def x_of(*shape):
+    return torch.randn(*(shape or (5, 8)))
+
+
+def seeded(make, *arguments, **options):
+    torch.manual_seed(3)
+    return make(*arguments, **options)
+
+
+def assert_same(ours, theirs, *arguments):
+    """Outputs, and gradients of the features."""
+    x = x_of().requires_grad_()
+    out, expected = ours(x, *arguments), theirs(x, *arguments)
+    assert_near(out, expected, 1e-5)
+    direction = torch.randn_like(out)
+    (found,) = torch.autograd.grad(out, x, direction)
+    assert_near(found, torch.autograd.grad(expected, x, direction)[0], 5e-5)
+
+
+@pytest.mark.parametrize("block", ["res+", "res", "dense", "plain"])
+@of_each_pair
+def test_deep_layers_are_pygs(kind, block):
+    ours, theirs = (
+        DeepGCNLayer(conv, torch.nn.LayerNorm(8), torch.nn.ReLU(), block=block)
+        for conv in PAIRS[kind](8, 8)
+    )
+    assert_same(ours, theirs, EDGES)
+
+
+@of_each_pair
+def test_layers_beside_global_attention_are_pygs(kind):
+    ours, theirs = (seeded(GPSConv, 8, conv, heads=2) for conv in PAIRS[kind](8, 8))
+    assert_same(ours, theirs, EDGES, torch.tensor([0, 0, 0, 1, 1]))
+    before = copy.deepcopy(ours.conv.state_dict())
+    ours.reset_parameters()
+    assert not torch.equal(ours.conv.theta.weight, before["theta.weight"])
+
+
+@of_each_pair
+def test_reversible_groups_are_pygs(kind):
+    ours, theirs = (GroupAddRev(conv, num_groups=2) for conv in PAIRS[kind](4, 4))
+    with torch.no_grad():  # the copy that each group gets draws parameters of its own
+        for mine, its in zip(ours.convs, theirs.convs, strict=True):
+            if kind == "attention":
+                copy_gat(mine, its)
+            else:
+                mine.theta.weight.copy_(its.lin.weight.t()[None])
+                mine.bias.copy_(its.bias)
+    x = x_of()
+    results = []
+    for model in (ours, theirs):
+        given = x.clone().requires_grad_()
+        out = model(given, EDGES)
+        expected = out.detach().clone()
+        out.square().sum().backward()
+        results.append((expected, given.grad))
+    assert_near(results[0][0], results[1][0])
+    assert_near(results[0][1], results[1][1], 5e-5)
+
+
+def test_pooling_by_a_score_of_ours_is_that_of_pygs():
+    batch = torch.tensor([0, 0, 0, 0, 0])
+    ours = SAGPooling(8, ratio=0.6, GNN=OuterConv, family="gcn")
+    theirs = SAGPooling(8, ratio=0.6, GNN=GCNConv)
+    with torch.no_grad():
+        ours.gnn.theta.weight.copy_(theirs.gnn.lin.weight.t()[None])
+    x = x_of()
+    both = (pool(x, EDGES, None, batch) for pool in (ours, theirs))
+    for found, expected in zip(*both, strict=True):
+        assert (found is None) == (expected is None)
+        if found is not None:
+            assert_near(found.float(), expected.float())
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+def test_cluster_pooling_by_a_layer_of_ours_is_that_of_pygs():
+    ours = seeded(ASAPooling, 8, GNN=OuterConv, family="gcn")
+    theirs = seeded(ASAPooling, 8, GNN=GCNConv)
+    theirs.load_state_dict(
+        {k: v for k, v in ours.state_dict().items() if not k.startswith("gnn_intra")}, strict=False
+    )
+    with torch.no_grad():
+        ours.gnn_intra_cluster.theta.weight.copy_(theirs.gnn_intra_cluster.lin.weight.t()[None])
+    x = x_of()
+    assert_near(ours(x, EDGES)[0], theirs(x, EDGES)[0])
+
+
+class Encoder(torch.nn.Module):
+    """Means and logarithms of deviations."""
+
+    def __init__(self, make):
+        super().__init__()
+        self.mean, self.deviation = make(), make()
+
+    def forward(self, x, edge_index):
+        return self.mean(x, edge_index), self.deviation(x, edge_index)
+
+
+MAKE = {
+    "convolution": lambda: OuterConv(8, 8, "walk(2)"),
+    "attention": lambda: AttentionConv(8, 8, heads=2),
+}
+
+
+@pytest.mark.parametrize("kind", MAKE)
+@pytest.mark.parametrize("model", ["GAE", "VGAE", "DGI"])
+def test_unsupervised_models_train(model, kind):
+    make = MAKE[kind]
+    if model == "DGI":
+        model = DeepGraphInfomax(
+            8,
+            make(),
+            summary=lambda z, *_: z.mean(0).sigmoid(),
+            corruption=lambda x, e: (x[torch.randperm(5)], e),
+        )
+        step = lambda x: model.loss(*model(x, EDGES))  # noqa: E731
+    else:
+        model = {"GAE": GAE, "VGAE": VGAE}[model](make() if model == "GAE" else Encoder(make))
+        step = lambda x: model.recon_loss(model.encode(x, EDGES), EDGES)  # noqa: E731
+    x, optimizer, losses = x_of(), torch.optim.Adam(model.parameters(), lr=0.05), []
+    for _ in range(30):
+        optimizer.zero_grad()
+        torch.manual_seed(1)  # the same noise and negative edges in each step
+        loss = step(x)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.9 * losses[0]
+
+
+# torch's own -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("kind", MAKE)
+def test_checkpoints_give_the_same_gradients(kind, reentrant):
+    conv, x = MAKE[kind](), x_of().requires_grad_()
+    learned = [x, *conv.parameters()]
+    expected = torch.autograd.grad(conv(x, EDGES).square().sum(), learned)
+    checkpoint(conv, x, EDGES, use_reentrant=reentrant).square().sum().backward()
+    for part, gradient in zip(learned, expected, strict=True):
+        assert_near(part.grad, gradient)
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_averages_of_models_move_towards_them(kind):
+    conv, x = MAKE[kind](), x_of()
+    average = AveragedModel(conv)
+    average.update_parameters(conv)
+    before = conv(x, EDGES).detach()
+    with torch.no_grad():
+        for parameter in conv.parameters():
+            parameter.zero_()
+    assert_near(average(x, EDGES), before)
+    average.update_parameters(conv)
+    half = [parameter for parameter in average.module.parameters() if parameter.any()]
+    assert half
+    assert not torch.equal(average(x, EDGES), before)
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_weights_are_normed_and_pruned(kind):
+    conv, x = MAKE[kind](), x_of()
+    expected = conv(x, EDGES).detach()
+    parametrizations.weight_norm(conv.theta, "weight")
+    assert_near(conv(x, EDGES), expected)
+    conv(x, EDGES).sum().backward()
+    assert conv.theta.parametrizations.weight.original0.grad is not None
+    conv = MAKE[kind]()
+    prune.l1_unstructured(conv.theta, "weight", 0.5)
+    kept = copy.deepcopy(conv(x, EDGES).detach())
+    prune.remove(conv.theta, "weight")
+    assert int((conv.theta.weight == 0).sum()) == conv.theta.weight.numel() // 2
+    assert_near(conv(x, EDGES), kept)
+
+
+@of_each_pair
+def test_counts_are_those_of_pygs(kind):
+    ours, theirs = PAIRS[kind](8, 8)
+    assert count_parameters(ours) == count_parameters(theirs)
+    assert get_model_size(ours) > 4 * count_parameters(ours)
+
+
+@of_each_pair
+def test_summaries_list_the_layer(kind):
+    ours, _ = PAIRS[kind](8, 8)
+    assert "[5, 8], [2, 7]" in summary(ours, x_of(), EDGES)
+
+
+def test_another_axis_of_nodes_is_refused():
+    for make in (lambda **o: OuterConv(8, 8, "gcn", **o), lambda **o: AttentionConv(8, 8, **o)):
+        make(node_dim=-2)
+        with pytest.raises(ValueError, match=r"expected node_dim=-2, of x.movedim\(0, -2\), got"):
+            make(node_dim=0)
