@@ -28,6 +28,9 @@ class FAConv(DropIn, theirs.FAConv):
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum")
 
+    def outside(self) -> list[str]:
+        return ["scores of both ends, which multiply the values of P", "ε X_0"]
+
     def recipe(self) -> Recipe:
         channels = self.att_l.in_channels
         family = normalised(self)

@@ -35,6 +35,9 @@ class RGATConv(DropIn, theirs.RGATConv):
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum")
 
+    def outside(self) -> list[str]:
+        return ["attention, which gives the edges of every relation their values"]
+
     def recipe(self) -> Recipe:
         if self.num_bases is not None:
             form, sources = f"basis-decomposed(num_bases={self.num_bases})", _BASES

@@ -111,9 +111,7 @@ class AGNNConv(DropIn, theirs.AGNNConv):
 
     def forward(self, x: Tensor, edge_index: Adj) -> Tensor:
         conv = self._runs(x, edge_index)
-        if conv is not None and conv.theta.in_channels not in (-1, x.size(-1)):
-            self.__dict__.pop("_outer")  # features of another width than before
-            conv = self._runs(x, edge_index)
         if conv is None:
             return super().forward(x, edge_index)
+        conv.theta.in_channels = conv.theta.out_channels = x.size(-1)  # Θ is the identity
         return conv(x, edge_index)  # type: ignore[no-any-return]

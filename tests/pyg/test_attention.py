@@ -1,0 +1,169 @@
+"""What parity does not see of the layers of attention: losses, dropout, types, copies, memory."""
+
+import copy
+import io
+
+import pytest
+import torch
+from probes import Largest
+from pyg.parity import assert_close
+from torch_geometric import nn as theirs
+
+from pyg_outerconv import pyg as ours
+
+P, H, Q, NODES, EDGES = 6, 2, 4, 12, 50
+
+
+def inputs(name, dtype=torch.float32, nodes=NODES, edges=EDGES, channels=P):
+    """The arguments of a call on a random graph without self-loops."""
+    torch.manual_seed(2)
+    x = torch.randn(nodes, channels, dtype=dtype, requires_grad=True)
+    source = torch.randint(nodes, (edges,))
+    edge_index = torch.stack([source, (source + torch.randint(1, nodes, (edges,))) % nodes])
+    if name == "FAConv":
+        return x, x.detach(), edge_index
+    return (x, edge_index, torch.randint(3, (edges,))) if name == "RGATConv" else (x, edge_index)
+
+
+MADE = {
+    "GATConv": lambda cls, **options: cls(P, Q, H, **options),
+    "GATv2Conv": lambda cls, **options: cls(P, Q, H, **options),
+    "TransformerConv": lambda cls, **options: cls(P, Q, H, beta=True, **options),
+    "SuperGATConv": lambda cls, **options: cls(P, Q, H, **options),
+    "AGNNConv": lambda cls, **options: cls(**options),
+    "FAConv": lambda cls, **options: cls(P, **options),
+    "RGATConv": lambda cls, **options: cls(P, Q, 3, heads=H, **options),
+}
+each = pytest.mark.parametrize("name", MADE)
+
+
+def both(name, **options):
+    """PyG's layer and ours, with equal weights."""
+    made = []
+    for library in (theirs, ours):
+        torch.manual_seed(4)
+        made.append(MADE[name](getattr(library, name), **options))
+        made[-1].least = 0
+    made[1].load_state_dict(made[0].state_dict())
+    return made
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "RGATConv"])
+def test_a_number_for_each_edge_is_an_attribute(name):
+    its, mine = both(name, edge_dim=1)
+    arguments, attribute = inputs(name), torch.randn(EDGES)
+    assert_close(mine(*arguments, attribute), its(*arguments, attribute), 1e-5, "values")
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv"])
+def test_an_edge_dim_without_attributes_adds_nothing(name):
+    its, mine = both(name, edge_dim=3)
+    assert_close(mine(*inputs(name)), its(*inputs(name)), 1e-5, "values")
+
+
+def test_an_attribute_that_no_option_reads_is_ignored_by_gat_alone():
+    its, mine = both("GATConv")
+    arguments, attribute = inputs("GATConv"), torch.randn(EDGES, 3)
+    assert_close(mine(*arguments, attribute), its(*arguments, attribute), 1e-5, "values")
+    for name in ("GATv2Conv", "TransformerConv", "RGATConv"):
+        for layer in both(name):
+            with pytest.raises((AssertionError, RuntimeError)):
+                layer(*inputs(name), attribute)
+
+
+@pytest.mark.parametrize("options", [{}, {"edge_sample_ratio": 0.5}, {"is_undirected": True}])
+@pytest.mark.parametrize("attention_type", ["MX", "SD"])
+def test_super_gat_samples_and_loses_as_pyg(attention_type, options):
+    found = []
+    for layer in both("SuperGATConv", attention_type=attention_type, **options):
+        torch.manual_seed(8)
+        x, edge_index = inputs("SuperGATConv")
+        out = layer(x, edge_index, batch=torch.arange(NODES) // 4)
+        loss = out.square().sum() + layer.get_attention_loss()
+        gradients = torch.autograd.grad(loss, [x, *layer.parameters()])
+        found.append((out, layer.att_x, layer.att_y, loss, *gradients, torch.rand(1)))
+        assert int(layer.eval().get_attention_loss()) == 0
+    for one, other in zip(*found, strict=True):
+        assert_close(other, one, 1e-4, "outputs, samples, loss, gradients, the next random number")
+
+
+def test_agnn_takes_features_of_any_width():
+    its, mine = both("AGNNConv")
+    for channels in (P, 3, P):
+        arguments = inputs("AGNNConv", channels=channels)
+        assert_close(mine(*arguments), its(*arguments), 1e-5, "values")
+
+
+@pytest.mark.parametrize("name", [name for name in MADE if name != "AGNNConv"])
+def test_dropout_drops_whole_shares_and_scales_the_others(name):
+    arguments = inputs(name)
+    layer = both(name, dropout=0.4)[1]
+    shares = layer.eval()(*arguments, return_attention_weights=True) if name == "FAConv" else None
+    dropped = [layer.train()(*arguments).detach() for _ in range(600)]
+    assert not torch.equal(dropped[0], dropped[1])
+    mean, spread = torch.stack(dropped).mean(0), torch.stack(dropped).std(0)
+    if name == "TransformerConv":
+        return  # a gate of what is left: no mean of its own
+    expected = layer.eval()(*arguments).detach()
+    assert ((mean - expected).abs() <= 6 * spread / 600**0.5 + 1e-5).all()
+    assert shares is None or torch.allclose(shares[0], expected, atol=1e-5)
+
+
+@each
+def test_copies_have_weights_of_their_own(name):
+    layer, arguments = both(name)[1].eval(), inputs(name)
+    expected = layer(*arguments)
+    stored = io.BytesIO()
+    torch.save(layer, stored)
+    stored.seek(0)
+    for copied in (copy.deepcopy(layer), torch.load(stored, weights_only=False)):
+        assert torch.equal(copied(*arguments), expected)
+        assert copied.why_not(arguments[0], arguments[1 + (name == "FAConv")]) == []
+        with torch.no_grad():
+            for parameter in copied.parameters():
+                parameter.add_(1.0)
+        assert torch.equal(layer(*arguments), expected)
+
+
+@each
+def test_autocast_is_as_close_to_the_truth_as_pygs(name):
+    its, mine = (layer.eval() for layer in both(name))
+    exact = copy.deepcopy(its).double()(*inputs(name, torch.float64)).detach()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        outs = [layer(*inputs(name)) for layer in (its, mine)]
+    of_pyg, of_ours = ((out.double() - exact).abs().max() for out in outs)
+    assert of_ours <= 3 * of_pyg + 0.01 * exact.abs().max()
+    outs[1].float().sum().backward()
+    assert all(
+        one.grad is not None
+        for one in mine.parameters()
+        if one.requires_grad and one.numel() and name not in ("RGATConv",)
+    )
+
+
+@each
+def test_no_tensor_of_edges_times_channels_is_made(name):
+    wide, nodes, edges = 64, 150, 6000
+    options = {
+        "GATConv": (wide, wide),
+        "AGNNConv": (),
+        "FAConv": (wide,),
+        "RGATConv": (wide, wide, 3),
+    }
+    layer = getattr(ours, name)(*options.get(name, (wide, wide)))
+    arguments = inputs(name, nodes=nodes, edges=edges, channels=wide)
+    with Largest() as largest:
+        layer(*arguments).sum().backward()
+    assert largest.nbytes < edges * wide * 4 / 2
+
+
+@pytest.mark.slow(cases=2)
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
+def test_torch_compile_breaks_the_graph_no_more_often_than_with_pyg(name):
+    breaks = []
+    for layer in both(name):
+        torch._dynamo.reset()
+        arguments = inputs(name)
+        layer(*arguments)
+        breaks.append(torch._dynamo.explain(layer)(*arguments).graph_break_count)
+    assert breaks[1] <= breaks[0]
