@@ -12,6 +12,7 @@ from torch_geometric import nn as theirs
 from pyg_outerconv import pyg as ours
 
 P, H, Q, NODES, EDGES = 6, 2, 4, 12, 50
+DRAWS = 120
 
 
 def inputs(name, dtype=torch.float32, nodes=NODES, edges=EDGES, channels=P):
@@ -94,19 +95,29 @@ def test_agnn_takes_features_of_any_width():
         assert_close(mine(*arguments), its(*arguments), 1e-5, "values")
 
 
-@pytest.mark.parametrize("name", [name for name in MADE if name != "AGNNConv"])
-def test_dropout_drops_whole_shares_and_scales_the_others(name):
-    arguments = inputs(name)
-    layer = both(name, dropout=0.4)[1]
-    shares = layer.eval()(*arguments, return_attention_weights=True) if name == "FAConv" else None
-    dropped = [layer.train()(*arguments).detach() for _ in range(600)]
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "SuperGATConv", "FAConv", "RGATConv"])
+def test_dropout_keeps_the_mean_of_the_output(name):
+    arguments, layer = inputs(name), both(name, dropout=0.4)[1]
+    dropped = torch.stack([layer.train()(*arguments).detach() for _ in range(DRAWS)])
     assert not torch.equal(dropped[0], dropped[1])
-    mean, spread = torch.stack(dropped).mean(0), torch.stack(dropped).std(0)
-    if name == "TransformerConv":
-        return  # a gate of what is left: no mean of its own
     expected = layer.eval()(*arguments).detach()
-    assert ((mean - expected).abs() <= 6 * spread / 600**0.5 + 1e-5).all()
-    assert shares is None or torch.allclose(shares[0], expected, atol=1e-5)
+    assert ((dropped.mean(0) - expected).abs() <= 6 * dropped.std(0) / DRAWS**0.5 + 1e-5).all()
+
+
+def test_dropout_drops_whole_shares_and_scales_the_others():
+    layer = ours.GATConv(NODES, NODES, dropout=0.25, bias=False)
+    layer.least = 0
+    with torch.no_grad():
+        layer.lin.weight.copy_(torch.eye(NODES))  # the output is A transposed
+    x, edge_index = torch.eye(NODES), inputs("GATConv")[1].unique(dim=1)
+    kept = layer.eval()(x, edge_index)
+    found = torch.stack([layer.train()(x, edge_index) for _ in range(DRAWS)])
+    is_dropped = found == 0
+    torch.testing.assert_close(
+        torch.where(is_dropped, kept / 0.75, found), (kept / 0.75).expand_as(found)
+    )
+    share = is_dropped[:, kept != 0].float().mean()
+    assert abs(float(share) - 0.25) < 0.03
 
 
 @each
@@ -133,12 +144,10 @@ def test_autocast_is_as_close_to_the_truth_as_pygs(name):
         outs = [layer(*inputs(name)) for layer in (its, mine)]
     of_pyg, of_ours = ((out.double() - exact).abs().max() for out in outs)
     assert of_ours <= 3 * of_pyg + 0.01 * exact.abs().max()
-    outs[1].float().sum().backward()
-    assert all(
-        one.grad is not None
-        for one in mine.parameters()
-        if one.requires_grad and one.numel() and name not in ("RGATConv",)
-    )
+    for out in outs:
+        out.float().sum().backward()
+    learned = [[one.grad is not None for one in layer.parameters()] for layer in (its, mine)]
+    assert learned[0] == learned[1]
 
 
 @each
@@ -157,8 +166,8 @@ def test_no_tensor_of_edges_times_channels_is_made(name):
     assert largest.nbytes < edges * wide * 4 / 2
 
 
-@pytest.mark.slow(cases=2)
-@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
+@pytest.mark.slow(cases=1)
+@pytest.mark.parametrize("name", ["TransformerConv"])
 def test_torch_compile_breaks_the_graph_no_more_often_than_with_pyg(name):
     breaks = []
     for layer in both(name):
