@@ -80,7 +80,8 @@ class BSpline(torch.nn.Module):
     .. math:: f_k(u) = \prod_d N^m_{k_d}(u_d), \qquad k = k_1 + S_1 (k_2 + S_2 (k_3 + \dots))
 
     with S_d splines of degree m along attribute d in [0, 1], and k_1 running fastest. They sum to
-    one, and (m + 1)^D of them are non-zero at any point; a basis stores the zeros too.
+    one, and (m + 1)^D of them are non-zero at any point; a basis of this function stores the zeros
+    too.
     ``OuterConv(P, Q, Kernel(BSpline((5, 5))), aggr='mean', root_weight=True)`` is SplineConv, with
     Θ its ``weight``. From the `"SplineCNN: Fast Geometric Deep Learning with Continuous B-Spline
     Kernels" <https://arxiv.org/abs/1711.08920>`_ paper, section 3.
@@ -125,23 +126,33 @@ class BSpline(torch.nn.Module):
 
     def forward(self, edge_attr: Tensor) -> Tensor:
         """The functions of edge attributes (E, D): (E, K)."""
+        which, value = self.nonzero(edge_attr)
+        return value.new_zeros(len(value), self.num_functions).scatter_add(1, which, value)
+
+    def nonzero(self, edge_attr: Tensor) -> tuple[Tensor, Tensor]:
+        """The functions that are not zero at edge attributes (E, D), S = (m + 1)^D at each edge.
+
+        Returns:
+            Their numbers (E, S), and their values (E, S).
+        """
         _check_width(edge_attr, len(self.kernel_size))
         inside = (edge_attr.detach() >= 0) & (edge_attr.detach() <= 1)
         if not holds(inside.all()):
             got = f"between {float(edge_attr.min()):g} and {float(edge_attr.max()):g}"
             rule = "splines are of attributes in [0, 1]"
             raise RefusedValue(rule, "0 <= edge_attr <= 1", got)
-        out: Tensor | None = None
+        which = torch.zeros((len(edge_attr), 1), dtype=torch.long, device=edge_attr.device)
+        value, step = edge_attr.new_ones((len(edge_attr), 1)), 1
         axes = zip(edge_attr.unbind(1), self.kernel_size, self.is_open_spline, strict=True)
         for position, size, is_open in axes:
-            here = self._along(position, size, is_open)
+            here, pieces = self._along(position, size, is_open)
             # The spline index of a later attribute runs slower.
-            out = here if out is None else (here.unsqueeze(2) * out.unsqueeze(1)).flatten(1)
-        assert out is not None  # there is at least one attribute
-        return out
+            which = ((step * here).unsqueeze(2) + which.unsqueeze(1)).flatten(1)
+            value, step = (pieces.unsqueeze(2) * value.unsqueeze(1)).flatten(1), step * size
+        return which, value
 
-    def _along(self, position: Tensor, size: int, is_open: bool) -> Tensor:
-        """The splines of one attribute, (E, S)."""
+    def _along(self, position: Tensor, size: int, is_open: bool) -> tuple[Tensor, Tensor]:
+        """The splines of one attribute that are not zero, and their values, both (E, m + 1)."""
         place = position * (size - self.degree * is_open)
         first = place.detach().floor()
         if is_open:  # 1 belongs to the last interval, so that the slope there is one-sided
@@ -149,8 +160,7 @@ class BSpline(torch.nn.Module):
         powers = torch.stack([(place - first) ** k for k in range(self.degree + 1)], dim=1)
         pieces = torch.tensor(_PIECES[self.degree], dtype=place.dtype, device=place.device)
         which = torch.arange(self.degree + 1, device=place.device)
-        which = (first.long().unsqueeze(1) + which) % size
-        return place.new_zeros(len(place), size).scatter_add(1, which, powers @ pieces.t())
+        return (first.long().unsqueeze(1) + which) % size, powers @ pieces.t()
 
     def extra_repr(self) -> str:
         """The options."""

@@ -3,30 +3,45 @@
 from .accelerate import Report, accelerate, restore
 from .adjacency import GraphConv, SAGEConv
 from .attention import GATConv, GATv2Conv, TransformerConv
+from .by_degree import MFConv
 from .convert import from_pyg, outer_conv, to_pyg
+from .directed import DirGNNConv
+from .edge_functions import GMMConv, NNConv, PDNConv
 from .explain import Explanation, explain
 from .frequency_adaptive import FAConv
 from .gcn import GCNConv
+from .hypergraph import HypergraphConv
 from .layer import DropIn
+from .nonlinear_messages import FiLMConv, GINEConv
 from .relational import FastRGCNConv, RGCNConv, SignedConv
 from .relational_attention import RGATConv
 from .similarity import AGNNConv, SuperGATConv
+from .splines import SplineConv
 
 __all__ = [
     "AGNNConv",
+    "DirGNNConv",
     "DropIn",
     "Explanation",
     "FAConv",
     "FastRGCNConv",
+    "FiLMConv",
     "GATConv",
     "GATv2Conv",
     "GCNConv",
+    "GINEConv",
+    "GMMConv",
     "GraphConv",
+    "HypergraphConv",
+    "MFConv",
+    "NNConv",
+    "PDNConv",
     "RGATConv",
     "RGCNConv",
     "Report",
     "SAGEConv",
     "SignedConv",
+    "SplineConv",
     "SuperGATConv",
     "TransformerConv",
     "accelerate",

@@ -60,11 +60,13 @@ class DropIn(MessagePassing):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if DropIn in cls.__bases__:
-            bases: list[Any] = [base for base in cls.__bases__ if not issubclass(base, DropIn)]
+        bases: list[Any] = [base for base in cls.__bases__ if not issubclass(base, DropIn)]
+        if DropIn in cls.__bases__ and bases:
             cls.theirs = bases[0]
             register(cls, cls.theirs)
-        theirs = cls.theirs
+        theirs = getattr(cls, "theirs", None)
+        if theirs is None:  # a base of several of our classes
+            return
         cls._overridden = tuple(
             step for step in STEPS if getattr(cls, step) is not getattr(theirs, step)
         )
@@ -136,10 +138,7 @@ class DropIn(MessagePassing):
         held = self.__dict__
         if held["_explain"] or self._overridden or any(map(held.__getitem__, HOOKS)):
             return True
-        return any(
-            part._forward_hooks or part._forward_pre_hooks or part._backward_hooks
-            for part in held.get("_skipped", ())
-        )
+        return any(map(has_hooks, held.get("_skipped", ())))
 
     def _of_layer(self) -> Iterator[str]:
         """Reasons that lie in the layer."""
@@ -224,6 +223,11 @@ def _tied_conv(layer: DropIn) -> tuple[OuterConv | ModuleList | None, tuple[Modu
     return conv, skipped
 
 
+def has_hooks(part: Module) -> bool:
+    """Whether a call of a module is looked at."""
+    return bool(part._forward_hooks or part._forward_pre_hooks or part._backward_hooks)
+
+
 def _other_type(edge_weight: Tensor, features: Tensor) -> bool:
     """Whether PyG's result has another type than the features."""
     return edge_weight.dtype != features.dtype and edge_weight.is_floating_point()
@@ -237,8 +241,7 @@ def _arguments_of(cls: type[DropIn], call: str) -> dict[str, Any]:
     for base in cls.__mro__:
         if base in (DropIn, MessagePassing):
             break
-        if DropIn in base.__bases__:
-            base = base.theirs  # type: ignore[attr-defined]
+        base = vars(base).get("theirs", base)
         found = Inspector(base).get_params_from_method_call(call, [0, "edge_index", "size"])
         if found:
             return {name: one.type_repr for name, one in found.items()}

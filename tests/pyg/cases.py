@@ -1,6 +1,22 @@
 """All classes of ``pyg_outerconv.pyg`` with their options and inputs."""
 
-from pyg import cases_adjacency, cases_attention, cases_gcn, cases_relational
+from pyg import (
+    cases_adjacency,
+    cases_attention,
+    cases_edge_functions,
+    cases_gcn,
+    cases_nonlinear_messages,
+    cases_relational,
+    cases_structures,
+)
 
-PARTS = (cases_gcn, cases_adjacency, cases_attention, cases_relational)
+PARTS = (
+    cases_gcn,
+    cases_adjacency,
+    cases_attention,
+    cases_relational,
+    cases_edge_functions,
+    cases_nonlinear_messages,
+    cases_structures,
+)
 CASES = {case.name: case for part in PARTS for case in part.CASES}

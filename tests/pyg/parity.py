@@ -17,6 +17,14 @@ P, Q, D, R = 6, 4, 3, 3
 """Channels in and out, of edge features; number of relations."""
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+REFUSALS = (
+    AssertionError,
+    AttributeError,
+    IndexError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 OF_GRADIENTS = {torch.float32: 5e-5, torch.float64: 1e-10}
 
 
@@ -179,8 +187,8 @@ def compare(
     torch.manual_seed(13)
     try:
         expected = their_layer(*arguments)
-    except (AssertionError, IndexError, RuntimeError, TypeError, ValueError):
-        with pytest.raises((AssertionError, IndexError, RuntimeError, TypeError, ValueError)):
+    except REFUSALS:
+        with pytest.raises(REFUSALS):
             our_layer(*arguments)
         return
     torch.manual_seed(13)
@@ -219,7 +227,7 @@ def assert_close(found: Any, expected: Any, tolerance: float, what: str) -> None
         assert found.shape == expected.shape, what
         assert found.dtype == expected.dtype, what
         bound = tolerance * max(
-            float(expected.detach().abs().max()) if expected.numel() else 0.0, 1.0
+            float(expected.detach().nan_to_num().abs().max()) if expected.numel() else 0.0, 1.0
         )
         torch.testing.assert_close(found, expected, atol=bound, rtol=0.0, equal_nan=True, msg=what)
     elif isinstance(expected, Tensor):

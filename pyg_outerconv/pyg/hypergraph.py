@@ -1,0 +1,150 @@
+"""HypergraphConv: from nodes to hyperedges and back."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import ModuleList
+from torch_geometric import nn as theirs
+from torch_geometric.experimental import disable_dynamic_shapes
+from torch_geometric.utils import softmax
+
+from ..basis import Basis, EdgeBasis, Pattern
+from ..basis.multi_head_edges import MultiHeadEdges
+from ..cache import IdentityCache
+from ..families import Compose, Relation
+from ..nn import OuterConv
+from .layer import DropIn, Recipe
+from .reductions import check_reduction
+from .tie import linear, same
+
+_incidences = IdentityCache()
+
+
+class HypergraphConv(DropIn, theirs.HypergraphConv):
+    r"""Y = (H B⁻¹ Hᵀ D⁻¹)ᵀ X Θ, with H[n, e] = 1 for the nodes n of hyperedge e.
+
+    B counts the nodes of hyperedges, and D adds up the weights of the hyperedges of nodes. The
+    product is a composition, contracted through the hyperedges. With attention H_h has the shares
+    of head h in the places of ones, and each head its own Θ_h. From the `"Hypergraph Convolution
+    and Hypergraph Attention" <https://arxiv.org/abs/1901.08150>`_ paper, equations 9 to 12.
+    """
+
+    def lacks(self) -> list[str]:
+        found = check_reduction(self, "sum")
+        width = self.out_channels if self.bias is None else self.bias.numel()
+        if not self.use_attention and width != self.out_channels:
+            found.append("a bias for several heads without attention")
+        return found
+
+    def recipe(self) -> Recipe:
+        if self.use_attention:
+            return ModuleList(), {}  # both steps share their values, which `_attend` computes
+        bias = self.bias is not None
+        through = Compose(Relation(1, "mean"), Relation(1, "mean"))
+        conv = OuterConv(self.lin.in_channels, self.out_channels, through, bias=bias)
+        sources = {"theta.weight": linear("lin")}
+        return conv, {**sources, "bias": same("bias")} if bias else sources
+
+    @disable_dynamic_shapes(required_args=["num_edges"])  # type: ignore[untyped-decorator]
+    def forward(
+        self,
+        x: Tensor,
+        hyperedge_index: Tensor,
+        hyperedge_weight: Optional[Tensor] = None,
+        hyperedge_attr: Optional[Tensor] = None,
+        num_edges: Optional[int] = None,
+    ) -> Tensor:
+        unread = self.use_attention and hyperedge_attr is None
+        conv = None if unread else self._runs(x, hyperedge_index, hyperedge_weight)
+        if conv is None:
+            return super().forward(x, hyperedge_index, hyperedge_weight, hyperedge_attr, num_edges)
+        to_edges, to_nodes = _incidence(hyperedge_index, x.size(0), num_edges)
+        if self.use_attention:
+            assert hyperedge_attr is not None  # it is read
+            return self._attend(
+                x, hyperedge_index, hyperedge_weight, hyperedge_attr, to_edges, to_nodes
+            )
+        return conv(x, _composed(to_edges, to_nodes, hyperedge_index, hyperedge_weight, x.dtype))
+
+    def _attend(
+        self,
+        x: Tensor,
+        hyperedge_index: Tensor,
+        hyperedge_weight: Optional[Tensor],
+        hyperedge_attr: Tensor,
+        to_edges: Pattern,
+        to_nodes: Pattern,
+    ) -> Tensor:
+        shape, (node, edge) = (-1, self.heads, self.out_channels), hyperedge_index
+        values, of_edges = self.lin(x).view(shape), self.lin(hyperedge_attr).view(shape)
+        at_node, at_edge = self.att.split(self.out_channels, dim=-1)
+        score = (values * at_node).sum(-1)[node] + (of_edges * at_edge).sum(-1)[edge]
+        score = F.leaky_relu(score, self.negative_slope)
+        count = to_edges.size[1]
+        if self.attention_mode == "node":
+            share = softmax(score, edge, num_nodes=count)
+        else:
+            share = softmax(score, node, num_nodes=x.size(0))
+        share = F.dropout(share, p=self.dropout, training=self.training)
+        for pattern, index, weight in (
+            (to_edges, edge, None),
+            (to_nodes, node, _of_incidences(hyperedge_weight, edge)),
+        ):
+            divided = share * _inverse_degrees(index, pattern.size[1], weight, x.dtype)[:, None]
+            values = MultiHeadEdges(pattern, divided[pattern.order]).times(values)
+        out = values.flatten(1) if self.concat else values.mean(1)
+        return out if self.bias is None else out + self.bias
+
+
+def _incidence(index: Tensor, num_nodes: int, num_edges: Optional[int]) -> tuple[Pattern, Pattern]:
+    """The patterns from nodes to hyperedges and back, kept as long as the list of incidences."""
+
+    def make() -> tuple[Pattern, Pattern]:
+        count = num_edges
+        if count is None:
+            count = int(index[1].max()) + 1 if index.numel() else 0
+        there = Pattern.build(index, size=(num_nodes, count))
+        return there, Pattern.build(index.flip(0), size=(count, num_nodes))
+
+    return _incidences.get(index, (), (num_nodes, num_edges), make)  # type: ignore[no-any-return]
+
+
+def _composed(
+    to_edges: Pattern,
+    to_nodes: Pattern,
+    index: Tensor,
+    weight: Optional[Tensor],
+    dtype: torch.dtype,
+) -> Basis:
+    """H B⁻¹ Hᵀ D⁻¹ as a composition; without weights kept as long as the list of incidences."""
+
+    def first() -> EdgeBasis:
+        return EdgeBasis(to_edges).mean(dtype)
+
+    if weight is None:
+        made: Basis = _incidences.get(
+            index,
+            (),
+            (to_edges.size, dtype),
+            lambda: first().compose(EdgeBasis(to_nodes).mean(dtype)),
+        )
+        return made
+    value = _inverse_degrees(index[0], to_nodes.size[1], weight[index[1]], dtype)
+    return first().compose(to_nodes.with_values(to_nodes.sort_values(value)))
+
+
+def _of_incidences(weight: Optional[Tensor], edge: Tensor) -> Optional[Tensor]:
+    return None if weight is None else weight[edge]
+
+
+def _inverse_degrees(
+    index: Tensor, count: int, weight: Optional[Tensor], dtype: torch.dtype
+) -> Tensor:
+    """(E,) 1 over the sum of the weights at the node of each incidence; zero where that is zero."""
+    weight = torch.ones_like(index, dtype=dtype) if weight is None else weight
+    degree = weight.new_zeros(count).index_add(0, index, weight)
+    return torch.where(degree == 0, 0.0, degree.reciprocal()).index_select(0, index)

@@ -1,0 +1,180 @@
+"""Layers whose messages are not linear in the features, summed in tiles: GINEConv, FiLMConv."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Union
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import ModuleList
+from torch_geometric import nn as theirs
+from torch_geometric.typing import Adj, OptPairTensor, OptTensor, PairTensor, Size
+
+from .layer import DropIn, Recipe, has_hooks
+from .reductions import check_reduction, reduction
+from .tiles import Message, Operands, message_sums
+
+
+class SumInTiles(DropIn):
+    """A layer that sums messages f(x_j, x_i, e_ji) tile by tile, with no contraction."""
+
+    takes_pairs = True
+
+    def lacks(self) -> list[str]:
+        return check_reduction(self, "sum", "mean")
+
+    def recipe(self) -> Recipe:
+        return ModuleList(), {}
+
+    def _of_inputs(self, x: Any, edge_index: Any, edge_weight: OptTensor = None) -> Iterator[str]:
+        features = x[0] if isinstance(x, tuple | list) else x
+        if isinstance(features, Tensor) and features.dim() != 2:
+            yield f"features of {features.dim()} dimensions"
+        yield from super()._of_inputs(x, edge_index, edge_weight)
+
+    def _reduce(
+        self, message: Message, edge_index: Tensor, count: int, channels: int, operands: Operands
+    ) -> Tensor:
+        """The sums or means (N, C) of messages over the edges of each target."""
+        if self.flow == "target_to_source":
+            edge_index = edge_index.flip(0)
+        out = message_sums(message, edge_index, count, operands, channels)
+        if reduction(self) == "sum":
+            return out
+        number = torch.bincount(edge_index[1], minlength=count).clamp_(min=1)
+        return out / number.to(out.dtype).unsqueeze(1)
+
+
+class GINEConv(SumInTiles, DropIn, theirs.GINEConv):
+    r"""Y = h((1 + ε) X + S), S_n = Σ_m relu(X_m + e_mn), with e Θ + b in the place of e if they
+    have another width.
+
+    The messages of E edges are never held: they are computed for a tile of edges at a time, and
+    again in the backward pass. From the `"Strategies for Pre-training Graph Neural Networks"
+    <https://arxiv.org/abs/1905.12265>`_ paper.
+    """
+
+    def lacks(self) -> list[str]:
+        found = super().lacks()
+        if self.lin is not None and type(self.lin) is not theirs.Linear:
+            found.append("lin was replaced by another module")
+        return found
+
+    def _observed(self) -> bool:
+        return super()._observed() or (self.lin is not None and has_hooks(self.lin))
+
+    def forward(
+        self,
+        x: Union[Tensor, OptPairTensor],
+        edge_index: Adj,
+        edge_attr: OptTensor = None,
+        size: Size = None,
+    ) -> Tensor:
+        source, target = (x, x) if isinstance(x, Tensor) else x
+        if (
+            edge_attr is None
+            or self._runs(x, edge_index) is None
+            or edge_attr.dtype != source.dtype
+            or edge_attr.dim() != 2
+            or edge_attr.size(0) != edge_index.size(1)
+            or not self._fits(source.size(1), edge_attr.size(1))
+            or (size is not None and tuple(size) != _sizes(source, target))
+        ):
+            return super().forward(x, edge_index, edge_attr, size)
+        shared = () if self.lin is None else (self.lin.weight, self.lin.bias)
+        operands = Operands((source,), edge=(edge_attr,), shared=shared)
+        count = _sizes(source, target)[1]
+        message = _relu_of_sum if self.lin is None else _relu_of_linear
+        out = self._reduce(message, edge_index, count, source.size(1), operands)
+        return self.nn(out if target is None else out + (1 + self.eps) * target)
+
+    def _fits(self, channels: int, of_edges: int) -> bool:
+        """Whether numbers of channels are those of messages; PyG refuses others."""
+        if self.lin is None:
+            return channels == of_edges
+        return (of_edges, channels) == (self.lin.in_channels, self.lin.out_channels)
+
+
+def _sizes(source: Tensor, target: OptTensor) -> tuple[int, int]:
+    """(M, N); without features of targets there are as many of them as sources."""
+    return source.size(0), (source if target is None else target).size(0)
+
+
+def _relu_of_sum(x: Tensor, edge_attr: Tensor) -> Tensor:
+    return (x + edge_attr).relu()
+
+
+def _relu_of_linear(x: Tensor, edge_attr: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return (x + F.linear(edge_attr, weight, bias)).relu()
+
+
+_ACTIVATIONS = (
+    torch.nn.CELU,
+    torch.nn.ELU,
+    torch.nn.GELU,
+    torch.nn.Hardtanh,
+    torch.nn.Identity,
+    torch.nn.LeakyReLU,
+    torch.nn.Mish,
+    torch.nn.ReLU,
+    torch.nn.ReLU6,
+    torch.nn.SELU,
+    torch.nn.SiLU,
+    torch.nn.Sigmoid,
+    torch.nn.Softplus,
+    torch.nn.Tanh,
+)
+_FUNCTIONS = (
+    torch.relu,
+    torch.sigmoid,
+    torch.tanh,
+    F.elu,
+    F.gelu,
+    F.leaky_relu,
+    F.relu,
+    F.selu,
+    F.silu,
+    F.softplus,
+)
+
+
+class FiLMConv(SumInTiles, DropIn, theirs.FiLMConv):
+    r"""Y_n = Σ_r 1/|N_r(n)| Σ_m σ(γ_rn ⊙ X_m Θ_r + β_rn) + σ(γ_n ⊙ X_n Θ + β_n), (β, γ) = g(X_n).
+
+    The messages of E edges are never held: they are computed for a tile of edges at a time, and
+    again in the backward pass. From the `"GNN-FiLM: Graph Neural Networks with Feature-wise Linear
+    Modulation" <https://arxiv.org/abs/1906.12192>`_ paper, equation 5.
+    """
+
+    def lacks(self) -> list[str]:
+        found = super().lacks()
+        known = self.act is None or type(self.act) in _ACTIVATIONS or self.act in _FUNCTIONS
+        return found if known else [*found, "act is not a known function of single numbers"]
+
+    def _observed(self) -> bool:
+        hooked = isinstance(self.act, torch.nn.Module) and has_hooks(self.act)
+        return hooked or super()._observed()
+
+    def forward(
+        self, x: Union[Tensor, PairTensor], edge_index: Adj, edge_type: OptTensor = None
+    ) -> Tensor:
+        several = self.num_relations > 1
+        if (several and edge_type is None) or self._runs(x, edge_index) is None:
+            return super().forward(x, edge_index, edge_type)
+        source, target = (x, x) if isinstance(x, Tensor) else x
+        beta, gamma = self.film_skip(target).split(self.out_channels, dim=-1)
+        out = self._modulated(self.lin_skip(target), beta, gamma)
+        for relation, (lin, film) in enumerate(zip(self.lins, self.films, strict=True)):
+            of_relation = edge_index[:, edge_type == relation] if several else edge_index
+            beta, gamma = film(target).split(self.out_channels, dim=-1)
+            operands = Operands((lin(source),), (beta, gamma))
+            out = out + self._reduce(
+                self._modulated, of_relation, target.size(0), self.out_channels, operands
+            )
+        return out
+
+    def _modulated(self, x: Tensor, beta: Tensor, gamma: Tensor) -> Tensor:
+        out = gamma * x + beta
+        return out if self.act is None else self.act(out)
