@@ -17,6 +17,8 @@ from ..graph.edge_index import require_data
 
 FAMILY = "family"
 
+_MEANT = ("adj_t", "edge_type", "ptr")  # attributes that PyG knows, beside those of the class Data
+
 
 @functional_transform("add_basis")
 class AddBasis(BaseTransform):
@@ -44,8 +46,8 @@ class AddBasis(BaseTransform):
     Raises:
         TypeError: an argument has the wrong type; at a call, the graph is heterogeneous.
         ValueError: values depend on parameters or features, targets are not the nodes of the
-            graph, text does not describe the family, or the name is no identifier; at a call, the
-            graph has another attribute of this name.
+            graph, text does not describe the family, or the name is no identifier or has a meaning
+            in PyG; at a call, the graph has another attribute of this name.
     """
 
     def __init__(self, family: Family | str, name: str = "basis") -> None:
@@ -54,8 +56,12 @@ class AddBasis(BaseTransform):
         _check_text(self.family)
         if not isinstance(name, str):
             raise RefusedType("a basis is stored under a name", "text", type(name).__name__)
-        if not name.isidentifier():
-            raise RefusedValue("a name of a basis is an attribute's", "an identifier", repr(name))
+        if not name.isidentifier() or hasattr(Data, name) or name in _MEANT:
+            raise RefusedValue(
+                "a basis is stored under a name of its own",
+                "an identifier that Data gives no meaning",
+                repr(name),
+            )
 
     def forward(self, data: Data) -> Data:
         require_data(data)

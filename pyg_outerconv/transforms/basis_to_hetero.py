@@ -9,7 +9,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
-from ..errors import RefusedValue
+from ..errors import RefusedType, RefusedValue
 from ..families import Family
 from ..families.registry import check_family
 from ..families.stored import check_storable, is_stored
@@ -59,7 +59,12 @@ class BasisToHetero(BaseTransform):
         self.family, self.node_type = check_family(family), node_type
         check_storable(self.family)
         count = self.family.num_bases
+        if isinstance(labels, str):
+            raise RefusedType("labels are names of relations", "a list of them", repr(labels))
         self.labels = _numbered(self.family.labels) if labels is None else tuple(labels)
+        for name in (*self.labels, node_type):
+            if not isinstance(name, str):
+                raise RefusedType("relations and nodes have names", "text", repr(name))
         if len(set(self.labels)) != count or len(self.labels) != count:
             raise RefusedValue(
                 f"labels name the relations of {self.family}", f"{count} names", self.labels

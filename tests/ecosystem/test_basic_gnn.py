@@ -1,6 +1,7 @@
 """Models of PyG's BasicGNN made of our layers: its options, its trimming, and its own models."""
 
 import copy
+import doctest
 import pickle
 
 import pytest
@@ -10,7 +11,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.nn import GAT, GCN, GraphSAGE, to_hetero
 from torch_geometric.utils import trim_to_layer
 
-from pyg_outerconv.nn import AttentionGNN, OuterConv, OuterGNN
+from pyg_outerconv.nn import AttentionGNN, OuterConv, OuterGNN, models
 from pyg_outerconv.testing import assert_near
 
 EDGES = torch.tensor([[0, 1, 2, 3, 0, 4, 1, 5, 6], [1, 2, 3, 0, 2, 1, 4, 6, 5]])
@@ -173,6 +174,12 @@ def test_lazy_models_are_copied_and_made_by_the_first_input(model, copied):
     model.reset_parameters()
     assert out.shape == model(x, EDGES).shape
     assert not torch.equal(other(x, EDGES), model(x, EDGES))
+
+
+def test_the_example_of_the_docstring_runs():
+    found = doctest.testmod(models)
+    assert found.attempted
+    assert not found.failed
 
 
 def test_a_model_becomes_heterogeneous():

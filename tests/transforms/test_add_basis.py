@@ -1,5 +1,7 @@
 """AddBasis stores bases under names, and every pipeline reads back the basis of its graph."""
 
+import doctest
+import importlib
 import pickle
 
 import pytest
@@ -103,9 +105,22 @@ def test_it_is_a_functional_transform():
     assert [basis_of(data, "near").num_bases for data in found] == [1, 1]
 
 
+def test_the_example_of_the_docstring_runs():
+    found = doctest.testmod(importlib.import_module("pyg_outerconv.transforms.add_basis"))
+    assert found.attempted
+    assert not found.failed
+
+
 def test_repr_is_what_was_asked_for():
     assert repr(AddBasis("walk(2)", name="far")) == (f"AddBasis({Walk(2)}, name='far')")
     assert "AddBasis(GCN(" in repr(add_all)
+
+
+def named():
+    """A graph with an attribute of its own."""
+    data = graph(0)
+    data.old = 3
+    return data
 
 
 class Unregistered(Walk, Family):
@@ -118,13 +133,15 @@ class Unregistered(Walk, Family):
         (lambda: AddBasis(3), TypeError, "family must be a recipe"),
         (lambda: AddBasis("gat"), ValueError, "a well-known layer"),
         (lambda: AddBasis("gcn", name=3), TypeError, "under a name: expected text, got int"),
-        (lambda: AddBasis("gcn", name="a b"), ValueError, "expected an identifier, got 'a b'"),
+        (lambda: AddBasis("gcn", name="a b"), ValueError, "expected an identifier .* got 'a b'"),
+        (lambda: AddBasis("gcn", name="batch"), ValueError, "Data gives no meaning, got 'batch'"),
+        (lambda: AddBasis("gcn", name="ptr"), ValueError, "Data gives no meaning, got 'ptr'"),
         (lambda: AddBasis(Cluster()), ValueError, "targets are the nodes"),
         (lambda: AddBasis(AttentionConv(3, 4).family), ValueError, "without parameters"),
         (lambda: AddBasis(Kernel(GaussianMixture(2, 3))), ValueError, "without parameters"),
         (lambda: AddBasis(Unregistered(2)), ValueError, "by the text of its family"),
         (lambda: AddBasis("gcn")(HeteroData()), TypeError, "from_hetero"),
-        (lambda: AddBasis("gcn", name="x")(graph(0)), ValueError, "no other attribute's place"),
+        (lambda: AddBasis("gcn", name="old")(named()), ValueError, "no other attribute's place"),
         (lambda: basis_of(add_all(graph(0)), "fra"), ValueError, "unknown basis 'fra'.*'far'"),
         (lambda: basis_of(HeteroData()), TypeError, "from_hetero"),
     ],

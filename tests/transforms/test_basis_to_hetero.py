@@ -1,5 +1,8 @@
 """BasisToHetero: a layer with a matrix for each relation computes Σ_k A_kᵀ X Θ_k."""
 
+import doctest
+import importlib
+
 import pytest
 import torch
 from torch_geometric.data import Batch, Data, HeteroData
@@ -147,6 +150,12 @@ def test_labels_are_different():
     assert BasisToHetero(Stack(GCN(), Identity(), GCN())).labels[2].endswith(" (2)")
 
 
+def test_the_example_of_the_docstring_runs():
+    found = doctest.testmod(importlib.import_module("pyg_outerconv.transforms.basis_to_hetero"))
+    assert found.attempted
+    assert not found.failed
+
+
 def test_repr_and_functional_name():
     from torch_geometric.data.datapipes import DatasetAdapter
 
@@ -162,6 +171,9 @@ def test_repr_and_functional_name():
         (lambda: BasisToHetero(Cluster()), ValueError, "targets are the nodes"),
         (lambda: BasisToHetero("gcn", labels=["a", "b"]), ValueError, "expected 1 names"),
         (lambda: BasisToHetero("walk(1)", labels=["a", "a"]), ValueError, "expected 2 names"),
+        (lambda: BasisToHetero("walk(2)", labels="abc"), TypeError, "a list of them, got 'abc'"),
+        (lambda: BasisToHetero("walk(1)", labels=[1, 2]), TypeError, "expected text, got 1"),
+        (lambda: BasisToHetero("gcn", node_type=None), TypeError, "expected text, got None"),
         (lambda: BasisToHetero(3), TypeError, "family must be a recipe"),
         (lambda: BasisToHetero("gcn")(HeteroData()), TypeError, "from_hetero"),
     ],
