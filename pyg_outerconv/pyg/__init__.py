@@ -9,17 +9,21 @@ from .directed import DirGNNConv
 from .edge_functions import GMMConv, NNConv, PDNConv
 from .explain import Explanation, explain
 from .frequency_adaptive import FAConv
-from .gcn import GCNConv
+from .gcn import ARMAConv, GCN2Conv, GCNConv, LGConv
 from .hypergraph import HypergraphConv
 from .layer import DropIn
 from .nonlinear_messages import FiLMConv, GINEConv
+from .polynomials import APPNP, ChebConv, MixHopConv, SGConv, SSGConv, TAGConv
 from .relational import FastRGCNConv, RGCNConv, SignedConv
 from .relational_attention import RGATConv
 from .similarity import AGNNConv, SuperGATConv
 from .splines import SplineConv
 
 __all__ = [
+    "APPNP",
     "AGNNConv",
+    "ARMAConv",
+    "ChebConv",
     "DirGNNConv",
     "DropIn",
     "Explanation",
@@ -28,21 +32,27 @@ __all__ = [
     "FiLMConv",
     "GATConv",
     "GATv2Conv",
+    "GCN2Conv",
     "GCNConv",
     "GINEConv",
     "GMMConv",
     "GraphConv",
     "HypergraphConv",
+    "LGConv",
     "MFConv",
+    "MixHopConv",
     "NNConv",
     "PDNConv",
     "RGATConv",
     "RGCNConv",
     "Report",
     "SAGEConv",
+    "SGConv",
+    "SSGConv",
     "SignedConv",
     "SplineConv",
     "SuperGATConv",
+    "TAGConv",
     "TransformerConv",
     "accelerate",
     "explain",

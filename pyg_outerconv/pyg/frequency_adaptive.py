@@ -9,10 +9,10 @@ from torch import Tensor
 from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptTensor
 
-from ..basis import EdgeBasis
+from ..basis import Basis, EdgeBasis
 from ..kernels import sddmm
 from ..nn import OuterConv
-from .gcn import cached_edges, normalised
+from .gcn import kept_edges, normalised
 from .layer import DropIn, Recipe
 from .reductions import check_reduction
 
@@ -38,7 +38,7 @@ class FAConv(DropIn, theirs.FAConv):
         return conv, {}
 
     def basis(
-        self, conv: OuterConv, x: Tensor, edge_index: Tensor, edge_weight: OptTensor = None
+        self, conv: OuterConv, x: Tensor, edge_index: Tensor | Basis, edge_weight: OptTensor = None
     ) -> EdgeBasis:
         """A, one matrix: the values of P times the tanh of the numbers of both ends."""
         edges = conv.basis(x, edge_index, edge_weight).edges()
@@ -58,6 +58,6 @@ class FAConv(DropIn, theirs.FAConv):
         conv = self._runs(x, edge_index) if plain else None
         if conv is None:
             return super().forward(x, x_0, edge_index, edge_weight, return_attention_weights)
-        edge_index, edge_weight = cached_edges(self, x, edge_index, edge_weight)
+        edge_index, edge_weight = kept_edges(self, conv, x, edge_index, edge_weight)
         out = conv(x, self.basis(conv, x, edge_index, edge_weight))
         return out if self.eps == 0.0 else out + self.eps * x_0

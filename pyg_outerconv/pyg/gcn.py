@@ -1,46 +1,69 @@
-"""Layers over the normalised adjacency matrix of GCN: GCNConv."""
+"""Layers over the normalised adjacency matrix of GCN: GCNConv, LGConv, GCN2Conv, ARMAConv."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import ModuleList
 from torch_geometric import nn as theirs
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.typing import Adj, OptTensor
 
+from ..basis import Basis
 from ..families import GCN, Family, Relation
+from ..graph import EdgeList
 from ..nn import OuterConv
 from .layer import DropIn, Recipe
+from .propagation import Propagation
 from .reductions import check_reduction, reduction
-from .tie import linear, same
+from .tie import Source, linear, same
 
 
 def normalised(layer: Any) -> Family:
     """The family of a layer with ``normalize``, ``add_self_loops`` and perhaps ``improved``."""
-    if not getattr(layer, "normalize", True) or getattr(layer, "cached", False):
-        return Relation(1, None)  # of cached edges, which were normalised once
+    if not getattr(layer, "normalize", True):
+        return Relation(1, None)
     loops, improved = getattr(layer, "add_self_loops", False), getattr(layer, "improved", False)
     return GCN("sym", loops, improved, as_pyg=True)
 
 
-def cached_edges(
+def normalised_edges(
     layer: Any, x: Tensor, edge_index: Tensor, edge_weight: OptTensor
 ) -> tuple[Tensor, OptTensor]:
-    """The normalised edges of the first call where a layer is ``cached``, as PyG keeps them."""
+    """The edges after ``gcn_norm`` where a layer has a norm: those of its first call if cached."""
+    if not layer.normalize:
+        return edge_index, edge_weight
+    if layer._cached_edge_index is not None:
+        return layer._cached_edge_index  # type: ignore[no-any-return]
+    loops = getattr(layer, "improved", False), layer.add_self_loops
+    found: tuple[Tensor, OptTensor]
+    found = gcn_norm(edge_index, edge_weight, x.size(-2), *loops, layer.flow, x.dtype)
+    if layer.cached:
+        layer._cached_edge_index = found
+    return found
+
+
+def kept_edges(
+    layer: Any, conv: OuterConv, x: Tensor, edge_index: Tensor, edge_weight: OptTensor
+) -> tuple[Tensor | Basis, OptTensor]:
+    """The basis of the first call where a layer is ``cached``, else the edges of this call."""
     if not layer.cached or not layer.normalize:
         return edge_index, edge_weight
-    if layer._cached_edge_index is None:
-        layer._cached_edge_index = gcn_norm(
-            edge_index,
-            edge_weight,
-            x.size(layer.node_dim),
-            getattr(layer, "improved", False),
-            layer.add_self_loops,
-            layer.flow,
-            x.dtype,
-        )
-    return layer._cached_edge_index  # type: ignore[no-any-return]
+    edges, held = normalised_edges(layer, x, edge_index, edge_weight), vars(layer)
+    if "_kept" not in held or held["_kept"][0] is not edges:
+        family: Any = replace(conv.family, norm=None, add_self_loops=False)  # type: ignore[type-var]
+        held["_kept"] = edges, family.basis_on(listed(layer, *edges, x.size(-2)))
+    return held["_kept"][1], None
+
+
+def listed(layer: Any, edge_index: Tensor, value: OptTensor, num_nodes: int) -> EdgeList:
+    """The edges of a layer after its norm, whose values are not checked again."""
+    edges = EdgeList.of(edge_index, (num_nodes, num_nodes), edge_weight=value)
+    return edges.reversed() if layer.flow == "target_to_source" else edges
 
 
 class GCNConv(DropIn, theirs.GCNConv):
@@ -66,5 +89,117 @@ class GCNConv(DropIn, theirs.GCNConv):
         conv = self._runs(x, edge_index, edge_weight)
         if conv is None:
             return super().forward(x, edge_index, edge_weight)
-        edge_index, edge_weight = cached_edges(self, x, edge_index, edge_weight)
+        edge_index, edge_weight = kept_edges(self, conv, x, edge_index, edge_weight)
         return conv(x, edge_index, edge_weight)
+
+
+class LGConv(DropIn, theirs.LGConv):
+    r"""Y = Aᵀ X with A = D^-1/2 W D^-1/2, D the in-degrees of W; A = W without ``normalize``.
+
+    From the `"LightGCN: Simplifying and Powering Graph Convolution Network for Recommendation"
+    <https://arxiv.org/abs/2002.02126>`_ paper, equation 7.
+    """
+
+    def lacks(self) -> list[str]:
+        return check_reduction(self, "sum", "mean")
+
+    def recipe(self) -> Recipe:
+        return Propagation(normalised(self), reduction(self), self.flow), {}
+
+    def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
+        conv = self._runs(x, edge_index, edge_weight)
+        if conv is None:
+            return super().forward(x, edge_index, edge_weight)
+        return conv(x, edge_index, edge_weight)
+
+
+class GCN2Conv(DropIn, theirs.GCN2Conv):
+    r"""Y = ((1 − α) Aᵀ X + α X₀) ((1 − β) I + β W), with A as in GCN.
+
+    Without ``shared_weights`` α X₀ has a W of its own. From the `"Simple and Deep Graph
+    Convolutional Networks" <https://arxiv.org/abs/2007.02133>`_ paper, equation 5.
+    """
+
+    def lacks(self) -> list[str]:
+        return check_reduction(self, "sum", "mean")
+
+    def recipe(self) -> Recipe:
+        return Propagation(normalised(self), reduction(self), self.flow), {}
+
+    def outside(self) -> list[str]:
+        own = "weight1" if self.weight2 is None else "weight2"
+        return [f"α X_0 ((1 − β) I + β {own})", "the factor (1 − β) I + β weight1 of Y"]
+
+    def forward(
+        self, x: Tensor, x_0: Tensor, edge_index: Adj, edge_weight: OptTensor = None
+    ) -> Tensor:
+        conv = self._runs(x, edge_index, edge_weight)
+        if conv is None:
+            return super().forward(x, x_0, edge_index, edge_weight)
+        edge_index, edge_weight = kept_edges(self, conv, x, edge_index, edge_weight)
+        far = conv(x, edge_index, edge_weight) * (1 - self.alpha)
+        near = self.alpha * x_0[: x.size(0)]
+        if self.weight2 is None:
+            return self._mapped(far + near, self.weight1)
+        return self._mapped(far, self.weight1) + self._mapped(near, self.weight2)
+
+    def _mapped(self, x: Tensor, weight: Tensor) -> Tensor:
+        """X ((1 − β) I + β W)."""
+        return torch.addmm(x, x, weight, beta=1.0 - self.beta, alpha=self.beta)
+
+
+class ARMAConv(DropIn, theirs.ARMAConv):
+    r"""Y = mean_k X_k, X_k ← σ(Aᵀ X_k W_k + X V_k + b_k) in T layers, A as in LGConv.
+
+    The K stacks are blocks of channels of one X: each layer is one convolution, with W
+    block-diagonal after the first. From the `"Graph Neural Networks with Convolutional ARMA
+    Filters" <https://arxiv.org/abs/1901.01343>`_ paper, equation 9.
+    """
+
+    def lacks(self) -> list[str]:
+        return check_reduction(self, "sum", "mean")
+
+    def recipe(self) -> Recipe:
+        stacks, wide = self.num_stacks, self.num_stacks * self.out_channels
+        options: dict[str, Any] = {"bias": False, "aggr": reduction(self), "flow": self.flow}
+        family, blocks = GCN("sym", False, as_pyg=True), f"block-diagonal(num_blocks={stacks})"
+        convs = [OuterConv(self.init_weight.size(1), wide, family, **options)]
+        sources = {"0.theta.weight": Source("init_weight, side by side", _first)}
+        for t in range(1, self.num_layers):
+            convs.append(OuterConv(wide, wide, family, theta=blocks, **options))
+            place = 0 if self.shared_weights else t - 1
+            sources[f"{t}.theta.weight"] = _blocks(place)
+        return ModuleList(convs), sources
+
+    def outside(self) -> list[str]:
+        return ["X root_weight, bias and σ of each step, and the mean over stacks"]
+
+    def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
+        convs = self._runs(x, edge_index, edge_weight)
+        if convs is None:
+            return super().forward(x, edge_index, edge_weight)
+        stacks, out = self.num_stacks, x
+        for t, conv in enumerate(convs):
+            place = 0 if self.shared_weights else t
+            root = F.dropout(x, p=self.dropout, training=self.training)
+            out = conv(out, edge_index, edge_weight) + root @ side_by_side(self.root_weight[place])
+            if self.bias is not None:
+                out = out + self.bias[place].flatten()
+            if self.act is not None:
+                out = self.act(out.unflatten(-1, (stacks, -1)).movedim(-2, -3))
+                out = out.movedim(-3, -2).flatten(-2)
+        return out.unflatten(-1, (stacks, -1)).mean(dim=-2)
+
+
+def side_by_side(weight: Tensor) -> Tensor:
+    """K matrices (K, P, Q) as one (P, K·Q)."""
+    return weight.transpose(0, 1).flatten(1)
+
+
+def _blocks(place: int) -> Source:
+    """Θ (1, K, Q, Q) of a layer after the first."""
+    return Source(f"weight[{place}]", lambda layer: layer.weight[place].unsqueeze(0))
+
+
+def _first(layer: Any) -> Tensor:
+    return side_by_side(layer.init_weight).unsqueeze(0)

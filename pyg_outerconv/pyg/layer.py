@@ -195,11 +195,11 @@ class DropIn(MessagePassing):
             self.__dict__.pop("_outer", None)  # an option or a submodule may have changed
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state to copy or pickle, without the tied OuterConv."""
+        """The state to copy or pickle, without the tied OuterConv and its basis."""
         return {key: value for key, value in vars(self).items() if key not in TIED}
 
 
-TIED = ("_outer", "_skipped")
+TIED = ("_outer", "_skipped", "_kept")
 
 
 def register(ours: type[Module], theirs: type[Module]) -> None:

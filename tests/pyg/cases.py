@@ -6,17 +6,19 @@ from pyg import (
     cases_edge_functions,
     cases_gcn,
     cases_nonlinear_messages,
+    cases_polynomials,
     cases_relational,
     cases_structures,
 )
 
 PARTS = (
-    cases_gcn,
     cases_adjacency,
     cases_attention,
-    cases_relational,
     cases_edge_functions,
+    cases_gcn,
     cases_nonlinear_messages,
+    cases_polynomials,
+    cases_relational,
     cases_structures,
 )
 CASES = {case.name: case for part in PARTS for case in part.CASES}

@@ -35,10 +35,12 @@ def single_options():
 @pytest.mark.parametrize(("name", "options"), list(single_options()))
 def test_every_option_equals_pyg(name, options):
     case = CASES[name]
-    for graph in GRAPHS:
-        if GRAPHS[graph].is_pair and not case.pairs:
-            continue
-        for call in case.calls:
+    taken = [graph for graph in GRAPHS if case.pairs or not GRAPHS[graph].is_pair]
+    for place, graph in enumerate(taken):
+        calls = list(case.calls)
+        if options:  # with the defaults every call, else one after another
+            calls = [calls[(place + later) % len(calls)] for later in (0, 3)]
+        for call in dict.fromkeys(calls):
             layer = run(case, options, graph, call, torch.float64)
     assert bool(layer.lacks()) == case.runs_by_pyg(options), layer.lacks()
 

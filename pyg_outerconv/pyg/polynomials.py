@@ -1,0 +1,250 @@
+"""Layers over polynomials of one matrix: ChebConv, SGConv, SSGConv, TAGConv, MixHopConv, APPNP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric import nn as theirs
+from torch_geometric.typing import Adj, OptTensor
+
+from ..basis import CHEBYSHEV, EdgeBasis, Polynomial
+from ..families import Chebyshev, Diffusion, Walk
+from ..families.relation import edge_basis
+from ..nn import OuterConv
+from .gcn import kept_edges, listed, normalised_edges
+from .layer import DropIn, Recipe
+from .propagation import Propagation
+from .reductions import check_reduction
+from .tie import Source, linear, same
+
+_NORMS = {"sym": "sym", "rw": "source", None: None}
+
+
+def of_lins(layer: Any, powers: Any) -> dict[str, Source]:
+    """Θ_k from the linear maps of some powers, and the bias where there is one."""
+    sources = {"theta.weight": linear(*(f"lins.{power}" for power in powers))}
+    return {**sources, "bias": same("bias")} if layer.bias is not None else sources
+
+
+class ChebConv(DropIn, theirs.ChebConv):
+    r"""Y = Σ_k T_k(L̂)ᵀ X Θ_k, k < K, with L̂ = 2L/λ − I and L the Laplacian.
+
+    λ is ``lambda_max``, or twice the largest entry of L. From the `"Convolutional Neural Networks
+    on Graphs with Fast Localized Spectral Filtering" <https://arxiv.org/abs/1606.09375>`_ paper,
+    equations 4 and 5.
+    """
+
+    def lacks(self) -> list[str]:
+        return check_reduction(self, "sum")
+
+    def recipe(self) -> Recipe:
+        count = len(self.lins)
+        conv = OuterConv(
+            self.lins[0].in_channels,
+            self.out_channels,
+            Chebyshev(count, norm=_NORMS[self.normalization], as_pyg=True),
+            bias=self.bias is not None,
+            flow=self.flow,
+        )
+        return conv, of_lins(self, range(count))
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: OptTensor = None,
+        batch: OptTensor = None,
+        lambda_max: OptTensor = None,
+    ) -> Tensor:
+        conv = self._runs(x, edge_index, edge_weight)
+        if conv is None:
+            return super().forward(x, edge_index, edge_weight, batch, lambda_max)
+        if lambda_max is None and self.flow == "source_to_target":
+            return conv(x, edge_index, edge_weight)
+        num_nodes = x.size(-2)
+        edge_index, value = self.__norm__(
+            edge_index, num_nodes, edge_weight, self.normalization, lambda_max, x.dtype, batch
+        )
+        rescaled = edge_basis(listed(self, edge_index, value, num_nodes))
+        return conv(x, Polynomial(rescaled, CHEBYSHEV, len(self.lins)))
+
+
+class SGConv(DropIn, theirs.SGConv):
+    r"""Y = (Tᴷ)ᵀ X Θ with T the normalised adjacency matrix of GCN; ``cached`` keeps (Tᴷ)ᵀ X.
+
+    From the `"Simplifying Graph Convolutional Networks" <https://arxiv.org/abs/1902.07153>`_
+    paper, equation 8.
+    """
+
+    _cached_x: Tensor | None
+
+    def lacks(self) -> list[str]:
+        return check_reduction(self, "sum")
+
+    def recipe(self) -> Recipe:
+        family = Walk(
+            self.K, "sym", powers=(self.K,), add_self_loops=self.add_self_loops, as_pyg=True
+        )
+        return _of_one_lin(self, family)
+
+    def outside(self) -> list[str]:
+        return ["the linear map of what is cached"] if self.cached else []
+
+    def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
+        conv = self._runs(x, edge_index, edge_weight)
+        if conv is None:
+            return super().forward(x, edge_index, edge_weight)
+        if not self.cached:
+            return conv(x, edge_index, edge_weight)
+        if self._cached_x is None:
+            self._cached_x = x = conv(x, edge_index, edge_weight)
+        else:
+            x = self._cached_x.detach()
+        return self.lin(x)
+
+
+class SSGConv(DropIn, theirs.SSGConv):
+    r"""Y = (α I + (1 − α)/K Σ_k Tᵏ)ᵀ X Θ, 1 ≤ k ≤ K, T as in GCN; ``cached`` keeps the factor of Θ.
+
+    From the `"Simple Spectral Graph Convolution"
+    <https://openreview.net/forum?id=CYO5T-YjWZV>`_ paper.
+    """
+
+    _cached_h: Tensor | None
+
+    def lacks(self) -> list[str]:
+        return check_reduction(self, "sum")
+
+    def recipe(self) -> Recipe:
+        weights = (self.alpha, *((1 - self.alpha) / self.K for _ in range(self.K)))
+        family = Diffusion(weights, norm="sym", add_self_loops=self.add_self_loops, as_pyg=True)
+        return _of_one_lin(self, family)
+
+    def outside(self) -> list[str]:
+        return ["the linear map of what is cached"] if self.cached else []
+
+    def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
+        conv = self._runs(x, edge_index, edge_weight)
+        if conv is None:
+            return super().forward(x, edge_index, edge_weight)
+        if not self.cached:
+            return conv(x, edge_index, edge_weight)
+        if self._cached_h is None:
+            self._cached_h = h = conv(x, edge_index, edge_weight)
+        else:
+            h = self._cached_h.detach()
+        return self.lin(h)
+
+
+def _of_one_lin(layer: Any, family: Walk | Diffusion) -> Recipe:
+    """The convolution with the one linear map of a layer; without it where its input is cached."""
+    if layer.cached:
+        return Propagation(family, flow=layer.flow), {}
+    bias = layer.lin.bias is not None
+    conv = OuterConv(layer.lin.in_channels, layer.out_channels, family, bias=bias, flow=layer.flow)
+    sources = {"theta.weight": linear("lin")}
+    return conv, {**sources, "bias": same("lin.bias")} if bias else sources
+
+
+class TAGConv(DropIn, theirs.TAGConv):
+    r"""Y = Σ_k (Tᵏ)ᵀ X Θ_k, 0 ≤ k ≤ K, with T = D^-1/2 W D^-1/2, or W without ``normalize``.
+
+    From the `"Topology Adaptive Graph Convolutional Networks"
+    <https://arxiv.org/abs/1710.10370>`_ paper.
+    """
+
+    def lacks(self) -> list[str]:
+        return check_reduction(self, "sum")
+
+    def recipe(self) -> Recipe:
+        conv = OuterConv(
+            self.lins[0].in_channels,
+            self.out_channels,
+            Walk(self.K, "sym" if self.normalize else None, as_pyg=True),
+            bias=self.bias is not None,
+            flow=self.flow,
+        )
+        return conv, of_lins(self, range(self.K + 1))
+
+    def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
+        conv = self._runs(x, edge_index, edge_weight)
+        if conv is None:
+            return super().forward(x, edge_index, edge_weight)
+        return conv(x, edge_index, edge_weight)
+
+
+class MixHopConv(DropIn, theirs.MixHopConv):
+    r"""Y = (Tᵖ)ᵀ X Θ_p for each of ``powers`` p, side by side, with T as in GCN.
+
+    From the `"MixHop: Higher-Order Graph Convolutional Architectures via Sparsified Neighborhood
+    Mixing" <https://arxiv.org/abs/1905.00067>`_ paper, equation 2.
+    """
+
+    def lacks(self) -> list[str]:
+        return check_reduction(self, "sum")
+
+    def recipe(self) -> Recipe:
+        powers = tuple(self.powers)
+        loops = self.add_self_loops
+        conv = OuterConv(
+            self.lins[powers[0]].in_channels,
+            self.out_channels * len(powers),
+            Walk(max(powers), "sym", powers=powers, add_self_loops=loops, as_pyg=True),
+            bias=self.bias is not None,
+            theta="columns",
+            flow=self.flow,
+        )
+        return conv, of_lins(self, powers)
+
+    def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
+        conv = self._runs(x, edge_index, edge_weight)
+        if conv is None:
+            return super().forward(x, edge_index, edge_weight)
+        return conv(x, edge_index, edge_weight)
+
+
+class APPNP(DropIn, theirs.APPNP):
+    r"""Y = (Σ_k α(1 − α)ᵏ Tᵏ + (1 − α)ᴷ Tᴷ)ᵀ X, k < K, with T as in GCN.
+
+    While training, ``dropout`` draws other edges of T for each of the K steps. From the `"Predict
+    then Propagate: Graph Neural Networks meet Personalized PageRank"
+    <https://arxiv.org/abs/1810.05997>`_ paper, equation 4.
+    """
+
+    def lacks(self) -> list[str]:
+        return check_reduction(self, "sum")
+
+    def recipe(self) -> Recipe:
+        stays = 1 - self.alpha
+        weights = (*(self.alpha * stays**k for k in range(self.K)), stays**self.K)
+        norm = "sym" if self.normalize else None
+        loops = self.add_self_loops and self.normalize
+        family = Diffusion(weights, norm=norm, add_self_loops=loops, as_pyg=True)
+        return Propagation(family, flow=self.flow), {}
+
+    def outside(self) -> list[str]:
+        return ["dropout of the edges of each step"] if self.dropout > 0 else []
+
+    def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
+        conv = self._runs(x, edge_index, edge_weight)
+        if conv is None:
+            return super().forward(x, edge_index, edge_weight)
+        if self.dropout > 0 and self.training:
+            return self._of_drawn_edges(conv, x, edge_index, edge_weight)
+        edge_index, edge_weight = kept_edges(self, conv, x, edge_index, edge_weight)
+        return conv(x, edge_index, edge_weight)
+
+    def _of_drawn_edges(
+        self, conv: Propagation, x: Tensor, edge_index: Tensor, edge_weight: OptTensor
+    ) -> Tensor:
+        """X ← (1 − α) T_kᵀ X + α X₀ for K steps, T_k with fewer and fewer edges."""
+        edge_index, edge_weight = normalised_edges(self, x, edge_index, edge_weight)
+        assert edge_weight is not None
+        step, out = edge_basis(listed(self, edge_index, edge_weight, x.size(-2))), x
+        for _ in range(self.K):
+            edge_weight = F.dropout(edge_weight, p=self.dropout)
+            drawn = EdgeBasis.of_list(step.pattern, edge_weight)
+            out = conv(out, drawn) * (1 - self.alpha) + self.alpha * x
+        return out
