@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ..basis import Basis
-from ..errors import RefusedType
+from ..errors import RefusedType, RefusedValue
+from .basis_state import check_savable, names_of, state_of, with_state
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -19,7 +20,9 @@ class FixedBasis(torch.nn.Module):
     """A basis that is made once and stored as a submodule.
 
     ``.to()``, ``.cuda()``, ``.double()`` and the like move and cast it with the parameters of the
-    module, unlike a basis that is a plain attribute. It is not part of the ``state_dict``.
+    module, unlike a basis that is a plain attribute. Like a buffer of torch, it is part of the
+    ``state_dict`` if it is persistent: a checkpoint then has the edges of the basis, and loading
+    them replaces those that the module was made with, be there more or fewer.
 
     >>> import torch
     >>> from pyg_outerconv import OuterConv
@@ -37,16 +40,20 @@ class FixedBasis(torch.nn.Module):
 
     Args:
         basis: the basis.
+        persistent: whether the edges and numbers of the basis are part of the ``state_dict``.
 
     Raises:
         TypeError: ``basis`` is not a Basis.
+        ValueError: a persistent basis holds more than edges and numbers.
     """
 
-    def __init__(self, basis: Basis) -> None:
+    def __init__(self, basis: Basis, persistent: bool = False) -> None:
         super().__init__()
         if not isinstance(basis, Basis):
             raise RefusedType("a FixedBasis keeps a basis", "Basis", type(basis).__name__)
-        self.basis = basis
+        if persistent:
+            check_savable(basis)
+        self.basis, self.persistent = basis, persistent
 
     def forward(self) -> Basis:
         """The basis, on the device and in the dtype of the module."""
@@ -60,6 +67,38 @@ class FixedBasis(torch.nn.Module):
         moved = fn(torch.empty(0, device=basis.device, dtype=basis.dtype))
         self.basis = basis.to(moved.device, moved.dtype)
         return self
+
+    def _save_to_state_dict(
+        self, destination: dict[str, Any], prefix: str, keep_vars: bool
+    ) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for name, part in state_of(self.basis).items() if self.persistent else ():
+            destination[f"{prefix}basis.{name}"] = part if keep_vars else part.detach()
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        names = names_of(self.basis) if self.persistent else []
+        keys = {f"{prefix}basis.{name}": name for name in names}
+        own = {name: state_dict[key] for key, name in keys.items() if key in state_dict}
+        rest = {key: part for key, part in state_dict.items() if key not in keys}
+        super()._load_from_state_dict(
+            rest, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+        if len(own) < len(keys):
+            missing_keys.extend(key for key, name in keys.items() if name not in own)
+        elif keys:
+            try:
+                self.basis = with_state(self.basis, own)
+            except RefusedValue as error:  # load_state_dict raises what it collects here
+                error_msgs.append(f"{prefix}basis: {error}")
 
     def extra_repr(self) -> str:
         """The basis."""
