@@ -161,6 +161,7 @@ def test_graph_mask_explainer_weighs_every_edge(family):
     assert bool(((explanation.edge_mask >= 0) & (explanation.edge_mask <= 1)).all())
 
 
+@pytest.mark.filterwarnings("ignore:Input Tensor . did not already require")
 @of_each_family
 def test_captum_explainer_attributes_only_edges_that_matter(family):
     pytest.importorskip("captum", reason="captum is not installed")
