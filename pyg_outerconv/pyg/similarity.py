@@ -83,9 +83,10 @@ class SuperGATConv(DropIn, theirs.SuperGATConv):
             raise RefusedType(rule, edge_index.dtype, negative.dtype)
         values = self.lin(x).view(-1, self.heads, self.out_channels)
         scale = self.out_channels**-0.5 if self.attention_type == "SD" else 1.0
-        self.att_x = _products(values, scale, torch.cat([positive, negative], dim=1))
-        self.att_y = self.att_x.new_zeros(self.att_x.size(0))
-        self.att_y[: positive.size(1)] = 1.0
+        products = _products(values, scale, torch.cat([positive, negative], dim=1))
+        is_edge = products.new_zeros(products.size(0))
+        is_edge[: positive.size(1)] = 1.0
+        vars(self).update(att_x=products, att_y=is_edge)  # no option: the recipe stays
 
 
 def _products(x: Tensor, scale: float, pairs: Tensor) -> Tensor:

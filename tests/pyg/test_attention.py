@@ -88,6 +88,35 @@ def test_super_gat_samples_and_loses_as_pyg(attention_type, options):
         assert_close(other, one, 1e-4, "outputs, samples, loss, gradients, the next random number")
 
 
+@each
+def test_a_call_in_training_keeps_the_recipe(name):
+    layer = both(name)[1]
+    layer(*inputs(name))
+    kept = layer.outer_conv()
+    layer(*inputs(name))
+    assert layer.outer_conv() is kept
+
+
+LAZY = {
+    "GATConv": ((-1, Q), ((-1, -1), Q)),
+    "GATv2Conv": ((-1, Q), ((-1, -1), Q)),
+    "TransformerConv": ((-1, Q), ((-1, -1), Q)),
+    "SuperGATConv": ((-1, Q),),
+    "FAConv": ((-1,),),
+}
+
+
+@pytest.mark.parametrize(("name", "sizes"), [(name, one) for name in LAZY for one in LAZY[name]])
+def test_sizes_that_the_first_input_gives(name, sizes):
+    its, mine = (getattr(library, name)(*sizes) for library in (theirs, ours))
+    mine.least = 0
+    assert mine.why_not() == ["parameters have no shapes before the first input"]
+    mine(*inputs(name)), its(*inputs(name))
+    mine.load_state_dict(its.state_dict())
+    assert mine.why_not() == []
+    assert_close(mine(*inputs(name)), its(*inputs(name)), 1e-5, "values")
+
+
 def test_agnn_takes_features_of_any_width():
     its, mine = both("AGNNConv")
     for channels in (P, 3, P):
