@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Optional, Union
 
+import torch
 from torch import Tensor
 from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptTensor, PairTensor, Size
+from torch_geometric.utils import add_self_loops, remove_self_loops
 
+from ..basis import EdgeBasis
+from ..families import Hops
 from ..nn.attention import gat_conv, gatv2_conv, transformer_conv
 from .layer import DropIn, Recipe
 from .reductions import check_reduction
@@ -36,6 +40,31 @@ def outputs(layer: Any) -> dict[str, Source]:
             "res.weight.T", lambda layer: layer.res.weight.t()[None], ("res",)
         )
     return found
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def looped(
+    layer: Any, x: Any, edge_index: Tensor, edge_attr: OptTensor = None, size: Size = None
+) -> tuple[Tensor, OptTensor]:
+    """The edges without their self-loops, and one at each node, from sources to targets.
+
+    How many there are depends on the edges, so that a compiler's graph breaks here, and nowhere
+    else.
+    """
+    ends = [x] if isinstance(x, Tensor) else [one for one in x if one is not None]
+    nodes = min(one.size(0) for one in ends) if size is None else min(size)
+    fill = getattr(layer, "fill_value", None)
+    edge_index, edge_attr = remove_self_loops(edge_index, edge_attr)
+    edge_index, edge_attr = add_self_loops(edge_index, edge_attr, fill, nodes)
+    return (edge_index if layer.flow == "source_to_target" else edge_index.flip(0)), edge_attr
+
+
+def support(x: Any, edge_index: Tensor, size: Size = None) -> EdgeBasis:
+    """Edges from sources to targets as a support, which keeps the self-loops that it has."""
+    if size is None:
+        source, target = (x, x) if isinstance(x, Tensor) else x
+        size = source.size(0), (source if target is None else target).size(0)
+    return Hops().basis(edge_index, size=size)  # type: ignore[return-value]
 
 
 class GATConv(DropIn, theirs.GATConv):
@@ -94,7 +123,11 @@ class GATConv(DropIn, theirs.GATConv):
         conv = self._runs(x, edge_index) if plain else None
         if conv is None:
             return super().forward(x, edge_index, edge_attr, size, return_attention_weights)
-        return conv(x, edge_index, edge_attr=None if unread else edge_attr, size=size)
+        edge_attr = None if unread else edge_attr
+        if self.add_self_loops and torch.compiler.is_compiling():
+            edge_index, edge_attr = looped(self, x, edge_index, edge_attr, size)
+            edge_index = support(x, edge_index, size)
+        return conv(x, edge_index, edge_attr=edge_attr, size=size)
 
 
 class GATv2Conv(DropIn, theirs.GATv2Conv):
@@ -154,6 +187,9 @@ class GATv2Conv(DropIn, theirs.GATv2Conv):
         conv = self._runs(x, edge_index) if plain else None
         if conv is None:
             return super().forward(x, edge_index, edge_attr, return_attention_weights)
+        if self.add_self_loops and torch.compiler.is_compiling():
+            edge_index, edge_attr = looped(self, x, edge_index, edge_attr)
+            edge_index = support(x, edge_index)
         return conv(x, edge_index, edge_attr=edge_attr)
 
 

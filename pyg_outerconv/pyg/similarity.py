@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch_geometric import nn as theirs
@@ -12,7 +14,7 @@ from ..basis.pattern import Pattern
 from ..errors import RefusedType
 from ..kernels import sddmm
 from ..nn.attention import agnn_conv, super_gat_conv
-from .attention import lacking
+from .attention import lacking, looped, support
 from .layer import DropIn, Recipe
 from .reductions import check_reduction
 from .tie import heads, same, viewed
@@ -60,7 +62,10 @@ class SuperGATConv(DropIn, theirs.SuperGATConv):
         conv = self._runs(x, edge_index)
         if conv is None:
             return super().forward(x, edge_index, neg_edge_index, batch)
-        out: Tensor = conv(x, edge_index)
+        edges: Any = edge_index
+        if self.add_self_loops and torch.compiler.is_compiling():
+            edges = support(x, looped(self, x, edge_index)[0])
+        out: Tensor = conv(x, edges)
         if self.training:
             self._keep_products(x, edge_index, neg_edge_index, batch)
         return out
@@ -86,7 +91,7 @@ class SuperGATConv(DropIn, theirs.SuperGATConv):
         products = _products(values, scale, torch.cat([positive, negative], dim=1))
         is_edge = products.new_zeros(products.size(0))
         is_edge[: positive.size(1)] = 1.0
-        vars(self).update(att_x=products, att_y=is_edge)  # no option: the recipe stays
+        self.__dict__.update(att_x=products, att_y=is_edge)  # no option: the recipe stays
 
 
 def _products(x: Tensor, scale: float, pairs: Tensor) -> Tensor:
@@ -115,4 +120,6 @@ class AGNNConv(DropIn, theirs.AGNNConv):
         if conv is None:
             return super().forward(x, edge_index)
         conv.theta.in_channels = conv.theta.out_channels = x.size(-1)  # Θ is the identity
+        if self.add_self_loops and torch.compiler.is_compiling():
+            edge_index = support(x, looped(self, x, edge_index)[0])
         return conv(x, edge_index)  # type: ignore[no-any-return]

@@ -195,13 +195,36 @@ def test_no_tensor_of_edges_times_channels_is_made(name):
     assert largest.nbytes < edges * wide * 4 / 2
 
 
+COMPILED = {
+    "GATConv-attributes": {"edge_dim": 3},
+    "GATConv": {},
+    "GATv2Conv": {},
+    "TransformerConv": {},
+    "SuperGATConv": {},
+    "AGNNConv": {},
+}
+
+
 @pytest.mark.slow(cases=1)
-@pytest.mark.parametrize("name", ["TransformerConv"])
-def test_torch_compile_breaks_the_graph_no_more_often_than_with_pyg(name):
-    breaks = []
-    for layer in both(name):
+@pytest.mark.parametrize("case", COMPILED)
+def test_torch_compile_equals_and_breaks_the_graph_no_more_often_than_with_pyg(case):
+    name, breaks = case.partition("-")[0], []
+    x, edge_index = inputs(name)
+    edge_index = torch.cat([edge_index, torch.tensor([[3, 3, 5], [3, 3, 5]])], dim=1)
+    attributes = (torch.randn(edge_index.size(1), 3),) if COMPILED[case] else ()
+    its, mine = (layer.eval() for layer in both(name, **COMPILED[case]))
+    for layer in (its, mine):
         torch._dynamo.reset()
-        arguments = inputs(name)
-        layer(*arguments)
-        breaks.append(torch._dynamo.explain(layer)(*arguments).graph_break_count)
+        layer(x, edge_index, *attributes)
+        found = torch._dynamo.explain(layer)(x, edge_index, *attributes)
+        breaks.append(found.graph_break_count)
     assert breaks[1] <= breaks[0]
+    torch._dynamo.reset()
+    out = torch.compile(mine, backend="aot_eager")(x, edge_index, *attributes)
+    expected = its(x, edge_index, *attributes)
+    assert_close(out, expected, 1e-5, "values")
+    ahead = torch.randn_like(expected)
+    for layer, one in ((mine, out), (its, expected)):
+        one.backward(ahead, inputs=[x, *layer.parameters()])
+    for (place, of_mine), of_its in zip(mine.named_parameters(), its.parameters(), strict=True):
+        assert_close(of_mine.grad, of_its.grad, 1e-4, place)

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from ...attention import Additive, Cosine, GATv2, Score, SuperGAT, SuperGATMixed
+from ...basis import Basis
 from ...equations import row
 from ...errors import RefusedType, RefusedValue, unknown
 from ...families import Hops
@@ -80,7 +81,8 @@ class GraphAttention(AttentionConv):
         edge_attr: Tensor | None = None,
         **beside: Any,
     ) -> Any:
-        if self.fill_value is None or not self._fills:
+        has_loops = isinstance(edge_index, Basis)  # a support has the edges that it has
+        if self.fill_value is None or not self._fills or has_loops:
             return super().forward(x, edge_index, edge_weight, edge_attr=edge_attr, **beside)
         inputs = split_input(x, self.flow)
         ends = [count for count in (inputs.num_sources, inputs.num_targets) if count is not None]
