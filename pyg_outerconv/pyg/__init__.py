@@ -1,10 +1,11 @@
 """PyG's convolutions under their names, run as contractions over the same parameters."""
 
 from .accelerate import Report, accelerate, restore
-from .adjacency import GraphConv, SAGEConv
+from .adjacency import GraphConv, SAGEConv, SimpleConv
 from .attention import GATConv, GATv2Conv, TransformerConv
 from .by_degree import MFConv
 from .convert import from_pyg, outer_conv, to_pyg
+from .degrees import ClusterGCNConv, LEConv
 from .directed import DirGNNConv
 from .edge_functions import GMMConv, NNConv, PDNConv
 from .explain import Explanation, explain
@@ -18,12 +19,14 @@ from .relational import FastRGCNConv, RGCNConv, SignedConv
 from .relational_attention import RGATConv
 from .similarity import AGNNConv, SuperGATConv
 from .splines import SplineConv
+from .updates import GatedGraphConv, GINConv
 
 __all__ = [
     "APPNP",
     "AGNNConv",
     "ARMAConv",
     "ChebConv",
+    "ClusterGCNConv",
     "DirGNNConv",
     "DropIn",
     "Explanation",
@@ -34,10 +37,13 @@ __all__ = [
     "GATv2Conv",
     "GCN2Conv",
     "GCNConv",
+    "GINConv",
     "GINEConv",
     "GMMConv",
+    "GatedGraphConv",
     "GraphConv",
     "HypergraphConv",
+    "LEConv",
     "LGConv",
     "MFConv",
     "MixHopConv",
@@ -50,6 +56,7 @@ __all__ = [
     "SGConv",
     "SSGConv",
     "SignedConv",
+    "SimpleConv",
     "SplineConv",
     "SuperGATConv",
     "TAGConv",

@@ -1,18 +1,20 @@
-"""Layers over the adjacency matrix A and its mean A D⁻¹: GraphConv, SAGEConv."""
+"""Layers over the adjacency matrix A and its mean A D⁻¹: GraphConv, SAGEConv, SimpleConv."""
 
 from __future__ import annotations
 
 from typing import Union
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
+from torch_geometric.utils import add_self_loops
 
 from ..families import Relation
 from ..nn import OuterConv
 from .layer import DropIn, Recipe
-from .reductions import check_reduction, reduction
+from .reductions import check_reductions, is_one, propagations, reduced, reduction
 from .tie import linear, same
 
 
@@ -25,9 +27,14 @@ class GraphConv(DropIn, theirs.GraphConv):
     takes_pairs = True
 
     def lacks(self) -> list[str]:
-        return check_reduction(self)
+        return check_reductions(self)
+
+    def outside(self) -> list[str]:
+        return [] if is_one(self) else ["lin_rel of the reductions together", "lin_root(X)"]
 
     def recipe(self) -> Recipe:
+        if not is_one(self):
+            return propagations(self), {}
         bias = self.lin_rel.bias is not None
         conv = OuterConv(
             (self.lin_rel.in_channels, self.lin_root.in_channels),
@@ -51,7 +58,11 @@ class GraphConv(DropIn, theirs.GraphConv):
         conv = self._runs(x, edge_index, edge_weight)
         if conv is None:
             return super().forward(x, edge_index, edge_weight, size)
-        return conv(x, edge_index, edge_weight, size=size)
+        if is_one(self):
+            return conv(x, edge_index, edge_weight, size=size)
+        out = self.lin_rel(reduced(self, conv, x, edge_index, edge_weight, size))
+        target = x[1] if isinstance(x, tuple | list) else x
+        return out if target is None else out + self.lin_root(target)
 
 
 class SAGEConv(DropIn, theirs.SAGEConv):
@@ -64,13 +75,17 @@ class SAGEConv(DropIn, theirs.SAGEConv):
     takes_pairs = True
 
     def lacks(self) -> list[str]:
-        return check_reduction(self)
+        return check_reductions(self)
 
     def outside(self) -> list[str]:
         before = ["X = relu(lin(X)) of the sources before it"] if self.project else []
-        return before + (["rows divided by their norms after it"] if self.normalize else [])
+        several = [] if is_one(self) else ["lin_l of the reductions together", "lin_r(X)"]
+        after = ["rows divided by their norms after it"] if self.normalize else []
+        return before + several + after
 
     def recipe(self) -> Recipe:
+        if not is_one(self):
+            return propagations(self), {}
         bias, aggr = self.lin_l.bias is not None, reduction(self)
         root = self.lin_r.in_channels if self.root_weight else self.lin_l.in_channels
         conv = OuterConv(
@@ -96,5 +111,51 @@ class SAGEConv(DropIn, theirs.SAGEConv):
         if self.project:
             source, target = x if isinstance(x, tuple | list) else (x, x)
             x = (self.lin(source).relu(), target)
-        out = conv(x, edge_index, size=size)
+        if is_one(self):
+            out = conv(x, edge_index, size=size)
+        else:
+            out = self.lin_l(reduced(self, conv, x, edge_index, size=size))
+            target = x[1] if isinstance(x, tuple | list) else x
+            if self.root_weight and target is not None:
+                out = out + self.lin_r(target)
         return F.normalize(out, p=2.0, dim=-1) if self.normalize else out
+
+
+class SimpleConv(DropIn, theirs.SimpleConv):
+    r"""Y = Aᵀ X, with A reduced by sum, mean, maximum or minimum, and without parameters.
+
+    ``combine_root`` adds X (``'sum'``), puts it beside Y (``'cat'``) or adds I to A
+    (``'self_loop'``).
+    """
+
+    takes_pairs = True
+
+    def lacks(self) -> list[str]:
+        return check_reductions(self)
+
+    def outside(self) -> list[str]:
+        return [] if self.combine_root is None else [f"combine_root={self.combine_root!r}"]
+
+    def recipe(self) -> Recipe:
+        return propagations(self), {}
+
+    def forward(
+        self,
+        x: Union[Tensor, OptPairTensor],
+        edge_index: Adj,
+        edge_weight: OptTensor = None,
+        size: Size = None,
+    ) -> Tensor:
+        conv = self._runs(x, edge_index, edge_weight)
+        is_pair = isinstance(x, tuple | list)
+        if conv is None or (is_pair and self.combine_root == "self_loop"):
+            return super().forward(x, edge_index, edge_weight, size)
+        if self.combine_root == "self_loop":
+            edge_index, edge_weight = add_self_loops(edge_index, edge_weight, num_nodes=x.size(-2))
+        out = reduced(self, conv, x, edge_index, edge_weight, size)
+        target = x[1] if is_pair else x
+        if target is not None and self.combine_root == "sum":
+            return out + target
+        if target is not None and self.combine_root == "cat":
+            return torch.cat([target, out], dim=-1)
+        return out

@@ -109,7 +109,7 @@ class DropIn(MessagePassing):
 
         >>> from pyg_outerconv.pyg import SAGEConv
         >>> SAGEConv(16, 8, aggr="median").why_not()
-        ['aggr=median is not a sum, mean, maximum or minimum']
+        ['aggr=median is not made of sums, means, maxima, minima or variances']
 
         Args:
             x, edge_index, edge_weight: inputs of a call; without them only the layer is looked at.

@@ -1,8 +1,16 @@
-"""The reductions of PyG's layers that a contraction has: sum, mean, maximum, minimum."""
+"""The reductions of PyG's layers that contractions have: alone, and several side by side."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from torch import Tensor
+from torch.nn import ModuleList
 from torch_geometric.nn import MessagePassing, aggr
+from torch_geometric.typing import OptTensor, Size
+
+from ..families import Relation
+from .propagation import Propagation
 
 _REDUCTIONS = {
     aggr.SumAggregation: "sum",
@@ -31,3 +39,82 @@ def check_reduction(layer: MessagePassing, *known: str) -> list[str]:
     expected = [words[one] for one in known or words]
     listed = " or ".join(filter(None, [", ".join(expected[:-1]), expected[-1]]))
     return [f"aggr={layer.aggr} is not a {listed}"]
+
+
+def is_one(layer: MessagePassing) -> bool:
+    """Whether a layer's reduction is a sum, mean, maximum or minimum."""
+    return type(layer.aggr_module) in _REDUCTIONS
+
+
+def check_reductions(layer: MessagePassing) -> list[str]:
+    """The reason why the reductions of a layer have no equal; none if they have.
+
+    These are a sum, mean, maximum, minimum, variance or standard deviation, or several of them
+    that PyG's ``MultiAggregation`` combines.
+    """
+    if not all(type(part) in _REDUCTIONS or _is_spread(part) for part in _parts(layer)):
+        return [f"aggr={layer.aggr} is not made of sums, means, maxima, minima or variances"]
+    return []
+
+
+def propagations(layer: MessagePassing) -> Propagation | ModuleList:
+    """A convolution over the adjacency matrix without Θ for each sum, mean, maximum or minimum."""
+    made = [Propagation(Relation(1, None), name, layer.flow) for name in _needed(layer)]
+    return made[0] if is_one(layer) else ModuleList(made)
+
+
+def reduced(
+    layer: MessagePassing,
+    convs: Any,
+    x: Any,
+    edge_index: Tensor,
+    edge_weight: OptTensor = None,
+    size: Size = None,
+) -> Tensor:
+    """The neighbours of each target, reduced by ``convs``, which :func:`propagations` made.
+
+    A variance is the mean of squares less the square of the mean, as in PyG.
+    """
+    if is_one(layer):
+        return convs(x, edge_index, edge_weight, size=size)  # type: ignore[no-any-return]
+    by_name = dict(zip(_needed(layer), convs, strict=True))
+    found = {name: conv(x, edge_index, edge_weight, size=size) for name, conv in by_name.items()}
+
+    def squares() -> Tensor:
+        square = (x[0] ** 2, x[1]) if isinstance(x, tuple | list) else x**2
+        weight = None if edge_weight is None else edge_weight**2
+        return by_name["mean"](square, edge_index, weight, size=size)  # type: ignore[no-any-return]
+
+    outs = []
+    for part in _parts(layer):
+        name = _REDUCTIONS.get(type(part))
+        if name is not None:
+            outs.append(found[name])
+            continue
+        variance = squares() - found["mean"] ** 2
+        outs.append(_root(variance) if isinstance(part, aggr.StdAggregation) else variance)
+    whole = layer.aggr_module
+    return whole.combine(outs) if isinstance(whole, aggr.MultiAggregation) else outs[0]
+
+
+def _is_spread(part: Any) -> bool:
+    """Whether a reduction is a variance or standard deviation, with its whole gradient."""
+    found = part.var_aggr if type(part) is aggr.StdAggregation else part
+    return type(found) is aggr.VarAggregation and not found.semi_grad
+
+
+def _root(variance: Tensor) -> Tensor:
+    """The standard deviation, with PyG's zero and gradient for variances up to 1e-5."""
+    found = variance.clamp(min=1e-5).sqrt()
+    return found.masked_fill(found <= 1e-5**0.5, 0.0)
+
+
+def _parts(layer: MessagePassing) -> list[Any]:
+    """The reductions of a layer, one or several."""
+    whole = layer.aggr_module
+    return list(whole.aggrs) if isinstance(whole, aggr.MultiAggregation) else [whole]
+
+
+def _needed(layer: MessagePassing) -> list[str]:
+    """The names of the reductions that those of a layer are computed from, each once."""
+    return list(dict.fromkeys(_REDUCTIONS.get(type(part), "mean") for part in _parts(layer)))

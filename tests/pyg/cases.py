@@ -9,6 +9,7 @@ from pyg import (
     cases_polynomials,
     cases_relational,
     cases_structures,
+    cases_updates,
 )
 
 PARTS = (
@@ -20,5 +21,6 @@ PARTS = (
     cases_polynomials,
     cases_relational,
     cases_structures,
+    cases_updates,
 )
 CASES = {case.name: case for part in PARTS for case in part.CASES}

@@ -136,6 +136,7 @@ class Case:
         options: the values of each option that are tried, the default first.
         pairs: whether pairs of features are taken.
         by_pyg: values of options, as (option, value), that PyG's own ``forward`` runs.
+        widest: the type of floating point that PyG computes in at most, whatever the features have.
         allowed: whether a combination of options is one that PyG's class takes.
     """
 
@@ -145,7 +146,12 @@ class Case:
     options: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     pairs: bool = False
     by_pyg: tuple[tuple[str, Any], ...] = ()
+    widest: torch.dtype = torch.float64
     allowed: Callable[[dict[str, Any]], bool] = lambda options: True
+
+    def compared_in(self, dtype: torch.dtype) -> torch.dtype:
+        """The type whose tolerance results for features of ``dtype`` have."""
+        return min(dtype, self.widest, key=lambda one: one.itemsize)
 
     def runs_by_pyg(self, options: dict[str, Any]) -> bool:
         """Whether an option in a combination has no equal in a contraction."""

@@ -36,8 +36,8 @@ def test_there_and_back(name):
     assert ends[1].isdisjoint(ends[2])
     if type(layer) is not type(copied):  # SplineConv of PyG needs pyg-lib
         copied.least = 0
-        compare(layer, copied, arguments(case), torch.float64)
-        compare(layer, back, arguments(case), torch.float64)
+        compare(layer, copied, arguments(case), case.compared_in(torch.float64))
+        compare(layer, back, arguments(case), case.compared_in(torch.float64))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -21,7 +21,8 @@ def run(case, options, name, call, dtype):
         pytest.skip("no pairs of features")
     their_layer, our_layer = layers(case, options, dtype)
     torch.manual_seed(11)
-    compare(their_layer, our_layer, case.calls[call](Drawn(graph, dtype)), dtype)
+    inputs = case.calls[call](Drawn(graph, dtype))
+    compare(their_layer, our_layer, inputs, case.compared_in(dtype))
     return our_layer
 
 

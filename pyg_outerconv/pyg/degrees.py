@@ -1,0 +1,108 @@
+"""Layers over the adjacency matrix and its degrees as a diagonal: ClusterGCNConv, LEConv."""
+
+from __future__ import annotations
+
+from typing import Union
+
+import torch
+from torch import Tensor
+from torch_geometric import nn as theirs
+from torch_geometric.typing import Adj, OptTensor, PairTensor
+
+from ..basis import EdgeBasis
+from ..families import GCN, Relation
+from ..nn import OuterConv
+from .layer import DropIn, Recipe
+from .reductions import check_reduction
+from .tie import linear, same
+
+
+class ClusterGCNConv(DropIn, theirs.ClusterGCNConv):
+    r"""Y = (Â + λ diag(Â))ᵀ X Θ_out + X Θ_root, with Â = (A + I) D⁻¹, D the in-degrees of A + I.
+
+    Existing self-loops are replaced. From the `"Cluster-GCN: An Efficient Algorithm for Training
+    Deep and Large Graph Convolutional Networks" <https://arxiv.org/abs/1905.07953>`_ paper,
+    equation 11.
+    """
+
+    def lacks(self) -> list[str]:
+        found = check_reduction(self, "sum")
+        if not self.add_self_loops:
+            found.append("add_self_loops=False, with which λ needs one self-loop at each node")
+        if self.flow != "source_to_target":
+            found.append("flow='target_to_source', with which degrees are of the other end")
+        return found
+
+    def outside(self) -> list[str]:
+        return [f"λ diag(A_0), with λ = {self.diag_lambda}"] if self.diag_lambda else []
+
+    def recipe(self) -> Recipe:
+        bias = self.lin_out.bias is not None
+        conv = OuterConv(
+            self.lin_out.in_channels,
+            self.out_channels,
+            GCN("target", as_pyg=True),
+            bias=bias,
+            root_weight=True,
+        )
+        sources = {"theta.weight": linear("lin_out"), "root.weight": linear("lin_root")}
+        return conv, {**sources, "bias": same("lin_out.bias")} if bias else sources
+
+    def forward(self, x: Tensor, edge_index: Adj) -> Tensor:
+        conv = self._runs(x, edge_index)
+        if conv is None:
+            return super().forward(x, edge_index)
+        if not self.diag_lambda:
+            return conv(x, edge_index)
+        return conv(x, self._enhanced(conv.basis(x, edge_index).edges(), x.dtype))
+
+    def _enhanced(self, edges: EdgeBasis, dtype: torch.dtype) -> EdgeBasis:
+        """Â + λ diag(Â)."""
+        source, target = edges.index
+        value = edges.values(dtype)
+        return edges.with_values(
+            torch.where(source == target, (1 + self.diag_lambda) * value, value)
+        )
+
+
+class LEConv(DropIn, theirs.LEConv):
+    r"""Y = Aᵀ (X Θ_1 + b_1) − D X Θ_2 + X Θ_3 + b_3, D = diag(Aᵀ 1) the in-degrees.
+
+    From the `"ASAP: Adaptive Structure Aware Pooling for Learning Hierarchical Graph
+    Representations" <https://arxiv.org/abs/1911.07979>`_ paper, equation 8.
+    """
+
+    takes_pairs = True
+
+    def lacks(self) -> list[str]:
+        return check_reduction(self, "sum")
+
+    def outside(self) -> list[str]:
+        return ["D (b_1 − X Θ_2), with b_1 = lin1.bias and Θ_2 = lin2.weight.T"]
+
+    def recipe(self) -> Recipe:
+        bias = self.lin3.bias is not None
+        conv = OuterConv(
+            (self.lin1.in_channels, self.lin3.in_channels),
+            self.out_channels,
+            Relation(1, None),
+            bias=bias,
+            root_weight=True,
+            flow=self.flow,
+        )
+        sources = {"theta.weight": linear("lin1"), "root.weight": linear("lin3")}
+        return conv, {**sources, "bias": same("lin3.bias")} if bias else sources
+
+    def forward(
+        self, x: Union[Tensor, PairTensor], edge_index: Adj, edge_weight: OptTensor = None
+    ) -> Tensor:
+        conv = self._runs(x, edge_index, edge_weight)
+        if conv is None:
+            return super().forward(x, edge_index, edge_weight)
+        source, target = x if isinstance(x, tuple | list) else (x, x)
+        basis = conv.basis(x, edge_index, edge_weight)
+        degree = basis.propagate(source.new_ones(source.size(-2), 1)).squeeze(1)
+        minus = self.lin2(target)
+        if self.lin1.bias is not None:
+            minus = minus - self.lin1.bias
+        return conv(x, basis) - degree * minus
