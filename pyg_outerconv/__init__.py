@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .nn import AttentionConv, OuterConv, share_bases
     from .nn.compose import compose
     from .nn.fuse import fuse
+    from .transforms import ToSparseFeatures
 
 __version__ = "0.1.0"
 
@@ -25,6 +26,7 @@ __all__ = [
     "OuterConv",
     "Pattern",
     "Pool",
+    "ToSparseFeatures",
     "__version__",
     "backends",
     "clear_caches",
@@ -46,6 +48,7 @@ _NAMES = {
     "families": ("Grid", "Pool", "parse_family"),
     "graph": ("Cells", "flatten_grid", "unflatten_grid"),
     "kernels": ("record", "use_backend"),
+    "transforms": ("ToSparseFeatures",),
     "nn": ("AttentionConv", "OuterConv", "compose", "fuse", "share_bases"),
 }
 _FILES = {name: file for file, names in _NAMES.items() for name in names}
@@ -58,7 +61,6 @@ _FOLDERS = (
     "plot",
     "testing",
     "theta",
-    "transforms",
 )
 
 

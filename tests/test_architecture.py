@@ -17,7 +17,7 @@ CORE = {
     "kernels": {"errors", "registration"},
     "cache": {"kernels"},
     "theta": {"errors"},
-    "graph": {"errors", "cache", "kernels", "theta"},
+    "graph": {"errors", "registration", "cache", "kernels", "theta"},
     "basis": {"errors", "registration", "cache", "kernels", "theta", "graph"},
     "contract": {"errors", "registration", "cache", "kernels", "theta", "graph", "basis"},
 }

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..equations import row
 from ..errors import RefusedValue
-from ..graph import Features, SparseFeatures
+from ..graph import Features, SparseMatrix
 from ..graph.checks import check_positive
 from .edge_context import EdgeContext
 from .edge_features import EdgeFeatures
@@ -96,7 +96,7 @@ class Bilinear(Score):
     def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         check_queries(self.form, query, source)
         self.form.settle(query, channels_of(source))
-        if isinstance(source, SparseFeatures):
+        if isinstance(source, SparseMatrix):
             near = project_heads(source, self.form.weight.transpose(1, 2))
             return Dot(spread(query, self.heads), near, self.scale)
         return Dot(self.form(query), spread(source, self.heads), self.scale)

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..errors import RefusedType, RefusedValue, unknown
-from ..graph.sparse_features import Features
+from ..graph.sparse_features import as_matrix
+from ..graph.sparse_matrix import Features, SparseMatrix
 from ..kernels import REDUCTIONS
 from ..theta import DenseTheta, Mixture, Theta, ThetaValue, ValueOutput, as_theta
 from .problem import Problem
@@ -100,7 +101,8 @@ def check_inputs(problem: Problem) -> None:
             f"{problem.aggr} over the inputs of a label needs dense node features, "
             "whose zeros are compared too"
         )
-        found = "none" if problem.x is None else type(problem.x).__name__
+        found = "none" if problem.x is None else "indices"
+        found = "SparseFeatures" if isinstance(problem.x, SparseMatrix) else found
         raise RefusedValue(rule, "a dense x", found)
     if problem.basis.hides_edges:
         what = f"{problem.aggr} over the inputs of a label counts or compares its edges"
@@ -136,7 +138,7 @@ def problems(
         raise RefusedValue(unknown("reduction", aggr, REDUCTIONS))
     if label_aggr not in LABEL_REDUCTIONS:
         raise RefusedValue(unknown("reduction over labels", label_aggr, LABEL_REDUCTIONS))
-    theta = as_theta(theta)
+    x, theta = as_matrix(x), as_theta(theta)
     if label_aggr != "sum":
         x, theta = _with_bias_channel(x, theta)
         part = basis.hidden()

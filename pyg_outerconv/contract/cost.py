@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..graph.sparse_features import SparseFeatures
+from ..graph.sparse_matrix import SparseMatrix
 from ..kernels.tiles import TILE_ELEMENTS
 from .problem import Problem
 
@@ -204,7 +204,7 @@ def transform(problem: Problem, rows: float) -> Cost:
     if problem.has_features:
         return dense_product(problem, rows, of_x)
     width = problem.out_channels * problem.itemsize
-    if isinstance(problem.x, SparseFeatures):
+    if isinstance(problem.x, SparseMatrix):
         wide = float(problem.num_labels * width)
         read = problem.x.num_entries * wide, problem.in_channels * wide
         return Cost.of(Operations(gathers=(read,), calls=1), of_x + of_theta)

@@ -8,7 +8,7 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..basis.multi_head_edges import MultiHeadEdges
 from ..errors import RefusedType
-from ..graph.sparse_features import Features, SparseFeatures
+from ..graph.sparse_matrix import Features, SparseMatrix
 from ..theta import ValueOutput
 from .cost import Cost, Operations, transform
 from .problem import Problem
@@ -26,7 +26,7 @@ def project(x: Features, weight: Tensor) -> Tensor:
     Sparse features take one sparse product. Indices (M,) pick rows of W; None takes all rows.
     """
     heads, rows, width = weight.shape
-    if isinstance(x, SparseFeatures):
+    if isinstance(x, SparseMatrix):
         return x.transform(weight.unsqueeze(1))
     wide = weight.transpose(0, 1)
     if x is None:
@@ -77,7 +77,7 @@ def making_values(problem: Problem) -> Cost:
     of_x, of_theta, _ = problem.gradients
     columns = problem.num_labels * theta.value.size(2)
     flops = 2.0 * sources * problem.in_channels * columns
-    if isinstance(problem.x, SparseFeatures):
+    if isinstance(problem.x, SparseMatrix):
         flops = 2.0 * problem.x.num_entries * columns
     made = Cost.of(Operations(flops, calls=1), of_x + of_theta)
     if theta.output is None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..errors import RefusedValue
-from ..graph.sparse_features import Features
+from ..graph.sparse_matrix import Features
 from ..theta import Mixture, ThetaValue
 from ..theta.theta import add_bias
 from .arguments import check_inputs, check_shapes, problems

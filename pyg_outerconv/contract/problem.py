@@ -11,7 +11,8 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
-from ..graph.sparse_features import Features, SparseFeatures
+from ..graph.sparse_features import as_matrix
+from ..graph.sparse_matrix import Features, SparseMatrix
 from ..kernels.primitive import wants_gradients
 from ..theta import Mixture, ThetaValue, ValueOutput, as_theta
 
@@ -47,7 +48,7 @@ class Problem:
         bias: Tensor | None = None,
         values: Tensor | None = None,
     ) -> None:
-        self.basis, self.x, self.parameter = basis, x, as_theta(parameter)
+        self.basis, self.x, self.parameter = basis, as_matrix(x), as_theta(parameter)
         self.aggr, self.label_aggr = aggr, label_aggr
         self.bias, self.values = bias, values
 
@@ -159,7 +160,7 @@ class Problem:
         """Whether gradients are required of X, of Θ, and of the values of the basis."""
         if not wants_gradients():
             return _NONE
-        x = self.x.value if isinstance(self.x, SparseFeatures) else self.x
+        x = self.x.value if isinstance(self.x, SparseMatrix) else self.x
         of_x = x is not None and x.requires_grad
         return of_x, self.parameter.requires_grad, self.basis.learns
 
@@ -186,7 +187,7 @@ class Problem:
     def transform(self) -> Tensor:
         """X Θ_k for every label: (M, K, *batch, Q)."""
         x = self.x
-        if isinstance(x, SparseFeatures):
+        if isinstance(x, SparseMatrix):
             return x.transform(self.theta)
         if x is not None and x.is_floating_point():
             return self.parameter.transform(x)

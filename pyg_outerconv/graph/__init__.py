@@ -1,5 +1,7 @@
 """Structures that a basis is built from, sparse features, positions, and readers of graphs."""
 
+from ..registration import import_files
+from . import sparse_functions
 from .assignment import Assignment
 from .cells import Cells
 from .edge_list import EdgeList, edge_list
@@ -7,16 +9,20 @@ from .images import flatten_grid, fold, unflatten_grid, unfold
 from .interop import edge_list_of, from_hetero, from_networkx, from_scipy
 from .node_set import NodeSet
 from .positions import places_within, positions_of, relative_positions
-from .sparse_features import Features, SparseFeatures
+from .sparse_features import SparseFeatures
+from .sparse_functions.table import BecameDense
+from .sparse_matrix import Features, SparseMatrix
 from .structure import Structure
 
 __all__ = [
     "Assignment",
+    "BecameDense",
     "Cells",
     "EdgeList",
     "Features",
     "NodeSet",
     "SparseFeatures",
+    "SparseMatrix",
     "Structure",
     "edge_list",
     "edge_list_of",
@@ -31,3 +37,5 @@ __all__ = [
     "unflatten_grid",
     "unfold",
 ]
+
+import_files(sparse_functions.__name__, sparse_functions.__path__)

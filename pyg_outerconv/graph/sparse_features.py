@@ -1,114 +1,60 @@
-"""Sparse node features, and the sorted pattern of a ``torch.sparse`` matrix."""
+"""Sparse node features that are a tensor: what scripts, PyG and optimisers take for a dense X."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple, Union
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, overload
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.utils._python_dispatch import _len_torch_dispatch_stack
+from torch.utils._pytree import tree_flatten, tree_map_only
 
-from ..cache import IdentityCache
 from ..errors import RefusedType, RefusedValue
-from ..kernels import Sparsity, spmm
-from ..kernels.edge_lists import pointers
-from ..kernels.sparsity import known_rows, known_sparsity
-from ..theta.theta import autocast_pair
+from ..kernels import Sparsity
+from ..kernels.sparsity import known_sparsity
+from .sparse_functions.table import (
+    OF_THE_SHELL,
+    RULES,
+    name_of,
+    refuse_write,
+    say_dense,
+    writes,
+)
+from .sparse_matrix import SparseMatrix
+from .sparse_patterns import (
+    checked_rows,
+    mark_canonical,
+    pattern_of,
+    place_of_each,
+    settle,
+)
+from .torch_sparse import read_sparse
 
-_INT32_LIMIT = 2**31 - 1
-LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
-
-
-class Prepared(NamedTuple):
-    """The pattern of a torch.sparse tensor.
-
-    ``order`` (E,) is the place in the tensor of each entry in row order, None for the identity;
-    ``regular``: whether the tensor's own indices are sorted without repeats.
-    """
-
-    sparsity: Sparsity
-    order: Tensor | None
-    regular: bool
-
-
-def check_sparse(x: Tensor) -> None:
-    """Refuse a tensor that is not a floating point sparse matrix in COO, CSR or CSC layout."""
-    if x.layout not in LAYOUTS:
-        raise RefusedType(
-            "sparse features must have one number per entry",
-            "torch.sparse_csr, torch.sparse_coo or torch.sparse_csc",
-            x.layout,
-        )
-    if x.dim() != 2 or (x.layout == torch.sparse_coo and x.dense_dim()):
-        expected = "shape (M, P), without batch and without dense dimensions"
-        raise RefusedValue("sparse features must be a matrix", expected, tuple(x.shape))
-    if not x.is_floating_point():
-        raise RefusedType("sparse features must be floating point", "torch.float32", x.dtype)
+_INNER = ("rowptr", "col", "colptr", "row", "perm", "value")
 
 
-def prepare(x: Tensor) -> Prepared:
-    """Sort the entries of a sparse matrix by row, then column, and by column."""
-    num_rows, num_columns = x.shape
-    row, column = _places(x.detach())
-    for name, index, count in (("row", row, num_rows), ("column", column, num_columns)):
-        if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < count:
-            raise RefusedValue(
-                f"every {name} of sparse features must lie in range",
-                f"[0, {count})",
-                f"[{int(index.min())}, {int(index.max())}]",
-            )
-    key, order = row * num_columns + column, None
-    own = column * num_rows + row if x.layout == torch.sparse_csc else key
-    regular = bool((own.diff() > 0).all())
-    if bool((key.diff() < 0).any()):
-        order = torch.sort(key, stable=True).indices
-        row, column = row[order], column[order]
-    dtype = index_dtype(num_rows, num_columns, row.numel())
-    ptr = pointers(row.to(dtype), num_rows)
-    return Prepared(known_rows(ptr, column.to(dtype), num_columns), order, regular)
+class SparseFeatures(Tensor):
+    """X (M, P) of E stored entries that behaves as the dense tensor of the same numbers.
 
+    It is a ``torch.Tensor`` of strided layout without a storage, so that PyG's loaders, transforms
+    and layers take it for features. Dropout, functions with f(0) = 0, scaling of rows, columns and
+    entries, selection and concatenation of rows and columns, sums, and products with dense matrices
+    work on the stored entries alone. Any other function runs on a dense copy and says so once
+    (:class:`.BecameDense`); one that would write to such a copy is refused.
 
-def index_dtype(*counts: int) -> torch.dtype:
-    """int32 if it can hold all these numbers, else int64."""
-    return torch.int32 if max(counts) < _INT32_LIMIT else torch.int64
+    Gradients flow to ``value`` where it requires them, that is to the stored entries only:
+    ``x.requires_grad``, ``x.grad`` and ``torch.autograd.grad(y, x)`` speak of ``value``. Zeros that
+    are not stored are zeros in products even where the other factor is infinite or NaN.
 
+    Make it by :meth:`of`, or by the transform :class:`pyg_outerconv.ToSparseFeatures`. Layers of
+    this package prepare a ``torch.sparse`` matrix themselves; these features are prepared once, and
+    with other values (dropout) nothing is sorted or checked again.
 
-def _places(x: Tensor) -> tuple[Tensor, Tensor]:
-    """(E,) the row and the column of each entry, int64, in the order of ``x.values()``."""
-    if x.layout == torch.sparse_coo:
-        row, column = x.indices()
-        return row, column
-    if x.layout == torch.sparse_csr:
-        return _spread(x.crow_indices(), x.col_indices()), x.col_indices().long()
-    return x.row_indices().long(), _spread(x.ccol_indices(), x.row_indices())
-
-
-def _spread(ptr: Tensor, index: Tensor) -> Tensor:
-    """(E,) the row of each entry of a compressed layout, after a check of its pointers."""
-    counts = ptr.long().diff()
-    ends = (int(ptr[0]), int(ptr[-1]))
-    if ends != (0, index.numel()) or bool((counts < 0).any()):
-        raise RefusedValue(
-            "pointers of sparse features must ascend to the number of entries",
-            f"from 0 to {index.numel()}",
-            ptr.tolist() if ptr.numel() <= 8 else f"from {ends[0]} to {ends[1]}",
-        )
-    return torch.repeat_interleave(counts)
-
-
-_known = IdentityCache()
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SparseFeatures:
-    """Sparse X (M, P) of E entries, sorted by row and by column.
-
-    Layers build it from a ``torch.sparse`` tensor by :meth:`of`. Pass it instead of such a tensor
-    if values change but the pattern does not (:meth:`with_values`), or under ``torch.compile``,
-    which cannot read sparse tensors.
-
-    Attributes:
+    Args:
         sparsity: the pattern; entries of a row are sorted by column.
         value: (E,) floating point, in row order; may require gradients.
 
@@ -117,190 +63,280 @@ class SparseFeatures:
         TypeError: ``value`` is not floating point.
     """
 
-    sparsity: Sparsity
-    value: Tensor
+    matrix: SparseMatrix
+    is_copy: bool
+    """Whether a dense tensor in its place would be a view of another, and share its memory."""
+    is_unfilled: bool
+    """Whether it was allocated for the result of a function with ``out=``."""
+    is_argument: bool
+    """Whether it stands for an argument of a function that is being compiled."""
 
-    def __post_init__(self) -> None:
-        value, entries = self.value, self.sparsity.col
-        if value.shape != entries.shape:
-            raise RefusedValue(
-                "sparse features need a value for each entry",
-                tuple(entries.shape),
-                tuple(value.shape),
-            )
-        if not value.is_floating_point():
-            raise RefusedType(
-                "sparse features hold floating point values", "torch.float32", value.dtype
-            )
-        if value.device != entries.device:
-            raise RefusedValue(
-                "values must be on the pattern's device", entries.device, value.device
-            )
+    @staticmethod
+    def __new__(cls, sparsity: Sparsity, value: Tensor) -> SparseFeatures:
+        return features_of(SparseMatrix(sparsity, value))
 
     @staticmethod
     def of(x: Tensor) -> SparseFeatures:
-        """Sparse features from a ``torch.sparse`` tensor (M, P): CSR, COO or CSC.
+        """Sparse features of the entries of a ``torch.sparse`` matrix, or the non-zeros of a dense.
 
-        Repeated entries are summed. The pattern is sorted once per tensor object, until the tensor
-        is changed in place. Gradients flow to the tensor.
+        Repeated entries are summed. The pattern of a sparse tensor is sorted once per tensor
+        object, until the tensor is changed in place. Gradients flow to the tensor.
 
         Raises:
             ValueError: the tensor is not a matrix, has dense dimensions or indices out of range; or
-                it requires gradients and its indices are unsorted or repeated, for which torch
-                computes wrong gradients.
+                it is sparse, requires gradients and its indices are unsorted or repeated, for which
+                torch computes wrong gradients.
             TypeError: the tensor is not floating point, or has a block layout.
         """
-        if torch.compiler.is_compiling() or is_functorch_wrapped_tensor(x):
-            return SparseFeatures._read(x)
-        # torch.func cannot wrap the pointers and indices of compressed matrices.
-        with torch._C._DisableFuncTorch():
-            return SparseFeatures._read(x)
+        if isinstance(x, SparseFeatures):
+            return x
+        if x.layout is torch.strided:
+            return features_of(_non_zeros(x))
+        found = read_sparse(x)
+        return features_of(found.with_values(found.value.clone()))
 
-    @staticmethod
-    def _read(x: Tensor) -> SparseFeatures:
-        anchor, x = x, coalesced(x)
-        prepared: Prepared = _known.get(anchor, (), "pattern", lambda: prepare(x))
-        if x.requires_grad and not prepared.regular:
-            # torch's gradient of values() sorts the entries first, so it would be in another order.
-            raise RefusedValue(
-                "sparse features that require gradients must be in torch's order",
-                "sorted indices without repeats",
-                f"others in a matrix of layout {x.layout}",
-            )
-        # A copy, because torch.compile cannot read a view of a sparse tensor.
-        value = x.values().clone() if x.requires_grad else x.values().detach()
-        if prepared.order is not None:
-            value = value.index_select(0, prepared.order)
-        return SparseFeatures(prepared.sparsity, value)
-
-    def with_values(self, value: Tensor) -> SparseFeatures:
-        """The same pattern with other values (E,), in row order."""
-        return SparseFeatures(self.sparsity, value)
-
-    def to(self, target: torch.device | str | torch.dtype) -> SparseFeatures:
-        """The same features on another device or in another dtype."""
-        value = self.value.to(target)
-        return SparseFeatures(self.sparsity.to(value.device), value)
-
-    # The interface of a dense X -------------------------------------------------------------------
+    # The entries ----------------------------------------------------------------------------------
 
     @property
-    def shape(self) -> torch.Size:
-        """(M, P)."""
-        return torch.Size(self.sparsity.shape)
+    def sparsity(self) -> Sparsity:
+        """The pattern of the entries."""
+        return self.matrix.sparsity
+
+    @property
+    def value(self) -> Tensor:
+        """(E,) the stored values, in row order."""
+        return self.matrix.value
 
     @property
     def num_entries(self) -> int:
         """Number of entries E, stored zeros included."""
-        return self.sparsity.num_entries
+        return self.matrix.num_entries
 
     @property
-    def dtype(self) -> torch.dtype:
-        """The dtype of the values."""
-        return self.value.dtype
+    def density(self) -> float:
+        """E / (M P): the share of numbers that are stored."""
+        rows, columns = self.sparsity.shape
+        return self.num_entries / max(1, rows * columns)
 
-    @property
-    def device(self) -> torch.device:
-        """The device of the pattern and the values."""
-        return self.value.device
-
-    def dim(self) -> int:
-        """2: sparse features have no batch dimensions."""
-        return 2
-
-    def size(self, dim: int) -> int:
-        """M or P."""
-        return self.sparsity.shape[dim]
-
-    def is_floating_point(self) -> bool:
-        """True: these are features, not indices of nodes."""
-        return True
-
-    # Products -------------------------------------------------------------------------------------
+    def with_values(self, value: Tensor) -> SparseFeatures:
+        """The same pattern with other values (E,), in row order."""
+        return features_of(self.matrix.with_values(value))
 
     def times(self, weight: Tensor) -> Tensor:
         """X W for W (P, Q): (M, Q)."""
-        return self.transform(weight[None, None]).squeeze(1)
+        return self.matrix.times(weight)
 
     def transform(self, theta: Tensor) -> Tensor:
-        """X Θ_k for every label of Θ (K, G, P/G, Q/G): (M, K, Q), in one sparse product.
+        """X Θ_k for every label of Θ (K, G, P/G, Q/G): (M, K, Q), in one sparse product."""
+        return self.matrix.transform(theta)
 
-        Under autocast it is computed in autocast's dtype, as a dense product is.
-        """
-        num_labels, groups, rows, columns = theta.shape
-        value, theta = autocast_pair(self.value, theta)
-        wide = theta.permute(1, 2, 0, 3).reshape(groups * rows, num_labels * columns)
-        out = spmm(self._by_group(groups), value, wide)
-        blocks = out.view(self.size(0), groups, num_labels, columns)
-        return blocks.transpose(1, 2).reshape(self.size(0), num_labels, groups * columns)
+    # Tensors that a compiler takes apart ----------------------------------------------------------
 
-    def _by_group(self, groups: int) -> Sparsity:
-        """The (M·G) × P pattern whose row m·G + g has the entries of row m in column block g.
+    @property
+    def rowptr(self) -> Tensor:
+        """(M + 1,) the entries of row m are ``rowptr[m]:rowptr[m + 1]``."""
+        return self.sparsity.rowptr
 
-        Entries of a row are sorted by column, so the order of values does not change.
-        """
-        if groups == 1:
-            return self.sparsity
-        num_rows, num_columns = self.shape
-        row_of_column_order, perm = self.sparsity.row, self.sparsity.perm
-        dtype = index_dtype(num_rows * groups, num_columns, self.num_entries)
-        width = max(1, num_columns // groups)
-        column = torch.arange(num_columns, device=self.device, dtype=dtype)
-        column = column.repeat_interleave(self.sparsity.colptr.diff())
-        row = row_of_column_order.to(dtype) * groups + column // width
-        pointer = torch.zeros(num_rows * groups + 1, dtype=dtype, device=self.device)
-        torch.cumsum(torch.bincount(row, minlength=num_rows * groups), 0, out=pointer[1:])
-        col, colptr = self.sparsity.col.to(dtype), self.sparsity.colptr.to(dtype)
-        return known_sparsity(pointer, col, colptr, row, perm.to(dtype))
+    @property
+    def col(self) -> Tensor:
+        """(E,) the column of each entry, in row order."""
+        return self.sparsity.col
 
-    def __repr__(self) -> str:
-        rows, columns = self.shape
+    @property
+    def colptr(self) -> Tensor:
+        """(P + 1,) as ``rowptr``, by column."""
+        return self.sparsity.colptr
+
+    @property
+    def row(self) -> Tensor:
+        """(E,) the row of each entry, in column order."""
+        return self.sparsity.row
+
+    @property
+    def perm(self) -> Tensor:
+        """(E,) the position, in row order, of each entry in column order."""
+        return self.sparsity.perm
+
+    def __tensor_flatten__(self) -> tuple[list[str], tuple[bool, bool]]:
+        known = settle(self.sparsity), self.is_copy
+        learns = self.value.requires_grad and torch.is_grad_enabled()
+        if learns and isinstance(self.value, FunctionalTensor):  # the result of a compiled graph
+            raise _no_gradients("results of a compiled function")
+        return list(_INNER), known
+
+    @staticmethod
+    def __tensor_unflatten__(
+        inner: dict[str, Tensor], context: tuple[bool, bool], size: Any, stride: Any
+    ) -> SparseFeatures:
+        *pattern, value = [inner[name] for name in _INNER]
+        sparsity = mark_canonical(known_sparsity(*pattern), context[0])
+        out = features_of(SparseMatrix(sparsity, value), is_copy=context[1])
+        out.is_argument = isinstance(value, FakeTensor)
+        return out
+
+    # Functions of torch ---------------------------------------------------------------------------
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        rule = RULES.get(func)
+        if _len_torch_dispatch_stack() and getattr(func, "__name__", "") != "__get__":
+            _check_arguments(args, kwargs)
+        if rule is not None:
+            out = rule(*args, **kwargs)
+            if out is not NotImplemented:
+                return out
+        elif func in OF_THE_SHELL or getattr(func, "__name__", "") == "__get__":
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        return on_dense(func, args, kwargs)
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        # Reached from within torch's own code alone, below autograd, which knows no values.
+        if func in _SAME:
+            return _SAME[func](args[0])
+        found = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, SparseFeatures)]
+        if torch.is_grad_enabled() and any(x.value.requires_grad for x in found):
+            raise RefusedType(
+                f"{func} is called below autograd, and gradients would not reach sparse features",
+                "x.to_dense(), or x.detach()",
+                "values that require gradients",
+            )
+        if func._schema.is_mutable and any(isinstance(x, SparseFeatures) for x in args[:1]):
+            raise refuse_write(str(func))
+        return on_dense(func, args, kwargs or {})
+
+    # Copies, and what is written to files ---------------------------------------------------------
+
+    def __copy__(self) -> SparseFeatures:
+        return features_of(self.matrix, is_copy=self.is_copy)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SparseFeatures:
+        if id(self) not in memo:  # patterns never change, so copies share them
+            value = copy.deepcopy(self.value, memo)
+            memo[id(self)] = features_of(self.matrix.with_values(value))
+        return memo[id(self)]  # type: ignore[no-any-return]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _read_back, (self.rowptr, self.col, self.size(1), self.value)
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        rows, columns = self.sparsity.shape
+        learns = ", requires_grad=True" if self.value.requires_grad else ""
         return (
-            f"SparseFeatures({rows} x {columns}, entries={self.num_entries}, {self.dtype}, "
-            f"device={str(self.device)!r})"
+            f"SparseFeatures({rows} x {columns}, entries={self.num_entries}, {self.value.dtype}, "
+            f"device={str(self.value.device)!r}{learns})"
         )
 
-
-# A Union, because PyG parses the annotations of a layer and does not know ``|``.
-Features = Union[Tensor, SparseFeatures, None]  # noqa: UP007
-"""X: dense features, sparse ones, indices of nodes (integers), or None."""
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
 
 
-def coalesced(x: Tensor) -> Tensor:
-    """A ``torch.sparse`` tensor, coalesced if it is a COO matrix.
+def features_of(matrix: SparseMatrix, *, is_copy: bool = False) -> SparseFeatures:
+    """The tensor of these entries."""
+    out: SparseFeatures = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        SparseFeatures, matrix.sparsity.shape, dtype=matrix.dtype, device=matrix.device
+    )
+    out.matrix, out.is_copy = matrix, is_copy
+    out.is_unfilled = out.is_argument = False
+    return out
 
-    The result is cached per tensor object, unless the tensor requires gradients.
+
+@overload
+def as_matrix(x: Tensor | SparseMatrix | None) -> Tensor | SparseMatrix | None: ...
+@overload
+def as_matrix(x: Any) -> Any: ...
+def as_matrix(x: Any) -> Any:
+    """The entries of sparse features, for the core, which takes them for no tensor; else x."""
+    if not isinstance(x, SparseFeatures):
+        return x
+    if torch.compiler.is_compiling():  # it knows the tensors that it took apart
+        sparsity = known_sparsity(x.rowptr, x.col, x.colptr, x.row, x.perm)
+        return SparseMatrix(sparsity, x.value)
+    return x.matrix
+
+
+def dense_of(x: SparseFeatures) -> Tensor:
+    """X as a dense tensor (M, P), in memory of its own."""
+    rows, columns = x.sparsity.shape
+    flat = x.value.new_zeros(rows * columns).index_add(0, place_of_each(x.sparsity), x.value)
+    return flat.view(rows, columns)
+
+
+def on_dense(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    """The function of dense copies of all sparse features among the arguments, with a warning.
 
     Raises:
-        ValueError, TypeError: see :meth:`SparseFeatures.of`.
+        TypeError: the function would write to such a copy.
     """
-    check_sparse(x)
-    if x.layout != torch.sparse_coo or x.is_coalesced():
-        return x
-    if x.requires_grad:
-        return x.coalesce()
-    out: Tensor = _known.get(x, (), "coalesced", x.coalesce)
-    return out
+    leaves = tree_flatten((args, kwargs))[0]
+    found = [x for x in leaves if isinstance(x, SparseFeatures)]
+    name = name_of(func)
+    first = [x for x in tree_flatten(args[:1])[0] if isinstance(x, SparseFeatures)]
+    outs = [x for x in tree_flatten(kwargs.get("out"))[0] if isinstance(x, SparseFeatures)]
+    if outs or (first and writes(func, args, kwargs)):
+        raise refuse_write(name)
+    say_dense(name, found[0].sparsity.shape, found[0].value.dtype)
+    known = {id(x): dense_of(x) for x in found}
+    args, kwargs = tree_map_only(SparseFeatures, lambda x: known[id(x)], (args, kwargs))
+    return func(*args, **kwargs)
 
 
-def replace_values(x: Tensor, value: Tensor) -> Tensor:
-    """A ``torch.sparse`` tensor with the pattern of ``x``, coalesced, and other values.
+def _check_arguments(args: Any, kwargs: dict[str, Any]) -> None:
+    """Refuse arguments of a compiled graph whose values learn: it would not return gradients."""
+    for x in tree_flatten((args, kwargs))[0]:
+        if isinstance(x, SparseFeatures) and x.is_argument and x.value.requires_grad:
+            raise _no_gradients("arguments of functions of torch in a compiled graph")
 
-    ``value`` (E,) is in the order of ``x.values()``, and gradients flow to it. The layout stays,
-    and the prepared pattern is shared.
-    """
-    if x.layout == torch.sparse_coo:
-        out = torch.sparse_coo_tensor(
-            x.indices(), value, x.shape, is_coalesced=True, check_invariants=False
-        )
-    elif x.layout == torch.sparse_csr:
-        out = torch.sparse_csr_tensor(
-            x.crow_indices(), x.col_indices(), value, x.shape, check_invariants=False
-        )
-    else:
-        out = torch.sparse_csc_tensor(
-            x.ccol_indices(), x.row_indices(), value, x.shape, check_invariants=False
-        )
-    prepared = _known.get(x, (), "pattern", lambda: prepare(x))
-    _known.get(out, (), "pattern", lambda: prepared)
-    return out
+
+def _no_gradients(where: str) -> RefusedValue:
+    return RefusedValue(
+        f"values of sparse features that are {where} get no gradients",
+        "values without gradients, x.with_values(value) inside, or a layer of this package",
+        "values that require gradients",
+    )
+
+
+def _non_zeros(x: Tensor) -> SparseMatrix:
+    """The entries of a dense matrix that are not zero; gradients flow to these."""
+    if x.dim() != 2:
+        raise RefusedValue("sparse features must be a matrix", "shape (M, P)", tuple(x.shape))
+    if not x.is_floating_point():
+        raise RefusedType("sparse features must be floating point", "torch.float32", x.dtype)
+    flat = x.reshape(-1)
+    place = flat.detach().nonzero().squeeze(1)
+    return SparseMatrix(pattern_of(place, (x.size(0), x.size(1))), flat.index_select(0, place))
+
+
+def _read_back(ptr: Tensor, column: Tensor, num_columns: int, value: Tensor) -> SparseFeatures:
+    return features_of(SparseMatrix(checked_rows(ptr, column, num_columns), value))
+
+
+def _shared(x: SparseFeatures) -> SparseFeatures:
+    return features_of(x.matrix.with_values(x.value.detach()), is_copy=x.is_copy)
+
+
+def _cloned(x: SparseFeatures) -> SparseFeatures:
+    return features_of(x.matrix.with_values(x.value.clone()))
+
+
+_SAME = {
+    torch.ops.aten.detach.default: _shared,
+    torch.ops.aten.alias.default: _shared,
+    torch.ops.aten.clone.default: _cloned,
+}
+
+torch.serialization.add_safe_globals([SparseFeatures, _read_back])

@@ -79,7 +79,9 @@ class Sparsity:
         return self.col.numel()
 
     def to(self, device: torch.device | str) -> Sparsity:
-        """A copy on another device."""
+        """A copy on another device; its columns are sorted when they are needed, if not here."""
+        if "num_cols" in vars(self) and "perm" not in vars(self):
+            return known_rows(self.rowptr.to(device), self.col.to(device), self.shape[1])
         return known_sparsity(*(tensor.to(device) for tensor in self.tensors))
 
 

@@ -16,7 +16,7 @@ from ..attention import (
 )
 from ..errors import RefusedType, RefusedValue, unknown
 from ..families import Family, Hops, parse_family
-from ..graph import Features, SparseFeatures
+from ..graph import Features, SparseMatrix
 from .inputs import Inputs
 from .theta import ThetaModule
 
@@ -129,7 +129,7 @@ def without_absent(inputs: Inputs, source_mask: Tensor) -> Inputs:
 
 
 def _without(x: Features, there: Tensor) -> Features:
-    if isinstance(x, SparseFeatures):
+    if isinstance(x, SparseMatrix):
         if there.dim() > 1:
             return x  # sparse features have no batch; the values of heads refuse it later
         count = x.sparsity.rowptr.diff().long()

@@ -9,13 +9,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import RefusedValue
-from ..graph.sparse_features import SparseFeatures, coalesced, replace_values
+from ..graph.sparse_features import SparseFeatures
+from ..graph.sparse_functions.elementwise import dropped
+from ..graph.torch_sparse import coalesced, replace_values
 
 
-@overload
-def dropout_features(x: Tensor, p: float = ..., training: bool = ...) -> Tensor: ...
 @overload
 def dropout_features(x: SparseFeatures, p: float = ..., training: bool = ...) -> SparseFeatures: ...
+@overload
+def dropout_features(x: Tensor, p: float = ..., training: bool = ...) -> Tensor: ...
 def dropout_features(
     x: Tensor | SparseFeatures, p: float = 0.5, training: bool = True
 ) -> Tensor | SparseFeatures:
@@ -39,19 +41,13 @@ def dropout_features(
     """
     if not 0.0 <= p <= 1.0:
         raise RefusedValue("dropout takes a probability", "[0, 1]", p)
+    if isinstance(x, SparseFeatures) and training and torch.compiler.is_compiling():
+        return x.with_values(dropped(x.value, p))  # values of an argument, with their gradients
     if isinstance(x, SparseFeatures):
-        return x.with_values(_dropout(x.value, p)) if training else x
+        return F.dropout(x, p, training)  # type: ignore[return-value]
     if x.layout == torch.strided:
         return F.dropout(x, p, training)
     if not training or p == 0.0:
         return x
     x = coalesced(x)
-    return replace_values(x, _dropout(x.values(), p))
-
-
-def _dropout(value: Tensor, p: float) -> Tensor:
-    """Dropout of a vector; on a CPU by uniform numbers, which torch draws four times as fast."""
-    if value.device.type != "cpu" or p == 1.0:
-        return F.dropout(value, p)
-    kept = torch.rand(value.shape) >= p
-    return value * (kept.to(value.dtype) / (1.0 - p))
+    return replace_values(x, dropped(x.values(), p))

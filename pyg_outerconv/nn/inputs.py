@@ -11,7 +11,9 @@ from torch.nn import Module
 
 from ..errors import RefusedType, RefusedValue
 from ..graph import Cells
-from ..graph.sparse_features import Features, SparseFeatures
+from ..graph.sparse_features import as_matrix
+from ..graph.sparse_matrix import Features, SparseMatrix
+from ..graph.torch_sparse import read_sparse
 
 
 class Given(NamedTuple):
@@ -78,7 +80,7 @@ class Inputs(NamedTuple):
 def split_input(x: Any, flow: str = "source_to_target") -> Inputs:
     """Split ``x``: one tensor for both ends, a pair (sources, targets), or None.
 
-    Sparse tensors become :class:`SparseFeatures`.
+    Sparse features become a :class:`SparseMatrix`, which is no tensor.
 
     Raises:
         TypeError: x is neither a tensor, nor a pair of tensors, nor None; or holds neither
@@ -118,7 +120,8 @@ def _features(x: Any) -> tuple[Features, int | None]:
     """Features after checks, and their number of nodes."""
     if x is None:
         return None, None
-    if isinstance(x, SparseFeatures):
+    x = as_matrix(x)
+    if isinstance(x, SparseMatrix):
         return x, x.size(0)
     if not isinstance(x, Tensor) or x.is_complex() or x.dtype == torch.bool:
         raise RefusedType(
@@ -127,7 +130,7 @@ def _features(x: Any) -> tuple[Features, int | None]:
             getattr(x, "dtype", type(x).__name__),
         )
     if x.layout != torch.strided:
-        return SparseFeatures.of(x), x.size(0)
+        return read_sparse(x), x.size(0)
     if x.is_floating_point():
         if x.dim() < 2:
             raise RefusedValue(

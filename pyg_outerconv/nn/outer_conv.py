@@ -15,7 +15,7 @@ from ..errors import RefusedValue
 from ..families import Family
 from ..families.options import functions_of, nested
 from ..families.registry import check_family
-from ..graph import Features, SparseFeatures
+from ..graph import Features, SparseMatrix
 from ..graph.structure import Content
 from ..theta import ThetaValue, scaled
 from ..theta.theta import add_bias
@@ -353,7 +353,7 @@ class OuterConv(DenseForms, MessageHooks):
     def _parameter(self, inputs: Inputs) -> ThetaValue:
         """Θ as the contraction takes it, divided by K if ``label_aggr='mean'``."""
         like = inputs.source
-        if isinstance(like, SparseFeatures):
+        if isinstance(like, SparseMatrix):
             like = like.value
         if like is not None and not like.is_floating_point():
             like = None

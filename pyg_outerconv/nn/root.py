@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
-from ..graph import SparseFeatures
+from ..graph import SparseMatrix
 from ..theta.theta import add_product
 from .inputs import Inputs
 
@@ -49,6 +49,6 @@ def add_root(out: Tensor, inputs: Inputs, weight: Tensor, own: bool) -> Tensor:
         raise RefusedType(
             "targets must have the type of the root weight", weight.dtype, target.dtype
         )
-    if isinstance(target, SparseFeatures):
+    if isinstance(target, SparseMatrix):
         return out + target.times(weight)
     return add_product(out, target, weight, own)

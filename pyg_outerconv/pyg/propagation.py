@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..families import Family
-from ..graph import SparseFeatures
+from ..graph import SparseMatrix
 from ..nn import OuterConv
 from ..nn.inputs import Inputs
 from ..nn.theta import ThetaModule
@@ -29,7 +29,7 @@ class Propagation(OuterConv):
     def _parameter(self, inputs: Inputs) -> ThetaValue:
         """The identity, of the width of the sources."""
         x = inputs.source
-        like = x.value if isinstance(x, SparseFeatures) else x
+        like = x.value if isinstance(x, SparseMatrix) else x
         assert x is not None
         assert like is not None
         return Mixture.identity(self.family.num_bases, x.size(-1), like)

@@ -10,8 +10,9 @@ from torch import Tensor
 from ..basis import Basis
 from ..contract import ORDERS, contract
 from ..contract.arguments import problems
-from ..graph import Features, SparseFeatures
+from ..graph import Features, SparseMatrix
 from ..graph.choice import Nodes
+from ..graph.sparse_features import as_matrix
 from ..theta import Mixture, ThetaValue, ValueOutput, full
 from .reference import TOLERANCE, assert_near, assert_same_gradients, dense_contraction, derivatives
 
@@ -55,7 +56,8 @@ def assert_contraction(
     Raises:
         AssertionError: an order differs; the message names it.
     """
-    rows = x.value if isinstance(x, SparseFeatures) else x
+    x = as_matrix(x)
+    rows = x.value if isinstance(x, SparseMatrix) else x
     given = [tensor for tensor in (rows, *_tensors_of(theta), *weights) if tensor is not None]
     inputs = [tensor for tensor in given if tensor.requires_grad]
     how = {"aggr": aggr, "label_aggr": label_aggr}

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis, EdgeBasis
-from ..graph import Features, SparseFeatures
+from ..graph import Features, SparseMatrix
+from ..graph.sparse_features import as_matrix
 from ..nn.dense import full_matrices
 from ..theta import ThetaValue, ValueOutput, full
 
@@ -153,7 +154,8 @@ def _reduced(x: Tensor, mask: Tensor, aggr: str, dim: int) -> Tensor:
 
 def _dense_features(x: Features, in_channels: int, like: Tensor) -> Tensor:
     """X (M, *batch, P); indices become rows of the identity matrix, None all of it."""
-    if isinstance(x, SparseFeatures):
+    x = as_matrix(x)
+    if isinstance(x, SparseMatrix):
         counts = x.sparsity.rowptr.diff()
         row = torch.arange(x.size(0), device=x.device).repeat_interleave(counts)
         zeros = x.value.new_zeros(x.shape)

@@ -96,7 +96,7 @@ def test_large_features_give_finite_values_and_gradients(text, size):
 def test_sparse_features_give_the_same_scores_or_are_refused(text):
     """Where a score takes features linearly, sparse ones give what dense ones give."""
     tried = try_score(text, CASES[0])
-    sparse = replace(tried, source=SparseFeatures.of(tried.source.detach().to_sparse_csr()))
+    sparse = replace(tried, source=SparseFeatures.of(tried.source.detach().to_sparse_csr()).matrix)
     if is_of_features(text):
         with pytest.raises(ValueError, match="a score that projects them"):
             _ = sparse.heads

@@ -11,9 +11,10 @@ from pyg_outerconv.basis import EdgeBasis, Eye, Pattern
 from pyg_outerconv.contract import ORDERS, Problem, contract
 from pyg_outerconv.contract.cost import predicted_share, sparse_pays
 from pyg_outerconv.graph import SparseFeatures
-from pyg_outerconv.graph import sparse_features as feature_pattern
-from pyg_outerconv.graph import sparse_features as features
-from pyg_outerconv.graph.sparse_features import coalesced, replace_values
+from pyg_outerconv.graph import sparse_matrix as feature_matrix
+from pyg_outerconv.graph import torch_sparse as feature_pattern
+from pyg_outerconv.graph import torch_sparse as features
+from pyg_outerconv.graph.torch_sparse import coalesced, replace_values
 from pyg_outerconv.nn import dropout_features
 from pyg_outerconv.testing import assert_near
 
@@ -143,8 +144,8 @@ def test_the_transform_is_that_of_the_dense_matrix(groups, layout):
 
 def test_indices_are_wide_where_groups_make_many_rows():
     # 3 rows in 2 ** 30 groups are more than int32 counts: the arithmetic alone is tested.
-    assert feature_pattern.index_dtype(3 * 2**30, 4, 5) == torch.int64
-    assert feature_pattern.index_dtype(3 * 2**29, 4, 5) == torch.int32
+    assert feature_matrix.index_dtype(3 * 2**30, 4, 5) == torch.int64
+    assert feature_matrix.index_dtype(3 * 2**29, 4, 5) == torch.int32
 
 
 def test_features_move_and_change_type():

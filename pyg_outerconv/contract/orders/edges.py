@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...basis.edges import multiply
-from ...graph.sparse_features import SparseFeatures
+from ...graph.sparse_matrix import SparseMatrix
 from ...kernels import REDUCTIONS
 from ...kernels.dispatch import forced, get_backend
 from ...kernels.grouped import known_groups
@@ -111,7 +111,7 @@ def _needs_grouped_products(problem: Problem) -> list[str]:
 
 
 def _needs_rows(problem: Problem) -> list[str]:
-    if isinstance(problem.x, SparseFeatures):
+    if isinstance(problem.x, SparseMatrix):
         return ["needs dense features or indices to take rows of X"]
     return []
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ...basis.edges import multiply
 from ...basis.pattern_matrices import LabelBlock
-from ...graph.sparse_features import SparseFeatures
+from ...graph.sparse_matrix import SparseMatrix
 from ...kernels import REDUCTIONS
 from ...kernels.products import mixed_product
 from ...theta import DenseTheta
@@ -99,7 +99,7 @@ def _transforms_first(problem: Problem) -> bool:
 def _transform(problem: Problem, block: LabelBlock) -> Tensor:
     """X Θ_k for the sources with edges of label k: (m, *batch, Q)."""
     x, source = problem.x, block.source
-    if isinstance(x, SparseFeatures):
+    if isinstance(x, SparseMatrix):
         return problem.transform_label(block.label).index_select(0, source)
     # Without features, source m takes row m of Θ_k.
     rows = source.long() if x is None else x.index_select(0, source)
@@ -121,7 +121,7 @@ def _zeros(problem: Problem) -> Tensor:
     """The result without edges: zeros (N, *batch, Q) that autograd connects to X and Θ."""
     shape = (problem.basis.size[1], *problem.batch, problem.out_channels)
     theta, x = problem.theta, problem.x
-    rows = x.value if isinstance(x, SparseFeatures) else x
+    rows = x.value if isinstance(x, SparseMatrix) else x
     if rows is None or not rows.is_floating_point():
         return theta.new_zeros(shape) + theta[:0].sum()
     rows, theta = autocast_pair(rows, theta)

@@ -11,7 +11,7 @@ from torch import Tensor
 from ...basis.base import Basis
 from ...basis.products import Composed, Repeated
 from ...errors import RefusedValue
-from ...graph.sparse_features import Features
+from ...graph.sparse_matrix import Features
 from ...theta import ThetaValue, as_theta
 from ..choose import choose_order
 from ..cost import Cost, moving, transform
