@@ -1,4 +1,4 @@
-"""Transforms of PyG that store bases on a graph, turn one into a heterogeneous graph, or store features sparse."""
+"""Transforms of PyG: bases stored on a graph or as edge types, and features stored sparse."""
 
 from .add_basis import AddBasis, basis_of
 from .basis_to_hetero import BasisToHetero
