@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Union
+from typing import Any, NamedTuple, Union
 
 import torch
 from torch import Tensor
@@ -12,8 +12,11 @@ from torch_geometric.typing import Adj, OptPairTensor, Size
 
 from ..cache import IdentityCache
 from ..families import Relation
+from ..kernels.edge_lists import counting_sort
+from ..kernels.grouped import known_groups
 from ..nn import OuterConv
 from .layer import DropIn, Recipe
+from .propagation import Propagation
 from .reductions import check_reduction, reduction
 from .tie import linear
 
@@ -23,10 +26,10 @@ _kept = IdentityCache()
 class MFConv(DropIn, theirs.MFConv):
     r"""Y = Σ_k A_kᵀ X Θ_k + S_k (X Θ'_k + b_k), A_k = A S_k, S_k[n, n] = 1 where n has degree k.
 
-    The degree of a target is the label of its edges, and of itself; one above ``max_degree`` counts
-    as that. So there are two convolutions, over the edges and over the nodes. From the
-    `"Convolutional Networks on Graphs for Learning Molecular Fingerprints"
-    <https://arxiv.org/abs/1509.09292>`_ paper, algorithm 2.
+    The first step is A without a parameter. The second and third are the S_k, an edge from each
+    node to itself under the label of its degree, whose products are those of groups of nodes.
+    Degrees above ``max_degree`` count as that. From the `"Convolutional Networks on Graphs for
+    Learning Molecular Fingerprints" <https://arxiv.org/abs/1509.09292>`_ paper, algorithm 2.
     """
 
     takes_pairs = True
@@ -34,53 +37,56 @@ class MFConv(DropIn, theirs.MFConv):
     def lacks(self) -> list[str]:
         return check_reduction(self)
 
+    def outside(self) -> list[str]:
+        if self.lins_l[0].bias is None:
+            return []
+        return [
+            f"lins_l.{k}.bias at nodes of degree {k}, where lins_l.{k} and lins_r.{k} are Θ"
+            for k in range(self.max_degree + 1)
+        ]
+
     def recipe(self) -> Recipe:
-        count, by_degree = self.max_degree + 1, Relation(self.max_degree + 1, None)
-        left, right = (lins[0].in_channels for lins in (self.lins_l, self.lins_r))
-        over_edges = OuterConv(
-            left,
-            self.out_channels,
-            by_degree,
-            bias=False,
-            aggr=reduction(self),
-            flow=self.flow,
-        )
-        over_nodes = OuterConv(right, self.out_channels, by_degree, bias=False)
-        convs = ModuleList([over_edges, over_nodes])
-        names = [[f"lins_{end}.{k}" for k in range(count)] for end in "lr"]
-        return convs, {f"{i}.theta.weight": linear(*paths) for i, paths in enumerate(names)}
+        count = self.max_degree + 1
+        steps: list[Any] = [Propagation(Relation(1, None), reduction(self), self.flow)]
+        sources = {}
+        for step, lins in enumerate(("lins_l", "lins_r"), 1):
+            width = getattr(self, lins)[0].in_channels
+            by_degree = Relation(count, None)
+            steps.append(OuterConv(width, self.out_channels, by_degree, bias=False))
+            sources[f"{step}.theta.weight"] = linear(*[f"{lins}.{k}" for k in range(count)])
+        return ModuleList(steps), sources
 
     def forward(
         self, x: Union[Tensor, OptPairTensor], edge_index: Adj, size: Size = None
     ) -> Tensor:
-        convs = self._runs(x, edge_index)
-        if convs is None:
+        steps = self._runs(x, edge_index)
+        if steps is None:
             return super().forward(x, edge_index, size)
-        source, target = (x, x) if isinstance(x, Tensor) else x
-        count = source.size(0) if size is None else size[1]
-        count = count if target is None else target.size(0)
-        found = _degrees(edge_index, count, self.max_degree, self.flow)
-        over_edges, over_nodes = convs
-        out = over_edges(x, edge_index, edge_type=found.of_edges, size=size)
+        propagate, left, right = steps
+        rows, theta = propagate(x, edge_index, size=size), left.theta()
+        target = x if isinstance(x, Tensor) else x[1]
         if target is not None:
-            out = out + over_nodes(target, found.loops, edge_type=found.of_nodes)
+            rows = torch.cat([rows, target], dim=-1)
+            theta = torch.cat([theta, right.theta()], dim=2)
+        found = _degrees(edge_index, rows.size(0), self.max_degree, self.flow)
+        out = known_groups(rows, found.ptr, theta[:, 0], found.nodes, found.nodes, rows.size(0))
         if self.lins_l[0].bias is None:
             return out
-        return out + torch.stack([lin.bias for lin in self.lins_l]).index_select(0, found.of_nodes)
+        return out + torch.stack([lin.bias for lin in self.lins_l]).index_select(0, found.degree)
 
 
 class Degrees(NamedTuple):
     """Degrees, not above a largest one.
 
     Attributes:
-        of_nodes: (N,) of each target.
-        of_edges: (E,) of the target of each edge.
-        loops: (2, N) an edge from each target to itself.
+        degree: (N,) of each target.
+        nodes: (N,) the targets, by their degree.
+        ptr: (K + 1,) where the targets of each degree begin.
     """
 
-    of_nodes: Tensor
-    of_edges: Tensor
-    loops: Tensor
+    degree: Tensor
+    nodes: Tensor
+    ptr: Tensor
 
 
 def _degrees(edge_index: Tensor, count: int, most: int, flow: str) -> Degrees:
@@ -88,8 +94,8 @@ def _degrees(edge_index: Tensor, count: int, most: int, flow: str) -> Degrees:
 
     def make() -> Degrees:
         target = edge_index[1 if flow == "source_to_target" else 0]
-        of_nodes = torch.bincount(target, minlength=count).clamp_(max=most)
-        each = torch.arange(count, device=target.device)
-        return Degrees(of_nodes, of_nodes[target], torch.stack([each, each]))
+        degree = torch.bincount(target, minlength=count).clamp_(max=most)
+        ptr, nodes = counting_sort(degree, most + 1)
+        return Degrees(degree, nodes, ptr)
 
     return _kept.get(edge_index, (), (count, most, flow), make)  # type: ignore[no-any-return]

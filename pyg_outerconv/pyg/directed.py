@@ -3,13 +3,17 @@
 from typing import Any
 
 from torch import Tensor
+from torch.nn import ModuleList
 from torch_geometric import nn as theirs
 from torch_geometric.nn import MessagePassing
 
 from ..cache import IdentityCache
-from .layer import OURS, DropIn, register
+from ..errors import RefusedValue
+from ..nn import OuterConv
+from .layer import OURS, DropIn, Recipe, register
 
 _flipped = IdentityCache()
+_NAMES = ("conv_in", "conv_out")
 
 
 class DirGNNConv(theirs.DirGNNConv):
@@ -28,19 +32,48 @@ class DirGNNConv(theirs.DirGNNConv):
                 copied.__class__ = ours
 
     def lacks(self) -> list[str]:
-        """The options of both copies that have no equal in the recipe of their class."""
-        ours = [conv for conv in (self.conv_in, self.conv_out) if isinstance(conv, DropIn)]
-        return [reason for conv in ours for reason in conv.lacks()]
+        """Why a copy is not a contraction: its class, or options that have no equal."""
+        found: list[str] = []
+        for conv in self._copies():
+            ours = isinstance(conv, DropIn)
+            found += conv.lacks() if ours else [f"{type(conv).__name__} has no equal class here"]
+        return found
 
     def why_not(self, x: Any = None, edge_index: Any = None) -> list[str]:
         """The reasons why PyG's own ``forward`` runs in a copy; see :meth:`DropIn.why_not`."""
         found = []
-        for conv in (self.conv_in, self.conv_out):
-            if isinstance(conv, DropIn):
-                found += conv.why_not(x, edge_index)
-            else:
-                found.append(f"{type(conv).__name__} is PyG's")
+        for conv in self._copies():
+            found += conv.why_not(x, edge_index) if isinstance(conv, DropIn) else self.lacks()
         return found
+
+    def outside(self) -> list[str]:
+        """What the layer computes beside the convolutions of both copies."""
+        found = [
+            f"(1 - alpha) times conv_in, alpha = {self.alpha} times conv_out against the edges"
+        ]
+        for name, conv in zip(_NAMES, self._copies(), strict=True):
+            found += [f"{name}: {text}" for text in conv.outside()]
+        return found if self.lin is None else [*found, "X lin.weight.T + lin.bias"]
+
+    def recipe(self) -> Recipe:
+        """The convolutions of both copies, one after the other."""
+        steps: list[Any] = []
+        sources = {}
+        for name, conv in zip(_NAMES, self._copies(), strict=True):
+            made, own = conv.recipe()
+            several = isinstance(made, ModuleList)
+            for path, source in own.items():
+                number, _, rest = path.partition(".") if several else ("0", "", path)
+                sources[f"{len(steps) + int(number)}.{rest}"] = source.within(name)
+            steps += made if several else [made]
+        return ModuleList(steps), sources
+
+    def outer_conv(self) -> OuterConv:
+        """Refused: it is two convolutions."""
+        raise RefusedValue("DirGNNConv is no convolution alone: it has several steps")
+
+    def _copies(self) -> list[Any]:
+        return [getattr(self, name) for name in _NAMES]
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Y (N, Q) for features (N, P) and edges (2, E)."""

@@ -93,6 +93,11 @@ class NNConv(DropIn, theirs.NNConv):
             found.append("nn is neither a linear map nor a torch.nn.Sequential that ends with one")
         return found
 
+    def outside(self) -> list[str]:
+        name = last_linear(self.nn)
+        before = [f"nn.{part}" for part in self.nn._modules if part != name] if name else []
+        return [f"h, the values of A: {', '.join(before)}"] if before else []
+
     def recipe(self) -> Recipe:
         name = last_linear(self.nn)
         assert name is not None  # else it lacks a linear map
@@ -179,6 +184,10 @@ class PDNConv(DropIn, theirs.PDNConv):
 
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum", "mean")
+
+    def outside(self) -> list[str]:
+        parts = ", ".join(f"mlp.{name}" for name, _ in self.mlp.named_parameters())
+        return [f"the weights W_mn = σ(MLP(e_mn)) of the edges, of {parts}"]
 
     def recipe(self) -> Recipe:
         bias = self.bias is not None

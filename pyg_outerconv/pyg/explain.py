@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.nn import Module, ModuleList
@@ -93,7 +94,8 @@ def explain(layer: Module) -> Explanation:
     if not lacks:
         with torch.device("meta"):
             made, sources = ours.recipe()
-        parts = dict(enumerate(made)) if isinstance(made, ModuleList) else {None: made}
+        several = isinstance(made, ModuleList)
+        parts: dict[Any, Any] = dict(enumerate(made)) if several else {None: made}
         for key, conv in parts.items():
             prefix = "" if key is None else f"{key}."
             own = {

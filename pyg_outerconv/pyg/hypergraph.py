@@ -40,6 +40,13 @@ class HypergraphConv(DropIn, theirs.HypergraphConv):
             found.append("a bias for several heads without attention")
         return found
 
+    def outside(self) -> list[str]:
+        found = ["H, B and D are of the list of nodes and hyperedges, not of a graph"]
+        if self.use_attention:
+            text = "Y = (H_h B⁻¹ H_hᵀ D⁻¹)ᵀ X Θ_h for the heads, Θ_h of lin, scores by att"
+            found += [text] if self.bias is None else [text, "bias"]
+        return found
+
     def recipe(self) -> Recipe:
         if self.use_attention:
             return ModuleList(), {}  # both steps share their values, which `_attend` computes

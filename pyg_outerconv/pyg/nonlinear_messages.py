@@ -12,9 +12,12 @@ from torch.nn import ModuleList
 from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, PairTensor, Size
 
+from ..cache import IdentityCache
 from .layer import DropIn, Recipe, has_hooks
 from .reductions import check_reduction, reduction
-from .tiles import Message, Operands, message_sums
+from .tiles import Message, Operands, message_sums, sorted_by_target
+
+_sorted = IdentityCache()
 
 
 class SumInTiles(DropIn):
@@ -37,14 +40,16 @@ class SumInTiles(DropIn):
     def _reduce(
         self, message: Message, edge_index: Tensor, count: int, channels: int, operands: Operands
     ) -> Tensor:
-        """The sums or means (N, C) of messages over the edges of each target."""
-        if self.flow == "target_to_source":
-            edge_index = edge_index.flip(0)
+        """The sums or means (N, C) of messages from sources to targets."""
         out = message_sums(message, edge_index, count, operands, channels)
         if reduction(self) == "sum":
             return out
         number = torch.bincount(edge_index[1], minlength=count).clamp_(min=1)
         return out / number.to(out.dtype).unsqueeze(1)
+
+    def _turned(self, edge_index: Tensor) -> Tensor:
+        """The edges with sources first."""
+        return edge_index.flip(0) if self.flow == "target_to_source" else edge_index
 
 
 class GINEConv(SumInTiles, DropIn, theirs.GINEConv):
@@ -61,6 +66,13 @@ class GINEConv(SumInTiles, DropIn, theirs.GINEConv):
         if self.lin is not None and type(self.lin) is not theirs.Linear:
             found.append("lin was replaced by another module")
         return found
+
+    def outside(self) -> list[str]:
+        edge = "" if self.lin is None else "lin of "
+        return [
+            f"Y = nn((1 + eps) X + S), S_n = Σ_m relu(X_m + {edge}e_mn), in tiles of edges",
+            *(f"nn.{name}" for name, _ in self.nn.named_parameters()),
+        ]
 
     def _observed(self) -> bool:
         return super()._observed() or (self.lin is not None and has_hooks(self.lin))
@@ -87,7 +99,8 @@ class GINEConv(SumInTiles, DropIn, theirs.GINEConv):
         operands = Operands((source,), edge=(edge_attr,), shared=shared)
         count = _sizes(source, target)[1]
         message = _relu_of_sum if self.lin is None else _relu_of_linear
-        out = self._reduce(message, edge_index, count, source.size(1), operands)
+        edges = self._turned(edge_index)
+        out = self._reduce(message, edges, count, source.size(1), operands)
         return self.nn(out if target is None else out + (1 + self.eps) * target)
 
     def _fits(self, channels: int, of_edges: int) -> bool:
@@ -103,11 +116,11 @@ def _sizes(source: Tensor, target: OptTensor) -> tuple[int, int]:
 
 
 def _relu_of_sum(x: Tensor, edge_attr: Tensor) -> Tensor:
-    return (x + edge_attr).relu()
+    return (x + edge_attr).relu_()
 
 
 def _relu_of_linear(x: Tensor, edge_attr: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return (x + F.linear(edge_attr, weight, bias)).relu()
+    return (x + F.linear(edge_attr, weight, bias)).relu_()
 
 
 _ACTIVATIONS = (
@@ -153,6 +166,13 @@ class FiLMConv(SumInTiles, DropIn, theirs.FiLMConv):
         known = self.act is None or type(self.act) in _ACTIVATIONS or self.act in _FUNCTIONS
         return found if known else [*found, "act is not a known function of single numbers"]
 
+    def outside(self) -> list[str]:
+        parts = [name for name, _ in self.named_parameters()]
+        return [
+            "Y = Σ_r S_r + act(γ ⊙ X Θ + β), S_r[n] = Σ_m act(γ_rn ⊙ X_m Θ_r + β_rn), by tiles",
+            f"of {', '.join(parts)}",
+        ]
+
     def _observed(self) -> bool:
         hooked = isinstance(self.act, torch.nn.Module) and has_hooks(self.act)
         return hooked or super()._observed()
@@ -164,17 +184,31 @@ class FiLMConv(SumInTiles, DropIn, theirs.FiLMConv):
         if (several and edge_type is None) or self._runs(x, edge_index) is None:
             return super().forward(x, edge_index, edge_type)
         source, target = (x, x) if isinstance(x, Tensor) else x
-        beta, gamma = self.film_skip(target).split(self.out_channels, dim=-1)
-        out = self._modulated(self.lin_skip(target), beta, gamma)
-        for relation, (lin, film) in enumerate(zip(self.lins, self.films, strict=True)):
-            of_relation = edge_index[:, edge_type == relation] if several else edge_index
-            beta, gamma = film(target).split(self.out_channels, dim=-1)
-            operands = Operands((lin(source),), (beta, gamma))
+        out = self._modulated(self.lin_skip(target), self.film_skip(target))
+        relations = self._relations(edge_index, edge_type if several else None, target.size(0))
+        for lin, film, edges in zip(self.lins, self.films, relations, strict=True):
+            operands = Operands((lin(source),), (film(target),))
             out = out + self._reduce(
-                self._modulated, of_relation, target.size(0), self.out_channels, operands
+                self._modulated, edges, target.size(0), self.out_channels, operands
             )
         return out
 
-    def _modulated(self, x: Tensor, beta: Tensor, gamma: Tensor) -> Tensor:
-        out = gamma * x + beta
+    def _relations(
+        self, edge_index: Tensor, edge_type: OptTensor, num_targets: int
+    ) -> list[Tensor]:
+        """The edges of each relation, by target; kept as long as the edges and their types."""
+
+        def make() -> list[Tensor]:
+            edges = self._turned(edge_index)
+            if edge_type is None:
+                return [sorted_by_target(edges, num_targets)]
+            each = [edges[:, edge_type == relation] for relation in range(self.num_relations)]
+            return [sorted_by_target(one, num_targets) for one in each]
+
+        key = (self.num_relations, num_targets, self.flow)
+        return _sorted.get(edge_index, (edge_type,), key, make)  # type: ignore[no-any-return]
+
+    def _modulated(self, x: Tensor, film: Tensor) -> Tensor:
+        beta, gamma = film.chunk(2, dim=-1)
+        out = torch.addcmul(beta, gamma, x)
         return out if self.act is None else self.act(out)

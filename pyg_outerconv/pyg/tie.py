@@ -26,6 +26,12 @@ class Source(NamedTuple):
     of: Callable[[Any], Tensor]
     linears: tuple[str, ...] = ()
 
+    def within(self, name: str) -> Source:
+        """The same function of a layer that holds this one under a name."""
+        inner, part = self.of, _reader(name)
+        linears = tuple(f"{name}.{path}" for path in self.linears)
+        return Source(f"{name}.{self.text}", lambda layer: inner(part(layer)), linears)
+
 
 def _reader(path: str) -> Callable[[Any], Any]:
     """The attribute of that path; unlike ``operator.attrgetter`` a compiler can trace it."""

@@ -9,8 +9,12 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from ..kernels.edge_sums import TILE
+from ..basis.unsorted import check_range
+from ..kernels.edge_lists import by_rows
 from ..kernels.primitive import is_lean, is_plain
+
+TILE = 2**17
+"""Numbers of messages that are held at a time; with their rows and derivatives they fit a cache."""
 
 Message = Callable[..., Tensor]
 """The messages (T, C) of T edges, from a tensor of T rows for each operand, and from weights."""
@@ -62,6 +66,18 @@ def message_sums(
     if not (is_lean() and is_plain(*tensors)):
         return _all_at_once(message, edge_index, num_targets, counts, tensors, channels)
     return _MessageSums.apply(message, edge_index, num_targets, counts, channels, *tensors)  # type: ignore[no-any-return]
+
+
+def sorted_by_target(edge_index: Tensor, num_targets: int) -> Tensor:
+    """The edges (2, E) in the order of their targets, so that rows of targets are read in turn.
+
+    Raises:
+        ValueError: a target is out of range.
+    """
+    source, target = edge_index
+    check_range("target", target, num_targets)
+    _, source, order = by_rows(target, source, num_targets)
+    return torch.stack([source, target.index_select(0, order)])
 
 
 def _all_at_once(

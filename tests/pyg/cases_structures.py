@@ -67,9 +67,10 @@ CASES = [
         directed,
         PLAIN,
         {
-            "conv": ("GCNConv", "SAGEConv", "GATConv", "LEConv"),
+            "conv": ("GCNConv", "SAGEConv", "GATConv", "ResGatedGraphConv"),
             "alpha": (0.5, 0.2),
             "root_weight": (True, False),
         },
+        by_pyg=(("conv", "ResGatedGraphConv"),),
     ),
 ]

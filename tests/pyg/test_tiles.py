@@ -80,25 +80,29 @@ def test_nothing_of_edges_times_channels_is_saved(name, monkeypatch):
         layer, beside = ours.FiLMConv(channels, channels), ()
     layer.least = 0
     saved = []
-    with torch.autograd.graph.saved_tensors_hooks(
-        lambda t: saved.append(t.numel()) or t, lambda t: t
-    ):
+
+    def save(tensor):
+        saved.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
         out = layer(x, edge_index, *beside)
     assert max(saved) < edges * channels / 4  # edges themselves and their two attributes
     allocated = []
     run = tiles._rows
-    monkeypatch.setattr(tiles, "_rows", lambda *given: allocated.extend(r := run(*given)) or r)
+
+    def rows(*given):
+        allocated.extend(found := run(*given))
+        return found
+
+    monkeypatch.setattr(tiles, "_rows", rows)
     out.sum().backward()
-    assert max(row.numel() for row in allocated) <= 512
+    assert max(row.numel() for row in allocated) <= 2 * 512  # FiLM has two numbers a channel
 
 
 @pytest.mark.parametrize("name", ["GINEConv", "FiLMConv"])
 def test_copies_and_pickles_are_the_same_layer(name):
-    layer = {
-        "GINEConv": lambda: ours.GINEConv(Linear(3, 2)),
-        "FiLMConv": lambda: ours.FiLMConv(3, 2),
-    }
-    layer = layer[name]()
+    layer = ours.GINEConv(Linear(3, 2)) if name == "GINEConv" else ours.FiLMConv(3, 2)
     layer.least = 0
     x, edge_index = torch.randn(5, 3), EDGE_INDEX
     beside = (torch.randn(8, 3),) if name == "GINEConv" else ()
