@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
 from ..graph.checks import holds
-from ..kernels import Sparsity, spmm
+from ..kernels import Sparsity, sddmm, spmm
 from ..kernels.edge_sums import edge_sums, is_small
 from ..theta import Theta
 from .base import Basis, Leaf, TensorMap
@@ -136,6 +136,26 @@ class EdgeBasis(InSomeOrder, Basis):
         if (listed := self._listed) is not None:
             return EdgeBasis.of_list(self.pattern, factor * listed)
         return EdgeBasis(self.pattern, factor * self.values(dtype))
+
+    def times_of_ends(
+        self, at_source: Tensor, at_target: Tensor, function: Callable[[Tensor], Tensor]
+    ) -> EdgeBasis:
+        """The same edges m → n with all values times f(a[m] + b[n]).
+
+        Args:
+            at_source: a (M,).
+            at_target: b (N,).
+            function: f, from numbers (E,) to numbers (E,).
+        """
+        pattern, listed, given = self.pattern, self._listed, self.pattern.given
+        is_kept = given is not None and pattern.num_edges <= KEEP_UNSORTED
+        if is_kept and (listed is not None or self.dtype is None):
+            assert given is not None
+            source, target = (end.long() for end in (given.source, given.target))
+            factor = function(at_source.index_select(0, source) + at_target.index_select(0, target))
+            return EdgeBasis.of_list(pattern, factor if listed is None else factor * listed)
+        factor = function(sddmm(pattern.ends, at_target, at_source, op="add"))
+        return EdgeBasis(pattern, factor if self.value is None else factor * self.value)
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
         value = self.values(dtype)

@@ -75,6 +75,7 @@ class GATConv(DropIn, theirs.GATConv):
     """
 
     takes_pairs = True
+    least = 2**18
 
     def lacks(self) -> list[str]:
         return lacking(self)
@@ -138,6 +139,7 @@ class GATv2Conv(DropIn, theirs.GATv2Conv):
     """
 
     takes_pairs = True
+    least = 2**19
 
     def lacks(self) -> list[str]:
         return lacking(self)
@@ -202,6 +204,7 @@ class TransformerConv(DropIn, theirs.TransformerConv):
     """
 
     takes_pairs = True
+    least = 2**20
 
     def lacks(self) -> list[str]:
         return lacking(self)

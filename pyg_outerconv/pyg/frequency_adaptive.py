@@ -10,7 +10,6 @@ from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptTensor
 
 from ..basis import Basis, EdgeBasis
-from ..kernels import sddmm
 from ..nn import OuterConv
 from .gcn import kept_edges, normalised
 from .layer import DropIn, Recipe
@@ -24,6 +23,8 @@ class FAConv(DropIn, theirs.FAConv):
     <https://arxiv.org/abs/2101.00797>`_ paper, equations 5 and 6. The recipe is the convolution
     over P, whose values :meth:`basis` multiplies.
     """
+
+    least = 2**18
 
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum")
@@ -41,10 +42,12 @@ class FAConv(DropIn, theirs.FAConv):
         self, conv: OuterConv, x: Tensor, edge_index: Tensor | Basis, edge_weight: OptTensor = None
     ) -> EdgeBasis:
         """A, one matrix: the values of P times the tanh of the numbers of both ends."""
+
+        def share(of_ends: Tensor) -> Tensor:
+            return F.dropout(of_ends.tanh(), self.dropout, self.training)
+
         edges = conv.basis(x, edge_index, edge_weight).edges()
-        ends = sddmm(edges.pattern.by_target, self.att_r(x), self.att_l(x), op="add")
-        shares = F.dropout(ends.tanh().squeeze(-1), self.dropout, self.training)
-        return edges.with_values(shares * edges.values(x.dtype))
+        return edges.times_of_ends(self.att_l(x).squeeze(-1), self.att_r(x).squeeze(-1), share)
 
     def forward(
         self,

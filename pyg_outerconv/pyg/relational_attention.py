@@ -32,6 +32,8 @@ class RGATConv(DropIn, theirs.RGATConv):
     are those of the layer.
     """
 
+    least = 2**13
+
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum")
 

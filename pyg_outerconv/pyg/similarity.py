@@ -29,6 +29,8 @@ class SuperGATConv(DropIn, theirs.SuperGATConv):
     Design with Self-Supervision" <https://openreview.net/forum?id=Wi5KUNlqWty>`_ paper.
     """
 
+    least = 2**18
+
     def lacks(self) -> list[str]:
         return lacking(self)
 
@@ -107,6 +109,8 @@ class AGNNConv(DropIn, theirs.AGNNConv):
     From the `"Attention-based Graph Neural Network for Semi-Supervised Learning"
     <https://arxiv.org/abs/1803.03735>`_ paper.
     """
+
+    least = 2**18
 
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum")

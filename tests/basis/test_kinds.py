@@ -230,3 +230,17 @@ def test_the_items_of_no_batch_are_the_basis(name):
     basis = kinds()[name]
     assert basis.batch == ()
     assert_near(basis.item().to_dense(torch.float64), basis.to_dense(torch.float64))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_edges_times_a_function_of_both_ends(is_sorted, weighted):
+    index, size = EDGES.edge_index, EDGES.size
+    weight = torch.rand(index.size(1), dtype=torch.float64) if weighted else None
+    edges = Relation(1, None).basis(index, weight, size=size).edges()
+    if is_sorted:
+        edges, size = edges.transposed_edges(), size[::-1]
+    assert (edges.pattern.given is None) == is_sorted
+    a, b = (torch.randn(count, dtype=torch.float64) for count in size)
+    found = edges.times_of_ends(a, b, torch.tanh)
+    assert_near(found.to_dense(), edges.to_dense(torch.float64) * torch.tanh(a[:, None] + b))

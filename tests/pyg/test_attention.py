@@ -180,6 +180,14 @@ def test_autocast_is_as_close_to_the_truth_as_pygs(name):
 
 
 @each
+def test_small_graphs_are_left_to_pyg(name):
+    layer, arguments = both(name)[1], inputs(name)
+    del layer.least
+    reasons = layer.why_not(arguments[0], arguments[1 + (name == "FAConv")])
+    assert reasons == ["a graph so small that PyG's own layer is faster"]
+
+
+@each
 def test_no_tensor_of_edges_times_channels_is_made(name):
     wide, nodes, edges = 64, 150, 6000
     options = {
@@ -189,6 +197,7 @@ def test_no_tensor_of_edges_times_channels_is_made(name):
         "RGATConv": (wide, wide, 3),
     }
     layer = getattr(ours, name)(*options.get(name, (wide, wide)))
+    layer.least = 0
     arguments = inputs(name, nodes=nodes, edges=edges, channels=wide)
     with Largest() as largest:
         layer(*arguments).sum().backward()
