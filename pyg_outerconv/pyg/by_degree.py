@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Union
 
 import torch
 from torch import Tensor
 from torch.nn import ModuleList
 from torch_geometric import nn as theirs
-from torch_geometric.typing import Adj, OptPairTensor, Size
+from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..cache import IdentityCache
 from ..families import Relation
@@ -33,9 +34,16 @@ class MFConv(DropIn, theirs.MFConv):
     """
 
     takes_pairs = True
+    least = 200_000
 
     def lacks(self) -> list[str]:
         return check_reduction(self)
+
+    def _of_inputs(self, x: Any, edge_index: Any, edge_weight: OptTensor = None) -> Iterator[str]:
+        features = x[0] if isinstance(x, tuple | list) else x
+        if isinstance(features, Tensor) and features.dim() != 2:
+            yield f"features of {features.dim()} dimensions"
+        yield from super()._of_inputs(x, edge_index, edge_weight)
 
     def outside(self) -> list[str]:
         if self.lins_l[0].bias is None:

@@ -30,6 +30,7 @@ class GMMConv(DropIn, theirs.GMMConv):
     """
 
     takes_pairs = True
+    least = 150_000
 
     def lacks(self) -> list[str]:
         found = check_reduction(self, "sum", "mean")
@@ -86,6 +87,7 @@ class NNConv(DropIn, theirs.NNConv):
     """
 
     takes_pairs = True
+    least = 20_000
 
     def lacks(self) -> list[str]:
         found = check_reduction(self, "sum", "mean")
@@ -181,6 +183,8 @@ class PDNConv(DropIn, theirs.PDNConv):
     From the `"Pathfinder Discovery Networks for Neural Message Passing"
     <https://arxiv.org/abs/2010.12878>`_ paper.
     """
+
+    least = 100_000
 
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum", "mean")

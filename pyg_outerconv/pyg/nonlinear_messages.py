@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Union
+from collections.abc import Iterator, Sequence
+from typing import Any, Optional, Union
 
 import torch
 import torch.nn.functional as F
@@ -61,6 +61,8 @@ class GINEConv(SumInTiles, DropIn, theirs.GINEConv):
     <https://arxiv.org/abs/1905.12265>`_ paper.
     """
 
+    least = 1_000_000
+
     def lacks(self) -> list[str]:
         found = super().lacks()
         if self.lin is not None and type(self.lin) is not theirs.Linear:
@@ -92,15 +94,14 @@ class GINEConv(SumInTiles, DropIn, theirs.GINEConv):
             or edge_attr.dim() != 2
             or edge_attr.size(0) != edge_index.size(1)
             or not self._fits(source.size(1), edge_attr.size(1))
-            or (size is not None and tuple(size) != _sizes(source, target))
+            or (size is not None and tuple(size) != _sizes(source, target, size))
         ):
             return super().forward(x, edge_index, edge_attr, size)
         shared = () if self.lin is None else (self.lin.weight, self.lin.bias)
         operands = Operands((source,), edge=(edge_attr,), shared=shared)
-        count = _sizes(source, target)[1]
-        message = _relu_of_sum if self.lin is None else _relu_of_linear
+        count = _sizes(source, target, size)[1]
         edges = self._turned(edge_index)
-        out = self._reduce(message, edges, count, source.size(1), operands)
+        out = self._reduce(ReluOfSum(), edges, count, source.size(1), operands)
         return self.nn(out if target is None else out + (1 + self.eps) * target)
 
     def _fits(self, channels: int, of_edges: int) -> bool:
@@ -110,17 +111,44 @@ class GINEConv(SumInTiles, DropIn, theirs.GINEConv):
         return (of_edges, channels) == (self.lin.in_channels, self.lin.out_channels)
 
 
-def _sizes(source: Tensor, target: OptTensor) -> tuple[int, int]:
-    """(M, N); without features of targets there are as many of them as sources."""
-    return source.size(0), (source if target is None else target).size(0)
+def _sizes(source: Tensor, target: OptTensor, size: Size) -> tuple[int, int]:
+    """(M, N); without features and number of targets there are as many of them as sources."""
+    if target is not None:
+        return source.size(0), target.size(0)
+    return source.size(0), source.size(0) if size is None else size[1]
 
 
-def _relu_of_sum(x: Tensor, edge_attr: Tensor) -> Tensor:
-    return (x + edge_attr).relu_()
+class ReluOfSum(Message):
+    """relu(x + e), or relu(x + e Wᵀ + b), for rows x of sources and e of edges."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda x, *edge: (x + _as_wide(*edge)).relu())
+
+    def tile(self, rows: list[Tensor]) -> Tensor:
+        """The messages, in the memory of x."""
+        x, *edge = rows
+        return x.add_(_as_wide(*edge)).relu_()
+
+    def gradients(
+        self, rows: list[Tensor], grad: Tensor, wanted: Sequence[int]
+    ) -> Sequence[Optional[Tensor]]:
+        """``grad`` where x + e is positive, and its products with W, e and ones."""
+        x, *edge = rows
+        summed = x.add_(_as_wide(*edge))
+        write = torch.ops.aten.threshold_backward.grad_input
+        of_sum: Tensor = write(grad, summed, 0.0, grad_input=summed)
+        found: list[Optional[Tensor]] = [of_sum, of_sum, None, None]
+        if len(edge) == 3:
+            attributes, weight, _ = edge
+            if 1 in wanted:
+                found[1] = of_sum @ weight
+            found[2:] = of_sum.t() @ attributes, of_sum.sum(0)
+        return [found[place] for place in wanted]
 
 
-def _relu_of_linear(x: Tensor, edge_attr: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return (x + F.linear(edge_attr, weight, bias)).relu_()
+def _as_wide(edge_attr: Tensor, weight: OptTensor = None, bias: OptTensor = None) -> Tensor:
+    """Edge attributes as wide as the features."""
+    return edge_attr if weight is None else F.linear(edge_attr, weight, bias)
 
 
 _ACTIVATIONS = (
@@ -161,6 +189,8 @@ class FiLMConv(SumInTiles, DropIn, theirs.FiLMConv):
     Modulation" <https://arxiv.org/abs/1906.12192>`_ paper, equation 5.
     """
 
+    least = 5_000_000
+
     def lacks(self) -> list[str]:
         found = super().lacks()
         known = self.act is None or type(self.act) in _ACTIVATIONS or self.act in _FUNCTIONS
@@ -185,12 +215,11 @@ class FiLMConv(SumInTiles, DropIn, theirs.FiLMConv):
             return super().forward(x, edge_index, edge_type)
         source, target = (x, x) if isinstance(x, Tensor) else x
         out = self._modulated(self.lin_skip(target), self.film_skip(target))
+        message = Message(self._modulated)
         relations = self._relations(edge_index, edge_type if several else None, target.size(0))
         for lin, film, edges in zip(self.lins, self.films, relations, strict=True):
             operands = Operands((lin(source),), (film(target),))
-            out = out + self._reduce(
-                self._modulated, edges, target.size(0), self.out_channels, operands
-            )
+            out = out + self._reduce(message, edges, target.size(0), self.out_channels, operands)
         return out
 
     def _relations(

@@ -31,6 +31,7 @@ class RGCNConv(DropIn, theirs.RGCNConv):
     """
 
     takes_pairs = True
+    least = 100_000
     widens: ClassVar[bool] = True  # it adds up in the default dtype, whatever the features have
 
     def lacks(self) -> list[str]:
@@ -88,6 +89,7 @@ class FastRGCNConv(RGCNConv, DropIn, theirs.FastRGCNConv):  # type: ignore[misc]
     r"""Y = Σ_r A_rᵀ X Θ_r + X Θ_root, with A_r reduced by mean or sum; see :class:`RGCNConv`."""
 
     widens = False
+    least = 30_000
 
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum", "mean")
@@ -111,6 +113,7 @@ class SignedConv(DropIn, theirs.SignedConv):
     """
 
     takes_pairs = True
+    least = 500_000
 
     def lacks(self) -> list[str]:
         return check_reduction(self)

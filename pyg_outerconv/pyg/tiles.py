@@ -16,8 +16,36 @@ from ..kernels.primitive import is_lean, is_plain
 TILE = 2**17
 """Numbers of messages that are held at a time; with their rows and derivatives they fit a cache."""
 
-Message = Callable[..., Tensor]
-"""The messages (T, C) of T edges, from a tensor of T rows for each operand, and from weights."""
+
+class Message:
+    """The messages (T, C) of T edges, from a tensor of T rows for each operand, and from weights.
+
+    A subclass may compute a tile in the memory of the rows of sources and targets, which are
+    copies, and its gradients by a formula.
+
+    Args:
+        function: of torch, without random numbers and without tensors of its own.
+    """
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        self.function = function
+
+    def __call__(self, *rows: Tensor) -> Tensor:
+        return self.function(*rows)
+
+    def tile(self, rows: list[Tensor]) -> Tensor:
+        """The messages, without derivatives."""
+        return self(*rows)
+
+    def gradients(
+        self, rows: list[Tensor], grad: Tensor, wanted: Sequence[int]
+    ) -> Sequence[Tensor | None]:
+        """The gradients of the wanted operands."""
+        rows = [row.detach() for row in rows]
+        inputs = [rows[place].requires_grad_() for place in wanted]
+        with torch.enable_grad():
+            sent = self(*rows)
+        return torch.autograd.grad(sent, inputs, grad, allow_unused=True)
 
 
 class Operands(NamedTuple):
@@ -52,7 +80,7 @@ def message_sums(
     ``torch.func`` and compilers hold all messages.
 
     Args:
-        message: f, a function of torch without random numbers and without tensors of its own.
+        message: f.
         edge_index: (2, E) sources and targets.
         num_targets: N.
         operands: s, t, u and w; f takes them in this order.
@@ -108,6 +136,31 @@ def _rows(
     ]
 
 
+class _Buffers:
+    """Memory for the rows of a tile, used again by the next: fresh memory is slow."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, Tensor] = {}
+
+    def gathered(self, number: int, x: Tensor, index: Tensor) -> Tensor:
+        """``x[index]`` in the buffer of that number; the first tile is the longest."""
+        buffer = self._held.get(number)
+        if buffer is None:
+            buffer = self._held[number] = x.new_empty((index.numel(), *x.shape[1:]))
+        return torch.index_select(x, 0, index, out=buffer[: index.numel()])
+
+    def rows(
+        self, edge_index: Tensor, tile: slice, counts: Sequence[int], tensors: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """:func:`_rows`, without derivatives."""
+        found = []
+        for number, (place, tensor) in enumerate(zip(_places(counts), tensors, strict=True)):
+            if place < 2:
+                tensor = self.gathered(number, tensor, edge_index[place, tile])
+            found.append(tensor[tile] if place == 2 else tensor)
+        return found
+
+
 def _places(counts: Sequence[int]) -> list[int]:
     """The number of the group of each operand."""
     return [place for place, count in enumerate(counts) for _ in range(count)]
@@ -134,8 +187,9 @@ class _MessageSums(Function):
         ctx.save_for_backward(edge_index, *tensors)
         ctx.rest = message, num_targets, counts, channels
         out = torch.zeros((num_targets, channels), dtype=tensors[0].dtype, device=edge_index.device)
+        buffers = _Buffers()
         for tile in _tiles(edge_index.size(1), channels):
-            sent = message(*_rows(edge_index, tile, counts, tensors))
+            sent = message.tile(buffers.rows(edge_index, tile, counts, tensors))
             out.index_add_(0, edge_index[1, tile], sent.to(out.dtype))
         return out
 
@@ -170,13 +224,11 @@ def _gradients(
     """The gradients of the wanted operands, tile by tile."""
     places = _places(counts)
     out = [torch.zeros_like(tensors[place]) for place in wanted]
+    buffers = _Buffers()
     for tile in _tiles(edge_index.size(1), channels):
-        rows = [row.detach() for row in _rows(edge_index, tile, counts, tensors)]
-        inputs = [rows[place].requires_grad_() for place in wanted]
-        with torch.enable_grad():
-            sent = message(*rows)
-        given = grad.index_select(0, edge_index[1, tile])
-        found = torch.autograd.grad(sent, inputs, given, allow_unused=True)
+        rows = buffers.rows(edge_index, tile, counts, tensors)
+        given = buffers.gathered(-1, grad, edge_index[1, tile])
+        found = message.gradients(rows, given, wanted)
         for place, total, part in zip(wanted, out, found, strict=True):
             if part is None:
                 continue

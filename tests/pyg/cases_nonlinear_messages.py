@@ -22,6 +22,12 @@ CASES = [
             "as wide": lambda d: (d.x(), d.graph.edge_index, d.attributes(P)),
             "other width": lambda d: (d.x(), d.graph.edge_index, d.attributes()),
             "no attributes": lambda d: (d.x(), d.graph.edge_index),
+            "sources": lambda d: (
+                (d.normal(d.graph.size[0], P), None),
+                d.graph.edge_index,
+                d.attributes(P),
+                d.graph.size,
+            ),
         },
         {
             "eps": (0.0, 0.3),

@@ -11,6 +11,11 @@ def incidences(d, *beside, **named):
     return d.normal(d.graph.size[0], P), d.graph.edge_index, *beside
 
 
+def sources_alone(d):
+    """Features of the sources, none of the targets."""
+    return (d.normal(d.graph.size[0], P), None), d.graph.edge_index, d.graph.size
+
+
 def positive(d):
     """Weights (M,) of hyperedges."""
     return (torch.rand(d.graph.size[1], dtype=d.dtype) + 0.2).requires_grad_()
@@ -51,7 +56,11 @@ CASES = [
     Case(
         "MFConv",
         lambda cls, in_channels=P, **options: cls(in_channels, Q, **options),
-        PLAIN,
+        {
+            **PLAIN,
+            "static": lambda d: (d.normal(3, d.graph.size[0], P), d.graph.edge_index),
+            "sources": sources_alone,
+        },
         {
             "in_channels": (P, (P, P)),
             "max_degree": (10, 2),

@@ -10,7 +10,7 @@ from torch_geometric import nn as theirs
 
 from pyg_outerconv import pyg as ours
 from pyg_outerconv.pyg import tiles
-from pyg_outerconv.pyg.tiles import Operands, message_sums
+from pyg_outerconv.pyg.tiles import Message, Operands, message_sums
 
 EDGE_INDEX = torch.tensor([[0, 1, 2, 3, 3, 0, 4, 0], [1, 2, 0, 0, 3, 1, 2, 1]])
 
@@ -26,7 +26,9 @@ def operands():
 
 
 def sums(x, to, edge, weight):
-    return message_sums(message, EDGE_INDEX, 4, Operands((x,), (to,), (edge,), (weight,)), 3)
+    return message_sums(
+        Message(message), EDGE_INDEX, 4, Operands((x,), (to,), (edge,), (weight,)), 3
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -89,13 +91,13 @@ def test_nothing_of_edges_times_channels_is_saved(name, monkeypatch):
         out = layer(x, edge_index, *beside)
     assert max(saved) < edges * channels / 4  # edges themselves and their two attributes
     allocated = []
-    run = tiles._rows
+    run = tiles._Buffers.rows
 
-    def rows(*given):
-        allocated.extend(found := run(*given))
+    def rows(self, *given):
+        allocated.extend(found := run(self, *given))
         return found
 
-    monkeypatch.setattr(tiles, "_rows", rows)
+    monkeypatch.setattr(tiles._Buffers, "rows", rows)
     out.sum().backward()
     assert max(row.numel() for row in allocated) <= 2 * 512  # FiLM has two numbers a channel
 
