@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric import nn as theirs
@@ -202,7 +203,12 @@ class MixHopConv(DropIn, theirs.MixHopConv):
         conv = self._runs(x, edge_index, edge_weight)
         if conv is None:
             return super().forward(x, edge_index, edge_weight)
-        return conv(x, edge_index, edge_weight)
+        if x.dim() > 2:
+            return conv(x, edge_index, edge_weight)
+        walks = conv.basis(x, edge_index, edge_weight).propagate(x)  # (N, powers, P)
+        parts = [self.lins[p](h) for p, h in zip(self.powers, walks.unbind(1), strict=True)]
+        out = torch.cat(parts, dim=-1)
+        return out if self.bias is None else out + self.bias
 
 
 class APPNP(DropIn, theirs.APPNP):

@@ -84,7 +84,7 @@ CASES = [
     Case(
         "MixHopConv",
         lambda cls, **options: cls(P, Q, **options),
-        {name: call for name, call in STATIC.items() if name != "signed"},  # NaN fills its row
+        STATIC,
         {
             "powers": (None, [1], [0], [2, 0], [1, 1, 3], (3, 1)),
             "add_self_loops": (True, False),
