@@ -14,6 +14,7 @@ from torch_geometric.utils import add_self_loops
 from ..families import Relation
 from ..nn import OuterConv
 from .layer import DropIn, Recipe
+from .matrices import matrix_basis
 from .reductions import check_reductions, is_one, propagations, reduced, reduction
 from .tie import linear, same
 
@@ -25,6 +26,8 @@ class GraphConv(DropIn, theirs.GraphConv):
     """
 
     takes_pairs = True
+    takes_matrices = True
+    least = 300_000
 
     def lacks(self) -> list[str]:
         return check_reductions(self)
@@ -58,6 +61,8 @@ class GraphConv(DropIn, theirs.GraphConv):
         conv = self._runs(x, edge_index, edge_weight)
         if conv is None:
             return super().forward(x, edge_index, edge_weight, size)
+        if edge_index.layout is not torch.strided:
+            edge_index = matrix_basis(edge_index)
         if is_one(self):
             return conv(x, edge_index, edge_weight, size=size)
         out = self.lin_rel(reduced(self, conv, x, edge_index, edge_weight, size))
@@ -73,6 +78,7 @@ class SAGEConv(DropIn, theirs.SAGEConv):
     """
 
     takes_pairs = True
+    least = 300_000
 
     def lacks(self) -> list[str]:
         return check_reductions(self)
@@ -129,6 +135,7 @@ class SimpleConv(DropIn, theirs.SimpleConv):
     """
 
     takes_pairs = True
+    least = 300_000
 
     def lacks(self) -> list[str]:
         return check_reductions(self)

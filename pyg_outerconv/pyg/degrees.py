@@ -25,6 +25,8 @@ class ClusterGCNConv(DropIn, theirs.ClusterGCNConv):
     equation 11.
     """
 
+    least = 128_000
+
     def lacks(self) -> list[str]:
         found = check_reduction(self, "sum")
         if not self.add_self_loops:
@@ -73,6 +75,7 @@ class LEConv(DropIn, theirs.LEConv):
     """
 
     takes_pairs = True
+    least = 128_000
 
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum")

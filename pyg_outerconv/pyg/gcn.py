@@ -18,6 +18,7 @@ from ..families import GCN, Family, Relation
 from ..graph import EdgeList
 from ..nn import OuterConv
 from .layer import DropIn, Recipe
+from .matrices import matrix_basis
 from .propagation import Propagation
 from .reductions import check_reduction, reduction
 from .tie import Source, linear, same
@@ -73,6 +74,9 @@ class GCNConv(DropIn, theirs.GCNConv):
     <https://arxiv.org/abs/1609.02907>`_ paper, equation 2.
     """
 
+    takes_matrices = True
+    least = 60_000
+
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum", "mean")
 
@@ -89,6 +93,13 @@ class GCNConv(DropIn, theirs.GCNConv):
         conv = self._runs(x, edge_index, edge_weight)
         if conv is None:
             return super().forward(x, edge_index, edge_weight)
+        if edge_index.layout is not torch.strided:
+            if self.cached:
+                return super().forward(x, edge_index, edge_weight)
+            loops = self.improved, self.add_self_loops
+            if self.normalize:
+                edge_index, _ = gcn_norm(edge_index, None, x.size(0), *loops, self.flow, x.dtype)
+            return conv(x, matrix_basis(edge_index))
         edge_index, edge_weight = kept_edges(self, conv, x, edge_index, edge_weight)
         return conv(x, edge_index, edge_weight)
 
@@ -99,6 +110,8 @@ class LGConv(DropIn, theirs.LGConv):
     From the `"LightGCN: Simplifying and Powering Graph Convolution Network for Recommendation"
     <https://arxiv.org/abs/2002.02126>`_ paper, equation 7.
     """
+
+    least = 256_000
 
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum", "mean")
@@ -119,6 +132,8 @@ class GCN2Conv(DropIn, theirs.GCN2Conv):
     Without ``shared_weights`` α X₀ has a W of its own. From the `"Simple and Deep Graph
     Convolutional Networks" <https://arxiv.org/abs/2007.02133>`_ paper, equation 5.
     """
+
+    least = 200_000
 
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum", "mean")
@@ -155,6 +170,8 @@ class ARMAConv(DropIn, theirs.ARMAConv):
     block-diagonal after the first. From the `"Graph Neural Networks with Convolutional ARMA
     Filters" <https://arxiv.org/abs/1901.01343>`_ paper, equation 9.
     """
+
+    least = 20_000
 
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum", "mean")

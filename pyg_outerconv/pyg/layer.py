@@ -17,6 +17,7 @@ from torch_geometric.typing import OptTensor
 
 from ..errors import RefusedValue
 from ..nn import OuterConv
+from .matrices import is_product
 from .tie import Source, tie
 
 Recipe = tuple[OuterConv | ModuleList, dict[str, Source]]
@@ -50,12 +51,16 @@ class DropIn(MessagePassing):
     Attributes:
         theirs: the class of PyG.
         takes_pairs: whether features may be a pair (sources, targets).
+        takes_matrices: whether the contraction with a large sparse matrix is faster than PyG's.
         least: number of edges times channels below which PyG's own ``forward`` is faster.
+        least_of_matrices: the same number where edges are a sparse matrix.
     """
 
     theirs: ClassVar[type[MessagePassing]]
     takes_pairs: ClassVar[bool] = False
+    takes_matrices: ClassVar[bool] = False
     least: ClassVar[int] = 0
+    least_of_matrices: ClassVar[int] = 2**24
     _overridden: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -158,7 +163,8 @@ class DropIn(MessagePassing):
         is_pair = isinstance(x, tuple | list)
         features = x[0] if is_pair else x
         if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
-            yield "a sparse matrix, which PyG multiplies with"
+            if not self.takes_matrices or not is_product(self, x, edge_index, edge_weight):
+                yield "a sparse matrix, which PyG multiplies with"
         elif is_pair and not (self.takes_pairs and self.flow == "source_to_target"):
             yield "a pair of features"
         elif not isinstance(features, Tensor):

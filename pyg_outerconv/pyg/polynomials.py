@@ -37,6 +37,8 @@ class ChebConv(DropIn, theirs.ChebConv):
     equations 4 and 5.
     """
 
+    least = 20_000
+
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum")
 
@@ -80,6 +82,7 @@ class SGConv(DropIn, theirs.SGConv):
     """
 
     _cached_x: Tensor | None
+    least = 128_000
 
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum")
@@ -114,6 +117,7 @@ class SSGConv(DropIn, theirs.SSGConv):
     """
 
     _cached_h: Tensor | None
+    least = 50_000
 
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum")
@@ -156,6 +160,8 @@ class TAGConv(DropIn, theirs.TAGConv):
     <https://arxiv.org/abs/1710.10370>`_ paper.
     """
 
+    least = 80_000
+
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum")
 
@@ -182,6 +188,8 @@ class MixHopConv(DropIn, theirs.MixHopConv):
     From the `"MixHop: Higher-Order Graph Convolutional Architectures via Sparsified Neighborhood
     Mixing" <https://arxiv.org/abs/1905.00067>`_ paper, equation 2.
     """
+
+    least = 80_000
 
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum")
@@ -218,6 +226,8 @@ class APPNP(DropIn, theirs.APPNP):
     then Propagate: Graph Neural Networks meet Personalized PageRank"
     <https://arxiv.org/abs/1810.05997>`_ paper, equation 4.
     """
+
+    least = 16_000
 
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum")

@@ -21,6 +21,7 @@ class GINConv(DropIn, theirs.GINConv):
     """
 
     takes_pairs = True
+    least = 1_000_000
 
     def lacks(self) -> list[str]:
         return check_reductions(self)
@@ -50,6 +51,8 @@ class GatedGraphConv(DropIn, theirs.GatedGraphConv):
 
     From the `"Gated Graph Sequence Neural Networks" <https://arxiv.org/abs/1511.05493>`_ paper.
     """
+
+    least = 500_000
 
     def lacks(self) -> list[str]:
         return check_reductions(self)

@@ -188,7 +188,7 @@ def layers(case: Case, options: dict[str, Any], dtype: torch.dtype) -> tuple[Any
             if not torch.nn.parameter.is_lazy(parameter):
                 parameter.add_(0.1 * torch.randn_like(parameter))
     pair[1].load_state_dict(pair[0].state_dict())
-    pair[1].least = 0  # the contraction runs on small graphs, too
+    pair[1].least = pair[1].least_of_matrices = 0  # the contraction runs on small graphs, too
     return pair[0], pair[1]
 
 
