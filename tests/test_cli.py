@@ -93,11 +93,11 @@ def test_cora_is_the_default_where_its_files_are(
         (
             ["--family", "walk(1)", "--directed"],
             "Directed(family=Walk(length=1, norm='source', direction='forward', aggr='sum', "
-            "powers=None, add_self_loops=False))",
+            "powers=None, add_self_loops=False, as_pyg=False))",
         ),
         (
             ["--family", "stack(gcn, identity)"],
-            "Stack(GCN(norm='sym', add_self_loops=True, improved=False), Identity())",
+            "Stack(GCN(norm='sym', add_self_loops=True, improved=False, as_pyg=False), Identity())",
         ),
         (["--family", "relation"], "Relation(num_relations=1, norm='mean')"),
     ],
