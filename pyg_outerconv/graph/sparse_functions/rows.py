@@ -178,6 +178,8 @@ def squeeze(input: SparseFeatures, *dims: Any, **kwargs: Any) -> Any:
 def cat(tensors: Sequence[Any], dim: int = 0, *, out: Any = None, **kwargs: Any) -> Any:
     """Sparse features below or beside each other; among dense matrices the result is dense."""
     parts = list(tensors)
+    if out is not None and isinstance(out, SparseFeatures):  # allocated like the first of them
+        parts = [SparseFeatures.of(part) for part in parts]
     dim = kwargs.get("axis", dim)
     if not all(isinstance(part, SparseFeatures) for part in parts) or not -2 <= dim < 2:
         return NotImplemented
