@@ -4,7 +4,7 @@
 # make setup  only set up
 #
 # PYTHON chooses the interpreter that .venv is made with. A torch that already is in .venv is kept,
-# so that a machine with CUDA can install its own build of torch first (see README.md).
+# so that a machine with CUDA can install its own build of torch first (see docs/install.md).
 
 PYTHON ?= python3
 VENV := .venv

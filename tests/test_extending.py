@@ -1,7 +1,6 @@
-"""Every recipe of CONTRIBUTING.md runs as it stands."""
+"""Every recipe of docs/extending.md runs as it stands."""
 
 import re
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,8 @@ from pyg_outerconv import OuterConv, attention, families
 from pyg_outerconv.nn import AttentionConv
 from pyg_outerconv.testing import assert_declared_laws
 
-TEXT = (Path(__file__).resolve().parents[1] / "CONTRIBUTING.md").read_text()
-BLOCKS = [textwrap.dedent(block) for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)]
+TEXT = (Path(__file__).resolve().parents[1] / "docs" / "extending.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 WEIGHTED, NEAREST, SCORED = range(3)
 
 
@@ -26,7 +25,7 @@ def run(monkeypatch):
 
     def run_block(number):
         namespace = {"__name__": "recipe"}
-        exec(compile(BLOCKS[number], "CONTRIBUTING.md", "exec"), namespace)
+        exec(compile(BLOCKS[number], "extending.md", "exec"), namespace)
         return namespace
 
     return run_block

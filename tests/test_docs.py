@@ -1,0 +1,129 @@
+"""All that the README and the guides in docs/ show is run; links lead to files and sections."""
+
+import importlib.util
+import re
+import shlex
+import warnings
+from pathlib import Path
+
+import pytest
+
+from pyg_outerconv import attention, families
+from pyg_outerconv.cli import main
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+README = (ROOT / "README.md").read_text()
+MAKEFILE = (ROOT / "Makefile").read_text()
+GUIDES = {path.stem: path for path in sorted(DOCS.glob("*.md"))}
+PAGES = {"README": ROOT / "README.md", **GUIDES}
+OTHERS = [*ROOT.glob("*.md"), *(ROOT / "examples").rglob("*.md"), ROOT / "datasets" / "README.md"]
+LINKED = {str(path.relative_to(ROOT)): path for path in sorted({*PAGES.values(), *OTHERS})}
+
+
+def with_fences(language):
+    return [name for name, path in PAGES.items() if f"```{language}\n" in path.read_text()]
+
+
+def commands(text):
+    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if line]
+    assert all(line.startswith("$ outerconv ") for line in lines)
+    return [shlex.split(line)[2:] for line in lines]
+
+
+@pytest.fixture
+def registries(monkeypatch):
+    """Registries that forget what a page defines."""
+    monkeypatch.setattr(families.family, "FAMILIES", dict(families.FAMILIES))
+    monkeypatch.setattr(families.registry, "FAMILIES", families.family.FAMILIES)
+    monkeypatch.setattr(attention.score, "SCORES", dict(attention.SCORES))
+    monkeypatch.setattr(attention.spec, "SCORES", attention.score.SCORES)
+
+
+@pytest.mark.parametrize("name", with_fences("python"))
+def test_python_blocks_of_a_page_run_as_one_program(name, registries, capsys):
+    """And print the block of text that stands next, if one does."""
+    namespace = {"__name__": name}
+    found = re.findall(
+        r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", PAGES[name].read_text(), re.S
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support")
+        for block, shown in found:
+            exec(compile(block, f"{name}.md", "exec"), namespace)
+            assert shown in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", with_fences("console"))
+def test_commands_of_a_page_run_in_order(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYG_OUTERCONV_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("PYG_OUTERCONV_DATA", raising=False)
+    found = [one for one in commands(PAGES[name].read_text()) if "Cora" not in one]
+    assert found
+    for arguments in found:
+        assert main(arguments) == 0, arguments
+        for path in (word for word in arguments if Path(word).suffix in {".svg", ".png", ".csv"}):
+            assert Path(path).stat().st_size > 100
+
+
+def test_the_cora_command_runs_where_cora_is(tmp_path, monkeypatch, shared_data):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYG_OUTERCONV_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "data").symlink_to(shared_data)
+    (cora,) = [one for one in commands(GUIDES["train"].read_text()) if "Cora" in one]
+    assert main([*cora, "--epochs", "3", "--seeds", "1"]) == 0
+
+
+@pytest.mark.parametrize("target", ["demo", "test"])
+def test_make_commands_are_those_of_the_makefile(target):
+    assert f"    make {target} " in README
+    assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE)
+
+
+def test_make_demo_is_a_command_that_is_tested():
+    demo = re.search(r"^demo:.*\n\t\$\(BIN\)/outerconv (.*)$", MAKEFILE, re.MULTILINE)
+    assert demo
+    assert shlex.split(demo[1]) == commands(GUIDES["train"].read_text())[0]
+
+
+# Links ----------------------------------------------------------------------------------------
+
+
+def anchors(path):
+    """The names of a page's sections, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_links_lead_to_files_and_sections(name):
+    page = LINKED[name]
+    for target in re.findall(r"\]\((?!http)([^)\s]+)\)", page.read_text()):
+        path, _, section = target.partition("#")
+        there = page.parent / path if path else page
+        assert there.exists(), target
+        assert not section or section in anchors(there), target
+
+
+def test_the_readme_is_a_page_that_links_to_every_guide():
+    assert README.count("\n") <= 165
+    for path in GUIDES.values():
+        assert f"](docs/{path.name})" in README, path.name
+
+
+def test_files_of_the_map_of_the_paper_exist():
+    names = re.findall(r"`([a-z_]+/[\w./]*)`", GUIDES["paper"].read_text())
+    assert len(names) > 20
+    for name in names:
+        assert (ROOT / "pyg_outerconv" / name).exists(), name
+
+
+def test_the_picture_is_drawn_by_its_script(tmp_path):
+    spec = importlib.util.spec_from_file_location("basis_picture", DOCS / "basis.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.main([str(tmp_path / "basis.png")])
+    assert (tmp_path / "basis.png").stat().st_size > 10_000
+    assert 10_000 < (DOCS / "basis.png").stat().st_size < 80_000
