@@ -11,6 +11,7 @@ from torch_geometric.typing import Adj, OptTensor, PairTensor, Size
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from ..basis import EdgeBasis
+from ..basis.unsorted import is_exporting
 from ..families import Hops
 from ..nn.attention import gat_conv, gatv2_conv, transformer_conv
 from .layer import DropIn, Recipe
@@ -40,6 +41,14 @@ def outputs(layer: Any) -> dict[str, Source]:
             "res.weight.T", lambda layer: layer.res.weight.t()[None], ("res",)
         )
     return found
+
+
+def exports_loops(layer: Any) -> bool:
+    """Whether torch.export traces a layer that adds self-loops, which PyG's own ``forward`` does.
+
+    How many edges there are is not known then, and the choice of an order asks for it.
+    """
+    return layer.add_self_loops and is_exporting()
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -121,6 +130,7 @@ class GATConv(DropIn, theirs.GATConv):
     ) -> Any:
         unread = self.lin_edge is None
         plain = return_attention_weights is None and (unread or edge_attr is not None)
+        plain = plain and not exports_loops(self)
         conv = self._runs(x, edge_index) if plain else None
         if conv is None:
             return super().forward(x, edge_index, edge_attr, size, return_attention_weights)

@@ -73,8 +73,7 @@ class RGATConv(DropIn, theirs.RGATConv):
             return super().forward(
                 x, edge_index, edge_type, edge_attr, size, return_attention_weights
             )
-        types = edge_type if self.num_relations > 1 else None
-        pattern = conv.basis(x, edge_index, edge_type=types, size=size).edges().pattern
+        pattern = conv.basis(x, edge_index, edge_type=edge_type, size=size).edges().pattern
         values = as_theta(conv.theta_value(x)).transform(x).flatten(0, 1)  # (M·R, H·C)
         shares = self._shares(pattern, self._scores(pattern, values, edge_attr))
         received = self._received(pattern, shares, values)

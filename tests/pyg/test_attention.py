@@ -237,3 +237,21 @@ def test_torch_compile_equals_and_breaks_the_graph_no_more_often_than_with_pyg(c
         one.backward(ahead, inputs=[x, *layer.parameters()])
     for (place, of_mine), of_its in zip(mine.named_parameters(), its.parameters(), strict=True):
         assert_close(of_mine.grad, of_its.grad, 1e-4, place)
+
+
+@pytest.mark.slow(cases=2)
+@each
+def test_an_exported_program_gives_the_values_of_the_layer(name):
+    _, layer = both(name)
+    arguments = inputs(name)
+    program = torch.export.export(layer.eval(), arguments).module()
+    assert_close(program(*arguments), layer(*arguments), 1e-5, "values")
+
+
+def test_edge_types_out_of_range_are_refused():
+    x, edge_index, types = inputs("RGATConv")
+    for relations in (1, 2):
+        layer = ours.RGATConv(P, Q, relations)
+        layer.least = 0
+        with pytest.raises(ValueError, match="edge types must be below num_relations"):
+            layer(x, edge_index, types)
