@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module, ModuleList
 from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import _disable_current_modes
 from torch_geometric.inspector import Inspector
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.dense import Linear
@@ -219,7 +220,8 @@ def _tied_conv(layer: DropIn) -> tuple[OuterConv | ModuleList | None, tuple[Modu
     """The OuterConv of a layer, and the linear maps whose weights it reads."""
     if layer.lacks() or any(is_lazy(parameter) for parameter in layer.parameters()):
         return None, ()
-    with torch.device("meta"):  # no memory is written and no random number drawn
+    # No memory is written, no random number drawn, and a tracer does not see it.
+    with _disable_current_modes(), torch.device("meta"):
         conv, sources = layer.recipe()
     paths = (path for source in sources.values() for path in source.linears)
     skipped = tuple(attrgetter(path)(layer) for path in dict.fromkeys(paths))
