@@ -30,7 +30,7 @@ class FAConv(DropIn, theirs.FAConv):
         return check_reduction(self, "sum")
 
     def outside(self) -> list[str]:
-        return ["scores of both ends, which multiply the values of P", "ε X_0"]
+        return ["tanh(att_l(X_m) + att_r(X_n)), which multiplies P[m, n]", "ε X_0"]
 
     def recipe(self) -> Recipe:
         channels = self.att_l.in_channels

@@ -38,7 +38,10 @@ class RGATConv(DropIn, theirs.RGATConv):
         return check_reduction(self, "sum")
 
     def outside(self) -> list[str]:
-        return ["attention, which gives the edges of every relation their values"]
+        edge = "" if self.lin_edge is None else ", and of edges by lin_edge and e"
+        found = [f"shares of the edges of all relations, by q and k of both ends{edge}"]
+        found.append("w, or l1, b1, l2 and b2, of the number of edges, where mod asks for it")
+        return found if self.bias is None else [*found, "bias"]
 
     def recipe(self) -> Recipe:
         if self.num_bases is not None:
