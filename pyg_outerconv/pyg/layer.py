@@ -200,6 +200,9 @@ class DropIn(MessagePassing):
         super().__setattr__(name, value)
         if not name.startswith("_") and name != "training":
             self.__dict__.pop("_outer", None)  # an option or a submodule may have changed
+        if name == "explain" and value and "propagate" not in self._overridden:
+            # A class made after its base has the base's generated method, which explains nothing.
+            self.__dict__["propagate"] = MessagePassing.propagate.__get__(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """The state to copy or pickle, without the tied OuterConv and its basis."""
