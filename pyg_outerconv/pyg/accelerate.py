@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.nn import Module
 from torch.nn.utils.parametrize import is_parametrized
 from torch_geometric.nn import MessagePassing
@@ -13,7 +15,7 @@ from torch_geometric.nn import MessagePassing
 from ..errors import RefusedType, RefusedValue
 from .equivalents import why_absent
 from .layer import HOOKS, OURS, STEPS, THEIRS, TIED
-from .sample import Sample, differences, gains
+from .sample import Sample, beyond_rounding, differences, gains
 
 MARK = "_accelerated"
 
@@ -124,14 +126,19 @@ def accelerate(model: Module, *sample: Any, verify: bool = False, **named: Any) 
     before = call.results(model) if call is not None and verify else None
     for name, layer in found.items():
         if measured.get(name, 1.0) < 1.0:
-            reasons[name] = "as fast on the sample"
+            reasons[name] = "not faster on the sample"
         else:
             layer.__class__ = OURS[type(layer)]
             layer.__dict__[MARK] = True
             if hasattr(layer, "why_not"):
                 layer.why_not()  # makes the contraction, before a compiler looks at the layer
     if call is not None and before is not None:
-        apart = differences(before, call.results(model))
+        after = call.results(model)
+        apart = differences(before, after)
+        if apart and any(one.dtype == torch.float32 for one in before.values()):
+            exact = copy.deepcopy(model)
+            restore(exact)
+            apart = beyond_rounding(apart, before, after, call.double().results(exact.double()))
         if apart:
             restore(model)
             raise RefusedValue("an accelerated model has equal results", "no difference", apart[0])

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch_geometric.nn import models
 
 from pyg_outerconv import pyg as ours
 from pyg_outerconv.pyg import accelerate, restore
-from pyg_outerconv.pyg.sample import Sample, differences
+from pyg_outerconv.pyg.sample import TOLERANCE, Sample, beyond_rounding, differences
 
 N, E, P, Q = 40, 200, 8, 3
 
@@ -176,6 +177,7 @@ def test_what_is_left_is_named():
 def test_a_difference_is_noticed_and_undone(graph, monkeypatch):
     model, (x, edge_index) = models.GCN(P, 16, 2, Q), graph
     right = ours.GCNConv.forward
+    monkeypatch.setattr(sys.modules[accelerate.__module__], "gains", lambda *_: {})
     monkeypatch.setattr(ours.GCNConv, "forward", lambda *x, **more: 1.01 * right(*x, **more))
     with pytest.raises(ValueError, match="equal results"):
         accelerate(model, x, edge_index, verify=True)
@@ -193,6 +195,29 @@ def test_a_sample_is_timed_and_leaves_everything_as_it_was(graph):
     assert torch.equal(torch.get_rng_state(), seed)
     assert all(parameter.grad is None for parameter in model.parameters())
     assert x.grad is None
+
+
+@pytest.mark.parametrize(("ours_is_off", "is_named"), [(3e-3, False), (3e-2, True)])
+def test_rounding_is_told_from_errors_by_float64(ours_is_off, is_named):
+    """Of a gradient that cancels, in which PyG's float32 is off by 1e-3 of 1e-2."""
+    exact = {"gradient of att": torch.tensor([0.01, 0.0], dtype=torch.float64)}
+    before, after = ({"gradient of att": torch.tensor([0.01, off])} for off in (1e-3, ours_is_off))
+    apart = differences(before, after)
+    assert apart
+    assert beyond_rounding(apart, before, after, exact) == (apart if is_named else [])
+
+
+def test_the_gradients_of_scores_that_cancel_pass(monkeypatch):
+    monkeypatch.setitem(TOLERANCE, torch.float32, 1e-8)
+    torch.manual_seed(0)
+    x, edge_index = torch.randn(3000, 16), torch.randint(3000, (2, 40_000))
+    model = models.GAT(16, 32, 2, Q)
+    call = Sample((x, edge_index), {})
+    before = call.results(model)
+    accelerate(model)
+    assert differences(before, call.results(model))  # of PyG's rounding and ours
+    restore(model)
+    assert accelerate(model, x, edge_index, verify=True).verified
 
 
 def test_wrong_calls_are_refused(graph):
