@@ -37,7 +37,7 @@ ALLOWED = {
     "plot": {"errors", "cache", "graph", "basis"},
     "data": {"errors", "files"},
     "train": {"files", "data", *CORE},
-    "bench": {"files", "data", "train", *CORE},
+    "bench": {"files", "data", "train", "pyg", *CORE},
     "show": {"errors", "files", "graph", "basis", "families", "plot", "data", "train"},
     "cli": {"files", "data", "train", "bench", "show", "backend_table", "pyg", *CORE},
 }

@@ -16,7 +16,7 @@ from torch_geometric.utils import to_torch_csr_tensor
 from ..families import GCN, Chebyshev, Relation
 from ..nn import OuterConv
 from ..nn.attention.graph_attention import gat_conv
-from ..nn.convert.pyg_layers import from_pyg
+from ..pyg import outer_conv
 from .case import DGL, PYG_COMPILED, SCATTER, Contender, Context, layer_contender
 
 HEADS, RELATIONS, TERMS = 4, 3, 3
@@ -111,7 +111,7 @@ def _rgcn(p: int, q: int, cached: bool) -> Pair:
 def _gat(p: int, q: int, cached: bool) -> Pair:
     theirs = GATConv(p, q // HEADS, heads=HEADS)
     ours = gat_conv(p, q // HEADS, heads=HEADS, cached=cached or None)
-    ours.load_state_dict(from_pyg(theirs).state_dict())
+    ours.load_state_dict(outer_conv(theirs).state_dict())
     return Pair(ours, theirs)
 
 

@@ -219,6 +219,9 @@ class TransformerConv(DropIn, theirs.TransformerConv):
     def lacks(self) -> list[str]:
         return lacking(self)
 
+    def unused(self) -> tuple[str, ...]:
+        return () if self.root_weight else ("lin_skip.",)
+
     def recipe(self) -> Recipe:
         biased, shape = self.lin_key.bias is not None, (self.heads, self.out_channels)
         conv = transformer_conv(

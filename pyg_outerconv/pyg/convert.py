@@ -6,10 +6,12 @@ import copy
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 from torch.nn import Module
 
 from ..errors import RefusedType, RefusedValue
 from ..nn import OuterConv
+from ..nn.convert.weights import require_plain
 from .accelerate import MARK, accelerate, become_pygs, why_left
 from .layer import OURS, THEIRS, DropIn
 
@@ -86,7 +88,12 @@ def outer_conv(layer: Module) -> OuterConv:
         ValueError: an option has none, parameters have no shapes yet, the layer is several
             convolutions or does more than one, or it is hooked or parametrised.
     """
-    ours = as_ours(layer)
+    if isinstance(layer, (*OURS, *THEIRS)):
+        require_plain(layer)
+    ours = copy.copy(as_ours(layer))
+    for name, value in vars(ours).items():
+        if isinstance(value, Tensor):  # an option, such as the features of self-loops
+            vars(ours)[name] = value.clone()
     ours.outer_conv()  # raises where the layer is not one convolution
     if outside := ours.outside():
         raise RefusedValue("an OuterConv is a convolution alone", "nothing beside it", outside[0])

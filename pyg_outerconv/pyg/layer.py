@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import Module, ModuleList
+from torch.nn import Identity, Module, ModuleList
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import _disable_current_modes
 from torch_geometric.inspector import Inspector
@@ -90,6 +90,10 @@ class DropIn(MessagePassing):
         """The options of this layer that have no equal in the recipe."""
         return []
 
+    def unused(self) -> tuple[str, ...]:
+        """The beginnings of the names of parameters that no call uses."""
+        return ()
+
     def outside(self) -> list[str]:
         """What the layer computes before or after the convolution, in words."""
         return []
@@ -150,7 +154,7 @@ class DropIn(MessagePassing):
         """Reasons that lie in the layer."""
         lacks = self.lacks()
         yield from lacks
-        if any(is_lazy(parameter) for parameter in self.parameters()):
+        if _is_waiting(self):
             yield "parameters have no shapes before the first input"
         elif not lacks and self._outer_conv() is None:
             yield "a linear map was replaced by another module"
@@ -221,17 +225,34 @@ def register(ours: type[Module], theirs: type[Module]) -> None:
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def _tied_conv(layer: DropIn) -> tuple[OuterConv | ModuleList | None, tuple[Module, ...]]:
     """The OuterConv of a layer, and the linear maps whose weights it reads."""
-    if layer.lacks() or any(is_lazy(parameter) for parameter in layer.parameters()):
+    if layer.lacks() or _is_waiting(layer) or _is_replaced(layer):
         return None, ()
     # No memory is written, no random number drawn, and a tracer does not see it.
     with _disable_current_modes(), torch.device("meta"):
         conv, sources = layer.recipe()
     paths = (path for source in sources.values() for path in source.linears)
     skipped = tuple(attrgetter(path)(layer) for path in dict.fromkeys(paths))
-    if any(type(part).forward not in _LINEAR for part in skipped):
-        return None, ()
     tie(conv, layer, sources)
     return conv, skipped
+
+
+def _is_waiting(layer: DropIn) -> bool:
+    """Whether parameters that the layer uses have no shapes before the first input."""
+    unused = layer.unused()
+    return any(
+        is_lazy(parameter) and not name.startswith(unused)
+        for name, parameter in layer.named_parameters()
+    )
+
+
+def _is_replaced(layer: DropIn) -> bool:
+    """Whether a linear map of PyG's class, whose weight a recipe reads, is another module."""
+    return any(
+        type(part).forward not in _LINEAR
+        for name, part in layer.named_modules()
+        if name.startswith("lin") and not isinstance(part, ModuleList | Identity)
+        if "parametrizations" not in name
+    )
 
 
 def has_hooks(part: Module) -> bool:

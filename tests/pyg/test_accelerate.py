@@ -179,6 +179,8 @@ def test_a_difference_is_noticed_and_undone(graph, monkeypatch):
     right = ours.GCNConv.forward
     monkeypatch.setattr(sys.modules[accelerate.__module__], "gains", lambda *_: {})
     monkeypatch.setattr(ours.GCNConv, "forward", lambda *x, **more: 1.01 * right(*x, **more))
+    # Whatever the time of a layer on this small graph, it is replaced.
+    monkeypatch.setattr(sys.modules[accelerate.__module__], "gains", lambda *_: {})
     with pytest.raises(ValueError, match="equal results"):
         accelerate(model, x, edge_index, verify=True)
     assert type(model.convs[0]) is pyg.GCNConv

@@ -13,8 +13,8 @@ from torch_geometric.utils import scatter, softmax
 from ...families import Relation, SlidingWindow
 from ...kernels import attend
 from ...nn.attention_conv import AttentionConv
-from ...nn.convert.pyg_layers import from_pyg
 from ...nn.convert.torch_layers import from_torch
+from ...pyg import outer_conv
 from ..case import (
     DGL,
     OURS,
@@ -120,7 +120,7 @@ def attention_layer(context: Context, kind: type, nodes: int = 100_000) -> Setup
     edge_index, x, direction = inputs_on_random_graph(context, nodes, width, width)
     nodes = x.size(0)
     theirs = kind(width, CHANNELS, heads=HEADS).to(context.device, context.dtype)
-    ours = from_pyg(theirs)
+    ours = outer_conv(theirs)
     absent = {
         PYG_CSR: "layers of attention take no torch.sparse matrix",
         SCATTER: "PyG's own softmax and scatter are what torch-scatter offers",

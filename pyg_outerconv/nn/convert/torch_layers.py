@@ -70,7 +70,7 @@ def from_torch(module: nn.Module, **supports: Any) -> Layer:
         if isinstance(module, (*ATTENTIONS, *BLOCKS, *CONVOLUTIONS, *POOLINGS)):
             expected += ", and no subclass of them"
         if isinstance(module, MessagePassing):
-            expected += " (from_pyg takes attention layers of PyG)"
+            expected += " (pyg.from_pyg and pyg.outer_conv take layers of PyG)"
         rule = "a layer of torch becomes one of this package"
         raise RefusedType(rule, expected, type(module).__name__)
     return layer.train(module.training)

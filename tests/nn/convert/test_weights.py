@@ -10,8 +10,8 @@ from torch.nn.utils import parametrizations, prune
 from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
 
 from pyg_outerconv.nn import AttentionConv, EncoderBlock, GridConv, GridPool, multi_head_attention
-from pyg_outerconv.nn.convert.pyg_layers import from_pyg
 from pyg_outerconv.nn.convert.torch_layers import from_torch, to_torch
+from pyg_outerconv.pyg import outer_conv
 from pyg_outerconv.testing import assert_near
 
 # A way in, what makes a layer for it, and the name of a part that holds weights ("" is itself).
@@ -26,9 +26,9 @@ LAYERS = {
         "self_attn.out_proj",
     ),
     "decoder": (from_torch, lambda: nn.TransformerDecoderLayer(8, 2, 16), "linear2"),
-    "gat": (from_pyg, lambda: GATConv(4, 3, heads=2), "lin"),
-    "gatv2": (from_pyg, lambda: GATv2Conv(4, 3, heads=2), "lin_r"),
-    "transformer": (from_pyg, lambda: TransformerConv(4, 3, heads=2), "lin_key"),
+    "gat": (outer_conv, lambda: GATConv(4, 3, heads=2), "lin"),
+    "gatv2": (outer_conv, lambda: GATv2Conv(4, 3, heads=2), "lin_r"),
+    "transformer": (outer_conv, lambda: TransformerConv(4, 3, heads=2), "lin_key"),
     "to-conv": (to_torch, lambda: GridConv(2, 4, 3, dim=2), "theta"),
     "to-attention": (to_torch, lambda: multi_head_attention(8, 2), "theta"),
     "to-encoder": (to_torch, lambda: EncoderBlock(8, 2), "feed_forward.second"),
@@ -78,9 +78,9 @@ def test_hooks_of_messages_are_refused_too():
     layer = GATConv(4, 3)
     handle = layer.register_message_forward_hook(lambda _, __, out: 2 * out)
     with pytest.raises(ValueError, match="no hooks"):
-        from_pyg(layer)
+        outer_conv(layer)
     handle.remove()
-    from_pyg(layer)
+    outer_conv(layer)
 
 
 def test_methods_of_an_object_are_refused():
@@ -88,7 +88,7 @@ def test_methods_of_an_object_are_refused():
     conv._conv_forward = lambda x, weight, bias: x
     block._ff_block = lambda x: x
     gat.message = lambda x_j, alpha: x_j
-    for layer, convert in ((conv, from_torch), (block, from_torch), (gat, from_pyg)):
+    for layer, convert in ((conv, from_torch), (block, from_torch), (gat, outer_conv)):
         with pytest.raises(ValueError, match=r"a (_conv_forward|_ff_block|message) of its own"):
             convert(layer)
 
@@ -144,7 +144,7 @@ def test_replaced_parts_are_refused():
     gat = GATConv(4, 3)
     gat.lin = Adapted(4, 3, bias=False)
     with pytest.raises(TypeError, match="Adapted"):
-        from_pyg(gat)
+        outer_conv(gat)
 
 
 @pytest.mark.parametrize(
