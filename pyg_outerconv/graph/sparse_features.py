@@ -185,16 +185,16 @@ class SparseFeatures(Tensor):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        rule = RULES.get(func)
-        if _len_torch_dispatch_stack() and getattr(func, "__name__", "") != "__get__":
-            _check_arguments(args, kwargs)
+        rule, is_attribute = RULES.get(func), getattr(func, "__name__", "") == "__get__"
+        if rule is None and (func in OF_THE_SHELL or is_attribute):
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        if _len_torch_dispatch_stack():
+            _check_arguments(func, args, kwargs)
         if rule is not None:
             out = rule(*args, **kwargs)
             if out is not NotImplemented:
                 return out
-        elif func in OF_THE_SHELL or getattr(func, "__name__", "") == "__get__":
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(*args, **kwargs)
         return on_dense(func, args, kwargs)
 
     @classmethod
@@ -295,11 +295,13 @@ def on_dense(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any
     return func(*args, **kwargs)
 
 
-def _check_arguments(args: Any, kwargs: dict[str, Any]) -> None:
+def _check_arguments(func: Any, args: Any, kwargs: dict[str, Any]) -> None:
     """Refuse arguments of a compiled graph whose values learn: it would not return gradients."""
+    if func in _INERT or getattr(func, "__name__", "") in ("__get__", "__set__"):
+        return
     for x in tree_flatten((args, kwargs))[0]:
         if isinstance(x, SparseFeatures) and x.is_argument and x.value.requires_grad:
-            raise _no_gradients("arguments of functions of torch in a compiled graph")
+            raise _no_gradients(f"arguments of {name_of(func)} in a compiled graph")
 
 
 def _no_gradients(where: str) -> RefusedValue:
@@ -338,5 +340,8 @@ _SAME = {
     torch.ops.aten.alias.default: _shared,
     torch.ops.aten.clone.default: _cloned,
 }
+
+# What a compiler itself calls on arguments, and what no gradient passes.
+_INERT = {torch.detach, Tensor.detach, Tensor.requires_grad_, Tensor.untyped_storage}
 
 torch.serialization.add_safe_globals([SparseFeatures, _read_back])

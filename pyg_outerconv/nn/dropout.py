@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import overload
+from typing import Any, overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import RefusedValue
-from ..graph.sparse_features import SparseFeatures
+from ..graph.sparse_features import SparseFeatures, as_matrix
 from ..graph.sparse_functions.elementwise import dropped
 from ..graph.torch_sparse import coalesced, replace_values
 
@@ -41,9 +41,10 @@ def dropout_features(
     """
     if not 0.0 <= p <= 1.0:
         raise RefusedValue("dropout takes a probability", "[0, 1]", p)
-    if isinstance(x, SparseFeatures) and training and torch.compiler.is_compiling():
-        return x.with_values(dropped(x.value, p))  # values of an argument, with their gradients
     if isinstance(x, SparseFeatures):
+        if training and torch.compiler.is_compiling() and x.value.requires_grad:
+            found: Any = as_matrix(x)  # a layer takes the entries alone, and gradients pass them
+            return found.with_values(dropped(found.value, p))  # type: ignore[no-any-return]
         return F.dropout(x, p, training)  # type: ignore[return-value]
     if x.layout == torch.strided:
         return F.dropout(x, p, training)

@@ -26,9 +26,10 @@ class ToSparseFeatures(BaseTransform):
 
     Args:
         max_density (float, optional): The largest share of non-zeros with which features become
-            sparse; denser ones stay as they are. (default: :obj:`0.1`, where a training step with
-            dropout and 16 to 64 output channels takes as long sparse as dense, see
-            :obj:`examples/cora_pyg_script.md`)
+            sparse; denser ones stay as they are. (default: :obj:`0.1`: a product with
+            16 or 64 output channels and its gradient take 0.8 to 0.9 of the time of the dense one
+            there, with dropout 0.15 to 0.25; at 0.2 without dropout 1.3. X was 2708 x 1433 in
+            float32, on one core)
         attrs (List[str], optional): The names of the features. (default: :obj:`["x"]`)
 
     Raises:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..sparse_features import SparseFeatures, dense_of, features_of
 from ..sparse_matrix import SparseMatrix
-from ..sparse_patterns import canonical
+from ..sparse_patterns import canonical, row_of_each
 from .products import alias
 from .table import getter, rule_for
 
@@ -126,14 +126,20 @@ def to_sparse_csr(x: SparseFeatures, dense_dim: Any = None) -> Any:
         return NotImplemented
     found = canonical(x.matrix)
     ptr, column = found.sparsity.rowptr.long(), found.sparsity.col.long()
-    return torch.sparse_csr_tensor(ptr, column, found.value.clone(), x.shape)
+    return torch.sparse_csr_tensor(
+        ptr, column, found.value.clone(), tuple(x.shape), check_invariants=False
+    )
 
 
 @rule_for(Tensor.to_sparse, Tensor.to_sparse_coo)
 def to_sparse(x: SparseFeatures, *args: Any, **kwargs: Any) -> Any:
     """The same in coordinates, or in another layout."""
     if not args and not kwargs:
-        return to_sparse_csr(x).to_sparse()
+        found = canonical(x.matrix)
+        place = torch.stack([row_of_each(found.sparsity).long(), found.sparsity.col.long()])
+        return torch.sparse_coo_tensor(
+            place, found.value.clone(), tuple(x.shape), is_coalesced=True, check_invariants=False
+        )
     layout = kwargs.get("layout", torch.sparse_csr if args == (torch.sparse_csr,) else None)
     return to_sparse_csr(x) if layout is torch.sparse_csr else NotImplemented
 
