@@ -11,7 +11,7 @@ from torch_geometric import nn as pyg
 
 from pyg_outerconv import families
 from pyg_outerconv import nn as ours
-from pyg_outerconv.nn.convert import from_pyg
+from pyg_outerconv.pyg import outer_conv
 from pyg_outerconv.testing import assert_near
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
@@ -69,7 +69,7 @@ def one_lin(peer):
 
 
 def of_attention(peer):
-    return dict(from_pyg(peer).named_parameters())
+    return dict(outer_conv(peer).named_parameters())
 
 
 OURS_OF = {
