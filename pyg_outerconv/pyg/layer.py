@@ -196,6 +196,15 @@ class DropIn(MessagePassing):
             held["_outer"], held["_skipped"] = _tied_conv(self)
         return held["_outer"]  # type: ignore[no-any-return]
 
+    def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
+        """Let PyG generate ``propagate`` with its fused step, whatever the first layer's aggr.
+
+        PyG generates it once for a class; of a layer that cannot fuse it, others would have none.
+        """
+        fuse, self.fuse = self.fuse, self.inspector.implements("message_and_aggregate")
+        super()._set_jittable_templates(raise_on_error)
+        self.fuse = fuse
+
     def reset_parameters(self) -> None:
         super().reset_parameters()
         self._outer_conv()  # before a compiler looks at the layer

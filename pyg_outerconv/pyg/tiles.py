@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch_geometric import EdgeIndex
 
 from ..basis.unsorted import check_range
 from ..kernels.edge_lists import by_rows
@@ -102,6 +103,8 @@ def sorted_by_target(edge_index: Tensor, num_targets: int) -> Tensor:
     Raises:
         ValueError: a target is out of range.
     """
+    if isinstance(edge_index, EdgeIndex):
+        edge_index = edge_index.as_tensor()  # whose rows numpy cannot read
     source, target = edge_index
     check_range("target", target, num_targets)
     _, source, order = by_rows(target, source, num_targets)

@@ -211,6 +211,9 @@ def compare(
     torch.manual_seed(13)
     try:
         expected = their_layer(*arguments)
+    except NotImplementedError:  # PyG's `propagate` was generated for a layer that does not fuse it
+        our_layer(*arguments)
+        return
     except REFUSALS:
         with pytest.raises(REFUSALS):
             our_layer(*arguments)
