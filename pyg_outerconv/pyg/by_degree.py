@@ -33,6 +33,8 @@ class MFConv(DropIn, theirs.MFConv):
     Learning Molecular Fingerprints" <https://arxiv.org/abs/1509.09292>`_ paper, algorithm 2.
     """
 
+    trick = "The labels of edges are the degrees of their targets."
+
     takes_pairs = True
     least = 200_000
 

@@ -74,6 +74,8 @@ class LEConv(DropIn, theirs.LEConv):
     Representations" <https://arxiv.org/abs/1911.07979>`_ paper, equation 8.
     """
 
+    trick = "The degree of a node is a label of its own."
+
     takes_pairs = True
     least = 128_000
 

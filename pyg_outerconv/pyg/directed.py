@@ -24,6 +24,8 @@ class DirGNNConv(theirs.DirGNNConv):
     <https://arxiv.org/abs/2305.10498>`_ paper.
     """
 
+    trick = "Two layers, one on the reversed edges."
+
     def __init__(self, conv: MessagePassing, alpha: float = 0.5, root_weight: bool = True):
         super().__init__(conv, alpha, root_weight)
         for copied in (self.conv_in, self.conv_out):

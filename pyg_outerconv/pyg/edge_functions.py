@@ -29,6 +29,8 @@ class GMMConv(DropIn, theirs.GMMConv):
     Unlike PyG's, it takes ``root_weight=False``.
     """
 
+    trick = "Gaussians of edge attributes are the values of K labels."
+
     takes_pairs = True
     least = 150_000
 
@@ -85,6 +87,8 @@ class NNConv(DropIn, theirs.NNConv):
     `"Dynamic Edge-Conditioned Filters in Convolutional Neural Networks on Graphs"
     <https://arxiv.org/abs/1704.02901>`_, equation 1.
     """
+
+    trick = "The last linear map of the network is Θ, its inputs are the values of edges."
 
     takes_pairs = True
     least = 20_000

@@ -22,19 +22,19 @@ from torch.nn import (
 )
 from torch_geometric import nn as pyg
 
-_OF_PAIR = "message is a network of both ends of an edge: it is not a matrix times x_j"
+_OF_PAIR = "a message is a network of both ends of an edge, not a matrix times x_j"
 _CUDA = "is CUDA's own kernel of an equal layer, which is here"
 
 ABSENT = {
     "AntiSymmetricConv": "tanh of a sum around another layer, which is replaced by itself",
-    "CGConv": f"σ(z W_f) · softplus(z W_s), z of both ends: the {_OF_PAIR}",
+    "CGConv": f"σ(z W_f) · softplus(z W_s), z of both ends: {_OF_PAIR}",
     "CuGraphGATConv": f"{_CUDA}: GATConv",
     "CuGraphRGCNConv": f"{_CUDA}: RGCNConv",
     "CuGraphSAGEConv": f"{_CUDA}: SAGEConv",
     "DNAConv": "attention is over the layers that a node has passed, not over edges",
-    "DynamicEdgeConv": f"the {_OF_PAIR}; its edges are nearest neighbours of x itself",
+    "DynamicEdgeConv": f"{_OF_PAIR}; its edges are nearest neighbours of x itself",
     "EGConv": "the weights of heads are a function of the target, applied after several reductions",
-    "EdgeConv": f"the {_OF_PAIR}",
+    "EdgeConv": f"{_OF_PAIR}",
     "FeaStConv": "softmax over heads at each edge, not over edges at each target",
     "FusedGATConv": f"{_CUDA}: GATConv",
     "GENConv": "relu of x_j plus edge features within a softmax over each channel",
@@ -47,10 +47,10 @@ ABSENT = {
     "HeteroConv": "a container; its convolutions are replaced by themselves",
     "MeshCNNConv": "a fixed number of neighbours in symmetric pairs, |a - c| + |b - d|",
     "PANConv": "powers of the adjacency without loops weigh each other before GCN's norm",
-    "PNAConv": f"several reductions, scaled by logarithms of degrees; the {_OF_PAIR}",
-    "PPFConv": f"the {_OF_PAIR}, of point pair features",
-    "PointGNNConv": f"the {_OF_PAIR}, and a learned shift of the target's position",
-    "PointNetConv": f"the {_OF_PAIR}, of features and relative positions",
+    "PNAConv": f"several reductions, scaled by logarithms of degrees; {_OF_PAIR}",
+    "PPFConv": f"{_OF_PAIR}: of point pair features",
+    "PointGNNConv": f"{_OF_PAIR}; a shift of the target's position is learned",
+    "PointNetConv": f"{_OF_PAIR}: of features and relative positions",
     "PointTransformerConv": "softmax over each channel of a network of both ends",
     "ResGatedGraphConv": "a gate σ(x_i W + x_j V) for each channel of an edge",
     "WLConv": "colours of nodes are hashed, not multiplied",

@@ -24,6 +24,8 @@ class FAConv(DropIn, theirs.FAConv):
     over P, whose values :meth:`basis` multiplies.
     """
 
+    trick = "The values of edges come from scores of both ends."
+
     least = 2**18
 
     def lacks(self) -> list[str]:

@@ -171,6 +171,8 @@ class ARMAConv(DropIn, theirs.ARMAConv):
     Filters" <https://arxiv.org/abs/1901.01343>`_ paper, equation 9.
     """
 
+    trick = "A convolution for each layer, torch's activation between them."
+
     least = 20_000
 
     def lacks(self) -> list[str]:

@@ -33,6 +33,8 @@ class HypergraphConv(DropIn, theirs.HypergraphConv):
     and Hypergraph Attention" <https://arxiv.org/abs/1901.08150>`_ paper, equations 9 to 12.
     """
 
+    trick = "Two convolutions, to the hyperedges and back."
+
     least = 150_000
 
     def lacks(self) -> list[str]:

@@ -53,12 +53,14 @@ class DropIn(MessagePassing):
         theirs: the class of PyG.
         takes_pairs: whether features may be a pair (sources, targets).
         takes_matrices: whether the contraction with a large sparse matrix is faster than PyG's.
+        trick: what is needed beside the sum to make it equal, in words; empty if nothing is.
         least: number of edges times channels below which PyG's own ``forward`` is faster.
         least_of_matrices: the same number where edges are a sparse matrix.
     """
 
     theirs: ClassVar[type[MessagePassing]]
     takes_pairs: ClassVar[bool] = False
+    trick: ClassVar[str] = ""
     takes_matrices: ClassVar[bool] = False
     least: ClassVar[int] = 0
     least_of_matrices: ClassVar[int] = 2**24
@@ -201,7 +203,8 @@ class DropIn(MessagePassing):
 
         PyG generates it once for a class; of a layer that cannot fuse it, others would have none.
         """
-        fuse, self.fuse = self.fuse, self.inspector.implements("message_and_aggregate")
+        fuse: bool = self.fuse
+        self.fuse = self.inspector.implements("message_and_aggregate")
         super()._set_jittable_templates(raise_on_error)
         self.fuse = fuse
 

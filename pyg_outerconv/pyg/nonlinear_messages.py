@@ -61,6 +61,8 @@ class GINEConv(SumInTiles, DropIn, theirs.GINEConv):
     <https://arxiv.org/abs/1905.12265>`_ paper.
     """
 
+    trick = "Messages are not linear in x: they are summed in tiles, the rest is torch's."
+
     least = 1_000_000
 
     def lacks(self) -> list[str]:
@@ -188,6 +190,8 @@ class FiLMConv(SumInTiles, DropIn, theirs.FiLMConv):
     again in the backward pass. From the `"GNN-FiLM: Graph Neural Networks with Feature-wise Linear
     Modulation" <https://arxiv.org/abs/1906.12192>`_ paper, equation 5.
     """
+
+    trick = "Messages are not linear in x: they are summed in tiles, the rest is torch's."
 
     least = 5_000_000
 

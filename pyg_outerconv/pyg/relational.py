@@ -112,6 +112,8 @@ class SignedConv(DropIn, theirs.SignedConv):
     equations 3 to 6.
     """
 
+    trick = "Two convolutions, side by side."
+
     takes_pairs = True
     least = 500_000
 

@@ -32,6 +32,8 @@ class RGATConv(DropIn, theirs.RGATConv):
     are those of the layer.
     """
 
+    trick = "The values of edges come from scores under each relation."
+
     least = 2**13
 
     def lacks(self) -> list[str]:

@@ -81,6 +81,8 @@ class SplineConv(DropIn, theirs.SplineConv):
             there is no pyg-lib.
     """
 
+    trick = "B-splines of edge attributes are the values of K labels."
+
     takes_pairs = True
 
     def __init__(

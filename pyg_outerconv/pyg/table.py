@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,7 @@ def _entry(name: str) -> Entry:
         return Entry(name, NONE, ABSENT.get(name, "not known to this version"))
     trick = getattr(ours, "trick", "")
     text = (inspect.getdoc(ours) or "").split("\n\n")[0].replace("\n", " ")
+    text = re.sub(r":class:`([^`]+)`", r"\1", text).replace("``", "")
     return Entry(name, TRICK if trick else EQUAL, f"{text} {trick}".strip())
 
 

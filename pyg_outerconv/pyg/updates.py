@@ -52,6 +52,8 @@ class GatedGraphConv(DropIn, theirs.GatedGraphConv):
     From the `"Gated Graph Sequence Neural Networks" <https://arxiv.org/abs/1511.05493>`_ paper.
     """
 
+    trick = "A convolution for each step, torch's GRU between them."
+
     least = 500_000
 
     def lacks(self) -> list[str]:

@@ -1,0 +1,82 @@
+"""``python tests/write_layers.py`` writes docs/pyg_layers.md: PyG's convolutions and options.
+
+The convolutions are those of :mod:`pyg_outerconv.pyg.table`, the options those that
+``tests/pyg/test_parity.py`` compares with PyG.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyg.cases import CASES
+
+from pyg_outerconv.pyg.table import NONE, entries
+
+FILE = Path(__file__).resolve().parents[1] / "docs" / "pyg_layers.md"
+
+HEAD = """# PyG's convolutions
+
+Written by `python tests/write_layers.py`; a test compares it. A class of `pyg_outerconv.pyg` has
+the signature, parameters and results of PyG's class of its name; `outerconv explain GCNConv` tells
+its A_k and Θ_k.
+
+*Equal* is Y = Σ_k A_kᵀ X Θ_k with what PyG computes before and after it; *with a trick* says which
+one. The others have a term that no basis has: `accelerate` leaves them as they are, and names them.
+"""
+
+OPTIONS = """
+## Options
+
+Each value is compared with PyG's own layer, in values and all gradients, on awkward graphs of every
+kind (`tests/pyg/test_parity.py`). Those in the last column have no equal form: with them PyG's own
+`forward` runs, and `layer.why_not()` says so. The same holds of explainers, of hooks on messages and
+of graphs too small to gain.
+
+| class | option | by the contraction | by PyG's own forward |
+|---|---|---|---|
+"""
+
+
+def page() -> str:
+    """The text of the page."""
+    rows = entries()
+    here = [row for row in rows if row.kind != NONE]
+    absent = [row for row in rows if row.kind == NONE]
+    lines = [HEAD, f"\n## Here: {len(here)}\n\n| class | is | as a convolution |\n|---|---|---|\n"]
+    lines += [f"| `{row.name}` | {row.kind} | {_cell(row.text)} |\n" for row in here]
+    lines += [f"\n## Without an equal form: {len(absent)}\n\n| class | because |\n|---|---|\n"]
+    lines += [f"| `{row.name}` | {_cell(row.text)} |\n" for row in absent]
+    return "".join([*lines, OPTIONS, *_options()])
+
+
+def _options() -> list[str]:
+    found = []
+    for name in sorted(CASES, key=str.lower):
+        case = CASES[name]
+        for option, values in case.options.items():
+            by_pyg = [value for value in values if case.runs_by_pyg({option: value})]
+            ours = [value for value in values if not case.runs_by_pyg({option: value})]
+            found.append(f"| `{name}` | `{option}` | {_listed(ours)} | {_listed(by_pyg)} |\n")
+    return found
+
+
+def _listed(values: list[Any]) -> str:
+    return ", ".join(dict.fromkeys(f"`{_word(value)}`" for value in values)) or "–"
+
+
+def _word(value: Any) -> str:
+    """A value as it is written; objects by their class or function."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_word, value))}]"
+    if callable(value):
+        return str(getattr(value, "__name__", type(value).__name__))
+    return _cell(repr(value).split("\n", maxsplit=1)[0])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+if __name__ == "__main__":
+    FILE.write_text(page(), encoding="utf-8")
