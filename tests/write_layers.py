@@ -28,7 +28,7 @@ one. The others have a term that no basis has: `accelerate` leaves them as they 
 OPTIONS = """
 ## Options
 
-Each value is compared with PyG's own layer, in values and all gradients, on awkward graphs of every
+Each value is compared with PyG's own layer, values and gradients, on graphs of every awkward
 kind (`tests/pyg/test_parity.py`). Those in the last column have no equal form: with them PyG's own
 `forward` runs, and `layer.why_not()` says so. The same holds of explainers, of hooks on messages and
 of graphs too small to gain.

@@ -203,8 +203,8 @@ class DropIn(MessagePassing):
 
         PyG generates it once for a class; of a layer that cannot fuse it, others would have none.
         """
-        fuse: bool = self.fuse
-        self.fuse = self.inspector.implements("message_and_aggregate")
+        fuse = vars(self)["fuse"]
+        self.fuse: bool = self.inspector.implements("message_and_aggregate")
         super()._set_jittable_templates(raise_on_error)
         self.fuse = fuse
 
