@@ -30,8 +30,8 @@ OPTIONS = """
 
 Each value is compared with PyG's own layer, values and gradients, on graphs of every awkward
 kind (`tests/pyg/test_parity.py`). Those in the last column have no equal form: with them PyG's own
-`forward` runs, and `layer.why_not()` says so. The same holds of explainers, of hooks on messages and
-of graphs too small to gain.
+`forward` runs, and `layer.why_not()` says so. The same holds of explainers, of hooks on messages,
+and of graphs too small to gain.
 
 | class | option | by the contraction | by PyG's own forward |
 |---|---|---|---|
