@@ -230,3 +230,10 @@ def test_tables_of_the_benchmark_are_what_kept_runs_say(tmp_path):
     assert text.endswith("|\n<!-- end -->\nafter\n")
     assert "old" not in text
     assert (tmp_path / "grid.html").read_text() == "a page"
+
+
+def test_models_are_timed_before_and_after(capsys):
+    load("accelerate").main(["--quick", "--only", "samples", "--repeats", "1"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("|")[2].strip() for line in lines[2:]] == ["GCN", "GraphSAGE", "GAT", "RGCN"]
+    assert all(float(line.split("|")[6]) > 0 for line in lines[2:])
