@@ -84,6 +84,7 @@ class GATConv(DropIn, theirs.GATConv):
     """
 
     takes_pairs = True
+    transforms_first = True
     least = 2**18
 
     def lacks(self) -> list[str]:
@@ -149,6 +150,7 @@ class GATv2Conv(DropIn, theirs.GATv2Conv):
     """
 
     takes_pairs = True
+    transforms_first = True
     least = 2**19
 
     def lacks(self) -> list[str]:
@@ -214,6 +216,7 @@ class TransformerConv(DropIn, theirs.TransformerConv):
     """
 
     takes_pairs = True
+    transforms_first = True
     least = 2**20
 
     def lacks(self) -> list[str]:

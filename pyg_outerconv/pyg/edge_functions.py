@@ -188,6 +188,7 @@ class PDNConv(DropIn, theirs.PDNConv):
     <https://arxiv.org/abs/2010.12878>`_ paper.
     """
 
+    transforms_first = True
     least = 100_000
 
     def lacks(self) -> list[str]:

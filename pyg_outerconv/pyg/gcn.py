@@ -75,6 +75,7 @@ class GCNConv(DropIn, theirs.GCNConv):
     """
 
     takes_matrices = True
+    transforms_first = True
     least = 60_000
 
     def lacks(self) -> list[str]:

@@ -54,13 +54,16 @@ class DropIn(MessagePassing):
         takes_pairs: whether features may be a pair (sources, targets).
         takes_matrices: whether the contraction with a large sparse matrix is faster than PyG's.
         trick: what is needed beside the sum to make it equal, in words; empty if nothing is.
-        least: number of edges times channels below which PyG's own ``forward`` is faster.
+        transforms_first: whether PyG's messages are as wide as the output, not as the input.
+        least: number of edges times channels of a message, below which PyG's own ``forward`` is
+            faster.
         least_of_matrices: the same number where edges are a sparse matrix.
     """
 
     theirs: ClassVar[type[MessagePassing]]
     takes_pairs: ClassVar[bool] = False
     trick: ClassVar[str] = ""
+    transforms_first: ClassVar[bool] = False
     takes_matrices: ClassVar[bool] = False
     least: ClassVar[int] = 0
     least_of_matrices: ClassVar[int] = 2**24
@@ -189,7 +192,10 @@ class DropIn(MessagePassing):
         """Whether PyG's own ``forward`` is faster; in a compiled graph it is not."""
         if not self.least or torch.compiler.is_compiling():
             return False
-        return edge_index.size(-1) * features.size(-1) < self.least
+        width = features.size(-1)
+        if self.transforms_first:
+            width = vars(self)["out_channels"] * vars(self).get("heads", 1)
+        return edge_index.size(-1) * width < self.least
 
     def _outer_conv(self) -> OuterConv | ModuleList | None:
         """The OuterConv tied to this layer, made once for its options; None if there is none."""

@@ -29,6 +29,7 @@ class SuperGATConv(DropIn, theirs.SuperGATConv):
     Design with Self-Supervision" <https://openreview.net/forum?id=Wi5KUNlqWty>`_ paper.
     """
 
+    transforms_first = True
     least = 2**18
 
     def lacks(self) -> list[str]:
