@@ -3,6 +3,7 @@
 import copy
 import pickle
 import sys
+from itertools import pairwise
 
 import pytest
 import torch
@@ -229,7 +230,22 @@ def test_wrong_calls_are_refused(graph):
         accelerate(models.GCN(P, 16, 2, Q), verify=True)
 
 
-@pytest.mark.parametrize("kind", [models.GCN, models.GAT, models.GraphSAGE])
+class RGCN(nn.Module):
+    """Two layers of R-GCN over the parity of targets."""
+
+    def __init__(self, in_channels, hidden_channels, num_layers, out_channels):
+        super().__init__()
+        widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
+        pairs = pairwise(widths)
+        self.convs = nn.ModuleList(pyg.RGCNConv(one, other, 2) for one, other in pairs)
+
+    def forward(self, x, edge_index):
+        for conv in self.convs:
+            x = conv(x, edge_index, edge_index[1] % 2).tanh()
+        return x
+
+
+@pytest.mark.parametrize("kind", [models.GCN, models.GAT, models.GraphSAGE, RGCN])
 def test_training_curves_are_equal(kind, graph):
     x, edge_index = graph[0].detach().double(), graph[1]
     target, curves = torch.randint(Q, (N,)), []
