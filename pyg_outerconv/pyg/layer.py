@@ -220,7 +220,7 @@ class DropIn(MessagePassing):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if not name.startswith("_") and name != "training":
+        if not name.startswith("_") and name not in _OF_CALLS:
             self.__dict__.pop("_outer", None)  # an option or a submodule may have changed
         if name == "explain" and value and "propagate" not in self._overridden:
             # A class made after its base has the base's generated method, which explains nothing.
@@ -231,6 +231,8 @@ class DropIn(MessagePassing):
         return {key: value for key, value in vars(self).items() if key not in TIED}
 
 
+# Attributes that PyG's own calls set: no options, which would make the contraction anew.
+_OF_CALLS = {"training", "fuse", "att_x", "att_y"}
 TIED = ("_outer", "_skipped", "_kept")
 
 

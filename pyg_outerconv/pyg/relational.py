@@ -115,7 +115,7 @@ class SignedConv(DropIn, theirs.SignedConv):
     trick = "Two convolutions, side by side."
 
     takes_pairs = True
-    least = 500_000
+    least = 1_000_000
 
     def lacks(self) -> list[str]:
         return check_reduction(self)
