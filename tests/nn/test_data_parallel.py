@@ -8,15 +8,18 @@ pytestmark = pytest.mark.skipif(
 )
 
 RANK = """
+import copy
 import sys
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from torch_geometric.nn import models
 
 from pyg_outerconv import AttentionConv, OuterConv
 from pyg_outerconv.families import GCN, Walk
+from pyg_outerconv.pyg import accelerate
 from pyg_outerconv.testing import assert_near
 
 rank, file = int(sys.argv[1]), sys.argv[2]
@@ -45,6 +48,17 @@ def graph(rank, step):
     )
 
 
+def compare(alone, parallel):
+    # Gradients of the wrapped model are the means of those that both graphs give alone.
+    for step in range(2):
+        parallel.zero_grad()
+        parallel(*graph(rank, step)).square().mean().backward()
+        losses = [alone(*graph(other, step)).square().mean() for other in range(2)]
+        expected = torch.autograd.grad(sum(losses) / 2, list(alone.parameters()))
+        for parameter, gradient in zip(parallel.parameters(), expected, strict=True):
+            assert_near(parameter.grad, gradient, 5e-5, at_least=1e-3)
+
+
 families = [Walk(2), Walk(3, direction="both"), Walk(2, powers=(2,)), GCN()]
 layers = [{}, {"cached": True}, {"root_weight": True}, {"theta": "low-rank(rank=2)"}, {}]
 ways = [{}, {"static_graph": True}, {"bucket_cap_mb": 1e-4}]
@@ -59,13 +73,21 @@ for number, (conv, of_all, layer) in enumerate(nets):
     alone = Net(conv, of_all, **layer)
     parallel = DistributedDataParallel(Net(conv, of_all, **layer), **way)
     parallel.module.load_state_dict(alone.state_dict())
-    for step in range(2):
-        parallel.zero_grad()
-        parallel(*graph(rank, step)).square().mean().backward()
-        losses = [alone(*graph(other, step)).square().mean() for other in range(2)]
-        expected = torch.autograd.grad(sum(losses) / 2, list(alone.parameters()))
-        for parameter, gradient in zip(parallel.parameters(), expected, strict=True):
-            assert_near(parameter.grad, gradient, 5e-5, at_least=1e-3)
+    compare(alone, parallel)
+
+for kind in (models.GCN, models.GAT):  # of PyG, accelerated before and after it is wrapped
+    for before in (True, False):
+        torch.manual_seed(7)
+        alone = kind(4, 6, 2, 4)
+        module = copy.deepcopy(alone)
+        if before:
+            accelerate(module)
+        parallel = DistributedDataParallel(module)
+        if not before:
+            assert accelerate(parallel).replaced == ["module.convs.0", "module.convs.1"]
+        for conv in module.convs:
+            conv.least = 0
+        compare(alone, parallel)
 dist.barrier()
 dist.destroy_process_group()
 print("done")
