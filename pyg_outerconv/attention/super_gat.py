@@ -66,7 +66,7 @@ class SuperGAT(Score):
         return torch.nn.functional.leaky_relu(found, self.negative_slope)
 
 
-class SuperGATMixed(Score):
+class SuperGATMixed(SuperGAT):
     r"""score[m, n] = leaky_relu((⟨a_s, X_m Θ⟩ + ⟨a_t, Q_n Θ⟩) σ(⟨X_m Θ, Q_n Θ⟩)).
 
     The mixed score (MX) of `"How to Find Your Friendly Neighborhood: Graph Attention Design with
@@ -83,8 +83,6 @@ class SuperGATMixed(Score):
         "leaky_relu((⟨a_s, X_m Θ⟩ + ⟨a_t, Q_n Θ⟩) σ(⟨X_m Θ, Q_n Θ⟩))",
         "Kim & Oh, *SuperGAT* (ICLR 2021), section 4.1",
     )
-    uses_theta = True
-    takes_any_order = True
 
     def __init__(
         self,
@@ -94,10 +92,7 @@ class SuperGATMixed(Score):
         shared: bool | None = None,
         negative_slope: float = 0.2,
     ) -> None:
-        super().__init__(heads)
-        self.negative_slope = float(negative_slope)
-        shared = not isinstance(in_channels, tuple) if shared is None else shared
-        self.ends = Ends(heads, channels, in_channels, shared=shared)
+        super().__init__(heads, channels, in_channels, shared, negative_slope)
         self.att_source = Parameter(torch.empty(heads, channels))
         self.att_target = Parameter(torch.empty(heads, channels))
         self.reset_parameters()
@@ -106,9 +101,6 @@ class SuperGATMixed(Score):
         reset(self.ends)
         glorot(self.att_source)
         glorot(self.att_target)
-
-    def values(self, source: Features, theta: Any) -> Tensor | None:
-        return self.ends.values(source, theta)
 
     def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         at_source, at_target = self.ends(source, query, support)

@@ -198,10 +198,16 @@ class DropIn(MessagePassing):
         return edge_index.size(-1) * width < self.least
 
     def _outer_conv(self) -> OuterConv | ModuleList | None:
-        """The OuterConv tied to this layer, made once for its options; None if there is none."""
+        """The OuterConv tied to this layer, made once for its options; None if there is none.
+
+        That there is none is remembered too, but not while parameters wait for the first input.
+        """
         held = self.__dict__
-        if held.get("_outer") is None:
-            held["_outer"], held["_skipped"] = _tied_conv(self)
+        if "_outer" not in held:
+            found = _tied_conv(self)
+            if found[0] is None and _is_waiting(self):
+                return None
+            held["_outer"], held["_skipped"] = found
         return held["_outer"]  # type: ignore[no-any-return]
 
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:

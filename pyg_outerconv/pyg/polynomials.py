@@ -102,11 +102,7 @@ class SGConv(DropIn, theirs.SGConv):
             return super().forward(x, edge_index, edge_weight)
         if not self.cached:
             return conv(x, edge_index, edge_weight)
-        if self._cached_x is None:
-            self._cached_x = x = conv(x, edge_index, edge_weight)
-        else:
-            x = self._cached_x.detach()
-        return self.lin(x)
+        return _of_cached(self, "_cached_x", conv, x, edge_index, edge_weight)
 
 
 class SSGConv(DropIn, theirs.SSGConv):
@@ -136,11 +132,18 @@ class SSGConv(DropIn, theirs.SSGConv):
             return super().forward(x, edge_index, edge_weight)
         if not self.cached:
             return conv(x, edge_index, edge_weight)
-        if self._cached_h is None:
-            self._cached_h = h = conv(x, edge_index, edge_weight)
-        else:
-            h = self._cached_h.detach()
-        return self.lin(h)
+        return _of_cached(self, "_cached_h", conv, x, edge_index, edge_weight)
+
+
+def _of_cached(layer: Any, name: str, conv: Any, *given: Any) -> Tensor:
+    """The linear map of what the first call propagated, which the layer keeps under ``name``."""
+    kept = getattr(layer, name)
+    if kept is None:
+        kept = conv(*given)
+        setattr(layer, name, kept)
+    else:
+        kept = kept.detach()
+    return layer.lin(kept)  # type: ignore[no-any-return]
 
 
 def _of_one_lin(layer: Any, family: Walk | Diffusion) -> Recipe:
