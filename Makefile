@@ -41,7 +41,7 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -q -c constraints.txt torch setuptools wheel ninja
 	$(PIP) install -q -c constraints.txt --no-build-isolation torch-scatter
-	$(PIP) install -q -c constraints.txt -e '.[scatter,triton,train,bench,examples,dev]'
+	$(PIP) install -q -c constraints.txt -e '.[scatter,triton,train,search,scale,bench,examples,dev]'
 	touch $@
 
 clean:
