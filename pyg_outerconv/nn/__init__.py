@@ -16,6 +16,7 @@ from .fixed_basis import FixedBasis
 from .fuse import FusionReport, fuse
 from .grid_conv import GridConv
 from .grid_pool import GridPool, GridUnpool
+from .label_terms import LabelTerms, label_terms
 from .models import AttentionGNN, OuterGNN
 from .outer_conv import OuterConv
 from .recipes import appnp, gdc_conv, mix_hop, sg_conv, ssg_conv
@@ -42,6 +43,7 @@ __all__ = [
     "GridConv",
     "GridPool",
     "GridUnpool",
+    "LabelTerms",
     "OuterConv",
     "OuterGNN",
     "SparseFeatures",
@@ -55,6 +57,7 @@ __all__ = [
     "gat_conv",
     "gatv2_conv",
     "gdc_conv",
+    "label_terms",
     "linear_attention",
     "long_sequence_block",
     "make_theta",

@@ -1,5 +1,6 @@
 """Node classification: the loop, the protocols, the run folder and its results."""
 
+from .contributions import Contribution, contributions
 from .experiment import Experiment, Interrupted
 from .model import NodeClassifier
 from .predict import Predictions, predict
@@ -8,6 +9,7 @@ from .settings import Settings, resolve
 from .splits import Split, check_protocol, make_split
 
 __all__ = [
+    "Contribution",
     "Experiment",
     "Interrupted",
     "NodeClassifier",
@@ -16,6 +18,7 @@ __all__ = [
     "Settings",
     "Split",
     "check_protocol",
+    "contributions",
     "make_split",
     "next_folder",
     "predict",
