@@ -1,4 +1,4 @@
-# make demo   set up what is missing, then classify the nodes of a real graph
+# make demo   set up what is missing, then classify the papers of Cora
 # make test   set up what is missing, then run every check, and every test on some of its cases
 # make test-all   the same on all of their cases: an hour of two cores
 # make setup  only set up

@@ -63,17 +63,17 @@ def test_the_main_job_without_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", *QUICK]) == 0
     said = capsys.readouterr()
     assert said.err == "", "a bar or a warning reached something that is no terminal"
-    assert "KarateClub, the real graph" in said.out
+    assert "the copy inside pyg_outerconv is read" in said.out
+    assert "Cora: 2708 nodes, 10556 edges, 7 classes, split public" in said.out
     assert "±" in said.out
-    assert "outerconv train Cora" in said.out
-    folder = Path("runs/karateclub-gcn-001")
+    folder = Path("runs/cora-gcn-001")
     summary = json.loads((folder / "metrics.json").read_text())["summary"]
     assert f"{100 * summary['outerconv']['test_accuracy']['mean']:.2f} ±" in said.out
     assert main(["train", *QUICK]) == 0
-    assert Path("runs/karateclub-gcn-002").is_dir()
+    assert Path("runs/cora-gcn-002").is_dir()
 
 
-def test_cora_is_the_default_where_its_files_are(
+def test_files_below_the_root_go_before_the_copy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     raw = tmp_path / "root" / "Planetoid" / "Cora" / "raw"
@@ -81,9 +81,7 @@ def test_cora_is_the_default_where_its_files_are(
     for file in data.entry("Cora").files:
         (raw / Path(file).name).write_text("not really")
     assert main(["train", "--root", str(tmp_path / "root")]) == 2
-    said = capsys.readouterr()
-    assert "no dataset named: Cora" in said.out
-    assert "of Cora, by its sha256" in said.err
+    assert "of Cora, by its sha256" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("_no_picture")
@@ -191,7 +189,8 @@ def test_datasets_lists_what_is_here(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert set(lines) == {"name", *data.registry()}
     assert lines["Photo"].endswith("Amazon")
     assert lines["KarateClub"].endswith("embedded")
-    assert lines["Cora"].endswith("no")
+    assert lines["CiteSeer"].endswith("no")
+    assert lines["Cora"].endswith("embedded, for public, random")
     assert "2708" in lines["Cora"]
     assert main(["datasets", "--root", str(tmp_path / "root"), "--verify"]) == 2
     said = capsys.readouterr()

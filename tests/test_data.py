@@ -166,22 +166,22 @@ def test_absent_data_says_which_files_go_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def half(self: Any) -> None:
-        (Path(self.raw_dir) / "ind.cora.x").write_bytes(b"broken off")
+        (Path(self.raw_dir) / "ind.citeseer.x").write_bytes(b"broken off")
         raise OSError("no route to host")
 
     monkeypatch.setattr(pyg_datasets.Planetoid, "download", half)
     with pytest.raises(data.DataUnavailable) as refused:
-        data.load("Cora", tmp_path / "root")
+        data.load("CiteSeer", tmp_path / "root")
     message = str(refused.value)
     for file in ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index"):
-        assert f"ind.cora.{file}" in message
-    assert str(tmp_path / "root" / "Planetoid" / "Cora" / "raw") in message
+        assert f"ind.citeseer.{file}" in message
+    assert str(tmp_path / "root" / "Planetoid" / "CiteSeer" / "raw") in message
     assert "--root" in message
     assert data.ROOT_VARIABLE in message
     assert "no route to host" in message
     assert "\n" not in message
-    assert not data.is_here("Cora", tmp_path / "root")
-    assert not (tmp_path / "root" / "Planetoid" / "Cora" / "raw" / "ind.cora.x").exists()
+    assert not data.is_here("CiteSeer", tmp_path / "root")
+    assert not (tmp_path / "root" / "Planetoid" / "CiteSeer" / "raw" / "ind.citeseer.x").exists()
 
 
 def test_what_pyg_downloads_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ..errors import RefusedValue
 from ..files import ROOT_VARIABLE, data_root
+
+if TYPE_CHECKING:
+    from ..data import Entry
 
 
 @click.command()
@@ -26,18 +30,23 @@ def datasets(root: str | None, verify: bool) -> int:
     ]
     for name, entry in data.registry().items():
         counts = [str(entry.counts[key] or "-") for key in rows[0][1:6]]
-        here = [split for split in entry.splits if data.is_here(name, folder, split)]
-        if entry.folder is None:
-            place = "embedded"
-        elif not here:
-            place = "no"
-        elif len(here) == len(entry.splits):
-            place = entry.folder
-        else:
-            place = f"{entry.folder}, for {', '.join(here)}"
-        rows.append((name, *counts, ", ".join(entry.splits), place))
+        rows.append((name, *counts, ", ".join(entry.splits), _place(entry, folder)))
     print(f"data root: {folder}\n\n{_columns(rows)}")
     return 0
+
+
+def _place(entry: Entry, root: Path) -> str:
+    """Where a dataset is read from: its folder below the root, or the copy in the package."""
+    splits: dict[str, list[str]] = {}
+    for split in entry.splits:
+        reading = entry.for_split(split)
+        there = reading.folder if reading.folder and not reading.missing(root) else None
+        embedded = reading.folder is None or reading.embedded
+        if place := there or (embedded and "embedded"):
+            splits.setdefault(place, []).append(split)
+    if [*splits.values()] == [[*entry.splits]]:
+        return next(iter(splits))
+    return "; ".join(f"{place}, for {', '.join(names)}" for place, names in splits.items()) or "no"
 
 
 def _verify(root: Path) -> int:

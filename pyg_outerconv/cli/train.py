@@ -64,8 +64,8 @@ from ..files import ROOT_VARIABLE
 def train(**options: Any) -> int:
     """Train node classifiers; report mean ± deviation over seeds.
 
-    DATASET is a name that 'outerconv datasets' lists; default: Cora if its files are here, else the
-    embedded karate club. Options of training that are not given are those of the dataset.
+    DATASET is a name that 'outerconv datasets' lists; default: Cora, which comes with the package.
+    Options of training that are not given are those of the dataset.
     """
     from ..train.command import train as run
 

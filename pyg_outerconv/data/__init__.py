@@ -7,11 +7,12 @@ folder, so that a read-only root serves too.
 
 from ..files import CACHE_VARIABLE, ROOT_VARIABLE, cache_folder, data_root
 from .checks import verify
-from .load import EMBEDDED, Dataset, load
+from .load import DEFAULT, EMBEDDED, Dataset, load
 from .registry import DataUnavailable, Entry, entry, is_here, registry
 
 __all__ = [
     "CACHE_VARIABLE",
+    "DEFAULT",
     "EMBEDDED",
     "ROOT_VARIABLE",
     "DataUnavailable",

@@ -28,10 +28,12 @@ from ..files import (
     temporary_name,
 )
 from .checks import check_graph, check_listed_edges, read_checked
+from .embedded import read_embedded
 from .reader import construct, download
 from .registry import DataUnavailable, Entry, entry
 
-EMBEDDED = "KarateClub"
+DEFAULT = "Cora"  # what is trained on where no dataset is named
+EMBEDDED = "KarateClub"  # what is drawn where no dataset is named
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ def load(
     split: str | None = None,
     log: Callable[[str], None] | None = None,
 ) -> Dataset:
-    """Read a dataset; PyG downloads what is absent.
+    """Read a dataset; PyG downloads what is absent and does not come with the package.
 
     Files are compared with the checksums of the registry before anything reads them. One whose
     checksum is not known is read if nothing in a file of its kind can run code; see :mod:`.checks`.
@@ -94,6 +96,9 @@ def load(
         )
     if known.folder is None:
         data, place = getattr(pyg_datasets, known.reader)(**known.arguments)[0], None
+    elif known.embedded and known.missing(data_root(root)):
+        log(f"{known.name} is not below {data_root(root)}: the copy inside pyg_outerconv is read")
+        data, place = read_embedded(known), None
     else:
         place = data_root(root)
         data = _read(known, place, log)

@@ -30,6 +30,9 @@ class Entry:
         requires: modules that the reader imports.
         copies_differ: the checksums are of one copy among several that are packed in other ways, so
             that a file with another checksum may be whole. It is read as one without checksum is.
+        task: ``'nodes'`` or ``'graphs'``, whatever is classified.
+        embedded: ``file`` and ``sha256`` of a copy that comes with the package, see
+            :mod:`.embedded`; None where there is none.
     """
 
     name: str
@@ -46,6 +49,8 @@ class Entry:
     requires: tuple[str, ...] = ()
     note: str = ""
     copies_differ: bool = False
+    task: str = "nodes"
+    embedded: dict[str, str] | None = None
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def for_split(self, split: str | None) -> Entry:
@@ -56,7 +61,7 @@ class Entry:
         known = {key: getattr(self, key) for key in self.__dataclass_fields__}
         known["arguments"] = {**self.arguments, **variant["arguments"]}
         known["defaults"] = {**self.defaults, **variant.get("defaults", {})}
-        known["files"] = variant["files"]
+        known["files"], known["embedded"] = variant["files"], None
         return Entry(**known)
 
     def home(self, root: Path) -> Path:
@@ -85,16 +90,18 @@ def _is_absent(path: Path) -> bool:
 @cache
 def registry() -> dict[str, Entry]:
     """Every known dataset by name."""
+    known = json.loads(shipped("registry.json").read_text(encoding="utf-8"))["datasets"]
+    return {name: _entry(name, fields) for name, fields in known.items()}
+
+
+def shipped(name: str) -> Path:
+    """A file of the folder ``datasets``, which comes with the package."""
     package = Path(__file__).resolve().parents[1]
-    places = (
-        package / "_datasets" / "registry.json",  # installed
-        package.parent / "datasets" / "registry.json",
-    )  # in a checkout
-    for place in places:
+    installed, checkout = package / "_datasets" / name, package.parent / "datasets" / name
+    for place in (installed, checkout):
         if place.is_file():
-            known = json.loads(place.read_text(encoding="utf-8"))["datasets"]
-            return {name: _entry(name, fields) for name, fields in known.items()}
-    raise FileNotFoundError(f"the dataset registry is missing: expected at {places[0]}")
+            return place
+    raise FileNotFoundError(f"a file of the package is missing: expected at {installed}")
 
 
 def _entry(name: str, fields: dict[str, Any]) -> Entry:
@@ -119,4 +126,5 @@ def entry(name: str) -> Entry:
 
 def is_here(name: str, root: str | Path | None = None, split: str | None = None) -> bool:
     """Whether a dataset can be read without a network."""
-    return not entry(name).for_split(split).missing(data_root(root))
+    known = entry(name).for_split(split)
+    return known.embedded is not None or not known.missing(data_root(root))

@@ -33,7 +33,7 @@ def train(
     """Run ``outerconv train`` and return its exit code.
 
     Args:
-        dataset: a name in the registry, or None for the default dataset.
+        dataset: a name in the registry, or None for Cora.
         family: a family as text, or None for the default of the dataset.
         directed: wrap the family in ``Directed``.
         root: folder of the data.
@@ -49,12 +49,10 @@ def train(
         asked["device"] = check_device(asked["device"])
     if asked.get("backend", "auto") != "auto":
         get_backend(asked["backend"])
-    advice = ""
     if resume:
         chosen, folder, root = _resumed(asked, dataset, family, directed, root, out)
     else:
-        dataset, advice = _choose_dataset(dataset, root)
-        chosen = _new_settings(asked, dataset, family, directed)
+        chosen = _new_settings(asked, dataset or data.DEFAULT, family, directed)
         stem = f"{chosen.dataset}-{chosen.family.split('(')[0]}".lower()
         folder = as_path(out, "--out") if out else _next_folder(stem)
     experiment = Experiment(chosen, folder, root, resume=resume, log=_say)
@@ -66,7 +64,7 @@ def train(
         _complain(f"{interrupted}; go on by: {shlex.join(command)}")
         return STOPPED + interrupted.number
     _say(f"\n{table(summary)}\n\nrun folder: {folder}")
-    _say(f"predicted classes: outerconv predict {shlex.quote(str(folder))}{advice}")
+    _say(f"predicted classes: outerconv predict {shlex.quote(str(folder))}")
     return 0
 
 
@@ -91,24 +89,6 @@ def _next_folder(stem: str) -> Path:
         raise RefusedValue(
             "the folder runs must be readable", "a folder, or --out", error.strerror
         ) from error
-
-
-def _choose_dataset(dataset: str | None, root: str | None) -> tuple[str, str]:
-    """The dataset, and advice for the end of the output where none was named."""
-    if dataset:
-        return dataset, ""
-    folder = data.data_root(root)
-    if data.is_here("Cora", folder):
-        _say(f"no dataset named: Cora, whose files are below {folder}")
-        return "Cora", ""
-    _say(
-        f"no dataset named, and Cora is not below {folder}: {data.EMBEDDED}, the real graph that "
-        "comes inside torch-geometric"
-    )
-    return data.EMBEDDED, (
-        "\nCora: outerconv train Cora (PyG downloads it; without a network, put its files "
-        f"below a folder and name that by --root or {data.ROOT_VARIABLE})"
-    )
 
 
 def _new_settings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 
 import torch
@@ -60,7 +61,11 @@ def kept_features(dataset: Dataset, settings: Settings) -> Tensor | None:
         ValueError: sparse features are asked for, and the graph has none.
     """
     choice, x = choose_features(dataset, settings), features(dataset, settings)
-    return x.to_sparse_csr() if choice and x is not None and choice.kept == "sparse" else x
+    if choice is None or x is None or choice.kept == "dense":
+        return x
+    with warnings.catch_warnings():  # torch says once that this layout may change
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return x.to_sparse_csr()
 
 
 def choose_features(dataset: Dataset, settings: Settings) -> FeatureChoice | None:
