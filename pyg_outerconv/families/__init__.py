@@ -14,22 +14,25 @@ from .diffusion import Diffusion
 from .family import FAMILIES, Family
 from .gcn import GCN
 from .grid import Grid, Pool
+from .high_pass import HighPass
 from .kernel import EdgeFunction, Kernel
 from .linear_attention import LinearAttention
 from .nodes import Full, Identity, Part
 from .registry import parse_family
 from .relation import Relation, edge_basis
+from .sums import Add, Scale, Select, Sub
 from .support.bands import Causal, Complete, SlidingWindow, Strided
 from .support.blocks import Blocks
 from .support.hops import Hops
 from .support.links import GlobalTokens, RandomLinks
 from .support.nearest import Nearest
 from .walk import Walk
-from .wrappers import Directed, Explicit, Mean
+from .wrappers import Directed, Explicit, Mean, Reverse
 
 __all__ = [
     "FAMILIES",
     "GCN",
+    "Add",
     "Attention",
     "Blocks",
     "Causal",
@@ -46,6 +49,7 @@ __all__ = [
     "Full",
     "GlobalTokens",
     "Grid",
+    "HighPass",
     "Hops",
     "Identity",
     "Kernel",
@@ -56,9 +60,13 @@ __all__ = [
     "Pool",
     "RandomLinks",
     "Relation",
+    "Reverse",
+    "Scale",
+    "Select",
     "SlidingWindow",
     "Stack",
     "Strided",
+    "Sub",
     "Union",
     "Walk",
     "edge_basis",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -38,6 +39,16 @@ _READERS = {
     "edge_attr": "Kernel, or a score that reads it; weights of edges go by edge_weight",
     "pos": "Kernel(on='pos'), Nearest, or a score with terms or rotary positions",
 }
+
+
+def find_family(name: str) -> type[Family] | None:
+    """The family of this name, in any case, with or without underscores; None if there is none."""
+    return FAMILIES.get(name.strip().lower().replace("_", ""))
+
+
+def text_name(family: type[Family]) -> str:
+    """The name of a family in text: ``'high_pass'`` for ``HighPass``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", family.__name__).lower()
 
 
 class _Signature:

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Any, get_type_hints
 
 from ..errors import RefusedType, RefusedValue, refusal, unknown
-from .family import FAMILIES, Family
+from .family import FAMILIES, Family, find_family, text_name
 from .options import fits, refuse_unknown
 
 _ATTENTION = "{} of pyg_outerconv.nn.attention"
@@ -91,8 +91,8 @@ def check_family(family: Any) -> Family:
 
 def unknown_family(name: str) -> str:
     """One line for the name of no family: the nearest name, or what a well-known layer is here."""
-    meant = well_known(name, FAMILIES)
-    return meant or unknown("family", name, FAMILIES)
+    known = [text_name(family) for family in FAMILIES.values()]
+    return well_known(name, known) or unknown("family", name, known)
 
 
 def _evaluate(node: ast.expr, text: str, hint: Any = None) -> Any:
@@ -116,9 +116,9 @@ def _evaluate(node: ast.expr, text: str, hint: Any = None) -> Any:
 
 
 def _make(name: str, positional: list[ast.expr], named: list[ast.keyword], text: str) -> Family:
-    if name.lower() not in FAMILIES:
+    cls = find_family(name)
+    if cls is None:
         raise RefusedValue(unknown_family(name))
-    cls = FAMILIES[name.lower()]
     try:
         refuse_unknown(cls, [str(kw.arg) for kw in named])
     except TypeError as error:

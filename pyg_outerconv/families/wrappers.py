@@ -1,4 +1,4 @@
-"""Families made of one other: Directed, Mean and Explicit."""
+"""Families made of one other: Directed, Reverse, Mean and Explicit."""
 
 from __future__ import annotations
 
@@ -109,13 +109,52 @@ class Directed(OfFamily):
 
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
         """The bases of the edges and of the reversed edges, stacked."""
-        instead = "the family itself, and a layer of its own for the reversed edges"
-        edges.require_one_set("Directed", instead)
-        transposed = edges.reversed()
-        if edges.content is not None:
-            transposed = transposed.with_content(edges.content)
-        ends = (edges, transposed)
+        ends = (edges, _reversed(edges, "Directed"))
         return Stacked(tuple(self.family.basis_on(part, dtype) for part in ends))
+
+
+@dataclass(frozen=True)
+class Reverse(OfFamily):
+    r"""The matrices of a family on the reversed edges.
+
+    .. math:: (A_0, \dots, A_{K-1})(W^\top)
+
+    :class:`Directed` has these after those on the edges themselves.
+
+    Args:
+        family (Family, optional): the family. (default: ``GCN()``)
+
+    Raises:
+        TypeError: ``family`` does not read edges.
+        ValueError: when a basis is made, sources and targets are different nodes; or as ``family``
+            does.
+    """
+
+    equation = "A_k(W^T)"
+    reads = EdgeList  # type: ignore[assignment]
+
+    family: Family = field(default_factory=GCN)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not issubclass(EdgeList, self.family.reads):
+            raise RefusedType("Reverse reverses edges", "a family of edges", repr(self.family))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(f"{label}, reversed" for label in self.family.labels)
+
+    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
+        """The basis of the reversed edges."""
+        return self.family.basis_on(_reversed(edges, "Reverse"), dtype)
+
+
+def _reversed(edges: EdgeList, what: str) -> EdgeList:
+    """The reversed edges, with the same features of nodes."""
+    instead = "the family itself, and a layer of its own for the reversed edges"
+    edges.require_one_set(what, instead)
+    found = edges.reversed()
+    return found if edges.content is None else found.with_content(edges.content)
 
 
 @dataclass(frozen=True)

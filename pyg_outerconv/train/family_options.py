@@ -11,6 +11,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from ..errors import RefusedValue, refusal
 from ..families import FAMILIES, Directed, Family, Relation, Stack, Union, parse_family
+from ..families.family import find_family, text_name
 from ..families.options import describe, present_name
 from ..families.registry import unknown_family
 from ..graph import EdgeList
@@ -40,8 +41,8 @@ def defaults(family: type[Family]) -> dict[str, Any]:
 
 def short_name(family: Family) -> str:
     """A family as text, with integer options and options that differ from their defaults."""
+    name = text_name(type(family))
     if isinstance(family, Stack | Union):
-        name = type(family).__name__.lower()
         return f"{name}({', '.join(map(short_name, family.families))})"
     said = []
     for option in _fields(type(family)):
@@ -50,7 +51,6 @@ def short_name(family: Family) -> str:
             said.append(
                 f"{option.name}={value!r}" if not isinstance(value, Family) else short_name(value)
             )
-    name = type(family).__name__.lower()
     return f"{name}({', '.join(said)})" if said else name
 
 
@@ -151,7 +151,7 @@ def _named(name: str, chosen: dict[str, Any], num_relations: int | None) -> Fami
 
 def _registered(name: str) -> type[Family]:
     """The family of this name. Raises ValueError if there is none."""
-    family = FAMILIES.get(name.lower())
+    family = find_family(name)
     if family is None:
         raise RefusedValue(unknown_family(name))
     return family
@@ -166,11 +166,14 @@ def written_instead(flag: str, words: Sequence[str]) -> str | None:
     """
     option = flag.lstrip("-").replace("-", "_")
     option = option.removeprefix("no_")
-    found = {name: present_name(option, options(family)) for name, family in FAMILIES.items()}
+    found = {
+        text_name(family): present_name(option, options(family)) for family in FAMILIES.values()
+    }
     owners = [name for name in sorted(found) if found[name]]
     if not owners:
         return None
-    named = (*(word.lower() for word in words), "grid", "gcn")
+    known = [find_family(word) for word in words]
+    named = (*(text_name(family) for family in known if family), "grid", "gcn")
     owner = next((name for name in named if name in owners), owners[0])
     wanted = f'--family "{owner}({found[owner]}=...)"'
     message = refusal("options of a family are written in its text", wanted, flag)
@@ -183,13 +186,13 @@ def written_instead(flag: str, words: Sequence[str]) -> str | None:
 def list_families() -> list[tuple[str, str, str]]:
     """A row for each family: its name, its equation, its options with their defaults."""
     rows = [("family", "matrices", "options, with defaults")]
-    for name, family in sorted(FAMILIES.items()):
+    for _, family in sorted(FAMILIES.items()):
         known = [
             option if default is MISSING else f"{option}={default!r}"
             for option, default in defaults(family).items()
         ]
         listed = "in Python" if needs_python(family) else ", ".join(known) or "-"
-        rows.append((name, family.equation, listed))
+        rows.append((text_name(family), family.equation, listed))
     return rows
 
 
@@ -224,7 +227,7 @@ def short_value(value: Any) -> str:
 
 def example(family: type[Family]) -> str:
     """How the command line names a family, with the options that it needs, or else its first."""
-    name, hints = family.__name__.lower(), get_type_hints(family)
+    name, hints = text_name(family), get_type_hints(family)
     if needs_python(family):
         return f"{family.__name__}(...) in Python"
     if family in (Stack, Union):

@@ -71,7 +71,7 @@ def test_bad_text_is_refused(text: str, words: str) -> None:
         ("--kernel-size", ["--shape", "8x10"], "grid(window=...)"),
         ("--aggregate", [], "walk(aggr=...)"),
         ("--no-improved", [], "gcn(improved=...)"),
-        ("--heads", [], "linearattention(heads=...)"),
+        ("--heads", [], "linear_attention(heads=...)"),
     ],
 )
 def test_a_flag_is_refused_with_what_to_write(flag: str, words: list[str], wanted: str) -> None:
@@ -114,7 +114,7 @@ def test_every_family_has_its_defaults(name: str) -> None:
 
 def test_families_of_content_are_refused() -> None:
     for text in ("linearattention(2, 4)", "stack(gcn, linearattention(2, 4))"):
-        with pytest.raises(ValueError, match="without features: .* got .*linearattention"):
+        with pytest.raises(ValueError, match="without features: .* got .*linear_?attention"):
             make_family(text)
 
 

@@ -1,0 +1,66 @@
+"""HighPass: each node minus its neighbours, I − Â for a norm of the adjacency matrix."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from ..basis.base import Basis
+from ..basis.polynomial import MONOMIAL, Polynomial
+from ..equations import row
+from ..errors import RefusedValue
+from ..graph.edge_list import EdgeList
+from ..graph.norm import NORMS, check_norm, transition
+from .family import Family
+from .relation import edge_basis
+
+
+@row("Filters", "ε I − Â", "2101.00797, equation 1; 2210.07606", option="`HighPass`")
+@dataclass(frozen=True)
+class HighPass(Family):
+    r"""The difference between a node and the mean of its neighbours, as one matrix.
+
+    .. math:: A_0 = \epsilon I - \hat A
+
+    with Â the normalised adjacency matrix of :class:`GCN`. With the default options it is the
+    high-pass filter I − Â_rw or I − Â_sym of the `"Revisiting Heterophily For Graph Neural
+    Networks" <https://arxiv.org/abs/2210.07606>`_ paper (ACM-GNN), whose Â has
+    self-loops. ``HighPass(add_self_loops=False, epsilon=0.3)`` is that of the `"Beyond
+    Low-frequency Information in Graph Convolutional Networks" <https://arxiv.org/abs/2101.00797>`_
+    paper (FAGCN, equation 1), ε I − D^-1/2 A D^-1/2. It stays a rule: I has no edges.
+
+    Args:
+        norm (str, optional): ``'sym'``, ``'source'``, ``'target'`` or ``None``, as in :class:`GCN`;
+            ``'target'`` subtracts the mean of the neighbours. (default: ``'sym'``)
+        add_self_loops (bool, optional): Whether Â has self-loops, added before the norm.
+            (default: ``True``)
+        epsilon (float, optional): ε. (default: ``1.0``)
+
+    Raises:
+        ValueError: ``norm`` is unknown, or ε is not finite; when a basis is made, sources and
+            targets are a pair, or negative weights make a degree that is not positive.
+    """
+
+    labels = ("self minus neighbours",)
+    equation = "A_0 = epsilon I - D^-1/2 (W + I) D^-1/2"
+
+    norm: str | None = "sym"
+    add_self_loops: bool = True
+    epsilon: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_norm(self.norm, NORMS)
+        if not math.isfinite(self.epsilon):
+            raise RefusedValue("epsilon of HighPass is a number", "finite", self.epsilon)
+
+    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
+        """ε I − Â, as a weighted sum of the powers 0 and 1 of Â."""
+        edges.require_one_set("a high-pass filter", "Relation(1, 'mean') with root_weight=True")
+        step = edge_basis(transition(edges, self.norm, dtype, self.add_self_loops))
+        if step.dtype is None:
+            step = step.with_values(step.values(dtype))
+        weights = torch.tensor([[self.epsilon, -1.0]], dtype=step.dtype, device=edges.device)
+        return Polynomial(step, MONOMIAL, 2).mix(weights)
