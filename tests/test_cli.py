@@ -69,7 +69,7 @@ def test_the_main_job_without_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert "±" in said.out
     folder = Path("runs/cora-gcn-001")
     summary = json.loads((folder / "metrics.json").read_text())["summary"]
-    assert f"{100 * summary['outerconv']['test_accuracy']['mean']:.2f} ±" in said.out
+    assert f"{100 * summary['outerconv']['test_metric']['mean']:.2f} ±" in said.out
     assert main(["train", *QUICK]) == 0
     assert Path("runs/cora-gcn-002").is_dir()
 
@@ -173,7 +173,7 @@ def test_predict_writes_what_the_model_says(
     club = data.load("KarateClub").data
     test = make_split(club, "public", checkpoint["seed"]).test
     right = (torch.tensor([int(row["class"]) for row in rows]) == club.y)[test].double().mean()
-    assert float(right) == pytest.approx(checkpoint["test_accuracy"])
+    assert float(right) == pytest.approx(checkpoint["test_metric"])
     assert f"test accuracy {100 * float(right):.2f} %" in capsys.readouterr().out
     assert main(["predict", str(finished), "--out", "-"]) == 0
     said = capsys.readouterr()
@@ -455,13 +455,13 @@ SPOIL = {
     "a configuration in a pipe": (lambda run: make_pipe(run / "config.json"), "no regular file"),
     "damaged configuration": (lambda run: (run / "config.json").write_text("{"), "JSON"),
     "foreign configuration": (lambda run: (run / "config.json").write_text("{}"), "checksum"),
-    "another format": (lambda run: change_file(run, format=1), "format 2"),
+    "another format": (lambda run: change_file(run, format=1), "format 3"),
     "a setting of another type": (lambda run: change_config(run, hidden="8"), "got '8'"),
     "another split": (lambda run: change_config_and_checkpoint(run, split="x"), "unknown split"),
     "data of another kind": (lambda run: change_file(run, data=[]), "data with its root"),
-    "a seed that was not": (lambda run: change_checkpoint(run, seed=9), "format 2"),
-    "a number as text": (lambda run: change_checkpoint(run, test_accuracy="x"), "format 2"),
-    "a list of parameters": (lambda run: change_checkpoint(run, parameters=[]), "format 2"),
+    "a seed that was not": (lambda run: change_checkpoint(run, seed=9), "format 3"),
+    "a number as text": (lambda run: change_checkpoint(run, test_metric="x"), "format 3"),
+    "a list of parameters": (lambda run: change_checkpoint(run, parameters=[]), "format 3"),
     "an odd setting": (lambda run: change_config(run, colour="red"), "colour"),
 }
 
@@ -525,8 +525,8 @@ SPOIL_RESUME = {
 IMPOSSIBLE = {
     "model": ["peer", 3, None],
     "seed": [-1, 2, 0.0, "0", True, None],
-    "test_accuracy": [1.5, -0.1, "0.5", None, True, [0.5]],
-    "val_accuracy": [2, "x", {}],
+    "test_metric": [1.5, -0.1, "0.5", None, True, [0.5]],
+    "val_metric": [2, "x", {}],
     "val_loss": [0.0, "1", None],
     "best_epoch": [0, 16, 1.5, "1", True],
     "epochs": [0, 14, 10**9, "15"],
@@ -749,11 +749,11 @@ def test_training_goes_on_when_nobody_reads(
     monkeypatch.setattr(sys, "stdout", out)
     said, report = [], Progress.report
 
-    def until(self: Progress, result: dict[str, object]) -> None:
+    def until(self: Progress, result: dict[str, object], metric: str) -> None:
         if len(said) == lines:
             os.close(read)
         said.append(result["seed"])
-        report(self, result)
+        report(self, result, metric)
 
     if not lines:
         os.close(read)

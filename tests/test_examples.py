@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import re
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -55,30 +54,6 @@ def test_digits_with_holes_are_computed_on_the_cells_that_are_there(capsys, monk
     assert rows
     for x, cells, out in rows:
         assert len(x) == len(out) == cells.num_cells < 0.4 * 64 * cells.num_grids
-
-
-def test_accuracy_page(tmp_path, monkeypatch, capsys):
-    accuracy = load("accuracy")
-    cases = [
-        ("KarateClub", "public", "gcn", True, {}),
-        ("KarateClub", "public", "walk(1)", False, {}),
-    ]
-    monkeypatch.setattr(accuracy, "CASES", cases)
-    monkeypatch.setattr(
-        sys, "argv", ["accuracy.py", "--seeds", "2", "--out", str(tmp_path / "a.md")]
-    )
-    accuracy.main()
-    page = (tmp_path / "a.md").read_text()
-    assert page.count("| KarateClub |") == 2
-    assert "GCNConv" in page
-
-
-def test_every_case_of_the_accuracy_page_names_what_exists():
-    from pyg_outerconv import data, parse_family
-
-    for name, split, family, _, _ in load("accuracy").CASES:
-        assert parse_family(family)
-        assert split in data.entry(name).splits
 
 
 QUICK = ["--seeds", "1", "--epochs", "1", "--windows", "32", "--hidden", "4"]

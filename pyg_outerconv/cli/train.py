@@ -38,13 +38,29 @@ from ..files import ROOT_VARIABLE
 @click.option("--lr", type=float, help="Learning rate of Adam.")
 @click.option("--weight-decay", type=float, help="Weight decay of Adam.")
 @click.option("--decay", help="Which parameters decay: all, or first for those of the first layer.")
+@click.option("--metric", help="accuracy, auroc (area under the ROC curve) or f1 (macro).")
+@click.option(
+    "--class-weights",
+    help="balanced: weigh classes in the loss by the inverse of their numbers of nodes; or none.",
+)
+@click.option(
+    "--select",
+    help="The epoch that counts: that of the lowest validation loss, or of the best "
+    "validation metric.",
+)
 @click.option("--epochs", type=int, help="Largest number of epochs.")
 @click.option(
-    "--patience", type=int, help="Epochs of early stopping, after half of all epochs; 0 for none."
+    "--patience",
+    type=int,
+    help="Stop when this many epochs in a row brought no better one by --select; 0: never.",
 )
 @click.option("--seeds", type=int, help="Number of seeds.")
 @click.option("--features", help="How our model stores features: auto, sparse or dense.")
-@click.option("--split", help="public, geom-gcn, random, or shares such as random-60-20-20.")
+@click.option(
+    "--split",
+    help="public, geom-gcn, random, per-class-20-30 (nodes of each class that train and "
+    "validate), or shares such as random-60-20-20.",
+)
 @click.option("--device", help="auto, cpu, cuda, cuda:1 or mps.")
 @click.option("--backend", help="Kernel backend; see outerconv backends.")
 @click.option(

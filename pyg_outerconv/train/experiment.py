@@ -12,7 +12,7 @@ from typing import Any
 from ..data import Dataset, entry, load
 from ..errors import RefusedValue
 from .features import choose_features, settle_features
-from .loop import SeedRun, train
+from .loop import SeedRun, rank, train
 from .model import OURS, Contender, backends_used, check_device, on_backend, ours
 from .peer import peer
 from .progress import Progress, StopOnInterrupt
@@ -20,7 +20,7 @@ from .records import is_history
 from .results import can_draw, draw_curves, summarise
 from .run_folder import RunFolder
 from .settings import Settings
-from .splits import check_protocol, make_split
+from .splits import Split, absent_classes, check_classes, check_protocol, make_split
 
 SNAPSHOT_SECONDS = 20.0
 
@@ -79,7 +79,7 @@ class Experiment:
         for contender in self.contenders:  # a seed draws before any is trained
             contender.model(self.dataset.num_classes, settings)
         for seed in range(settings.seeds):
-            make_split(self.dataset.data, settings.split, seed)
+            check_classes(self.dataset.data.y, self._split(seed), settings.metric)
         self.backends = backends_used(self.contenders[0], self.dataset.num_classes, settings)
         if not resume:
             self.folder.create(settings, self.dataset)
@@ -109,10 +109,15 @@ class Experiment:
     def summary(self) -> dict[str, Any]:
         """Of the seeds that are finished, and the backends that served our model."""
         names = {contender.key: contender.name for contender in self.contenders}
-        return summarise(self.runs, names) | {"backends": self.backends}
+        return summarise(self.runs, names, self.settings.metric) | {"backends": self.backends}
+
+    def _split(self, seed: int) -> Split:
+        return make_split(self.dataset.data, self.settings.split, seed)
 
     def _run_seed(self, contender: Contender, seed: int, stop: StopOnInterrupt) -> None:
-        split = make_split(self.dataset.data, self.settings.split, seed)
+        split = self._split(seed)
+        if absent := absent_classes(self.dataset.data.y, split):
+            self.log(f"seed {seed}: no training node has class {', '.join(map(str, absent))}")
         run = SeedRun(
             contender, self.dataset.data.y, self.dataset.num_classes, split, self.settings, seed
         )
@@ -138,7 +143,7 @@ class Experiment:
                 f"{len(self.runs)} finished seeds are kept",
                 stop.number,
             )
-        self._keep(run)
+        self._keep(run, split)
 
     def _take_up(self, run: SeedRun) -> None:
         state = self.folder.load_state()
@@ -158,11 +163,15 @@ class Experiment:
                 " ".join(f"{type(error).__name__}: {error}".split()),
             ) from error
 
-    def _keep(self, run: SeedRun) -> None:
+    def _rank(self, result: dict[str, Any]) -> tuple[float, ...]:
+        return rank(self.settings, result["val_loss"], result["val_metric"])
+
+    def _keep(self, run: SeedRun, split: Split) -> None:
         """Save the checkpoint, then the metrics, which hold only seeds compared with the best."""
-        result = run.result()
-        losses = [r["val_loss"] for r in self.runs if r["model"] == OURS]
-        if run.contender.key == OURS and all(result["val_loss"] < loss for loss in losses):
+        result = run.result() | run.test(self.dataset.data.y, split.test)
+        place = self._rank(result)
+        others = [self._rank(known) for known in self.runs if known["model"] == OURS]
+        if run.contender.key == OURS and all(place < other for other in others):
             self.folder.save_checkpoint(
                 {
                     "settings": self.settings.as_dict(),
@@ -171,14 +180,14 @@ class Experiment:
                     "in_channels": run.contender.in_channels,
                     "num_classes": self.dataset.num_classes,
                     "fingerprint": self.dataset.fingerprint,
-                    "test_accuracy": result["test_accuracy"],
+                    "test_metric": result["test_metric"],
                     "best_epoch": result["best_epoch"],
                 }
             )
         self.runs.append(result)
         self.folder.write_metrics(self.runs, self.summary())
         self.folder.drop_state()
-        self.progress.report(result)
+        self.progress.report(result, self.settings.metric)
 
     def _draw(self) -> None:
         if not can_draw():
@@ -188,7 +197,7 @@ class Experiment:
             )
             return
         title = f"{self.contenders[0].name} on {self.settings.dataset}, {self.settings.seeds} seeds"
-        self.folder.draw(draw_curves(self.runs, title))
+        self.folder.draw(draw_curves(self.runs, title, self.settings.metric))
 
 
 def contenders(dataset: Dataset, settings: Settings) -> list[Contender]:

@@ -14,33 +14,36 @@ from torch import Tensor
 from torch_geometric.seed import seed_everything
 
 from ..errors import RefusedValue
+from .metrics import METRICS, majority
 from .model import Contender
 from .settings import Settings
 from .splits import Split
 
-CURVES = ("train_loss", "val_loss", "train_accuracy", "val_accuracy", "test_accuracy")
+CURVES = ("train_loss", "val_loss", "train_metric", "val_metric")
+UNSEEN = -1  # in the place of the class of a node that training must not see
 
 
 @dataclass
 class Best:
-    """The epoch of the lowest validation loss so far, its losses and accuracies, its parameters."""
+    """The best epoch so far by validation, its loss and metric, its parameters."""
 
     epoch: int = 0
     val_loss: float = math.inf
-    val_accuracy: float = 0.0
-    test_accuracy: float = 0.0
+    val_metric: float = -math.inf
     parameters: dict[str, Tensor] = field(default_factory=dict)
 
 
 class SeedRun:
     """One model under training: Adam on the cross entropy of the training nodes.
 
-    The protocol is that of PyG's citation benchmark: after every epoch the model is evaluated, and
-    the test accuracy that counts is the one at the lowest validation loss.
+    After every epoch the model is evaluated on training and validation nodes. The classes of all
+    other nodes are removed before training begins; :meth:`test` is given those of the test nodes
+    when it has ended, and evaluates the parameters of the best epoch.
 
     Args:
-        contender: the layer, the structure and the features.
+        contender: the layer, and what it is called with.
         y: (N,) classes.
+        num_classes: C.
         split: training, validation and test nodes.
         settings: the configuration of the run.
         seed: of Python's, numpy's and torch's random states.
@@ -57,10 +60,15 @@ class SeedRun:
     ) -> None:
         seed_everything(seed)
         self.contender, self.settings, self.seed = contender, settings, seed
+        self.metric = METRICS[settings.metric]
         # Positions rather than masks, so that they are not counted out at every epoch.
-        places = {"train": split.train, "val": split.validation, "test": split.test}
-        self.nodes = {k: mask.nonzero().view(-1).to(settings.device) for k, mask in places.items()}
-        self.wanted = {k: y.to(settings.device)[nodes] for k, nodes in self.nodes.items()}
+        parts = {"train": split.train, "val": split.validation}
+        self.nodes = {k: mask.nonzero().view(-1).to(settings.device) for k, mask in parts.items()}
+        seen = y.masked_fill(~(split.train | split.validation), UNSEEN)
+        self.y = seen.to(settings.device)
+        self.wanted = {k: self.y[nodes] for k, nodes in self.nodes.items()}
+        self.class_weights = _class_weights(self.wanted["train"], num_classes, settings)
+        self.num_classes = num_classes
         self.model = contender.model(num_classes, settings)
         # Models differ in how much randomness their parameters take. From here on they get the
         # same, so that contenders of one seed are paired in their dropout too (but for dropout of
@@ -78,72 +86,73 @@ class SeedRun:
 
     @property
     def finished(self) -> bool:
-        """Whether the last epoch is done, or early stopping calls.
-
-        The rule: after half of the epochs, stop as soon as the validation loss exceeds its mean
-        over the ``patience`` epochs before.
-        """
-        if self.epoch >= self.settings.epochs:
-            return True
-        patience = self.settings.patience
-        if not patience or self.epoch <= self.settings.epochs // 2:
-            return False
-        *_, latest = losses = self.history["val_loss"]
-        before = losses[-(patience + 1) : -1]
-        return bool(before) and latest > sum(before) / len(before)
+        """Whether the last epoch is done, or ``patience`` epochs in a row brought no better one."""
+        waited = self.epoch - self.best.epoch
+        return self.epoch >= self.settings.epochs or 0 < self.settings.patience <= waited
 
     def step(self) -> None:
-        """One epoch: an update, then an evaluation.
+        """One epoch: an update for each batch, then an evaluation.
 
         Raises:
             ValueError: the loss is no longer a number.
         """
         started = time.perf_counter()
         self.model.train()
-        self.optimizer.zero_grad()
-        logits = self.model(self.contender.x, self.contender.structure)
-        F.cross_entropy(logits[self.nodes["train"]], self.wanted["train"]).backward()
-        self.optimizer.step()
+        inputs = self.contender.inputs
+        for batch in inputs.batches(self.nodes["train"], self.seed, self.epoch):
+            self.optimizer.zero_grad()
+            logits = self.model(batch.x, batch.structure)[batch.rows]
+            F.cross_entropy(logits, self.y[batch.nodes], self.class_weights).backward()
+            self.optimizer.step()
         self._record(self._evaluate())
         self.seconds += time.perf_counter() - started
 
-    @torch.no_grad()
     def _evaluate(self) -> dict[str, float]:
-        self.model.eval()
-        logits = self.model(self.contender.x, self.contender.structure)
+        nodes = torch.cat(list(self.nodes.values()))
+        logits = self.contender.inputs.predicted(self.model, nodes)
+        parts = logits.split([part.numel() for part in self.nodes.values()])
         numbers = {}
-        for part, wanted in self.wanted.items():
-            there = logits[self.nodes[part]]
-            if f"{part}_loss" in CURVES:
-                numbers[f"{part}_loss"] = float(F.cross_entropy(there, wanted))
-            numbers[f"{part}_accuracy"] = accuracy(there.argmax(-1), wanted)
+        for (part, wanted), own in zip(self.wanted.items(), parts, strict=True):
+            numbers[f"{part}_loss"] = float(F.cross_entropy(own, wanted, self.class_weights))
+            numbers[f"{part}_metric"] = self.metric(own, wanted)
         return numbers
 
     def _record(self, numbers: dict[str, float]) -> None:
         for name, values in self.history.items():
             values.append(numbers[name])
-        if not math.isfinite(numbers["val_loss"]):
+        loss, metric = numbers["val_loss"], numbers["val_metric"]
+        if not math.isfinite(loss):
             raise RefusedValue(
                 f"training diverged in epoch {self.epoch} of seed {self.seed}",
                 "a finite loss (try a smaller --lr)",
-                numbers["val_loss"],
+                loss,
             )
-        if numbers["val_loss"] < self.best.val_loss:
-            self.best = Best(
-                self.epoch,
-                numbers["val_loss"],
-                numbers["val_accuracy"],
-                numbers["test_accuracy"],
-                {name: value.detach().clone() for name, value in self.model.state_dict().items()},
-            )
+        best = self.best
+        if rank(self.settings, loss, metric) < rank(self.settings, best.val_loss, best.val_metric):
+            state = self.model.state_dict()
+            kept = {name: value.detach().clone() for name, value in state.items()}
+            self.best = Best(self.epoch, loss, metric, kept)
+
+    def test(self, y: Tensor, mask: Tensor) -> dict[str, float]:
+        """The metric of the best parameters on the test nodes, and that of the majority class.
+
+        Args:
+            y: (N,) classes, those of the test nodes among them.
+            mask: (N,) the test nodes.
+        """
+        self.model.load_state_dict(self.best.parameters)
+        nodes = mask.nonzero().view(-1)
+        wanted = y[nodes]
+        logits = self.contender.inputs.predicted(self.model, nodes.to(self.settings.device))
+        most = majority(self.settings.metric, self.wanted["train"].cpu(), wanted, self.num_classes)
+        return {"test_metric": self.metric(logits.cpu(), wanted), "majority": most}
 
     def result(self) -> dict[str, Any]:
-        """The numbers of this seed, as ``metrics.json`` has them."""
+        """The numbers of this seed, as ``metrics.json`` has them beside those of :meth:`test`."""
         return {
             "model": self.contender.key,
             "seed": self.seed,
-            "test_accuracy": self.best.test_accuracy,
-            "val_accuracy": self.best.val_accuracy,
+            "val_metric": self.best.val_metric,
             "val_loss": self.best.val_loss,
             "best_epoch": self.best.epoch,
             "epochs": self.epoch,
@@ -194,9 +203,18 @@ def train(run: SeedRun, each_epoch: Callable[[SeedRun], None], stop: Callable[[]
     return True
 
 
-def accuracy(predicted: Tensor, wanted: Tensor) -> float:
-    """The share of equal entries of two vectors."""
-    return int((predicted == wanted).sum()) / wanted.numel()
+def rank(settings: Settings, val_loss: float, val_metric: float) -> tuple[float, ...]:
+    """Sorts epochs, and seeds, by validation: the best first."""
+    return (val_loss,) if settings.select == "loss" else (-val_metric, val_loss)
+
+
+def _class_weights(wanted: Tensor, num_classes: int, settings: Settings) -> Tensor | None:
+    """(C,) N / (C · nodes of the class) over N training nodes; 0 for a class without any."""
+    if settings.class_weights == "none":
+        return None
+    counts = torch.bincount(wanted, minlength=num_classes)
+    weights = wanted.numel() / (num_classes * counts.clamp(min=1))
+    return torch.where(counts > 0, weights, 0.0)
 
 
 def random_state() -> dict[str, Tensor]:

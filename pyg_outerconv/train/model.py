@@ -20,6 +20,7 @@ from ..kernels import record, use_backend
 from ..nn import OuterConv, dropout_features
 from .family_options import short_name
 from .features import kept_features
+from .inputs import Inputs, WholeGraph
 from .settings import Settings
 
 MakeLayer = Callable[[int, int], Module]
@@ -99,8 +100,7 @@ class Contender:
         key: ``'outerconv'`` or ``'peer'``, as ``metrics.json`` has it.
         name: its name in tables.
         make_layer: makes a layer of given input and output channels.
-        structure: the argument of the layers beside the features.
-        x: (N, P) features, dense or CSR; None where the graph has none.
+        inputs: what its models are called with.
         in_channels: P, or N where the graph has no features.
         note: a remark on the comparison, or empty.
     """
@@ -108,8 +108,7 @@ class Contender:
     key: str
     name: str
     make_layer: MakeLayer
-    structure: Any
-    x: Tensor | None
+    inputs: Inputs
     in_channels: int
     note: str = ""
 
@@ -146,7 +145,8 @@ def ours(dataset: Dataset, settings: Settings) -> Contender:
         )
 
     in_channels = int(dataset.data.num_nodes or 0) if x is None else x.size(1)
-    return Contender(OURS, f"OuterConv {short_name(family)}", make_layer, basis, x, in_channels)
+    inputs = WholeGraph(x, basis)
+    return Contender(OURS, f"OuterConv {short_name(family)}", make_layer, inputs, in_channels)
 
 
 def on_backend(settings: Settings) -> AbstractContextManager[None]:
@@ -156,10 +156,10 @@ def on_backend(settings: Settings) -> AbstractContextManager[None]:
 
 @torch.no_grad()
 def backends_used(contender: Contender, num_classes: int, settings: Settings) -> list[str]:
-    """The kernel backends that one forward pass uses."""
+    """The kernel backends that serve the prediction of one node."""
     model = contender.model(num_classes, settings).eval()
     with on_backend(settings), record() as calls:
-        model(contender.x, contender.structure)
+        contender.inputs.logits(model, torch.zeros(1, dtype=torch.long, device=settings.device))
     return sorted({call.backend for call in calls})
 
 

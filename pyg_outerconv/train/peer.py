@@ -21,6 +21,7 @@ from ..families import GCN, Chebyshev, Directed, Family, Relation, Walk, parse_f
 from ..graph import edge_list_of
 from ..nn import OuterConv
 from .features import kept_features
+from .inputs import WholeGraph
 from .model import PEER, Contender
 from .settings import Settings
 
@@ -100,7 +101,8 @@ def peer(dataset: Dataset, settings: Settings) -> Contender:
     structure = {key: _moved(value, settings) for key, value in recipe.arguments.items()}
     in_channels = num_nodes if x is None else x.size(1)
     name = f"PyG {recipe.name}"
-    return Contender(PEER, name, make_layer, structure, x, in_channels, recipe.note)
+    inputs = WholeGraph(x, structure)
+    return Contender(PEER, name, make_layer, inputs, in_channels, recipe.note)
 
 
 def _begin_linear(conv: Any, mine: Any) -> None:

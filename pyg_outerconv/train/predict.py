@@ -15,7 +15,7 @@ from torch import Tensor
 from ..data import Dataset, entry, load
 from ..errors import RefusedValue, refusal
 from ..files import as_path, replace
-from .loop import accuracy
+from .metrics import METRICS
 from .model import NodeClassifier, check_device, on_backend, ours
 from .run_folder import CONFIG, NAMES, RunFolder
 from .settings import Settings
@@ -28,15 +28,16 @@ class Predictions:
 
     Attributes:
         classes: (N,) the most probable class; ``probability`` (N,) is its probability.
-        test_accuracy: on the test nodes of the seed that the checkpoint is of.
-        recorded: the test accuracy that training recorded for it.
+        test_metric: the metric of the settings, on the test nodes of the seed that the
+            checkpoint is of.
+        recorded: the same as training recorded it.
     """
 
     settings: Settings
     seed: int
     classes: Tensor
     probability: Tensor
-    test_accuracy: float
+    test_metric: float
     recorded: float
 
     def write(self, file: IO[str]) -> None:
@@ -74,7 +75,8 @@ def predict(
     dataset = load(settings.dataset, root or home.root(), settings.split)
     model, contender = _model(home, settings, dataset, checkpoint)
     with torch.no_grad(), on_backend(settings):
-        shares = model.eval()(contender.x, contender.structure).softmax(-1).cpu()
+        nodes = torch.arange(dataset.data.y.numel(), device=settings.device)
+        shares = contender.inputs.predicted(model, nodes).softmax(-1).cpu()
     _require_finite(home, "what the model says", {"probabilities": shares})
     probability, classes = shares.max(-1)
     test = make_split(dataset.data, settings.split, checkpoint["seed"]).test
@@ -83,8 +85,8 @@ def predict(
         checkpoint["seed"],
         classes,
         probability,
-        accuracy(classes[test], dataset.data.y[test]),
-        checkpoint["test_accuracy"],
+        METRICS[settings.metric](shares[test].log(), dataset.data.y[test]),
+        checkpoint["test_metric"],
     )
 
 
@@ -139,8 +141,8 @@ def write_predictions(run_dir: str, out: str | None, root: str | None, device: s
     path = _where_to_write(run_dir, out)
     predictions = predict(run_dir, root, device)
     summary = (
-        f"test accuracy {100 * predictions.test_accuracy:.2f} % on the split of seed "
-        f"{predictions.seed} (recorded in training: {100 * predictions.recorded:.2f} %)"
+        f"test {predictions.settings.metric} {100 * predictions.test_metric:.2f} % on the split of "
+        f"seed {predictions.seed} (recorded in training: {100 * predictions.recorded:.2f} %)"
     )
     if out == "-":
         predictions.write(sys.stdout)

@@ -44,7 +44,7 @@ class Progress:
         if self._bar is not None:
             self._bar.set_postfix(
                 val_loss=f"{run.history['val_loss'][-1]:.3f}",
-                best_test=f"{run.best.test_accuracy:.3f}",
+                best_val=f"{run.best.val_metric:.3f}",
                 refresh=False,
             )
             self._bar.update()
@@ -55,11 +55,11 @@ class Progress:
             self._bar.close()
             self._bar = None
 
-    def report(self, result: dict[str, Any]) -> None:
+    def report(self, result: dict[str, Any], metric: str) -> None:
         """Log the result of a seed."""
         self.log(
-            f"{result['model']} seed {result['seed']}: test accuracy "
-            f"{100 * result['test_accuracy']:.2f} % at epoch {result['best_epoch']} of "
+            f"{result['model']} seed {result['seed']}: test {metric} "
+            f"{100 * result['test_metric']:.2f} % at epoch {result['best_epoch']} of "
             f"{result['epochs']}, {result['seconds']:.1f} s"
         )
 

@@ -46,7 +46,7 @@ CHECKPOINT = {
     "in_channels": int,
     "num_classes": int,
     "fingerprint": str,
-    "test_accuracy": float,
+    "test_metric": float,
     "best_epoch": int,
 }
 STATE = {
@@ -63,8 +63,9 @@ STATE = {
 _RECORD = {
     "model": str,
     "seed": int,
-    "test_accuracy": float,
-    "val_accuracy": float,
+    "test_metric": float,
+    "majority": float,
+    "val_metric": float,
     "val_loss": float,
     "best_epoch": int,
     "epochs": int,
@@ -121,7 +122,7 @@ def is_history(history: Any, epochs: int) -> bool:
 
 
 def _is_possible(run: dict[str, Any], settings: Settings) -> bool:
-    shares = (run["test_accuracy"], run["val_accuracy"])
+    shares = (run["test_metric"], run["majority"], run["val_metric"])
     return (
         run["model"] in ((OURS, PEER) if settings.peer else (OURS,))
         and run["seed"] in range(settings.seeds)
@@ -131,7 +132,7 @@ def _is_possible(run: dict[str, Any], settings: Settings) -> bool:
         and math.isfinite(run["seconds"])
         and is_history(run["history"], run["epochs"])
         and run["val_loss"] == run["history"]["val_loss"][run["best_epoch"] - 1]
-        and run["test_accuracy"] == run["history"]["test_accuracy"][run["best_epoch"] - 1]
+        and run["val_metric"] == run["history"]["val_metric"][run["best_epoch"] - 1]
     )
 
 

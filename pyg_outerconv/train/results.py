@@ -18,7 +18,7 @@ def spread(values: Sequence[float]) -> float | None:
 
 
 def paired_difference(runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Our test accuracy minus the peer's, seed by seed: number of seeds, mean, standard error.
+    """Our test metric minus the peer's, seed by seed: number of seeds, mean, standard error.
 
     The standard error is None for a single seed; without a common seed the result is None.
     """
@@ -36,12 +36,14 @@ def paired_difference(runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _by_seed(runs: Sequence[dict[str, Any]], model: str) -> dict[int, float]:
-    return {run["seed"]: run["test_accuracy"] for run in runs if run["model"] == model}
+    return {run["seed"]: run["test_metric"] for run in runs if run["model"] == model}
 
 
-def summarise(runs: Sequence[dict[str, Any]], names: dict[str, str]) -> dict[str, Any]:
-    """Means and standard deviations of every model, and the paired difference if there are two."""
-    summary: dict[str, Any] = {}
+def summarise(runs: Sequence[dict[str, Any]], names: dict[str, str], metric: str) -> dict[str, Any]:
+    """Means and standard deviations of every model and of the majority class, and the paired
+    difference if there are two models.
+    """
+    summary: dict[str, Any] = {"metric": metric}
     for model, name in names.items():
         own = [run for run in runs if run["model"] == model]
         if own:
@@ -50,27 +52,34 @@ def summarise(runs: Sequence[dict[str, Any]], names: dict[str, str]) -> dict[str
                     "mean": mean(run[key] for run in own),
                     "std": spread([run[key] for run in own]),
                 }
-                for key in ("test_accuracy", "val_accuracy", "epochs", "seconds")
+                for key in ("test_metric", "val_metric", "epochs", "seconds")
             }
+    if runs:
+        by_seed = {run["seed"]: run["majority"] for run in runs}
+        values = list(by_seed.values())
+        summary["majority"] = {"mean": mean(values), "std": spread(values)}
     difference = paired_difference(runs)
     return summary | ({"difference": difference} if difference else {})
 
 
 def table(summary: dict[str, Any]) -> str:
     """The summary as text."""
-    rows = [("model", "seeds", "test accuracy %", "validation %", "epochs", "s/seed")]
+    metric = summary["metric"]
+    rows = [("model", "seeds", f"test {metric} %", "validation %", "epochs", "s/seed")]
     for model in (OURS, PEER):
         if found := summary.get(model):
             rows.append(
                 (
                     found["name"],
                     str(found["seeds"]),
-                    _percent(found["test_accuracy"]),
-                    _percent(found["val_accuracy"]),
+                    _percent(found["test_metric"]),
+                    _percent(found["val_metric"]),
                     f"{found['epochs']['mean']:.0f}",
                     f"{found['seconds']['mean']:.1f}",
                 )
             )
+    if found := summary.get("majority"):
+        rows.append(("majority class", "", _percent(found), "", "", ""))
     lines = [text_table(rows)]
     if difference := summary.get("difference"):
         lines.append(_difference(difference))
@@ -105,14 +114,7 @@ def _difference(found: dict[str, Any]) -> str:
     return f"ours − PyG: {points} ± {error} points (mean ± standard error), {found['seeds']} seeds"
 
 
-PANELS = {
-    "cross entropy": (("train_loss", "training"), ("val_loss", "validation")),
-    "accuracy": (
-        ("train_accuracy", "training"),
-        ("val_accuracy", "validation"),
-        ("test_accuracy", "test"),
-    ),
-}
+CURVES = {"training": ("train_loss", "train_metric"), "validation": ("val_loss", "val_metric")}
 
 
 def can_draw() -> bool:
@@ -120,19 +122,19 @@ def can_draw() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def draw_curves(runs: Sequence[dict[str, Any]], title: str) -> bytes:
-    """The loss and the accuracy of every seed of our model, a dot at each best epoch, as PNG."""
+def draw_curves(runs: Sequence[dict[str, Any]], title: str, metric: str) -> bytes:
+    """The loss and the metric of every seed of our model, a dot at each best epoch, as PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4), layout="constrained")
     FigureCanvasAgg(figure)  # draws without a display, and leaves pyplot's state alone
     figure.suptitle(title)
-    for place, (label, curves) in enumerate(PANELS.items(), start=1):
-        axes = figure.add_subplot(1, len(PANELS), place)
-        for number, (key, name) in enumerate(curves):
+    for place, label in enumerate(("cross entropy", metric)):
+        axes = figure.add_subplot(1, 2, place + 1)
+        for number, (name, keys) in enumerate(CURVES.items()):
             for run in (run for run in runs if run["model"] == OURS):
-                values = run["history"][key]
+                values = run["history"][keys[place]]
                 first = run["seed"] == 0
                 axes.plot(
                     range(1, len(values) + 1),

@@ -23,7 +23,7 @@ from ..files import (
 from .records import CHECKPOINT, STATE, check_records, facts_of, has_parts, versions
 from .settings import Settings, settings_from
 
-FORMAT = 2
+FORMAT = 3
 CONFIG, METRICS, CURVES = "config.json", "metrics.json", "curves.png"
 FINAL, PARTIAL = "checkpoint.pt", "partial.pt"
 NAMES = (CONFIG, METRICS, CURVES, FINAL, PARTIAL)

@@ -8,11 +8,14 @@ from typing import Any
 
 from ..data import Entry
 from ..errors import RefusedType, RefusedValue, unknown
+from .metrics import METRICS
 
 NORMS = ("none", "batch", "layer")
 SKIPS = ("none", "residual", "concat")
 DECAYS = ("all", "first")
 FEATURES = ("auto", "sparse", "dense")
+CLASS_WEIGHTS = ("none", "balanced")
+SELECT = ("loss", "metric")
 
 # Maxima of the settings; within them a run ends, and numbers stay within float32.
 MOST = {
@@ -44,8 +47,13 @@ class Settings:
             ``'concat'``, a linear layer reads the outputs of all layers (jumping knowledge).
         lr, weight_decay: of Adam; ``decay`` says whether all parameters decay or those of the
             first convolution.
-        epochs: at most; ``patience``: after half of them, stop when the validation loss exceeds
-            its mean over this many epochs before (0: never).
+        metric: ``'accuracy'``, ``'auroc'`` or ``'f1'``, see :mod:`.metrics`.
+        class_weights: ``'balanced'`` weighs the loss of a node by N / (C · nodes of its class),
+            over the N training nodes; ``'none'`` weighs all nodes alike.
+        select: the epoch that counts is the one with the lowest validation ``'loss'``, or with the
+            best validation ``'metric'`` (of equal ones that with the lower loss).
+        epochs: at most; ``patience``: stop when this many epochs in a row brought no better one
+            (0: never).
         seeds: how many; they are 0, 1, ….
         normalize_features: rows of features sum to one.
         features: our model keeps them ``'sparse'`` or ``'dense'``; ``'auto'`` is replaced by one of
@@ -77,8 +85,11 @@ class Settings:
     lr: float = 0.01
     weight_decay: float = 5e-4
     decay: str = "all"
+    metric: str = "accuracy"
+    class_weights: str = "none"
+    select: str = "loss"
     epochs: int = 200
-    patience: int = 10
+    patience: int = 100
     seeds: int = 10
     normalize_features: bool = False
     features: str = "auto"
@@ -115,6 +126,9 @@ class Settings:
             ("skip", SKIPS),
             ("decay", DECAYS),
             ("features", FEATURES),
+            ("metric", tuple(METRICS)),
+            ("class_weights", CLASS_WEIGHTS),
+            ("select", SELECT),
         ):
             if getattr(self, name) not in known:
                 raise RefusedValue(unknown(name, getattr(self, name), known))

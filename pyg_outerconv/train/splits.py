@@ -16,6 +16,7 @@ TRAIN_PER_CLASS, NUM_VALIDATION, NUM_TEST = 20, 500, 1000
 VALIDATION_SHARE = 0.2
 
 _SHARES = re.compile(r"random-(\d{1,3})-(\d{1,3})-(\d{1,3})")
+_PER_CLASS = re.compile(r"per-class-(\d{1,6})-(\d{1,6})")
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,9 @@ def check_protocol(entry: Entry, protocol: str) -> str:
     """The protocol, if the dataset has it.
 
     ``'public'`` and ``'geom-gcn'`` are what comes with a dataset; ``'random'`` is Planetoid's: 20
-    nodes a class to train, 500 to validate, 1000 to test; ``'random-60-20-20'`` takes percentages.
+    nodes a class to train, 500 to validate, 1000 to test; ``'per-class-20-30'`` takes 20 nodes of
+    each class to train, 30 to validate, and all others to test, as the `"Pitfalls"
+    <https://arxiv.org/abs/1811.05868>`_ paper does; ``'random-60-20-20'`` takes percentages.
 
     Raises:
         ValueError: the dataset has no such protocol, or percentages do not add up.
@@ -54,8 +57,15 @@ def check_protocol(entry: Entry, protocol: str) -> str:
                 "such as random-60-20-20",
                 protocol,
             )
+    elif per_class := _PER_CLASS.fullmatch(protocol):
+        if not all(int(number) for number in per_class.groups()):
+            raise RefusedValue(
+                "every class needs nodes to train and to validate",
+                "such as per-class-20-30",
+                protocol,
+            )
     elif protocol not in (*entry.splits, "random"):
-        names = dict.fromkeys((*entry.splits, "random", "random-60-20-20"))
+        names = dict.fromkeys((*entry.splits, "random", "per-class-20-30", "random-60-20-20"))
         raise RefusedValue(unknown(f"split of {entry.name}", protocol, names))
     return protocol
 
@@ -70,6 +80,8 @@ def make_split(data: Data, protocol: str, seed: int) -> Split:
     shares = _SHARES.fullmatch(protocol)
     if shares:
         return _by_share(data.y, [int(share) / 100 for share in shares.groups()], generator)
+    if per_class := _PER_CLASS.fullmatch(protocol):
+        return _rest_tests(data.y, int(per_class[1]), int(per_class[2]), generator)
     if protocol == "random":
         return _by_class(data.y, generator)
     return _shipped(data, seed, generator)
@@ -92,17 +104,30 @@ def _shipped(data: Data, seed: int, generator: torch.Generator) -> Split:
     return Split(masks["train"], masks["val"], masks["test"])
 
 
-def _by_class(y: Tensor, generator: torch.Generator) -> Split:
-    train = []
-    for label in range(int(y.max()) + 1):
-        nodes = _nodes(y == label, generator)
-        if nodes.numel() < TRAIN_PER_CLASS:
+def _rest_tests(y: Tensor, train: int, validation: int, generator: torch.Generator) -> Split:
+    """Fixed numbers of each class train and validate; all other labelled nodes test."""
+    classes = _classes(y, train + validation, generator)
+    sizes = [(train, validation, len(nodes) - train - validation) for nodes in classes]
+    pieces = [nodes.split(size) for nodes, size in zip(classes, sizes, strict=True)]
+    parts = [torch.cat(part) for part in zip(*pieces, strict=True)]
+    return Split(*_masks(y, tuple(parts)))
+
+
+def _classes(y: Tensor, least: int, generator: torch.Generator) -> list[Tensor]:
+    """The nodes of each class, shuffled."""
+    classes = [_nodes(y == label, generator) for label in range(int(y.max()) + 1)]
+    for label, nodes in enumerate(classes):
+        if nodes.numel() < least:
             raise RefusedValue(
-                "the split 'random' trains on 20 nodes of each class",
-                f"at least {TRAIN_PER_CLASS} nodes of class {label}",
+                f"the split takes {least} nodes of each class",
+                f"at least {least} nodes of class {label}",
                 nodes.numel(),
             )
-        train.append(nodes[:TRAIN_PER_CLASS])
+    return classes
+
+
+def _by_class(y: Tensor, generator: torch.Generator) -> Split:
+    train = [nodes[:TRAIN_PER_CLASS] for nodes in _classes(y, TRAIN_PER_CLASS, generator)]
     (train_mask,) = _masks(y, (torch.cat(train),))
     rest = _nodes((y >= 0) & ~train_mask, generator)
     if rest.numel() <= NUM_VALIDATION:
@@ -119,6 +144,27 @@ def _by_share(y: Tensor, shares: list[float], generator: torch.Generator) -> Spl
     nodes = _nodes(y >= 0, generator)
     ends = [round(sum(shares[: part + 1]) * nodes.numel()) for part in range(3)]
     return Split(*_masks(y, (nodes[: ends[0]], nodes[ends[0] : ends[1]], nodes[ends[1] : ends[2]])))
+
+
+def check_classes(y: Tensor, split: Split, metric: str) -> None:
+    """Refuse a split on which the metric has no value.
+
+    Raises:
+        ValueError: the area under the ROC curve of a part whose nodes have one class.
+    """
+    for part in ("train", "validation", "test") if metric == "auroc" else ():
+        if (found := y[getattr(split, part)].unique()).numel() < 2:
+            raise RefusedValue(
+                "the area under the ROC curve compares classes",
+                f"two of them among the {part} nodes",
+                f"class {int(found[0])} alone",
+            )
+
+
+def absent_classes(y: Tensor, split: Split) -> list[int]:
+    """The classes of validation and test nodes that no training node has."""
+    trained = set(y[split.train].tolist())
+    return sorted(set(y[split.validation | split.test].tolist()) - trained)
 
 
 def _nodes(mask: Tensor, generator: torch.Generator) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from pyg_outerconv import data, files
 from pyg_outerconv.train import Experiment, Interrupted, RunFolder, Settings, make_split, predict
 from pyg_outerconv.train import experiment as module
+from pyg_outerconv.train.inputs import WholeGraph
 from pyg_outerconv.train.loop import SeedRun
 from pyg_outerconv.train.model import ours
 
@@ -191,18 +192,18 @@ def test_the_files_of_a_run(whole: Path) -> None:
     assert (whole / "curves.png").read_bytes().startswith(b"\x89PNG")
     metrics = json.loads((whole / "metrics.json").read_text())
     assert metrics["summary"]["backends"] == ["native"]
-    values = [r["test_accuracy"] for r in metrics["runs"] if r["model"] == "outerconv"]
-    mean = metrics["summary"]["outerconv"]["test_accuracy"]["mean"]
+    values = [r["test_metric"] for r in metrics["runs"] if r["model"] == "outerconv"]
+    mean = metrics["summary"]["outerconv"]["test_metric"]["mean"]
     assert mean == pytest.approx(sum(values) / len(values))
 
 
-def test_the_test_accuracy_is_the_one_at_the_lowest_validation_loss(whole: Path) -> None:
+def test_the_epoch_that_counts_is_that_of_the_lowest_validation_loss(whole: Path) -> None:
     for record in records(whole):
         losses = record["history"]["val_loss"]
         best = min(range(len(losses)), key=losses.__getitem__)
         assert record["best_epoch"] == best + 1
         assert record["val_loss"] == losses[best]
-        assert record["test_accuracy"] == record["history"]["test_accuracy"][best]
+        assert record["val_metric"] == record["history"]["val_metric"][best]
 
 
 def test_the_checkpoint_is_of_the_seed_with_the_lowest_validation_loss(whole: Path) -> None:
@@ -211,37 +212,92 @@ def test_the_checkpoint_is_of_the_seed_with_the_lowest_validation_loss(whole: Pa
     loaded = checkpoint(whole)
     assert (loaded["seed"], loaded["best_epoch"]) == (best["seed"], best["best_epoch"])
     said = predict(whole)
-    assert said.test_accuracy == best["test_accuracy"] == said.recorded
+    assert said.test_metric == best["test_metric"] == said.recorded
     club = data.load("KarateClub").data
     test = make_split(club, "public", best["seed"]).test
     assert float((said.classes == club.y)[test].double().mean()) == pytest.approx(
-        best["test_accuracy"]
+        best["test_metric"]
     )
 
 
-def test_early_stopping_looks_at_the_mean_of_the_epochs_before() -> None:
+def seed_run(**options: Any) -> SeedRun:
     club = data.load("KarateClub")
-    settings = replace(SETTINGS, epochs=10, patience=2)
-    made = SeedRun(
-        ours(club, settings), club.data.y, 4, make_split(club.data, "public", 0), settings, 0
-    )
+    settings = replace(SETTINGS, **options)
+    split = make_split(club.data, "public", 0)
+    return SeedRun(ours(club, settings), club.data.y, 4, split, settings, 0)
+
+
+def test_training_stops_after_so_many_epochs_without_a_better_one() -> None:
+    made = seed_run(epochs=100, patience=3, lr=0.01)
+    while not made.finished:
+        made.step()
     losses = made.history["val_loss"]
-    for loss, finished in (
-        (5, False),
-        (9, False),
-        (9, False),
-        (9, False),
-        (9, False),
-        (8, False),
-        (8.4, False),
-        (8.3, True),
-    ):
-        losses.append(loss)  # 8.4 < (9 + 8) / 2; 8.3 > (8 + 8.4) / 2; rising before half is fine
-        assert made.finished is finished
-    losses[-1] = 8.1
-    assert not made.finished
-    losses += [8.0, 7.9]
-    assert made.finished
+    best = losses.index(min(losses)) + 1
+    assert (made.best.epoch, made.epoch) == (best, min(best + 3, 100))
+    unbounded = seed_run(epochs=made.epoch + 5, patience=0, lr=0.01)
+    while not unbounded.finished:
+        unbounded.step()
+    assert unbounded.epoch == made.epoch + 5
+
+
+def test_the_best_metric_may_select_the_epoch() -> None:
+    made = seed_run(epochs=30, patience=0, select="metric")
+    while not made.finished:
+        made.step()
+    metrics, losses = made.history["val_metric"], made.history["val_loss"]
+    order = sorted(range(30), key=lambda epoch: (-metrics[epoch], losses[epoch]))
+    assert made.best.epoch == order[0] + 1
+
+
+@pytest.mark.parametrize("select", ["loss", "metric"])
+def test_the_classes_of_test_nodes_change_nothing_but_the_test(select: str) -> None:
+    """Training is the same to the bit, and the test, read afterwards, is not."""
+    club = data.load("KarateClub")
+    settings = replace(SETTINGS, select=select, class_weights="balanced")
+    split = make_split(club.data, "public", 0)
+    shuffled = club.data.y.clone()
+    shuffled[split.test] = (shuffled[split.test] + 1) % 4
+    runs = []
+    for y in (club.data.y, shuffled):
+        made = SeedRun(ours(club, settings), y, 4, split, settings, 0)
+        assert bool((made.y[split.test] == -1).all())
+        while not made.finished:
+            made.step()
+        runs.append(made)
+    first, second = runs
+    assert first.history == second.history
+    assert first.best.epoch == second.best.epoch
+    for name, value in first.best.parameters.items():
+        assert torch.equal(value, second.best.parameters[name])
+    assert (
+        first.test(club.data.y, split.test)["test_metric"]
+        != second.test(shuffled, split.test)["test_metric"]
+    )
+
+
+def test_test_nodes_are_evaluated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, ...]] = []
+    logits = WholeGraph.logits
+
+    def watched(self: WholeGraph, model: torch.nn.Module, nodes: torch.Tensor) -> torch.Tensor:
+        asked.append(tuple(nodes.tolist()))
+        return logits(self, model, nodes)
+
+    monkeypatch.setattr(WholeGraph, "logits", watched)
+    run(tmp_path / "run", replace(SETTINGS, seeds=1, peer=False, patience=0))
+    club = data.load("KarateClub").data
+    test = tuple(make_split(club, "public", 0).test.nonzero().view(-1).tolist())
+    assert asked[1 : SETTINGS.epochs + 1] == [asked[1]] * SETTINGS.epochs  # after the trial call
+    assert not set(asked[1]) & set(test)
+    assert asked[SETTINGS.epochs + 1 :] == [test]
+
+
+def test_balanced_classes_weigh_alike_in_the_loss() -> None:
+    made = seed_run(class_weights="balanced")
+    weights = made.class_weights
+    assert weights is not None
+    counts = torch.bincount(made.wanted["train"], minlength=4)
+    assert torch.allclose(weights * counts, (weights * counts).max().expand(4))
 
 
 def test_training_learns(tmp_path: Path) -> None:
@@ -256,8 +312,8 @@ def test_training_learns(tmp_path: Path) -> None:
         weight_decay=0.0,
     )
     found = run(tmp_path / "run", settings)
-    assert sum(record["test_accuracy"] for record in found) / 3 > 0.65  # of four classes
-    assert all(record["history"]["train_accuracy"][-1] == 1.0 for record in found)
+    assert sum(record["test_metric"] for record in found) / 3 > 0.65  # of four classes
+    assert all(record["history"]["train_metric"][-1] == 1.0 for record in found)
     assert all(record["history"]["train_loss"][-1] < 0.2 for record in found)
 
 

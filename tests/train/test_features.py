@@ -32,8 +32,8 @@ def test_sparse_and_dense_runs_agree_where_no_input_is_dropped() -> None:
     for kept in ("sparse", "dense"):
         settings = replace(SETTINGS, features=kept)
         contender = ours(club, settings)
-        assert contender.x is not None
-        assert (contender.x.layout == torch.sparse_csr) == (kept == "sparse")
+        assert contender.inputs.x is not None
+        assert (contender.inputs.x.layout == torch.sparse_csr) == (kept == "sparse")
         split = make_split(club.data, "public", 0)
         made = SeedRun(contender, club.data.y, club.num_classes, split, settings, 0)
         for _ in range(SETTINGS.epochs):
@@ -50,7 +50,7 @@ def test_a_small_graph_is_kept_dense_and_a_peer_has_what_we_have() -> None:
     assert (choice.kept, choice.shape, choice.num_entries) == ("dense", (34, 34), 34)
     assert settle_features(club, SETTINGS).features == "dense"
     for kept, layout in (("sparse", torch.sparse_csr), ("auto", torch.strided)):
-        x = peer(club, replace(SETTINGS, features=kept)).x
+        x = peer(club, replace(SETTINGS, features=kept)).inputs.x
         assert x is not None
         assert x.layout == layout
 
@@ -90,10 +90,10 @@ def test_a_run_is_recorded_resumed_and_predicted(kept: str, tmp_path: Path) -> N
     experiment(tmp_path / "run", settings)
     resumed = experiment(tmp_path / "run", replace(settings, features="auto"), resume=True)
     assert resumed.settings.features == kept
-    assert resumed.run()["outerconv"]["test_accuracy"] == whole["outerconv"]["test_accuracy"]
+    assert resumed.run()["outerconv"]["test_metric"] == whole["outerconv"]["test_metric"]
     said = predict(tmp_path / "run")
     assert said.settings.features == kept
-    assert said.test_accuracy == said.recorded
+    assert said.test_metric == said.recorded
 
 
 def test_the_other_way_is_no_resumption(tmp_path: Path) -> None:

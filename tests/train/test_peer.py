@@ -82,7 +82,7 @@ def test_a_peer_is_the_same_convolution(family: str) -> None:
                 )
         assert isinstance(layer, PeerLayer)
         ours.theta.weight.copy_(weights(layer))
-        wanted = layer(dataset.data.x, contender.structure)
+        wanted = layer(dataset.data.x, contender.inputs.structure)
         got = ours(dataset.data.x, parse_family(family).basis_of(dataset.data)) + bias
     assert torch.allclose(got, wanted, atol=1e-5)
 
@@ -116,7 +116,7 @@ def test_from_a_seed_both_begin_as_the_same_function(
     for contender in (ours(dataset, settings), peer(dataset, settings)):
         torch.manual_seed(7)
         models.append(contender.model(2, settings).train())
-        out = models[-1](contender.x, contender.structure)
+        out = models[-1](contender.inputs.x, contender.inputs.structure)
         left.append((out, torch.rand(3)))
     assert_near(left[1][0], left[0][0], 1e-5)  # with the same numbers dropped
     assert torch.equal(left[0][1], left[1][1])
@@ -129,13 +129,13 @@ def test_both_get_the_same_sparse_features(family: str) -> None:
     settings = Settings("KarateClub", family, "public", features="sparse", peer=True)
     outs = []
     for contender in (ours(dataset, settings), peer(dataset, settings)):
-        assert contender.x is not None
-        assert contender.x.layout == torch.sparse_csr
+        assert contender.inputs.x is not None
+        assert contender.inputs.x.layout == torch.sparse_csr
         torch.manual_seed(7)
         model = contender.model(2, settings).eval()
-        out = model(contender.x, contender.structure)
+        out = model(contender.inputs.x, contender.inputs.structure)
         out.square().sum().backward()
-        assert_near(out, model(contender.x.to_dense(), contender.structure), 1e-5)
+        assert_near(out, model(contender.inputs.x.to_dense(), contender.inputs.structure), 1e-5)
         outs.append(out)
     assert_near(outs[1], outs[0], 1e-5)
 
@@ -172,7 +172,7 @@ def test_relations_without_features(norm: str) -> None:
         ours.theta.weight.copy_(weights(layer))
         got = ours(None, ours.family.basis_of(dataset.data))
         assert contender.name == "PyG FastRGCNConv"
-        assert torch.allclose(got, layer(None, contender.structure), atol=1e-5)
+        assert torch.allclose(got, layer(None, contender.inputs.structure), atol=1e-5)
 
 
 def test_relations_with_a_root_weight_and_bases() -> None:

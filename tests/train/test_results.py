@@ -13,8 +13,9 @@ def record(model: str, seed: int, accuracy: float) -> dict[str, Any]:
     return {
         "model": model,
         "seed": seed,
-        "test_accuracy": accuracy,
-        "val_accuracy": accuracy,
+        "test_metric": accuracy,
+        "val_metric": accuracy,
+        "majority": 0.25,
         "epochs": 10,
         "seconds": 1.0,
     }
@@ -45,12 +46,15 @@ def test_unpaired_seeds_do_not_count() -> None:
 
 
 def test_the_table_shows_mean_and_deviation() -> None:
-    text = table(summarise(both([0.8, 0.9], [0.8, 0.7]), {"outerconv": "A", "peer": "B"}))
+    text = table(summarise(both([0.8, 0.9], [0.8, 0.7]), {"outerconv": "A", "peer": "B"}, "f1"))
+    assert "test f1 %" in text
+    assert "majority class" in text
+    assert "25.00" in text
     assert "85.00 ± 7.07" in text
     assert "75.00 ± 7.07" in text
     assert text.endswith("ours − PyG: 10.00 ± 10.00 points (mean ± standard error), 2 seeds")
-    one = table(summarise(both([0.5], [0.50001]), {"outerconv": "A", "peer": "B"}))
+    one = table(summarise(both([0.5], [0.50001]), {"outerconv": "A", "peer": "B"}, "f1"))
     assert one.endswith("ours − PyG: 0.00 points, 1 seed")
-    alone = table(summarise([record("outerconv", 0, 0.5)], {"outerconv": "A"}))
+    alone = table(summarise([record("outerconv", 0, 0.5)], {"outerconv": "A"}, "accuracy"))
     assert "50.00" in alone
     assert "±" not in alone

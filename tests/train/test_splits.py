@@ -8,6 +8,7 @@ from torch_geometric.data import Data
 
 from pyg_outerconv import data
 from pyg_outerconv.train import Split, check_protocol, make_split
+from pyg_outerconv.train.splits import absent_classes, check_classes
 
 
 def sizes(split: Split) -> tuple[int, int, int]:
@@ -92,3 +93,26 @@ def test_unknown_protocols_are_refused(protocol: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         check_protocol(data.entry("Photo"), protocol)
     assert check_protocol(data.entry("Cora"), "geom-gcn") == "geom-gcn"
+
+
+def test_per_class_takes_fixed_numbers_and_tests_on_all_others() -> None:
+    graph = Data(y=torch.cat([torch.arange(90) % 3, torch.full((7,), -1)]))
+    split = make_split(graph, "per-class-5-8", 1)
+    assert sizes(split) == (15, 24, 51)
+    assert graph.y[split.train].bincount().tolist() == [5, 5, 5]
+    assert graph.y[split.validation].bincount().tolist() == [8, 8, 8]
+    assert not same(split, make_split(graph, "per-class-5-8", 2))
+    with pytest.raises(ValueError, match="takes 40 nodes of each class"):
+        make_split(graph, "per-class-20-20", 0)
+    with pytest.raises(ValueError, match="such as per-class-20-30"):
+        check_protocol(data.entry("KarateClub"), "per-class-0-8")
+
+
+def test_classes_without_training_nodes_are_found() -> None:
+    masks = torch.eye(3, dtype=torch.bool)
+    split = Split(*masks)
+    assert absent_classes(torch.tensor([0, 2, 0]), split) == [2]
+    assert absent_classes(torch.tensor([1, 1, 1]), split) == []
+    with pytest.raises(ValueError, match="two of them among the train nodes"):
+        check_classes(torch.tensor([0, 1, 0]), split, "auroc")
+    check_classes(torch.tensor([0, 1, 0]), split, "f1")
