@@ -15,7 +15,7 @@ from torch.nn import Module
 
 from ..errors import RefusedValue
 from ..nn import OuterConv, label_terms
-from .loop import accuracy
+from .metrics import accuracy
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,6 @@ class Contribution:
     loss_change: float
 
 
-def label_accuracy(logits: Tensor, wanted: Tensor) -> float:
-    """The share of nodes whose largest logit is that of their class."""
-    return accuracy(logits.argmax(-1), wanted)
-
-
 @torch.no_grad()
 def contributions(
     model: Module,
@@ -56,7 +51,7 @@ def contributions(
     structure: Any,
     y: Tensor,
     mask: Tensor,
-    metric: Callable[[Tensor, Tensor], float] = label_accuracy,
+    metric: Callable[[Tensor, Tensor], float] = accuracy,
 ) -> list[Contribution]:
     """The contribution of every label of every ``OuterConv`` in a trained model.
 
