@@ -36,10 +36,11 @@ ALLOWED = {
     "files": {"errors"},
     "plot": {"errors", "cache", "graph", "basis"},
     "data": {"errors", "files"},
-    "train": {"files", "data", *CORE},
-    "bench": {"files", "data", "train", "pyg", *CORE},
+    "scale": {"files", "data", *CORE},
+    "train": {"files", "data", "scale", *CORE},
+    "bench": {"files", "data", "scale", "train", "pyg", *CORE},
     "show": {"errors", "files", "graph", "basis", "families", "plot", "data", "train"},
-    "cli": {"files", "data", "train", "bench", "show", "backend_table", "pyg", *CORE},
+    "cli": {"files", "data", "scale", "train", "bench", "show", "backend_table", "pyg", *CORE},
 }
 
 

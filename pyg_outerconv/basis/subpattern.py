@@ -19,6 +19,8 @@ def between(
     Returns:
         The pattern of these edges, and the position of each edge in the old pattern.
     """
+    if targets is not None and 2 * targets.numel() <= pattern.size[1]:
+        return _of_rows(pattern, sources, targets)
     source, target = pattern.source.long(), pattern.target.long()
     size = list(pattern.size)
     keep = torch.ones_like(source, dtype=torch.bool)
@@ -39,6 +41,32 @@ def between(
         origin=None if pattern.origin is None else pattern.origin.index_select(0, kept),
     )
     return made, kept.index_select(0, made.order)
+
+
+def _of_rows(pattern: Pattern, sources: Tensor | None, targets: Tensor) -> tuple[Pattern, Tensor]:
+    """:func:`between` for few targets: only their edges are read."""
+    nodes, ptr = targets.long(), pattern.target_ptr
+    first = ptr.index_select(0, nodes).long()
+    target, within = spread_runs(ptr.index_select(0, nodes + 1).long() - first)
+    chosen = first[target] + within
+    source, count = pattern.source.index_select(0, chosen).long(), pattern.size[0]
+    if sources is not None:
+        source, count = _places(sources, count).index_select(0, source), sources.numel()
+        kept = (source >= 0).nonzero().view(-1)
+        source, target, chosen = (x.index_select(0, kept) for x in (source, target, chosen))
+    has_labels = pattern.num_labels != 1
+    label = pattern.label.index_select(0, chosen) if has_labels else torch.zeros_like(source)
+    dtype = pattern.source.dtype
+    made = Pattern.of_sorted(
+        source.to(dtype),
+        target.to(dtype),
+        label.to(dtype),
+        size=(count, targets.numel()),
+        num_labels=pattern.num_labels,
+    )
+    if pattern.origin is not None:
+        vars(made)["origin"] = pattern.origin.index_select(0, chosen)
+    return made, chosen
 
 
 def subset(

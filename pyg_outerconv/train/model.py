@@ -65,9 +65,7 @@ class NodeClassifier(Module):
             x = dropout_features(x, self.input_dropout, self.training)
         outputs: list[Tensor] = []
         for conv, norm in zip(self.convs, self.norms, strict=False):  # the last may have no norm
-            out: Tensor = F.relu(norm(conv(x, structure)))
-            if self.skip == "residual" and x is not None and x.shape == out.shape and outputs:
-                out = out + x
+            out = self.activated(norm, conv(x, structure), x if outputs else None)
             x = F.dropout(out, self.dropout, self.training)
             outputs.append(x)
         if self.head is not None:
@@ -75,6 +73,12 @@ class NodeClassifier(Module):
         else:
             logits = self.convs[-1](x, structure)
         return logits
+
+    def activated(self, norm: Module, out: Tensor, x: Tensor | None) -> Tensor:
+        """Norm, ReLU and skip of the rows of a hidden layer; x: its input, if that is hidden."""
+        out = F.relu(norm(out))
+        adds = self.skip == "residual" and x is not None and x.shape == out.shape
+        return out + x if adds and x is not None else out
 
     def parameter_groups(self, settings: Settings) -> list[dict[str, Any]]:
         """Parameter groups of Adam: weight decay on all parameters, or on the first convolution."""

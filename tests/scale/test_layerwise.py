@@ -1,0 +1,158 @@
+"""A layer over chunks of targets is the layer over the whole graph."""
+
+import pytest
+import torch
+from cases import CASES
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pyg_outerconv.basis.edge_sets import edge_sets
+from pyg_outerconv.families import (
+    GCN,
+    Chebyshev,
+    Compose,
+    Directed,
+    Hops,
+    Identity,
+    Relation,
+    Stack,
+    Walk,
+)
+from pyg_outerconv.graph import EdgeList
+from pyg_outerconv.nn import AttentionConv, OuterConv
+from pyg_outerconv.scale import Scratch, convolve
+
+EDGE_FAMILIES = [family for family in CASES if issubclass(EdgeList, family.reads)]
+
+
+def graph(family, seed=0, nodes=23, edges=90):
+    draw = torch.Generator().manual_seed(seed)
+    index = torch.randint(nodes, (2, edges), generator=draw)
+    kinds = (
+        torch.randint(3, (edges,), generator=draw) if "num_relations=3" in repr(family) else None
+    )
+    weight = torch.rand(edges, generator=draw, dtype=torch.float64)
+    given = EdgeList.read(
+        index,
+        edge_weight=weight if family.makes_use_of("edge_weight") else None,
+        edge_type=kinds,
+        size=(nodes, nodes),
+    )
+    x = torch.randn(nodes, 5, generator=draw, dtype=torch.float64)
+    return family.basis_on(given, torch.float64), x
+
+
+def close(ours, wanted, tolerance=1e-12):
+    assert ours.shape == wanted.shape
+    assert (ours - wanted).abs().max() <= tolerance * wanted.abs().max().clamp(min=1e-3)
+
+
+@pytest.mark.parametrize("family", EDGE_FAMILIES, ids=str)
+@torch.no_grad()
+def test_every_family_of_edges(family):
+    basis, x = graph(family)
+    torch.manual_seed(0)
+    conv = OuterConv(5, 4, family, root_weight=True).double()
+    torch.nn.init.normal_(conv.bias)
+    wanted = conv(x, basis)
+    for most in (1, 17, 10_000):
+        close(convolve(conv, x, basis, most_edges=most), wanted)
+
+
+OTHERS = {
+    "basis-decomposed": (Relation(3), {"theta": "basis-decomposed:2"}),
+    "low rank": (Stack(GCN(), Identity()), {"theta": "low-rank:2"}),
+    "depthwise": (Walk(2), {"theta": "depthwise", "out": 5}),
+    "mixed powers": (Walk(2), {"theta": "shared"}),
+    "mean of labels": (Stack(Identity(), Chebyshev(3)), {"label_aggr": "mean"}),
+    "greatest label": (Stack(Identity(), GCN()), {"label_aggr": "max"}),
+    "greatest input": (Directed(GCN()), {"aggr": "max"}),
+    "mean of inputs": (Relation(3, None), {"aggr": "mean"}),
+    "product of powers": (Compose(GCN(), Walk(2)), {}),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@torch.no_grad()
+def test_forms_of_parameters_and_reductions(name):
+    family, options = OTHERS[name]
+    basis, x = graph(family)
+    conv = OuterConv(5, options.pop("out", 4), family, **options).double()
+    close(convolve(conv, x, basis, most_edges=17), conv(x, basis))
+
+
+@pytest.mark.parametrize("score", ["key-query", "additive", "cosine"])
+@torch.no_grad()
+def test_attention_takes_the_softmax_over_whole_neighbourhoods(score):
+    support, x = graph(Hops(add_self_loops=True))
+    conv = AttentionConv(5, 6, heads=2, score=score, root_weight=True).double()
+    close(convolve(conv, x, support, most_edges=9), conv(x, support))
+
+
+@pytest.mark.parametrize("family", [GCN(), Relation(3), Stack(Identity(), GCN())], ids=str)
+@torch.no_grad()
+def test_embeddings_of_nodes(family):
+    basis, _ = graph(family)
+    conv = OuterConv(23, 4, family, root_weight=True).double()
+    close(convolve(conv, None, basis, most_edges=9), conv(None, basis))
+
+
+def test_powers_without_features_are_refused():
+    basis, _ = graph(Walk(2))
+    with pytest.raises(ValueError, match="expected features"):
+        convolve(OuterConv(23, 4, Walk(2)), None, basis)
+
+
+@pytest.mark.parametrize("family", [GCN(), Walk(2)], ids=str)
+@torch.no_grad()
+def test_sparse_features(family):
+    basis, x = graph(family)
+    x = torch.where(x > 0.5, x, 0.0)
+    conv = OuterConv(5, 4, family, root_weight=True).double()
+    close(convolve(conv, x.to_sparse_csr(), basis, most_edges=9), conv(x, basis))
+
+
+@pytest.mark.parametrize("family", [GCN(), Chebyshev(4), Compose(GCN(), Walk(2))], ids=str)
+@torch.no_grad()
+def test_features_in_files(family, tmp_path):
+    basis, x = graph(family)
+    conv = OuterConv(5, 4, family).double()
+    close(convolve(conv, x, basis, scratch=Scratch(tmp_path), most_edges=9), conv(x, basis))
+    assert not list(tmp_path.iterdir())
+
+
+class Largest(TorchDispatchMode):
+    """The largest number of entries of a tensor that an operator makes."""
+
+    entries = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        held = {part.data_ptr() for part in args if isinstance(part, torch.Tensor)}  # in place
+        for part in out if isinstance(out, tuple | list) else (out,):
+            is_new = isinstance(part, torch.Tensor) and part.data_ptr() not in held
+            if is_new and not part._is_view() and part.is_floating_point():
+                self.entries = max(self.entries, part.numel())
+        return out
+
+
+@pytest.mark.parametrize("family", [GCN(), Chebyshev(3)], ids=str)
+@torch.no_grad()
+def test_a_chunk_alone_is_in_memory(family, tmp_path):
+    nodes = 4000
+    basis, x = graph(family, nodes=nodes, edges=4 * nodes)
+    conv = OuterConv(5, 6, family).double()
+    assert edge_sets(basis)[0].value is not None  # sorted now
+    with Largest() as largest:
+        convolve(conv, x, basis, scratch=Scratch(tmp_path), most_edges=100)
+    assert largest.entries <= 100 * 6
+
+
+def test_bad_input_is_refused():
+    basis, x = graph(GCN())
+    conv = OuterConv(5, 4, GCN()).double()
+    with pytest.raises(TypeError, match="a Basis"):
+        convolve(conv, x, torch.zeros(2, 3, dtype=torch.long))
+    with pytest.raises(ValueError, match="row by row"):
+        convolve(conv, x.long(), basis)
+    with pytest.raises(ValueError, match="a positive number"):
+        convolve(conv, x, basis, most_edges=0)
