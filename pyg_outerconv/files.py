@@ -209,6 +209,20 @@ def replace(path: Path, content: bytes) -> None:
             temporary.unlink(missing_ok=True)
 
 
+def write_out(path: Path, content: bytes) -> None:
+    """Write what a user asked for: a regular file is replaced as a whole, through links.
+
+    Anything else, such as ``/dev/stdout``, is written to.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if path.is_file() or not path.exists():
+        replace(path.resolve(), content)
+    else:
+        path.write_bytes(content)
+
+
 def leftovers(folder: Path, names: Iterable[str] | None = None) -> list[Path]:
     """Temporary files of :func:`replace`, of killed processes or of those that write now.
 

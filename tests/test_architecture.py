@@ -34,7 +34,7 @@ ALLOWED = {
     "testing": set(CORE),
     "backend_table": {"kernels"},
     "files": {"errors"},
-    "plot": {"errors", "cache", "graph", "basis"},
+    "plot": {"errors", "files", "cache", "graph", "basis"},
     "data": {"errors", "files"},
     "scale": {"files", "data", *CORE},
     "train": {"files", "data", "scale", *CORE},

@@ -134,18 +134,21 @@ def graph(
     seed: int = 0,
 ) -> Figure:
     """Draw a panel for each A_k: nodes, and edges in the colour and the width of their value."""
-    chosen, names = _chosen(basis, labels, titles, max_panels)
+    every = range(basis.num_bases)
+    _, names = _chosen(basis, every, titles, max_panels)
+    chosen = None if labels is None else _chosen(basis, labels, titles, max_panels)[0]
     shapes = basis.grids() if layout is None else None
     is_grid = shapes is not None and shapes[0] == shapes[1] and len(shapes[0]) <= 2
     return graph_plot.graph(
-        _graph_edges(basis.select(chosen)),
+        _graph_edges(basis),
         names,
         layout or "spring",
         seed,
         shape=image_shape(shapes[0]) if is_grid and shapes is not None else None,
         around=(around,) if isinstance(around, int) else tuple(around),
         classes=None if classes is None else np.asarray(classes),
-        left_out=basis.num_bases - len(chosen) if labels is None else 0,
+        labels=chosen,
+        max_panels=max_panels,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from math import prod
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ..errors import RefusedValue, unknown
+from ..files import write_out
 
 FORMATS = ("png", "svg")
 DPI = 120
@@ -24,6 +26,7 @@ _SMALLEST_PANEL = 2.1  # inches
 _MAX_LINES = 60  # per side; more lines would hide the cells
 
 NEGATIVE, ZERO, POSITIVE = "#b2182b", "#dcdcdc", "#1f5fa8"
+THIN = "#b3b7bd"  # of a line whose value is about zero, on white
 ABSENT = "#ffffff"
 LINE = "#9a9a9a"
 NO_NODE = "#6b6b6b"
@@ -82,23 +85,25 @@ def check_format(path: str | Path) -> str:
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure as PNG or SVG, by the extension; reproducible byte by byte.
+    """Write a figure as PNG or SVG, by the extension; reproducible byte by byte, and as a whole.
 
     Raises:
         ValueError: the extension is another one, or the file cannot be written.
     """
     kind = check_format(path)
     metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    picture = BytesIO()
     with rc_context({"svg.hashsalt": "outerconv", "svg.fonttype": "none"}):
-        try:
-            figure.savefig(path, format=kind, dpi=DPI, metadata=metadata)
-        except OSError as error:
-            raise RefusedValue(
-                "a picture is written to a file", "a writable path", f"{path}: {error.strerror}"
-            ) from error
+        figure.savefig(picture, format=kind, dpi=DPI, metadata=metadata)
+    try:
+        write_out(Path(path), picture.getvalue())
+    except OSError as error:
+        raise RefusedValue(
+            "a picture is written to a file", "a writable path", f"{path}: {error.strerror}"
+        ) from error
 
 
-def value_colours(values: NDArray[np.float64]) -> tuple[Colormap, Normalize]:
+def value_colours(values: NDArray[np.float64], zero: str = ZERO) -> tuple[Colormap, Normalize]:
     """The colour map of values: grey at zero, blue for positive and red for negative values.
 
     Masked values are white, to distinguish absent entries from zeros.
@@ -107,9 +112,9 @@ def value_colours(values: NDArray[np.float64]) -> tuple[Colormap, Normalize]:
     most = float(np.abs(present).max()) if present.size else 0.0
     most = most or 1.0
     if present.size and present.min() < 0:
-        colours, norm = [NEGATIVE, ZERO, POSITIVE], Normalize(-most, most)
+        colours, norm = [NEGATIVE, zero, POSITIVE], Normalize(-most, most)
     else:
-        colours, norm = [ZERO, POSITIVE], Normalize(0, most)
+        colours, norm = [zero, POSITIVE], Normalize(0, most)
     colour_map = LinearSegmentedColormap.from_list("values", colours)
     return colour_map.with_extremes(bad=ABSENT), norm
 

@@ -16,7 +16,7 @@ from matplotlib.patches import Circle, FancyArrowPatch
 from numpy.typing import NDArray
 
 from ..errors import RefusedValue
-from .canvas import LINE, MARK, QUIET, REACHED, label_colours, new_figure, value_colours
+from .canvas import LINE, MARK, QUIET, REACHED, THIN, label_colours, new_figure, value_colours
 from .layout import (
     MAX_NODES,
     Edges,
@@ -31,7 +31,7 @@ from .layout import (
 )
 
 MAX_EDGES = 6  # of a panel, for each node; those of the largest |value|
-_ACROSS = 3  # panels side by side
+_ACROSS, _FEW = 3, 9  # panels side by side; of more than so many panels one more
 _REACH = 1.25  # a panel shows [-_REACH, _REACH] on both axes
 
 
@@ -44,12 +44,14 @@ def graph(
     shape: tuple[int, int] | None = None,
     around: Sequence[int] = (),
     classes: Numbers | None = None,
-    left_out: int = 0,
+    labels: Sequence[int] | None = None,
+    max_panels: int = 16,
 ) -> Figure:
     """Draw a panel for each label: nodes, and edges with the colour and the width of their value.
 
     Two edges there and back of one value are a line, others arrows; negative ones are dashed. Of a
-    graph of more than ``MAX_NODES`` nodes, or if nodes are given, a part is drawn.
+    graph of more than ``MAX_NODES`` nodes, or if nodes are given, a part is drawn; the nodes in its
+    middle are framed.
 
     Args:
         edges: the edges of all labels.
@@ -59,7 +61,8 @@ def graph(
         shape: rows and columns of a grid, in which nodes stand in place of a layout.
         around: nodes of the picture; the part is these and the nodes that are nearest to them.
         classes: (nodes,) a class for each node, negative where it is unknown; None for none.
-        left_out: the number of labels that are not drawn.
+        labels: the labels to draw; None for all, or for those of the largest values among the drawn
+            nodes if there are more than ``max_panels``.
 
     Raises:
         ValueError: the layout is unknown, or there is not a class for each node.
@@ -67,33 +70,47 @@ def graph(
     """
     if classes is not None and classes.shape != (edges.num_nodes,):
         raise RefusedValue("nodes have a class each", (edges.num_nodes,), classes.shape)
-    nodes, said = part(edges, around)
+    nodes, middle, said = part(edges, around)
     places = lay_out(edges, nodes, layout, seed) if shape is None else on_grid(shape, nodes)
-    shown = [of_label(edges, k, nodes) for k in range(len(titles))]
-    figure, panels, points = _panels(len(titles), len(nodes))
-    colour_map, norm = value_colours(np.concatenate([values for _, _, values in shown]))
+    chosen, told = (
+        _labels(edges, nodes, len(titles), max_panels) if labels is None else (labels, "")
+    )
+    shown = [of_label(edges, k, nodes) for k in chosen]
+    figure, panels, points = square_panels(len(chosen), len(nodes))
+    colour_map, norm = value_colours(np.concatenate([values for _, _, values in shown]), THIN)
     scale = ScalarMappable(norm, colour_map)
-    fills = ["white"] * len(nodes)
-    if classes is not None:
-        known = sorted({int(number) for number in classes[nodes] if number >= 0})
-        paint = dict(zip(known, _pale(label_colours(len(known))), strict=True))
-        fills = [paint.get(int(number), "white") for number in classes[nodes]]
-        _class_legend(figure, paint)
-    for axes, title, (source, target, value) in zip(panels, titles, shown, strict=True):
+    fills, paint = class_fills(classes, nodes)
+    class_legend(figure, paint)
+    for axes, k, (source, target, value) in zip(panels, chosen, shown, strict=True):
         kept = np.sort(np.argsort(-np.abs(value), kind="stable")[: MAX_EDGES * len(nodes)])
         more = len(value) - len(kept)
-        axes.set_title(title + (f", {more} smaller edges left out" if more else ""), fontsize=9)
+        axes.set_title(titles[k] + (f", {more} smaller edges left out" if more else ""), fontsize=9)
         strokes = [tuple(colour) for colour in scale.to_rgba(value[kept])]
-        _draw_edges(axes, source[kept], target[kept], value[kept], places, strokes)
-        _draw_nodes(axes, places, fills, _numbers(edges, nodes), points)
+        draw_edges(axes, source[kept], target[kept], value[kept], places, strokes, norm.vmax)
+        framed = np.isin(nodes, middle)
+        draw_nodes(axes, places, fills, _numbers(edges, nodes), points, framed)
     if any(len(value) for _, _, value in shown):
-        figure.colorbar(scale, ax=panels, shrink=0.7, label="A[k, m, n]")
-    if left_out:
-        labels = f"{len(titles)} of {len(titles) + left_out} labels; {left_out} left out"
-        said = "; ".join(filter(None, (labels, said)))
-    if said:
+        value_bar(figure, panels, scale, "A[k, m, n]")
+    if said := "; ".join(filter(None, (told, said))):
         figure.suptitle(said, fontsize=10)
     return figure
+
+
+def _labels(edges: Edges, nodes: Numbers, count: int, most: int) -> tuple[list[int], str]:
+    """The labels to draw, and how many are left out in words; '' for none."""
+    if count <= most:
+        return list(range(count)), ""
+    inside = np.zeros(edges.num_nodes, dtype=bool)
+    inside[nodes] = True
+    source, target = edges.ends
+    there = inside[source] & inside[target]
+    sums = np.bincount(edges.label[there], np.abs(edges.value[there]) + 1e-12, minlength=count)
+    used = int((sums > 0).sum())
+    chosen = np.sort(np.argsort(-sums, kind="stable")[: min(most, used) or most]).tolist()
+    told = f"{len(chosen)} of {count} labels; {count - len(chosen)} left out"
+    if used < count:
+        told += f", {count - used} without an edge here"
+    return chosen, told
 
 
 def receptive_field(
@@ -113,16 +130,16 @@ def receptive_field(
     if edges.num_nodes > MAX_NODES:
         nodes = np.unique([framed, *reached])
         if len(nodes) > MAX_NODES:
-            nodes = nearest(edges, [framed], MAX_NODES)
+            nodes = np.sort(nearest(edges, [framed], MAX_NODES))
         title += f"; {len(nodes)} of {edges.num_nodes} nodes are drawn"
     places = lay_out(edges, nodes, layout, seed)
-    figure, (axes,), points = _panels(1, len(nodes))
+    figure, (axes,), points = square_panels(1, len(nodes))
     source, ends, value = of_label(edges, None, nodes)
     strokes = [REACHED if nodes[n] == framed else LINE for n in ends]
-    _draw_edges(axes, source, ends, value, places, strokes)
+    draw_edges(axes, source, ends, value, places, strokes)
     inputs = set(reached)
     fills = [REACHED if node in inputs else QUIET for node in nodes.tolist()]
-    _draw_nodes(axes, places, fills, _numbers(edges, nodes), points, nodes == framed)
+    draw_nodes(axes, places, fills, _numbers(edges, nodes), points, nodes == framed)
     axes.set_title(title, fontsize=9)
     return figure
 
@@ -130,10 +147,15 @@ def receptive_field(
 # Drawing -------------------------------------------------------------------------------------
 
 
-def _panels(number: int, num_nodes: int) -> tuple[Figure, list[Axes], float]:
+def _across(number: int) -> int:
+    """The number of panels side by side."""
+    return 2 if number in (2, 4) else min(number, _ACROSS if number <= _FEW else _ACROSS + 1)
+
+
+def square_panels(number: int, num_nodes: int) -> tuple[Figure, list[Axes], float]:
     """A figure, square panels without frames, and the points of a unit of their axes."""
-    across = 2 if number in (2, 4) else min(number, _ACROSS)
-    side = float(np.clip(3.2 + 0.04 * num_nodes, 3.4, 7.2)) * (1 if number == 1 else 0.8)
+    across = _across(number)
+    side = float(np.clip(3.2 + 0.04 * num_nodes, 3.4, 7.2)) * (1 if number <= 4 else 0.8)
     figure = new_figure(across * side + 0.8, ceil(number / across) * side)
     panels = [figure.add_subplot(ceil(number / across), across, 1 + k) for k in range(number)]
     for axes in panels:
@@ -142,17 +164,21 @@ def _panels(number: int, num_nodes: int) -> tuple[Figure, list[Axes], float]:
     return figure, panels, 0.85 * 72 * side / (2 * _REACH)
 
 
-def _draw_edges(
+def draw_edges(
     axes: Axes,
     source: Numbers,
     target: Numbers,
     value: Values,
     places: Values,
     strokes: Sequence[Any],
+    most: float | None = None,
 ) -> None:
-    """Draw lines, arrows, and circles beside nodes for self-loops; the largest values above."""
+    """Draw lines, arrows, and circles beside nodes for self-loops; the largest values above.
+
+    Widths grow from 0.6 points to 2.5 at ``most``, by default the largest value.
+    """
     node = radius(places)
-    most = float(np.abs(value).max(initial=0)) or 1.0
+    most = most or float(np.abs(value).max(initial=0)) or 1.0
     pairs = list(zip(source.tolist(), target.tolist(), value.tolist(), strict=True))
     back: dict[tuple[int, int], list[float]] = {}
     for m, n, number in pairs:
@@ -168,7 +194,7 @@ def _draw_edges(
             "zorder": 0.5 if strokes[edge] == LINE else 1,
         }
         if m == n:
-            size = 0.6 * node * 0.8**nth
+            size = 0.5 * node * 0.8**nth
             centre = places[n] + (node + size) * _free_side(places, n)
             axes.add_patch(
                 Circle(tuple(centre), size, fill=False, gid="loop", **look | {"zorder": 1.5})
@@ -216,7 +242,7 @@ def _free_side(places: Values, node: int) -> Values:
     return ways[int(crowd.round(9).argmin())]
 
 
-def _draw_nodes(
+def draw_nodes(
     axes: Axes,
     places: Values,
     fills: Sequence[str],
@@ -265,12 +291,40 @@ def _pale(colours: Sequence[str]) -> list[str]:
     return found
 
 
-def _class_legend(figure: Figure, paint: dict[int, str]) -> None:
+def class_fills(classes: Numbers | None, nodes: Numbers) -> tuple[list[str], dict[int, str]]:
+    """The colour of each of some nodes, and that of each class that they have.
+
+    A class has one colour in all pictures of a graph; −1 is no class.
+    """
+    if classes is None:
+        return ["white"] * len(nodes), {}
+    colours = _pale(label_colours(int(classes.max(initial=-1)) + 1))
+    own = np.maximum(classes[nodes], -1).tolist()
+    paint = {
+        k: colours[k] if k >= 0 else "#ffffff" for k in sorted(set(own), key=lambda k: (k < 0, k))
+    }
+    return [paint[k] for k in own], paint
+
+
+def class_legend(figure: Figure, paint: dict[int, str]) -> None:
+    """A legend below the panels with the colour of each class; nothing without classes."""
     handles = [
         Line2D(
-            [], [], marker="o", linestyle="", color=colour, mec="#333333", label=f"class {number}"
+            [],
+            [],
+            marker="o",
+            linestyle="",
+            color=colour,
+            mec="#333333",
+            label=f"class {number}" if number >= 0 else "no class",
         )
         for number, colour in paint.items()
     ]
     if handles:
         figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=8)
+
+
+def value_bar(figure: Figure, panels: list[Axes], scale: ScalarMappable, label: str) -> None:
+    """A colour bar beside the panels, as high as one of them."""
+    rows = ceil(len(panels) / _across(len(panels)))
+    figure.colorbar(scale, ax=panels, shrink=0.7 / rows, aspect=20, label=label)

@@ -13,7 +13,9 @@ from ..errors import RefusedIndex, RefusedValue, unknown
 
 LAYOUTS = ("spring", "circle")
 MAX_NODES = 100  # of a whole graph; of a larger one a part is drawn
-PART = 40  # nodes of a part
+PART = 40  # nodes of a part at most
+MAX_PAIRS = 90  # of nodes of a part that edges join, beyond FEWEST nodes
+FEWEST = 12
 
 Numbers = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -55,8 +57,10 @@ class Edges:
         return f"source {node}" if node < m else f"target {node - m}"
 
 
-def part(edges: Edges, around: Sequence[int]) -> tuple[Numbers, str]:
-    """The nodes to draw, and which they are in words; '' for all.
+def part(edges: Edges, around: Sequence[int]) -> tuple[Numbers, list[int], str]:
+    """The nodes to draw, those in their middle, and which they are in words; '' for all.
+
+    A part has at most ``PART`` nodes, and fewer where many edges are between them.
 
     Raises:
         IndexError: a node of ``around`` is out of range.
@@ -65,26 +69,42 @@ def part(edges: Edges, around: Sequence[int]) -> tuple[Numbers, str]:
         if not 0 <= node < edges.num_nodes:
             raise RefusedIndex("a node is in the graph", f"below {edges.num_nodes}", node)
     if edges.num_nodes <= MAX_NODES and not len(around):
-        return np.arange(edges.num_nodes), ""
+        return np.arange(edges.num_nodes), [], ""
     middle = list(dict.fromkeys(around)) or [_typical(edges)]
-    nodes = nearest(edges, middle, max(PART, len(middle)))
+    found = nearest(edges, middle, max(PART, len(middle)))
+    nodes = np.sort(found[: _legible(edges, found, max(FEWEST, len(middle)))])
     names = ", ".join(map(edges.name, middle[:4])) + (", …" if len(middle) > 4 else "")
-    return nodes, f"{names} and what is nearest: {len(nodes)} of {edges.num_nodes} nodes"
+    said = f"{names} and what is nearest: {len(nodes)} of {edges.num_nodes} nodes"
+    return nodes, middle, said
 
 
 def _typical(edges: Edges) -> int:
     """The node whose number of neighbours is closest to 8: neither alone nor a hub."""
-    source, target = edges.ends
-    apart = source != target
-    pairs = np.unique(np.sort(np.stack([source[apart], target[apart]]), axis=0), axis=1)
-    count = np.bincount(pairs.ravel(), minlength=edges.num_nodes)
+    count = np.bincount(_pairs(edges).ravel(), minlength=edges.num_nodes)
     return int(np.abs(count - 8).argmin())
 
 
+def _pairs(edges: Edges) -> Numbers:
+    """(2, pairs) the pairs of different nodes that edges join, each once."""
+    source, target = edges.ends
+    apart = source != target
+    return np.unique(np.sort(np.stack([source[apart], target[apart]]), axis=0), axis=1)
+
+
+def _legible(edges: Edges, nodes: Numbers, fewest: int) -> int:
+    """The number of first nodes that no more than ``MAX_PAIRS`` pairs join, but at least some."""
+    rank = np.full(edges.num_nodes, len(nodes))
+    rank[nodes] = np.arange(len(nodes))
+    last = rank[_pairs(edges)].max(0, initial=0)  # the node with which a pair is complete
+    joined = np.bincount(last[last < len(nodes)], minlength=len(nodes)).cumsum()
+    return max(fewest, int((joined <= MAX_PAIRS).sum()))
+
+
 def nearest(edges: Edges, middle: Sequence[int], most: int) -> Numbers:
-    """Nodes by their distance to some, up to a number; of the farthest those of largest values."""
+    """The nodes nearest to some, up to a number: by distance, then by the values of their edges."""
+    ordered = list(middle)
     inside = np.zeros(edges.num_nodes, dtype=bool)
-    inside[list(middle)] = True
+    inside[ordered] = True
     source, target = edges.ends
     weight = np.abs(edges.value) + 1e-12
     while (room := most - int(inside.sum())) > 0:
@@ -96,7 +116,8 @@ def nearest(edges: Edges, middle: Sequence[int], most: int) -> Numbers:
         if not len(found):
             break
         inside[found] = True
-    return np.flatnonzero(inside)
+        ordered += found.tolist()
+    return np.array(ordered, dtype=np.int64)
 
 
 def of_label(edges: Edges, label: int | None, nodes: Numbers) -> tuple[Numbers, Numbers, Values]:
@@ -137,7 +158,7 @@ def lay_out(edges: Edges, nodes: Numbers, layout: str, seed: int) -> Values:
     places = np.array([placed[node] for node in range(count)]).reshape(-1, 2)
     low, high = places.min(0), places.max(0)
     places = 2 * (places - low) / np.where(high > low, high - low, 1) - 1  # fills the panel
-    return _spread(places, 1.15 / max(count, 1) ** 0.5)
+    return _spread(places, 1.3 / max(count, 1) ** 0.5)
 
 
 def on_grid(shape: tuple[int, int], nodes: Numbers) -> Values:
@@ -169,4 +190,4 @@ def radius(places: Values) -> float:
         return 0.08
     distance = np.linalg.norm(places[:, None] - places, axis=-1)
     np.fill_diagonal(distance, np.inf)
-    return min(0.08, 0.3 * float(distance.min()))
+    return min(0.08, 0.33 * float(distance.min()))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..data import Dataset, entry, load
 from ..errors import RefusedValue, refusal
-from ..files import as_path, replace
+from ..files import as_path, write_out
 from .metrics import METRICS
 from .model import NodeClassifier, check_device, on_backend, ours
 from .run_folder import CONFIG, NAMES, RunFolder
@@ -151,7 +151,7 @@ def write_predictions(run_dir: str, out: str | None, root: str | None, device: s
     text = StringIO()
     predictions.write(text)
     try:
-        _write(path, text.getvalue())
+        write_out(path, text.getvalue().encode())
     except OSError as error:
         raise RefusedValue(
             f"--out must be writable: expected a file, got {path} ({error.strerror})"
@@ -171,11 +171,3 @@ def _where_to_write(run_dir: str, out: str | None) -> Path:
     if linked or (path.name in NAMES and (path.parent / CONFIG).exists()):
         raise RefusedValue("--out must not be a file of a run", "another file", out)
     return path
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a regular file as a whole; write to anything else, such as ``/dev/stdout``."""
-    if path.is_file() or not path.exists():
-        replace(path, text.encode())
-    else:
-        path.write_text(text, encoding="utf-8")

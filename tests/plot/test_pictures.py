@@ -415,11 +415,27 @@ def test_classes_are_colours_of_nodes_with_a_legend() -> None:
     fills = [to_hex(fill) for fill in figure.axes[0].collections[0].get_facecolors()]
     assert fills[5] == "#ffffff"
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == [f"class {k}" for k in range(4)]
+    said = [text.get_text() for text in legend.get_texts()]
+    assert said == [*(f"class {k}" for k in range(4)), "no class"]
     named = [to_hex(line.get_color()) for line in legend.get_lines()]
     assert all(fill == named[k] for fill, k in zip(fills, classes.tolist(), strict=True) if k >= 0)
     with pytest.raises(ValueError, match=r"a class each: expected \(34,\), got \(3,\)"):
         GCN().basis(graph.edge_index).plot("graph", classes=classes[:3])
+
+
+def test_a_class_has_one_colour_in_all_parts_of_a_graph() -> None:
+    basis, classes = GCN().basis(ring(300)), np.arange(300) // 50
+    legends = [
+        basis.plot("graph", around=node, classes=classes, labels=[0]).legends[0]
+        for node in (10, 99, 180)
+    ]
+    colours: dict[str, set[str]] = {}
+    for legend in legends:
+        for text, line in zip(legend.get_texts(), legend.get_lines(), strict=True):
+            colours.setdefault(text.get_text(), set()).add(to_hex(line.get_color()))
+    assert set(colours) == {f"class {k}" for k in (0, 1, 2, 3, 5)}
+    assert all(len(each) == 1 for each in colours.values())
+    assert len(set.union(*colours.values())) == 5
 
 
 def ring(count: int) -> torch.Tensor:
@@ -443,6 +459,25 @@ def test_of_a_large_graph_a_part_is_drawn_and_the_title_says_which() -> None:
         basis.plot("graph", around=[3000])
 
 
+def test_the_nodes_in_the_middle_of_a_part_are_framed() -> None:
+    axes = GCN().basis(ring(300)).plot("graph", around=[7, 120]).axes[0]
+    numbers = [int(text.get_text()) for text in axes.texts]
+    frames = [to_hex(colour) == MARK for colour in axes.collections[0].get_edgecolors()]
+    assert [n for n, framed in zip(numbers, frames, strict=True) if framed] == [7, 120]
+
+
+def test_a_dense_part_has_fewer_nodes() -> None:
+    clique = torch.ones(20, 20).nonzero().T
+    tail = ring(200) + 19
+    index = torch.cat([clique, tail], 1)
+    basis = Relation(1, None).basis(index)
+    for node, count in ((3, 13), (120, PART)):  # 13 · 12 / 2 pairs, and the 14th would make 91
+        at = places(basis.plot("graph", around=node).axes[0])
+        assert len(at) == count
+    drawn_nodes = places(basis.plot("graph", around=list(range(20))).axes[0])
+    assert len(drawn_nodes) == 20  # those that are asked for, however dense
+
+
 def test_of_many_edges_the_largest_are_drawn_and_the_title_counts_the_others() -> None:
     full = torch.ones(60, 60).nonzero().T
     weight = torch.rand(full.size(1)) + torch.arange(full.size(1))
@@ -458,6 +493,21 @@ def test_labels_beyond_the_panels_are_counted() -> None:
     assert axes.get_title() == Walk(20).basis(EDGES).names[20]
 
 
+def test_of_many_labels_those_with_the_largest_values_in_the_part_are_drawn() -> None:
+    index = torch.cat([ring(400)] * 2, 1)
+    types = torch.cat([torch.arange(400) // 10, torch.full((400,), 41)])
+    weight = torch.cat([torch.ones(400), torch.full((400,), 0.5)])
+    figure = Relation(42, None).basis(index, weight, types).plot("graph", around=205)
+    *panels_, _ = figure.axes
+    titles = [axes.get_title() for axes in panels_]
+    assert titles == [f"k = {k}" for k in (18, 19, 20, 21, 22, 41)]
+    assert figure.get_suptitle().startswith("6 of 42 labels; 36 left out, 36 without an edge here;")
+    widths = {patch.get_linewidth() for patch in panels_[2].patches}
+    (thin,) = {patch.get_linewidth() for patch in panels_[-1].patches}
+    assert widths == {2.5}
+    assert thin == pytest.approx(0.6 + 1.9 * 0.5)  # on one scale with other panels
+
+
 def test_a_receptive_field_of_a_large_graph_draws_what_is_reached() -> None:
     axes = GCN(add_self_loops=False).basis(ring(3000)).plot("receptive-field", cell=9).axes[0]
     assert len(places(axes)) == 2
@@ -471,6 +521,28 @@ def test_a_graph_without_edges_is_drawn() -> None:
 
 
 # Files --------------------------------------------------------------------------------------
+
+
+def test_a_picture_is_replaced_as_a_whole_or_stays(
+    labelled: Basis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, link = tmp_path / "kept.svg", tmp_path / "link.svg"
+    labelled.plot(path=target)
+    link.symlink_to(target)
+    before = target.read_bytes()
+    labelled.plot("graph", link)
+    assert link.is_symlink()
+    after = target.read_bytes()
+    assert after != before
+
+    def full(*names: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(ValueError, match="a writable path, got .*kept.svg: No space left"):
+        labelled.plot(path=target)
+    assert target.read_bytes() == after
+    assert sorted(tmp_path.iterdir()) == [target, link]
 
 
 @pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("B.SVG", b"<?xml")])
