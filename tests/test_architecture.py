@@ -39,8 +39,20 @@ ALLOWED = {
     "scale": {"files", "data", *CORE},
     "train": {"files", "data", "scale", *CORE},
     "bench": {"files", "data", "scale", "train", "pyg", *CORE},
+    "reproduce": {"files", "data", "scale", "train", *CORE},
     "show": {"errors", "files", "graph", "basis", "families", "plot", "data", "train"},
-    "cli": {"files", "data", "scale", "train", "bench", "show", "backend_table", "pyg", *CORE},
+    "cli": {
+        "files",
+        "data",
+        "scale",
+        "train",
+        "reproduce",
+        "bench",
+        "show",
+        "backend_table",
+        "pyg",
+        *CORE,
+    },
 }
 
 

@@ -1,4 +1,4 @@
-"""The command ``outerconv``: train, predict, show, bench, datasets, families, explain, backends.
+"""The command ``outerconv``, whose own commands are listed in ``_COMMANDS``.
 
 Exit codes: 0; 1 for a benchmark with errors or when memory is not enough; 2 for refused input, with
 one line that says why; 130 after Ctrl-C, 143 after SIGTERM; 141 when the reader of the output has
@@ -21,6 +21,7 @@ from ..errors import Refused
 from ..files import STOPPED, silence
 from .bench import bench
 from .lists import backends, datasets, explain, families
+from .reproduce import reproduce
 from .show import show
 from .train import predict, train
 
@@ -37,7 +38,18 @@ def outerconv() -> None:
     """Convolutions as outer products, on graphs."""
 
 
-for _command in (train, predict, show, bench, datasets, families, explain, backends):
+_COMMANDS = (
+    train,
+    predict,
+    reproduce,
+    show,
+    bench,
+    datasets,
+    families,
+    explain,
+    backends,
+)
+for _command in _COMMANDS:
     outerconv.add_command(_command)
 
 

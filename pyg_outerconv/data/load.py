@@ -28,6 +28,7 @@ from ..files import (
     temporary_name,
 )
 from .checks import check_graph, check_listed_edges, read_checked
+from .duplicates import without_duplicates
 from .embedded import read_embedded
 from .reader import construct, download
 from .registry import DataUnavailable, Entry, entry
@@ -135,6 +136,8 @@ def _read_anew(known: Entry, root: Path, contents: dict[str, bytes], kept: Path)
             (place / name).write_bytes(content)
         data = _with_labels(construct(known, root, place))
         check_graph(known, root, data)
+        if known.drop_duplicates:
+            data = without_duplicates(data)
         save_tensors(kept, data.to_dict())
     except OSError as error:
         raise _unusable_cache(kept.parent, error) from error

@@ -28,6 +28,7 @@ class Entry:
         splits: split protocols, the default first.
         defaults: training settings that the field uses on this dataset.
         requires: modules that the reader imports.
+        drop_duplicates: whether :func:`.without_duplicates` selects nodes.
         copies_differ: the checksums are of one copy among several that are packed in other ways, so
             that a file with another checksum may be whole. It is read as one without checksum is.
         task: ``'nodes'`` or ``'graphs'``, whatever is classified.
@@ -49,6 +50,7 @@ class Entry:
     requires: tuple[str, ...] = ()
     note: str = ""
     copies_differ: bool = False
+    drop_duplicates: bool = False
     task: str = "nodes"
     embedded: dict[str, str] | None = None
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -91,7 +93,9 @@ def _is_absent(path: Path) -> bool:
 def registry() -> dict[str, Entry]:
     """Every known dataset by name."""
     known = json.loads(shipped("registry.json").read_text(encoding="utf-8"))["datasets"]
-    return {name: _entry(name, fields) for name, fields in known.items()}
+    # An entry with a base is that one but for the fields of its own.
+    whole = {name: known.get(fields.get("base"), {}) | fields for name, fields in known.items()}
+    return {name: _entry(name, fields) for name, fields in whole.items()}
 
 
 def shipped(name: str) -> Path:
@@ -105,7 +109,7 @@ def shipped(name: str) -> Path:
 
 
 def _entry(name: str, fields: dict[str, Any]) -> Entry:
-    fields = dict(fields)
+    fields = {key: value for key, value in fields.items() if key != "base"}
     fields["reader"] = fields.pop("class")
     for key in ("source", "splits", "requires"):
         fields[key] = tuple(fields.get(key, ()))

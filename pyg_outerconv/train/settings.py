@@ -143,6 +143,10 @@ class Settings:
         """Plain values, as ``config.json`` holds them."""
         return asdict(self)
 
+    def with_values(self, **values: Any) -> Settings:
+        """The same settings but for some."""
+        return Settings(**(self.as_dict() | values))
+
     def differing(self, other: Settings) -> list[str]:
         """The names of the settings in which two runs differ."""
         mine, theirs = self.as_dict(), other.as_dict()

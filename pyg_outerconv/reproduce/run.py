@@ -1,0 +1,127 @@
+"""The command ``outerconv reproduce``."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..errors import RefusedValue, unknown
+from ..files import STOPPED, as_path, replace, save_json
+from ..train.experiment import Experiment, Interrupted
+from ..train.model import check_device
+from ..train.records import versions
+from ..train.results import text_table
+from ..train.run_folder import CONFIG
+from .results import page, record, report
+from .table import Cell, Table, find_table, read_table, shipped_tables
+
+
+def reproduce(
+    table: str | None,
+    root: str | None,
+    out: str | None,
+    data: tuple[str, ...],
+    rows: tuple[str, ...],
+    seeds: int | None,
+    device: str,
+) -> int:
+    """Run ``outerconv reproduce`` and return its exit code.
+
+    Each cell of the table is a run folder, as ``outerconv train`` makes it. Finished runs are read,
+    unfinished ones go on; the page and the JSON are written after each.
+
+    Args:
+        table: a name, or a TOML file; None lists those that come with the package.
+        root: folder of the data.
+        out: folder of the runs and of the results; None for ``runs/tables/<table>``.
+        data, rows: only these data sets and rows; all if empty.
+        seeds: in the place of the table's.
+        device: as torch names it.
+
+    Raises:
+        ValueError: the table, a setting or the folder is refused.
+    """
+    if table is None:
+        _list()
+        return 0
+    found = read_table(find_table(table))
+    cells = _chosen(list(found.cells(check_device(device))), data, rows)
+    folder = as_path(out, "--out") if out else Path("runs") / "tables" / found.name
+    records: list[dict[str, Any]] = []
+    for number, cell in enumerate(cells, 1):
+        print(f"{cell.dataset}, {cell.row.name} ({number} of {len(cells)})", flush=True)
+        try:
+            records.append(_run(cell, folder, root, seeds))
+        except Interrupted as interrupted:
+            words = shlex.join(["outerconv", "reproduce", table])
+            print(f"outerconv reproduce: {interrupted}; go on by: {words}", file=sys.stderr)
+            return STOPPED + interrupted.number
+        _write(folder, found, records)
+        print(_said(records[-1]), flush=True)
+    print(f"\n{folder / found.name}.md")
+    return 0
+
+
+def _list() -> None:
+    tables = [read_table(path) for path in shipped_tables()]
+    rows = [("table", "rows", "data sets", "is")]
+    rows += [(one.name, str(len(one.rows)), ", ".join(one.data), one.title) for one in tables]
+    print(text_table(rows))
+
+
+def _chosen(cells: list[Cell], data: tuple[str, ...], rows: tuple[str, ...]) -> list[Cell]:
+    for kind, asked, known in (
+        ("data set of the table", data, {cell.dataset.lower(): cell.dataset for cell in cells}),
+        ("row of the table", rows, {cell.row.name.lower(): cell.row.name for cell in cells}),
+    ):
+        for name in asked:
+            if name.lower() not in known:
+                raise RefusedValue(unknown(kind, name, known.values()))
+    kept_data, kept_rows = [{name.lower() for name in asked} for asked in (data, rows)]
+    return [
+        cell
+        for cell in cells
+        if (not data or cell.dataset.lower() in kept_data)
+        and (not rows or cell.row.name.lower() in kept_rows)
+    ]
+
+
+def _run(cell: Cell, folder: Path, root: str | None, seeds: int | None) -> dict[str, Any]:
+    home = folder / cell.folder
+    settings = cell.settings if seeds is None else cell.settings.with_values(seeds=seeds)
+    begun = (home / CONFIG).is_file()
+    made = Experiment(settings, home, root, resume=begun, log=lambda line: None)
+    return record(cell, made.run())
+
+
+def _write(folder: Path, table: Table, records: list[dict[str, Any]]) -> None:
+    facts = {
+        "versions": versions(),
+        "threads": torch.get_num_threads(),
+        "machine": f"{torch.cuda.get_device_name()}" if torch.cuda.is_available() else _cpu(),
+    }
+    try:
+        save_json(folder / f"{table.name}.json", report(table, records, facts))
+        replace(folder / f"{table.name}.md", page(table, records, facts).encode())
+    except OSError as error:
+        raise RefusedValue(
+            f"the folder {folder} must be writable", "a folder", error.strerror
+        ) from error
+
+
+def _cpu() -> str:
+    return f"a {platform.machine()} CPU"
+
+
+def _said(one: dict[str, Any]) -> str:
+    said = f"  {one['mean']:.2f} ± {one['std'] or 0:.2f}"
+    if peer := one["peer"]:
+        said += f"; {peer['name']} {peer['mean']:.2f}, ours − PyG {peer['gap']:+.2f}"
+    if published := one["published"]:
+        said += f"; published {published['value']:.1f}"
+    return said

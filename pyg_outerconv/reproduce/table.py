@@ -1,0 +1,198 @@
+"""A table of results as a TOML file describes it: rows, data sets, settings, published figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ..data import entry
+from ..errors import RefusedValue, unknown
+from ..train.config_file import read_toml
+from ..train.family_options import make_family
+from ..train.settings import Settings, resolve
+from ..train.splits import check_protocol
+
+_TABLE = {"title", "about", "seeds", "defaults", "data", "row"}
+_ROW = {"name", "peer", "on", "published", "note"}
+_PUBLISHED = {"value", "std", "source"}
+_SETTINGS = {setting.name for setting in fields(Settings)} - {"dataset", "peer"}
+
+
+@dataclass(frozen=True)
+class Published:
+    """A figure from a paper.
+
+    Attributes:
+        value: the mean, in percent.
+        std: its standard deviation, in percent points; None where the paper has none.
+        source: paper and table.
+    """
+
+    value: float
+    std: float | None
+    source: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model of a table.
+
+    Attributes:
+        name: in the first column.
+        settings: of training, whatever the data set.
+        on: settings for single data sets.
+        peer: whether PyG's own layer is trained beside.
+        published: figures by data set.
+        note: a remark below the table, or empty.
+    """
+
+    name: str
+    settings: dict[str, Any]
+    on: dict[str, dict[str, Any]]
+    peer: bool
+    published: dict[str, Published]
+    note: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row on one data set, with all settings of its run."""
+
+    row: Row
+    dataset: str
+    settings: Settings
+
+    @property
+    def folder(self) -> str:
+        """The name of its run folder."""
+        words = f"{self.dataset}-{self.row.name}".lower()
+        return "".join(sign if sign.isalnum() else "-" for sign in words).strip("-")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows on data sets under one protocol each.
+
+    Attributes:
+        name: of the file, without its extension.
+        title, about: the head of the page.
+        seeds: of every cell.
+        defaults: settings of all cells; ``data``: settings of all cells of a data set. Settings of
+            a row go before those of its data set, and both before the defaults.
+        rows: the models.
+    """
+
+    name: str
+    title: str
+    about: str
+    seeds: int
+    defaults: dict[str, Any]
+    data: dict[str, dict[str, Any]]
+    rows: tuple[Row, ...]
+
+    def cells(self, device: str = "cpu") -> Iterator[Cell]:
+        """The runs of the table, data set by data set. A row that is ``on`` some data sets and has
+        no settings otherwise runs on these alone.
+
+        Raises:
+            ValueError: settings that training refuses.
+        """
+        for dataset in self.data:
+            for row in self.rows:
+                if row.settings or dataset in row.on:
+                    yield Cell(row, dataset, self._settings(row, dataset, device))
+
+    def _settings(self, row: Row, dataset: str, device: str) -> Settings:
+        asked = self.defaults | self.data[dataset] | row.settings | row.on.get(dataset, {})
+        known = entry(dataset)
+        split = check_protocol(known, asked.get("split", known.splits[0]))
+        family = make_family(asked.get("family", "gcn"), False, known.counts["relations"] or 1)
+        named = {"dataset": known.name, "family": repr(family), "split": split, "peer": row.peer}
+        return resolve(
+            known.for_split(split), {"seeds": self.seeds, "device": device} | asked | named
+        )
+
+
+def find_table(name: str) -> Path:
+    """The file of a table: a path, or the name of one that comes with the package.
+
+    Raises:
+        ValueError: there is no such table.
+    """
+    if Path(name).suffix == ".toml":
+        return Path(name)
+    known = {path.stem: path for path in shipped_tables()}
+    if name not in known:
+        raise RefusedValue(unknown("table", name, known))
+    return known[name]
+
+
+def shipped_tables() -> list[Path]:
+    """The tables that come with the package."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "_tables", package.parent / "examples" / "tables"):
+        if folder.is_dir():
+            return sorted(folder.glob("*.toml"))
+    return []
+
+
+def read_table(path: Path) -> Table:
+    """The table of a TOML file.
+
+    Raises:
+        ValueError: it is no TOML, has keys that no table has, or names a data set that is unknown.
+    """
+    content = read_toml(path)
+    _check_keys(path, "a table", content, _TABLE)
+    for key in ("title", "seeds", "data", "row"):
+        if key not in content:
+            raise RefusedValue(f"{path}: a table has {key}", f"the key {key}", "none")
+    if not isinstance(content["seeds"], int) or content["seeds"] < 1:
+        raise RefusedValue(f"{path}: a table says how many seeds", "seeds >= 1", content["seeds"])
+    data = {entry(name).name: options for name, options in content.get("data", {}).items()}
+    for name, options in {"defaults": content.get("defaults", {}), **data}.items():
+        _check_keys(path, name, options, _SETTINGS)
+    rows = tuple(_row(path, number, row, data) for number, row in enumerate(content["row"], 1))
+    if len({row.name for row in rows}) < len(rows):
+        raise RefusedValue(f"{path}: rows have names of their own", "names", "one name twice")
+    return Table(
+        path.stem,
+        content["title"],
+        " ".join(content.get("about", "").split()),
+        content["seeds"],
+        content.get("defaults", {}),
+        data,
+        rows,
+    )
+
+
+def _row(path: Path, number: int, row: dict[str, Any], data: dict[str, Any]) -> Row:
+    place = f"row {number}"
+    _check_keys(path, place, row, _ROW | _SETTINGS)
+    if not row.get("name"):
+        raise RefusedValue(f"{path}: {place} has a name", "name = '…'", "none")
+    on = {entry(name).name: options for name, options in row.get("on", {}).items()}
+    published = {entry(name).name: found for name, found in row.get("published", {}).items()}
+    for name, options in on.items():
+        _check_keys(path, f"{place}, {name}", options, _SETTINGS)
+    for name in (*on, *published):
+        if name not in data:
+            raise RefusedValue(f"{path}: {place} is on data sets of the table", list(data), name)
+    for name, found in published.items():
+        _check_keys(path, f"{place}, published, {name}", found, _PUBLISHED)
+    figures = {
+        name: Published(found["value"], found.get("std"), found["source"])
+        for name, found in published.items()
+    }
+    settings = {key: value for key, value in row.items() if key in _SETTINGS}
+    return Row(row["name"], settings, on, row.get("peer", False), figures, row.get("note", ""))
+
+
+def _check_keys(path: Path, place: str, found: Any, known: set[str]) -> None:
+    if not isinstance(found, dict):
+        raise RefusedValue(f"{path}: {place} is a table", "keys with values", repr(found))
+    for key in found:
+        if key not in known:
+            raise RefusedValue(f"{path}, {place}: {unknown('key', key, known)}")

@@ -1,0 +1,150 @@
+"""Tables of results: cells, settings, resuming, verdicts and the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyg_outerconv import data
+from pyg_outerconv.cli import main
+from pyg_outerconv.reproduce import find_table, read_table
+from pyg_outerconv.reproduce.results import page, record
+from pyg_outerconv.reproduce.table import shipped_tables
+
+TABLE = """
+title = "Karate"
+seeds = 2
+
+[defaults]
+epochs = 6
+patience = 0
+hidden = 4
+
+[data.KarateClub]
+dropout = 0.0
+
+[[row]]
+name = "GCN"
+family = "gcn"
+peer = true
+[row.published]
+KarateClub = { value = 99.9, std = 0.1, source = "Nobody, table 0" }
+
+[[row]]
+name = "two hops"
+family = "walk(2)"
+note = "no peer"
+[row.on.KarateClub]
+hidden = 8
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "karate.toml"
+    path.write_text(TABLE)
+    return path
+
+
+@pytest.mark.parametrize("path", shipped_tables(), ids=lambda path: path.stem)
+def test_every_table_that_comes_with_the_package_is_one(path: Path) -> None:
+    table = read_table(path)
+    cells = list(table.cells())
+    assert table.seeds >= 10
+    assert len({cell.folder for cell in cells}) == len(cells) > 0
+    for cell in cells:
+        assert cell.settings.seeds == table.seeds
+        assert cell.dataset == data.entry(cell.dataset).name
+    assert find_table(path.stem) == path
+
+
+def test_settings_of_a_row_go_before_those_of_data_and_defaults(table: Path) -> None:
+    gcn, hops = (cell.settings for cell in read_table(table).cells())
+    assert (gcn.hidden, gcn.dropout, gcn.peer, gcn.epochs) == (4, 0.0, True, 6)
+    assert (hops.hidden, hops.family[:13], hops.peer) == (8, "Walk(length=2", False)
+
+
+def test_a_table_is_run_resumed_and_written(
+    table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = table.parent / "out"
+    line = ["reproduce", str(table), "--out", str(out)]
+    assert main([*line, "--row", "GCN"]) == 0
+    first = json.loads((out / "karate.json").read_text())["records"]
+    before = (out / "karateclub-gcn" / "metrics.json").read_bytes()
+    assert main(line) == 0
+    assert (out / "karateclub-gcn" / "metrics.json").read_bytes() == before
+    found = json.loads((out / "karate.json").read_text())["records"]
+    assert found[0] == first[0]
+    assert [one["row"] for one in found] == ["GCN", "two hops"]
+    runs = json.loads(before)["runs"]
+    ours = [100 * run["test_metric"] for run in runs if run["model"] == "outerconv"]
+    assert found[0]["mean"] == pytest.approx(sum(ours) / 2)
+    assert found[0]["at_peer"] is True
+    assert found[0]["at_published"] is False
+    text = (out / "karate.md").read_text()
+    assert "| GCN | 2 |" in text
+    assert f"GCN is {99.9 - found[0]['mean']:.1f} below the paper." in text
+    assert "- Nobody, table 0" in text
+    assert "- two hops: no peer" in text
+    assert "karate.md" in capsys.readouterr().out
+
+
+def summary(gap: float, error: float | None) -> dict[str, Any]:
+    model = {key: {"mean": 0.5, "std": None} for key in ("test_metric", "val_metric", "seconds")}
+    return {
+        "metric": "accuracy",
+        "outerconv": {"name": "ours", "seeds": 2, **model},
+        "peer": {"name": "PyG GCNConv", "seeds": 2, **model},
+        "difference": {"seeds": 2, "mean": gap, "standard_error": error},
+        "majority": {"mean": 0.25, "std": 0.0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("gap", "error", "verdict"),
+    [(0.01, 0.0, True), (-0.01, 0.02, True), (-0.03, 0.02, False), (0.0, None, True)],
+)
+def test_at_the_peer_is_within_one_standard_error(
+    gap: float, error: float | None, verdict: bool, table: Path
+) -> None:
+    read = read_table(table)
+    found = record(next(read.cells()), summary(gap, error))
+    assert found["at_peer"] is verdict
+    facts = {"versions": {"torch": "1", "torch_geometric": "2"}, "threads": 1, "machine": "a CPU"}
+    assert ("below PyG's layer" in page(read, [found], facts)) is not verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("title = ", "must be TOML"),
+        (TABLE.replace("hidden = 8", "hiden = 8"), "unknown key 'hiden' (did you mean 'hidden'?)"),
+        (TABLE.replace("hidden = 8", "hidden = 0"), "hidden must be positive"),
+        (TABLE.replace("two hops", "GCN"), "rows have names of their own"),
+        (TABLE.replace("data.KarateClub", "data.KarateClubb"), "unknown dataset"),
+        (TABLE.replace("row.on.KarateClub", "row.on.Cora"), "row 2 is on data sets of the table"),
+        (TABLE.replace("seeds = 2", "seeds = 0"), "seeds >= 1"),
+        (TABLE.replace('title = "Karate"', ""), "title"),
+        (TABLE.replace('name = "two hops"', ""), "row 2 has a name"),
+    ],
+)
+def test_what_is_no_table_is_refused(
+    text: str, words: str, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table.write_text(text)
+    assert main(["reproduce", str(table), "--out", str(table.parent / "out")]) == 2
+    assert words in capsys.readouterr().err
+    assert not (table.parent / "out").exists()
+
+
+def test_tables_are_listed_and_unknown_ones_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce"]) == 0
+    assert "planetoid" in capsys.readouterr().out
+    assert main(["reproduce", "planetoids"]) == 2
+    assert "did you mean 'planetoid'" in capsys.readouterr().err
+    assert main(["reproduce", "planetoid", "--row", "GCM"]) == 2
+    assert "did you mean 'GCN'" in capsys.readouterr().err
