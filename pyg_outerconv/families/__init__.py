@@ -17,6 +17,7 @@ from .grid import Grid, Pool
 from .high_pass import HighPass
 from .kernel import EdgeFunction, Kernel
 from .linear_attention import LinearAttention
+from .multi_head import GAT, GATv2, MultiHead, Transformer
 from .nodes import Full, Identity, Part
 from .registry import parse_family
 from .relation import Relation, edge_basis
@@ -31,6 +32,7 @@ from .wrappers import Directed, Explicit, Mean, Reverse
 
 __all__ = [
     "FAMILIES",
+    "GAT",
     "GCN",
     "Add",
     "Attention",
@@ -47,6 +49,7 @@ __all__ = [
     "Explicit",
     "Family",
     "Full",
+    "GATv2",
     "GlobalTokens",
     "Grid",
     "HighPass",
@@ -55,6 +58,7 @@ __all__ = [
     "Kernel",
     "LinearAttention",
     "Mean",
+    "MultiHead",
     "Nearest",
     "Part",
     "Pool",
@@ -67,6 +71,7 @@ __all__ = [
     "Stack",
     "Strided",
     "Sub",
+    "Transformer",
     "Union",
     "Walk",
     "edge_basis",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -15,9 +15,11 @@ from ..basis.products import composed
 from ..equations import row
 from ..errors import RefusedType, RefusedValue
 from ..graph.structure import Structure, common_kind
-from .family import Family
+from .content_family import with_labels
+from .family import Channels, Family
 from .gcn import GCN
 from .options import nested
+from .support.support import kept_basis
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -69,6 +71,8 @@ class OfFamilies(OfSeveral):
         ValueError: no family is given.
     """
 
+    has_their_labels: ClassVar[bool] = False  # whether labels are those of the families, in turn
+
     families: tuple[Family, ...]
 
     def __init__(self, *families: Family) -> None:
@@ -89,6 +93,13 @@ class OfFamilies(OfSeveral):
     def takes_nodes_alone(self) -> bool:  # type: ignore[override]
         """Whether this is true of all families."""
         return all(family.takes_nodes_alone for family in self.families)
+
+    def sized(self, in_channels: Channels, out_channels: int, shares: bool = False) -> Self:
+        """The same combination of the families for a layer of these channels."""
+        shares = shares and self.has_their_labels
+        sized = [family.sized(in_channels, out_channels, shares) for family in self.families]
+        same = all(new is old for new, old in zip(sized, self.families, strict=True))
+        return self if same else type(self)(*sized)
 
     def outputs(self, structure: Any) -> Structure:
         """The structure of the targets, which is that of the first family."""
@@ -123,6 +134,7 @@ class Stack(OfFamilies):
     """
 
     equation = "the A_k of the first family, then those of the next"
+    has_their_labels = True
 
     @property
     def num_bases(self) -> int:
@@ -133,9 +145,29 @@ class Stack(OfFamilies):
     def labels(self) -> tuple[str, ...]:
         return tuple(label for family in self.families for label in family.labels)
 
+    def combinations(self) -> list[tuple[str, int]]:
+        """Those of the families, one after another."""
+        runs = [run for family in self.families for run in family.combinations()]
+        if all(combine == "sum" for combine, _ in runs):
+            return [("sum", self.num_bases)]
+        return runs
+
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
-        """The bases of the families, stacked."""
-        return Stacked(tuple(family.basis_on(structure, dtype) for family in self.families))
+        """The bases of the families, stacked; those that depend on no features are kept."""
+        if structure.content is None:
+            return Stacked(tuple(family.basis_on(structure, dtype) for family in self.families))
+        parts, start = [], 0
+        for family in self.families:
+            every = nested(family)
+            if any(part.reads_theta for part in every):
+                mine = with_labels(structure, start, start + family.num_bases)
+                parts.append(family.basis_on(mine, dtype))
+            elif any(part.learns for part in every):
+                parts.append(family.basis_on(structure, dtype))
+            else:
+                parts.append(kept_basis(family, structure, dtype))
+            start += family.num_bases
+        return Stacked(tuple(parts))
 
 
 @row("Support", "any of several supports has the edge", "2004.05150, 2007.14062")

@@ -18,7 +18,7 @@ from ..graph.node_set import Ends, NodeSet
 from ..graph.positions import graphs_of
 from ..graph.structure import Content, Structure, require_kind
 from ..kernels import spmm
-from ..theta import Mixture
+from ..theta import DenseTheta, Mixture, as_theta
 from .family import Family
 
 Align = Family | torch.nn.Module | None
@@ -147,6 +147,16 @@ def with_graph(content: Content, structure: Structure) -> Content:
         return content  # batch is that of the targets
     graphs = graphs_of(structure)
     return content if graphs is None else replace(content, graph=graphs[0])
+
+
+def with_labels(structure: Structure, start: int, end: int) -> Structure:
+    """The structure whose content has Θ_k of the labels from ``start`` to ``end`` alone."""
+    content = structure.content
+    if content is None or content.theta is None:
+        return structure
+    theta = as_theta(content.theta).labels(start, end)
+    value = theta.full() if isinstance(theta, DenseTheta) else theta
+    return structure.with_content(replace(content, theta=value))
 
 
 def _refuse_targets(align: Align, content: Content) -> None:

@@ -28,6 +28,7 @@ from .stored import check_storable, store, stored
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+Channels = int | tuple[int, int]
 FAMILIES: dict[str, type[Family]] = {}
 DEEPEST = 16
 """The largest depth of nested families; labels of some double with each level."""
@@ -179,6 +180,32 @@ class Family(BaseTransform):
             structure: the result of :meth:`read`, of the kind :attr:`reads`.
             dtype: dtype of the values if there are no weights.
         """
+
+    def combinations(self) -> list[tuple[str, int]]:
+        """How the labels come together in a layer, as runs of labels with their numbers.
+
+        ``'sum'``: each has a matrix Θ_k of the layer's form. ``'concat'`` and ``'mean'``: they are
+        heads of attention that the layer puts side by side, or takes the mean of.
+        """
+        return [("sum", self.num_bases)]
+
+    def sized(self, in_channels: Channels, out_channels: int, shares: bool = False) -> Family:
+        """The family for a layer of these channels; another one if a part waits for its channels.
+
+        Args:
+            in_channels: P, or those of sources and targets; -1 where the first input tells.
+            out_channels: Q.
+            shares: whether the Θ_k of the family's labels are those of :meth:`combinations`, so
+                that scores may read the values that they make.
+        """
+        changed = {}
+        for option in fields(self):  # type: ignore[arg-type]  # every family is a dataclass
+            value = getattr(self, option.name) if option.init else None
+            if isinstance(value, Family):
+                changed[option.name] = value.sized(in_channels, out_channels)
+        if all(getattr(self, name) is value for name, value in changed.items()):
+            return self
+        return replace(self, **changed)  # type: ignore[type-var]
 
     def factors(self) -> list[Family]:
         """The families whose matrices are multiplied to make those of this one, first to last."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Collection
 from itertools import zip_longest
 from typing import Any, get_type_hints
@@ -24,8 +25,6 @@ WELL_KNOWN = {
     "dir": "directed(gcn)",
     "dirgnn": "directed(gcn)",
     "ecc": _KERNEL.format("EdgeNetwork"),
-    "gat": _ATTENTION.format("gat_conv"),
-    "gatv2": _ATTENTION.format("gatv2_conv"),
     "gdc": "diffusion, or " + _RECIPE.format("gdc_conv"),
     "gmm": _KERNEL.format("GaussianMixture"),
     "graph": "relation(1, norm=None) with root_weight=True",
@@ -42,7 +41,6 @@ WELL_KNOWN = {
     "supergat": _ATTENTION.format("super_gat_conv"),
     "tag": "walk(length, norm='sym')",
     "tagcn": "walk(length, norm='sym')",
-    "transformer": _ATTENTION.format("transformer_conv"),
 }
 """What to write for each layer, by its name in lower case without ``conv``."""
 
@@ -55,6 +53,8 @@ def well_known(name: str, families: Collection[str]) -> str | None:
         return None
     return refusal(f"unknown family {name!r}, a well-known layer", meant, repr(name))
 
+
+_WORD = re.compile(r"[A-Za-z][\w-]*\s*(\([^()]*\))?")
 
 _RULE = refusal("a family is a name with options", "such as walk(length=2)", "{}")
 
@@ -101,6 +101,10 @@ def _evaluate(node: ast.expr, text: str, hint: Any = None) -> Any:
         if hint is not None and fits(node.id, hint):  # a string without its quotes
             return node.id
         return _make(node.id, [], [], text)
+    if hint is str and not isinstance(node, ast.Constant):  # such as key-query, cosine(beta=2.0)
+        written = ast.get_source_segment(text.strip(), node) or ""
+        if _WORD.fullmatch(written):
+            return written
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         if any(kw.arg is None for kw in node.keywords):
             raise RefusedValue("options of a family are named", "name=value", repr(text))

@@ -200,6 +200,7 @@ class Select(OfFamily):
     """
 
     equation = "A_k of the family, for some k"
+    keeps_labels = False
 
     family: Family = field(default_factory=GCN)
     keep: tuple[int, ...] = (0,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -13,7 +13,7 @@ from ..basis.edges import EdgeBasis
 from ..errors import RefusedType
 from ..graph.edge_list import EdgeList
 from ..graph.structure import Structure
-from .family import Family
+from .family import Channels, Family
 from .gcn import GCN
 
 if TYPE_CHECKING:
@@ -24,11 +24,21 @@ class OfFamily(Family):
     """A family made of one other, its option ``family``, whose attributes it has by default."""
 
     reads_beside = ()
+    keeps_labels: ClassVar[bool] = True  # whether labels are those of the family, in their order
 
     if TYPE_CHECKING:
 
         @property
         def family(self) -> Family: ...
+
+    def combinations(self) -> list[tuple[str, int]]:
+        """As the family, if the labels are its own."""
+        return self.family.combinations() if self.keeps_labels else super().combinations()
+
+    def sized(self, in_channels: Channels, out_channels: int, shares: bool = False) -> Family:
+        """The same recipe with the family for a layer of these channels."""
+        sized = self.family.sized(in_channels, out_channels, shares and self.keeps_labels)
+        return self if sized is self.family else replace(self, family=sized)  # type: ignore[type-var]
 
     @property
     def add_self_loops(self) -> bool:  # type: ignore[override]
@@ -88,6 +98,7 @@ class Directed(OfFamily):
     """
 
     equation = "A_k(W), then A_k(W^T)"
+    keeps_labels = False
     reads = EdgeList  # type: ignore[assignment]
 
     family: Family = field(default_factory=GCN)

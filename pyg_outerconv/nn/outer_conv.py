@@ -35,6 +35,7 @@ from .prepare import prepare_basis
 from .root import add_root
 from .theta import ThetaModule
 from .theta_forms import make_theta
+from .theta_parts import check_reduction, theta_of
 
 
 class OuterConv(DenseForms, MessageHooks):
@@ -134,14 +135,16 @@ class OuterConv(DenseForms, MessageHooks):
         # What the contraction reduces: means are divided into the values of the basis and into Θ.
         self.reduce, self.label_reduce = reduce, label_aggr if compares else "sum"
         self.folds_mean = aggr == "mean" and not compares
-        self.family = check_family(family)
         check_ends(in_channels, out_channels, theta)
+        recipe = check_family(family)
+        check_reduction(recipe, label_aggr)
+        self.family = recipe.sized(in_channels, out_channels, shares=True)
         self.in_channels = in_channels
         self.cached = cached
         self.order, self.max_memory = order, max_memory
         sources, targets = in_channels if isinstance(in_channels, tuple) else (in_channels,) * 2
         most = self.family.max_parameters
-        self.theta = make_theta(theta, self.family.num_bases, sources, out_channels, most)
+        self.theta = theta_of(recipe, theta, sources, out_channels, most)
         self.out_channels = out_channels = self.theta.out_channels
         check_known(out_channels, bias=bias, root_weight=root_weight)
         self.root = make_theta("full", 1, targets, out_channels) if root_weight else None

@@ -72,9 +72,9 @@ class ThetaModule(torch.nn.Module):
         if in_channels >= 0:
             self.materialize(in_channels)
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, by_name: bool = True, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "name" in vars(cls):  # torch's parametrizations derive classes of their own
+        if by_name and "name" in vars(cls):  # torch's parametrizations derive classes of their own
             FORMS[cls.name] = cls
 
     def check(self) -> None:

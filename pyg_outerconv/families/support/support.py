@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...attention.queries import Placed, narrowed
+from ...basis.base import Basis
 from ...basis.edges import EdgeBasis
 from ...basis.implicit_edges import ImplicitEdges
 from ...cache import IdentityCache, ValueCache
@@ -62,6 +63,7 @@ class SupportOfAxes(Support):
 Edges = EdgeBasis | ImplicitEdges
 
 _of_tensors = IdentityCache()
+_kept = IdentityCache()
 _of_numbers: WeakValueDictionary[Hashable, Edges] = WeakValueDictionary()
 
 
@@ -88,6 +90,25 @@ def cached_support(family: Family, structure: Structure, held: ValueCache) -> Ed
         which = tuple([tensor is not None for tensor in tensors])
         found = _of_tensors.get(made_of[0], tuple(made_of[1:]), (family, which, key), make)
     return found  # type: ignore[no-any-return]
+
+
+def kept_basis(family: Family, structure: Structure, dtype: torch.dtype | None) -> Basis:
+    """The basis of a family without parameters, kept for as long as the structure's tensors exist.
+
+    Beside families of features, which are made at every call, it is made once for a graph.
+    """
+
+    def make() -> Basis:
+        return family.basis_on(structure, dtype)
+
+    known = None if isinstance(structure, Placed) else _cache_key(family, structure)
+    tensors, key = known or ((), None)
+    made_of = [tensor for tensor in tensors if tensor is not None]
+    if not made_of or any(tensor.requires_grad for tensor in made_of):
+        return make()
+    which = tuple([tensor is not None for tensor in tensors])
+    key = (family, which, key, dtype, torch.get_default_dtype())
+    return _kept.get(made_of[0], tuple(made_of[1:]), key, make)  # type: ignore[no-any-return]
 
 
 def _shared(key: Hashable, make: Callable[[], Edges]) -> Edges:

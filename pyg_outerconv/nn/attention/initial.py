@@ -9,15 +9,17 @@ from typing import Any
 from torch import Tensor
 from torch.nn.init import uniform_
 
+from ..theta_parts import glorot_of_heads
+
 
 def as_glorot(module: Any, maps: int = 1) -> None:
     """A Glorot-uniform weight, as PyG's GAT draws it, or one of ``maps`` weights drawn as one."""
-    _glorot(module.weight, maps)
+    glorot_of_heads(module.weight, maps)
 
 
 def as_glorot_and_bias(module: Any) -> None:
     """A Glorot-uniform weight, and the bias of a linear map, as PyG's GATv2 draws them."""
-    _glorot(module.weight)
+    glorot_of_heads(module.weight)
     linear_bias(module.bias, module.weight.size(1))
 
 
@@ -29,7 +31,7 @@ def as_linear(module: Any) -> None:
 
 def as_values(theta: Any, maps: int = 1) -> None:
     """Values and the output projection of torch's MultiheadAttention."""
-    _glorot(theta.value, maps)
+    glorot_of_heads(theta.value, maps)
     _linear(theta.output.flatten(0, 1).unsqueeze(0))
 
 
@@ -43,12 +45,6 @@ def linear_bias(bias: Tensor | None, fan_in: int) -> None:
     if bias is not None:
         bound = 1.0 / math.sqrt(max(fan_in, 1))
         uniform_(bias, -bound, bound)
-
-
-def _glorot(weight: Tensor, maps: int = 1) -> None:
-    heads, fan_in, channels = weight.shape
-    bound = math.sqrt(6.0 / max(fan_in + heads * channels * maps, 1))
-    uniform_(weight, -bound, bound)
 
 
 def _linear(weight: Tensor) -> None:

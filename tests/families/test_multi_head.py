@@ -1,0 +1,212 @@
+"""Heads of attention by name: PyG's layers with PyG's weights, and labels beside others."""
+
+import copy
+
+import pytest
+import torch
+from torch_geometric.data import Data
+from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, TransformerConv
+
+from pyg_outerconv import OuterConv, parse_family
+from pyg_outerconv.nn import AttentionConv, label_terms
+from pyg_outerconv.nn.layer import layer_of, structure_of
+from pyg_outerconv.testing import assert_near
+from pyg_outerconv.theta import as_theta, full
+
+EDGES = torch.tensor([[0, 1, 1, 2, 3, 0, 3, 4, 5, 5, 2], [1, 0, 2, 1, 0, 3, 1, 4, 2, 3, 5]])
+P, H, Q = 5, 2, 3
+
+
+def graph():
+    x = torch.randn(6, P, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    return Data(x=x, edge_index=EDGES.clone(), num_nodes=6)
+
+
+def put(ours, theirs, combine):
+    """PyG's weights into our layer; the number of heads is H."""
+    score = ours.family.score
+    of_heads = lambda lin: lin.weight.view(H, Q, -1).transpose(1, 2)  # noqa: E731
+    bias_of = lambda b: b if combine == "concat" else b.view(H, Q).mean(0)  # noqa: E731
+    with torch.no_grad():
+        if isinstance(theirs, GATConv):
+            ours.theta.weight.copy_(of_heads(theirs.lin))
+            score.att_source.copy_(theirs.att_src[0])
+            score.att_target.copy_(theirs.att_dst[0])
+            ours.bias.copy_(theirs.bias)
+        elif isinstance(theirs, GATv2Conv):
+            ours.theta.weight.copy_(of_heads(theirs.lin_l))
+            score.ends.target.weight.copy_(of_heads(theirs.lin_r))
+            score.ends.target.bias.copy_((theirs.lin_l.bias + theirs.lin_r.bias).view(H, Q))
+            score.weight.copy_(theirs.att[0])
+            ours.bias.copy_(theirs.bias + bias_of(theirs.lin_l.bias))
+        else:
+            ours.theta.weight.copy_(of_heads(theirs.lin_value))
+            score.key.weight.copy_(of_heads(theirs.lin_key))
+            score.key.bias.copy_(theirs.lin_key.bias.view(H, Q))
+            score.query.weight.copy_(of_heads(theirs.lin_query))
+            score.query.bias.copy_(theirs.lin_query.bias.view(H, Q))
+            ours.root.weight.copy_(theirs.lin_skip.weight.T[None])
+            ours.bias.copy_(theirs.lin_skip.bias + bias_of(theirs.lin_value.bias))
+
+
+@pytest.mark.parametrize("make", [OuterConv, layer_of])
+@pytest.mark.parametrize("combine", ["concat", "mean"])
+@pytest.mark.parametrize(
+    ("text", "kind"), [("gat", GATConv), ("gatv2", GATv2Conv), ("transformer", TransformerConv)]
+)
+def test_heads_alone_are_the_layer_of_pyg(text, kind, combine, make):
+    data = graph()
+    theirs = kind(P, Q, heads=H, concat=combine == "concat").double()
+    if text == "gat":
+        torch.nn.init.normal_(theirs.bias)
+    ours = make(
+        P,
+        theirs.out_channels * (H if combine == "concat" else 1),
+        f"{text}(heads={H}, combine={combine})",
+        root_weight=text == "transformer",
+    ).double()
+    put(ours, theirs, combine)
+    found = []
+    for layer in (ours, theirs):
+        x = data.x.clone().requires_grad_()
+        edges = data.edge_index
+        if layer is ours:
+            edges = structure_of(parse_family(f"{text}(heads={H})"), data)
+            edges = edges if isinstance(ours, AttentionConv) else data.edge_index
+        out = layer(x, edges)
+        (slope,) = torch.autograd.grad(out.square().sum(), x, retain_graph=True)
+        of_bias = torch.autograd.grad(out.square().sum(), layer.parameters(), allow_unused=True)
+        found.append((out, slope, of_bias))
+    assert_near(found[0][0], found[1][0])
+    assert_near(found[0][1], found[1][1])
+    mine = dict(zip([n for n, _ in ours.named_parameters()], found[0][2], strict=True))
+    theirs_lin = {"gat": "lin.weight", "gatv2": None, "transformer": "lin_value.weight"}[text]
+    if theirs_lin:
+        other = dict(zip([n for n, _ in theirs.named_parameters()], found[1][2], strict=True))
+        assert_near(mine["theta.weight"], other[theirs_lin].view(H, Q, P).transpose(1, 2))
+
+
+def test_a_stack_adds_heads_to_other_labels():
+    data = graph()
+    gat, gcn = GATConv(P, Q, heads=H).double(), GCNConv(P, H * Q).double()
+    ours = OuterConv(P, H * Q, f"stack(gat(heads={H}), gcn)").double()
+    heads, other = ours.theta.parts
+    score = ours.family.families[0].score
+    with torch.no_grad():
+        heads.weight.copy_(gat.lin.weight.view(H, Q, P).transpose(1, 2))
+        other.weight.copy_(gcn.lin.weight.T[None])
+        score.att_source.copy_(gat.att_src[0])
+        score.att_target.copy_(gat.att_dst[0])
+    results = []
+    for call in (lambda x: ours(x, EDGES), lambda x: gat(x, EDGES) + gcn(x, EDGES)):
+        x = data.x.clone().requires_grad_()
+        out = call(x)
+        weights = [heads.weight, other.weight, score.att_source, score.att_target]
+        if results:
+            weights = [gat.lin.weight, gcn.lin.weight, gat.att_src, gat.att_dst]
+        results.append((out, *torch.autograd.grad(out.square().sum(), [x, *weights])))
+    mine, theirs = results
+    assert_near(mine[0], theirs[0])
+    assert_near(mine[1], theirs[1])
+    assert_near(mine[2], theirs[2].view(H, Q, P).transpose(1, 2))
+    assert_near(mine[3], theirs[3].T[None])
+    assert_near(mine[4], theirs[4][0])
+    assert_near(mine[5], theirs[5][0])
+
+
+MIXED = [
+    "stack(gat(heads=2), gcn)",
+    "stack(gcn, transformer(2, combine=mean), identity)",
+    "stack(multi_head(2, score=dot-product), stack(gatv2(3), walk(1)))",
+    "stack(multi_head(3, score=cosine(beta=2.0), support=hops(2), normalise=sigmoid), high_pass)",
+    "stack(gat(2, combine=sum), gat(2, combine=mean))",
+    "stack(scale(gat(2), -0.5), reverse(gat(2)))",
+    "sub(gat(2), transformer(2))",
+    "directed(gat(3))",
+    "select(gatv2(3), (2, 0))",
+]
+
+
+@pytest.mark.parametrize("text", MIXED)
+def test_the_layer_is_the_sum_over_its_labels(text):
+    data = graph()
+    conv = OuterConv(P, 6, text).double()
+    edges = structure_of(parse_family(text), data)
+    out = conv(data.x, edges)
+    basis = conv.basis(data.x, edges)
+    assert basis.num_bases == len(conv.family.labels) == parse_family(text).num_bases
+    theta = full(conv.theta_value(data.x)).squeeze(1)
+    wanted = torch.einsum("kmn,mp,kpq->nq", basis.to_dense(), data.x, theta) + conv.bias
+    assert_near(out, wanted)
+    assert_near(conv(data.x, EDGES), wanted)
+    terms = label_terms(conv, data.x, edges)
+    assert_near(sum(terms.term(k) for k in range(terms.num_labels)) + conv.bias, wanted)
+    assert_near(terms.without(0, out), wanted - terms.term(0))
+    other = OuterConv(-1, 6, text).double()
+    other.load_state_dict(conv.state_dict())
+    assert_near(other(data.x, EDGES), wanted)
+    assert_near(copy.deepcopy(conv)(data.x, EDGES), wanted)
+
+
+def test_what_depends_on_no_features_is_made_once(monkeypatch):
+    from pyg_outerconv.families import GCN
+
+    made = []
+    basis_on = GCN.basis_on
+    monkeypatch.setattr(GCN, "basis_on", lambda *args: made.append(1) or basis_on(*args))
+    data = graph()
+    conv = OuterConv(P, 6, "stack(gat(2), gcn)").double()
+    structure = structure_of(parse_family("stack(gat(2), gcn)"), data)
+    first = conv(data.x, structure)
+    assert_near(conv(data.x, structure), first)
+    assert len(made) == 1
+    weighted = torch.rand(EDGES.size(1), dtype=torch.float64, requires_grad=True)
+    for _ in range(2):  # weights that learn are never kept
+        conv(data.x, EDGES, weighted).sum().backward()
+    assert len(made) == 3
+
+
+def test_a_theta_is_that_of_the_other_labels():
+    conv = OuterConv(P, 6, "stack(gat(2), relation(3))", theta="basis-decomposed:2")
+    names = [name for name, _ in conv.theta.named_parameters()]
+    assert names == ["parts.0.weight", "parts.1.weight", "parts.1.comp"]
+    conv = OuterConv(4, 8, "stack(gat(2), gcn)", theta="grouped:2").double()
+    x = torch.randn(6, 4, dtype=torch.float64)
+    basis, theta = conv.basis(x, EDGES), as_theta(conv.theta_value(x))
+    assert theta.shape == (3, 1, 4, 8)
+    wanted = torch.einsum("kmn,mp,kpq->nq", basis.to_dense(), x, theta.full()[:, 0])
+    assert_near(conv(x, EDGES), wanted)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "told"),
+    [
+        ("gat(heads=4)", {}, "heads side by side share out_channels evenly"),
+        ("gat(heads=0)", {}, "heads"),
+        ("gat(2, combine=max)", {}, "unknown combine 'max'"),
+        ("gat(2, dropout=1.0)", {}, "dropout is a share of attention weights"),
+        ("multi_head(2, score=cosines)", {}, "unknown score 'cosines'"),
+        ("multi_head(2, score=cosine(width=3))", {}, "unknown option of score 'cosine'"),
+        ("multi_head(2, normalise=softmix)", {}, "unknown normaliser 'softmix'"),
+        ("multi_head(3, support=stack(hops, hops(2)))", {}, "divide the heads"),
+        ("gat(2)", {"theta": "low-rank:2"}, "heads that are put together have values"),
+        ("stack(gat(2), gcn)", {"label_aggr": "max"}, "heads that are put together are added"),
+        ("gat(2)", {"label_aggr": "mean"}, "heads that are put together are added"),
+    ],
+)
+@pytest.mark.parametrize("make", [OuterConv, layer_of])
+def test_what_does_not_fit_is_refused(make, text, options, told):
+    with pytest.raises((ValueError, TypeError)) as refused:
+        make(P, 6, text, **options)
+    assert told in str(refused.value)
+
+
+def test_without_a_layer_there_is_no_basis():
+    with pytest.raises(ValueError, match="GAT makes its basis in a layer"):
+        parse_family("gat").basis(EDGES)
+
+
+def test_attention_dropout_acts_in_training_alone():
+    conv, data = layer_of(P, 6, "gat(2, dropout=0.6)").double(), graph()
+    assert_near(conv.eval()(data.x, EDGES), conv(data.x, EDGES))
+    assert not torch.allclose(conv.train()(data.x, EDGES), conv(data.x, EDGES))
