@@ -26,6 +26,22 @@ from ..files import ROOT_VARIABLE
 @click.option("--label-aggr", help="Reduction over labels: sum, mean, max or min.")
 @click.option("--depth", type=int, help="Number of convolutions.")
 @click.option("--hidden", type=int, help="Channels between convolutions.")
+@click.option(
+    "--out-heads",
+    type=int,
+    help="Heads of the last convolution, which are averaged; default: as many as in others.",
+)
+@click.option("--activation", help="After hidden convolutions: relu, elu, gelu, leaky_relu, none.")
+@click.option(
+    "--architecture",
+    help="layers: convolutions one after another; blocks: residual blocks between linear layers.",
+)
+@click.option(
+    "--propagation",
+    metavar="FAMILY",
+    help='Propagate the logits by a family of one label, such as "diffusion(ppr, alpha=0.1)": '
+    "APPNP with --family identity.",
+)
 @click.option("--dropout", type=float, help="Dropout of hidden features.")
 @click.option("--input-dropout", type=float, help="Dropout of input features.")
 @click.option("--layer-norm", help="Normalisation after hidden convolutions: none, batch or layer.")

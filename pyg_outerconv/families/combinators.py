@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -97,9 +98,13 @@ class OfFamilies(OfSeveral):
     def sized(self, in_channels: Channels, out_channels: int, shares: bool = False) -> Self:
         """The same combination of the families for a layer of these channels."""
         shares = shares and self.has_their_labels
-        sized = [family.sized(in_channels, out_channels, shares) for family in self.families]
-        same = all(new is old for new, old in zip(sized, self.families, strict=True))
-        return self if same else type(self)(*sized)
+        return self.with_parts(lambda part: part.sized(in_channels, out_channels, shares))
+
+    def with_parts(self, change: Callable[[Family], Family]) -> Self:
+        """The same combination of ``change`` of each family."""
+        made = [change(family) for family in self.families]
+        same = all(new is old for new, old in zip(made, self.families, strict=True))
+        return self if same else type(self)(*made)
 
     def outputs(self, structure: Any) -> Structure:
         """The structure of the targets, which is that of the first family."""

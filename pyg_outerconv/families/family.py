@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -198,14 +198,24 @@ class Family(BaseTransform):
             shares: whether the Θ_k of the family's labels are those of :meth:`combinations`, so
                 that scores may read the values that they make.
         """
-        changed = {}
-        for option in fields(self):  # type: ignore[arg-type]  # every family is a dataclass
-            value = getattr(self, option.name) if option.init else None
-            if isinstance(value, Family):
-                changed[option.name] = value.sized(in_channels, out_channels)
-        if all(getattr(self, name) is value for name, value in changed.items()):
+        return self.with_parts(lambda part: part.sized(in_channels, out_channels))
+
+    def averaged(self, heads: int = 0) -> Family:
+        """The family for a last layer, whose outputs are classes: concatenated heads are averaged.
+
+        Args:
+            heads: how many there are; 0 for as many as there were.
+        """
+        return self.with_parts(lambda part: part.averaged(heads))
+
+    def with_parts(self, change: Callable[[Family], Family]) -> Family:
+        """The same recipe with each family among its options replaced by ``change`` of it."""
+        options = {field.name: getattr(self, field.name) for field in fields(self) if field.init}  # type: ignore[arg-type]
+        held = {name: part for name, part in options.items() if isinstance(part, Family)}
+        made = {name: change(part) for name, part in held.items()}
+        if all(made[name] is part for name, part in held.items()):
             return self
-        return replace(self, **changed)  # type: ignore[type-var]
+        return replace(self, **made)  # type: ignore[type-var]
 
     def factors(self) -> list[Family]:
         """The families whose matrices are multiplied to make those of this one, first to last."""

@@ -95,6 +95,11 @@ class HeadsByName(ContentFamily):
         """Heads side by side, their mean, or a sum."""
         return [(self.combine, self.heads)]
 
+    def averaged(self, heads: int = 0) -> Family:
+        """The same heads, or as many others, whose mean is taken in the place of all beside."""
+        combine = "mean" if self.combine == "concat" else self.combine
+        return replace(self, combine=combine, heads=heads or self.heads)  # type: ignore[type-var]
+
     def sized(
         self, in_channels: int | tuple[int, int], out_channels: int, shares: bool = False
     ) -> Attention:
@@ -144,7 +149,8 @@ class GAT(HeadsByName):
         \langle a^s_h, X_m \Theta_h \rangle + \langle a^t_h, X_n \Theta_h \rangle\right)
 
     (equations 3, 5 and 6). ``OuterConv(P, 64, "gat(heads=8)")`` is ``GATConv(P, 8, heads=8)`` of
-    PyG. In a :class:`Stack` heads stand beside matrices of the graph: ``"stack(gat(heads=8), gcn)"``.
+    PyG. In a :class:`Stack` heads stand beside matrices of the graph, as in
+    ``"stack(gat(heads=8), gcn)"``.
     Heads that are added up, and heads within families other than a stack, have a projection of
     their own in the place of Θ.
 

@@ -37,8 +37,8 @@ class OfFamily(Family):
 
     def sized(self, in_channels: Channels, out_channels: int, shares: bool = False) -> Family:
         """The same recipe with the family for a layer of these channels."""
-        sized = self.family.sized(in_channels, out_channels, shares and self.keeps_labels)
-        return self if sized is self.family else replace(self, family=sized)  # type: ignore[type-var]
+        shares = shares and self.keeps_labels
+        return self.with_parts(lambda part: part.sized(in_channels, out_channels, shares))
 
     @property
     def add_self_loops(self) -> bool:  # type: ignore[override]

@@ -57,7 +57,6 @@ class PartsTheta(ThetaModule, by_name=False):
     """
 
     name = "parts"
-    parts: ModuleList
 
     def __init__(self, parts: Sequence[ThetaModule]) -> None:
         first = parts[0]
@@ -72,18 +71,18 @@ class PartsTheta(ThetaModule, by_name=False):
 
     def materialize(self, in_channels: int) -> None:
         """Allocate and initialise the parameters of all parts for P channels."""
-        for part in self.parts:
+        for part in self._parts():
             part.materialize(in_channels)
         self.in_channels = in_channels
 
     def reset_parameters(self) -> None:
-        for part in self.parts:
+        for part in self._parts():
             part.reset_parameters()
 
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """The parts, each in its form."""
         self.require_shape()
-        return ThetaParts(tuple(as_theta(part.parameter(like)) for part in self.parts))
+        return ThetaParts(tuple(as_theta(part.parameter(like)) for part in self._parts()))
 
     def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *args: object) -> None:
         super()._load_from_state_dict(state, prefix, *args)
@@ -93,8 +92,13 @@ class PartsTheta(ThetaModule, by_name=False):
                 for key, value in state.items()
                 if key.startswith(f"{prefix}parts.0.")
             }
-            self.parts[0].load_state_dict(own)
-            self.in_channels = self.parts[0].in_channels
+            first = self._parts()[0]
+            first.load_state_dict(own)
+            self.in_channels = first.in_channels
+
+    def _parts(self) -> list[ThetaModule]:
+        """The forms, typed."""
+        return list(self.parts)  # type: ignore[arg-type]
 
 
 def theta_of(

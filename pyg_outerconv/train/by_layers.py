@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from ..basis import Basis
 from ..errors import RefusedValue
 from ..nn import OuterConv
 from ..scale import Scratch, convolve
 from ..scale.chunks import MOST_EDGES
-from .model import NodeClassifier
+from .blocks import Propagated
+from .model import Classifier, NodeClassifier
 
 
 @torch.no_grad()
 def logits_by_layers(
-    model: NodeClassifier,
+    model: Classifier,
     x: Tensor | None,
-    basis: Basis,
+    basis: Any,
     *,
     scratch: Scratch | None = None,
     most_edges: int = MOST_EDGES,
@@ -30,19 +30,32 @@ def logits_by_layers(
     features that ``scratch`` holds of the layer before; see :func:`pyg_outerconv.scale.convolve`.
 
     Args:
-        model: convolutions of type :class:`OuterConv`, norms and skips.
+        model: convolutions of type :class:`OuterConv`, norms and skips; its logits may be
+            propagated.
         x: (N, P) features, dense or CSR, in memory or mapped to a file; or None.
-        basis: the basis of the whole graph; the support for attention.
+        basis: the basis of the whole graph; the support for attention; ``Structures``
+            of a model that propagates its logits.
         scratch: where features between layers are held; in memory by default.
         most_edges: the bound on edges and targets of a chunk.
 
     Raises:
-        ValueError: the model is in training mode, or x cannot be read by rows.
+        ValueError: the model is in training mode or of residual blocks, or x cannot be read by
+            rows.
     """
     if model.training:
         raise RefusedValue(
             "layer-wise inference has no dropout", "model.eval()", "a model in training mode"
         )
+    if isinstance(model, Propagated):
+        logits = logits_by_layers(
+            model.model, x, basis.convs, scratch=scratch, most_edges=most_edges
+        )
+        return convolve(
+            model.propagation, logits, basis.propagation, scratch=scratch, most_edges=most_edges
+        )
+    if not isinstance(model, NodeClassifier):
+        rule = "layer-wise inference goes from convolution to convolution"
+        raise RefusedValue(rule, "architecture='layers'", type(model).__name__)
     outputs: list[Tensor] = []  # for the head alone
     is_hidden = False  # whether x is the output of a hidden layer
 

@@ -95,14 +95,14 @@ def make_family(text: str, directed: bool = False, num_relations: int | None = N
     Raises:
         ValueError: a name, an option or a value is wrong, or the family does not read edges.
     """
-    made = any_family(text, {}, num_relations)
+    made = _parsed(text, {}, num_relations)
     if not issubclass(EdgeList, made.reads):
         raise RefusedValue("a graph is read by families of edges", "such as gcn", short_name(made))
     return Directed(made) if directed else made
 
 
 def any_family(text: str, chosen: dict[str, Any], num_relations: int | None = None) -> Family:
-    """The family that a text names, whatever kind of structure it reads.
+    """The family that a text names, whatever kind of structure it reads, without features.
 
     Args:
         text: see :func:`make_family`.
@@ -112,10 +112,7 @@ def any_family(text: str, chosen: dict[str, Any], num_relations: int | None = No
     Raises:
         ValueError: a name, an option or a value is wrong.
     """
-    if text.strip().isidentifier():
-        made = _named(text.strip(), chosen, num_relations)
-    else:
-        made = parse_family(text)
+    made = _parsed(text, chosen, num_relations)
     if made.makes_use_of("x"):
         raise RefusedValue(
             "a command makes the basis of a structure alone, without features",
@@ -123,6 +120,13 @@ def any_family(text: str, chosen: dict[str, Any], num_relations: int | None = No
             short_name(made),
         )
     return made
+
+
+def _parsed(text: str, chosen: dict[str, Any], num_relations: int | None) -> Family:
+    """The family that a text names, with the chosen options if it has none of its own."""
+    if text.strip().isidentifier():
+        return _named(text.strip(), chosen, num_relations)
+    return parse_family(text)
 
 
 def _named(name: str, chosen: dict[str, Any], num_relations: int | None) -> Family:

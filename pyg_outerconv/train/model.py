@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -12,12 +13,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import BatchNorm1d, Identity, LayerNorm, Linear, Module, ModuleList
+from torch_geometric.data import Data
 
+from ..basis import Basis
 from ..data import Dataset
 from ..errors import RefusedValue, unknown
-from ..families import parse_family
+from ..families import Family, parse_family
+from ..families.multi_head import HeadsByName
+from ..families.options import nested
 from ..kernels import record, use_backend
-from ..nn import OuterConv, dropout_features
+from ..nn import dropout_features
+from ..nn.layer import layer_of, structure_of
+from .blocks import ACTIVATION, BlockClassifier, Propagated, Structures, groups_of
 from .family_options import short_name
 from .features import kept_features
 from .inputs import Inputs, WholeGraph
@@ -33,7 +40,7 @@ _NORMS: dict[str, Callable[[int], Module]] = {
 
 
 class NodeClassifier(Module):
-    """Convolution, norm, ReLU, dropout, again and again; the last convolution gives the logits.
+    """Convolution, norm, activation, dropout, repeated; the last convolution gives the logits.
 
     Args:
         in_channels: number of features; of nodes where there are none, and then the first layer's
@@ -42,20 +49,30 @@ class NodeClassifier(Module):
         make_layer: makes a convolution of given input and output channels, to be called with
             features (N, P), dense or CSR, or None, and whatever structure :meth:`forward` is called
             with.
-        settings: depth, hidden, dropouts, layer_norm and skip.
+        settings: depth, hidden, dropouts, activation, layer_norm and skip.
+        make_last: makes the convolution that gives the logits, if it is of another kind.
     """
 
     def __init__(
-        self, in_channels: int, num_classes: int, make_layer: MakeLayer, settings: Settings
+        self,
+        in_channels: int,
+        num_classes: int,
+        make_layer: MakeLayer,
+        settings: Settings,
+        make_last: MakeLayer | None = None,
     ) -> None:
         super().__init__()
-        self.skip = settings.skip
+        self.skip, self.activation = settings.skip, ACTIVATION[settings.activation]
         self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
         concat = settings.skip == "concat"
         num_hidden = settings.depth if concat else settings.depth - 1
         hidden = [settings.hidden] * num_hidden
         widths = [in_channels, *hidden] if concat else [in_channels, *hidden, num_classes]
-        self.convs = ModuleList(make_layer(p, q) for p, q in pairwise(widths))
+        ends = list(pairwise(widths))
+        makers = [make_layer] * len(ends)
+        if make_last is not None and not concat:
+            makers[-1] = make_last
+        self.convs = ModuleList(make(p, q) for make, (p, q) in zip(makers, ends, strict=True))
         self.norms = ModuleList(_NORMS[settings.layer_norm](width) for width in hidden)
         self.head = Linear(sum(hidden), num_classes) if concat else None
 
@@ -75,22 +92,17 @@ class NodeClassifier(Module):
         return logits
 
     def activated(self, norm: Module, out: Tensor, x: Tensor | None) -> Tensor:
-        """Norm, ReLU and skip of the rows of a hidden layer; x: its input, if that is hidden."""
-        out = F.relu(norm(out))
+        """Norm, activation, skip of the rows of a hidden layer; x: its input, if that is hidden."""
+        out = self.activation(norm(out))
         adds = self.skip == "residual" and x is not None and x.shape == out.shape
         return out + x if adds and x is not None else out
 
     def parameter_groups(self, settings: Settings) -> list[dict[str, Any]]:
         """Parameter groups of Adam: weight decay on all parameters, or on the first convolution."""
-        first = list(self.convs[0].parameters())
-        chosen = {id(parameter) for parameter in first}
-        others = [parameter for parameter in self.parameters() if id(parameter) not in chosen]
-        decay = settings.weight_decay
-        return [
-            {"params": first, "weight_decay": decay},
-            {"params": others, "weight_decay": decay if settings.decay == "all" else 0.0},
-        ]
+        return groups_of(self, self.convs[0], settings)
 
+
+Classifier = NodeClassifier | BlockClassifier | Propagated
 
 OURS = "outerconv"
 PEER = "peer"
@@ -107,6 +119,7 @@ class Contender:
         inputs: what its models are called with.
         in_channels: P, or N where the graph has no features.
         note: a remark on the comparison, or empty.
+        make_last: makes the layer that gives the logits; None for ``make_layer``.
     """
 
     key: str
@@ -115,42 +128,105 @@ class Contender:
     inputs: Inputs
     in_channels: int
     note: str = ""
+    make_last: MakeLayer | None = None
 
-    def model(self, num_classes: int, settings: Settings) -> NodeClassifier:
+    def model(self, num_classes: int, settings: Settings) -> Classifier:
         """A fresh model, initialised from torch's random state.
 
         Raises:
-            ValueError: a form of Θ does not fit the channels.
+            ValueError: a form of Θ, or the number of heads, does not fit the channels.
         """
-        model = NodeClassifier(self.in_channels, num_classes, self.make_layer, settings)
+        model: Classifier
+        make_layer, norm = self.make_layer, _NORMS[settings.layer_norm]
+        if settings.architecture == "blocks":
+            model = BlockClassifier(self.in_channels, num_classes, make_layer, norm, settings)
+        else:
+            last = self.make_last
+            model = NodeClassifier(self.in_channels, num_classes, make_layer, settings, last)
+        if settings.propagation:
+            model = Propagated(model, parse_family(settings.propagation))
         return model.to(settings.device)
 
 
 def ours(dataset: Dataset, settings: Settings) -> Contender:
-    """OuterConv over the family's basis, which is built here, once.
+    """The layers of the family, over what of its basis can be built here, once.
 
     Raises:
         ValueError: the family refuses the graph, or sparse features are asked for and there are
             none.
     """
     family = parse_family(settings.family)
-    basis = family.basis_of(dataset.data).to(settings.device)
+    structure = structure_on(family, dataset.data, settings)
+    _check_heads(family, settings)
     x = kept_features(dataset, settings)
 
+    options = {
+        name: getattr(settings, name) for name in ("theta", "aggr", "label_aggr", "root_weight")
+    }
+
     def make_layer(in_channels: int, out_channels: int) -> Module:
-        return OuterConv(
-            in_channels,
-            out_channels,
-            family,
-            theta=settings.theta,
-            aggr=settings.aggr,
-            label_aggr=settings.label_aggr,
-            root_weight=settings.root_weight,
-        )
+        mine = parse_family(settings.family)  # each layer has modules of its own
+        return layer_of(in_channels, out_channels, mine, **options)
+
+    def make_last(in_channels: int, out_channels: int) -> Module:
+        mine = parse_family(settings.family).averaged(settings.out_heads)
+        return layer_of(in_channels, out_channels, mine, **options)
 
     in_channels = int(dataset.data.num_nodes or 0) if x is None else x.size(1)
-    inputs = WholeGraph(x, basis)
-    return Contender(OURS, f"OuterConv {short_name(family)}", make_layer, inputs, in_channels)
+    return Contender(
+        OURS,
+        f"OuterConv {short_name(family)}{_then(settings)}",
+        make_layer,
+        WholeGraph(x, with_propagation(structure, dataset.data, settings)),
+        in_channels,
+        make_last=make_last,
+    )
+
+
+def structure_on(family: Family, data: Data, settings: Settings) -> Any:
+    """What the layers of a family are called with beside the features, on the device of a run.
+
+    Raises:
+        ValueError: the family refuses the graph.
+    """
+    found = structure_of(family, data)
+    if isinstance(found, Basis) or settings.device == "cpu":
+        return found.to(settings.device) if isinstance(found, Basis) else found
+    return structure_of(family, copy(data).to(settings.device))
+
+
+def with_propagation(structure: Any, data: Data, settings: Settings) -> Any:
+    """The structure of a model: that of its layers, and the basis of propagation if there is one.
+
+    Raises:
+        ValueError: the family of propagation has several labels, or reads features.
+    """
+    if not settings.propagation:
+        return structure
+    family = parse_family(settings.propagation)
+    if family.num_bases != 1 or family.makes_use_of("x"):
+        raise RefusedValue(
+            "predictions are propagated by one matrix",
+            "a family of one label, such as diffusion(ppr, alpha=0.1)",
+            short_name(family),
+        )
+    return Structures(structure, family.basis_of(data).to(settings.device))
+
+
+def _then(settings: Settings) -> str:
+    """The propagation of a model, for its name in tables."""
+    return (
+        f", then {short_name(parse_family(settings.propagation))}" if settings.propagation else ""
+    )
+
+
+def _check_heads(family: Family, settings: Settings) -> None:
+    if settings.out_heads and not any(isinstance(part, HeadsByName) for part in nested(family)):
+        raise RefusedValue(
+            "out_heads is the number of heads of the last layer",
+            "a family with heads, such as gat(heads=8), or out_heads=0",
+            f"{settings.out_heads} and {short_name(family)}",
+        )
 
 
 def on_backend(settings: Settings) -> AbstractContextManager[None]:

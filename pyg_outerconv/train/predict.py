@@ -16,7 +16,7 @@ from ..data import Dataset, entry, load
 from ..errors import RefusedValue, refusal
 from ..files import as_path, write_out
 from .metrics import METRICS
-from .model import NodeClassifier, check_device, on_backend, ours
+from .model import Classifier, check_device, on_backend, ours
 from .run_folder import CONFIG, NAMES, RunFolder
 from .settings import Settings
 from .splits import check_protocol, make_split
@@ -92,7 +92,7 @@ def predict(
 
 def _model(
     home: RunFolder, settings: Settings, dataset: Dataset, checkpoint: dict[str, Any]
-) -> tuple[NodeClassifier, Any]:
+) -> tuple[Classifier, Any]:
     contender = ours(dataset, settings)
     expected = checkpoint["in_channels"], checkpoint["num_classes"]
     got = contender.in_channels, dataset.num_classes

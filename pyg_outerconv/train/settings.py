@@ -16,6 +16,8 @@ DECAYS = ("all", "first")
 FEATURES = ("auto", "sparse", "dense")
 CLASS_WEIGHTS = ("none", "balanced")
 SELECT = ("loss", "metric")
+ARCHITECTURES = ("layers", "blocks")
+ACTIVATIONS = ("relu", "elu", "gelu", "leaky_relu", "none")
 
 # Maxima of the settings; within them a run ends, and numbers stay within float32.
 MOST = {
@@ -24,6 +26,7 @@ MOST = {
     "epochs": 1_000_000,
     "patience": 1_000_000,
     "seeds": 10_000,
+    "out_heads": 16_384,
     "lr": 1e30,
     "weight_decay": 1e30,
 }
@@ -40,7 +43,15 @@ class Settings:
         split: the split protocol, see :mod:`.splits`.
         theta, aggr, label_aggr, root_weight: see :class:`OuterConv`.
         depth: number of convolutions.
-        hidden: channels between them.
+        hidden: channels between them, those of all heads together where heads are concatenated.
+        out_heads: number of heads of the last convolution, which are averaged (0: as many as in
+            other layers); for families with heads, such as ``gat(heads=8)``.
+        activation: after hidden convolutions: ``'relu'``, ``'elu'``, ``'gelu'``, ``'leaky_relu'``
+            or ``'none'``.
+        architecture: ``'layers'``, one convolution after another; ``'blocks'``, residual blocks
+            between two linear layers, see :class:`.blocks.BlockClassifier`.
+        propagation: a family of one label that propagates the logits, or an empty text; with
+            ``family='Identity()'`` and ``'diffusion(ppr, alpha=0.1)'`` this is APPNP.
         dropout: on hidden features; ``input_dropout`` on those of the dataset.
         layer_norm: ``'none'``, ``'batch'`` or ``'layer'``, after each hidden convolution.
         skip: ``'none'``; ``'residual'``, hidden layers of equal width add their input;
@@ -78,6 +89,10 @@ class Settings:
     root_weight: bool = False
     depth: int = 2
     hidden: int = 64
+    out_heads: int = 0
+    activation: str = "relu"
+    architecture: str = "layers"
+    propagation: str = ""
     dropout: float = 0.5
     input_dropout: float = 0.0
     layer_norm: str = "none"
@@ -119,8 +134,9 @@ class Settings:
             raise RefusedValue("lr must be positive", "> 0", self.lr)
         if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
             raise RefusedValue("weight_decay must not be negative", ">= 0", self.weight_decay)
-        if self.patience < 0:
-            raise RefusedValue("patience must not be negative", ">= 0", self.patience)
+        for name in ("patience", "out_heads"):
+            if getattr(self, name) < 0:
+                raise RefusedValue(f"{name} must not be negative", ">= 0", getattr(self, name))
         for name, known in (
             ("layer_norm", NORMS),
             ("skip", SKIPS),
@@ -129,6 +145,8 @@ class Settings:
             ("metric", tuple(METRICS)),
             ("class_weights", CLASS_WEIGHTS),
             ("select", SELECT),
+            ("activation", ACTIVATIONS),
+            ("architecture", ARCHITECTURES),
         ):
             if getattr(self, name) not in known:
                 raise RefusedValue(unknown(name, getattr(self, name), known))
@@ -138,6 +156,8 @@ class Settings:
                 "depth >= 3",
                 self.depth,
             )
+        if self.architecture == "blocks" and self.skip != "none":
+            raise RefusedValue("residual blocks have skips of their own", "skip='none'", self.skip)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as ``config.json`` holds them."""

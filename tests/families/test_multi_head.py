@@ -37,7 +37,7 @@ def put(ours, theirs, combine):
             ours.theta.weight.copy_(of_heads(theirs.lin_l))
             score.ends.target.weight.copy_(of_heads(theirs.lin_r))
             score.ends.target.bias.copy_((theirs.lin_l.bias + theirs.lin_r.bias).view(H, Q))
-            score.weight.copy_(theirs.att[0])
+            score.att.copy_(theirs.att[0])
             ours.bias.copy_(theirs.bias + bias_of(theirs.lin_l.bias))
         else:
             ours.theta.weight.copy_(of_heads(theirs.lin_value))

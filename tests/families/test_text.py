@@ -41,14 +41,14 @@ def test_a_string_needs_no_quotes(text, family):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("gat", r"'gat', a well-known layer: expected gat_conv of pyg_outerconv.nn.attention"),
-        ("GATv2Conv", "expected gatv2_conv of"),
+        ("agnn", r"'agnn', a well-known layer: expected agnn_conv of pyg_outerconv.nn.attention"),
+        ("GATv2Conv", "expected gatv2, got 'GATv2Conv'"),
         ("sage", r"expected relation\(1, norm='mean'\) with root_weight=True, got 'sage'"),
         ("stack(gcn, rgcn)", r"expected relation\(num_relations\)"),
         ("tag(3)", r"expected walk\(length, norm='sym'\)"),
         ("appnp", "appnp of pyg_outerconv.nn.recipes"),
         ("GCNConv", "expected gcn, got 'GCNConv'"),
-        ("gra", "unknown family 'gra': expected one of"),
+        ("wok", "unknown family 'wok': expected one of"),
         ("relation(2, norm=meen)", "unknown norm 'meen'"),
         ("relation(2, norm=sum)", "None divides by nothing"),
     ],

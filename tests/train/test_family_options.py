@@ -22,6 +22,7 @@ from pyg_outerconv.families import (
     parse_family,
 )
 from pyg_outerconv.train.family_options import (
+    any_family,
     defaults,
     describe_family,
     make_family,
@@ -71,7 +72,7 @@ def test_bad_text_is_refused(text: str, words: str) -> None:
         ("--kernel-size", ["--shape", "8x10"], "grid(window=...)"),
         ("--aggregate", [], "walk(aggr=...)"),
         ("--no-improved", [], "gcn(improved=...)"),
-        ("--heads", [], "linear_attention(heads=...)"),
+        ("--heads", [], "gat(heads=...)"),
     ],
 )
 def test_a_flag_is_refused_with_what_to_write(flag: str, words: list[str], wanted: str) -> None:
@@ -112,10 +113,11 @@ def test_every_family_has_its_defaults(name: str) -> None:
         assert family(**defaults(family)) == family()
 
 
-def test_families_of_content_are_refused() -> None:
-    for text in ("linearattention(2, 4)", "stack(gcn, linearattention(2, 4))"):
-        with pytest.raises(ValueError, match="without features: .* got .*linear_?attention"):
-            make_family(text)
+def test_families_of_content_are_for_training_alone() -> None:
+    for text in ("linearattention(2, 4)", "stack(gcn, linearattention(2, 4))", "gat", "gat(2)"):
+        assert make_family(text).makes_use_of("x")
+        with pytest.raises(ValueError, match="without features: .* got .*(linear_attention|gat)"):
+            any_family(text, {})
 
 
 def test_families_of_grids_are_refused_for_graphs() -> None:
