@@ -60,7 +60,7 @@ def test_commands_of_a_page_run_in_order(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYG_OUTERCONV_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("PYG_OUTERCONV_DATA", raising=False)
-    found = [one for one in commands(PAGES[name].read_text()) if "Cora" not in one]
+    found = [one for one in commands(PAGES[name].read_text()) if "--root" not in one]
     assert found
     for arguments in found:
         assert main(arguments) == 0, arguments
@@ -68,12 +68,12 @@ def test_commands_of_a_page_run_in_order(name, tmp_path, monkeypatch):
             assert Path(path).stat().st_size > 100
 
 
-def test_the_cora_command_runs_where_cora_is(tmp_path, monkeypatch, shared_data):
+def test_the_command_with_a_root_runs_where_the_data_is(tmp_path, monkeypatch, shared_data):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYG_OUTERCONV_CACHE", str(tmp_path / "cache"))
     (tmp_path / "data").symlink_to(shared_data)
-    (cora,) = [one for one in commands(GUIDES["train"].read_text()) if "Cora" in one]
-    assert main([*cora, "--epochs", "3", "--seeds", "1"]) == 0
+    (rooted,) = [one for one in commands(GUIDES["train"].read_text()) if "--root" in one]
+    assert main([*rooted, "--epochs", "3", "--seeds", "1"]) == 0
 
 
 @pytest.mark.parametrize("target", ["demo", "test"])

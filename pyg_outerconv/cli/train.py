@@ -7,10 +7,12 @@ from typing import Any
 import click
 
 from ..files import ROOT_VARIABLE
+from .own import own_graph
 
 
 @click.command()
 @click.argument("dataset", required=False)
+@own_graph
 @click.option(
     "--family",
     help='A family with its options, such as "walk(3)" or '
@@ -71,7 +73,11 @@ from ..files import ROOT_VARIABLE
     help="Stop when this many epochs in a row brought no better one by --select; 0: never.",
 )
 @click.option("--seeds", type=int, help="Number of seeds.")
-@click.option("--features", help="How our model stores features: auto, sparse or dense.")
+@click.option(
+    "--feature-storage",
+    "features",
+    help="How our model stores features: auto, sparse or dense.",
+)
 @click.option(
     "--split",
     help="public, geom-gcn, random, per-class-20-30 (nodes of each class that train and "
@@ -97,7 +103,8 @@ def train(**options: Any) -> int:
     """Train node classifiers; report mean ± deviation over seeds.
 
     DATASET is a name that 'outerconv datasets' lists; default: Cora, which comes with the package.
-    Options of training that are not given are those of the dataset.
+    In its place, --edges, --features and --labels, or --data, read a graph of your own. Options of
+    training that are not given are those of the dataset.
     """
     from ..train.command import train as run
 
@@ -106,13 +113,15 @@ def train(**options: Any) -> int:
 
 @click.command()
 @click.argument("run_dir")
+@own_graph
 @click.option("--out", help="A file, or - for standard output; default RUN_DIR/predictions.csv.")
 @click.option("--root", help="Folder of the data; default: where the run found it.")
 @click.option("--device", help="Default: the device of the run.")
 def predict(**options: Any) -> int:
     """Write the classes that the checkpoint of a run predicts, as CSV.
 
-    RUN_DIR is a run folder of 'outerconv train'.
+    RUN_DIR is a run folder of 'outerconv train'. A graph of your own is read where the run found
+    it, or where options say that it is now.
     """
     from ..train.predict import write_predictions
 

@@ -8,7 +8,9 @@ folder, so that a read-only root serves too.
 from ..files import CACHE_VARIABLE, ROOT_VARIABLE, cache_folder, data_root
 from .checks import verify
 from .load import DEFAULT, EMBEDDED, Dataset, load
+from .own import load_own
 from .registry import DataUnavailable, Entry, entry, is_here, registry
+from .source import Source, source_from, source_of
 
 __all__ = [
     "CACHE_VARIABLE",
@@ -18,11 +20,15 @@ __all__ = [
     "DataUnavailable",
     "Dataset",
     "Entry",
+    "Source",
     "cache_folder",
     "data_root",
     "entry",
     "is_here",
     "load",
+    "load_own",
     "registry",
+    "source_from",
+    "source_of",
     "verify",
 ]

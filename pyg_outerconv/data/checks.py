@@ -156,10 +156,18 @@ def check_graph(known: Entry, root: Path, data: Data) -> None:
     Raises:
         DataUnavailable: naming the file and the rule.
     """
+    for part, rule, expected, got in broken_rules(data):
+        raise _refused(known, root, part, refusal(rule, expected, got))
+
+
+def broken_rules(data: Data) -> Iterator[_Broken]:
+    """The rules that the parts of a graph break: the part, the rule, what was expected, what came.
+
+    A rule is looked at when those before hold: stop at the first.
+    """
     num_nodes = int(data.num_nodes or 0)
     for check in (_edges, _features, _labels, _masks):
-        for part, rule, expected, got in check(data, num_nodes):
-            raise _refused(known, root, part, refusal(rule, expected, got))
+        yield from check(data, num_nodes)
 
 
 def check_listed_edges(known: Entry, root: Path, contents: dict[str, bytes]) -> None:

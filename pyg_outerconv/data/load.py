@@ -32,6 +32,7 @@ from .duplicates import without_duplicates
 from .embedded import read_embedded
 from .reader import construct, download
 from .registry import DataUnavailable, Entry, entry
+from .source import Source
 
 DEFAULT = "Cora"  # what is trained on where no dataset is named
 EMBEDDED = "KarateClub"  # what is drawn where no dataset is named
@@ -44,19 +45,41 @@ class Dataset:
     Attributes:
         entry: its entry in the registry.
         data: PyG ``Data`` with ``y`` (N,), −1 where a node has no label; masks as PyG has them.
-        root: folder of the data, None for an embedded dataset.
-        fingerprint: sha256 over structure, features and labels.
+        root: folder of the data, None for an embedded dataset and for a graph of one's own.
+        fingerprint: sha256 over structure, features and labels; of a graph of one's own also over
+            its split and names.
+        nodes, classes: their names in a graph of one's own; else empty, and numbers are names.
+        source: where a graph of one's own was read.
     """
 
     entry: Entry
     data: Data
     root: Path | None
     fingerprint: str
+    nodes: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    source: Source | None = None
 
     @property
     def num_classes(self) -> int:
         """Number of classes."""
         return int(self.data.y.max()) + 1
+
+    def node_name(self, node: int) -> str:
+        """The name of a node."""
+        return self.nodes[node] if self.nodes else str(node)
+
+    def class_name(self, label: int) -> str:
+        """The name of a class."""
+        return self.classes[label] if self.classes else str(label)
+
+    @property
+    def place(self) -> str:
+        """Where it was read, for messages."""
+        if self.source is not None:
+            named = self.source.data, self.source.edges, self.source.features, self.source.labels
+            return ", ".join(filter(None, named))
+        return "the package" if self.root is None else str(self.root)
 
     @property
     def num_relations(self) -> int:
@@ -103,7 +126,7 @@ def load(
     else:
         place = data_root(root)
         data = _read(known, place, log)
-    return Dataset(known, data, place, _fingerprint(data))
+    return Dataset(known, data, place, fingerprint(data))
 
 
 def _read(known: Entry, root: Path, log: Callable[[str], None]) -> Data:
@@ -184,9 +207,10 @@ def _with_labels(data: Data) -> Data:
     return data
 
 
-def _fingerprint(data: Data) -> str:
+def fingerprint(data: Data, further: tuple[str, ...] = ()) -> str:
+    """The sha256 over structure, features and labels, and further tensors of a graph."""
     digest = hashlib.sha256()
-    for key in ("edge_index", "edge_type", "edge_weight", "x", "y"):
+    for key in ("edge_index", "edge_type", "edge_weight", "x", "y", *further):
         value = data.get(key)
         if isinstance(value, Tensor):
             digest.update(f"{key}{tuple(value.shape)}{value.dtype}".encode())

@@ -16,6 +16,7 @@ from .experiment import Experiment, Interrupted
 from .family_options import make_family
 from .model import check_device
 from .results import table
+from .run_data import dataset_of
 from .run_folder import RunFolder, next_folder
 from .settings import Settings, resolve
 from .splits import check_protocol
@@ -39,23 +40,37 @@ def train(
         root: folder of the data.
         out: run folder.
         resume: go on with the run in ``out``.
-        settings: other fields of :class:`Settings`; None where an option was not given.
+        settings: other fields of :class:`Settings`, and what :func:`data.source_of` takes; None
+            where an option was not given.
 
     Raises:
         ValueError: an option is refused.
     """
+    source = data.source_of(settings)
+    if dataset and source:
+        rule = "a graph is named, or is one's own"
+        raise RefusedValue(rule, "a name or files", f"{dataset} and {source.name}")
     asked = {name: value for name, value in settings.items() if value is not None}
     if asked.get("device"):
         asked["device"] = check_device(asked["device"])
     if asked.get("backend", "auto") != "auto":
         get_backend(asked["backend"])
     if resume:
-        chosen, folder, root = _resumed(asked, dataset, family, directed, root, out)
+        if not out:
+            raise RefusedValue(
+                "--resume needs a run to go on with: expected --out RUN_DIR, got none"
+            )
+        folder = as_path(out, "--out")
+        graph = _own_of(RunFolder(folder), source)
+        chosen = _resumed(asked, dataset, family, directed, RunFolder(folder), graph)
+        root = root or RunFolder(folder).root()
     else:
-        chosen = _new_settings(asked, dataset or data.DEFAULT, family, directed)
+        graph = data.load_own(source, _say) if source else None
+        entry = graph.entry if graph else data.entry(dataset or data.DEFAULT)
+        chosen = _new_settings(asked, entry, family, directed)
         stem = f"{chosen.dataset}-{chosen.family.split('(')[0]}".lower()
         folder = as_path(out, "--out") if out else _next_folder(stem)
-    experiment = Experiment(chosen, folder, root, resume=resume, log=_say)
+    experiment = Experiment(chosen, folder, root, resume=resume, log=_say, dataset=graph)
     _announce(experiment)
     try:
         summary = experiment.run()
@@ -92,10 +107,9 @@ def _next_folder(stem: str) -> Path:
 
 
 def _new_settings(
-    asked: dict[str, Any], dataset: str, family: str | None, directed: bool
+    asked: dict[str, Any], entry: data.Entry, family: str | None, directed: bool
 ) -> Settings:
     """The settings of a new run."""
-    entry = data.entry(dataset)
     split = check_protocol(entry, asked.get("split") or entry.splits[0])
     entry = entry.for_split(split)
     text = family or entry.defaults.get("family", "gcn")
@@ -104,33 +118,38 @@ def _new_settings(
     return resolve(entry, {"device": check_device("auto"), **asked, **named})
 
 
+def _own_of(folder: RunFolder, source: data.Source | None) -> data.Dataset | None:
+    """The graph of one's own that a run is of; None for a dataset by name."""
+    if source is None and folder.source() is None:
+        return None
+    return dataset_of(folder, source=source, log=_say)
+
+
 def _resumed(
     asked: dict[str, Any],
     dataset: str | None,
     family: str | None,
     directed: bool,
-    root: str | None,
-    out: str | None,
-) -> tuple[Settings, Path, str | None]:
-    """The settings, the folder and the data root of the run to go on with.
+    folder: RunFolder,
+    graph: data.Dataset | None,
+) -> Settings:
+    """The settings of the run to go on with.
 
     Raises:
         ValueError: an option differs from the settings of the run.
     """
-    if not out:
-        raise RefusedValue("--resume needs a run to go on with: expected --out RUN_DIR, got none")
-    folder = RunFolder(out)
     began = folder.settings()
     if dataset:
         asked["dataset"] = data.entry(dataset).name
     if family or directed:
-        relations = data.entry(asked.get("dataset", began.dataset)).counts["relations"] or 1
+        entry = graph.entry if graph else data.entry(asked.get("dataset", began.dataset))
+        relations = entry.counts["relations"] or 1
         asked["family"] = repr(make_family(family or began.family, directed, relations))
     if asked.get("features") == "auto":  # it was replaced when the run began
         del asked["features"]
     settings = Settings(**(began.as_dict() | asked))
     folder.check_settings(settings)
-    return settings, Path(out), root or folder.root()
+    return settings
 
 
 def _announce(experiment: Experiment) -> None:

@@ -18,6 +18,7 @@ from .peer import peer
 from .progress import Progress, StopOnInterrupt
 from .records import is_history
 from .results import can_draw, draw_curves, summarise
+from .run_data import dataset_of
 from .run_folder import RunFolder
 from .settings import Settings
 from .splits import Split, absent_classes, check_classes, check_protocol, make_split
@@ -48,6 +49,7 @@ class Experiment:
         resume: go on with the run that is in the folder.
         log: takes lines of text.
         show_bar: see :class:`Progress`.
+        dataset: the graph, where it was read before; None to read it.
 
     Raises:
         ValueError, DataUnavailable: the settings do not fit the data, or the folder does not fit
@@ -62,13 +64,18 @@ class Experiment:
         resume: bool = False,
         log: Callable[[str], None] = print,
         show_bar: bool | None = None,
+        dataset: Dataset | None = None,
     ) -> None:
         self.log = log
         self.progress = Progress(log, show_bar)
         self.folder = RunFolder(folder)
         check_device(settings.device)
-        check_protocol(entry(settings.dataset), settings.split)
-        self.dataset = load(settings.dataset, root, settings.split, log)
+        if dataset is None and resume:
+            dataset = dataset_of(self.folder, root, log=log)
+        elif dataset is None:
+            check_protocol(entry(settings.dataset), settings.split)
+            dataset = load(settings.dataset, root, settings.split, log)
+        self.dataset = dataset
         if resume and settings.features == "auto":  # as it was settled when the run began
             settings = replace(settings, features=self.folder.settings().features)
         self.features = choose_features(self.dataset, settings)
@@ -117,7 +124,8 @@ class Experiment:
     def _run_seed(self, contender: Contender, seed: int, stop: StopOnInterrupt) -> None:
         split = self._split(seed)
         if absent := absent_classes(self.dataset.data.y, split):
-            self.log(f"seed {seed}: no training node has class {', '.join(map(str, absent))}")
+            names = ", ".join(map(self.dataset.class_name, absent))
+            self.log(f"seed {seed}: no training node has class {names}")
         run = SeedRun(
             contender, self.dataset.data.y, self.dataset.num_classes, split, self.settings, seed
         )

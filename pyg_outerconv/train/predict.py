@@ -12,14 +12,15 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from ..data import Dataset, entry, load
+from ..data import Dataset, Source, source_of
 from ..errors import RefusedValue, refusal
 from ..files import as_path, write_out
 from .metrics import METRICS
 from .model import Classifier, check_device, on_backend, ours
+from .run_data import dataset_of
 from .run_folder import CONFIG, NAMES, RunFolder
 from .settings import Settings
-from .splits import check_protocol, make_split
+from .splits import make_split
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Predictions:
         test_metric: the metric of the settings, on the test nodes of the seed that the
             checkpoint is of.
         recorded: the same as training recorded it.
+        dataset: the graph, with the names of its nodes and classes.
     """
 
     settings: Settings
@@ -39,19 +41,24 @@ class Predictions:
     probability: Tensor
     test_metric: float
     recorded: float
+    dataset: Dataset
 
     def write(self, file: IO[str]) -> None:
         """As CSV: node, class, probability."""
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("node", "class", "probability"))
-        for node, (label, share) in enumerate(
+        node, label = self.dataset.node_name, self.dataset.class_name
+        for number, (place, share) in enumerate(
             zip(self.classes.tolist(), self.probability.tolist(), strict=True)
         ):
-            writer.writerow((node, label, f"{share:.6f}"))
+            writer.writerow((node(number), label(place), f"{share:.6f}"))
 
 
 def predict(
-    folder: str | Path, root: str | Path | None = None, device: str | None = None
+    folder: str | Path,
+    root: str | Path | None = None,
+    device: str | None = None,
+    source: Source | None = None,
 ) -> Predictions:
     """Classify every node with the checkpoint of a run.
 
@@ -59,6 +66,7 @@ def predict(
         folder: the run folder.
         root: folder of the data; None for the folder that the run used.
         device: that of the run if None.
+        source: where a graph of one's own is; None for where the run found it.
 
     Raises:
         ValueError: the folder holds no run, or its checkpoint is of another configuration or
@@ -71,8 +79,7 @@ def predict(
     settings = Settings(
         **{**settings.as_dict(), "peer": False, "device": check_device(device or settings.device)}
     )
-    check_protocol(entry(settings.dataset), settings.split)
-    dataset = load(settings.dataset, root or home.root(), settings.split)
+    dataset = dataset_of(home, root, source)
     model, contender = _model(home, settings, dataset, checkpoint)
     with torch.no_grad(), on_backend(settings):
         nodes = torch.arange(dataset.data.y.numel(), device=settings.device)
@@ -87,6 +94,7 @@ def predict(
         probability,
         METRICS[settings.metric](shares[test].log(), dataset.data.y[test]),
         checkpoint["test_metric"],
+        dataset,
     )
 
 
@@ -99,7 +107,7 @@ def _model(
     if expected != got:
         raise RefusedValue(
             f"the checkpoint does not fit {settings.dataset} in "
-            f"{dataset.root}: its channels and classes must agree",
+            f"{dataset.place}: its channels and classes must agree",
             expected,
             got,
         )
@@ -107,7 +115,7 @@ def _model(
         raise RefusedValue(
             "the checkpoint must be of this graph",
             f"the {settings.dataset} that it was trained on",
-            f"another one in {dataset.root}",
+            f"another one in {dataset.place}",
         )
     model = contender.model(dataset.num_classes, settings)
     try:
@@ -132,14 +140,20 @@ def _require_finite(home: RunFolder, what: str, tensors: dict[str, Tensor]) -> N
             )
 
 
-def write_predictions(run_dir: str, out: str | None, root: str | None, device: str | None) -> int:
+def write_predictions(
+    run_dir: str, out: str | None, root: str | None, device: str | None, **own: Any
+) -> int:
     """Run ``outerconv predict`` and return its exit code.
+
+    Args:
+        run_dir, out, root, device: the options of the command.
+        own: those of a graph of one's own, which :func:`data.source_of` takes.
 
     Raises:
         ValueError: the run folder or the output is refused.
     """
     path = _where_to_write(run_dir, out)
-    predictions = predict(run_dir, root, device)
+    predictions = predict(run_dir, root, device, source_of(own))
     summary = (
         f"test {predictions.settings.metric} {100 * predictions.test_metric:.2f} % on the split of "
         f"seed {predictions.seed} (recorded in training: {100 * predictions.recorded:.2f} %)"

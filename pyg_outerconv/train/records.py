@@ -28,9 +28,10 @@ def versions() -> dict[str, str]:
 
 
 def facts_of(dataset: Dataset) -> dict[str, Any]:
-    """The folder of a dataset, its fingerprint and its sizes."""
+    """The folder of a dataset, or its source, its fingerprint and its sizes."""
     return {
         "root": None if dataset.root is None else str(dataset.root),
+        "source": None if dataset.source is None else dataset.source.as_dict(),
         "fingerprint": dataset.fingerprint,
         "num_nodes": dataset.data.num_nodes,
         "num_edges": dataset.data.num_edges,

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..data import Dataset
+from ..data import Dataset, Source, source_from
 from ..errors import RefusedValue, refusal
 from ..files import (
     as_path,
@@ -89,7 +89,7 @@ class RunFolder:
             raise RefusedValue(
                 f"--resume goes on with the data of {self.path}",
                 f"the {settings.dataset} that it began with",
-                f"another graph of that name in {dataset.root}",
+                f"another graph of that name in {dataset.place}",
             )
         try:
             sweep(self.path, NAMES)
@@ -122,6 +122,15 @@ class RunFolder:
         """Where the run found its data."""
         root: str | None = self._read_config()["data"]["root"]
         return root
+
+    def source(self) -> Source | None:
+        """Where the run found a graph of one's own; None for a dataset by name.
+
+        Raises:
+            ValueError, TypeError: what the configuration says is no source.
+        """
+        values = self._read_config()["data"].get("source")
+        return None if values is None else source_from(values, str(self.config))
 
     @cached_property
     def identity(self) -> str:

@@ -104,10 +104,10 @@ def test_the_other_way_is_no_resumption(tmp_path: Path) -> None:
 
 def test_the_command_tells_its_choice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "run")
-    flags = ["--epochs", "2", "--seeds", "1", "--features", "sparse", "--out", out]
+    flags = ["--epochs", "2", "--seeds", "1", "--feature-storage", "sparse", "--out", out]
     assert main(["train", "KarateClub", *flags]) == 0
     assert "features: 2.9 % non-zero, stored sparse" in capsys.readouterr().out
-    assert main(["train", "--resume", "--out", out, "--features", "auto"]) == 0
+    assert main(["train", "--resume", "--out", out, "--feature-storage", "auto"]) == 0
     assert "stored sparse" in capsys.readouterr().out
     assert json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["features"] == (
         "sparse"

@@ -1,0 +1,42 @@
+"""Options by which a command reads a graph of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+_OPTIONS = (
+    click.option(
+        "--edges",
+        metavar="FILE",
+        help="Edges of your own graph: CSV, TSV, text, Parquet, npz, MatrixMarket or GraphML.",
+    ),
+    click.option(
+        "--features",
+        "features_file",
+        metavar="FILE",
+        help="Features of its nodes, a row for each; without, nodes have none.",
+    ),
+    click.option("--labels", metavar="FILE", help="Classes of its nodes, and their split."),
+    click.option(
+        "--data",
+        metavar="FILE.pt|MODULE:FUNCTION",
+        help="In the place of files, a PyG Data: saved, or returned by a function.",
+    ),
+    click.option(
+        "--undirected", is_flag=True, default=None, help="Edges of your own graph go both ways."
+    ),
+    click.option(
+        "--edge-weight", metavar="COLUMN", help="The column of edge weights; default weight."
+    ),
+    click.option("--edge-type", metavar="COLUMN", help="The column of edge types; default type."),
+)
+
+
+def own_graph(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command with these options, which ``data.source_of`` reads."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command

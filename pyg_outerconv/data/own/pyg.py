@@ -1,0 +1,173 @@
+"""A PyG ``Data`` of one's own: from a file, in which nothing is run, or from a function."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import re
+import sys
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, Dataset, HeteroData
+from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+from torch_geometric.data.graph_store import EdgeLayout
+from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
+
+from ...errors import RefusedType, RefusedValue
+from ..checks import broken_rules
+from .files import content_of
+from .join import Joined, check_parts, notes_on
+from .parts import PART_NAMES
+from .undirected import both_ways
+
+# What the pickles of Data and HeteroData name, beside tensors.
+SAFE = (
+    *(Data, HeteroData, DataEdgeAttr, DataTensorAttr, EdgeLayout),
+    *(BaseStorage, GlobalStorage, NodeStorage, EdgeStorage),
+)
+READ = ("x", "y", "edge_index", "edge_weight", "edge_type")
+
+
+def from_file(path: Path) -> Data:
+    """The ``Data`` that ``torch.save`` wrote, or the only graph of a PyG dataset's processed file.
+
+    Raises:
+        ValueError, TypeError: it is something else, or holds what could run code.
+    """
+    content = content_of(path)
+    try:
+        with torch.serialization.safe_globals([*SAFE]):
+            held = torch.load(BytesIO(content), map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        named = re.search(r"Unsupported (?:global|class)\S* (?:GLOBAL )?(\S+)", str(error))
+        reason = named[1] if named else " ".join(str(error).split())[-100:]
+        rule = f"{path} holds tensors and a Data only, as anything else could run code"
+        raise RefusedValue(rule, "tensors, numbers and text", reason) from error
+    except Exception as error:  # of a file that is damaged or no file of torch's
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise RefusedValue(f"{path} must be whole", "a file of torch.save", reason) from error
+    if isinstance(held, tuple) and len(held) == 3 and isinstance(held[0], dict):  # processed by PyG
+        content_, slices, kind = held
+        if slices is not None or kind is not Data:
+            raise RefusedType(
+                f"{path} holds one graph", "a Data", "a dataset of several, or another kind"
+            )
+        held = content_
+    if isinstance(held, dict):
+        held = Data.from_dict(held)
+    return _one(held, str(path))
+
+
+def from_function(name: str) -> Data:
+    """What ``module:function`` returns; the module is found as ``python -m`` finds it here.
+
+    Raises:
+        ValueError, TypeError: there is no such module or function, or it returns something else.
+    """
+    module, _, function = name.partition(":")
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        imported = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        rule = "the module of a function can be imported"
+        raise RefusedValue(rule, f"{module} in {here} or installed", "no such module") from error
+    finally:
+        sys.path.remove(here)
+    made = getattr(imported, function, None)
+    if not callable(made):
+        raise RefusedValue(f"{module} has a function {function}", "a function", repr(made))
+    return _one(made(), name)
+
+
+def _one(held: Any, origin: str) -> Data:
+    if isinstance(held, Dataset) and len(held) == 1:
+        held = held[0]
+    if isinstance(held, HeteroData):
+        rule = f"{origin} has one type of nodes"
+        raise RefusedType(rule, "a Data, such as HeteroData.to_homogeneous() makes", "a HeteroData")
+    if not isinstance(held, Data):
+        raise RefusedType(f"{origin} is one graph", "a Data", type(held).__name__)
+    return held
+
+
+def checked(held: Data, origin: str, undirected: bool) -> Joined:
+    """The parts of a ``Data`` that training reads, if they fit together.
+
+    Raises:
+        ValueError, TypeError: they do not.
+    """
+    for key, what in (("edge_index", "edges"), ("y", "classes")):
+        if not isinstance(held.get(key), Tensor):
+            raise RefusedValue(f"{origin} has {what}", f"a tensor {key}", "none")
+    data = Data(edge_index=_integers(held.edge_index, "edge_index", origin))
+    data.num_nodes = held.num_nodes
+    data.y = _integers(held.y, "y", origin)
+    if data.y.dim() == 2 and data.y.size(1) == 1:  # as OGB has them
+        data.y = data.y.flatten()
+    if held.get("x") is not None:
+        data.x = held.x.to_dense() if held.x.layout != torch.strided else held.x
+        if data.x.dim() != 2 or data.x.is_complex():
+            rule = f"{origin} has a row of features for each node"
+            raise RefusedValue(rule, "real numbers (N, P)", data.x)
+        data.x = data.x.float()
+    masks = [f"{part}_mask" for part in PART_NAMES if held.get(f"{part}_mask") is not None]
+    for name in masks:
+        if held[name].dtype != torch.bool or held[name].dim() not in (1, 2):
+            raise RefusedType(
+                f"{name} of {origin} says which nodes are in it", "booleans", held[name]
+            )
+        data[name] = held[name]
+    _edge_values(held, data, origin)
+    for _, rule, expected, got in broken_rules(data):
+        raise RefusedValue(f"{origin}: {rule}", expected, got)
+    if len(data.y[data.y >= 0].unique()) < 2:
+        raise RefusedValue(f"{origin}: there are classes to tell apart", "at least 2", "fewer")
+    if masks:
+        check_parts(masks)
+    for name in masks:
+        if bool((data[name].view(data.y.numel(), -1).any(dim=1) & (data.y < 0)).any()):
+            raise RefusedValue(f"{origin}: a node of {name} has a label", "a class", "-1")
+    types = data.get("edge_type")
+    if undirected:
+        index, weights, types = both_ways(
+            data.edge_index, data.get("edge_weight"), types, lambda row: f"{origin}, edge {row}"
+        )
+        data.edge_index = index
+        for key, value in (("edge_weight", weights), ("edge_type", types)):
+            if value is not None:
+                data[key] = value
+    number = [str(one) for one in range(int(data.num_nodes or 0))]
+    kinds = 0 if types is None or not types.numel() else int(types.max()) + 1
+    classes = int(data.y.max()) + 1
+    joined = Joined(data, tuple(number), tuple(number[:classes]), tuple(map(str, range(kinds))))
+    unread = sorted(set(held.keys()) - {*READ, *masks, "num_nodes"})
+    joined.notes = notes_on(data) + ([f"not read: {', '.join(unread)}"] if unread else [])
+    return joined
+
+
+def _edge_values(held: Data, data: Data, origin: str) -> None:
+    count = data.edge_index.size(-1)
+    if held.get("edge_type") is not None:
+        data.edge_type = _integers(held.edge_type, "edge_type", origin)
+        if data.edge_type.shape != (count,) or (count and int(data.edge_type.min()) < 0):
+            rule = f"{origin} has a type for each edge"
+            raise RefusedValue(rule, f"numbers from 0, ({count},)", data.edge_type)
+    if held.get("edge_weight") is not None:
+        weight = held.edge_weight
+        if weight.shape not in ((count,), (count, 1)) or not bool(torch.isfinite(weight).all()):
+            rule = f"{origin} has a finite weight for each edge"
+            raise RefusedValue(rule, f"numbers ({count},)", weight)
+        data.edge_weight = weight.float().flatten()
+
+
+def _integers(tensor: Tensor, key: str, origin: str) -> Tensor:
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+        raise RefusedType(f"{key} of {origin} holds integers", "int64", tensor)
+    return tensor.long()

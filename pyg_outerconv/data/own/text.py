@@ -1,0 +1,217 @@
+"""Tables with a line for each edge or node: CSV, TSV, text and Parquet, by pyarrow."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import RefusedValue
+from .files import content_of
+from .parts import Edges, Features, Labels, Where, arrow, as_numbers, as_text, refuse
+
+DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": ""}  # '' for that of the first line
+EDGE_TITLES = (("source", "target"), ("src", "dst"), ("from", "to"))
+NODE_TITLES = ("node", "id", "name")
+LABEL_TITLES = ("label", "class", "y")
+_MOST_COLUMNS = 100_000
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns with titles, None for a table without; ``where`` says where a row stands."""
+
+    titles: list[str] | None
+    columns: list[Any]
+    where: Where
+
+    def column(self, title: str | None, default: str) -> int | None:
+        """The place of a column that a user named, else of the default where there is one.
+
+        Raises:
+            ValueError: the table has no such column.
+        """
+        wanted = title or default
+        if self.titles is None:
+            if title is None:
+                return None
+            if title.isdecimal() and 3 <= int(title) <= len(self.columns):
+                return int(title) - 1
+            expected = f"the number of a column, 3 to {len(self.columns)}, as there are no titles"
+            raise refuse(self.where(0), "a column is one of the table", expected, repr(title))
+        if wanted in self.titles:
+            return self.titles.index(wanted)
+        if title is None:
+            return None
+        expected = ", ".join(self.titles)
+        raise refuse(self.where(-1), "a column is one of the table", expected, repr(title))
+
+    def others(self, read: set[int | None]) -> tuple[str, ...]:
+        """The titles of the columns that are not read."""
+        titles = self.titles or [f"column {number + 1}" for number in range(len(self.columns))]
+        return tuple(title for number, title in enumerate(titles) if number not in read)
+
+
+def edges(path: Path, weight: str | None, edge_type: str | None) -> Edges:
+    """Edges ``source,target[,weight][,type]``; without a line of titles, two columns."""
+    table = _titled(_read(path), lambda cells: tuple(cells[:2]) in EDGE_TITLES)
+    if len(table.columns) < 2:
+        raise refuse(table.where(0), "an edge has two ends", "source and target", "one column")
+    weights, types = table.column(weight, "weight"), table.column(edge_type, "type")
+    unread = table.others({0, 1, weights, types})
+    if unread and table.titles is None:
+        rule = "further columns have titles, or are named by --edge-weight and --edge-type"
+        raise refuse(table.where(0), rule, "source and target", f"{len(table.columns)} columns")
+    first, second = (as_text(column) for column in table.columns[:2])
+    numbers = None
+    if weights is not None:
+        numbers = as_numbers(table.columns[weights], table.where, "an edge weight is a number")
+    kinds = None if types is None else as_text(table.columns[types])
+    return Edges((first, second), table.where, numbers, kinds, unread=unread)
+
+
+def features(path: Path) -> Features:
+    """Features ``node,…``: titles, then a name and numbers for each node."""
+    table = _node_table(path, "node and the features")
+    titles = table.titles or []
+    x = np.empty((len(table.columns[0]), len(table.columns) - 1))
+    for number, column in enumerate(table.columns[1:]):
+        rule = f"the feature {titles[number + 1]!r} is a number"
+        x[:, number] = as_numbers(column, table.where, rule)
+    return Features(as_text(table.columns[0]), x, table.where)
+
+
+def labels(path: Path) -> Labels:
+    """Classes ``node,label[,split]``: titles, then a line for each node."""
+    table = _node_table(path, "node,label or node,label,split")
+    titles = table.titles or []
+    place = next((titles.index(title) for title in LABEL_TITLES if title in titles), None)
+    if place is None:
+        rule = "a table of labels has a column of classes"
+        raise refuse(table.where(-1), rule, " or ".join(LABEL_TITLES), ", ".join(titles))
+    parts = titles.index("split") if "split" in titles else None
+    split = None if parts is None else as_text(table.columns[parts])
+    unread = table.others({0, place, parts})
+    names, classes = as_text(table.columns[0]), as_text(table.columns[place])
+    return Labels(names, classes, table.where, split, unread)
+
+
+def _node_table(path: Path, expected: str) -> Table:
+    table = _titled(_read(path), lambda cells: cells[0] in NODE_TITLES)
+    if table.titles is None:
+        got = ",".join(map(str, (column[0].as_py() for column in table.columns[:3])))
+        rule = f"a table of nodes begins with titles, the first {', '.join(NODE_TITLES)}"
+        raise refuse(table.where(0), rule, expected, repr(got))
+    return table
+
+
+def _titled(table: Table, are_titles: Any) -> Table:
+    """The table without its first row, where that has titles."""
+    if table.titles is not None:  # a Parquet file says them
+        return table
+    cells = [str(column[0].as_py()) for column in table.columns]
+    if not are_titles([cell.lower() for cell in cells]):
+        return table
+    lower = [cells[0].lower(), *cells[1:]]
+    if double := next((cell for cell in lower if lower.count(cell) > 1), None):
+        raise refuse(table.where(0), "titles differ", "each title once", repr(double))
+    columns = [column[1:] for column in table.columns]
+    return Table(lower, columns, lambda row: table.where(row + 1))
+
+
+def _read(path: Path) -> Table:
+    return _parquet(path) if path.suffix == ".parquet" else _text(path)
+
+
+def _parquet(path: Path) -> Table:
+    pa = arrow()
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.read_table(pa.BufferReader(content_of(path)))
+    except (pa.ArrowException, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise RefusedValue(f"{path} must be whole", "a Parquet file", reason) from error
+    for field in table.schema:
+        if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
+            raise refuse(str(path), "a column has a value in each row", "numbers or text", field)
+    titles = [title if number else title.lower() for number, title in enumerate(table.column_names)]
+    columns = [column.combine_chunks() for column in table.columns]
+    return Table(titles, columns, lambda row: f"{path}, row {row + 1}" if row >= 0 else str(path))
+
+
+def _text(path: Path) -> Table:
+    """A text with cells between delimiters; lines before the first row may begin with #."""
+    pa = arrow()
+    import pyarrow.csv
+
+    content = content_of(path)
+    skipped = 0
+    start = 0
+    while content.startswith(b"#", start):
+        end = content.find(b"\n", start)
+        start, skipped = (len(content), skipped) if end < 0 else (end + 1, skipped + 1)
+    content = content[start:]
+    if not content.strip():
+        raise RefusedValue(f"{path} has no rows", "a line for each edge or node", "none")
+    line = content.partition(b"\n")[0].decode(errors="replace")
+    delimiter = DELIMITERS[path.suffix] or next((one for one in "\t, " if one in line), ",")
+    width = len(line.split(delimiter))
+    if width > _MOST_COLUMNS:
+        raise RefusedValue(f"{path} has a bound of columns", f"<= {_MOST_COLUMNS}", width)
+
+    def where(row: int) -> str:
+        return f"{path}, line {skipped + row + 1}"
+
+    try:
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(content),
+            pyarrow.csv.ReadOptions(
+                use_threads=False,  # so that an error says its row
+                autogenerate_column_names=True,
+                block_size=max(2**20, min(len(content) + 1, 2**30)),
+            ),
+            pyarrow.csv.ParseOptions(delimiter=delimiter, ignore_empty_lines=False),
+            pyarrow.csv.ConvertOptions(
+                column_types={f"f{number}": pa.string() for number in range(width)},
+                strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowException as error:
+        raise _malformed(path, where, str(error)) from error
+    columns = [column.combine_chunks() for column in table.columns]
+    _require_lines(columns, where)
+    return Table(None, columns, where)
+
+
+def _malformed(path: Path, where: Where, message: str) -> RefusedValue:
+    message = " ".join(message.split())
+    found = re.search(r"Row #(\d+): (.*)", message)
+    if not found:
+        return RefusedValue(f"{path} must be a table", "rows of the same number of cells", message)
+    row = where(int(found[1]) - 1)
+    counts = re.match(r"Expected (\d+) columns, got (\d+): ?(.*)", found[2])
+    if not counts:
+        return refuse(row, "a table is text in UTF-8", "rows of cells", found[2])
+    rule = "every row has the cells of the first"
+    return refuse(row, rule, counts[1], f"{counts[2]} in {counts[3][:60]!r}")
+
+
+def _require_lines(columns: list[Any], where: Where) -> None:
+    """Refuse empty lines, and cells of several lines, by which lines would be miscounted."""
+    pa = arrow()
+    compute = pa.compute
+    for column in columns:
+        broken = compute.index(compute.match_substring(column, "\n"), value=True).as_py()
+        if broken >= 0:
+            raise refuse(where(broken), "a cell is on one line", "no line break", "one in quotes")
+    empty = None
+    for column in columns:
+        blank = compute.equal(column, "")
+        empty = blank if empty is None else compute.and_(empty, blank)
+    row = -1 if empty is None else compute.index(empty, value=True).as_py()
+    if row >= 0:
+        raise refuse(where(row), "a line has cells", f"{len(columns)} cells", "an empty line")
