@@ -96,6 +96,21 @@ from .own import own_graph
     default=None,
     help="Train PyG's own layer too, on the same seeds and splits.",
 )
+@click.option(
+    "--batches",
+    help="Train on samples: random-nodes, clusters (by pymetis) or neighbor (by pyg-lib or "
+    "torch-sparse); evaluation is exact. Default: none, the whole graph.",
+)
+@click.option("--parts", type=int, help="Number of random parts, or of clusters.")
+@click.option("--parts-per-batch", type=int, help="Clusters that make a sample.")
+@click.option("--batch-size", type=int, help="Training nodes of a sampled neighbourhood.")
+@click.option("--fan-outs", help="Edges drawn into a node at each step, such as 10,10; -1: all.")
+@click.option(
+    "--accumulate",
+    type=int,
+    help="Samples whose gradients make an update, over all processes; default: one of each.",
+)
+@click.option("--precision", help="Of products in training: float32 or bfloat16.")
 @click.option("--root", help=f"Folder of the data; default {ROOT_VARIABLE}, else a cache folder.")
 @click.option("--out", help="Run folder; default runs/<dataset>-<family>-<number>.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")

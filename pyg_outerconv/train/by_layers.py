@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 
+from ..basis import Basis
 from ..errors import RefusedValue
 from ..nn import OuterConv
 from ..scale import Scratch, convolve
-from ..scale.chunks import MOST_EDGES
-from .blocks import Propagated
-from .model import Classifier, NodeClassifier
+from ..scale.chunks import MOST_EDGES, rows_of
+from .blocks import BlockClassifier, Propagated
+
+if TYPE_CHECKING:
+    from .model import Classifier, NodeClassifier
 
 
 @torch.no_grad()
@@ -39,8 +43,7 @@ def logits_by_layers(
         most_edges: the bound on edges and targets of a chunk.
 
     Raises:
-        ValueError: the model is in training mode or of residual blocks, or x cannot be read by
-            rows.
+        ValueError: the model is in training mode, or x cannot be read by rows.
     """
     if model.training:
         raise RefusedValue(
@@ -53,13 +56,19 @@ def logits_by_layers(
         return convolve(
             model.propagation, logits, basis.propagation, scratch=scratch, most_edges=most_edges
         )
-    if not isinstance(model, NodeClassifier):
-        rule = "layer-wise inference goes from convolution to convolution"
-        raise RefusedValue(rule, "architecture='layers'", type(model).__name__)
+    scratch = scratch or Scratch()
+    if isinstance(model, BlockClassifier):
+        return _of_blocks(model, x, basis, scratch, most_edges)
+    return _of_layers(model, x, basis, scratch, most_edges)
+
+
+def _of_layers(
+    model: NodeClassifier, x: Tensor | None, basis: Basis, scratch: Scratch, most_edges: int
+) -> Tensor:
     outputs: list[Tensor] = []  # for the head alone
     is_hidden = False  # whether x is the output of a hidden layer
 
-    def layer(conv: OuterConv, x: Tensor | None, norm: torch.nn.Module | None) -> Tensor:
+    def layer(conv: OuterConv, x: Tensor | None, norm: Module | None) -> Tensor:
         def finish(y: Tensor, place: slice) -> Tensor:
             before = x[place] if is_hidden and x is not None else None
             return y if norm is None else model.activated(norm, y, before)
@@ -77,3 +86,26 @@ def logits_by_layers(
     places = torch.arange(basis.size[1], device=basis.device).split(most_edges)
     parts = [head(torch.cat([out[place] for out in outputs], dim=-1)) for place in places]
     return torch.cat(parts)
+
+
+def _of_blocks(
+    model: BlockClassifier, x: Tensor | None, basis: Basis, scratch: Scratch, most_edges: int
+) -> Tensor:
+    count, weight = basis.size[1], model.first.weight
+    places = torch.arange(count, device=basis.device).split(most_edges)
+    out = scratch.empty(count, weight.size(0), like=weight)
+    inside = scratch.empty(count, weight.size(0), like=weight)
+    for place in places:
+        rows = weight.t()[place] if x is None else rows_of(x, place, weight.dtype) @ weight.t()
+        out[place] = model.activation(rows + model.first.bias)
+    for conv, linear, norm in zip(model.convs, model.linears, model.norms, strict=False):
+        for place in places:
+            inside[place] = norm(out[place])
+
+        def finish(y: Tensor, place: slice, before: Tensor = out, last: Module = linear) -> Tensor:
+            after: Tensor = before[place] + last(model.activation(y))
+            return after
+
+        made = cast(OuterConv, conv)
+        out = convolve(made, inside, basis, finish=finish, scratch=scratch, most_edges=most_edges)
+    return torch.cat([model.head(model.norms[-1](out[place])) for place in places])

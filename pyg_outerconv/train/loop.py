@@ -14,10 +14,13 @@ from torch import Tensor
 from torch_geometric.seed import seed_everything
 
 from ..errors import RefusedValue
+from ..scale.processes import ALONE, Processes
+from .inputs import Share
 from .metrics import METRICS, majority
 from .model import Contender
 from .settings import Settings
 from .splits import Split
+from .update import SummedLoss, update
 
 CURVES = ("train_loss", "val_loss", "train_metric", "val_metric")
 UNSEEN = -1  # in the place of the class of a node that training must not see
@@ -47,6 +50,8 @@ class SeedRun:
         split: training, validation and test nodes.
         settings: the configuration of the run.
         seed: of Python's, numpy's and torch's random states.
+        processes: those that train it together.
+        stop: whether this process was asked to stop.
     """
 
     def __init__(
@@ -57,8 +62,12 @@ class SeedRun:
         split: Split,
         settings: Settings,
         seed: int,
+        processes: Processes = ALONE,
+        stop: Callable[[], bool] = lambda: False,
     ) -> None:
         seed_everything(seed)
+        self.processes, self.stop = processes, stop
+        self.share = Share(max(settings.accumulate, 1), processes.rank, processes.size)
         self.contender, self.settings, self.seed = contender, settings, seed
         self.metric = METRICS[settings.metric]
         # Positions rather than masks, so that they are not counted out at every epoch.
@@ -75,6 +84,7 @@ class SeedRun:
         # input that one of them keeps sparse: it draws the non-zeros alone).
         seed_everything(seed)
         self.optimizer = torch.optim.Adam(self.model.parameter_groups(settings), lr=settings.lr)
+        self.loss = processes.wrap(SummedLoss(self.model, self.y, self.class_weights, settings))
         self.history: dict[str, list[float]] = {name: [] for name in CURVES}
         self.best = Best()
         self.seconds = 0.0
@@ -91,20 +101,21 @@ class SeedRun:
         return self.epoch >= self.settings.epochs or 0 < self.settings.patience <= waited
 
     def step(self) -> None:
-        """One epoch: an update for each batch, then an evaluation.
+        """One epoch: its updates, then an evaluation.
 
         Raises:
             ValueError: the loss is no longer a number.
+            Stopped: one of several processes was asked to stop; the epoch does not count.
+            WorkerLost: one of them is gone.
         """
         started = time.perf_counter()
         self.model.train()
-        inputs = self.contender.inputs
-        for batch in inputs.batches(self.nodes["train"], self.seed, self.epoch):
-            self.optimizer.zero_grad()
-            logits = self.model(batch.x, batch.structure)[batch.rows]
-            F.cross_entropy(logits, self.y[batch.nodes], self.class_weights).backward()
-            self.optimizer.step()
-        self._record(self._evaluate())
+        own = self.contender.inputs.batches(self.nodes["train"], self.seed, self.epoch, self.share)
+        state = self.seed, self.epoch
+        update(self.loss, self.optimizer, own, self.share, self.processes, state, self.stop)
+        # The first process evaluates for all, and so all stop after the same epoch.
+        numbers = self._evaluate() if self.processes.leads else {}
+        self._record(self.processes.shared(numbers))
         self.seconds += time.perf_counter() - started
 
     def _evaluate(self) -> dict[str, float]:

@@ -28,6 +28,7 @@ from .blocks import ACTIVATION, BlockClassifier, Propagated, Structures, groups_
 from .family_options import short_name
 from .features import kept_features
 from .inputs import Inputs, WholeGraph
+from .sampled import sampled
 from .settings import Settings
 
 MakeLayer = Callable[[int, int], Module]
@@ -173,11 +174,14 @@ def ours(dataset: Dataset, settings: Settings) -> Contender:
         return layer_of(in_channels, out_channels, mine, **options)
 
     in_channels = int(dataset.data.num_nodes or 0) if x is None else x.size(1)
+    inputs: Inputs = WholeGraph(x, with_propagation(structure, dataset.data, settings))
+    if settings.batches != "none":
+        inputs = sampled(x, family, dataset.data, structure, settings)
     return Contender(
         OURS,
         f"OuterConv {short_name(family)}{_then(settings)}",
         make_layer,
-        WholeGraph(x, with_propagation(structure, dataset.data, settings)),
+        inputs,
         in_channels,
         make_last=make_last,
     )

@@ -18,6 +18,8 @@ CLASS_WEIGHTS = ("none", "balanced")
 SELECT = ("loss", "metric")
 ARCHITECTURES = ("layers", "blocks")
 ACTIVATIONS = ("relu", "elu", "gelu", "leaky_relu", "none")
+BATCHES = ("none", "random-nodes", "clusters", "neighbor")
+PRECISIONS = ("float32", "bfloat16")
 
 # Maxima of the settings; within them a run ends, and numbers stay within float32.
 MOST = {
@@ -72,6 +74,16 @@ class Settings:
         device: as torch names it.
         backend: a kernel backend, or ``'auto'``.
         peer: whether PyG's own layer is trained beside, on the same seeds and splits.
+        batches: what an update is made of: ``'none'``, the whole graph; ``'random-nodes'``, random
+            parts; ``'clusters'``, unions of clusters by METIS; ``'neighbor'``, sampled
+            neighbourhoods of training nodes. See :mod:`pyg_outerconv.scale`.
+        parts: number of random parts, or of clusters; ``parts_per_batch`` clusters make a sample.
+        batch_size: training nodes of a sampled neighbourhood, ``fan_outs`` the numbers of edges
+            drawn into a node at each step away from these, such as ``'10,10'``; -1 for all.
+        accumulate: number of samples whose gradients an update adds up, over all processes; 0 is
+            replaced by the number of processes when a run begins.
+        precision: of the products in training, ``'bfloat16'`` by torch's autocast; parameters and
+            evaluation are float32.
 
     Numbers have the maxima of ``MOST``, and depth × hidden² that of ``MOST_PARAMETERS``.
 
@@ -111,11 +123,26 @@ class Settings:
     device: str = "cpu"
     backend: str = "auto"
     peer: bool = False
+    batches: str = "none"
+    parts: int = 8
+    parts_per_batch: int = 1
+    batch_size: int = 1024
+    fan_outs: str = "10,10"
+    accumulate: int = 0
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         for setting in fields(self):
             _check_type(setting.name, getattr(self, setting.name), str(setting.type))
-        for name in ("depth", "hidden", "epochs", "seeds"):
+        for name in (
+            "depth",
+            "hidden",
+            "epochs",
+            "seeds",
+            "parts",
+            "parts_per_batch",
+            "batch_size",
+        ):
             if getattr(self, name) < 1:
                 raise RefusedValue(f"{name} must be positive", ">= 1", getattr(self, name))
         for name, most in MOST.items():
@@ -147,6 +174,8 @@ class Settings:
             ("select", SELECT),
             ("activation", ACTIVATIONS),
             ("architecture", ARCHITECTURES),
+            ("batches", BATCHES),
+            ("precision", PRECISIONS),
         ):
             if getattr(self, name) not in known:
                 raise RefusedValue(unknown(name, getattr(self, name), known))
@@ -158,6 +187,21 @@ class Settings:
             )
         if self.architecture == "blocks" and self.skip != "none":
             raise RefusedValue("residual blocks have skips of their own", "skip='none'", self.skip)
+
+        self._check_batches()
+
+    def _check_batches(self) -> None:
+        fan_outs_of(self.fan_outs)
+        if self.accumulate < 0:
+            raise RefusedValue("accumulate must not be negative", ">= 0", self.accumulate)
+        if self.batches == "none" and self.accumulate > 1:
+            raise RefusedValue(
+                "gradients are added up over samples", "--batches random-nodes", "--batches none"
+            )
+        if self.batches != "none" and self.peer:
+            raise RefusedValue(
+                "PyG's layer is compared on the whole graph", "--batches none", self.batches
+            )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as ``config.json`` holds them."""
@@ -175,6 +219,21 @@ class Settings:
     def tell(self, names: list[str]) -> str:
         """Some settings with their values, for a message."""
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+
+
+def fan_outs_of(text: str) -> list[int]:
+    """Numbers of edges drawn into a node, from text such as ``'10,10'``.
+
+    Raises:
+        ValueError: the text is no list of positive integers or -1.
+    """
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [0]
+    if not all(number == -1 or number > 0 for number in numbers):
+        raise RefusedValue("fan_outs are numbers of edges", "such as 10,10, or -1 for all", text)
+    return numbers
 
 
 def _check_type(name: str, value: Any, kind: str) -> None:

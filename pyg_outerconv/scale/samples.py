@@ -1,0 +1,213 @@
+"""Samples of a graph by PyG's loaders and by partitions, the same for the same seed and epoch."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric import typing as pyg
+from torch_geometric.loader import NeighborLoader, RandomNodeLoader
+
+from ..basis import Basis
+from ..errors import RefusedValue
+from .carried import Carried
+
+
+class Sample(NamedTuple):
+    """Some nodes of a graph, with the part of its basis between them.
+
+    Attributes:
+        nodes: (n,) their numbers in the graph.
+        basis: K matrices of size n × n.
+        num_seeds: how many of the first nodes the sample was drawn for, whose outputs count.
+    """
+
+    nodes: Tensor
+    basis: Basis
+    num_seeds: int
+
+
+Samples = Iterator[Sample]
+
+
+def stream(*state: int) -> torch.Generator:
+    """Random numbers that depend on nothing but some integers."""
+    digest = hashlib.sha256(repr(state).encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+
+
+class Sampler(ABC):
+    """Splits an epoch into samples, of which each process draws some."""
+
+    @abstractmethod
+    def plan(self, seeds: Tensor, seed: int, epoch: int) -> list[Tensor]:
+        """The nodes of every sample that has some of the seeds (T,), in the order of training.
+
+        It depends on nothing but the arguments. Each seed is in exactly one sample.
+        """
+
+    @abstractmethod
+    def draw(self, plan: list[Tensor], numbers: list[int], seed: int, epoch: int) -> Samples:
+        """The samples of these numbers in a plan; each depends on its own number alone."""
+
+
+class RandomNodes(Sampler):
+    """Random parts of all nodes, by PyG's ``RandomNodeLoader``.
+
+    Args:
+        carried: the basis.
+        parts: number of parts of about the same size.
+
+    Raises:
+        ValueError: there are more parts than nodes.
+    """
+
+    def __init__(self, carried: Carried, parts: int) -> None:
+        _check_parts(parts, carried.num_nodes)
+        self.carried, self.parts = carried, parts
+        self._loader = RandomNodeLoader(carried.data(), parts)
+
+    def plan(self, seeds: Tensor, seed: int, epoch: int) -> list[Tensor]:
+        order = torch.randperm(self.carried.num_nodes, generator=stream(seed, epoch))
+        parts = order.split(math.ceil(self.carried.num_nodes / self.parts))
+        return _with_seeds(parts, seeds, self.carried.num_nodes)
+
+    def draw(self, plan: list[Tensor], numbers: list[int], seed: int, epoch: int) -> Samples:
+        for number in numbers:
+            part = self._loader.collate_fn(plan[number])
+            yield Sample(part.node, self.carried.of_data(part), part.node.numel())
+
+
+class Neighbors(Sampler):
+    """Sampled neighbourhoods of seeds, by PyG's ``NeighborLoader``.
+
+    A sampled edge keeps its value: sums over sampled neighbours are smaller than over all of them,
+    as in PyG's examples.
+
+    Args:
+        carried: the basis.
+        fan_outs: how many edges into a node are drawn at each step away from the seeds, -1 for all.
+        batch_size: number of seeds of a sample.
+
+    Raises:
+        ValueError: neither pyg-lib nor torch-sparse is installed.
+    """
+
+    def __init__(self, carried: Carried, fan_outs: list[int], batch_size: int) -> None:
+        require_sampler()
+        self.carried, self.fan_outs, self.batch_size = carried, fan_outs, batch_size
+        self._data = carried.data()
+
+    def plan(self, seeds: Tensor, seed: int, epoch: int) -> list[Tensor]:
+        order = torch.randperm(seeds.numel(), generator=stream(seed, epoch))
+        return list(seeds.cpu()[order].split(self.batch_size))
+
+    def draw(self, plan: list[Tensor], numbers: list[int], seed: int, epoch: int) -> Samples:
+        loader = NeighborLoader(
+            self._data, self.fan_outs, torch.cat(plan), batch_size=self.batch_size
+        )
+        for number in numbers:
+            with own_numbers(stream(seed, epoch, number)):
+                first = number * self.batch_size
+                place = torch.arange(first, first + plan[number].numel())
+                part = loader(place)
+            yield Sample(part.node, self.carried.of_data(part), part.batch_size)
+
+
+def require_sampler() -> None:
+    """Raise ValueError where PyG has no engine that samples neighbours."""
+    if not (pyg.WITH_PYG_LIB or pyg.WITH_TORCH_SPARSE):
+        raise RefusedValue(
+            "PyG's NeighborLoader samples by pyg-lib or torch-sparse",
+            "pip install torch-sparse, or --batches random-nodes or clusters, which need neither",
+            "neither",
+        )
+
+
+@contextmanager
+def own_numbers(generator: torch.Generator) -> Iterator[None]:
+    """A block in which torch's random numbers are those of a generator, on a CPU.
+
+    Samplers draw from the state from which dropout draws, too.
+    """
+    outside = torch.get_rng_state()
+    torch.set_rng_state(generator.get_state())
+    try:
+        yield
+    finally:
+        torch.set_rng_state(outside)
+
+
+class Clusters(Sampler):
+    """Unions of clusters, as in the `"Cluster-GCN" <https://arxiv.org/abs/1905.07953>`_ paper
+    (section 3.2), but with the values of the whole graph.
+
+    Args:
+        carried: the basis.
+        cluster: (N,) the cluster of each node, such as :func:`metis` finds.
+        together: number of clusters of a sample.
+    """
+
+    def __init__(self, carried: Carried, cluster: Tensor, together: int = 1) -> None:
+        self.carried, self.together = carried, together
+        order = torch.argsort(cluster, stable=True)
+        self._members = order.split(torch.bincount(cluster).tolist())
+
+    def plan(self, seeds: Tensor, seed: int, epoch: int) -> list[Tensor]:
+        order = torch.randperm(len(self._members), generator=stream(seed, epoch))
+        unions = (
+            torch.cat([self._members[number] for number in chosen]).sort().values
+            for chosen in order.split(self.together)
+        )
+        return _with_seeds(unions, seeds, self.carried.num_nodes)
+
+    def draw(self, plan: list[Tensor], numbers: list[int], seed: int, epoch: int) -> Samples:
+        for number in numbers:
+            nodes = plan[number]
+            yield Sample(nodes, self.carried.induced(nodes), nodes.numel())
+
+
+def metis(carried: Carried, parts: int) -> Tensor:
+    """(N,) clusters with few edges between them, by METIS through pymetis; always the same ones.
+
+    Raises:
+        ValueError: pymetis is not installed, or there are more parts than nodes.
+    """
+    _check_parts(parts, carried.num_nodes)
+    if importlib.util.find_spec("pymetis") is None:
+        raise RefusedValue(
+            "clusters are found by pymetis", "pip install 'pyg_outerconv[scale]'", "no pymetis"
+        )
+    import pymetis
+    from scipy.sparse import coo_matrix
+
+    source, target = carried.data().edge_index.numpy()
+    ones = np.ones(source.size, dtype=np.int8)
+    matrix = coo_matrix((ones, (source, target)), shape=(carried.num_nodes,) * 2)
+    matrix = (matrix + matrix.T).tocsr()
+    matrix.setdiag(0)
+    matrix.eliminate_zeros()
+    options = pymetis.Options(seed=0)
+    adjacency = pymetis.CSRAdjacency(matrix.indptr, matrix.indices)
+    found = pymetis.part_graph(parts, adjacency, options=options)
+    return torch.tensor(found[1], dtype=torch.long)
+
+
+def _with_seeds(parts: Iterable[Tensor], seeds: Tensor, num_nodes: int) -> list[Tensor]:
+    """The parts of all nodes that have some of the seeds."""
+    wanted = torch.zeros(num_nodes, dtype=torch.bool)
+    wanted[seeds.cpu()] = True
+    return [part for part in parts if bool(wanted[part].any())]
+
+
+def _check_parts(parts: int, num_nodes: int) -> None:
+    if not 1 <= parts <= max(num_nodes, 1):
+        raise RefusedValue("a graph is split into parts with nodes", f"1 to {num_nodes}", parts)

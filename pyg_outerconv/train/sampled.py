@@ -1,0 +1,112 @@
+"""Training on samples of a graph, and exact evaluation layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch_geometric.data import Data
+
+from ..basis import Basis
+from ..errors import RefusedValue
+from ..families import Family
+from ..families.multi_head import HeadsByName
+from ..graph import EdgeList
+from ..scale import Carried, Clusters, Neighbors, RandomNodes, Sampler, metis
+from ..scale.chunks import MOST_EDGES, rows_of
+from .by_layers import logits_by_layers
+from .inputs import WHOLE, Batch, Inputs, Share
+from .settings import Settings, fan_outs_of
+
+if TYPE_CHECKING:
+    from .model import Classifier
+
+
+@dataclass(frozen=True)
+class Sampled(Inputs):
+    """A sample at every call in training, the whole graph layer by layer in evaluation.
+
+    Attributes:
+        x: (N, P) features, dense or CSR.
+        basis: of the whole graph.
+        sampler: splits an epoch into samples.
+        device: where batches are needed.
+        most_edges: the bound on a chunk of targets in evaluation.
+    """
+
+    x: Tensor
+    basis: Basis
+    sampler: Sampler
+    device: str
+    most_edges: int = MOST_EDGES
+
+    def batches(
+        self, nodes: Tensor, seed: int, epoch: int, share: Share = WHOLE
+    ) -> Iterator[Batch | None]:
+        plan = self.sampler.plan(nodes, seed, epoch)
+        numbers = share.numbers(len(plan))
+        drawn = [number for number in numbers if number is not None]
+        trains = torch.zeros(self.basis.size[1], dtype=torch.bool)
+        trains[nodes.cpu()] = True
+        samples = zip(drawn, self.sampler.draw(plan, drawn, seed, epoch), strict=True)
+        for number, sample in samples:
+            rows = trains[sample.nodes[: sample.num_seeds]].nonzero().view(-1)
+            yield Batch(
+                rows_of(self.x, sample.nodes.to(self.x.device), self.x.dtype).to(self.device),
+                sample.basis.to(self.device),
+                rows.to(self.device),
+                sample.nodes[rows].to(self.device),
+                number,
+            )
+        for _ in numbers[len(drawn) :]:
+            yield None
+
+    def logits(self, model: Module, nodes: Tensor) -> Tensor:
+        made = cast("Classifier", model)
+        return logits_by_layers(made, self.x, self.basis, most_edges=self.most_edges)[nodes]
+
+
+def sampled(
+    x: Tensor | None, family: Family, data: Data, structure: Any, settings: Settings
+) -> Sampled:
+    """The inputs that ``settings.batches`` names.
+
+    Args:
+        x: (N, P) features.
+        family: of the layers.
+        data: the graph.
+        structure: what the layers are called with on the whole graph.
+        settings: of the run.
+
+    Raises:
+        ValueError: the graph has no features, the engine is not installed, samples cannot carry
+            the structure, or predictions are propagated.
+    """
+    if isinstance(family, HeadsByName):  # the support carries; scores are made in layers
+        family = family.edges
+    edges = family.structure_in(data)
+    if x is None or not isinstance(edges, EdgeList) or not isinstance(structure, Basis):
+        raise RefusedValue(
+            "samples have features, and carry a basis of edges",
+            "a graph with features, a family of edges or heads alone; or --batches none",
+            f"{settings.dataset} with {settings.family}",
+        )
+    if settings.propagation:
+        raise RefusedValue(
+            "predictions are propagated over the whole graph",
+            "--batches none",
+            f"--batches {settings.batches}",
+        )
+    carried = Carried(family, edges, structure.to("cpu"))  # where samples are drawn
+    sampler: Sampler
+    if settings.batches == "neighbor":
+        sampler = Neighbors(carried, fan_outs_of(settings.fan_outs), settings.batch_size)
+    elif settings.batches == "clusters":
+        sampler = Clusters(carried, metis(carried, settings.parts), settings.parts_per_batch)
+    else:
+        sampler = RandomNodes(carried, settings.parts)
+    return Sampled(x, structure, sampler, settings.device)
