@@ -111,6 +111,9 @@ from .own import own_graph
     help="Samples whose gradients make an update, over all processes; default: one of each.",
 )
 @click.option("--precision", help="Of products in training: float32 or bfloat16.")
+@click.option(
+    "--tensorboard", is_flag=True, help="Write curves for TensorBoard into the run folder."
+)
 @click.option("--root", help=f"Folder of the data; default {ROOT_VARIABLE}, else a cache folder.")
 @click.option("--out", help="Run folder; default runs/<dataset>-<family>-<number>.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")

@@ -89,7 +89,7 @@ class Torchrun(Processes):
         dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=LONGEST_WAIT)
 
     def wrap(self, module: Module) -> Module:
-        return DistributedDataParallel(module, broadcast_buffers=False)
+        return DistributedDataParallel(module)
 
     def without_sums(self, module: Module) -> AbstractContextManager[Any]:
         assert isinstance(module, DistributedDataParallel)

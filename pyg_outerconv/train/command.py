@@ -12,6 +12,7 @@ from .. import data
 from ..errors import RefusedValue
 from ..files import STOPPED, as_path, silence
 from ..kernels import get_backend
+from ..scale.processes import Processes, WorkerLost, processes
 from .experiment import Experiment, Interrupted
 from .family_options import make_family
 from .model import check_device
@@ -21,6 +22,9 @@ from .run_folder import RunFolder, next_folder
 from .settings import Settings, resolve
 from .splits import check_protocol
 
+LOST = 1
+"""The exit code of a process that another one has left."""
+
 
 def train(
     dataset: str | None,
@@ -29,6 +33,7 @@ def train(
     root: str | None,
     out: str | None,
     resume: bool,
+    tensorboard: bool = False,
     **settings: Any,
 ) -> int:
     """Run ``outerconv train`` and return its exit code.
@@ -40,6 +45,7 @@ def train(
         root: folder of the data.
         out: run folder.
         resume: go on with the run in ``out``.
+        tensorboard: write scalars into ``tensorboard/`` of the run folder.
         settings: other fields of :class:`Settings`, and what :func:`data.source_of` takes; None
             where an option was not given.
 
@@ -70,14 +76,47 @@ def train(
         chosen = _new_settings(asked, entry, family, directed)
         stem = f"{chosen.dataset}-{chosen.family.split('(')[0]}".lower()
         folder = as_path(out, "--out") if out else _next_folder(stem)
-    experiment = Experiment(chosen, folder, root, resume=resume, log=_say, dataset=graph)
-    _announce(experiment)
+    together = processes(chosen.device)
     try:
+        return _run(chosen, folder, root, resume, graph, together, tensorboard)
+    finally:
+        together.end()
+
+
+def _run(
+    chosen: Settings,
+    folder: Path,
+    root: str | None,
+    resume: bool,
+    graph: Dataset | None,
+    together: Processes,
+    tensorboard: bool,
+) -> int:
+    try:
+        folder = together.shared(folder)
+        experiment = Experiment(
+            chosen,
+            folder,
+            root,
+            resume,
+            log=_say,
+            dataset=graph,
+            processes=together,
+            board=tensorboard,
+        )
+        if together.leads:
+            _announce(experiment)
         summary = experiment.run()
-    except Interrupted as interrupted:
+    except (Interrupted, WorkerLost) as stopped:
         command = ["outerconv", "train", "--resume", "--out", str(folder)]
-        _complain(f"{interrupted}; go on by: {shlex.join(command)}")
-        return STOPPED + interrupted.number
+        if together.size > 1:
+            start = ["torchrun", "--nproc-per-node", str(together.size), "-m", "pyg_outerconv"]
+            command = [*start, *command[1:]]
+        if together.leads:
+            _complain(f"{stopped}; go on by: {shlex.join(command)}")
+        return STOPPED + stopped.number if isinstance(stopped, Interrupted) else LOST
+    if not together.leads:
+        return 0
     _say(f"\n{table(summary)}\n\nrun folder: {folder}")
     _say(f"predicted classes: outerconv predict {shlex.quote(str(folder))}")
     return 0

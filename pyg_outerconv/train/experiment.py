@@ -5,12 +5,15 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..data import Dataset, entry, load
 from ..errors import RefusedValue
+from ..scale.processes import ALONE, Processes, WorkerLost
+from .board import BOARD, Board
 from .features import choose_features, settle_features
 from .loop import SeedRun, rank, train
 from .model import OURS, Contender, backends_used, check_device, on_backend, ours
@@ -22,8 +25,11 @@ from .run_data import dataset_of
 from .run_folder import RunFolder
 from .settings import Settings
 from .splits import Split, absent_classes, check_classes, check_protocol, make_split
+from .update import Stopped
 
 SNAPSHOT_SECONDS = 20.0
+
+Value = TypeVar("Value")
 
 
 class Interrupted(Exception):  # noqa: N818 - no error, a wish
@@ -50,6 +56,8 @@ class Experiment:
         log: takes lines of text.
         show_bar: see :class:`Progress`.
         dataset: the graph, where it was read before; None to read it.
+        processes: those that train together; the first one alone writes and prints.
+        board: write scalars for TensorBoard, see :class:`.board.Board`.
 
     Raises:
         ValueError, DataUnavailable: the settings do not fit the data, or the folder does not fit
@@ -65,23 +73,31 @@ class Experiment:
         log: Callable[[str], None] = print,
         show_bar: bool | None = None,
         dataset: Dataset | None = None,
+        processes: Processes = ALONE,
+        board: bool = False,
     ) -> None:
-        self.log = log
-        self.progress = Progress(log, show_bar)
+        self.processes, leads = processes, processes.leads
+        self.log = log = log if leads else _silent
+        self.progress = Progress(log, show_bar if leads else False)
         self.folder = RunFolder(folder)
+        self.board = Board(self.folder.path / BOARD) if board and leads else None
         check_device(settings.device)
-        if dataset is None and resume:
-            dataset = dataset_of(self.folder, root, log=log)
-        elif dataset is None:
-            check_protocol(entry(settings.dataset), settings.split)
-            dataset = load(settings.dataset, root, settings.split, log)
+        for turn in (leads, not leads):  # the first one downloads, and caches what it read
+            if turn and dataset is None and resume:
+                dataset = dataset_of(self.folder, root, log=log)
+            elif turn and dataset is None:
+                check_protocol(entry(settings.dataset), settings.split)
+                dataset = load(settings.dataset, root, settings.split, log)
+            processes.shared(None)
+        assert dataset is not None
         self.dataset = dataset
+        settings = self._share_updates(settings, resume)
         if resume and settings.features == "auto":  # as it was settled when the run began
             settings = replace(settings, features=self.folder.settings().features)
         self.features = choose_features(self.dataset, settings)
         self.settings = settings = settle_features(self.dataset, settings)
         if resume:
-            self.folder.take_up(settings, self.dataset)
+            self._first(lambda: self.folder.take_up(settings, self.dataset))
         self.contenders = contenders(self.dataset, settings)
         for contender in self.contenders:  # a seed draws before any is trained
             contender.model(self.dataset.num_classes, settings)
@@ -89,28 +105,56 @@ class Experiment:
             check_classes(self.dataset.data.y, self._split(seed), settings.metric)
         self.backends = backends_used(self.contenders[0], self.dataset.num_classes, settings)
         if not resume:
-            self.folder.create(settings, self.dataset)
-        self.runs = self.folder.read_runs()
-        if any(run["model"] == OURS for run in self.runs):
+            self._first(lambda: self.folder.create(settings, self.dataset))
+        self.runs = self._first(self.folder.read_runs)
+        if leads and any(run["model"] == OURS for run in self.runs):
             self.folder.load_checkpoint()  # of the best of them, which later ones are held against
+
+    def _first(self, act: Callable[[], Value]) -> Value | Any:
+        """What the first process gets of the run folder, in all processes."""
+        return self.processes.shared(act() if self.processes.leads else None)
+
+    def _share_updates(self, settings: Settings, resume: bool) -> Settings:
+        """The settings with ``accumulate=0`` replaced by the number of processes, and checked."""
+        size = self.processes.size
+        if size == 1 and settings.batches == "none":
+            return settings
+        if resume and not settings.accumulate:
+            settings = replace(settings, accumulate=self.folder.settings().accumulate)
+        settings = replace(settings, accumulate=settings.accumulate or size)
+        if size == 1:
+            return settings
+        for rule, fits, expected, got in (
+            ("several processes train on samples", settings.batches != "none",
+             "--batches random-nodes, clusters or neighbor", settings.batches),
+            ("an update has as many samples of each process", settings.accumulate % size == 0,
+             f"--accumulate {size}, or a multiple of it", settings.accumulate),
+            ("statistics of batches are of one process", settings.layer_norm != "batch",
+             "--layer-norm layer or none", "batch"),
+        ):  # fmt: skip
+            if not fits:
+                raise RefusedValue(rule, expected, got)
+        return settings
 
     def run(self) -> dict[str, Any]:
         """Train every seed that is not finished yet, and return the summary.
 
         Raises:
             Interrupted: by Ctrl-C or SIGTERM. Finished seeds are kept, and the epochs done.
+            WorkerLost: another process is gone; the same is kept.
             ValueError: training diverged, or the folder can no longer be written.
         """
         done = {(run["model"], run["seed"]) for run in self.runs}
-        state = self.folder.load_state()
+        state = self._first(self.folder.load_state)
         if state is not None and (state["model"], state["seed"]) in done:
-            self.folder.drop_state()  # the process was killed between the two
+            self._first(self.folder.drop_state)  # the process was killed between the two
         with StopOnInterrupt() as stop, on_backend(self.settings):
             for seed in range(self.settings.seeds):
                 for contender in self.contenders:
                     if (contender.key, seed) not in done:
                         self._run_seed(contender, seed, stop)
-        self._draw()
+        if self.processes.leads:
+            self._draw()
         return self.summary()
 
     def summary(self) -> dict[str, Any]:
@@ -127,34 +171,67 @@ class Experiment:
             names = ", ".join(map(self.dataset.class_name, absent))
             self.log(f"seed {seed}: no training node has class {names}")
         run = SeedRun(
-            contender, self.dataset.data.y, self.dataset.num_classes, split, self.settings, seed
+            contender,
+            self.dataset.data.y,
+            self.dataset.num_classes,
+            split,
+            self.settings,
+            seed,
+            self.processes,
+            stop,
         )
         self._take_up(run)
         self.progress.begin(run)
-        saved = time.monotonic()
+        try:
+            self._train(run, stop)
+        finally:
+            self.progress.end()
+        if self.processes.leads:
+            self._keep(run, split)
+        self.processes.shared(None)
+
+    def _train(self, run: SeedRun, stop: StopOnInterrupt) -> None:
+        """Train to the end, or keep the epochs done.
+
+        Of several processes any may be asked to stop, or be gone, in the middle of an epoch. So the
+        first one holds the state after each epoch.
+        """
+        alone, leads = self.processes.size == 1, self.processes.leads
+        saved, whole = time.monotonic(), None
 
         def each_epoch(run: SeedRun) -> None:
-            nonlocal saved
+            nonlocal saved, whole
             self.progress.epoch(run)
-            if time.monotonic() - saved > SNAPSHOT_SECONDS:  # in case the process is killed
+            if self.board is not None:
+                self.board.write(run)
+            if not alone and leads:
+                whole = deepcopy(run.state())
+            if leads and time.monotonic() - saved > SNAPSHOT_SECONDS:  # in case it is killed
                 self.folder.save_state(run.state())
                 saved = time.monotonic()
 
+        epoch, lost = f"{run.contender.key} seed {run.seed}", None
         try:
-            finished = not stop() and train(run, each_epoch, stop)
-        finally:
-            self.progress.end()
-        if not finished:
-            self.folder.save_state(run.state())
-            raise Interrupted(
-                f"stopped in epoch {run.epoch} of {contender.key} seed {seed}; "
-                f"{len(self.runs)} finished seeds are kept",
-                stop.number,
-            )
-        self._keep(run, split)
+            if alone:
+                if not stop() and train(run, each_epoch, stop):
+                    return
+                whole = run.state()
+            elif train(run, each_epoch, lambda: False):
+                return
+        except Stopped:
+            pass
+        except WorkerLost as error:
+            lost = error
+        if leads and whole is not None:
+            self.folder.save_state(whole)
+        where = f"in epoch {run.epoch + (not alone)} of {epoch}"
+        kept = f"{len(self.runs)} finished seeds are kept"
+        if lost is not None and not stop.number:
+            raise WorkerLost(f"a process is gone {where}; {kept}") from lost
+        raise Interrupted(f"stopped {where}; {kept}", stop.number or signal.SIGTERM)
 
     def _take_up(self, run: SeedRun) -> None:
-        state = self.folder.load_state()
+        state = self._first(self.folder.load_state)
         if state is not None and (state["model"], state["seed"]) == (run.contender.key, run.seed):
             self._load(run, state)
             self.log(f"{run.contender.key} seed {run.seed}: goes on after epoch {run.epoch}")
@@ -206,6 +283,10 @@ class Experiment:
             return
         title = f"{self.contenders[0].name} on {self.settings.dataset}, {self.settings.seeds} seeds"
         self.folder.draw(draw_curves(self.runs, title, self.settings.metric))
+
+
+def _silent(line: str) -> None:
+    """Of all processes but the first."""
 
 
 def contenders(dataset: Dataset, settings: Settings) -> list[Contender]:
