@@ -36,6 +36,8 @@ WAYS = {
     "bfloat16": {"precision": "bfloat16"},
     "sparse features": {"features": "sparse"},
     "batch norm": {"layer_norm": "batch"},
+    "attention": {"family": "gat(heads=2)", "batches": "clusters", "parts": 3},
+    "blocks": {"architecture": "blocks"},
 }
 
 
@@ -154,3 +156,16 @@ def test_tensorboard(tmp_path: Path) -> None:
 def test_settings_are_checked(changes: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
         replace(SETTINGS, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"family": "stack(gat(heads=2), gcn)"}, "heads alone"),
+        ({"propagation": "diffusion(ppr, alpha=0.1)"}, "--batches none"),
+        ({"parts": 35}, "1 to 34"),
+    ],
+)
+def test_what_samples_cannot_carry_is_refused(changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        seed_run(**changes)
