@@ -88,7 +88,7 @@ def _run(
     folder: Path,
     root: str | None,
     resume: bool,
-    graph: Dataset | None,
+    graph: data.Dataset | None,
     together: Processes,
     tensorboard: bool,
 ) -> int:
