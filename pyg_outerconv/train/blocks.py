@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Linear, Module, ModuleList
 
-from ..nn import OuterConv, dropout_features
+from ..nn import dropout_features
 from .settings import Settings
 
 Activation = Callable[[Tensor], Tensor]
@@ -95,13 +95,13 @@ class Propagated(Module):
 
     Args:
         model: called with features and a structure; it returns logits.
-        family: of one label.
+        propagation: a layer of one label with Θ = I.
     """
 
-    def __init__(self, model: Any, family: Any) -> None:
+    def __init__(self, model: Any, propagation: Module) -> None:
         super().__init__()
         self.model = model
-        self.propagation = OuterConv(-1, -1, family, theta="identity", bias=False)
+        self.propagation = propagation
 
     def forward(self, x: Tensor | None, structure: Structures) -> Tensor:
         """Logits (N, C)."""

@@ -53,9 +53,8 @@ def logits_by_layers(
         logits = logits_by_layers(
             model.model, x, basis.convs, scratch=scratch, most_edges=most_edges
         )
-        return convolve(
-            model.propagation, logits, basis.propagation, scratch=scratch, most_edges=most_edges
-        )
+        last = cast(OuterConv, model.propagation)
+        return convolve(last, logits, basis.propagation, scratch=scratch, most_edges=most_edges)
     scratch = scratch or Scratch()
     if isinstance(model, BlockClassifier):
         return _of_blocks(model, x, basis, scratch, most_edges)

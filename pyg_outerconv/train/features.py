@@ -12,7 +12,6 @@ from torch_geometric.transforms import NormalizeFeatures
 
 from ..data import Dataset
 from ..errors import RefusedValue
-from ..families import GCN, Directed, parse_family
 from ..nn import predicted_share, sparse_pays
 from .settings import Settings
 
@@ -71,12 +70,12 @@ def kept_features(dataset: Dataset, settings: Settings) -> Tensor | None:
 def choose_features(dataset: Dataset, settings: Settings) -> FeatureChoice | None:
     """How the settings store the features; None for a graph without features.
 
-    ``'auto'`` stores them sparse where :func:`sparse_pays` predicts a gain, torch has sparse
-    kernels for the device, and the peer takes sparse features: both models get the same. The choice
-    counts non-zeros and measures no time, so that equal settings give equal numbers.
+    ``'auto'`` stores them sparse where :func:`sparse_pays` predicts a gain, and torch has sparse
+    kernels for the device. The choice counts non-zeros and measures no time, so that equal settings
+    give equal numbers.
 
     Raises:
-        ValueError: sparse features are asked for, and the graph has none or the peer takes none.
+        ValueError: sparse features are asked for, and the graph has none.
     """
     if not _has_features(dataset):
         if settings.features == "sparse":
@@ -89,13 +88,6 @@ def choose_features(dataset: Dataset, settings: Settings) -> FeatureChoice | Non
     x: Tensor = dataset.data.x
     shape, num_entries = (x.size(0), x.size(1)), int(torch.count_nonzero(x))
     kept, because = settings.features, ""
-    peer_agrees = not settings.peer or peer_takes_sparse(settings)
-    if kept == "sparse" and not peer_agrees:
-        raise RefusedValue(
-            "both models get the same features, and PyG's layer takes no sparse ones",
-            "features='auto' or 'dense', or no --peer",
-            f"features='sparse' and {settings.family}",
-        )
     if kept == "auto":
         kept = "dense"
         if settings.device.split(":")[0] not in ("cpu", "cuda"):
@@ -104,16 +96,9 @@ def choose_features(dataset: Dataset, settings: Settings) -> FeatureChoice | Non
             because = "X·Θ would take longer with sparse features"
         elif not sparse_pays(num_entries, shape):
             because = f"{shape[0]} × {shape[1]} numbers are too few for a sparse product to pay"
-        elif not peer_agrees:
-            because = "PyG's layer takes no sparse features"
         else:
             kept = "sparse"
     return FeatureChoice(kept, shape, num_entries, because)
-
-
-def peer_takes_sparse(settings: Settings) -> bool:
-    """Whether PyG's layer for the family multiplies X with its weights before anything else."""
-    return isinstance(parse_family(settings.family), GCN | Directed)
 
 
 def settle_features(dataset: Dataset, settings: Settings) -> Settings:

@@ -22,7 +22,7 @@ from ..families import Family, parse_family
 from ..families.multi_head import HeadsByName
 from ..families.options import nested
 from ..kernels import record, use_backend
-from ..nn import dropout_features
+from ..nn import OuterConv, dropout_features
 from ..nn.layer import layer_of, structure_of
 from .blocks import ACTIVATION, BlockClassifier, Propagated, Structures, groups_of
 from .family_options import short_name
@@ -121,6 +121,7 @@ class Contender:
         in_channels: P, or N where the graph has no features.
         note: a remark on the comparison, or empty.
         make_last: makes the layer that gives the logits; None for ``make_layer``.
+        make_propagation: makes what propagates logits, if the settings say that they are.
     """
 
     key: str
@@ -130,6 +131,7 @@ class Contender:
     in_channels: int
     note: str = ""
     make_last: MakeLayer | None = None
+    make_propagation: Callable[[], Module] | None = None
 
     def model(self, num_classes: int, settings: Settings) -> Classifier:
         """A fresh model, initialised from torch's random state.
@@ -145,7 +147,8 @@ class Contender:
             last = self.make_last
             model = NodeClassifier(self.in_channels, num_classes, make_layer, settings, last)
         if settings.propagation:
-            model = Propagated(model, parse_family(settings.propagation))
+            assert self.make_propagation is not None  # as contenders are made
+            model = Propagated(model, self.make_propagation())
         return model.to(settings.device)
 
 
@@ -158,7 +161,7 @@ def ours(dataset: Dataset, settings: Settings) -> Contender:
     """
     family = parse_family(settings.family)
     structure = structure_on(family, dataset.data, settings)
-    _check_heads(family, settings)
+    check_out_heads(family, settings)
     x = kept_features(dataset, settings)
 
     options = {
@@ -184,7 +187,14 @@ def ours(dataset: Dataset, settings: Settings) -> Contender:
         inputs,
         in_channels,
         make_last=make_last,
+        make_propagation=lambda: _propagation(settings),
     )
+
+
+def _propagation(settings: Settings) -> OuterConv:
+    """The layer that propagates logits, without parameters."""
+    family = parse_family(settings.propagation)
+    return OuterConv(-1, -1, family, theta="identity", bias=False)
 
 
 def structure_on(family: Family, data: Data, settings: Settings) -> Any:
@@ -224,7 +234,8 @@ def _then(settings: Settings) -> str:
     )
 
 
-def _check_heads(family: Family, settings: Settings) -> None:
+def check_out_heads(family: Family, settings: Settings) -> None:
+    """Raise ValueError if ``out_heads`` is set for a family without heads."""
     if settings.out_heads and not any(isinstance(part, HeadsByName) for part in nested(family)):
         raise RefusedValue(
             "out_heads is the number of heads of the last layer",

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv.data import Dataset, entry
 from pyg_outerconv.families import parse_family
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.train import Settings
-from pyg_outerconv.train.features import choose_features
 from pyg_outerconv.train.model import ours
 from pyg_outerconv.train.peer import PeerLayer, peer
 
@@ -97,6 +97,19 @@ SAME = [
     ("relation(3)", {"theta": "block-diagonal(num_blocks=1)"}),
     ("directed(gcn)", {}),
     ("directed(gcn(add_self_loops=False))", {"root_weight": True}),
+    ("identity", {}),
+    ("identity", {"propagation": "diffusion(ppr, alpha=0.1, length=3)"}),
+    ("gcn", {"architecture": "blocks", "layer_norm": "layer"}),
+    ("relation(1, norm=mean)", {"root_weight": True}),
+    ("relation(1, norm=None)", {"root_weight": True}),
+    ("walk(2, norm=sym, powers=(2,), add_self_loops=True)", {}),
+    ("stack(gcn(add_self_loops=False), identity)", {}),
+    ("gat(heads=4)", {}),
+    ("gat(heads=4, add_self_loops=False)", {"out_heads": 1, "activation": "elu"}),
+    ("gatv2(heads=2)", {}),
+    ("gatv2(heads=2, share_weights=True)", {}),
+    ("transformer(heads=2)", {"root_weight": True}),
+    ("transformer(heads=2, combine=mean)", {}),
 ]
 
 
@@ -106,10 +119,15 @@ def test_from_a_seed_both_begin_as_the_same_function(
     family: str, options: dict[str, Any], featureless: bool
 ) -> None:
     dataset = graph()
+    if "relation(1" in family or "powers" in family:
+        del dataset.data.edge_type
+    if "powers" in family:  # PyG has one degree for both ends
+        dataset.data.edge_index = to_undirected(dataset.data.edge_index)
     if featureless:
         del dataset.data.x
         dataset.data.num_nodes = 12
-        if "block" in options.get("theta", ""):
+        needs_features = family.startswith(("gatv2", "transformer"))
+        if "block" in options.get("theta", "") or needs_features:
             return  # which is refused
     settings = Settings("KarateClub", family, "public", input_dropout=0.5, **options)
     models, left = [], []
@@ -122,7 +140,9 @@ def test_from_a_seed_both_begin_as_the_same_function(
     assert torch.equal(left[0][1], left[1][1])
 
 
-@pytest.mark.parametrize("family", ["gcn", "gcn(norm='target')", "directed(gcn)"])
+@pytest.mark.parametrize(
+    "family", ["gcn", "gcn(norm='target')", "directed(gcn)", "identity", "gat(2)", "gatv2(2)"]
+)
 def test_both_get_the_same_sparse_features(family: str) -> None:
     dataset = graph()
     dataset.data.x = (dataset.data.x > 0.7).float()
@@ -141,19 +161,18 @@ def test_both_get_the_same_sparse_features(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["walk(2)", "chebyshev(3)", "relation(3)"])
-def test_both_are_dense_where_pyg_takes_no_sparse_features(family: str) -> None:
+def test_a_peer_that_takes_no_sparse_features_gets_the_same_ones_dense(family: str) -> None:
     dataset = graph()
-    dataset.data.x = torch.zeros(3000, 1500)
-    settings = Settings("KarateClub", family, "public")
-    alone, beside = (
-        choose_features(dataset, replace(settings, peer=peered)) for peered in (False, True)
-    )
-    assert alone is not None
-    assert beside is not None
-    assert (alone.kept, beside.kept) == ("sparse", "dense")
-    assert "stored dense: PyG's layer takes no sparse features" in str(beside)
-    with pytest.raises(ValueError, match="both models get the same features"):
-        choose_features(dataset, replace(settings, peer=True, features="sparse"))
+    dataset.data.x = (dataset.data.x > 0.7).float()
+    settings = Settings("KarateClub", family, "public", features="sparse", peer=True)
+    outs = []
+    for contender in (ours(dataset, settings), peer(dataset, settings)):
+        torch.manual_seed(7)
+        model = contender.model(2, settings).eval()
+        outs.append(contender.inputs.logits(model, torch.arange(12)))
+    assert contender.inputs.x.layout == torch.strided
+    assert "stored dense" in contender.note
+    assert_near(outs[1], outs[0], 1e-5)
 
 
 def test_what_the_halves_of_directions_mean_is_told() -> None:
@@ -192,7 +211,12 @@ def test_relations_with_a_root_weight_and_bases() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"family": "identity"},
+        {"family": "high_pass"},
+        {"family": "gat(2, combine=sum)"},
+        {"family": "gat(2)", "root_weight": True},
+        {"family": "transformer(2, add_self_loops=True)"},
+        {"family": "identity", "propagation": "gcn"},
+        {"family": "relation(1, norm=given)", "root_weight": True},
         {"family": "stack(gcn, identity)"},
         {"family": "directed(walk(2))"},
         {"family": "walk(2, direction='both')"},
