@@ -45,6 +45,10 @@ def _begin_dense(conv: Any, mine: Any) -> None:
     conv.bias.zero_()
 
 
+def _begin_simplified(conv: Any, mine: Any) -> None:
+    _begin_dense(conv.lin, mine)
+
+
 def _begin_arma(conv: Any, mine: Any) -> None:
     neighbours, itself = mine.theta.weight
     conv.init_weight.copy_(neighbours[None])
@@ -110,7 +114,7 @@ def _walk(family: Walk, data: Data, settings: Settings) -> Recipe:
         def simplified(p: int, q: int) -> Module:
             return SGConv(p, q, K=length, add_self_loops=bool(family.add_self_loops))
 
-        return Recipe(f"SGConv(K={length})", simplified, _begin_linear, edges_of(data))
+        return Recipe(f"SGConv(K={length})", simplified, _begin_simplified, edges_of(data))
     if family.direction == "both" or family.aggr != "sum" or family.powers is not None:
         raise no_peer("all powers of one direction, summed", repr(family))
 
