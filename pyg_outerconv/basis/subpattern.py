@@ -19,7 +19,8 @@ def between(
     Returns:
         The pattern of these edges, and the position of each edge in the old pattern.
     """
-    if targets is not None and 2 * targets.numel() <= pattern.size[1]:
+    has_rows_alone = pattern.given is None and "order" not in vars(pattern)  # see of_rows()
+    if targets is not None and (has_rows_alone or 2 * targets.numel() <= pattern.size[1]):
         return _of_rows(pattern, sources, targets)
     source, target = pattern.source.long(), pattern.target.long()
     size = list(pattern.size)
@@ -67,6 +68,25 @@ def _of_rows(pattern: Pattern, sources: Tensor | None, targets: Tensor) -> tuple
     if pattern.origin is not None:
         vars(made)["origin"] = pattern.origin.index_select(0, chosen)
     return made, chosen
+
+
+def of_rows(
+    ptr: Tensor, source: Tensor, label: Tensor | None, *, size: tuple[int, int], num_labels: int
+) -> Pattern:
+    """A pattern over tensors in rows of targets, which may be mapped to files; nothing is read.
+
+    Args:
+        ptr: (N + 1,) the edges into target n are ``ptr[n]:ptr[n + 1]``.
+        source: (E,) their sources.
+        label: (E,) their labels, ascending within a target; None for label 0.
+        size: (M, N).
+        num_labels: K.
+    """
+    made = object.__new__(Pattern)
+    held = {"source": source, "target_ptr": ptr, "origin": None}
+    held |= {} if label is None else {"label": label}
+    vars(made).update(size=size, num_labels=num_labels, **held)
+    return made
 
 
 def subset(

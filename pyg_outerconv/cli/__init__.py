@@ -20,6 +20,7 @@ import click
 from ..errors import Refused
 from ..files import STOPPED, silence
 from .bench import bench
+from .generate import generate
 from .lists import backends, datasets, explain, families
 from .reproduce import reproduce
 from .show import show
@@ -45,6 +46,7 @@ _COMMANDS = (
     show,
     bench,
     datasets,
+    generate,
     families,
     explain,
     backends,

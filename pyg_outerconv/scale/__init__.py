@@ -1,7 +1,9 @@
 """Graphs larger than memory: layer-wise inference, samples that keep the weights of the basis."""
 
 from .carried import Carried
+from .generate import generate
 from .layerwise import convolve
+from .mapped_basis import carried_by
 from .samples import Clusters, Neighbors, RandomNodes, Sample, Sampler, metis
 from .scratch import Scratch
 
@@ -13,6 +15,8 @@ __all__ = [
     "Sample",
     "Sampler",
     "Scratch",
+    "carried_by",
     "convolve",
+    "generate",
     "metis",
 ]

@@ -1,0 +1,208 @@
+"""Arrays in a folder, written in bounded memory and opened by memory map; graphs made of these.
+
+A folder has one ``.npy`` file for each array, and ``header.json`` with their types, shapes and
+checksums. The header is written last: a folder without it is none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import RefusedValue
+from ..files import as_path, load_json, save_json
+
+FORMAT = 1
+HEADER = "header.json"
+PARTS = ("none", "train", "validation", "test")
+"""What the numbers in the array ``split`` of a graph mean."""
+
+_BLOCK = 2**24  # bytes that are read at once for a checksum
+
+
+class ArrayWriter:
+    """Creates the arrays of a folder, to be filled part by part, and then its header.
+
+    Args:
+        folder: a new or empty folder.
+
+    Raises:
+        ValueError: there are files in the folder, or it cannot be written.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = as_path(folder, "a folder of arrays")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            occupied = any(self.folder.iterdir())
+        except OSError as error:
+            raise _unusable(self.folder, error) from error
+        if occupied:
+            raise RefusedValue("arrays get a folder of their own", "an empty one", self.folder)
+        self._arrays: dict[str, Any] = {}
+
+    def create(self, name: str, dtype: str, *shape: int) -> Any:
+        """A new array of zeros in a file, to be written by slices.
+
+        Raises:
+            ValueError: the disk is full, or the folder cannot be written.
+        """
+        try:
+            made = np.lib.format.open_memmap(
+                self.folder / f"{name}.npy", mode="w+", dtype=dtype, shape=shape
+            )
+        except OSError as error:
+            raise _unusable(self.folder, error) from error
+        self._arrays[name] = made
+        return made
+
+    def finish(self, facts: dict[str, Any]) -> None:
+        """Write all to the disk, and then the header with checksums and some facts.
+
+        Raises:
+            ValueError: the disk is full, or the folder cannot be written.
+        """
+        files = {}
+        try:
+            for name, array in self._arrays.items():
+                array.flush()
+                known = {"dtype": array.dtype.str, "shape": list(array.shape)}
+                files[name] = {**known, "sha256": _sha256(self.folder / f"{name}.npy")}
+            save_json(self.folder / HEADER, {"format": FORMAT, "files": files, "facts": facts})
+        except OSError as error:
+            raise _unusable(self.folder, error) from error
+        self._arrays.clear()
+
+
+class Arrays:
+    """Opens the arrays of a folder without reading them.
+
+    Args:
+        folder: what an :class:`ArrayWriter` has finished.
+        verify: whether to read all files once and compare their checksums.
+
+    Raises:
+        ValueError: a file is missing, has another size, type or shape than the header says, or,
+            with ``verify``, another checksum.
+    """
+
+    def __init__(self, folder: str | Path, verify: bool = False) -> None:
+        self.folder = as_path(folder, "a folder of arrays")
+        try:
+            header = load_json(self.folder / HEADER)
+        except OSError as error:
+            raise RefusedValue(
+                f"{self.folder} must be a finished folder of arrays", HEADER, error.strerror
+            ) from error
+        if header.get("format") != FORMAT or not isinstance(header.get("files"), dict):
+            rule = f"{self.folder / HEADER} must be of this version"
+            raise RefusedValue(rule, f"format {FORMAT}", header.get("format"))
+        self.facts: dict[str, Any] = header["facts"]
+        self.checksums = {name: known["sha256"] for name, known in header["files"].items()}
+        self._arrays = {
+            name: self._open(name, known, verify) for name, known in header["files"].items()
+        }
+
+    def _open(self, name: str, known: dict[str, Any], verify: bool) -> Any:
+        path = self.folder / f"{name}.npy"
+        try:
+            # torch has no read-only tensors: writes, which nothing does, would stay in memory.
+            found = np.load(path, mmap_mode="c")
+            got = {"dtype": found.dtype.str, "shape": list(found.shape)}
+            if verify:
+                got["sha256"] = _sha256(path)
+        except (OSError, ValueError) as error:  # missing; shorter than it says
+            rule = f"{path} must be as it was written"
+            raise RefusedValue(rule, f"{known['dtype']} {known['shape']}", str(error)) from error
+        for what, value in got.items():
+            if value != known[what]:
+                raise RefusedValue(f"{path} must have its {what}", known[what], value)
+        return found
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._arrays
+
+    def get(self, name: str) -> Tensor | None:
+        """An array, or None if there is none of this name."""
+        found = self._arrays.get(name)
+        return None if found is None else torch.from_numpy(found)
+
+    def __getitem__(self, name: str) -> Tensor:
+        """An array as a tensor over the mapped file."""
+        return torch.from_numpy(self._arrays[name])
+
+
+@dataclass(frozen=True)
+class MappedGraph:
+    """A graph in a folder: edges in rows of their targets, features, classes and a split.
+
+    Attributes:
+        arrays: the folder.
+        ptr: (N + 1,) the edges into node n are ``ptr[n]:ptr[n + 1]``.
+        source: (E,) their sources.
+        x: (N, P) float32 or float16.
+        y: (N,) classes, −1 where there is none.
+        split: (N,) places in ``PARTS``.
+    """
+
+    arrays: Arrays
+    ptr: Tensor
+    source: Tensor
+    x: Tensor
+    y: Tensor
+    split: Tensor
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return self.y.numel()
+
+    @property
+    def num_edges(self) -> int:
+        """E, parallel edges counted each."""
+        return self.source.numel()
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return int(self.arrays.facts["num_classes"])
+
+    def nodes(self, part: str) -> Tensor:
+        """The nodes that ``'train'``, ``'validation'`` or ``'test'``."""
+        return (self.split == PARTS.index(part)).nonzero().view(-1)
+
+
+def open_mapped(folder: str | Path, verify: bool = False) -> MappedGraph:
+    """Open a graph without reading it.
+
+    Raises:
+        ValueError: the folder holds no graph, or a file is not as it was written.
+    """
+    arrays = Arrays(folder, verify)
+    names = ("ptr", "source", "x", "y", "split")
+    if lacking := [name for name in names if name not in arrays]:
+        raise RefusedValue(f"{arrays.folder} must be a graph", ", ".join(names), f"no {lacking}")
+    ptr, source, x, y, split = (arrays[name] for name in names)
+    sizes = (ptr.numel() - 1, x.size(0), split.numel())
+    if set(sizes) != {y.numel()} or int(ptr[-1]) != source.numel():
+        rule = f"the arrays in {arrays.folder} must be of one graph"
+        raise RefusedValue(rule, f"{y.numel()} nodes and {int(ptr[-1])} edges", sizes)
+    return MappedGraph(arrays, ptr, source, x, y, split)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _unusable(folder: Path, error: OSError) -> RefusedValue:
+    return RefusedValue("arrays must be written", f"a folder with space at {folder}", error)
