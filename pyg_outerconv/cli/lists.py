@@ -10,6 +10,7 @@ import click
 
 from ..errors import RefusedValue
 from ..files import ROOT_VARIABLE, data_root
+from .imports import imports
 
 if TYPE_CHECKING:
     from ..data import Entry
@@ -93,6 +94,7 @@ def explain(name: str | None) -> int:
 
 @click.command()
 @click.argument("name", required=False)
+@imports
 def families(name: str | None) -> int:
     """List the families with their equations, or describe one.
 

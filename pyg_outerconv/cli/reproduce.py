@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ..files import ROOT_VARIABLE
+from .imports import imports
 
 
 @click.command()
@@ -17,6 +18,7 @@ from ..files import ROOT_VARIABLE
 @click.option("--device", default="auto", help="auto, cpu, cuda, cuda:1 or mps.")
 @click.option("--root", help=f"Folder of the data; default {ROOT_VARIABLE}, else a cache folder.")
 @click.option("--out", help="Folder of the runs and results; default runs/tables/<table>.")
+@imports
 def reproduce(**options: Any) -> int:
     """Run a table of results; write it beside the published figures.
 

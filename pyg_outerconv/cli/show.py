@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ..files import ROOT_VARIABLE
+from .imports import imports
 
 
 @click.command()
@@ -55,6 +56,7 @@ from ..files import ROOT_VARIABLE
 @click.option("--layout", help="Layout of a graph: spring (the default) or circle.")
 @click.option("--seed", type=int, help="Seed of the random Θ and of the spring layout; default 0.")
 @click.option("--out", help="A PNG or SVG file, by its extension; default <family>-<kind>.svg.")
+@imports
 def show(**options: Any) -> int:
     """Draw a basis: matrices, shifts, a receptive field, a graph."""
     from ..show import draw

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ..files import ROOT_VARIABLE
+from .imports import imports
 from .own import own_graph
 
 
@@ -117,6 +118,7 @@ from .own import own_graph
 @click.option("--root", help=f"Folder of the data; default {ROOT_VARIABLE}, else a cache folder.")
 @click.option("--out", help="Run folder; default runs/<dataset>-<family>-<number>.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
+@imports
 def train(**options: Any) -> int:
     """Train node classifiers; report mean ± deviation over seeds.
 
@@ -135,6 +137,7 @@ def train(**options: Any) -> int:
 @click.option("--out", help="A file, or - for standard output; default RUN_DIR/predictions.csv.")
 @click.option("--root", help="Folder of the data; default: where the run found it.")
 @click.option("--device", help="Default: the device of the run.")
+@imports
 def predict(**options: Any) -> int:
     """Write the classes that the checkpoint of a run predicts, as CSV.
 

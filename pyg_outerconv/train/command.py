@@ -12,6 +12,7 @@ from .. import data
 from ..errors import RefusedValue
 from ..files import STOPPED, as_path, silence
 from ..kernels import get_backend
+from ..own_code import flags_for
 from ..scale.processes import Processes, WorkerLost, processes
 from .experiment import Experiment, Interrupted
 from .family_options import make_family
@@ -109,6 +110,7 @@ def _run(
         summary = experiment.run()
     except (Interrupted, WorkerLost) as stopped:
         command = ["outerconv", "train", "--resume", "--out", str(folder)]
+        command += flags_for(chosen.imports)
         if together.size > 1:
             start = ["torchrun", "--nproc-per-node", str(together.size), "-m", "pyg_outerconv"]
             command = [*start, *command[1:]]
@@ -118,7 +120,8 @@ def _run(
     if not together.leads:
         return 0
     _say(f"\n{table(summary)}\n\nrun folder: {folder}")
-    _say(f"predicted classes: outerconv predict {shlex.quote(str(folder))}")
+    words = ["outerconv", "predict", str(folder), *flags_for(chosen.imports)]
+    _say(f"predicted classes: {shlex.join(words)}")
     return 0
 
 

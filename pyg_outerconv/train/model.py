@@ -24,6 +24,7 @@ from ..families.options import nested
 from ..kernels import record, use_backend
 from ..nn import OuterConv, dropout_features
 from ..nn.layer import layer_of, structure_of
+from ..own_code import require_imported
 from .blocks import ACTIVATION, BlockClassifier, Propagated, Structures, groups_of
 from .family_options import short_name
 from .features import kept_features
@@ -156,9 +157,11 @@ def ours(dataset: Dataset, settings: Settings) -> Contender:
     """The layers of the family, over what of its basis can be built here, once.
 
     Raises:
-        ValueError: the family refuses the graph, or sparse features are asked for and there are
+        ValueError: a module that the run was made with is not imported, the family refuses the
+            graph, or sparse features are asked for and there are
             none.
     """
+    require_imported(settings.imports)
     family = parse_family(settings.family)
     structure = structure_on(family, dataset.data, settings)
     check_out_heads(family, settings)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from ..data import Entry
 from ..errors import RefusedType, RefusedValue, unknown
+from ..own_code import imported
 from .metrics import METRICS
 
 NORMS = ("none", "batch", "layer")
@@ -85,6 +86,9 @@ class Settings:
         precision: of the products in training, ``'bfloat16'`` by torch's autocast; parameters and
             evaluation are float32.
 
+        imports: names of the modules of one's own that were imported when the run began, with
+            commas between them; see :mod:`pyg_outerconv.own_code`.
+
     Numbers have the maxima of ``MOST``, and depth × hidden² that of ``MOST_PARAMETERS``.
 
     Raises:
@@ -130,6 +134,7 @@ class Settings:
     fan_outs: str = "10,10"
     accumulate: int = 0
     precision: str = "float32"
+    imports: str = field(default_factory=imported)
 
     def __post_init__(self) -> None:
         for setting in fields(self):
