@@ -114,9 +114,10 @@ def load(
     known = entry(name).for_split(split)
     lacking = [module for module in known.requires if importlib.util.find_spec(module) is None]
     if lacking:
+        missing = "ogb" if "ogb" in lacking else "'pyg_outerconv[train]'"
         raise DataUnavailable(
-            f"{known.name} is read with {' and '.join(lacking)}, not installed "
-            "here: pip install 'pyg_outerconv[train]'"
+            f"{known.name} is read with {' and '.join(lacking)}, not installed here: "
+            f"pip install {missing}"
         )
     if known.folder is None:
         data, place = getattr(pyg_datasets, known.reader)(**known.arguments)[0], None
@@ -133,7 +134,11 @@ def _read(known: Entry, root: Path, log: Callable[[str], None]) -> Data:
     """The graph of the raw files; a copy is cached in the cache folder."""
     if known.missing(root):
         log(f"{known.name} is not below {root}: downloading")
-        download(known, root)
+        if record := download(known, root):
+            log(
+                f"{known.name}: files without a known checksum are recorded in {record}, and held "
+                "against it from now on"
+            )
     contents = read_checked(known, root)
     home = cache_folder() / "graphs" / "-".join([known.name, *map(str, known.arguments.values())])
     kept = home / f"{_key(known, root, contents)}.pt"

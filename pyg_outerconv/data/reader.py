@@ -1,4 +1,4 @@
-"""PyG's dataset classes: reading files that were checked, and downloads."""
+"""PyG's dataset classes, and ogb's readers: reading files that were checked, and downloads."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from torch_geometric.data import Data
 
 from ..files import ROOT_VARIABLE, sweep, temporary_name
 from .checks import read_one
+from .ogb import READER, download_ogb, read_ogb
+from .recorded import check_recorded, record
 from .registry import DataUnavailable, Entry
 
 
@@ -36,6 +38,8 @@ def construct(known: Entry, root: Path, place: Path) -> Data:
         _process_in_child(known, root, place)
     try:
         with quiet():
+            if known.reader == READER:
+                return read_ogb(known, place)
             data: Data = reader_class(known, download=nothing)(str(place), **known.arguments)[0]
     except Exception as error:  # the reader's own formats fail in many ways
         raise _damaged(known, root, f"{type(error).__name__}: {error}") from error
@@ -97,8 +101,11 @@ def quiet() -> Iterator[None]:
 _CONNECT_SECONDS = 30.0
 
 
-def download(known: Entry, root: Path) -> None:
+def download(known: Entry, root: Path) -> Path | None:
     """Let PyG download absent files, which are moved to their places when all are checked.
+
+    Returns:
+        the record of those whose checksum the registry does not know; None where it knows all.
 
     Raises:
         DataUnavailable: PyG cannot, and what to do; or what it gets is not what the registry knows.
@@ -112,15 +119,21 @@ def download(known: Entry, root: Path) -> None:
         sweep(root, ["download"])
         socket.setdefaulttimeout(_CONNECT_SECONDS)
         with quiet():
-            reader = reader_class(known, process=nothing, load=nothing)
-            reader(str(known.home(staging)), **known.arguments)
+            if known.reader == READER:
+                download_ogb(known, known.home(staging))
+            else:
+                reader = reader_class(known, process=nothing, load=nothing)
+                reader(str(known.home(staging)), **known.arguments)
         if gone := [name for name in names if not (known.home(staging) / name).is_file()]:
             raise FileNotFoundError(f"the source no longer has {', '.join(gone)}")
-        for name in names:
-            read_one(known, staging, name)
+        contents = {name: read_one(known, staging, name) for name in names}
+        for name, content in contents.items():
+            check_recorded(known, root, name, content)
+        kept = record(known, root, contents)
         for name in names:
             (known.home(root) / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(known.home(staging) / name, known.home(root) / name)
+        return kept
     except DataUnavailable as error:  # of a file in the staging folder, which is about to go
         raise DataUnavailable(f"what was downloaded is not used: {error}") from error
     except Exception as error:  # urllib, aiohttp, tarfile, the disk: each has its own
