@@ -39,7 +39,8 @@ ALLOWED = {
     "data": {"errors", "files"},
     "scale": {"files", "data", *CORE},
     "train": {"files", "own_code", "data", "scale", *CORE},
-    "bench": {"files", "data", "scale", "train", "pyg", *CORE},
+    "bench": {"files", "data", "scale", "train", "pyg", "plot", *CORE},
+    "search": {"files", "data", "train", "plot", *CORE},
     "reproduce": {"files", "data", "scale", "train", *CORE},
     "show": {"errors", "files", "graph", "basis", "families", "plot", "data", "train"},
     "cli": {
@@ -49,6 +50,7 @@ ALLOWED = {
         "scale",
         "train",
         "reproduce",
+        "search",
         "bench",
         "show",
         "backend_table",

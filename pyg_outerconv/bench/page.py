@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-
+from ..plot.pages import render_page
 from . import plots
 from .case import FORWARD, OURS, TRAINING
 from .report import failures, say_place
@@ -19,18 +18,14 @@ Records = list[dict[str, Any]]
 
 def make_page(report: dict[str, Any]) -> str:
     """The whole page."""
-    environment = Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
-    )
-    environment.filters |= {"place": say_place, "seconds": say_seconds}
-    source = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
-    page = environment.from_string(source).render(
+    return render_page(
+        Path(__file__).with_suffix(".html"),
+        {"place": say_place, "seconds": say_seconds},
         report=report,
         errors=failures(report),
         summary=summary_rows(report),
         groups=[_group(name, records, report) for name, records in _by(report["records"], "group")],
     )
-    return page.lstrip() + "\n"
 
 
 def _by(records: Records, key: str) -> list[tuple[str, Records]]:

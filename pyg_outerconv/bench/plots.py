@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from ..plot.svg import COLOURS, INK, as_svg, svg_style
 from .case import OURS
 from .sweeps import fitted_exponent
 from .targets import chosen_key
-
-# Drawn in this colour, and then left to the page, so that it reads in light and in dark.
-INK = "#010203"
-COLOURS = ("#3b7dd8", "#d9822b", "#4c9f70", "#b5567a", "#8a6fc1", "#7a7a7a", "#b59f3b", "#4aa3b5")
-_STYLE = {
-    "svg.fonttype": "none",
-    "font.size": 9,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
 
 Records = Sequence[dict[str, Any]]
 
@@ -38,7 +21,7 @@ def bars(record: dict[str, Any]) -> str:
     """Medians with quartiles, a panel for each mode; the bound of the machine as a line."""
     modes = record["modes"]
     most = max(len(timings) for timings in modes.values())
-    with rc_context(_style(record["case"])):
+    with rc_context(svg_style(record["case"])):
         figure = Figure(figsize=(4.6 * len(modes), 0.7 + 0.34 * most), layout="constrained")
         for place, (mode, timings) in enumerate(modes.items(), start=1):
             axes = figure.add_subplot(1, len(modes), place)
@@ -59,13 +42,13 @@ def bars(record: dict[str, Any]) -> str:
                     1e3 * bound["seconds"], color=COLOURS[1], linewidth=1.2, linestyle="--"
                 )
             axes.set_xlabel(f"{mode}, ms")
-        return _svg(figure)
+        return as_svg(figure)
 
 
 def curves(records: Records, mode: str, crossover: float | None) -> str:
     """Time over density of every contender, the crossover marked."""
     axis = records[0]["axis"]
-    with rc_context(_style(records[0]["case"] + mode)):
+    with rc_context(svg_style(records[0]["case"] + mode)):
         figure = Figure(figsize=(4.6, 3.1), layout="constrained")
         axes = figure.add_subplot()
         names = dict.fromkeys(name for r in records for name in r["modes"].get(mode, {}))
@@ -79,7 +62,7 @@ def curves(records: Records, mode: str, crossover: float | None) -> str:
         axes.set_xlabel(axis)
         axes.set_ylabel(f"{mode}, ms")
         axes.legend(frameon=False, fontsize=8)
-        return _svg(figure)
+        return as_svg(figure)
 
 
 def _curve(axes: Axes, records: Records, mode: str, name: str, colour: str) -> None:
@@ -102,7 +85,7 @@ def _curve(axes: Axes, records: Records, mode: str, name: str, colour: str) -> N
 
 def cost_per_edge(sweeps: Mapping[str, Records], mode: str) -> str:
     """Nanoseconds for each edge over the number of edges, a line for each sweep."""
-    with rc_context(_style("cost per edge")):
+    with rc_context(svg_style("cost per edge")):
         figure = Figure(figsize=(5.6, 3.1), layout="constrained")
         axes = figure.add_subplot()
         for number, (name, records) in enumerate(sweeps.items()):
@@ -117,13 +100,13 @@ def cost_per_edge(sweeps: Mapping[str, Records], mode: str) -> str:
         axes.set_xlabel("edges")
         axes.set_ylabel(f"{mode}, ns per edge")
         axes.legend(frameon=False, fontsize=8)
-        return _svg(figure)
+        return as_svg(figure)
 
 
 def growth(sweeps: Mapping[str, Records], mode: str) -> str:
     """Time over the axis that some sweeps share, a line for each, with its fitted exponent."""
     (axis,) = {record["axis"] for records in sweeps.values() for record in records}
-    with rc_context(_style(f"growth over {axis}")):
+    with rc_context(svg_style(f"growth over {axis}")):
         figure = Figure(figsize=(5.6, 3.1), layout="constrained")
         axes = figure.add_subplot()
         for number, (name, records) in enumerate(sweeps.items()):
@@ -138,7 +121,7 @@ def growth(sweeps: Mapping[str, Records], mode: str) -> str:
         axes.set_xlabel(axis)
         axes.set_ylabel(f"{mode}, ms")
         axes.legend(frameon=False, fontsize=8)
-        return _svg(figure)
+        return as_svg(figure)
 
 
 def order_ratios(records: Records, mode: str) -> str:
@@ -150,7 +133,7 @@ def order_ratios(records: Records, mode: str) -> str:
         if record["sizes"].get(key) in (times := record["modes"].get(mode, {}))
         and (best := min(timing["median"] for timing in times.values()))
     ]
-    with rc_context(_style("orders")):
+    with rc_context(svg_style("orders")):
         figure = Figure(figsize=(7, 0.9 + 0.26 * len(rows)), layout="constrained")
         axes = figure.add_subplot()
         names = [name for name, _ in rows][::-1]
@@ -158,22 +141,4 @@ def order_ratios(records: Records, mode: str) -> str:
         axes.barh(names, ratios, color=COLOURS[0], height=0.66)
         axes.axvline(1.15, color=COLOURS[1], linewidth=1.2, linestyle="--")
         axes.set_xlabel(f"{mode}: chosen order over the best one")
-        return _svg(figure)
-
-
-def _style(salt: str) -> Any:
-    return {**_STYLE, "svg.hashsalt": salt}
-
-
-def _svg(figure: Figure) -> str:
-    """The figure as an ``svg`` element that needs nothing from outside the page."""
-    FigureCanvasSVG(figure)
-    file = io.StringIO()
-    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-    text = file.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
-    # In HTML the elements of an svg are known by their names alone.
-    text = text.replace("xlink:href", "href").replace(INK, "currentColor")
-    return text.strip()
+        return as_svg(figure)

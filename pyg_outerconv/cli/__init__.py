@@ -23,6 +23,7 @@ from .bench import bench
 from .generate import generate
 from .lists import backends, datasets, explain, families
 from .reproduce import reproduce
+from .search import search
 from .show import show
 from .train import predict, train
 
@@ -41,6 +42,7 @@ def outerconv() -> None:
 
 _COMMANDS = (
     train,
+    search,
     predict,
     reproduce,
     show,

@@ -115,6 +115,12 @@ from .own import own_graph
 @click.option(
     "--tensorboard", is_flag=True, help="Write curves for TensorBoard into the run folder."
 )
+@click.option(
+    "--config",
+    metavar="TOML",
+    help="A file of settings, such as winner.toml of outerconv search; options given beside it "
+    "take the place of its own.",
+)
 @click.option("--root", help=f"Folder of the data; default {ROOT_VARIABLE}, else a cache folder.")
 @click.option("--out", help="Run folder; default runs/<dataset>-<family>-<number>.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")

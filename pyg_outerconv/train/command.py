@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from .. import data
 from ..errors import RefusedValue
-from ..files import STOPPED, as_path, silence
+from ..files import STOPPED, as_path
 from ..kernels import get_backend
 from ..own_code import flags_for
 from ..scale.processes import Processes, WorkerLost, processes
+from .config_file import read_settings
+from .console import Console
 from .experiment import Experiment, Interrupted
 from .family_options import make_family
 from .model import check_device
@@ -25,6 +26,8 @@ from .splits import check_protocol
 
 LOST = 1
 """The exit code of a process that another one has left."""
+_console = Console("train")
+_say, _complain = _console.say, _console.complain
 
 
 def train(
@@ -35,6 +38,7 @@ def train(
     out: str | None,
     resume: bool,
     tensorboard: bool = False,
+    config: str | None = None,
     **settings: Any,
 ) -> int:
     """Run ``outerconv train`` and return its exit code.
@@ -46,6 +50,7 @@ def train(
         root: folder of the data.
         out: run folder.
         resume: go on with the run in ``out``.
+        config: a TOML file of settings, each used where its option is not given.
         tensorboard: write scalars into ``tensorboard/`` of the run folder.
         settings: other fields of :class:`Settings`, and what :func:`data.source_of` takes; None
             where an option was not given.
@@ -58,6 +63,11 @@ def train(
         rule = "a graph is named, or is one's own"
         raise RefusedValue(rule, "a name or files", f"{dataset} and {source.name}")
     asked = {name: value for name, value in settings.items() if value is not None}
+    if config is not None:
+        kinds = {setting.name: str(setting.type) for setting in fields(Settings)}
+        asked = read_settings(config, kinds) | asked
+        dataset, family = dataset or asked.pop("dataset", None), family or asked.pop("family", None)
+        asked = {name: value for name, value in asked.items() if name not in ("dataset", "family")}
     if asked.get("device"):
         asked["device"] = check_device(asked["device"])
     if asked.get("backend", "auto") != "auto":
@@ -123,20 +133,6 @@ def _run(
     words = ["outerconv", "predict", str(folder), *flags_for(chosen.imports)]
     _say(f"predicted classes: {shlex.join(words)}")
     return 0
-
-
-def _say(line: str) -> None:
-    """Print; training goes on when nobody reads what it says, as after ``| head -1``."""
-    try:
-        print(line)
-    except BrokenPipeError:
-        silence(sys.stdout)
-        _complain("nobody reads the output any more; training goes on")
-
-
-def _complain(line: str) -> None:
-    with suppress(BrokenPipeError):
-        print(f"outerconv train: {line}", file=sys.stderr)
 
 
 def _next_folder(stem: str) -> Path:

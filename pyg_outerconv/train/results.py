@@ -26,12 +26,16 @@ def paired_difference(runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     seeds = sorted(ours.keys() & peer.keys())
     if not seeds:
         return None
-    differences = [ours[seed] - peer[seed] for seed in seeds]
+    return difference_of([ours[seed] - peer[seed] for seed in seeds])
+
+
+def difference_of(differences: Sequence[float]) -> dict[str, Any]:
+    """Of paired differences: their number, mean, and standard error, None for a single one."""
     deviation = spread(differences)
     return {
-        "seeds": len(seeds),
+        "seeds": len(differences),
         "mean": mean(differences),
-        "standard_error": None if deviation is None else deviation / math.sqrt(len(seeds)),
+        "standard_error": None if deviation is None else deviation / math.sqrt(len(differences)),
     }
 
 

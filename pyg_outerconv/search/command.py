@@ -1,0 +1,130 @@
+"""The command ``outerconv search``."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from .. import data
+from ..errors import RefusedValue
+from ..files import STOPPED, as_path
+from ..kernels import get_backend
+from ..train import Interrupted, Settings, check_protocol, next_folder, resolve
+from ..train.console import Console
+from ..train.model import check_device
+from ..train.results import text_table
+
+EXTRAS = ("optuna", "sqlalchemy", "filelock", "jinja2", "matplotlib")
+CONSOLE = Console("search")
+PLAN = ("trials", "budget", "seeds", "test_seeds", "finalists", "seed", "max_depth", "max_hidden")
+
+
+def search(
+    dataset: str | None,
+    peers: str | None,
+    root: str | None,
+    out: str | None,
+    resume: bool,
+    **options: Any,
+) -> int:
+    """Run ``outerconv search`` and return its exit code.
+
+    Args:
+        dataset: a name in the registry; None to go on with a search.
+        peers: names of PyG's layers with commas, or ``'none'``; None for the default ones.
+        root: folder of the data.
+        out: folder of the search.
+        resume: go on with the search in ``out``.
+        options: fields of :class:`.plan.Plan`, and settings that all trials share; None where an
+            option was not given.
+
+    Raises:
+        ValueError: an option is refused, or a module of the extra ``search`` is not installed.
+    """
+    check_extras()
+    from .plan import Plan
+    from .search import Search
+
+    asked = {name: value for name, value in options.items() if value is not None}
+    plan: Plan | None = None
+    if resume:
+        _check_resumed(dataset, peers, asked, out)
+        folder = Path(str(out))
+    else:
+        if dataset is None:
+            raise RefusedValue("a search needs data", "outerconv search DATASET", "none")
+        plan = _new_plan(dataset, peers, root, asked)
+        stem = f"search-{plan.base.dataset}".lower()
+        folder = as_path(out, "--out") if out else next_folder(Path("runs"), stem)
+    found = Search(plan, folder, root, log=CONSOLE.say)
+    try:
+        report = found.run()
+    except Interrupted as interrupted:
+        command = ["outerconv", "search", "--resume", "--out", str(folder)]
+        CONSOLE.complain(f"{interrupted}; go on by: {shlex.join(command)}")
+        return STOPPED + interrupted.number
+    finally:
+        found.close()
+    CONSOLE.say(
+        f"\n{text_table(report.result_rows())}\n\nwinner: {report.winner_settings()['family']}"
+    )
+    for line in report.findings():
+        CONSOLE.say(line)
+    CONSOLE.say(f"\npage: {folder / 'search.html'}")
+    CONSOLE.say(f"train it: outerconv train --config {shlex.quote(str(folder / 'winner.toml'))}")
+    return 0
+
+
+def check_extras() -> None:
+    """Refuse to run where a module of the extra ``search`` is not installed.
+
+    Raises:
+        ValueError: naming what is missing, and the extra.
+    """
+    missing = [name for name in EXTRAS if importlib.util.find_spec(name) is None]
+    if missing:
+        raise RefusedValue(
+            f"outerconv search needs {' and '.join(missing)}, not installed here: "
+            "pip install 'pyg_outerconv[search]'"
+        )
+
+
+def _check_resumed(
+    dataset: str | None, peers: str | None, asked: dict[str, Any], out: str | None
+) -> None:
+    if not out:
+        raise RefusedValue("--resume needs a search to go on with", "--out DIR", "none")
+    given = [*(["DATASET"] if dataset else []), *(["--peers"] if peers else [])]
+    given += [f"--{name.replace('_', '-')}" for name in asked]
+    if given:
+        raise RefusedValue(
+            "--resume goes on with the plan of the search", "no other options", ", ".join(given)
+        )
+
+
+def _new_plan(dataset: str, peers: str | None, root: str | None, asked: dict[str, Any]) -> Any:
+    """The plan of a new search."""
+    from .contestants import default_peers
+    from .plan import Plan
+    from .withheld import without_labels
+
+    chosen = {name: asked.pop(name) for name in PLAN if name in asked}
+    entry = data.entry(dataset)
+    split = check_protocol(entry, asked.get("split") or entry.splits[0])
+    entry = entry.for_split(split)
+    if asked.get("backend", "auto") != "auto":
+        get_backend(asked["backend"])
+    device = check_device(asked.get("device", "auto"))
+    named = {"dataset": entry.name, "family": "identity", "split": split, "device": device}
+    base: Settings = resolve(entry, {**asked, **named})
+    if peers is None:
+        graph = without_labels(data.load(entry.name, root, split, CONSOLE.say))
+        names = default_peers(graph.is_directed)
+    else:
+        names = [] if peers == "none" else [name.strip() for name in peers.split(",")]
+    if "budget" in chosen and "trials" not in chosen:
+        chosen["trials"] = 0
+    return Plan(replace(base, seeds=chosen.get("test_seeds", 10)), tuple(names), **chosen)

@@ -1,0 +1,289 @@
+"""What a search found, as rows of tables and as Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import mean, median
+from typing import Any
+
+from ..train import Settings
+from ..train.results import difference_of, spread
+from .contestants import OURS
+from .finals import candidate_of
+from .grammar import DIRECTIONS, terms_text
+from .plan import Plan
+
+Record = dict[str, Any]
+Rows = list[tuple[str, ...]]
+BEST_TRIALS = 10
+# What a trial of ours draws of its basis, and how tables call it.
+CHOICES = {
+    "neighbours": "neighbours",
+    "steps": "steps",
+    "direction": "direction",
+    "high_pass": "high-pass",
+    "identity": "identity",
+}
+MODEL = (
+    "depth",
+    "hidden",
+    "skip",
+    "layer_norm",
+    "dropout",
+    "input_dropout",
+    "lr",
+    "weight_decay",
+    "normalize_features",
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The results of a search.
+
+    Attributes:
+        plan: of the search.
+        shown: the name of each contestant in tables.
+        trials: the finished trials of each contestant.
+        winners: the winning trial of each.
+        finals: the content of ``finals.json``.
+        config: the content of ``config.json``.
+    """
+
+    plan: Plan
+    shown: dict[str, str]
+    trials: dict[str, list[Record]]
+    winners: dict[str, Record]
+    finals: dict[str, Any]
+    config: dict[str, Any]
+
+    @property
+    def metric(self) -> str:
+        """The name of the metric."""
+        return self.plan.base.metric
+
+    @property
+    def facts(self) -> str:
+        """A line on the data and the plan."""
+        plan, data = self.plan, self.config["data"]
+        base = plan.base
+        length = (
+            f"{plan.trials} trials each" if plan.trials else f"{plan.budget:g} s of training in all"
+        )
+        return (
+            f"{base.dataset}: {data['num_nodes']} nodes, {data['num_edges']} edges, "
+            f"{data['num_classes']} classes, split {base.split}. {length}, a trial on "
+            f"{plan.seeds} seeds of at most {base.epochs} epochs (patience {base.patience}); the "
+            f"best {plan.finalists} validated on {plan.test_seeds} seeds; search seed {plan.seed}."
+        )
+
+    # The winner ---------------------------------------------------------------------------------
+
+    def winner_settings(self) -> dict[str, Any]:
+        """The settings of our winner, for ``outerconv train --config``."""
+        settings: Settings = replace(
+            candidate_of(self.winners[OURS]).settings, seeds=self.plan.test_seeds
+        )
+        return {**settings.as_dict(), "family": terms_text(settings.family)}
+
+    def winner_remark(self) -> str:
+        """What the winner reached, above its settings."""
+        return (
+            f"Found by outerconv search on {self.plan.base.dataset}; validation {self.metric} "
+            f"{self._said(self._results(OURS, 'val_metric'))} %, test "
+            f"{self._said(self._results(OURS, 'test_metric'))} % over {self.plan.test_seeds} seeds."
+        )
+
+    def _results(self, name: str, key: str) -> list[float]:
+        tests = self.finals["tests"][name]
+        return [tests[str(seed)][key] for seed in range(self.plan.test_seeds)]
+
+    @staticmethod
+    def _said(values: Sequence[float]) -> str:
+        deviation = spread(values)
+        beside = "" if deviation is None else f" ± {100 * deviation:.2f}"
+        return f"{100 * mean(values):.2f}{beside}"
+
+    # Tables -------------------------------------------------------------------------------------
+
+    def result_rows(self) -> Rows:
+        """Validation and test of each winner, and our test minus a peer's, paired by seed."""
+        rows: Rows = [("contestant", "validation %", "test %", "ours − it, points", "trials", "s")]
+        ours = self._results(OURS, "test_metric")
+        for name, shown in self.shown.items():
+            tests = self._results(name, "test_metric")
+            apart = "" if name == OURS else _points(ours, tests)
+            seconds = sum(trial["wall"] for trial in self.trials[name])
+            rows.append(
+                (
+                    shown,
+                    self._said(self._results(name, "val_metric")),
+                    self._said(tests),
+                    apart,
+                    str(len(self.trials[name])),
+                    f"{seconds:.0f}",
+                )
+            )
+        return rows
+
+    def model_rows(self) -> Rows:
+        """What each winner drew."""
+        rows: Rows = [("contestant", "family", *MODEL)]
+        for name, shown in self.shown.items():
+            candidate = candidate_of(self.winners[name])
+            settings = candidate.settings.as_dict()
+            family = self._family(name, settings["family"], candidate.heads)
+            rows.append((shown, family, *(_brief(settings[key]) for key in MODEL)))
+        return rows
+
+    @staticmethod
+    def _family(name: str, family: str, heads: int) -> str:
+        if name == OURS:
+            return terms_text(family)
+        return f"{heads} heads" if name == "gat" else ""
+
+    def best_rows(self) -> Rows:
+        """Our best trials."""
+        rows: Rows = [("family", "trial", "validation %", *MODEL)]
+        complete = [trial for trial in self.trials[OURS] if trial["value"] is not None]
+        ranked = sorted(complete, key=lambda trial: (-trial["value"], trial["number"]))
+        for trial in ranked[:BEST_TRIALS]:
+            settings = trial["settings"]
+            said = (terms_text(settings["family"]), str(trial["number"]))
+            reached = f"{100 * trial['value']:.2f}"
+            rows.append((*said, reached, *(_brief(settings[key]) for key in MODEL)))
+        return rows
+
+    def marginals(self) -> dict[str, dict[str, list[Record]]]:
+        """Our trials by each choice of the basis: ``{choice: {value: trials}}``."""
+        found: dict[str, dict[str, list[Record]]] = {}
+        for choice, title in CHOICES.items():
+            groups: dict[str, list[Record]] = {}
+            for trial in self.trials[OURS]:
+                groups.setdefault(_chosen(trial["parameters"], choice), []).append(trial)
+            if len(groups) > 1:
+                found[title] = dict(sorted(groups.items()))
+        return found
+
+    def marginal_rows(self) -> Rows:
+        """For each choice of the basis: how often it was drawn, stopped early, and its best."""
+        rows: Rows = [("choice", "trials", "ended early", "median %", "best %")]
+        for title, groups in self.marginals().items():
+            for value, trials in groups.items():
+                values = [trial["value"] for trial in trials if trial["value"] is not None]
+                rows.append(
+                    (
+                        f"{title}: {value}",
+                        str(len(trials)),
+                        str(len(trials) - len(values)),
+                        f"{100 * median(values):.2f}" if values else "",
+                        f"{100 * max(values):.2f}" if values else "",
+                    )
+                )
+        return rows
+
+    def term_rows(self) -> Rows:
+        """The winner trained without each of its terms: validation, paired by seed."""
+        rows: Rows = [("without", "validation %", "winner − it, points")]
+        whole = self._results(OURS, "val_metric")
+        for term, results in self.finals["without"].items():
+            values = [results[str(seed)]["val_metric"] for seed in range(self.plan.test_seeds)]
+            rows.append((term, self._said(values), _points(whole, values)))
+        return rows
+
+    def label_rows(self) -> Rows:
+        """For each layer and label of the winner: its norm, and what is lost without it."""
+        rows: Rows = [("layer and label", "norm", "validation, points", "loss")]
+        for row in self.finals["labels"]:
+            rows.append(
+                (
+                    f"{row['layer']}, {row['label']}: {row['name']}",
+                    f"{row['norm']:.3g}",
+                    f"{100 * row['change']:+.2f}",
+                    f"{row['loss_change']:+.3f}",
+                )
+            )
+        return rows
+
+    def findings(self) -> list[str]:
+        """Sentences on what the choices of the basis were worth, by the best trial of each."""
+        said = []
+        for title, groups in self.marginals().items():
+            best = {
+                value: max(values)
+                for value, trials in groups.items()
+                if (values := [t["value"] for t in trials if t["value"] is not None])
+            }
+            if len(best) > 1:
+                ranked = sorted(best, key=lambda value: -best[value])
+                parts = ", ".join(f"{value} {100 * best[value]:.1f}" for value in ranked)
+                said.append(f"Best validation % by {title}: {parts}.")
+        return said
+
+
+def _chosen(parameters: dict[str, Any], choice: str) -> str:
+    """What a trial drew, as a word; what follows from other choices is said too."""
+    bare = parameters["neighbours"] == "none" and not parameters["high_pass"]
+    if choice == "identity":
+        return "yes" if parameters.get("identity", True) else "no"
+    if choice == "high_pass":
+        return "yes" if parameters["high_pass"] else "no"
+    if choice == "direction" and bare:
+        return "no graph"
+    if choice == "direction":
+        return str(parameters.get("direction", DIRECTIONS[0]))
+    return str(parameters.get(choice, "none"))
+
+
+def _points(ours: Sequence[float], theirs: Sequence[float]) -> str:
+    """A paired difference: mean ± standard error."""
+    found = difference_of([a - b for a, b in zip(ours, theirs, strict=True)])
+    error = found["standard_error"]
+    beside = "" if error is None else f" ± {100 * error:.2f}"
+    return f"{100 * found['mean']:+.2f}{beside}"
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.2g}" if math.isfinite(value) else str(value)
+    return str(value)
+
+
+def markdown(report: Report) -> str:
+    """The tables as Markdown."""
+    parts = [
+        f"# Search on {report.plan.base.dataset}",
+        report.facts,
+        f"Winners: mean ± standard deviation of the {report.metric} over seeds, and our test minus "
+        "a peer's, mean ± standard error of the differences seed by seed. The test was read once, "
+        "after everything was chosen.",
+        _table(report.result_rows()),
+        _table(report.model_rows()),
+        "## What the trials say",
+        "\n".join(f"- {line}" for line in report.findings()),
+        _table(report.marginal_rows()),
+        "## The winner's terms",
+        "Trained without a term; validation nodes.",
+        _table(report.term_rows()),
+        "Each label of each layer: ‖A_kᵀ X Θ_k‖, and the change on validation nodes when it is "
+        "left out of the trained model.",
+        _table(report.label_rows()),
+        "## The best trials",
+        _table(report.best_rows()),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _table(rows: Rows) -> str:
+    if len(rows) < 2:
+        return ""
+    rule = "|" + "---|" * len(rows[0])
+    head, *body = (_row(row) for row in rows)
+    return "\n".join([head, rule, *body])
+
+
+def _row(cells: Iterable[str]) -> str:
+    escaped = (cell.replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"

@@ -1,0 +1,88 @@
+"""What a trial draws: the mix of a basis, and the options of a model and of its training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from optuna import Trial
+
+from ..families import parse_family
+from ..train import Settings
+from .grammar import DIRECTIONS, MOST_STEPS, NONE, RELATION, Mix
+
+SMALLEST_WIDTH = 16
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds of the search space, and facts of the graph that shape it.
+
+    Attributes:
+        fixed: settings that every trial shares, by name: the dataset, its split, the epochs, ….
+        neighbours: see :func:`.grammar.neighbours_for`.
+        is_directed: whether the edges and the reversed edges differ.
+        num_relations: number of edge types.
+        max_depth: of convolutions.
+        max_hidden: of channels between them; widths are 16, 32, 64, … up to it.
+    """
+
+    fixed: dict[str, Any]
+    neighbours: tuple[str, ...]
+    is_directed: bool = False
+    num_relations: int = 1
+    max_depth: int = 4
+    max_hidden: int = 128
+
+    @property
+    def widths(self) -> list[int]:
+        """The widths that are tried."""
+        found = [min(SMALLEST_WIDTH, self.max_hidden)]
+        while 2 * found[-1] <= self.max_hidden:
+            found.append(2 * found[-1])
+        return found
+
+
+def draw_mix(trial: Trial, bounds: Bounds) -> Mix:
+    """The terms of a basis."""
+    neighbours = trial.suggest_categorical("neighbours", bounds.neighbours)
+    high_pass = trial.suggest_categorical("high_pass", (False, True))
+    values: dict[str, Any] = {"neighbours": neighbours, "high_pass": high_pass}
+    if neighbours not in (NONE, RELATION):
+        values["steps"] = trial.suggest_int("steps", 1, MOST_STEPS)
+    if neighbours != NONE or high_pass:
+        values["identity"] = trial.suggest_categorical("identity", (False, True))
+        if bounds.is_directed:
+            values["direction"] = trial.suggest_categorical("direction", DIRECTIONS)
+    return Mix(**values, num_relations=bounds.num_relations)
+
+
+def draw_model(trial: Trial, bounds: Bounds) -> dict[str, Any]:
+    """Depth, width, skips, norms, dropout, learning rate, decay: as all contestants draw them."""
+    depth = trial.suggest_int("depth", 1, bounds.max_depth)
+    values: dict[str, Any] = {"depth": depth}
+    if depth > 1:
+        values["hidden"] = trial.suggest_categorical("hidden", bounds.widths)
+        values["layer_norm"] = trial.suggest_categorical("layer_norm", ("none", "batch", "layer"))
+        values["dropout"] = _share(trial, "dropout")
+    if depth == 2:
+        values["skip"] = trial.suggest_categorical("skip", ("none", "concat"))
+    elif depth > 2:
+        choices = ("none", "residual", "concat")
+        values["skip"] = trial.suggest_categorical("deep_skip", choices)
+    values["input_dropout"] = _share(trial, "input_dropout")
+    values["normalize_features"] = trial.suggest_categorical("normalize_features", (False, True))
+    values["lr"] = trial.suggest_float("lr", 3e-3, 1e-1, log=True)
+    values["weight_decay"] = trial.suggest_float("weight_decay", 1e-6, 1e-2, log=True)
+    return values
+
+
+def _share(trial: Trial, name: str) -> float:
+    """0, 0.1, …, 0.8, as one writes them."""
+    return round(trial.suggest_float(name, 0.0, 0.8, step=0.1), 1)
+
+
+def draw_ours(trial: Trial, bounds: Bounds) -> Settings:
+    """The settings of a trial of ours, each of which ``outerconv train`` takes."""
+    family = repr(parse_family(draw_mix(trial, bounds).text))
+    return Settings(**{**bounds.fixed, **draw_model(trial, bounds), "family": family})

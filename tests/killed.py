@@ -1,0 +1,90 @@
+"""Command lines that run in processes of their own, which are killed at a chosen moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+# Imports once, then forks for each command line: a kill hits the work, not the imports.
+PARENT = """
+import json, os, sys
+from pyg_outerconv.cli import main
+{prelude}
+print("ready", flush=True)
+for number, line in enumerate(sys.stdin):
+    {each}
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open("said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        os.dup2(1, 2)
+        code = 1
+        try:
+            code = main(json.loads(line))
+            sys.stdout.flush()
+        finally:
+            os._exit(code)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+def kill(process: int, number: int) -> None:
+    with suppress(ProcessLookupError):  # it has just ended by itself
+        os.kill(process, number)
+
+
+class Runner:
+    """Runs command lines in processes of their own; what the last one printed is in ``said``."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def __call__(self, line: list[str], number: int = 0, after: float = 0.0) -> int:
+        """Run one, and return how it ended; kill it after so many seconds."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(line) + "\n")
+        self.process.stdin.flush()
+        child = int(self.process.stdout.readline())
+        killer = threading.Timer(after, kill, (child, number)) if number else None
+        if killer is not None:
+            killer.start()
+        code = int(self.process.stdout.readline())
+        if killer is not None:
+            killer.cancel()
+            killer.join()
+        return code
+
+
+@contextmanager
+def running(prelude: str, each: str = "pass") -> Iterator[Runner]:
+    """A runner in the current folder.
+
+    Args:
+        prelude: Python that is run once, with its imports.
+        each: Python that is run before each command line, whose ``number`` it knows.
+    """
+    root = str(Path(__file__).resolve().parents[1])
+    paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT.format(prelude=prelude, each=each)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield Runner(process)
+        process.stdin.close()
+
+
+HOW = (signal.SIGKILL, signal.SIGTERM)
