@@ -211,6 +211,14 @@ class Basis(Operations, ABC):
         """A_k[sources, targets] for distinct indices, not both None."""
         return make("restrict", self, sources, targets)
 
+    def diagonal_block(self, nodes: Tensor) -> Basis:
+        """A_k[nodes, nodes] for distinct nodes that no edge joins to others, as whole components.
+
+        That there is no such edge is not checked. Powers and products then are those of the blocks,
+        so a rule remains a rule.
+        """
+        return self.restricted(nodes, nodes)
+
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """(M,) booleans: sources of edges with a label in ``labels`` into targets ``seen`` (N,).
 

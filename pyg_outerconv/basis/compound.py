@@ -232,6 +232,10 @@ class Stacked(Compound):
         """A_k[sources, targets]: part by part."""
         return self.with_parts(lambda part: part.restricted(sources, targets))
 
+    def diagonal_block(self, nodes: Tensor) -> Stacked:
+        """A_k[nodes, nodes] of components: part by part."""
+        return self.with_parts(lambda part: part.diagonal_block(nodes))
+
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """Sources (or targets) of edges at ``seen``: by any part."""
         out = seen.new_zeros(self.size[transposed])

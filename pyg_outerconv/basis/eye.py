@@ -70,6 +70,12 @@ class Eye(Basis):
         """The basis itself: it contains no edge sets."""
         return self
 
+    def diagonal_block(self, nodes: Tensor) -> Basis:
+        """The identity of these nodes; of a wide one, the rows and columns."""
+        if self.shape[0] != self.shape[1]:
+            return super().diagonal_block(nodes)
+        return Eye((nodes.numel(), nodes.numel()), self.on)
+
     def transpose(self) -> Eye:
         """The identity of size (N, M)."""
         return Eye(self.shape[::-1], self.on)

@@ -38,6 +38,10 @@ class LabelMap(Derived):
         """A_k[sources, targets]: rows and columns of the base, combined."""
         return self.with_parts(lambda base: base.restricted(sources, targets))
 
+    def diagonal_block(self, nodes: Tensor) -> Basis:
+        """A_k[nodes, nodes] of components: those of the base, combined."""
+        return self.with_parts(lambda base: base.diagonal_block(nodes))
+
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """Sources (or targets) of edges at ``seen``: those of the base."""
         return self.base.reached(seen, labels, transposed)

@@ -60,6 +60,10 @@ class Transposed(Derived):
         """A_k[sources, targets]: the restricted base, transposed."""
         return self.base.restricted(targets, sources).transpose()
 
+    def diagonal_block(self, nodes: Tensor) -> Basis:
+        """A_k[nodes, nodes] of components: that of the base, transposed."""
+        return self.base.diagonal_block(nodes).transpose()
+
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """Sources (or targets) of edges at ``seen``: by the base in the other direction."""
         return self.base.reached(seen, labels, not transposed)

@@ -140,6 +140,10 @@ class Polynomial(Basis):
         """``change`` applied to every edge set: those of the operator."""
         return replace(self, operator=change(self.operator))
 
+    def diagonal_block(self, nodes: Tensor) -> Polynomial:
+        """A_k[nodes, nodes] of components: the polynomials of the operator's block."""
+        return replace(self, operator=self.operator.restricted(nodes, nodes))
+
     def transposed(self) -> Polynomial:
         """The same polynomials of the transposed operator."""
         return replace(self, operator=self.operator.transposed_edges())

@@ -133,6 +133,13 @@ class Composed(BinaryProduct):
             second if targets is None else second.restricted(None, targets),
         )
 
+    def diagonal_block(self, nodes: Tensor) -> Basis:
+        """A_k[nodes, nodes] of components: the products of blocks, where both have these nodes."""
+        square = all(part.size[0] == part.size[1] for part in (self.first, self.second))
+        if not square:
+            return self.restricted(nodes, nodes)
+        return Composed(self.first.diagonal_block(nodes), self.second.diagonal_block(nodes))
+
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """Sources (or targets) of edges at ``seen``.
 

@@ -27,10 +27,10 @@ def datasets(root: str | None, verify: bool) -> int:
     if verify:
         return _verify(folder)
     rows: list[tuple[str, ...]] = [
-        ("name", "nodes", "edges", "features", "classes", "relations", "splits", "here")
+        ("name", "graphs", "nodes", "edges", "features", "classes", "relations", "splits", "here")
     ]
     for name, entry in data.registry().items():
-        counts = [str(entry.counts[key] or "-") for key in rows[0][1:6]]
+        counts = [str(entry.counts.get(key) or "-") for key in rows[0][1:7]]
         rows.append((name, *counts, ", ".join(entry.splits), _place(entry, folder)))
     print(f"data root: {folder}\n\n{_columns(rows)}")
     return 0

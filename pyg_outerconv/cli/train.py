@@ -48,6 +48,11 @@ from .own import own_graph
 @click.option("--dropout", type=float, help="Dropout of hidden features.")
 @click.option("--input-dropout", type=float, help="Dropout of input features.")
 @click.option("--layer-norm", help="Normalisation after hidden convolutions: none, batch or layer.")
+@click.option(
+    "--update",
+    help="Network after each hidden convolution: none, or mlp (norm, ReLU, linear), as in GIN.",
+)
+@click.option("--pool", help="Readout of a set of graphs: sum, mean or max.")
 @click.option("--skip", help="Skip connections: none, residual or concat.")
 @click.option(
     "--root-weight/--no-root-weight",
@@ -82,7 +87,7 @@ from .own import own_graph
 @click.option(
     "--split",
     help="public, geom-gcn, random, per-class-20-30 (nodes of each class that train and "
-    "validate), or shares such as random-60-20-20.",
+    "validate), ten-fold, or shares such as random-60-20-20.",
 )
 @click.option("--device", help="auto, cpu, cuda, cuda:1 or mps.")
 @click.option("--backend", help="Kernel backend; see outerconv backends.")
@@ -104,7 +109,11 @@ from .own import own_graph
 )
 @click.option("--parts", type=int, help="Number of random parts, or of clusters.")
 @click.option("--parts-per-batch", type=int, help="Clusters that make a sample.")
-@click.option("--batch-size", type=int, help="Training nodes of a sampled neighbourhood.")
+@click.option(
+    "--batch-size",
+    type=int,
+    help="Graphs of an update, or training nodes of a sampled neighbourhood.",
+)
 @click.option("--fan-outs", help="Edges drawn into a node at each step, such as 10,10; -1: all.")
 @click.option(
     "--accumulate",
@@ -126,7 +135,7 @@ from .own import own_graph
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @imports
 def train(**options: Any) -> int:
-    """Train node classifiers; report mean ± deviation over seeds.
+    """Train classifiers of nodes or of graphs; report mean ± deviation over seeds.
 
     DATASET is a name that 'outerconv datasets' lists; default: Cora, which comes with the package.
     In its place, --edges, --features and --labels, or --data, read a graph of your own. Options of

@@ -90,9 +90,10 @@ _Broken = tuple[str, str, object, object]
 
 # Words in the names of the files of each part; without such a file, all files are named.
 _NAMES = {
-    "edges": ("edges", "graph", "stripped"),
-    "features": ("feature", "allx"),
+    "edges": ("edges", "graph", "stripped", "_A"),
+    "features": ("feature", "allx", "node_attributes", "node_labels"),
     "labels": ("label", "ally"),
+    "graphs": ("graph_indicator", "graph_labels"),
     "masks": ("split",),
 }
 _PARTS = ("train", "val", "test")
@@ -105,17 +106,18 @@ def check_graph(known: Entry, root: Path, data: Data) -> None:
     Raises:
         DataUnavailable: naming the file and the rule.
     """
-    for part, rule, expected, got in broken_rules(data):
+    for part, rule, expected, got in broken_rules(data, known.task == "graphs"):
         raise _refused(known, root, part, refusal(rule, expected, got))
 
 
-def broken_rules(data: Data) -> Iterator[_Broken]:
+def broken_rules(data: Data, of_graphs: bool = False) -> Iterator[_Broken]:
     """The rules that the parts of a graph break: the part, the rule, what was expected, what came.
 
     A rule is looked at when those before hold: stop at the first.
     """
     num_nodes = int(data.num_nodes or 0)
-    for check in (_edges, _features, _labels, _masks):
+    checks = (_edges, _features, _graphs if of_graphs else _labels)
+    for check in checks if of_graphs else (*checks, _masks):
         yield from check(data, num_nodes)
 
 
@@ -175,6 +177,19 @@ def _labels(data: Data, num_nodes: int) -> Iterator[_Broken]:
     elif int(y.min()) < -1 or int(y.max()) >= num_nodes:
         wrong = int(y.min()) if int(y.min()) < -1 else int(y.max())
         yield "labels", "classes are numbered", f"0 to {num_nodes - 1}, or -1 for none", wrong
+
+
+def _graphs(data: Data, num_nodes: int) -> Iterator[_Broken]:
+    y, batch, index = data.y, data.batch, data.edge_index
+    if batch.numel() != num_nodes:
+        yield "graphs", "every node is in a graph", f"{num_nodes} numbers", batch.numel()
+    elif not torch.equal(batch.unique_consecutive(), torch.arange(y.numel())):
+        got = f"{y.numel()} classes, graphs up to number {int(batch[-1])}"
+        yield "graphs", "every graph has a class, and nodes one after another", "as many", got
+    elif int(y.min()) < 0 or int(y.max()) >= y.numel():
+        yield "graphs", "classes are numbered", f"0 to {y.numel() - 1}", int(y.max())
+    elif bool((batch[index[0]] != batch[index[1]]).any()):
+        yield "edges", _JOIN, "two nodes of one graph", "nodes of two graphs"
 
 
 def _masks(data: Data, num_nodes: int) -> Iterator[_Broken]:

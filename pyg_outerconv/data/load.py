@@ -44,7 +44,8 @@ class Dataset:
 
     Attributes:
         entry: its entry in the registry.
-        data: PyG ``Data`` with ``y`` (N,), −1 where a node has no label; masks as PyG has them.
+        data: PyG ``Data`` with ``y`` (N,), −1 where a node has no label; masks as PyG has them. A
+            set of graphs is their disjoint union, see :func:`.unions.union_of`.
         root: folder of the data, None for an embedded dataset and for a graph of one's own.
         fingerprint: sha256 over structure, features and labels; of a graph of one's own also over
             its split and names.
@@ -215,7 +216,7 @@ def _with_labels(data: Data) -> Data:
 def fingerprint(data: Data, further: tuple[str, ...] = ()) -> str:
     """The sha256 over structure, features and labels, and further tensors of a graph."""
     digest = hashlib.sha256()
-    for key in ("edge_index", "edge_type", "edge_weight", "x", "y", *further):
+    for key in ("edge_index", "edge_type", "edge_weight", "x", "y", "batch", *further):
         value = data.get(key)
         if isinstance(value, Tensor):
             digest.update(f"{key}{tuple(value.shape)}{value.dtype}".encode())

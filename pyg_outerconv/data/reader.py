@@ -23,6 +23,7 @@ from .checks import read_one
 from .ogb import READER, download_ogb, read_ogb
 from .recorded import check_recorded, record
 from .registry import DataUnavailable, Entry
+from .unions import union_of
 
 
 def construct(known: Entry, root: Path, place: Path) -> Data:
@@ -40,7 +41,8 @@ def construct(known: Entry, root: Path, place: Path) -> Data:
         with quiet():
             if known.reader == READER:
                 return read_ogb(known, place)
-            data: Data = reader_class(known, download=nothing)(str(place), **known.arguments)[0]
+            read = reader_class(known, download=nothing)(str(place), **known.arguments)
+            data: Data = union_of(read) if known.task == "graphs" else read[0]
     except Exception as error:  # the reader's own formats fail in many ways
         raise _damaged(known, root, f"{type(error).__name__}: {error}") from error
     return data
@@ -119,10 +121,12 @@ def download(known: Entry, root: Path) -> Path | None:
         sweep(root, ["download"])
         socket.setdefaulttimeout(_CONNECT_SECONDS)
         with quiet():
+            # TUDataset reads what it has processed; its raw files are texts, which run nothing.
+            skipped = {} if known.reader == "TUDataset" else {"process": nothing, "load": nothing}
             if known.reader == READER:
                 download_ogb(known, known.home(staging))
             else:
-                reader = reader_class(known, process=nothing, load=nothing)
+                reader = reader_class(known, **skipped)
                 reader(str(known.home(staging)), **known.arguments)
         if gone := [name for name in names if not (known.home(staging) / name).is_file()]:
             raise FileNotFoundError(f"the source no longer has {', '.join(gone)}")

@@ -1,8 +1,8 @@
-"""Node classification: the loop, the protocols, the run folder and its results."""
+"""Classification of nodes and graphs: the loop, the protocols, the run folder and its results."""
 
+from .classifiers import GraphClassifier, NodeClassifier
 from .contributions import Contribution, contributions
 from .experiment import Experiment, Interrupted
-from .model import NodeClassifier
 from .predict import Predictions, predict
 from .run_folder import RunFolder, next_folder
 from .settings import Settings, resolve
@@ -11,6 +11,7 @@ from .splits import Split, check_protocol, make_split
 __all__ = [
     "Contribution",
     "Experiment",
+    "GraphClassifier",
     "Interrupted",
     "NodeClassifier",
     "Predictions",

@@ -34,7 +34,7 @@ class BlockClassifier(Module):
     Args:
         in_channels: number of features; of nodes where there are none.
         num_classes: number of outputs.
-        make_layer: see :class:`.model.NodeClassifier`.
+        make_layer: see :class:`.classifiers.NodeClassifier`.
         make_norm: makes a norm of some channels.
         settings: depth, the number of blocks; hidden, dropouts and activation.
     """

@@ -16,7 +16,8 @@ from ..scale.chunks import MOST_EDGES, rows_of
 from .blocks import BlockClassifier, Propagated
 
 if TYPE_CHECKING:
-    from .model import Classifier, NodeClassifier
+    from .classifiers import NodeClassifier
+    from .model import Classifier
 
 
 @torch.no_grad()

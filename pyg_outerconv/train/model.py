@@ -6,105 +6,34 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import BatchNorm1d, Identity, LayerNorm, Linear, Module, ModuleList
+from torch.nn import Module
 from torch_geometric.data import Data
 
 from ..basis import Basis
 from ..data import Dataset
 from ..errors import RefusedValue, unknown
-from ..families import Family, parse_family
+from ..families import Cluster, Family, parse_family
 from ..families.multi_head import HeadsByName
 from ..families.options import nested
 from ..kernels import record, use_backend
-from ..nn import OuterConv, dropout_features
+from ..nn import OuterConv
 from ..nn.layer import layer_of, structure_of
 from ..own_code import require_imported
-from .blocks import ACTIVATION, BlockClassifier, Propagated, Structures, groups_of
+from .blocks import BlockClassifier, Propagated, Structures
+from .classifiers import NORMS, GraphClassifier, MakeLayer, NodeClassifier
 from .family_options import short_name
 from .features import kept_features
+from .graphs import Graphs, check_task, some_graphs
 from .inputs import Inputs, WholeGraph
 from .sampled import sampled
 from .settings import Settings
 
-MakeLayer = Callable[[int, int], Module]
-
-_NORMS: dict[str, Callable[[int], Module]] = {
-    "none": lambda channels: Identity(),
-    "batch": BatchNorm1d,
-    "layer": LayerNorm,
-}
-
-
-class NodeClassifier(Module):
-    """Convolution, norm, activation, dropout, repeated; the last convolution gives the logits.
-
-    Args:
-        in_channels: number of features; of nodes where there are none, and then the first layer's
-            parameters are an embedding of the nodes.
-        num_classes: number of outputs.
-        make_layer: makes a convolution of given input and output channels, to be called with
-            features (N, P), dense or CSR, or None, and whatever structure :meth:`forward` is called
-            with.
-        settings: depth, hidden, dropouts, activation, layer_norm and skip.
-        make_last: makes the convolution that gives the logits, if it is of another kind.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        num_classes: int,
-        make_layer: MakeLayer,
-        settings: Settings,
-        make_last: MakeLayer | None = None,
-    ) -> None:
-        super().__init__()
-        self.skip, self.activation = settings.skip, ACTIVATION[settings.activation]
-        self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
-        concat = settings.skip == "concat"
-        num_hidden = settings.depth if concat else settings.depth - 1
-        hidden = [settings.hidden] * num_hidden
-        widths = [in_channels, *hidden] if concat else [in_channels, *hidden, num_classes]
-        ends = list(pairwise(widths))
-        makers = [make_layer] * len(ends)
-        if make_last is not None and not concat:
-            makers[-1] = make_last
-        self.convs = ModuleList(make(p, q) for make, (p, q) in zip(makers, ends, strict=True))
-        self.norms = ModuleList(_NORMS[settings.layer_norm](width) for width in hidden)
-        self.head = Linear(sum(hidden), num_classes) if concat else None
-
-    def forward(self, x: Tensor | None, structure: Any) -> Tensor:
-        """Logits (N, C) of features (N, P), or of None where the graph has none."""
-        if x is not None:
-            x = dropout_features(x, self.input_dropout, self.training)
-        outputs: list[Tensor] = []
-        for conv, norm in zip(self.convs, self.norms, strict=False):  # the last may have no norm
-            out = self.activated(norm, conv(x, structure), x if outputs else None)
-            x = F.dropout(out, self.dropout, self.training)
-            outputs.append(x)
-        if self.head is not None:
-            logits: Tensor = self.head(torch.cat(outputs, dim=-1))
-        else:
-            logits = self.convs[-1](x, structure)
-        return logits
-
-    def activated(self, norm: Module, out: Tensor, x: Tensor | None) -> Tensor:
-        """Norm, activation, skip of the rows of a hidden layer; x: its input, if that is hidden."""
-        out = self.activation(norm(out))
-        adds = self.skip == "residual" and x is not None and x.shape == out.shape
-        return out + x if adds and x is not None else out
-
-    def parameter_groups(self, settings: Settings) -> list[dict[str, Any]]:
-        """Parameter groups of Adam: weight decay on all parameters, or on the first convolution."""
-        return groups_of(self, self.convs[0], settings)
-
-
-Classifier = NodeClassifier | BlockClassifier | Propagated
+Classifier = NodeClassifier | GraphClassifier | BlockClassifier | Propagated
 
 OURS = "outerconv"
 PEER = "peer"
@@ -123,6 +52,7 @@ class Contender:
         note: a remark on the comparison, or empty.
         make_last: makes the layer that gives the logits; None for ``make_layer``.
         make_propagation: makes what propagates logits, if the settings say that they are.
+        make_readout: makes the readout of a classifier of graphs from the number of its channels.
     """
 
     key: str
@@ -133,6 +63,7 @@ class Contender:
     note: str = ""
     make_last: MakeLayer | None = None
     make_propagation: Callable[[], Module] | None = None
+    make_readout: Callable[[int], Module] | None = None
 
     def model(self, num_classes: int, settings: Settings) -> Classifier:
         """A fresh model, initialised from torch's random state.
@@ -141,9 +72,12 @@ class Contender:
             ValueError: a form of Θ, or the number of heads, does not fit the channels.
         """
         model: Classifier
-        make_layer, norm = self.make_layer, _NORMS[settings.layer_norm]
+        make_layer, norm = self.make_layer, NORMS[settings.layer_norm]
         if settings.architecture == "blocks":
             model = BlockClassifier(self.in_channels, num_classes, make_layer, norm, settings)
+        elif self.make_readout is not None:
+            readout = self.make_readout(settings.hidden)
+            model = GraphClassifier(self.in_channels, num_classes, make_layer, settings, readout)
         else:
             last = self.make_last
             model = NodeClassifier(self.in_channels, num_classes, make_layer, settings, last)
@@ -179,10 +113,19 @@ def ours(dataset: Dataset, settings: Settings) -> Contender:
         mine = parse_family(settings.family).averaged(settings.out_heads)
         return layer_of(in_channels, out_channels, mine, **options)
 
+    def part(nodes: Tensor) -> Any:
+        if isinstance(structure, Basis):
+            return structure.diagonal_block(nodes)
+        return structure_on(family, some_graphs(dataset.data, nodes), settings)
+
     in_channels = int(dataset.data.num_nodes or 0) if x is None else x.size(1)
-    inputs: Inputs = WholeGraph(x, with_propagation(structure, dataset.data, settings))
-    if settings.batches != "none":
+    inputs: Inputs
+    if check_task(dataset.entry, settings) == "graphs":
+        inputs = Graphs.of(dataset, settings, x, structure, part)
+    elif settings.batches != "none":
         inputs = sampled(x, family, dataset.data, structure, settings)
+    else:
+        inputs = WholeGraph(x, with_propagation(structure, dataset.data, settings))
     return Contender(
         OURS,
         f"OuterConv {short_name(family)}{_then(settings)}",
@@ -191,6 +134,7 @@ def ours(dataset: Dataset, settings: Settings) -> Contender:
         in_channels,
         make_last=make_last,
         make_propagation=lambda: _propagation(settings),
+        make_readout=None if settings.pool == "none" else partial(pooling, aggr=settings.pool),
     )
 
 
@@ -198,6 +142,11 @@ def _propagation(settings: Settings) -> OuterConv:
     """The layer that propagates logits, without parameters."""
     family = parse_family(settings.propagation)
     return OuterConv(-1, -1, family, theta="identity", bias=False)
+
+
+def pooling(channels: int, aggr: str) -> OuterConv:
+    """Global pooling: Y = Aᵀ X with the pooling basis from nodes to graphs, and Θ = I."""
+    return OuterConv(channels, channels, Cluster(), theta="identity", bias=False, aggr=aggr)
 
 
 def structure_on(family: Family, data: Data, settings: Settings) -> Any:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch_geometric.nn import APPNP
+from torch_geometric.nn import APPNP, global_add_pool, global_max_pool, global_mean_pool
 
 from ..data import Dataset
 from ..families import Diffusion, Directed, Family, Relation, parse_family
@@ -17,7 +18,8 @@ from ..families.multi_head import Transformer
 from ..nn.layer import layer_of
 from .blocks import Structures
 from .features import kept_features
-from .inputs import WholeGraph
+from .graphs import Graphs, check_task, induced
+from .inputs import Inputs, WholeGraph
 from .model import PEER, Contender, check_out_heads
 from .peer_heads import HEADS
 from .peer_layers import LAYERS
@@ -86,16 +88,41 @@ def peer(dataset: Dataset, settings: Settings) -> Contender:
         make_propagation = _appnp(settings)
         edges = {key: _moved(value, settings) for key, value in edges_of(dataset.data).items()}
         structure, name = Structures(structure, edges), f"{name}, then {make_propagation()}"
+    inputs: Inputs = WholeGraph(x, structure)
+    make_readout = None
+    if check_task(dataset.entry, settings) == "graphs":
+        part, members = partial(induced, structure), PyGReadout.members
+        inputs = Graphs.of(dataset, settings, x, structure, part, members)
+        make_readout = partial(PyGReadout, aggr=settings.pool)
     return Contender(
         PEER,
         name,
         maker(recipe, family),
-        WholeGraph(x, structure),
+        inputs,
         num_nodes if x is None else x.size(1),
         "; ".join(filter(None, (recipe.note, _stored_note(recipe, settings)))),
         make_last=maker(last, family.averaged(settings.out_heads)),
         make_propagation=make_propagation and (lambda: PeerLayer(make_propagation())),
+        make_readout=make_readout,
     )
+
+
+class PyGReadout(Module):
+    """PyG's global pooling."""
+
+    def __init__(self, channels: int, aggr: str) -> None:
+        super().__init__()
+        pools = {"sum": global_add_pool, "mean": global_mean_pool, "max": global_max_pool}
+        self.pool = pools[aggr]
+
+    def forward(self, x: Tensor, members: dict[str, Any]) -> Tensor:
+        """(G, H) of (N, H)."""
+        return self.pool(x, **members)
+
+    @staticmethod
+    def members(batch: Tensor, num_graphs: int) -> dict[str, Any]:
+        """The arguments of PyG's functions."""
+        return {"batch": batch, "size": num_graphs}
 
 
 def recipe_for(family: Family, dataset: Dataset, settings: Settings) -> Recipe:

@@ -21,6 +21,8 @@ ARCHITECTURES = ("layers", "blocks")
 ACTIVATIONS = ("relu", "elu", "gelu", "leaky_relu", "none")
 BATCHES = ("none", "random-nodes", "clusters", "neighbor")
 PRECISIONS = ("float32", "bfloat16")
+UPDATES = ("none", "mlp")
+POOLS = ("none", "sum", "mean", "max")
 
 # Maxima of the settings; within them a run ends, and numbers stay within float32.
 MOST = {
@@ -30,6 +32,7 @@ MOST = {
     "patience": 1_000_000,
     "seeds": 10_000,
     "out_heads": 16_384,
+    "batch_size": 1_000_000,
     "lr": 1e30,
     "weight_decay": 1e30,
 }
@@ -57,6 +60,10 @@ class Settings:
             ``family='Identity()'`` and ``'diffusion(ppr, alpha=0.1)'`` this is APPNP.
         dropout: on hidden features; ``input_dropout`` on those of the dataset.
         layer_norm: ``'none'``, ``'batch'`` or ``'layer'``, after each hidden convolution.
+        update: ``'mlp'`` continues each hidden convolution, whose Θ is its first matrix, as a
+            network of two layers: norm, ReLU, a linear layer. GIN is ``gcn(norm=None)`` with it.
+        pool: how a classifier of graphs sums up nodes: ``'sum'``, ``'mean'`` or ``'max'``;
+            ``'none'`` where nodes are classified.
         skip: ``'none'``; ``'residual'``, hidden layers of equal width add their input;
             ``'concat'``, a linear layer reads the outputs of all layers (jumping knowledge).
         lr, weight_decay: of Adam; ``decay`` says whether all parameters decay or those of the
@@ -79,7 +86,8 @@ class Settings:
             parts; ``'clusters'``, unions of clusters by METIS; ``'neighbor'``, sampled
             neighbourhoods of training nodes. See :mod:`pyg_outerconv.scale`.
         parts: number of random parts, or of clusters; ``parts_per_batch`` clusters make a sample.
-        batch_size: training nodes of a sampled neighbourhood, ``fan_outs`` the numbers of edges
+        batch_size: number of graphs of an update, or training nodes of a sampled neighbourhood;
+            ``fan_outs`` the numbers of edges
             drawn into a node at each step away from these, such as ``'10,10'``; -1 for all.
         accumulate: number of samples whose gradients an update adds up, over all processes; 0 is
             replaced by the number of processes when a run begins.
@@ -112,6 +120,8 @@ class Settings:
     dropout: float = 0.5
     input_dropout: float = 0.0
     layer_norm: str = "none"
+    update: str = "none"
+    pool: str = "none"
     skip: str = "none"
     lr: float = 0.01
     weight_decay: float = 5e-4
@@ -181,6 +191,8 @@ class Settings:
             ("architecture", ARCHITECTURES),
             ("batches", BATCHES),
             ("precision", PRECISIONS),
+            ("update", UPDATES),
+            ("pool", POOLS),
         ):
             if getattr(self, name) not in known:
                 raise RefusedValue(unknown(name, getattr(self, name), known))

@@ -14,6 +14,7 @@ from ..errors import RefusedValue, unknown
 
 TRAIN_PER_CLASS, NUM_VALIDATION, NUM_TEST = 20, 500, 1000
 VALIDATION_SHARE = 0.2
+FOLDS = 10
 
 _SHARES = re.compile(r"random-(\d{1,3})-(\d{1,3})-(\d{1,3})")
 _PER_CLASS = re.compile(r"per-class-(\d{1,6})-(\d{1,6})")
@@ -44,6 +45,9 @@ def check_protocol(entry: Entry, protocol: str) -> str:
     nodes a class to train, 500 to validate, 1000 to test; ``'per-class-20-30'`` takes 20 nodes of
     each class to train, 30 to validate, and all others to test, as the `"Pitfalls"
     <https://arxiv.org/abs/1811.05868>`_ paper does; ``'random-60-20-20'`` takes percentages.
+    ``'ten-fold'`` is cross-validation: classes are in equal shares in each of ten folds, of which
+    seed s tests the s-th, validates on the next, and trains on the other eight; seeds from 10 on
+    take folds that are drawn anew.
 
     Raises:
         ValueError: the dataset has no such protocol, or percentages do not add up.
@@ -64,8 +68,9 @@ def check_protocol(entry: Entry, protocol: str) -> str:
                 "such as per-class-20-30",
                 protocol,
             )
-    elif protocol not in (*entry.splits, "random"):
-        names = dict.fromkeys((*entry.splits, "random", "per-class-20-30", "random-60-20-20"))
+    elif protocol not in (*entry.splits, "random", "ten-fold"):
+        known = ("random", "per-class-20-30", "random-60-20-20", "ten-fold")
+        names = dict.fromkeys((*entry.splits, *known))
         raise RefusedValue(unknown(f"split of {entry.name}", protocol, names))
     return protocol
 
@@ -84,6 +89,8 @@ def make_split(data: Data, protocol: str, seed: int) -> Split:
         return _rest_tests(data.y, int(per_class[1]), int(per_class[2]), generator)
     if protocol == "random":
         return _by_class(data.y, generator)
+    if protocol == "ten-fold":
+        return _by_fold(data.y, seed)
     return _shipped(data, seed, generator)
 
 
@@ -138,6 +145,15 @@ def _by_class(y: Tensor, generator: torch.Generator) -> Split:
         )
     parts = rest[:NUM_VALIDATION], rest[NUM_VALIDATION : NUM_VALIDATION + NUM_TEST]
     return Split(train_mask, *_masks(y, parts))
+
+
+def _by_fold(y: Tensor, seed: int) -> Split:
+    generator = torch.Generator().manual_seed(seed // FOLDS)
+    shuffled = torch.cat([_nodes(y == label, generator) for label in range(int(y.max()) + 1)])
+    fold = torch.full_like(y, -1)  # dealt out class by class, as cards are
+    fold[shuffled] = torch.arange(shuffled.numel()) % FOLDS
+    test, validation = fold == seed % FOLDS, fold == (seed + 1) % FOLDS
+    return Split((fold >= 0) & ~test & ~validation, validation, test)
 
 
 def _by_share(y: Tensor, shares: list[float], generator: torch.Generator) -> Split:
