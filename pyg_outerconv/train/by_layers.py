@@ -14,9 +14,9 @@ from ..nn import OuterConv
 from ..scale import Scratch, convolve
 from ..scale.chunks import MOST_EDGES, rows_of
 from .blocks import BlockClassifier, Propagated
+from .classifiers import GraphClassifier, NodeClassifier
 
 if TYPE_CHECKING:
-    from .classifiers import NodeClassifier
     from .model import Classifier
 
 
@@ -44,7 +44,7 @@ def logits_by_layers(
         most_edges: the bound on edges and targets of a chunk.
 
     Raises:
-        ValueError: the model is in training mode, or x cannot be read by rows.
+        ValueError: the model is in training mode or classifies graphs, or x cannot be read by rows.
     """
     if model.training:
         raise RefusedValue(
@@ -56,6 +56,10 @@ def logits_by_layers(
         )
         last = cast(OuterConv, model.propagation)
         return convolve(last, logits, basis.propagation, scratch=scratch, most_edges=most_edges)
+    if isinstance(model, GraphClassifier):
+        raise RefusedValue(
+            "layer-wise inference gives logits of nodes", "a classifier of nodes", "one of graphs"
+        )
     scratch = scratch or Scratch()
     if isinstance(model, BlockClassifier):
         return _of_blocks(model, x, basis, scratch, most_edges)

@@ -158,9 +158,12 @@ def induced(arguments: dict[str, Any], nodes: Tensor) -> dict[str, Any]:
     """The arguments of a PyG layer for the subgraph of some nodes.
 
     Args:
-        arguments: ``edge_index`` (2, E), tensors (E, *), which are those of edges, and others.
+        arguments: ``edge_index`` (2, E), tensors (E, *), which are those of edges, and others; or
+            none, for a layer without edges.
         nodes: (N',), ascending.
     """
+    if not arguments:
+        return {}
     edges = arguments["edge_index"]
     count = 1 + max((int(part.max()) for part in (edges, nodes) if part.numel()), default=0)
     kept, _, mask = subgraph(

@@ -29,6 +29,7 @@ from torch_geometric.utils import add_remaining_self_loops, is_undirected
 from ..families import GCN, Chebyshev, Directed, Family, Identity, Relation, Stack, Walk
 from ..graph import edge_list_of
 from .peer_recipe import Recipe, edges_of, no_peer
+from .peer_sums import gin, neighbours_and_itself
 from .settings import Settings
 
 
@@ -92,6 +93,8 @@ def _gcn(family: GCN, data: Data, settings: Settings) -> Recipe:
         if edges["edge_weight"] is None:  # without weights PyG ignores `improved`
             edges["edge_weight"] = torch.ones(data.num_edges)
         return Recipe("GCNConv", make, _begin_linear, edges, takes_sparse=True)
+    if found := gin(family, data):
+        return found
     return Recipe(
         "GCNConv(normalize=False)",
         lambda p, q: GCNConv(p, q, normalize=False),
@@ -233,7 +236,9 @@ def _identity(family: Identity, data: Data, settings: Settings) -> Recipe:
 
 
 def _stack(family: Stack, data: Data, settings: Settings) -> Recipe:
-    """One layer of ARMA: neighbours without self-loops, and the node itself."""
+    """Neighbours without self-loops, and the node itself: ARMA, SAGE, or a plain sum."""
+    if found := neighbours_and_itself(family, data):
+        return found
     if family != Stack(GCN(add_self_loops=False), Identity()):
         raise no_peer("stack(gcn(add_self_loops=False), identity), which is ARMA", repr(family))
     return Recipe(

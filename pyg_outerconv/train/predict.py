@@ -25,7 +25,7 @@ from .splits import make_split
 
 @dataclass(frozen=True)
 class Predictions:
-    """The predictions of a checkpoint for every node.
+    """The predictions of a checkpoint for every node, or for every graph of a set.
 
     Attributes:
         classes: (N,) the most probable class; ``probability`` (N,) is its probability.
@@ -43,10 +43,15 @@ class Predictions:
     recorded: float
     dataset: Dataset
 
+    @property
+    def task(self) -> str:
+        """Whatever is classified, ``'nodes'`` or ``'graphs'``."""
+        return self.dataset.entry.task
+
     def write(self, file: IO[str]) -> None:
-        """As CSV: node, class, probability."""
+        """As CSV: node (or graph), class, probability."""
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("node", "class", "probability"))
+        writer.writerow((self.task.removesuffix("s"), "class", "probability"))
         node, label = self.dataset.node_name, self.dataset.class_name
         for number, (place, share) in enumerate(
             zip(self.classes.tolist(), self.probability.tolist(), strict=True)
@@ -60,7 +65,7 @@ def predict(
     device: str | None = None,
     source: Source | None = None,
 ) -> Predictions:
-    """Classify every node with the checkpoint of a run.
+    """Classify every node, or every graph of a set, with the checkpoint of a run.
 
     Args:
         folder: the run folder.
@@ -170,7 +175,7 @@ def write_predictions(
         raise RefusedValue(
             f"--out must be writable: expected a file, got {path} ({error.strerror})"
         ) from error
-    print(f"{summary}\nclasses of {predictions.classes.numel()} nodes: {path}")
+    print(f"{summary}\nclasses of {predictions.classes.numel()} {predictions.task}: {path}")
     return 0
 
 

@@ -204,6 +204,9 @@ class Settings:
             )
         if self.architecture == "blocks" and self.skip != "none":
             raise RefusedValue("residual blocks have skips of their own", "skip='none'", self.skip)
+        if self.architecture == "blocks" and self.update != "none":
+            rule = "residual blocks have a linear layer of their own"
+            raise RefusedValue(rule, "update='none'", self.update)
 
         self._check_batches()
 
