@@ -63,7 +63,7 @@ def test_scores_of_the_right_shape_are_taken():
 @pytest.mark.parametrize("score", [Additive(2, 3), GATv2(2, 3), SuperGAT(2, 3)])
 def test_scores_that_share_theta_say_what_a_stack_needs(score):
     conv = OuterConv(4, 6, Stack(GCN(), Attention(score, Hops(), Softmax())))
-    expected = r"expected Θ of shape \(2, P, 3\), or in a Stack, .*own=True .*, got \(3, 4, 6\)"
+    expected = r"expected Θ of shape \(2, P, 3\), or in a Stack, .*own=True .*, got \(2, 4, 6\)"
     with pytest.raises(ValueError, match=expected):
         conv(X, EDGES)
 

@@ -171,7 +171,7 @@ def test_bad_settings_leave_no_folder(tmp_path: Path) -> None:
         {"theta": "block-diagonal:5"},
         {"family": "Relation(num_relations=2)"},
         {"split": "random"},
-        {"peer": True, "family": "Identity()"},
+        {"peer": True, "family": "HighPass()"},
     ):
         with pytest.raises(ValueError, match="expected"):
             run(tmp_path / "run", replace(SETTINGS, **change))  # type: ignore[arg-type]
