@@ -7,6 +7,7 @@ import importlib.util
 import os
 import pickle
 import random
+import re
 import shutil
 import zipfile
 from collections.abc import Iterator
@@ -520,3 +521,11 @@ def test_entities_have_one_order(kept_cache: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv(data.CACHE_VARIABLE, kept_cache)
     in_another_process = "48e8b2b594e125bedc858482aee9b9c69494532aa48081aed00fc8a7608d7ce9"
     assert data.load("AIFB", SHARED).fingerprint == in_another_process
+
+
+def test_the_readme_says_which_data_was_never_read() -> None:
+    text = (Path(__file__).resolve().parents[1] / "datasets" / "README.md").read_text()
+    section = text.partition("## Never read with the real files")[2].partition("\n\nThe sets")[0]
+    said = set(re.findall(r"`([\w-]+)`", section))
+    unknown = {e.name for e in data.registry().values() if None in e.files.values()}
+    assert said == unknown
