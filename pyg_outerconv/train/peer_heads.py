@@ -32,10 +32,16 @@ def _width(family: HeadsByName, out_channels: int) -> int:
 def _recipe(
     family: HeadsByName,
     data: Data,
-    kind: type[Module],
-    begin: Callable[[Any, Any], None],
     options: dict[str, Any],
 ) -> Recipe:
+    kind, begin_heads = _KINDS[type(family)]
+
+    def begin(conv: Any, mine: Any) -> None:
+        begin_heads(conv, mine.theta.weight, mine.family.score)
+        if mine.root is not None:
+            conv.lin_skip.weight.copy_(mine.root.weight[0].t())
+            conv.lin_skip.bias.zero_()
+
     def make(p: int, q: int) -> Module:
         return kind(p, _width(family, q), **options)
 
@@ -45,7 +51,7 @@ def _recipe(
 
 def _gat(family: GAT, data: Data, settings: Settings) -> Recipe:
     options = {"negative_slope": family.negative_slope, "add_self_loops": family.add_self_loops}
-    return _recipe(family, data, GATConv, _begin_gat, {**_options(family), **options})
+    return _recipe(family, data, {**_options(family), **options})
 
 
 def _gatv2(family: GATv2, data: Data, settings: Settings) -> Recipe:
@@ -54,14 +60,42 @@ def _gatv2(family: GATv2, data: Data, settings: Settings) -> Recipe:
         "add_self_loops": family.add_self_loops,
         "share_weights": family.share_weights,
     }
-    return _recipe(family, data, GATv2Conv, _begin_gatv2, {**_options(family), **options})
+    return _recipe(family, data, {**_options(family), **options})
 
 
 def _transformer(family: Transformer, data: Data, settings: Settings) -> Recipe:
     if family.add_self_loops:
         raise no_peer("no added self-loops", repr(family))
     options = {**_options(family), "root_weight": settings.root_weight}
-    return _recipe(family, data, TransformerConv, _begin_transformer, options)
+    return _recipe(family, data, options)
+
+
+def residual(family: HeadsByName, data: Data, settings: Settings) -> Recipe:
+    """PyG's layer with a linear map of the node itself, for a stack of heads and the identity."""
+    if isinstance(family, Transformer):
+        options = {**_options(family), "root_weight": True}
+    elif isinstance(family, GAT | GATv2):
+        options = {**_options(family), "add_self_loops": family.add_self_loops, "residual": True}
+        options["negative_slope"] = family.negative_slope
+        if isinstance(family, GATv2):
+            options["share_weights"] = family.share_weights
+    else:
+        raise no_peer("gat, gatv2 or transformer beside the identity", repr(family))
+    kind, begin = _KINDS[type(family)]
+
+    def begin_stack(conv: Any, mine: Any) -> None:
+        heads, itself = mine.theta.parts
+        begin(conv, heads.weight, mine.family.families[0].score)
+        skip = conv.lin_skip if isinstance(conv, TransformerConv) else conv.res
+        skip.weight.copy_(itself.weight[0].t())
+        if skip.bias is not None:
+            skip.bias.zero_()
+
+    def make(p: int, q: int) -> Module:
+        return kind(p, _width(family, q), **options)
+
+    name = f"{kind.__name__}(heads={family.heads}, residual)"
+    return Recipe(name, make, begin_stack, {"edge_index": data.edge_index}, takes_sparse=True)
 
 
 def _rows(weight: Tensor) -> Tensor:
@@ -69,16 +103,14 @@ def _rows(weight: Tensor) -> Tensor:
     return weight.transpose(1, 2).flatten(0, 1)
 
 
-def _begin_gat(conv: Any, mine: Any) -> None:
-    score = mine.family.score
-    conv.lin.weight.copy_(_rows(mine.theta.weight))
+def _begin_gat(conv: Any, theta: Tensor, score: Any) -> None:
+    conv.lin.weight.copy_(_rows(theta))
     conv.att_src.copy_(score.att_source[None])
     conv.att_dst.copy_(score.att_target[None])
 
 
-def _begin_gatv2(conv: Any, mine: Any) -> None:
-    score = mine.family.score
-    conv.lin_l.weight.copy_(_rows(mine.theta.weight))
+def _begin_gatv2(conv: Any, theta: Tensor, score: Any) -> None:
+    conv.lin_l.weight.copy_(_rows(theta))
     conv.lin_l.bias.zero_()
     conv.att.copy_(score.att[None])
     if score.ends.target is not None:
@@ -86,17 +118,19 @@ def _begin_gatv2(conv: Any, mine: Any) -> None:
         conv.lin_r.bias.copy_(score.ends.target.bias.flatten())
 
 
-def _begin_transformer(conv: Any, mine: Any) -> None:
-    score = mine.family.score
-    conv.lin_value.weight.copy_(_rows(mine.theta.weight))
+def _begin_transformer(conv: Any, theta: Tensor, score: Any) -> None:
+    conv.lin_value.weight.copy_(_rows(theta))
     conv.lin_value.bias.zero_()
     for theirs, ours in ((conv.lin_key, score.key), (conv.lin_query, score.query)):
         theirs.weight.copy_(_rows(ours.weight))
         theirs.bias.copy_(ours.bias.flatten())
-    if mine.root is not None:
-        conv.lin_skip.weight.copy_(mine.root.weight[0].t())
-        conv.lin_skip.bias.zero_()
 
+
+_KINDS: dict[type[Family], tuple[type[Module], Callable[[Any, Tensor, Any], None]]] = {
+    GAT: (GATConv, _begin_gat),
+    GATv2: (GATv2Conv, _begin_gatv2),
+    Transformer: (TransformerConv, _begin_transformer),
+}
 
 HEADS: dict[type[Family], Callable[[Any, Any, Settings], Recipe]] = {
     GAT: _gat,

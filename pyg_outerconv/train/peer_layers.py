@@ -27,9 +27,11 @@ from torch_geometric.transforms import LaplacianLambdaMax
 from torch_geometric.utils import add_remaining_self_loops, is_undirected
 
 from ..families import GCN, Chebyshev, Directed, Family, Identity, Relation, Stack, Walk
+from ..families.multi_head import HeadsByName
 from ..graph import edge_list_of
+from .peer_heads import residual
 from .peer_recipe import Recipe, edges_of, no_peer
-from .peer_sums import gin, neighbours_and_itself
+from .peer_sums import gin
 from .settings import Settings
 
 
@@ -60,9 +62,10 @@ def _begin_with_root(conv: Any, mine: Any) -> None:
     """SAGEConv and GraphConv."""
     mean = isinstance(conv, SAGEConv)
     of_edges, of_root = (conv.lin_l, conv.lin_r) if mean else (conv.lin_rel, conv.lin_root)
+    itself = mine.theta.weight[1] if mine.root is None else mine.root.weight[0]
     of_edges.weight.copy_(mine.theta.weight[0].t())
     of_edges.bias.zero_()
-    of_root.weight.copy_(mine.root.weight[0].t())
+    of_root.weight.copy_(itself.t())
 
 
 def _begin_relational(conv: Any, mine: Any) -> None:
@@ -165,17 +168,20 @@ def _chebyshev(family: Chebyshev, data: Data, settings: Settings) -> Recipe:
     return Recipe(f"ChebConv(K={family.num_terms})", make, _begin_linear, arguments)
 
 
+def _with_root(family: Relation, data: Data) -> Recipe:
+    """One relation and the node itself."""
+    if family.norm is None:
+        name, kind, arguments = "GraphConv", GraphConv, edges_of(data)
+    elif family.norm == "mean" and data.get("edge_weight") is None:
+        name, kind, arguments = "SAGEConv", SAGEConv, {"edge_index": data.edge_index}
+    else:
+        raise no_peer("norm None, or 'mean' of edges without weights", repr(family))
+    return Recipe(name, lambda p, q: kind(p, q), _begin_with_root, arguments)
+
+
 def _relation(family: Relation, data: Data, settings: Settings) -> Recipe:
     if (family.num_relations, settings.theta, settings.root_weight) == (1, "full", True):
-        if family.norm is None:
-            name, make_one = "GraphConv", GraphConv
-            arguments = edges_of(data)
-        elif family.norm == "mean" and data.get("edge_weight") is None:
-            name, make_one = "SAGEConv", SAGEConv
-            arguments = {"edge_index": data.edge_index}
-        else:
-            raise no_peer("norm None, or 'mean' of edges without weights", repr(family))
-        return Recipe(name, lambda p, q: make_one(p, q), _begin_with_root, arguments)
+        return _with_root(family, data)
     if family.norm == "given":
         raise no_peer("norm 'mean' or None", "'given'")
     form = re.fullmatch(r"(full)|(basis-decomposed|block-diagonal)\D*(\d+)\)?", settings.theta)
@@ -236,16 +242,18 @@ def _identity(family: Identity, data: Data, settings: Settings) -> Recipe:
 
 
 def _stack(family: Stack, data: Data, settings: Settings) -> Recipe:
-    """Neighbours without self-loops, and the node itself: ARMA, SAGE, or a plain sum."""
-    if found := neighbours_and_itself(family, data):
-        return found
-    if family != Stack(GCN(add_self_loops=False), Identity()):
-        raise no_peer("stack(gcn(add_self_loops=False), identity), which is ARMA", repr(family))
-    return Recipe(
-        "ARMAConv(act=None)",
-        lambda p, q: ARMAConv(p, q, act=None),
-        _begin_arma,
-        edges_of(data),
+    """What PyG has with a linear map of the node itself: ARMA, SAGE, GraphConv, heads."""
+    first, *rest = family.families
+    if rest == [Identity()]:
+        if first == GCN(add_self_loops=False):
+            name = "ARMAConv(act=None)"
+            return Recipe(name, lambda p, q: ARMAConv(p, q, act=None), _begin_arma, edges_of(data))
+        if isinstance(first, Relation) and first.num_relations == 1:
+            return _with_root(first, data)
+        if isinstance(first, HeadsByName):
+            return residual(first, data, settings)
+    raise no_peer(
+        "stack(family, identity) of gcn(add_self_loops=False), relation(1) or heads", repr(family)
     )
 
 
