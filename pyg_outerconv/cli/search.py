@@ -30,7 +30,7 @@ from ..files import ROOT_VARIABLE
     type=int,
     help="Seeds on which finalists are validated and winners tested; default 10.",
 )
-@click.option("--finalists", type=int, help="Best trials validated on all seeds; default 3.")
+@click.option("--finalists", type=int, help="Best trials validated on all seeds; default 5.")
 @click.option("--seed", type=int, help="Seed of what is drawn; default 0.")
 @click.option("--max-depth", type=int, help="Most convolutions; default 4.")
 @click.option("--max-hidden", type=int, help="Most channels between them; default 128.")
@@ -53,11 +53,11 @@ from ..files import ROOT_VARIABLE
 def search(**options: Any) -> int:
     """Search for a basis, and a model around it, on validation data alone.
 
-    Draws stacks of terms (identity, neighbours up to some steps, high-pass, along the edges and
-    against them), depth, width, skips, norms, dropout, learning rate, weight decay and whether rows
-    of features are normalised, with Optuna.
-    Layers of PyG are tuned with the same budget. The test nodes are read once, at the end, for the
-    winners. Writes a table, one HTML page, and winner.toml for outerconv train --config.
+    Draws stacks of terms (identity, neighbours up to some steps, high-pass, attention; along the
+    edges and against them), depth, width, skips, norms, dropout, learning rate, weight decay and
+    whether rows of features are normalised, with Optuna. Layers of PyG are tuned with the same
+    budget. The test nodes are read once, at the end, for the winners. Writes tables, an HTML page,
+    and winner.toml for outerconv train --config.
     """
     from ..search.command import search as run
 

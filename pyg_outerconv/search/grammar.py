@@ -14,6 +14,7 @@ FORWARD, REVERSE, BOTH = "forward", "reverse", "both"
 DIRECTIONS = (FORWARD, REVERSE, BOTH)
 NONE = "none"
 MOST_STEPS = 3
+HEADS = (0, 4, 8)
 
 
 def _walk(norm: str | None, loops: bool) -> Callable[[int], str]:
@@ -56,6 +57,7 @@ class Mix:
         direction: along the edges (``'forward'``), against them (``'reverse'``), or both, each with
             a Θ of its own.
         high_pass: whether the stack has I − Â, in the same direction.
+        heads: of graph attention, in the same direction; 0 for none.
         identity: whether the stack has I. Without any other term it has.
         num_relations: R of ``'relation'``.
     """
@@ -64,6 +66,7 @@ class Mix:
     steps: int = 1
     direction: str = FORWARD
     high_pass: bool = False
+    heads: int = 0
     identity: bool = True
     num_relations: int = 1
 
@@ -77,9 +80,12 @@ class Mix:
         if not 1 <= self.steps <= MOST_STEPS:
             raise RefusedValue("steps of a mix", f"1 to {MOST_STEPS}", self.steps)
 
+        if self.heads not in HEADS:
+            raise RefusedValue("heads of a mix", f"one of {HEADS}", self.heads)
+
     @property
     def terms(self) -> dict[str, str]:
-        """The text of each term by its name: ``'identity'``, the neighbours', ``'high_pass'``."""
+        """The text of each term by its name: identity, neighbours, high-pass, attention."""
         found = {}
         if self.neighbours == RELATION:
             found[RELATION] = self._turned(f"relation({self.num_relations})")
@@ -87,6 +93,8 @@ class Mix:
             found[self.neighbours] = self._turned(NEIGHBOURS[self.neighbours](self.steps))
         if self.high_pass:
             found["high_pass"] = self._turned("high_pass")
+        if self.heads:
+            found["attention"] = self._turned(f"gat({self.heads})")
         if self.identity or not found:
             found = {"identity": "identity", **found}
         return found

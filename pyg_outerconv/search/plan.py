@@ -38,7 +38,7 @@ class Plan:
     budget: float = 0.0
     seeds: int = 3
     test_seeds: int = 10
-    finalists: int = 3
+    finalists: int = 5
     seed: int = 0
     max_depth: int = 4
     max_hidden: int = 128

@@ -24,6 +24,7 @@ CHOICES = {
     "steps": "steps",
     "direction": "direction",
     "high_pass": "high-pass",
+    "heads": "attention heads",
     "identity": "identity",
 }
 MODEL = (
@@ -226,6 +227,7 @@ class Report:
 def _chosen(parameters: dict[str, Any], choice: str) -> str:
     """What a trial drew, as a word; what follows from other choices is said too."""
     bare = parameters["neighbours"] == "none" and not parameters["high_pass"]
+    bare = bare and not parameters.get("heads")
     if choice == "identity":
         return "yes" if parameters.get("identity", True) else "no"
     if choice == "high_pass":

@@ -70,6 +70,7 @@ class Search:
         self.bounds = Bounds(
             plan.base.as_dict(),
             neighbours_for(self.dataset),
+            graph.has_features,
             graph.is_directed,
             self.dataset.num_relations,
             plan.max_depth,

@@ -9,7 +9,7 @@ from optuna import Trial
 
 from ..families import parse_family
 from ..train import Settings
-from .grammar import DIRECTIONS, MOST_STEPS, NONE, RELATION, Mix
+from .grammar import DIRECTIONS, HEADS, MOST_STEPS, NONE, RELATION, Mix
 
 SMALLEST_WIDTH = 16
 
@@ -21,6 +21,7 @@ class Bounds:
     Attributes:
         fixed: settings that every trial shares, by name: the dataset, its split, the epochs, ….
         neighbours: see :func:`.grammar.neighbours_for`.
+        has_features: whether nodes have features, which attention reads.
         is_directed: whether the edges and the reversed edges differ.
         num_relations: number of edge types.
         max_depth: of convolutions.
@@ -29,6 +30,7 @@ class Bounds:
 
     fixed: dict[str, Any]
     neighbours: tuple[str, ...]
+    has_features: bool = True
     is_directed: bool = False
     num_relations: int = 1
     max_depth: int = 4
@@ -48,9 +50,11 @@ def draw_mix(trial: Trial, bounds: Bounds) -> Mix:
     neighbours = trial.suggest_categorical("neighbours", bounds.neighbours)
     high_pass = trial.suggest_categorical("high_pass", (False, True))
     values: dict[str, Any] = {"neighbours": neighbours, "high_pass": high_pass}
+    if bounds.has_features:
+        values["heads"] = trial.suggest_categorical("heads", HEADS)
     if neighbours not in (NONE, RELATION):
         values["steps"] = trial.suggest_int("steps", 1, MOST_STEPS)
-    if neighbours != NONE or high_pass:
+    if neighbours != NONE or high_pass or values.get("heads"):
         values["identity"] = trial.suggest_categorical("identity", (False, True))
         if bounds.is_directed:
             values["direction"] = trial.suggest_categorical("direction", DIRECTIONS)

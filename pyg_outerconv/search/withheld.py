@@ -29,6 +29,12 @@ class Unlabelled:
     num_classes: int
 
     @property
+    def has_features(self) -> bool:
+        """Whether nodes have features."""
+        x = self.dataset.data.get("x")
+        return x is not None and x.numel() > 0
+
+    @property
     def is_directed(self) -> bool:
         """Whether the edges and the reversed edges differ."""
         data = self.dataset.data

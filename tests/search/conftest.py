@@ -25,3 +25,11 @@ def _alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(data.CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.delenv(data.ROOT_VARIABLE, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_figures(monkeypatch):
+    """Figures take seconds; searches of a whole module, and those of the guide, have theirs."""
+    from pyg_outerconv.search import search
+
+    monkeypatch.setattr(search, "make_page", lambda report: "<!doctype html>")

@@ -14,6 +14,7 @@ from pyg_outerconv.search.grammar import (
     BOTH,
     DIRECTIONS,
     FORWARD,
+    HEADS,
     MOST_STEPS,
     NEIGHBOURS,
     NONE,
@@ -45,13 +46,13 @@ def adjacency() -> torch.Tensor:
 
 @pytest.mark.parametrize("neighbours", [NONE, *NEIGHBOURS])
 def test_every_mix_is_a_family_that_training_takes(neighbours):
-    for direction, high_pass, identity, steps in product(
-        DIRECTIONS, (False, True), (False, True), range(1, MOST_STEPS + 1)
+    for direction, high_pass, heads, identity, steps in product(
+        DIRECTIONS, (False, True), HEADS, (False, True), range(1, MOST_STEPS + 1)
     ):
-        mix = Mix(neighbours, steps, direction, high_pass, identity)
+        mix = Mix(neighbours, steps, direction, high_pass, heads, identity)
         made = make_family(mix.text)
         ways = 2 if direction == BOTH else 1
-        labels = ways * (steps * (neighbours != NONE) + high_pass)
+        labels = ways * (steps * (neighbours != NONE) + high_pass + heads)
         assert made.num_bases == (labels + identity or 1)
         assert parse_family(terms_text(repr(made))) == made
         assert parse_family(stacked(terms_of(repr(made)))) == made
@@ -89,7 +90,9 @@ def test_a_mix_without_terms_is_the_identity():
     assert stacked([]) == "identity"
 
 
-@pytest.mark.parametrize("wrong", [{"neighbours": "cousins"}, {"direction": "up"}, {"steps": 4}])
+@pytest.mark.parametrize(
+    "wrong", [{"neighbours": "cousins"}, {"direction": "up"}, {"steps": 4}, {"heads": 3}]
+)
 def test_what_is_no_mix_is_refused(wrong):
     with pytest.raises(RefusedValue, match=next(iter(wrong))):
         Mix(**wrong)
