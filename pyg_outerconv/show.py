@@ -42,8 +42,8 @@ def draw(
         kind: one of ``KINDS``, or None.
         offsets: shifts of the family grid, such as ``2,4``.
         out: the picture's file, or None.
-        drawing: ``cell``, ``node``, ``reach``, ``labels``, ``channels``, ``layout``, ``seed``; None
-            where an option was not given.
+        drawing: ``cell``, ``nodes``, ``reach``, ``labels``, ``channels``, ``layout``, ``seed``;
+            None, or nothing in a sequence, where an option was not given.
 
     Raises:
         ValueError, TypeError: a shape, a dataset, a family or an option is refused.
@@ -118,9 +118,12 @@ def _picture_options(
     drawing: dict[str, Any], kind: str, family: Family, basis: Basis, shape: tuple[int, ...] | None
 ) -> dict[str, Any]:
     """The keyword arguments of :meth:`Basis.plot`; see :func:`draw`."""
-    cell, node, labels, seed = (drawing[name] for name in ("cell", "node", "labels", "seed"))
-    if cell is not None and node is not None:
+    cell, nodes, labels, seed = (drawing[name] for name in ("cell", "nodes", "labels", "seed"))
+    if cell is not None and nodes:
         raise RefusedValue("a picture is of one cell", "--cell or --node", "both")
+    if len(nodes) > 1 and kind != "graph":
+        raise RefusedValue(f"a picture of {kind} is of one cell", "one --node", len(nodes))
+    at = (list(nodes) if kind == "graph" else nodes[0]) if nodes else None
     for label in labels:
         if not -basis.num_bases <= label < basis.num_bases:
             expected = f"0 to {basis.num_bases - 1}"
@@ -129,7 +132,7 @@ def _picture_options(
         raise RefusedValue("--seed must be a seed", "[0, 2^32)", seed)
     found: dict[str, Any] = {
         "labels": list(labels) or None,
-        "cell": node if cell is None else numbers(cell, "--cell", ","),
+        "cell": at if cell is None else numbers(cell, "--cell", ","),
         "reach": drawing["reach"],
         "layout": drawing["layout"],
         "seed": seed,

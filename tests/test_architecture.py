@@ -42,6 +42,7 @@ ALLOWED = {
     "bench": {"files", "data", "scale", "train", "pyg", "plot", *CORE},
     "search": {"files", "data", "train", "plot", *CORE},
     "reproduce": {"files", "data", "scale", "train", *CORE},
+    "report": {"files", "data", "scale", "train", "plot", *CORE},
     "show": {"errors", "files", "graph", "basis", "families", "plot", "data", "train"},
     "cli": {
         "files",
@@ -51,6 +52,7 @@ ALLOWED = {
         "train",
         "reproduce",
         "search",
+        "report",
         "bench",
         "show",
         "backend_table",

@@ -20,6 +20,7 @@ import click
 from ..errors import Refused
 from ..files import STOPPED, silence
 from .bench import bench
+from .compare import compare
 from .generate import generate
 from .lists import backends, datasets, explain, families
 from .reproduce import reproduce
@@ -46,6 +47,7 @@ _COMMANDS = (
     predict,
     reproduce,
     show,
+    compare,
     bench,
     datasets,
     generate,

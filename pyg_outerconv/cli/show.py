@@ -9,8 +9,11 @@ import click
 from ..files import ROOT_VARIABLE
 from .imports import imports
 
+_OF_A_BASIS = ("family", "shape", "dataset", "kind", "offsets", "cell", "reach", "channels")
+
 
 @click.command()
+@click.argument("run", required=False)
 @click.option(
     "--family",
     help='A family with its options, such as "grid((3, 3), padding=1)"; see '
@@ -44,9 +47,11 @@ from .imports import imports
 )
 @click.option(
     "--node",
+    "nodes",
     type=int,
+    multiple=True,
     help="The cell as a number, as nodes of graphs have; of a graph the node around which a part "
-    "is drawn.",
+    "is drawn; of a run the node whose neighbours are drawn. May be repeated for graphs and runs.",
 )
 @click.option("--reach", type=int, help="Number of layers of a receptive field; default 1.")
 @click.option(
@@ -55,10 +60,34 @@ from .imports import imports
 @click.option("--channels", metavar="2x3", help="P and Q of the random Θ of flattenings.")
 @click.option("--layout", help="Layout of a graph: spring (the default) or circle.")
 @click.option("--seed", type=int, help="Seed of the random Θ and of the spring layout; default 0.")
-@click.option("--out", help="A PNG or SVG file, by its extension; default <family>-<kind>.svg.")
+@click.option(
+    "--out",
+    help="A PNG or SVG file, by its extension, default <family>-<kind>.svg; of a run a folder, "
+    "default RUN/show.",
+)
+@click.option("--data", help="Where a graph of your own, which RUN is of, is now.")
 @imports
-def show(**options: Any) -> int:
-    """Draw a basis: matrices, shifts, a receptive field, a graph."""
-    from ..show import draw
+def show(run: str | None, **options: Any) -> int:
+    """Draw a basis: matrices, shifts, a receptive field, a graph. Or show RUN, a run folder of
+    outerconv train: contributions of labels, learned values, confusion matrix, learning curves and
+    basis, as pictures, numbers and a page.
+    """
+    own = options.pop("data")
+    if run is None:
+        if own:
+            raise click.UsageError("--data is that of a RUN: expected RUN too, got none")
+        from ..show import draw
 
-    return draw(**options)
+        return draw(**options)
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name in _OF_A_BASIS and options.pop(name):
+            raise click.UsageError(
+                f"{parameter.opts[0]} is of the picture of a basis: expected RUN alone, or no RUN, "
+                f"got both",
+                context,
+            )
+    from ..report import show_run
+
+    return show_run(run, data=own, **options)

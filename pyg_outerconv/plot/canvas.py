@@ -84,19 +84,24 @@ def check_format(path: str | Path) -> str:
     return extension.lower()
 
 
-def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure as PNG or SVG, by the extension; reproducible byte by byte, and as a whole.
-
-    Raises:
-        ValueError: the extension is another one, or the file cannot be written.
-    """
-    kind = check_format(path)
+def rendered(figure: Figure, kind: str = "png") -> bytes:
+    """A figure as PNG or SVG, reproducible byte by byte."""
     metadata = {"Date": None} if kind == "svg" else {"Software": None}
     picture = BytesIO()
     with rc_context({"svg.hashsalt": "outerconv", "svg.fonttype": "none"}):
         figure.savefig(picture, format=kind, dpi=DPI, metadata=metadata)
+    return picture.getvalue()
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a figure as PNG or SVG, by the extension, as a whole.
+
+    Raises:
+        ValueError: the extension is another one, or the file cannot be written.
+    """
+    picture = rendered(figure, check_format(path))
     try:
-        write_out(Path(path), picture.getvalue())
+        write_out(Path(path), picture)
     except OSError as error:
         raise RefusedValue(
             "a picture is written to a file", "a writable path", f"{path}: {error.strerror}"

@@ -155,7 +155,7 @@ def _across(number: int) -> int:
 def square_panels(number: int, num_nodes: int) -> tuple[Figure, list[Axes], float]:
     """A figure, square panels without frames, and the points of a unit of their axes."""
     across = _across(number)
-    side = float(np.clip(3.2 + 0.04 * num_nodes, 3.4, 7.2)) * (1 if number <= 4 else 0.8)
+    side = float(np.clip((3.2 + 0.04 * num_nodes) * (1 if number <= 4 else 0.8), 3.4, 7.2))
     figure = new_figure(across * side + 0.8, ceil(number / across) * side)
     panels = [figure.add_subplot(ceil(number / across), across, 1 + k) for k in range(number)]
     for axes in panels:

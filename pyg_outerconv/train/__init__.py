@@ -7,6 +7,7 @@ from .predict import Predictions, predict
 from .run_folder import RunFolder, next_folder
 from .settings import Settings, resolve
 from .splits import Split, check_protocol, make_split
+from .trained import Trained, load_trained
 
 __all__ = [
     "Contribution",
@@ -18,8 +19,10 @@ __all__ = [
     "RunFolder",
     "Settings",
     "Split",
+    "Trained",
     "check_protocol",
     "contributions",
+    "load_trained",
     "make_split",
     "next_folder",
     "predict",

@@ -9,18 +9,15 @@ from io import StringIO
 from pathlib import Path
 from typing import IO, Any
 
-import torch
 from torch import Tensor
 
 from ..data import Dataset, Source, source_of
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..files import as_path, write_out
 from .metrics import METRICS
-from .model import Classifier, check_device, on_backend, ours
-from .run_data import dataset_of
-from .run_folder import CONFIG, NAMES, RunFolder
+from .run_folder import CONFIG, NAMES
 from .settings import Settings
-from .splits import make_split
+from .trained import load_trained
 
 
 @dataclass(frozen=True)
@@ -78,71 +75,20 @@ def predict(
             another graph, or has NaN in it.
         DataUnavailable: the dataset cannot be read.
     """
-    home = RunFolder(folder)
-    settings = home.settings()
-    checkpoint = home.load_checkpoint()
-    settings = Settings(
-        **{**settings.as_dict(), "peer": False, "device": check_device(device or settings.device)}
-    )
-    dataset = dataset_of(home, root, source)
-    model, contender = _model(home, settings, dataset, checkpoint)
-    with torch.no_grad(), on_backend(settings):
-        nodes = torch.arange(dataset.data.y.numel(), device=settings.device)
-        shares = contender.inputs.predicted(model, nodes).softmax(-1).cpu()
-    _require_finite(home, "what the model says", {"probabilities": shares})
+    trained = load_trained(folder, root, device, source)
+    shares = trained.probabilities()
     probability, classes = shares.max(-1)
-    test = make_split(dataset.data, settings.split, checkpoint["seed"]).test
+    test = trained.split.test
+    metric = METRICS[trained.settings.metric]
     return Predictions(
-        settings,
-        checkpoint["seed"],
+        trained.settings,
+        trained.seed,
         classes,
         probability,
-        METRICS[settings.metric](shares[test].log(), dataset.data.y[test]),
-        checkpoint["test_metric"],
-        dataset,
+        metric(shares[test].log(), trained.dataset.data.y[test]),
+        trained.recorded,
+        trained.dataset,
     )
-
-
-def _model(
-    home: RunFolder, settings: Settings, dataset: Dataset, checkpoint: dict[str, Any]
-) -> tuple[Classifier, Any]:
-    contender = ours(dataset, settings)
-    expected = checkpoint["in_channels"], checkpoint["num_classes"]
-    got = contender.in_channels, dataset.num_classes
-    if expected != got:
-        raise RefusedValue(
-            f"the checkpoint does not fit {settings.dataset} in "
-            f"{dataset.place}: its channels and classes must agree",
-            expected,
-            got,
-        )
-    if checkpoint["fingerprint"] != dataset.fingerprint:
-        raise RefusedValue(
-            "the checkpoint must be of this graph",
-            f"the {settings.dataset} that it was trained on",
-            f"another one in {dataset.place}",
-        )
-    model = contender.model(dataset.num_classes, settings)
-    try:
-        model.load_state_dict(checkpoint["parameters"])
-    except (RuntimeError, TypeError, AttributeError) as error:  # torch lists all, on many lines
-        first = " ".join((str(error).splitlines()[1:] or [str(error)])[0].split())
-        raise RefusedValue(
-            f"the parameters in {home.checkpoint} must fit the model of {home.config}",
-            settings.family,
-            first,
-        ) from error
-    _require_finite(home, "the parameters", model.state_dict())
-    return model, contender
-
-
-def _require_finite(home: RunFolder, what: str, tensors: dict[str, Tensor]) -> None:
-    for name, tensor in tensors.items():
-        if not bool(torch.isfinite(tensor).all()):
-            raise RefusedValue(
-                refusal(f"{what} must be finite", "numbers", f"NaN or infinity in {name}")
-                + f", by {home.checkpoint}"
-            )
 
 
 def write_predictions(

@@ -22,11 +22,15 @@ def paired_difference(runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
     The standard error is None for a single seed; without a common seed the result is None.
     """
-    ours, peer = (_by_seed(runs, model) for model in (OURS, PEER))
-    seeds = sorted(ours.keys() & peer.keys())
+    return paired(by_seed(runs, OURS), by_seed(runs, PEER))
+
+
+def paired(values: dict[int, float], others: dict[int, float]) -> dict[str, Any] | None:
+    """The difference of values by seed, over the seeds that both have; see above."""
+    seeds = sorted(values.keys() & others.keys())
     if not seeds:
         return None
-    return difference_of([ours[seed] - peer[seed] for seed in seeds])
+    return difference_of([values[seed] - others[seed] for seed in seeds])
 
 
 def difference_of(differences: Sequence[float]) -> dict[str, Any]:
@@ -39,7 +43,8 @@ def difference_of(differences: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def _by_seed(runs: Sequence[dict[str, Any]], model: str) -> dict[int, float]:
+def by_seed(runs: Sequence[dict[str, Any]], model: str) -> dict[int, float]:
+    """The test metric of each seed of a model."""
     return {run["seed"]: run["test_metric"] for run in runs if run["model"] == model}
 
 

@@ -20,6 +20,7 @@ from ..files import (
     save_tensors,
     sweep,
 )
+from .model import OURS, PEER
 from .records import CHECKPOINT, STATE, check_records, facts_of, has_parts, versions
 from .settings import Settings, settings_from
 
@@ -132,6 +133,11 @@ class RunFolder:
         values = self._read_config()["data"].get("source")
         return None if values is None else source_from(values, str(self.config))
 
+    def fingerprint(self) -> str:
+        """The checksum of the data that the run trained on."""
+        found: str = self._read_config()["data"]["fingerprint"]
+        return found
+
     @cached_property
     def identity(self) -> str:
         """The checksum of the configuration, which the other files of the run contain."""
@@ -171,6 +177,19 @@ class RunFolder:
         metrics = self._read(load_json, self.metrics)
         self._require_identity(self.metrics, metrics)
         return check_records(metrics.get("runs"), self.settings(), str(self.metrics))
+
+    def model_names(self) -> dict[str, str]:
+        """The name of each model that has finished a seed, by its key in the records.
+
+        Raises:
+            ValueError: as :meth:`read_runs`.
+        """
+        if not self.metrics.exists():
+            return {}
+        metrics = self._read(load_json, self.metrics)
+        self._require_identity(self.metrics, metrics)
+        summary = metrics["summary"]
+        return {key: summary[key]["name"] for key in (OURS, PEER) if key in summary}
 
     def _require_identity(self, path: Path, content: dict[str, Any]) -> None:
         if content.get("config") != self.identity:

@@ -1,0 +1,22 @@
+"""Options of ``outerconv compare``."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True)
+@click.option("--out", help="A folder for compare.md, compare.json and compare.png; default none.")
+@click.option(
+    "--against",
+    default="first",
+    show_default=True,
+    help="What others of a table are compared with: its first model, or the best on validation "
+    "nodes.",
+)
+def compare(runs: tuple[str, ...], out: str | None, against: str) -> int:
+    """Compare RUNS of outerconv train: means, and differences paired by seed."""
+    from ..report import compare_runs
+
+    return compare_runs(runs, out, against)
