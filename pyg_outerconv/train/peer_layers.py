@@ -31,7 +31,7 @@ from ..families.multi_head import HeadsByName
 from ..graph import edge_list_of
 from .peer_heads import residual
 from .peer_recipe import Recipe, edges_of, no_peer
-from .peer_sums import gin
+from .peer_sums import gin, neighbours_and_itself
 from .settings import Settings
 
 
@@ -243,6 +243,8 @@ def _identity(family: Identity, data: Data, settings: Settings) -> Recipe:
 
 def _stack(family: Stack, data: Data, settings: Settings) -> Recipe:
     """What PyG has with a linear map of the node itself: ARMA, SAGE, GraphConv, heads."""
+    if found := neighbours_and_itself(family, data):
+        return found
     first, *rest = family.families
     if rest == [Identity()]:
         if first == GCN(add_self_loops=False):
