@@ -34,8 +34,8 @@ class Additive(Score):
     Args:
         heads, in_channels: see :class:`Score`.
         channels: D; where Θ transforms, the channels of a value.
-        own: whether the score projects sources itself, instead of sharing Θ, as it must in a
-            ``Stack``, where Θ has other labels too.
+        own: whether the score projects sources itself, instead of sharing the Θ_h of its heads,
+            which must make values of D channels.
         shared: whether queries are transformed as sources are; if None, they are unless
             ``in_channels`` is a pair.
         negative_slope: slope of the leaky ReLU below zero.

@@ -85,6 +85,9 @@ class Ends(torch.nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """:meth:`forward` times vectors (H, D): (M, *batch, H) and (N, *batch, H)."""
         end, values = self._end_of(query, source), support.values
+        if values is None and end is None and query is source:  # one product for both ends
+            folds = self._folds(source, self._theta(support.theta))
+            values = None if folds else self._transformed(None, source, support.theta)
         at_source = self._dot(self.source, source, support.theta, of_source, values)
         shared = values if end is self.source and query is source else None
         return at_source, self._dot(end, query, support.theta, of_target, shared)

@@ -79,14 +79,21 @@ def test_additive_scores_are_the_same_by_values_and_by_folded_weights(channels):
         assert_near(heads.value[target == node], raw[target == node].softmax(0))
 
 
-def test_scores_of_values_need_a_layer_of_heads_alone():
+def test_scores_of_values_share_the_theta_of_their_own_labels():
     edges = Relation(1, None)
-    mixed = Stack(GCN(), Attention(Additive(HEADS, 3), edges, Softmax()))
+    mixed = Stack(GCN(), Attention(Additive(HEADS, 7), edges, Softmax()))
     with pytest.raises(ValueError, match="one label of Θ for each head"):
         OuterConv(P, 3, mixed)(torch.randn(5, P), EDGES)
     wide = Attention(SuperGAT(HEADS, 7), edges, Softmax())
     with pytest.raises(ValueError, match="one label of Θ for each head"):
         OuterConv(P, 3, wide)(torch.randn(5, P), EDGES)
+    shared = OuterConv(P, 3, Stack(GCN(), Attention(Additive(HEADS, 3), edges, Softmax())))
+    alone = OuterConv(P, 3, shared.family.families[1], bias=False)  # with the same score
+    x = torch.randn(5, P)
+    with torch.no_grad():  # the heads of a stack have the Θ of their own labels
+        alone.theta.weight.copy_(shared.theta.weight[1:])
+        shared.theta.weight[0] = 0.0
+    assert torch.allclose(shared(x, EDGES), alone(x, EDGES) + shared.bias, atol=1e-5)
     own = Stack(GCN(), Attention(Additive(HEADS, 7, own=True), edges, Softmax()))
     assert OuterConv(P, 3, own)(torch.randn(5, P), EDGES).shape == (5, 3)
     plain = Attention(Additive(HEADS, 3), edges, Softmax())
