@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 from ...errors import RefusedValue
 from .parts import PART_NAMES, Edges, Features, Labels, Where, arrow, refuse
-from .undirected import both_ways
+from .undirected import both_ways, group_of
 
 UNLABELLED = ("", "-1")
 
@@ -65,9 +65,8 @@ def join(edges: Edges, features: Features | None, labels: Labels, undirected: bo
 def notes_on(data: Data) -> list[str]:
     """What a user should know is in a graph."""
     index, num_nodes = data.edge_index, int(data.num_nodes or 0)
-    types = data.get("edge_type")
-    keys = torch.cat([index, types[None]]) if types is not None else index
-    parallel = index.size(1) - torch.unique(keys, dim=1).size(1) if index.numel() else 0
+    group = group_of(index, data.get("edge_type"))
+    parallel = group.numel() - (int(group.max()) + 1 if group.numel() else 0)
     touched = torch.zeros(num_nodes, dtype=torch.bool)
     touched[index.flatten()] = True
     loops = int((index[0] == index[1]).sum())

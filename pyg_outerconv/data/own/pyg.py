@@ -6,6 +6,7 @@ import importlib
 import pickle
 import re
 import sys
+import warnings
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,8 @@ def from_file(path: Path) -> Data:
     """
     content = content_of(path)
     try:
-        with torch.serialization.safe_globals([*SAFE]):
+        with warnings.catch_warnings(), torch.serialization.safe_globals([*SAFE]):
+            warnings.simplefilter("ignore")  # torch warns of foreign files that it then refuses
             held = torch.load(BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         named = re.search(r"Unsupported (?:global|class)\S* (?:GLOBAL )?(\S+)", str(error))
@@ -51,12 +53,12 @@ def from_file(path: Path) -> Data:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise RefusedValue(f"{path} must be whole", "a file of torch.save", reason) from error
     if isinstance(held, tuple) and len(held) == 3 and isinstance(held[0], dict):  # processed by PyG
-        content_, slices, kind = held
+        parts, slices, kind = held
         if slices is not None or kind is not Data:
             raise RefusedType(
                 f"{path} holds one graph", "a Data", "a dataset of several, or another kind"
             )
-        held = content_
+        held = parts
     if isinstance(held, dict):
         held = Data.from_dict(held)
     return _one(held, str(path))

@@ -21,11 +21,9 @@ def both_ways(
     """
     if not index.numel():
         return index, weights, types
-    kinds = torch.zeros_like(index[0]) if types is None else types
     one_way, both = index[0] < index[1], index[0] != index[1]
     low, high = torch.minimum(index[0], index[1]), torch.maximum(index[0], index[1])
-    pairs = torch.stack([low, high, kinds])
-    _, group = torch.unique(pairs, dim=1, return_inverse=True)
+    group = group_of(torch.stack([low, high]), types)
     rank = _occurrence(2 * group + one_way)  # the k-th m → n is the reverse of the k-th n → m
     key = group * (int(rank.max()) + 1) + rank
     place = torch.full((2, int(key.max()) + 1), -1, dtype=torch.long)
@@ -46,6 +44,17 @@ def both_ways(
     weights = None if weights is None else torch.cat([weights, weights[added]])
     types = None if types is None else torch.cat([types, types[added]])
     return index, weights, types
+
+
+def group_of(index: Tensor, types: Tensor | None) -> Tensor:
+    """(E,) numbers from 0, equal for edges of the same ends and type."""
+    if not index.numel():
+        return index[0]
+    _, group = torch.unique(index[0] * (int(index.max()) + 1) + index[1], return_inverse=True)
+    if types is not None:
+        _, group = torch.unique(group * (int(types.max()) + 1) + types, return_inverse=True)
+    numbers: Tensor = group
+    return numbers
 
 
 def _occurrence(keys: Tensor) -> Tensor:

@@ -211,6 +211,23 @@ def test_undirected_edges_go_both_ways(seed: int) -> None:
     assert set(edges) == set(zip(*both.tolist(), strict=True))
 
 
+def test_equal_edges_are_known_by_their_types_too() -> None:
+    Path("e.csv").write_text("source,target,type\na,b,x\na,b,y\na,b,x\nb,a,y\n")
+    Path("l.csv").write_text("node,label\na,0\nb,1\n")
+    said: list[str] = []
+    read = load_own(Source("e.csv", labels="l.csv", undirected=True), said.append)
+    assert "6 edges, of which 2 are parallel" in said[0]
+    assert read.data.edge_type.tolist() == [0, 1, 0, 1, 0, 0]
+    assert read.data.edge_index.tolist() == [[0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0]]
+
+
+def test_an_undirected_edge_has_one_weight() -> None:
+    Path("e.csv").write_text("source,target,weight\na,b,1\nb,a,1\nb,a,3\na,b,2\n")
+    Path("l.csv").write_text("node,label\na,0\nb,1\n")
+    with pytest.raises(ValueError, match=r"line 5: an undirected edge.*3 as in .*line 4, got 2"):
+        load_own(Source("e.csv", labels="l.csv", undirected=True))
+
+
 def test_an_undirected_graphml_file_goes_both_ways() -> None:
     graph = nx.path_graph(3)
     nx.set_node_attributes(graph, {0: "a", 1: "b", 2: "a"}, "label")
