@@ -32,7 +32,11 @@ def between(
         target, size[1] = _places(targets, size[1]).index_select(0, target), targets.numel()
         keep = keep & (target >= 0)
     kept = keep.nonzero().view(-1)
-    if all(nodes is None or bool((nodes.diff() > 0).all()) for nodes in (sources, targets)):
+    ascends = all(nodes is None or bool((nodes.diff() > 0).all()) for nodes in (sources, targets))
+    if ascends and "by_source" not in vars(pattern) and pattern.given is None:
+        ends = (source.index_select(0, kept), target.index_select(0, kept))
+        return _of_sorted(pattern, ends, kept, (size[0], size[1])), kept
+    if ascends:
         return subset(pattern, keep, source, target, (size[0], size[1])), kept
     made = Pattern.build(
         torch.stack([source.index_select(0, kept), target.index_select(0, kept)]),
@@ -55,19 +59,23 @@ def _of_rows(pattern: Pattern, sources: Tensor | None, targets: Tensor) -> tuple
         source, count = _places(sources, count).index_select(0, source), sources.numel()
         kept = (source >= 0).nonzero().view(-1)
         source, target, chosen = (x.index_select(0, kept) for x in (source, target, chosen))
+    return _of_sorted(pattern, (source, target), chosen, (count, targets.numel())), chosen
+
+
+def _of_sorted(
+    pattern: Pattern, ends: tuple[Tensor, Tensor], chosen: Tensor, size: tuple[int, int]
+) -> Pattern:
+    """Some edges of a pattern, in its order, with new ends; not sorted by source yet."""
+    dtype = pattern.source.dtype
+    source, target = (end.to(dtype) for end in ends)
     has_labels = pattern.num_labels != 1
     label = pattern.label.index_select(0, chosen) if has_labels else torch.zeros_like(source)
-    dtype = pattern.source.dtype
     made = Pattern.of_sorted(
-        source.to(dtype),
-        target.to(dtype),
-        label.to(dtype),
-        size=(count, targets.numel()),
-        num_labels=pattern.num_labels,
+        source, target, label.to(dtype), size=size, num_labels=pattern.num_labels
     )
     if pattern.origin is not None:
         vars(made)["origin"] = pattern.origin.index_select(0, chosen)
-    return made, chosen
+    return made
 
 
 def of_rows(

@@ -41,6 +41,11 @@ class Processes:
         """Whether this is the process that writes and prints."""
         return self.rank == 0
 
+    @property
+    def orphaned(self) -> bool:
+        """Whether what started the processes is gone, so that nothing else would end them."""
+        return False
+
     def wrap(self, module: Module) -> Module:
         """The module, whose gradients become means over all processes."""
         return module
@@ -75,6 +80,7 @@ class Torchrun(Processes):
     """
 
     def __init__(self, device: str) -> None:
+        self._parent = os.getppid()
         self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         local, cuda = int(os.environ["LOCAL_RANK"]), device.startswith("cuda")
         if cuda and torch.cuda.device_count() <= local:
@@ -87,6 +93,10 @@ class Torchrun(Processes):
             torch.cuda.set_device(local)
         # gloo beside NCCL: numbers of Python's are shared on the CPU.
         dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=LONGEST_WAIT)
+
+    @property
+    def orphaned(self) -> bool:
+        return os.getppid() != self._parent
 
     def wrap(self, module: Module) -> Module:
         return DistributedDataParallel(module)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from .config_file import read_settings
 from .console import Console
 from .experiment import Experiment, Interrupted
 from .family_options import make_family
+from .lock import alone_in
 from .model import check_device
 from .results import table
 from .run_data import dataset_of
@@ -89,7 +91,8 @@ def train(
         folder = as_path(out, "--out") if out else _next_folder(stem)
     together = processes(chosen.device)
     try:
-        return _run(chosen, folder, root, resume, graph, together, tensorboard)
+        with ExitStack() as held:
+            return _run(chosen, folder, root, resume, graph, together, tensorboard, held)
     finally:
         together.end()
 
@@ -102,9 +105,12 @@ def _run(
     graph: data.Dataset | None,
     together: Processes,
     tensorboard: bool,
+    held: ExitStack,
 ) -> int:
     try:
         folder = together.shared(folder)
+        if resume and together.leads:
+            held.enter_context(alone_in(folder))
         experiment = Experiment(
             chosen,
             folder,
@@ -117,6 +123,8 @@ def _run(
         )
         if together.leads:
             _announce(experiment)
+            if not resume:
+                held.enter_context(alone_in(folder))
         summary = experiment.run()
     except (Interrupted, WorkerLost) as stopped:
         command = ["outerconv", "train", "--resume", "--out", str(folder)]

@@ -148,7 +148,7 @@ class Experiment:
         state = self._first(self.folder.load_state)
         if state is not None and (state["model"], state["seed"]) in done:
             self._first(self.folder.drop_state)  # the process was killed between the two
-        with StopOnInterrupt() as stop, on_backend(self.settings):
+        with StopOnInterrupt(self.processes.size > 1) as stop, on_backend(self.settings):
             for seed in range(self.settings.seeds):
                 for contender in self.contenders:
                     if (contender.key, seed) not in done:

@@ -70,12 +70,16 @@ class StopOnInterrupt:
     So the state that is kept is that of a whole epoch. Outside the main thread, where signals do
     not arrive, it does nothing.
 
+    Args:
+        patient: further signals do not stop at once, because ``torchrun`` passes on what a terminal
+            has sent to its processes already. It kills those that do not stop within half a minute.
+
     Attributes:
         number: of the signal that asked, 0 for none.
     """
 
-    def __init__(self) -> None:
-        self.number = 0
+    def __init__(self, patient: bool = False) -> None:
+        self.number, self.patient = 0, patient
         self._before: dict[int, Any] = {}
         self._active = threading.current_thread() is threading.main_thread()
 
@@ -95,6 +99,8 @@ class StopOnInterrupt:
             signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.number and self.patient:
+            return
         if self.number and number == signal.SIGTERM:
             raise SystemExit(STOPPED + number)
         if self.number:

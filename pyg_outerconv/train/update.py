@@ -109,7 +109,7 @@ def update(
         with nullcontext() if is_last else processes.without_sums(loss), noticing_loss():
             loss(batch).backward()
         if is_last:
-            asked = processes.size > 1 and stop()
+            asked = processes.size > 1 and (stop() or processes.orphaned)
             total, stopping = processes.sums([weight, float(asked)])
             if stopping:
                 raise Stopped

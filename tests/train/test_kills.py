@@ -9,11 +9,11 @@ import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from killed import HOW, Runner, running
+from run_folders import read_all, results
 
 from pyg_outerconv import files
 from pyg_outerconv.train.run_folder import NAMES
@@ -35,25 +35,6 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
     monkeypatch.chdir(tmp_path)
     with running(PRELUDE, EACH) as made:
         yield made
-
-
-def results(folder: Path) -> list[dict[str, Any]]:
-    runs = files.load_json(folder / "metrics.json")["runs"]
-    return [{key: value for key, value in run.items() if key != "seconds"} for run in runs]
-
-
-def read_all(folder: Path) -> None:
-    """Every file that stands under its name is whole."""
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.suffix == ".json" and path.name in NAMES:
-            files.load_json(path)
-        elif path.name in NAMES and path.suffix == ".pt":
-            files.load_tensors(path)
-            torch.load(path, weights_only=True)
-        elif path.name == "curves.png":
-            assert path.read_bytes().endswith(b"IEND\xaeB`\x82")
-        else:
-            assert path.name.startswith("."), f"{path} is no file of a run"
 
 
 def test_killed_at_random_moments(

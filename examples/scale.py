@@ -1,0 +1,201 @@
+"""Memory and speed at 1M, 10M and 100M edges: sampled training, exact layer-wise inference.
+
+    python examples/scale.py --edges 1e6 1e7 --folder FOLDER
+
+Each size runs in a process of its own, on a graph of 'outerconv generate blocks' in FOLDER, which
+is kept and used again. Writes examples/scale.json, scale.md and scale.png; sizes that are not asked
+for stay in them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import torch
+
+from pyg_outerconv.data.mapped import HEADER, open_mapped
+from pyg_outerconv.families import parse_family
+from pyg_outerconv.files import load_json, replace, save_json
+from pyg_outerconv.nn import OuterConv
+from pyg_outerconv.scale import Clusters, Scratch, carried_by, generate
+from pyg_outerconv.train import NodeClassifier, Settings
+from pyg_outerconv.train.by_layers import logits_by_layers
+
+HERE = Path(__file__).parent
+FEATURES, HIDDEN, CLASSES = 64, 64, 16
+BLOCK, TOGETHER = 2000, 25  # nodes of a block, blocks of a sample
+MOST_EDGES = 2**20
+
+
+class Peak:
+    """The largest memory of this process within a block, in bytes.
+
+    ``private`` is what it allocated, ``mapped`` what of mapped files was in memory, which the
+    system takes back when it is short.
+    """
+
+    def __enter__(self) -> Peak:
+        self.private = self.mapped = 0
+        self.began, self._on = time.perf_counter(), True
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._on = False
+        self._thread.join()
+        self.seconds = time.perf_counter() - self.began
+
+    def _watch(self) -> None:
+        while self._on:
+            lines = Path("/proc/self/status").read_text().splitlines()
+            held = {line.split(":")[0]: line.split()[1] for line in lines if line.endswith("kB")}
+            self.private = max(self.private, 1024 * int(held["RssAnon"]))
+            mapped = int(held["RssFile"]) + int(held["RssShmem"])
+            self.mapped = max(self.mapped, 1024 * mapped)
+            time.sleep(0.02)
+
+    def as_dict(self, edges: int) -> dict[str, float]:
+        speed = edges / self.seconds
+        memory = {"private": self.private, "mapped": self.mapped}
+        return {**memory, "seconds": round(self.seconds, 2), "edges_per_second": round(speed)}
+
+
+def measure(edges: int, folder: Path) -> dict[str, object]:
+    """The figures of one size."""
+    torch.manual_seed(0)
+    place, family, found = folder / f"blocks-{edges}", parse_family("gcn"), {}
+    if not (place / HEADER).exists():
+        with Peak() as peak:
+            generate(
+                place, nodes=edges // 10, edges=edges, features=FEATURES, log=lambda line: None
+            )
+        found["writing the graph"] = peak.as_dict(edges)
+    graph = open_mapped(place)
+    with Peak() as peak:
+        carried = carried_by(graph, family)
+    found["making the basis"] = peak.as_dict(edges)
+    with Peak() as peak:
+        carried = carried_by(graph, family)
+    found["opening it"] = peak.as_dict(edges)
+    settings = Settings("blocks", "gcn", "public", hidden=HIDDEN, dropout=0.0)
+    model = NodeClassifier(FEATURES, CLASSES, lambda p, q: OuterConv(p, q, family), settings)
+    sampler = Clusters(carried, torch.arange(graph.num_nodes) // BLOCK, TOGETHER)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    with Peak() as peak:
+        seen = epoch(model, optimizer, graph, sampler)
+    found["an epoch of samples"] = peak.as_dict(seen)
+    model.eval()
+    with Peak() as peak:
+        scratch = Scratch(folder)
+        logits = logits_by_layers(
+            model, graph.x, carried.basis, scratch=scratch, most_edges=MOST_EDGES
+        )
+        held = graph.nodes("test")
+        hits = (logits[held].argmax(-1) == graph.y[held]).double().mean()
+    found["layer-wise inference"] = peak.as_dict(len(model.convs) * carried.basis.num_edges)
+    return {"edges": edges, "nodes": graph.num_nodes, "test_accuracy": float(hits), "steps": found}
+
+
+def epoch(model, optimizer, graph, sampler) -> int:
+    """Train once on every sample; the number of edges that the layers have sent."""
+    seeds, seen = graph.nodes("train"), 0
+    trains = graph.split == 1
+    plan = sampler.plan(seeds, 0, 0)
+    for sample in sampler.draw(plan, list(range(len(plan))), 0, 0):
+        rows = trains[sample.nodes].nonzero().view(-1)
+        optimizer.zero_grad()
+        logits = model(graph.x[sample.nodes], sample.basis)[rows]
+        torch.nn.functional.cross_entropy(logits, graph.y[sample.nodes[rows]]).backward()
+        optimizer.step()
+        seen += len(model.convs) * sample.basis.num_edges
+    return seen
+
+
+def write(results: list[dict]) -> None:
+    lines = [
+        "# Graphs that outgrow memory",
+        "",
+        f"`python examples/scale.py` on {machine()}: two GCN layers, {FEATURES} features, {HIDDEN} "
+        f"hidden channels, {CLASSES} classes, float32, one thread; samples of {TOGETHER} blocks of "
+        f"{BLOCK} nodes, chunks of {MOST_EDGES} edges. Private memory is what the process "
+        "allocated (300 MB of it are torch), mapped memory what it had of files, which the system "
+        "takes back when it is short. Edges a second count an edge once for each layer.",
+        "",
+        "| edges | nodes | step | s | edges a second | private MB | mapped MB |",
+        "|---:|---:|---|---:|---:|---:|---:|",
+    ]
+    for result in results:
+        for step, known in result["steps"].items():
+            lines.append(
+                f"| {result['edges']:,} | {result['nodes']:,} | {step} | {known['seconds']} "
+                f"| {known['edges_per_second']:,} | {known['private'] / 1e6:,.0f} "
+                f"| {known['mapped'] / 1e6:,.0f} |"
+            )
+    lines += ["", "Test accuracy after one epoch: " + ", ".join(
+        f"{100 * r['test_accuracy']:.1f} % at {r['edges']:,} edges" for r in results
+    ) + ".", "", "![memory and speed](scale.png)", ""]  # fmt: skip
+    replace(HERE / "scale.md", "\n".join(lines).encode())
+    draw(results)
+
+
+def draw(results: list[dict]) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.5), layout="constrained")
+    memory, speed = figure.subplots(1, 2)
+    for step in ("an epoch of samples", "layer-wise inference"):
+        known = [(r["edges"], r["steps"][step]) for r in results]
+        sizes = [edges for edges, _ in known]
+        memory.plot(sizes, [k["private"] / 1e9 for _, k in known], "o-", label=step)
+        speed.plot(sizes, [k["edges_per_second"] / 1e6 for _, k in known], "o-", label=step)
+    whole = [4 * (r["edges"] + 3 * HIDDEN * r["nodes"]) / 1e9 for r in results]
+    memory.plot(sizes, whole, "k:", label="values and three matrices of features in memory")
+    memory.set(xscale="log", yscale="log", xlabel="edges", ylabel="private memory, GB")
+    speed.set(xscale="log", xlabel="edges", ylabel="million edges a second", ylim=(0, None))
+    for axes in (memory, speed):
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8)
+    figure.savefig(HERE / "scale.png", dpi=110)
+
+
+def machine() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    name = next((line.split(":")[1].strip() for line in lines if "model name" in line), "a CPU")
+    return f"{name}, torch {torch.__version__}, Python {platform.python_version()}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--edges", type=float, nargs="+", default=[1e6, 1e7])
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    sizes = [int(size) for size in options.edges]
+    if options.one:
+        torch.set_num_threads(1)
+        print(json.dumps(measure(sizes[0], options.folder)))
+        return
+    options.folder.mkdir(parents=True, exist_ok=True)
+    kept = HERE / "scale.json"
+    known = {r["edges"]: r for r in load_json(kept)["results"]} if kept.exists() else {}
+    for size in sizes:
+        command = [sys.executable, __file__, "--one", "--edges", str(size)]
+        command += ["--folder", str(options.folder)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        known[size] = json.loads(done.stdout)
+        print(json.dumps(known[size], indent=1))
+        results = [known[size] for size in sorted(known)]
+        save_json(kept, {"results": results})
+        write(results)
+
+
+if __name__ == "__main__":
+    main()

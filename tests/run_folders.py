@@ -1,0 +1,30 @@
+"""What runs have left in their folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pyg_outerconv import files
+from pyg_outerconv.train.run_folder import NAMES
+
+
+def results(folder: Path) -> list[dict[str, Any]]:
+    runs = files.load_json(folder / "metrics.json")["runs"]
+    return [{key: value for key, value in run.items() if key != "seconds"} for run in runs]
+
+
+def read_all(folder: Path) -> None:
+    """Every file that stands under its name is whole."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.suffix == ".json" and path.name in NAMES:
+            files.load_json(path)
+        elif path.name in NAMES and path.suffix == ".pt":
+            files.load_tensors(path)
+            torch.load(path, weights_only=True)
+        elif path.name == "curves.png":
+            assert path.read_bytes().endswith(b"IEND\xaeB`\x82")
+        else:
+            assert path.name.startswith("."), f"{path} is no file of a run"
