@@ -7,10 +7,12 @@ from typing import Any
 import click
 
 from ..files import ROOT_VARIABLE
+from .own import own_graph
 
 
 @click.command()
 @click.argument("dataset", required=False)
+@own_graph
 @click.option("--trials", type=int, help="Trials of each contestant; default 40.")
 @click.option(
     "--budget",

@@ -6,7 +6,7 @@ import importlib.util
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import data
 from ..errors import RefusedValue
@@ -16,6 +16,10 @@ from ..train import Interrupted, Settings, check_protocol, next_folder, resolve
 from ..train.console import Console
 from ..train.model import check_device
 from ..train.results import text_table
+
+if TYPE_CHECKING:
+    from .folder import SearchFolder
+    from .plan import Plan
 
 EXTRAS = ("optuna", "sqlalchemy", "filelock", "jinja2", "matplotlib")
 CONSOLE = Console("search")
@@ -38,28 +42,33 @@ def search(
         root: folder of the data.
         out: folder of the search.
         resume: go on with the search in ``out``.
-        options: fields of :class:`.plan.Plan`, and settings that all trials share; None where an
-            option was not given.
+        options: what :func:`data.source_of` takes; fields of :class:`.plan.Plan`; settings that
+            all trials share; None where an option was not given.
 
     Raises:
         ValueError: an option is refused, or a module of the extra ``search`` is not installed.
     """
     check_extras()
-    from .plan import Plan
+    from .folder import SearchFolder
     from .search import Search
 
+    source = data.source_of(options)
     asked = {name: value for name, value in options.items() if value is not None}
     plan: Plan | None = None
+    graph: data.Dataset | None = None
     if resume:
         _check_resumed(dataset, peers, asked, out)
         folder = Path(str(out))
+        graph = _own_of(SearchFolder(folder), source)
     else:
-        if dataset is None:
-            raise RefusedValue("a search needs data", "outerconv search DATASET", "none")
-        plan = _new_plan(dataset, peers, root, asked)
+        if (dataset is None) == (source is None):
+            wanted = "outerconv search DATASET, or --edges and --labels, or --data"
+            raise RefusedValue("a search needs data", wanted, f"{dataset} and {source}")
+        entry, graph = _read(dataset, source, asked.get("split"), root)
+        plan = _new_plan(entry, graph, peers, asked)
         stem = f"search-{plan.base.dataset}".lower()
         folder = as_path(out, "--out") if out else next_folder(Path("runs"), stem)
-    found = Search(plan, folder, root, log=CONSOLE.say)
+    found = Search(plan, folder, root, CONSOLE.say, graph)
     try:
         report = found.run()
     except Interrupted as interrupted:
@@ -105,24 +114,54 @@ def _check_resumed(
         )
 
 
-def _new_plan(dataset: str, peers: str | None, root: str | None, asked: dict[str, Any]) -> Any:
+def _own_of(folder: SearchFolder, source: data.Source | None) -> data.Dataset | None:
+    """The graph of one's own that a search is of; None for a dataset by name.
+
+    Raises:
+        ValueError: the search is of a dataset by name, and a source is given; or its graph comes
+            from a function, which is called only where it is named.
+    """
+    kept = folder.source
+    if kept is None and source is not None:
+        rule = f"the search in {folder.path} is of a dataset by name"
+        raise RefusedValue(rule, "no other data", "a graph of one's own")
+    if kept is not None and kept.is_function and source is None:
+        rule = "a function is imported and called only where it is named"
+        raise RefusedValue(rule, f"--data {kept.data}", "no --data")
+    chosen = source or kept
+    return None if chosen is None else data.load_own(chosen, CONSOLE.say)
+
+
+def _read(
+    name: str | None, source: data.Source | None, split: str | None, root: str | None
+) -> tuple[data.Entry, data.Dataset]:
+    """The data of a new search, and its entry for the split protocol."""
+    if source is not None:
+        graph = data.load_own(source, CONSOLE.say)
+        protocol = check_protocol(graph.entry, split or graph.entry.splits[0])
+        return graph.entry.for_split(protocol), graph
+    entry = data.entry(str(name))
+    protocol = check_protocol(entry, split or entry.splits[0])
+    return entry.for_split(protocol), data.load(entry.name, root, protocol, CONSOLE.say)
+
+
+def _new_plan(
+    entry: data.Entry, graph: data.Dataset, peers: str | None, asked: dict[str, Any]
+) -> Plan:
     """The plan of a new search."""
     from .contestants import default_peers
     from .plan import Plan
     from .withheld import without_labels
 
     chosen = {name: asked.pop(name) for name in PLAN if name in asked}
-    entry = data.entry(dataset)
     split = check_protocol(entry, asked.get("split") or entry.splits[0])
-    entry = entry.for_split(split)
     if asked.get("backend", "auto") != "auto":
         get_backend(asked["backend"])
     device = check_device(asked.get("device", "auto"))
     named = {"dataset": entry.name, "family": "identity", "split": split, "device": device}
     base: Settings = resolve(entry, {**asked, **named})
     if peers is None:
-        graph = without_labels(data.load(entry.name, root, split, CONSOLE.say))
-        names = default_peers(graph.is_directed)
+        names = default_peers(without_labels(graph).is_directed)
     else:
         names = [] if peers == "none" else [name.strip() for name in peers.split(",")]
     if "budget" in chosen and "trials" not in chosen:

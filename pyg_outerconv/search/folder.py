@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..data import Dataset
+from ..data import Dataset, Source
+from ..data.source import source_from
 from ..errors import RefusedValue
 from ..files import as_path, checksum, leftovers, load_json, replace, save_json, sweep
 from ..train.records import facts_of, versions
@@ -100,6 +101,12 @@ class SearchFolder:
         """Where the search found its data."""
         root: str | None = self.config["data"]["root"]
         return root
+
+    @property
+    def source(self) -> Source | None:
+        """Where the search found a graph of one's own; None for a dataset by name."""
+        values = self.config["data"].get("source")
+        return None if values is None else source_from(values, str(self.path / CONFIG))
 
     def read(self, name: str) -> dict[str, Any] | None:
         """The content of a file of :meth:`write`; None where it is not yet.

@@ -11,7 +11,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from optuna import TrialPruned
 
-from ..data import load
+from ..data import Dataset, load
 from ..errors import RefusedValue
 from ..train import Interrupted
 from ..train.config_file import write_toml
@@ -40,6 +40,7 @@ class Search:
         plan: what is searched; None to go on with the search in the folder.
         folder: of the search.
         root: where data is, see :func:`pyg_outerconv.data.data_root`.
+        dataset: a graph that was read; None to read that of the plan.
         log: takes lines of text.
 
     Raises:
@@ -53,13 +54,14 @@ class Search:
         folder: str | Path,
         root: str | Path | None = None,
         log: Callable[[str], None] = print,
+        dataset: Dataset | None = None,
     ) -> None:
         self.log, self.folder = log, SearchFolder(folder)
         resume = plan is None
         if plan is None:
             plan, root = self.folder.plan, root or self.folder.root
         self.plan = plan
-        self.dataset = load(plan.base.dataset, root, plan.base.split, log)
+        self.dataset = dataset or load(plan.base.dataset, root, plan.base.split, log)
         self.contestants = contestants(list(plan.peers))
         seeds = range(plan.test_seeds)
         graph = without_labels(self.dataset)

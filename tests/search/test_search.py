@@ -280,6 +280,23 @@ def test_what_is_refused(line, said, capsys, tmp_path):
     assert list(tmp_path.iterdir()) in ([], [tmp_path / "cache"])
 
 
+@pytest.mark.slow(cases=1)
+def test_a_graph_of_ones_own(tmp_path):
+    karate = data.load("KarateClub").data
+    torch.save(karate, tmp_path / "mine.pt")
+    run, own = str(tmp_path / "run"), ["--data", str(tmp_path / "mine.pt")]
+    short = ["--trials", "2", *LINE[3:], "--split", "random-30-30-40"]
+    assert main(["search", *own, *short, "--out", run]) == 0
+    assert main(["search", "--resume", "--out", run]) == 0
+    winner = str(tmp_path / "run" / WINNER)
+    assert main(["train", *own, "--config", winner, "--out", str(tmp_path / "again")]) == 0
+    tests = files.load_json(tmp_path / "run" / "finals.json")["tests"]["outerconv"]
+    again = files.load_json(tmp_path / "again" / "metrics.json")["runs"]
+    assert [tests[str(seed)]["test_metric"] for seed in range(2)] == [
+        result["test_metric"] for result in again
+    ]
+
+
 def test_a_folder_with_files_is_refused(tmp_path, capsys):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine").write_text("")
