@@ -887,3 +887,13 @@ def test_interrupt_and_resume(
     assert main(["train", "--resume", "--out", "run"]) == 0
     assert main(["train", *flags, "--out", "whole"]) == 0
     assert numbers_of("run") == numbers_of("whole")
+
+
+def test_the_options_of_training_are_in_sections(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--help"]) == 0
+    text = capsys.readouterr().out
+    titles = ["A graph of your own:", "Model:", "Training:", "Samples of a large graph:", "Run:"]
+    places = [text.index(title) for title in titles]
+    assert places == sorted(places)
+    assert places[1] < text.index("--depth") < places[2] < text.index("--epochs") < places[3]
+    assert places[4] < text.index("--resume") < text.index("--help")

@@ -9,9 +9,19 @@ import click
 from ..files import ROOT_VARIABLE
 from .imports import imports
 from .own import own_graph
+from .sections import Sectioned
 
 
-@click.command()
+@click.command(
+    cls=Sectioned,
+    sections={
+        "--edges": "A graph of your own",
+        "--family": "Model",
+        "--lr": "Training",
+        "--batches": "Samples of a large graph",
+        "--config": "Run",
+    },
+)
 @click.argument("dataset", required=False)
 @own_graph
 @click.option(
