@@ -72,12 +72,14 @@ def test_commands_of_a_page_run_in_order(name, tmp_path, monkeypatch):
                 assert Path(path).stat().st_size > 100
 
 
-def test_the_command_with_a_root_runs_where_the_data_is(tmp_path, monkeypatch, shared_data):
+def test_the_commands_with_a_root_run_where_the_data_is(tmp_path, monkeypatch, shared_data):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYG_OUTERCONV_CACHE", str(tmp_path / "cache"))
     (tmp_path / "data").symlink_to(shared_data)
-    (rooted,) = [one for one in commands(GUIDES["train"].read_text()) if "--root" in one]
-    assert main([*rooted, "--epochs", "3", "--seeds", "1"]) == 0
+    rooted = [one for one in commands(GUIDES["train"].read_text()) if "--root" in one]
+    assert rooted
+    for arguments in rooted:
+        assert main([*arguments, "--epochs", "3", "--seeds", "1"]) == 0, arguments
 
 
 @pytest.mark.parametrize("target", ["demo", "test"])

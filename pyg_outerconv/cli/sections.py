@@ -21,7 +21,7 @@ class Sectioned(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each section with its title."""
-        title, rows = "Options", []
+        title, rows = "Options", list[tuple[str, str]]()
         for parameter in self.get_params(ctx):
             if (first := self.sections.get(parameter.opts[0])) is not None:
                 self._write(formatter, title, rows)
