@@ -146,5 +146,5 @@ def test_tables_are_listed_and_unknown_ones_refused(capsys: pytest.CaptureFixtur
     assert "planetoid" in capsys.readouterr().out
     assert main(["reproduce", "planetoids"]) == 2
     assert "did you mean 'planetoid'" in capsys.readouterr().err
-    assert main(["reproduce", "planetoid", "--row", "GCM"]) == 2
+    assert main(["reproduce", "planetoid", "--row", "GCNN"]) == 2
     assert "did you mean 'GCN'" in capsys.readouterr().err
