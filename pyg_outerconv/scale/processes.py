@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
@@ -93,13 +94,16 @@ class Torchrun(Processes):
             torch.cuda.set_device(local)
         # gloo beside NCCL: numbers of Python's are shared on the CPU.
         dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=LONGEST_WAIT)
+        self._wrapped: list[weakref.ref[DistributedDataParallel]] = []
 
     @property
     def orphaned(self) -> bool:
         return os.getppid() != self._parent
 
     def wrap(self, module: Module) -> Module:
-        return DistributedDataParallel(module)
+        parallel = DistributedDataParallel(module)
+        self._wrapped.append(weakref.ref(parallel))
+        return parallel
 
     def without_sums(self, module: Module) -> AbstractContextManager[Any]:
         assert isinstance(module, DistributedDataParallel)
@@ -118,6 +122,11 @@ class Torchrun(Processes):
         return held[0]
 
     def end(self) -> None:
+        # A wrapper that outlives the group frees the group when it goes itself: with Python's lock
+        # held, it then waits for gloo's thread, which may wait for the lock to free its last sum.
+        for held in self._wrapped:
+            if (parallel := held()) is not None:
+                del parallel.reducer, parallel.logger
         dist.destroy_process_group()
 
 

@@ -89,6 +89,7 @@ for kind in (models.GCN, models.GAT):  # of PyG, accelerated before and after it
             conv.least = 0
         compare(alone, parallel)
 dist.barrier()
+del parallel  # before the group, which it would wait for while it holds Python's lock
 dist.destroy_process_group()
 print("done")
 """

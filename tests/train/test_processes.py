@@ -130,7 +130,35 @@ def test_many_tries_and_none_waits(family: str, tmp_path: Path) -> None:
     assert_as_alone(jobs[:4], found[:4])
 
 
-def test_why_processes_waited_for_each_other() -> None:
+MANY_ENDS = """
+import os, socket
+import torch
+from pyg_outerconv.scale.processes import Torchrun
+
+torch.set_num_threads(1)
+os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost"}
+for number in range(100):
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        os.environ["MASTER_PORT"] = str(free.getsockname()[1])
+    together = Torchrun("cpu")
+    parallel = together.wrap(torch.nn.Linear(4, 4))
+    parallel(torch.ones(3, 4)).sum().backward()
+    together.end()
+    del parallel
+print("ended")
+"""
+
+
+@pytest.mark.slow(cases=1)
+def test_a_wrapper_that_outlives_the_group_does_not_wait_for_it(fresh: Any) -> None:
+    """Left alone, torch's wrapper hangs here within some tens of tries."""
+    done = fresh.end(fresh.begin(MANY_ENDS))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("ended\n")
+
+
+def test_why_processes_have_unequal_updates() -> None:
     """Without shares of one plan, a process has updates that the other has not.
 
     A process that draws parts of its own, and leaves out those without a labelled node, whose mean
