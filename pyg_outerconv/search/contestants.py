@@ -17,7 +17,7 @@ from ..train import Settings
 from ..train.features import kept_features
 from ..train.inputs import WholeGraph
 from ..train.model import PEER, Contender, ours
-from .space import Bounds, draw_model, draw_ours
+from .space import Bounds, draw_model, draw_ours, start_model, starts
 from .withheld import Unlabelled
 
 OURS = "outerconv"
@@ -45,12 +45,14 @@ class Contestant:
         shown: its name in tables.
         draw: a candidate from a trial.
         make: the contender of a candidate, on a graph without labels.
+        starts: the parameters of its first trials.
     """
 
     name: str
     shown: str
     draw: Callable[[Trial, Bounds], Candidate]
     make: Callable[[Unlabelled, Candidate], Contender]
+    starts: Callable[[Bounds], list[dict[str, Any]]]
 
 
 class _Called(Module):
@@ -123,7 +125,11 @@ def _draw_peer(name: str) -> Callable[[Trial, Bounds], Candidate]:
     return draw
 
 
-OUR_BASIS = Contestant(OURS, "OuterConv, basis searched", _draw_ours, _make_ours)
+def _start_peer(bounds: Bounds) -> list[dict[str, Any]]:
+    return [{**start_model(bounds), "heads": 8}]
+
+
+OUR_BASIS = Contestant(OURS, "OuterConv, basis searched", _draw_ours, _make_ours, starts)
 _SHOWN = {
     "mlp": "MLP, no graph",
     "gcn": "PyG GCNConv",
@@ -132,7 +138,7 @@ _SHOWN = {
     "dir-gcn": "PyG DirGNNConv(GCNConv)",
 }
 PEERS = {
-    name: Contestant(name, shown, _draw_peer(name), _make_peer(name))
+    name: Contestant(name, shown, _draw_peer(name), _make_peer(name), _start_peer)
     for name, shown in _SHOWN.items()
 }
 

@@ -133,7 +133,7 @@ class Search:
 
     def _trial(self, contestant: Contestant) -> None:
         name = contestant.name
-        trial = self.studies.begin(name)
+        trial = self.studies.begin(name, contestant.starts(self.bounds))
         candidate = contestant.draw(trial, self.bounds)
         self.studies.note(trial, candidate)
         seeds, began = range(self.plan.seeds), time.perf_counter()

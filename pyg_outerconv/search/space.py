@@ -9,9 +9,10 @@ from optuna import Trial
 
 from ..families import parse_family
 from ..train import Settings
-from .grammar import DIRECTIONS, HEADS, MOST_STEPS, NONE, RELATION, Mix
+from .grammar import BOTH, DIRECTIONS, FORWARD, HEADS, MOST_STEPS, NONE, RELATION, REVERSE, Mix
 
 SMALLEST_WIDTH = 16
+START_WIDTH = 64
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,40 @@ def draw_mix(trial: Trial, bounds: Bounds) -> Mix:
         if bounds.is_directed:
             values["direction"] = trial.suggest_categorical("direction", DIRECTIONS)
     return Mix(**values, num_relations=bounds.num_relations)
+
+
+def start_model(bounds: Bounds) -> dict[str, Any]:
+    """The model that every contestant tries first: two layers, as the field trains them."""
+    return {
+        "depth": min(2, bounds.max_depth),
+        "hidden": [width for width in bounds.widths if width <= START_WIDTH][-1],
+        "layer_norm": "none",
+        "skip": "none",
+        "dropout": 0.5,
+        "input_dropout": 0.0,
+        "normalize_features": False,
+        "lr": 0.01,
+        "weight_decay": 5e-4,
+    }
+
+
+def starts(bounds: Bounds) -> list[dict[str, Any]]:
+    """The bases that are tried first, in one model: what a graph wants shows in few trials.
+
+    The identity alone, GCN, and beside the identity the mean over neighbours or I − Â, on a
+    directed graph also against the edges and both ways.
+    """
+    alone = {"neighbours": NONE, "high_pass": False, "heads": 0}
+    mean = RELATION if bounds.num_relations > 1 else "mean"
+    beside = [
+        {**alone, "neighbours": mean, "steps": 1, "identity": True},
+        {**alone, "high_pass": True, "identity": True},
+    ]
+    gcn = {**alone, "neighbours": "gcn", "steps": 1, "identity": False}
+    found = [alone, *({**basis, "direction": FORWARD} for basis in (gcn, *beside))]
+    if bounds.is_directed:
+        found += [{**basis, "direction": way} for way in (REVERSE, BOTH) for basis in beside]
+    return [{**basis, **start_model(bounds)} for basis in found]
 
 
 def draw_model(trial: Trial, bounds: Bounds) -> dict[str, Any]:

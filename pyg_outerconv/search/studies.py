@@ -1,21 +1,24 @@
 """The studies of a search, one for each contestant: what is drawn next, and what was found.
 
-A trial's draw depends on the seed of the search, on how many trials of its study are finished, and
-on these trials. So a search that was stopped, or killed, draws what the unbroken one would have
-drawn: a trial that was under way is marked as failed, is not looked at, and is drawn anew.
+The first trials of a study are given. What a later one draws depends on the seed of the search, on
+how many trials of its study are finished, and on these trials. So a search that was stopped, or
+killed, draws what the unbroken one would have drawn: a trial that was under way is marked as
+failed, is not looked at, and is drawn anew.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import optuna
 from optuna import Study, Trial
+from optuna.exceptions import ExperimentalWarning
 from optuna.pruners import MedianPruner
-from optuna.samplers import TPESampler
+from optuna.samplers import PartialFixedSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from .contestants import Candidate
@@ -70,14 +73,23 @@ class Studies:
                     number += 1
         return number
 
-    def begin(self, name: str) -> Trial:
-        """A new trial of a contestant."""
+    def begin(self, name: str, starts: Sequence[dict[str, Any]] = ()) -> Trial:
+        """A new trial of a contestant.
+
+        Args:
+            name: of the contestant.
+            starts: the parameters of its first trials; what such a trial does not draw is left out.
+        """
         study = self._studies[name]
         ordinal = len(self.finished(name))
         digest = hashlib.sha256(f"{self.seed} {name} {ordinal}".encode()).digest()
         seed = int.from_bytes(digest[:4], "big")
         with writing(self.path):
             study.sampler = TPESampler(seed=seed, n_startup_trials=RANDOM_TRIALS)
+            if ordinal < len(starts):
+                with warnings.catch_warnings():  # its interface may change
+                    warnings.simplefilter("ignore", ExperimentalWarning)
+                    study.sampler = PartialFixedSampler(starts[ordinal], study.sampler)
             return study.ask()
 
     def note(self, trial: Trial, candidate: Candidate) -> None:

@@ -10,6 +10,7 @@ import torch
 from pyg_outerconv import data
 from pyg_outerconv.errors import RefusedValue
 from pyg_outerconv.families import parse_family
+from pyg_outerconv.search.contestants import contestants
 from pyg_outerconv.search.grammar import (
     BOTH,
     DIRECTIONS,
@@ -25,6 +26,9 @@ from pyg_outerconv.search.grammar import (
     terms_of,
     terms_text,
 )
+from pyg_outerconv.search.space import Bounds, starts
+from pyg_outerconv.search.studies import Studies
+from pyg_outerconv.train import Settings
 from pyg_outerconv.train.family_options import make_family
 
 EDGES = torch.tensor([[0, 1, 2, 3, 3, 1], [1, 2, 0, 0, 2, 3]])
@@ -104,3 +108,32 @@ def test_relations_stand_where_edges_have_types():
     karate.data.edge_type = torch.arange(karate.data.num_edges) % 3
     assert "relation" in neighbours_for(karate)
     assert make_family(Mix("relation", num_relations=3).text).num_bases == 4
+
+
+@pytest.mark.parametrize("is_directed", [False, True])
+def test_every_basis_begins_in_one_model(is_directed, tmp_path):
+    """The first trials are the given ones, then the sampler draws; a killed one is drawn again."""
+    base = Settings("KarateClub", "GCN()", "public").as_dict()
+    bounds = Bounds(base, (NONE, *NEIGHBOURS), is_directed=is_directed, max_hidden=32)
+    given = starts(bounds)
+    assert len(given) == (8 if is_directed else 4)
+    studies = Studies(tmp_path / "study.db", ["outerconv", "gat"], 0)
+    for contestant in contestants(["gat"]):
+        firsts = contestant.starts(bounds)
+        for number, first in enumerate(firsts):
+            killed = studies.begin(contestant.name, firsts)
+            contestant.draw(killed, bounds)
+            studies.drop_unfinished()
+            trial = studies.begin(contestant.name, firsts)
+            candidate = contestant.draw(trial, bounds)
+            assert trial.params == {name: first[name] for name in trial.params}
+            settings = candidate.settings
+            assert (settings.depth, settings.hidden, settings.lr) == (2, 32, 0.01)
+            studies.note(trial, candidate)
+            studies.end(contestant.name, trial, [{"val_metric": number / 10}], wall=1.0)
+        later = studies.begin(contestant.name, firsts)
+        contestant.draw(later, bounds)
+        assert later.params["lr"] != 0.01
+    texts = [terms_text(trial["settings"]["family"]) for trial in studies.finished("outerconv")]
+    assert texts[:2] == ["identity", "gcn"]
+    assert len(set(texts)) == len(given)
