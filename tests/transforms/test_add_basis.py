@@ -131,7 +131,7 @@ class Unregistered(Walk, Family):
     ("make", "error", "message"),
     [
         (lambda: AddBasis(3), TypeError, "family must be a recipe"),
-        (lambda: AddBasis("gat"), ValueError, "a well-known layer"),
+        (lambda: AddBasis("gat"), ValueError, "a family without parameters"),
         (lambda: AddBasis("gcn", name=3), TypeError, "under a name: expected text, got int"),
         (lambda: AddBasis("gcn", name="a b"), ValueError, "expected an identifier .* got 'a b'"),
         (lambda: AddBasis("gcn", name="batch"), ValueError, "Data gives no meaning, got 'batch'"),

@@ -41,7 +41,9 @@ def from_file(path: Path) -> Data:
     """
     content = content_of(path)
     try:
-        with warnings.catch_warnings(), torch.serialization.safe_globals([*SAFE]):
+        known = torch.serialization.get_safe_globals()  # what is known already stays so afterwards
+        lacking = [kind for kind in SAFE if kind not in known]
+        with warnings.catch_warnings(), torch.serialization.safe_globals(lacking):
             warnings.simplefilter("ignore")  # torch warns of foreign files that it then refuses
             held = torch.load(BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:

@@ -411,6 +411,7 @@ def a_graph(**changed: Any) -> Data:
 
 
 def test_a_data_is_read_from_a_file() -> None:
+    safe = set(torch.serialization.get_safe_globals())
     torch.save(a_graph(edge_weight=torch.arange(4.0), edge_attr=torch.ones(4, 2)), "g.pt")
     said: list[str] = []
     read = load_own(Source(data="g.pt"), said.append)
@@ -418,6 +419,7 @@ def test_a_data_is_read_from_a_file() -> None:
     assert read.data.edge_weight.tolist() == [0, 1, 2, 3]
     assert read.entry.splits[0] == "public"
     assert any("not read: edge_attr" in line for line in said)
+    assert set(torch.serialization.get_safe_globals()) == safe  # PyG's own among them
     torch.save((a_graph().to_dict(), None, Data), "processed.pt")  # as PyG's datasets do
     assert load_own(Source(data="processed.pt")).data.num_edges == 4
     torch.save(a_graph(y=torch.tensor([[0], [1], [-1], [1]])), "column.pt")
