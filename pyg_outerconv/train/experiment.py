@@ -17,7 +17,7 @@ from .board import BOARD, Board
 from .features import choose_features, settle_features
 from .loop import SeedRun, rank, train
 from .model import OURS, Contender, backends_used, check_device, on_backend, ours
-from .peer import peer
+from .peers import peer
 from .progress import Progress, StopOnInterrupt
 from .records import is_history
 from .results import can_draw, draw_curves, summarise

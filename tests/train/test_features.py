@@ -15,7 +15,7 @@ from pyg_outerconv.train import Experiment, Settings, make_split, predict
 from pyg_outerconv.train.features import choose_features, settle_features
 from pyg_outerconv.train.loop import SeedRun
 from pyg_outerconv.train.model import ours
-from pyg_outerconv.train.peer import peer
+from pyg_outerconv.train.peers import peer
 
 SETTINGS = Settings(
     "KarateClub", "GCN()", "public", hidden=8, dropout=0.0, epochs=12, patience=0, seeds=2

@@ -25,7 +25,7 @@ from pyg_outerconv.train import experiment as module
 from pyg_outerconv.train.graphs import Graphs, OfGraphs, check_block_diagonal, clusters
 from pyg_outerconv.train.loop import SeedRun
 from pyg_outerconv.train.model import Contender, ours, structure_on
-from pyg_outerconv.train.peer import peer
+from pyg_outerconv.train.peers import peer
 
 GIN = "gcn(norm=None)"
 MEANS = "stack(gcn(norm='target', add_self_loops=False), identity)"

@@ -9,7 +9,7 @@ from typing import Any
 from torch.nn import Module
 from torch_geometric.data import Data
 
-from ..errors import RefusedValue
+from ...errors import RefusedValue
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,13 @@ from torch_geometric.nn import (
 from torch_geometric.transforms import LaplacianLambdaMax
 from torch_geometric.utils import add_remaining_self_loops, is_undirected
 
-from ..families import GCN, Chebyshev, Directed, Family, Identity, Relation, Stack, Walk
-from ..families.multi_head import HeadsByName
-from ..graph import edge_list_of
-from .peer_heads import residual
-from .peer_recipe import Recipe, edges_of, no_peer
-from .peer_sums import gin, neighbours_and_itself
-from .settings import Settings
+from ...families import GCN, Chebyshev, Directed, Family, Identity, Relation, Stack, Walk
+from ...families.multi_head import HeadsByName
+from ...graph import edge_list_of
+from ..settings import Settings
+from .heads import residual
+from .recipe import Recipe, edges_of, no_peer
+from .sums import gin, neighbours_and_itself
 
 
 def _begin_linear(conv: Any, mine: Any) -> None:

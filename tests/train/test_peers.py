@@ -17,7 +17,7 @@ from pyg_outerconv.families import parse_family
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.train import Settings
 from pyg_outerconv.train.model import ours
-from pyg_outerconv.train.peer import PeerLayer, peer
+from pyg_outerconv.train.peers.contender import PeerLayer, peer
 
 
 def graph() -> Dataset:

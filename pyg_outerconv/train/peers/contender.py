@@ -12,19 +12,19 @@ from torch import Tensor
 from torch.nn import Module
 from torch_geometric.nn import APPNP, global_add_pool, global_max_pool, global_mean_pool
 
-from ..data import Dataset
-from ..families import Diffusion, Directed, Family, Relation, parse_family
-from ..families.multi_head import Transformer
-from ..nn.layer import layer_of
-from .blocks import Structures
-from .features import kept_features
-from .graphs import Graphs, check_task, induced
-from .inputs import Inputs, WholeGraph
-from .model import PEER, Contender, check_out_heads
-from .peer_heads import HEADS
-from .peer_layers import LAYERS
-from .peer_recipe import Recipe, edges_of, no_peer
-from .settings import Settings
+from ...data import Dataset
+from ...families import Diffusion, Directed, Family, Relation, parse_family
+from ...families.multi_head import Transformer
+from ...nn.layer import layer_of
+from ..blocks import Structures
+from ..features import kept_features
+from ..graphs import Graphs, check_task, induced
+from ..inputs import Inputs, WholeGraph
+from ..model import PEER, Contender, check_out_heads
+from ..settings import Settings
+from .heads import HEADS
+from .layers import LAYERS
+from .recipe import Recipe, edges_of, no_peer
 
 RECIPES: dict[type[Family], Callable[[Any, Any, Settings], Recipe]] = {**LAYERS, **HEADS}
 WITH_ROOT = (Relation, Directed, Transformer)

@@ -10,8 +10,8 @@ from torch.nn import Linear, Module
 from torch_geometric.data import Data
 from torch_geometric.nn import GINConv, GraphConv, SAGEConv
 
-from ..families import GCN, Identity, Stack
-from .peer_recipe import Recipe
+from ...families import GCN, Identity, Stack
+from .recipe import Recipe
 
 
 def gin(family: GCN, data: Data) -> Recipe | None:

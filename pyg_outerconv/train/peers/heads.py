@@ -10,10 +10,10 @@ from torch.nn import Module
 from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
 
-from ..families import Family
-from ..families.multi_head import GAT, GATv2, HeadsByName, Transformer
-from .peer_recipe import Recipe, no_peer
-from .settings import Settings
+from ...families import Family
+from ...families.multi_head import GAT, GATv2, HeadsByName, Transformer
+from ..settings import Settings
+from .recipe import Recipe, no_peer
 
 
 def _options(family: HeadsByName) -> dict[str, Any]:
