@@ -40,7 +40,7 @@ ALLOWED = {
     "scale": {"files", "data", *CORE},
     "train": {"files", "own_code", "data", "scale", *CORE},
     "bench": {"files", "data", "scale", "train", "pyg", "plot", *CORE},
-    "search": {"files", "data", "train", "plot", *CORE},
+    "search": {"files", "own_code", "data", "train", "plot", *CORE},
     "reproduce": {"files", "data", "scale", "train", *CORE},
     "report": {"files", "data", "scale", "train", "plot", *CORE},
     "show": {"errors", "files", "graph", "basis", "families", "plot", "data", "train"},

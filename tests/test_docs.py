@@ -4,12 +4,13 @@ import importlib.util
 import itertools
 import re
 import shlex
+import sys
 import warnings
 from pathlib import Path
 
 import pytest
 
-from pyg_outerconv import attention, families
+from pyg_outerconv import attention, families, own_code
 from pyg_outerconv.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,12 +58,15 @@ def test_python_blocks_of_a_page_run_as_one_program(name, registries, capsys):
 
 
 @pytest.mark.parametrize("name", with_fences("console"))
-def test_commands_of_a_page_run_in_order(name, tmp_path, monkeypatch):
+def test_commands_of_a_page_run_in_order(name, registries, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(own_code, "_imported", {})
     monkeypatch.setenv("PYG_OUTERCONV_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("PYG_OUTERCONV_DATA", raising=False)
-    for file, content in re.findall(r"```csv (\S+)\n(.*?)```", PAGES[name].read_text(), re.S):
+    files = re.findall(r"```(?:csv|python) (\S+)\n(.*?)```", PAGES[name].read_text(), re.S)
+    for file, content in files:
         Path(file).write_text(content)
+        monkeypatch.setitem(sys.modules, Path(file).stem, None)  # imported for this test alone
     found = [one for one in commands(PAGES[name].read_text()) if "--root" not in one]
     assert found
     for arguments in found:

@@ -3,83 +3,24 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from own_modules import CODE, forget, nothing_stays
 
-from pyg_outerconv import own_code
 from pyg_outerconv.attention import SCORES
 from pyg_outerconv.cli import main
 from pyg_outerconv.families import FAMILIES
 
-CODE = '''
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-import torch
-
-from pyg_outerconv.attention import Score
-from pyg_outerconv.families import Family, edge_basis
-
-
-@dataclass(frozen=True)
-class IntoHubs(Family):
-    """Edges into nodes with many of them.
-
-    Args:
-        threshold (int, optional): how many. (default: ``3``)
-    """
-
-    equation = "A_0[m, n] = 1 where n has more than `threshold` edges"
-    labels = ("edges into hubs",)
-    reads_beside = ()
-
-    threshold: int = 3
-
-    def basis_on(self, structure, dtype=None):
-        count = structure.target.bincount(minlength=structure.size[1])
-        return edge_basis(structure.select(count[structure.target] > self.threshold))
-
-
-class Distance(Score):
-    """Minus the distance."""
-
-    name = "minus-distance"
-
-    def __init__(self, heads, channels=None, in_channels=-1):
-        super().__init__(heads)
-        self.scale = torch.nn.Parameter(torch.ones(heads))
-
-    def forward(self, source, query, support):
-        keys, queries = source[support.pattern.source], query[support.pattern.target]
-        return -torch.linalg.vector_norm(keys - queries, dim=-1, keepdim=True) * self.scale
-'''
 QUICK = ["--epochs", "3", "--seeds", "1", "--hidden", "4"]
 
 
 @pytest.fixture(autouse=True)
 def _nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(own_code, "_imported", {})
-    families, scores, modules = dict(FAMILIES), dict(SCORES), set(sys.modules)
-    yield
-    for table, before in ((FAMILIES, families), (SCORES, scores)):
-        table.clear()
-        table.update(before)  # type: ignore[arg-type]
-    for name in set(sys.modules) - modules:
-        if name.startswith("mine_"):
-            del sys.modules[name]
-
-
-def forget() -> None:
-    """Be a new process, which has imported nothing."""
-    own_code._imported.clear()
-    sys.modules.pop("mine_hubs", None)
-    FAMILIES.pop("intohubs", None)
-    SCORES.pop("minus-distance", None)
+    with nothing_stays():
+        yield
 
 
 @pytest.mark.slow(cases=1)

@@ -24,6 +24,6 @@ def imports(command: Callable[..., Any]) -> Callable[..., Any]:
         callback=_import,
         expose_value=False,
         is_eager=True,
-        help="A module, or a file .py, whose families and scores have names in --family; may be "
+        help="A module, or a file .py, whose families and scores then have names in text; may be "
         "repeated.",
     )(command)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ..files import ROOT_VARIABLE
+from .imports import imports
 from .own import own_graph
 
 
@@ -25,6 +26,14 @@ from .own import own_graph
     metavar="NAMES",
     help="PyG's layers that are tuned with the same budget, with commas: mlp, gcn, gat, sage, "
     "dir-gcn; or none. Default: mlp,gcn,gat, and dir-gcn on a directed graph.",
+)
+@click.option(
+    "--term",
+    "terms",
+    multiple=True,
+    metavar="FAMILY",
+    help="A family that may be in a basis beside the terms that are drawn anyway, such as "
+    '"diffusion(ppr, alpha=0.1)", or one of --import; may be repeated.',
 )
 @click.option("--seeds", type=int, help="Seeds, and splits, of a trial; default 3.")
 @click.option(
@@ -52,14 +61,15 @@ from .own import own_graph
 @click.option("--root", help=f"Folder of the data; default {ROOT_VARIABLE}, else a cache folder.")
 @click.option("--out", help="Folder of the search; default runs/search-<dataset>-<number>.")
 @click.option("--resume", is_flag=True, help="Go on with the search in --out.")
+@imports
 def search(**options: Any) -> int:
     """Search for a basis, and a model around it, on validation data alone.
 
     Draws stacks of terms (identity, neighbours up to some steps, high-pass, attention; along the
-    edges and against them), depth, width, skips, norms, dropout, learning rate, weight decay and
-    whether rows of features are normalised, with Optuna. Layers of PyG are tuned with the same
-    budget. The test nodes are read once, at the end, for the winners. Writes tables, an HTML page,
-    and winner.toml for outerconv train --config.
+    edges and against them; those of --term), depth, width, skips, norms, dropout, learning rate,
+    weight decay and whether rows of features are normalised, with Optuna. Layers of PyG are tuned
+    with the same budget. The test nodes are read once, at the end, for the winners. Writes tables,
+    an HTML page, and winner.toml for outerconv train --config.
     """
     from ..search.command import search as run
 

@@ -12,6 +12,7 @@ from .. import data
 from ..errors import RefusedValue
 from ..files import STOPPED, as_path
 from ..kernels import get_backend
+from ..own_code import flags_for
 from ..train import Interrupted, Settings, check_protocol, next_folder, resolve
 from ..train.console import Console
 from ..train.model import check_device
@@ -29,6 +30,7 @@ PLAN = ("trials", "budget", "seeds", "test_seeds", "finalists", "seed", "max_dep
 def search(
     dataset: str | None,
     peers: str | None,
+    terms: tuple[str, ...],
     root: str | None,
     out: str | None,
     resume: bool,
@@ -39,6 +41,7 @@ def search(
     Args:
         dataset: a name in the registry; None to go on with a search.
         peers: names of PyG's layers with commas, or ``'none'``; None for the default ones.
+        terms: families that may be in a basis beside what is drawn, as text.
         root: folder of the data.
         out: folder of the search.
         resume: go on with the search in ``out``.
@@ -57,7 +60,7 @@ def search(
     plan: Plan | None = None
     graph: data.Dataset | None = None
     if resume:
-        _check_resumed(dataset, peers, asked, out)
+        _check_resumed(dataset, peers, terms, asked, out)
         folder = Path(str(out))
         graph = _own_of(SearchFolder(folder), source)
     else:
@@ -65,7 +68,7 @@ def search(
             wanted = "outerconv search DATASET, or --edges and --labels, or --data"
             raise RefusedValue("a search needs data", wanted, f"{dataset} and {source}")
         entry, graph = _read(dataset, source, asked.get("split"), root)
-        plan = _new_plan(entry, graph, peers, asked)
+        plan = _new_plan(entry, graph, peers, terms, asked)
         stem = f"search-{plan.base.dataset}".lower()
         folder = as_path(out, "--out") if out else next_folder(Path("runs"), stem)
     found = Search(plan, folder, root, CONSOLE.say, graph)
@@ -73,6 +76,7 @@ def search(
         report = found.run()
     except Interrupted as interrupted:
         command = ["outerconv", "search", "--resume", "--out", str(folder)]
+        command += flags_for(found.plan.base.imports)
         CONSOLE.complain(f"{interrupted}; go on by: {shlex.join(command)}")
         return STOPPED + interrupted.number
     finally:
@@ -83,7 +87,8 @@ def search(
     for line in report.findings():
         CONSOLE.say(line)
     CONSOLE.say(f"\npage: {folder / 'search.html'}")
-    CONSOLE.say(f"train it: outerconv train --config {shlex.quote(str(folder / 'winner.toml'))}")
+    command = ["outerconv", "train", "--config", str(folder / "winner.toml")]
+    CONSOLE.say(f"train it: {shlex.join(command + flags_for(found.plan.base.imports))}")
     return 0
 
 
@@ -102,11 +107,16 @@ def check_extras() -> None:
 
 
 def _check_resumed(
-    dataset: str | None, peers: str | None, asked: dict[str, Any], out: str | None
+    dataset: str | None,
+    peers: str | None,
+    terms: tuple[str, ...],
+    asked: dict[str, Any],
+    out: str | None,
 ) -> None:
     if not out:
         raise RefusedValue("--resume needs a search to go on with", "--out DIR", "none")
     given = [*(["DATASET"] if dataset else []), *(["--peers"] if peers else [])]
+    given += ["--term"] if terms else []
     given += [f"--{name.replace('_', '-')}" for name in asked]
     if given:
         raise RefusedValue(
@@ -146,10 +156,15 @@ def _read(
 
 
 def _new_plan(
-    entry: data.Entry, graph: data.Dataset, peers: str | None, asked: dict[str, Any]
+    entry: data.Entry,
+    graph: data.Dataset,
+    peers: str | None,
+    terms: tuple[str, ...],
+    asked: dict[str, Any],
 ) -> Plan:
     """The plan of a new search."""
     from .contestants import default_peers
+    from .own_terms import read_terms
     from .plan import Plan
     from .withheld import without_labels
 
@@ -166,4 +181,6 @@ def _new_plan(
         names = [] if peers == "none" else [name.strip() for name in peers.split(",")]
     if "budget" in chosen and "trials" not in chosen:
         chosen["trials"] = 0
-    return Plan(replace(base, seeds=chosen.get("test_seeds", 10)), tuple(names), **chosen)
+    base = replace(base, seeds=chosen.get("test_seeds", 10))
+    own = read_terms(terms, graph.num_relations)
+    return Plan(base, tuple(names), terms=own, **chosen)

@@ -60,6 +60,7 @@ class Mix:
         heads: of graph attention, in the same direction; 0 for none.
         identity: whether the stack has I. Without any other term it has.
         num_relations: R of ``'relation'``.
+        own: terms that the user gave, as text, each as it is written whatever the direction.
     """
 
     neighbours: str = NONE
@@ -69,6 +70,7 @@ class Mix:
     heads: int = 0
     identity: bool = True
     num_relations: int = 1
+    own: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         known = (NONE, RELATION, *NEIGHBOURS)
@@ -85,7 +87,7 @@ class Mix:
 
     @property
     def terms(self) -> dict[str, str]:
-        """The text of each term by its name: identity, neighbours, high-pass, attention."""
+        """The text of each term by its name: identity, neighbours, high-pass, attention, own."""
         found = {}
         if self.neighbours == RELATION:
             found[RELATION] = self._turned(f"relation({self.num_relations})")
@@ -95,6 +97,7 @@ class Mix:
             found["high_pass"] = self._turned("high_pass")
         if self.heads:
             found["attention"] = self._turned(f"gat({self.heads})")
+        found |= {text: text for text in self.own}
         if self.identity or not found:
             found = {"identity": "identity", **found}
         return found

@@ -27,6 +27,7 @@ class Plan:
         finalists: how many of the best trials are validated on all of these.
         seed: of what is drawn.
         max_depth, max_hidden: bounds of what is drawn.
+        terms: families that may be in a basis beside what is drawn, as text, see :mod:`.own_terms`.
 
     Raises:
         ValueError: a number is out of range.
@@ -42,6 +43,7 @@ class Plan:
     seed: int = 0
     max_depth: int = 4
     max_hidden: int = 128
+    terms: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         least = {"seeds": 1, "finalists": 1, "max_depth": 1, "max_hidden": 1, "seed": 0}
@@ -67,7 +69,8 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as ``config.json`` holds them."""
-        return {**asdict(self), "peers": list(self.peers), "base": self.base.as_dict()}
+        lists = {"peers": list(self.peers), "terms": list(self.terms)}
+        return {**asdict(self), **lists, "base": self.base.as_dict()}
 
 
 def _flag(name: str) -> str:
@@ -84,4 +87,5 @@ def plan_from(values: Any, origin: str) -> Plan:
     if not isinstance(values, dict) or set(values) != known:
         raise RefusedValue(f"{origin} must hold the plan of a search", sorted(known), values)
     base = settings_from(values["base"], origin)
-    return Plan(**{**values, "base": base, "peers": tuple(values["peers"])})
+    tuples = {name: tuple(values[name]) for name in ("peers", "terms")}
+    return Plan(**{**values, **tuples, "base": base})

@@ -14,6 +14,7 @@ from .contestants import OURS
 from .finals import candidate_of
 from .grammar import DIRECTIONS, terms_text
 from .plan import Plan
+from .space import OWN, choice_of
 
 Record = dict[str, Any]
 Rows = list[tuple[str, ...]]
@@ -78,7 +79,15 @@ class Report:
             f"{data['num_classes']} classes, split {base.split}. {length}, a trial on "
             f"{plan.seeds} seeds of at most {base.epochs} epochs (patience {base.patience}); the "
             f"best {plan.finalists} validated on {plan.test_seeds} seeds; search seed {plan.seed}."
+            f"{self._own}"
         )
+
+    @property
+    def _own(self) -> str:
+        """What the user brought."""
+        names = {"Terms of one's own": self.plan.terms, "Imported": [self.plan.base.imports]}
+        said = {title: ", ".join(filter(None, parts)) for title, parts in names.items()}
+        return "".join(f" {title}: {text}." for title, text in said.items() if text)
 
     # The winner ---------------------------------------------------------------------------------
 
@@ -160,7 +169,8 @@ class Report:
     def marginals(self) -> dict[str, dict[str, list[Record]]]:
         """Our trials by each choice of the basis: ``{choice: {value: trials}}``."""
         found: dict[str, dict[str, list[Record]]] = {}
-        for choice, title in CHOICES.items():
+        own = {choice_of(term): term for term in self.plan.terms}
+        for choice, title in (CHOICES | own).items():
             groups: dict[str, list[Record]] = {}
             for trial in self.trials[OURS]:
                 groups.setdefault(_chosen(trial["parameters"], choice), []).append(trial)
@@ -226,17 +236,17 @@ class Report:
 
 def _chosen(parameters: dict[str, Any], choice: str) -> str:
     """What a trial drew, as a word; what follows from other choices is said too."""
-    bare = parameters["neighbours"] == "none" and not parameters["high_pass"]
-    bare = bare and not parameters.get("heads")
-    if choice == "identity":
-        return "yes" if parameters.get("identity", True) else "no"
-    if choice == "high_pass":
-        return "yes" if parameters["high_pass"] else "no"
-    if choice == "direction" and bare:
-        return "no graph"
-    if choice == "direction":
-        return str(parameters.get("direction", DIRECTIONS[0]))
-    return str(parameters.get(choice, "none"))
+    drawn = parameters.get(choice, "none")
+    if isinstance(drawn, bool):
+        return "yes" if drawn else "no"
+    if choice == "identity":  # a stack without any other term has it
+        return "yes"
+    if choice == "direction" and choice not in parameters:
+        if parameters["neighbours"] != "none" or parameters["high_pass"] or parameters.get("heads"):
+            return DIRECTIONS[0]
+        has_own = any(drawn is True for name, drawn in parameters.items() if name.startswith(OWN))
+        return "as written" if has_own else "no graph"
+    return str(drawn)
 
 
 def _points(ours: Sequence[float], theirs: Sequence[float]) -> str:

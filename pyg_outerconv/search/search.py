@@ -13,6 +13,7 @@ from optuna import TrialPruned
 
 from ..data import Dataset, load
 from ..errors import RefusedValue
+from ..own_code import require_imported
 from ..train import Interrupted
 from ..train.config_file import write_toml
 from ..train.progress import StopOnInterrupt
@@ -21,6 +22,7 @@ from .contestants import OURS, Contestant, contestants
 from .finals import Finals
 from .folder import LOCK, PAGE, TABLE, TRIALS, WINNER, SearchFolder
 from .grammar import neighbours_for, terms_text
+from .own_terms import check_terms
 from .page import make_page
 from .plan import Plan
 from .report import Report, markdown
@@ -44,8 +46,8 @@ class Search:
         log: takes lines of text.
 
     Raises:
-        ValueError, DataUnavailable: the plan does not fit the data; the folder is not empty, is
-            in use, or is damaged.
+        ValueError, DataUnavailable: the plan does not fit the data; a module that the search was
+            begun with is not imported; the folder is not empty, is in use, or is damaged.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Search:
         resume = plan is None
         if plan is None:
             plan, root = self.folder.plan, root or self.folder.root
+            require_imported(plan.base.imports)
         self.plan = plan
         self.dataset = dataset or load(plan.base.dataset, root, plan.base.split, log)
         self.contestants = contestants(list(plan.peers))
@@ -77,7 +80,9 @@ class Search:
             self.dataset.num_relations,
             plan.max_depth,
             plan.max_hidden,
+            plan.terms,
         )
+        check_terms(plan.terms, self.bounds, graph)
         if not resume:
             self.folder.create(plan, self.dataset)
         self._lock = self._locked()

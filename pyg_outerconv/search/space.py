@@ -13,6 +13,7 @@ from .grammar import BOTH, DIRECTIONS, FORWARD, HEADS, MOST_STEPS, NONE, RELATIO
 
 SMALLEST_WIDTH = 16
 START_WIDTH = 64
+OWN = "term "
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Bounds:
         num_relations: number of edge types.
         max_depth: of convolutions.
         max_hidden: of channels between them; widths are 16, 32, 64, … up to it.
+        terms: that the user gave, as text, see :mod:`.own_terms`.
     """
 
     fixed: dict[str, Any]
@@ -36,6 +38,7 @@ class Bounds:
     num_relations: int = 1
     max_depth: int = 4
     max_hidden: int = 128
+    terms: tuple[str, ...] = ()
 
     @property
     def widths(self) -> list[int]:
@@ -45,6 +48,17 @@ class Bounds:
             found.append(2 * found[-1])
         return found
 
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """The numbers of attention heads that are tried, which share every width evenly."""
+        most = HEADS if self.has_features else HEADS[:1]
+        return tuple(n for n in most if not n or all(width % n == 0 for width in self.widths))
+
+
+def choice_of(term: str) -> str:
+    """The name under which a trial draws whether its basis has a term of the user's own."""
+    return f"{OWN}{term}"
+
 
 def draw_mix(trial: Trial, bounds: Bounds) -> Mix:
     """The terms of a basis."""
@@ -52,13 +66,17 @@ def draw_mix(trial: Trial, bounds: Bounds) -> Mix:
     high_pass = trial.suggest_categorical("high_pass", (False, True))
     values: dict[str, Any] = {"neighbours": neighbours, "high_pass": high_pass}
     if bounds.has_features:
-        values["heads"] = trial.suggest_categorical("heads", HEADS)
+        values["heads"] = trial.suggest_categorical("heads", bounds.heads)
     if neighbours not in (NONE, RELATION):
         values["steps"] = trial.suggest_int("steps", 1, MOST_STEPS)
-    if neighbours != NONE or high_pass or values.get("heads"):
+    values["own"] = tuple(
+        term for term in bounds.terms if trial.suggest_categorical(choice_of(term), (False, True))
+    )
+    is_turned = neighbours != NONE or high_pass or bool(values.get("heads"))
+    if is_turned or values["own"]:
         values["identity"] = trial.suggest_categorical("identity", (False, True))
-        if bounds.is_directed:
-            values["direction"] = trial.suggest_categorical("direction", DIRECTIONS)
+    if is_turned and bounds.is_directed:
+        values["direction"] = trial.suggest_categorical("direction", DIRECTIONS)
     return Mix(**values, num_relations=bounds.num_relations)
 
 
@@ -80,17 +98,19 @@ def start_model(bounds: Bounds) -> dict[str, Any]:
 def starts(bounds: Bounds) -> list[dict[str, Any]]:
     """The bases that are tried first, in one model: what a graph wants shows in few trials.
 
-    The identity alone, GCN, and beside the identity the mean over neighbours or I − Â, on a
-    directed graph also against the edges and both ways.
+    The identity alone, beside it each term of the user's own, GCN, and beside the identity the
+    mean over neighbours or I − Â, on a directed graph also against the edges and both ways.
     """
     alone = {"neighbours": NONE, "high_pass": False, "heads": 0}
+    alone |= {choice_of(term): False for term in bounds.terms}
+    own = [{**alone, choice_of(term): True, "identity": True} for term in bounds.terms]
     mean = RELATION if bounds.num_relations > 1 else "mean"
     beside = [
         {**alone, "neighbours": mean, "steps": 1, "identity": True},
         {**alone, "high_pass": True, "identity": True},
     ]
     gcn = {**alone, "neighbours": "gcn", "steps": 1, "identity": False}
-    found = [alone, *({**basis, "direction": FORWARD} for basis in (gcn, *beside))]
+    found = [alone, *own, *({**basis, "direction": FORWARD} for basis in (gcn, *beside))]
     if bounds.is_directed:
         found += [{**basis, "direction": way} for way in (REVERSE, BOTH) for basis in beside]
     return [{**basis, **start_model(bounds)} for basis in found]

@@ -12,7 +12,7 @@ from .. import data
 from ..errors import RefusedValue
 from ..files import STOPPED, as_path
 from ..kernels import get_backend
-from ..own_code import flags_for
+from ..own_code import flags_for, require_imported
 from ..scale.processes import Processes, WorkerLost, processes
 from .config_file import read_settings
 from .console import Console
@@ -69,7 +69,9 @@ def train(
         kinds = {setting.name: str(setting.type) for setting in fields(Settings)}
         asked = read_settings(config, kinds) | asked
         dataset, family = dataset or asked.pop("dataset", None), family or asked.pop("family", None)
-        asked = {name: value for name, value in asked.items() if name not in ("dataset", "family")}
+        require_imported(str(asked.get("imports", "")))  # a run notes all that is imported
+        apart = ("dataset", "family", "imports")
+        asked = {name: value for name, value in asked.items() if name not in apart}
     if asked.get("device"):
         asked["device"] = check_device(asked["device"])
     if asked.get("backend", "auto") != "auto":
