@@ -112,6 +112,7 @@ from .sections import Sectioned
     default=None,
     help="Train PyG's own layer too, on the same seeds and splits.",
 )
+@click.option("--peer-seeds", type=int, help="PyG's layer on the first N seeds; default all.")
 @click.option(
     "--batches",
     help="Train on samples: random-nodes, clusters (by pymetis) or neighbor (by pyg-lib or "

@@ -48,6 +48,7 @@ def _peer(found: dict[str, Any], gap: dict[str, Any] | None) -> dict[str, Any]:
     assert gap is not None  # both were trained on the same seeds
     return {
         "name": found["name"],
+        "seeds": found["seeds"],
         "mean": 100 * found["test_metric"]["mean"],
         "std": _percent(found["test_metric"]["std"]),
         "seconds": found["seconds"]["mean"],
@@ -114,9 +115,11 @@ def _section(dataset: str, found: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _line(one: dict[str, Any]) -> str:
-    cells = [one["row"], str(one["seeds"]), _figure(one["mean"], one["std"])]
-    cells.append(f"{one['seconds']:.1f}")
-    if peer := one["peer"]:
+    peer, seeds = one["peer"], str(one["seeds"])
+    if peer and peer["seeds"] != one["seeds"]:
+        seeds += f", PyG's {peer['seeds']}"
+    cells = [one["row"], seeds, _figure(one["mean"], one["std"]), f"{one['seconds']:.1f}"]
+    if peer:
         gap = f"{peer['gap']:+.2f}".replace("-0.00", "+0.00")
         gap += "" if peer["gap_error"] is None else f" ± {peer['gap_error']:.2f}"
         cells += [peer["name"].removeprefix("PyG "), _figure(peer["mean"], peer["std"])]

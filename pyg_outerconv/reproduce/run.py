@@ -93,7 +93,10 @@ def _chosen(cells: list[Cell], data: tuple[str, ...], rows: tuple[str, ...]) -> 
 
 def _run(cell: Cell, folder: Path, root: str | None, seeds: int | None) -> dict[str, Any]:
     home = folder / cell.folder
-    settings = cell.settings if seeds is None else cell.settings.with_values(seeds=seeds)
+    settings = cell.settings
+    if seeds is not None:
+        of_peer = min(settings.peer_seeds, seeds)
+        settings = settings.with_values(seeds=seeds, peer_seeds=of_peer)
     begun = (home / CONFIG).is_file()
     made = Experiment(settings, home, root, resume=begun, log=lambda line: None)
     return record(cell, made.run())

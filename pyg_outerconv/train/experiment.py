@@ -16,7 +16,7 @@ from ..scale.processes import ALONE, Processes, WorkerLost
 from .board import BOARD, Board
 from .features import choose_features, settle_features
 from .loop import SeedRun, rank, train
-from .model import OURS, Contender, backends_used, check_device, on_backend, ours
+from .model import OURS, PEER, Contender, backends_used, check_device, on_backend, ours
 from .peers import peer
 from .progress import Progress, StopOnInterrupt
 from .records import is_history
@@ -151,7 +151,8 @@ class Experiment:
         with StopOnInterrupt(self.processes.size > 1) as stop, on_backend(self.settings):
             for seed in range(self.settings.seeds):
                 for contender in self.contenders:
-                    if (contender.key, seed) not in done:
+                    wanted = seed in self.settings.seeds_of(contender.key == PEER)
+                    if wanted and (contender.key, seed) not in done:
                         self._run_seed(contender, seed, stop)
         if self.processes.leads:
             self._draw()

@@ -125,8 +125,8 @@ def is_history(history: Any, epochs: int) -> bool:
 def _is_possible(run: dict[str, Any], settings: Settings) -> bool:
     shares = (run["test_metric"], run["majority"], run["val_metric"])
     return (
-        run["model"] in ((OURS, PEER) if settings.peer else (OURS,))
-        and run["seed"] in range(settings.seeds)
+        run["model"] in (OURS, PEER)
+        and run["seed"] in settings.seeds_of(run["model"] == PEER)
         and all(0 <= share <= 1 for share in shares)
         and 1 <= run["best_epoch"] <= run["epochs"] <= settings.epochs
         and run["seconds"] >= 0

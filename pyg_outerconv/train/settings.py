@@ -81,7 +81,8 @@ class Settings:
             these when a run begins.
         device: as torch names it.
         backend: a kernel backend, or ``'auto'``.
-        peer: whether PyG's own layer is trained beside, on the same seeds and splits.
+        peer: whether PyG's own layer is trained beside, on the same seeds and splits, or on the
+            first ``peer_seeds`` of them (0: on all).
         batches: what an update is made of: ``'none'``, the whole graph; ``'random-nodes'``, random
             parts; ``'clusters'``, unions of clusters by METIS; ``'neighbor'``, sampled
             neighbourhoods of training nodes. See :mod:`pyg_outerconv.scale`.
@@ -137,6 +138,7 @@ class Settings:
     device: str = "cpu"
     backend: str = "auto"
     peer: bool = False
+    peer_seeds: int = 0
     batches: str = "none"
     parts: int = 8
     parts_per_batch: int = 1
@@ -176,7 +178,7 @@ class Settings:
             raise RefusedValue("lr must be positive", "> 0", self.lr)
         if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
             raise RefusedValue("weight_decay must not be negative", ">= 0", self.weight_decay)
-        for name in ("patience", "out_heads"):
+        for name in ("patience", "out_heads", "peer_seeds"):
             if getattr(self, name) < 0:
                 raise RefusedValue(f"{name} must not be negative", ">= 0", getattr(self, name))
         for name, known in (
@@ -208,7 +210,19 @@ class Settings:
             rule = "residual blocks have a linear layer of their own"
             raise RefusedValue(rule, "update='none'", self.update)
 
+        if self.peer_seeds > (self.seeds if self.peer else 0):
+            raise RefusedValue(
+                "PyG's layer is trained on seeds that ours is trained on",
+                f"peer=True and peer_seeds <= {self.seeds}",
+                f"peer={self.peer} and peer_seeds={self.peer_seeds}",
+            )
         self._check_batches()
+
+    def seeds_of(self, is_peer: bool) -> range:
+        """The seeds of our model, or of PyG's layer."""
+        if not is_peer:
+            return range(self.seeds)
+        return range((self.peer_seeds or self.seeds) if self.peer else 0)
 
     def _check_batches(self) -> None:
         fan_outs_of(self.fan_outs)

@@ -93,6 +93,23 @@ def test_a_table_is_run_resumed_and_written(
     assert "karate.md" in capsys.readouterr().out
 
 
+def test_the_peer_may_have_fewer_seeds(table: Path) -> None:
+    table.write_text(table.read_text().replace("peer = true", "peer = true\npeer_seeds = 1"))
+    out = table.parent / "out"
+    line = ["reproduce", str(table), "--row", "GCN", "--out", str(out)]
+    assert main(line) == 0
+    found = json.loads((out / "karate.json").read_text())["records"][0]
+    assert (found["seeds"], found["peer"]["seeds"], found["peer"]["gap_error"]) == (2, 1, None)
+    runs = json.loads((out / "karateclub-gcn" / "metrics.json").read_text())["runs"]
+    assert [(run["model"], run["seed"]) for run in runs] == [
+        ("outerconv", 0), ("peer", 0), ("outerconv", 1)
+    ]  # fmt: skip
+    assert "| GCN | 2, PyG's 1 |" in (out / "karate.md").read_text()
+    assert main(line) == 0
+    again = ["--seeds", "1", "--out", str(table.parent / "one")]
+    assert main([*line[:-2], *again]) == 0
+
+
 def summary(gap: float, error: float | None) -> dict[str, Any]:
     model = {key: {"mean": 0.5, "std": None} for key in ("test_metric", "val_metric", "seconds")}
     return {

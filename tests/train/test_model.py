@@ -118,6 +118,8 @@ def test_weight_decay_groups(decay: str, others: float) -> None:
         {"lr": float("inf")},
         {"weight_decay": -1.0},
         {"patience": -1},
+        {"peer_seeds": 1},
+        {"peer": True, "seeds": 2, "peer_seeds": 3},
         {"layer_norm": "batchh"},
         {"skip": "residul"},
         {"decay": "none"},
