@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 
 from ..attention import make_normaliser
 from ..families import Family
-from ..families.multi_head import HeadsByName
+from ..families.heads_by_name import HeadsByName
 from ..families.registry import check_family
 from .attention_conv import AttentionConv
 from .outer_conv import OuterConv

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from statistics import median
@@ -15,6 +14,8 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map
+
+from ..nn.evaluation import evaluating
 
 REPEATS, SECONDS = 7, 1.0
 """Calls of which the median counts; after so many seconds three are enough."""
@@ -69,7 +70,7 @@ class Sample:
             for name, layer in layers.items()
         ]
         try:
-            with evaluating(model), torch.random.fork_rng():
+            with evaluating(model), torch.enable_grad(), torch.random.fork_rng():
                 model(*self.positional, **self.named)
         finally:
             for handle in handles:
@@ -195,15 +196,3 @@ def _tensors(tree: Any) -> list[Tensor]:
     """The floating point tensors in a nest of containers."""
     leaves = tree_leaves(tree)
     return [one for one in leaves if isinstance(one, Tensor) and one.is_floating_point()]
-
-
-@contextmanager
-def evaluating(model: Module) -> Iterator[None]:
-    """Evaluation mode for all modules, each set back afterwards."""
-    before = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in before:
-            module.training = training

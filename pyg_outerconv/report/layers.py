@@ -12,12 +12,11 @@ from torch import Tensor
 from ..basis import Basis
 from ..families.options import nested
 from ..nn import LabelTerms, OuterConv, label_terms
+from ..nn.evaluation import evaluating
 from ..train import Trained
-from ..train.contributions import evaluating
 from ..train.model import on_backend
 
 
-@torch.no_grad()
 def layer_terms(trained: Trained) -> dict[str, LabelTerms]:
     """The terms of the labels of each ``OuterConv`` in a pass over the data, by the layer's name.
 

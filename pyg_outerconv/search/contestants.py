@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from optuna import Trial
-from torch import Tensor
 from torch.nn import Linear, Module
 from torch_geometric.nn import DirGNNConv, GATConv, GCNConv, SAGEConv
 
@@ -17,6 +16,7 @@ from ..train import Settings
 from ..train.features import kept_features
 from ..train.inputs import WholeGraph
 from ..train.model import PEER, Contender, ours
+from ..train.peers import PeerLayer
 from .space import Bounds, draw_model, draw_ours, start_model, starts
 from .withheld import Unlabelled
 
@@ -55,30 +55,18 @@ class Contestant:
     starts: Callable[[Bounds], list[dict[str, Any]]]
 
 
-class _Called(Module):
-    """A layer of PyG, or of torch, called as ours is: features, then the edges."""
-
-    def __init__(self, conv: Module, instead: Tensor | None) -> None:
-        super().__init__()
-        self.conv = conv
-        self.reads_edges = not isinstance(conv, Linear)
-        self.register_buffer("instead", instead, persistent=False)
-
-    def forward(self, x: Tensor | None, edge_index: Tensor) -> Tensor:
-        read = self.instead if x is None else x
-        out: Tensor = self.conv(read, edge_index) if self.reads_edges else self.conv(read)
-        return out
+# Those without options; attention is made by `_layer`.
+_LAYERS: dict[str, Callable[[int, int], Module]] = {
+    "mlp": Linear,
+    "gcn": GCNConv,
+    "sage": SAGEConv,
+    "dir-gcn": lambda p, q: DirGNNConv(GCNConv(p, q)),
+}
 
 
 def _layer(name: str, p: int, q: int, candidate: Candidate, num_classes: int) -> Module:
-    if name == "mlp":
-        return Linear(p, q)
-    if name == "gcn":
-        return GCNConv(p, q)
-    if name == "sage":
-        return SAGEConv(p, q)
-    if name == "dir-gcn":
-        return DirGNNConv(GCNConv(p, q))
+    if name in _LAYERS:
+        return _LAYERS[name](p, q)
     heads, dropout = candidate.heads, candidate.settings.dropout  # of attention, too
     if q == num_classes or q % heads:
         return GATConv(p, q, heads=heads, dropout=dropout, concat=False)
@@ -99,9 +87,10 @@ def _make_peer(name: str) -> Callable[[Unlabelled, Candidate], Contender]:
         instead = torch.eye(num_nodes, device=settings.device) if x is None else None
 
         def make_layer(p: int, q: int) -> Module:
-            return _Called(_layer(name, p, q, candidate, graph.num_classes), instead)
+            return PeerLayer(_layer(name, p, q, candidate, graph.num_classes), instead)
 
-        inputs = WholeGraph(x, dataset.data.edge_index.to(settings.device))
+        edges = dataset.data.edge_index.to(settings.device)
+        inputs = WholeGraph(x, {} if name == "mlp" else {"edge_index": edges})
         in_channels = num_nodes if x is None else x.size(1)
         return Contender(PEER, PEERS[name].shown, make_layer, inputs, in_channels)
 

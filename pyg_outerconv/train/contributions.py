@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Module
 
 from ..errors import RefusedValue
 from ..nn import OuterConv, label_terms
+from ..nn.evaluation import evaluating
 from .metrics import accuracy
 
 
@@ -44,7 +44,6 @@ class Contribution:
     loss_change: float
 
 
-@torch.no_grad()
 def contributions(
     model: Module,
     x: Any,
@@ -108,18 +107,6 @@ def contributions(
                     )
                 )
     return found
-
-
-@contextmanager
-def evaluating(model: Module) -> Iterator[None]:
-    """A block in which a model is in evaluation mode; each module's own mode returns after it."""
-    before = [(part, part.training) for part in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for part, training in before:
-            part.training = training
 
 
 Hook = Callable[[OuterConv, tuple[Any, ...], dict[str, Any], Any], Any]

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import Module
+
+from ..nn.evaluation import evaluating
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,8 @@ class Inputs(ABC):
 
     def predicted(self, model: Module, nodes: Tensor) -> Tensor:
         """:meth:`logits` in evaluation mode, without gradients; the model's mode is restored."""
-        training = model.training
-        try:
-            with torch.no_grad():
-                return self.logits(model.eval(), nodes)
-        finally:
-            model.train(training)
+        with evaluating(model):
+            return self.logits(model, nodes)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from ..basis import Basis
 from ..data import Dataset
 from ..errors import RefusedValue, unknown
 from ..families import Cluster, Family, parse_family
-from ..families.multi_head import HeadsByName
+from ..families.heads_by_name import HeadsByName
 from ..families.options import nested
 from ..kernels import record, use_backend
 from ..nn import OuterConv
+from ..nn.evaluation import evaluating
 from ..nn.layer import layer_of, structure_of
 from ..own_code import require_imported
 from .blocks import BlockClassifier, Propagated, Structures
@@ -201,11 +202,10 @@ def on_backend(settings: Settings) -> AbstractContextManager[None]:
     return nullcontext() if settings.backend == "auto" else use_backend(settings.backend)
 
 
-@torch.no_grad()
 def backends_used(contender: Contender, num_classes: int, settings: Settings) -> list[str]:
     """The kernel backends that serve the prediction of one node."""
-    model = contender.model(num_classes, settings).eval()
-    with on_backend(settings), record() as calls:
+    model = contender.model(num_classes, settings)
+    with evaluating(model), on_backend(settings), record() as calls:
         contender.inputs.logits(model, torch.zeros(1, dtype=torch.long, device=settings.device))
     return sorted({call.backend for call in calls})
 

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from ..basis import Basis
 from ..errors import RefusedValue
 from ..families import Family
-from ..families.multi_head import HeadsByName
+from ..families.heads_by_name import HeadsByName
 from ..graph import EdgeList
 from ..scale import Carried, Clusters, Neighbors, RandomNodes, Sampler, metis
 from ..scale.chunks import MOST_EDGES, rows_of

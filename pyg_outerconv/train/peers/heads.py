@@ -11,7 +11,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
 
 from ...families import Family
-from ...families.multi_head import GAT, GATv2, HeadsByName, Transformer
+from ...families.heads_by_name import HeadsByName
+from ...families.multi_head import GAT, GATv2, Transformer
 from ..settings import Settings
 from .recipe import Recipe, no_peer
 

@@ -27,7 +27,7 @@ from torch_geometric.transforms import LaplacianLambdaMax
 from torch_geometric.utils import add_remaining_self_loops, is_undirected
 
 from ...families import GCN, Chebyshev, Directed, Family, Identity, Relation, Stack, Walk
-from ...families.multi_head import HeadsByName
+from ...families.heads_by_name import HeadsByName
 from ...graph import edge_list_of
 from ..settings import Settings
 from .heads import residual
