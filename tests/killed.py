@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -38,6 +40,46 @@ for number, line in enumerate(sys.stdin):
 def kill(process: int, number: int) -> None:
     with suppress(ProcessLookupError):  # it has just ended by itself
         os.kill(process, number)
+
+
+class Strikes:
+    """Kills that ended what ran, counted by whom they hit, and held against how many are wanted.
+
+    Args:
+        wanted: so many must strike; twice as many may be tried, and ten more.
+    """
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted, self.tried = wanted, 0
+        self.struck: list[tuple[str, str]] = []
+        self._most, self._began = 2 * wanted + 10, time.monotonic()
+
+    @property
+    def are_left(self) -> bool:
+        """Whether fewer than wanted struck, and more may be tried."""
+        return len(self.struck) < self.wanted and self.tried < self._most
+
+    def note(self, number: int, has_struck: bool, whom: str = "") -> None:
+        """Count a kill by this signal; it struck if something ran, and ended by it."""
+        self.tried += 1
+        if has_struck:
+            self.struck.append((whom, signal.Signals(number).name))
+
+    def told(self, runs: int) -> str:
+        """A line on all of them, once as many struck as were wanted.
+
+        Raises:
+            AssertionError: fewer struck.
+        """
+        counted = Counter(" ".join(filter(None, one)) for one in self.struck)
+        parts = ", ".join(f"{one} {count}" for one, count in sorted(counted.items()))
+        line = f"{len(self.struck)} kills that struck, of {self.tried}, over {runs} runs: {parts}"
+        assert len(self.struck) >= self.wanted, f"{line}; wanted {self.wanted}"
+        return f"{line}; nothing unreadable, all ended as unbroken ones ({self._seconds:.0f} s)"
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._began
 
 
 class Runner:

@@ -1,19 +1,19 @@
 """A search that is killed at random moments loses no trial, and ends as an unbroken one.
 
-``python -m pytest tests/search/test_kills.py --kills 40`` kills more often.
+``python -m pytest -s tests/search/test_kills.py --kills 40`` kills until 40 have struck, and says
+how. A kill strikes if a search was under way, which ends by it.
 """
 
 from __future__ import annotations
 
 import random
-import signal
 import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from killed import HOW, running
+from killed import HOW, Strikes, running
 from short_search import LINE, numbers, timeless
 
 from pyg_outerconv import files
@@ -44,39 +44,37 @@ def finished(folder: Path) -> dict[str, list]:
 
 
 @pytest.mark.slow(cases=1)
-def test_killed_at_random_moments(tmp_path, monkeypatch, pytestconfig):
+def test_killed_at_random_moments(tmp_path, monkeypatch, pytestconfig, record_property):
     monkeypatch.chdir(tmp_path)
-    kills = pytestconfig.getoption("--kills")
+    strikes = Strikes(pytestconfig.getoption("--kills"))
     with running(PRELUDE) as runner:
         began = time.monotonic()
         assert runner(["search", *LINE, "--out", "whole"]) == 0, Path("said").read_text()
         seconds = time.monotonic() - began
-        draw, codes = random.Random(kills), []
-        number = 0
-        while len(codes) < kills:
+        draw, number = random.Random(strikes.wanted), 0
+        while strikes.are_left:
             folder, number = tmp_path / f"run{number}", number + 1
             kept: dict[str, list] = {}
             for _ in range(8):  # most searches are killed again when they go on
                 begun = (folder / "config.json").exists()
                 line = ["--resume"] if begun else LINE
                 how = draw.choice(HOW)
-                last = len(codes) >= kills
                 after = draw.uniform(0, seconds)
-                code = runner(["search", *line, "--out", str(folder)], 0 if last else how, after)
+                code = runner(["search", *line, "--out", str(folder)], how, after)
                 assert code in (0, -how, 128 + how), Path("said").read_text()
                 now = finished(folder)
                 for name, trials in kept.items():
                     assert now[name][: len(trials)] == trials, "a finished trial was lost"
                 kept = now
-                if not code:
+                strikes.note(how, bool(code))
+                if not code or not strikes.are_left:
                     break
-                codes.append(code)
             begun = (folder / "config.json").exists()
             line = ["--resume"] if begun else LINE
             assert runner(["search", *line, "--out", str(folder)]) == 0, Path("said").read_text()
             finished(folder)
             assert numbers(folder) == numbers(tmp_path / "whole")
             assert not [path.name for path in folder.iterdir() if path.name.startswith(".")]
-    assert -signal.SIGKILL in codes or kills < 3
-    counted = sorted((code, codes.count(code)) for code in set(codes))
-    print(f"{len(codes)} kills of {number} searches: {counted}")
+    told = strikes.told(number)
+    record_property("kills", told)
+    print(told)

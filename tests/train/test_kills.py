@@ -1,18 +1,19 @@
 """Training that is killed at random moments leaves what can be read, and goes on to the same end.
 
-``python -m pytest tests/train/test_kills.py --kills 40`` kills more often.
+``python -m pytest -s tests/train/test_kills.py --kills 40`` kills until 40 have struck, and says
+how. A kill strikes if a run was under way, which ends by it.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from killed import HOW, Runner, running
+from killed import HOW, Runner, Strikes, running
 from run_folders import read_all, results
 
 from pyg_outerconv import files
@@ -38,17 +39,19 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
 
 
 def test_killed_at_random_moments(
-    runner: Runner, tmp_path: Path, pytestconfig: pytest.Config
+    runner: Runner,
+    tmp_path: Path,
+    pytestconfig: pytest.Config,
+    record_property: Callable[[str, object], None],
 ) -> None:
-    kills = pytestconfig.getoption("--kills")
+    strikes = Strikes(pytestconfig.getoption("--kills"))
     assert runner(["train", "KarateClub", *RUN, "--out", "whole"]) == 0
     began = time.monotonic()
     assert runner(["train", "KarateClub", *RUN, "--out", "again"]) == 0
     assert results(tmp_path / "again") == results(tmp_path / "whole")
     seconds = time.monotonic() - began
-    draw, codes = random.Random(kills), []
-    number = 0
-    while len(codes) < kills:
+    draw, number = random.Random(strikes.wanted), 0
+    while strikes.are_left:
         folder, number = tmp_path / f"run{number}", number + 1
         for _ in range(4):  # some runs are killed again when they go on
             begun = (folder / "config.json").exists()
@@ -57,9 +60,8 @@ def test_killed_at_random_moments(
             code = runner(["train", *line, "--out", str(folder)], how, draw.uniform(0, seconds))
             read_all(folder)
             assert code in (0, -how, 128 + how), Path("said").read_text()
-            if code:
-                codes.append(code)
-            if not code or draw.random() < 0.5:
+            strikes.note(how, bool(code))
+            if not strikes.are_left or not code or draw.random() < 0.5:
                 break
         begun = (folder / "config.json").exists()
         line = ["--resume"] if begun else ["KarateClub", *RUN]
@@ -72,4 +74,6 @@ def test_killed_at_random_moments(
         )
         assert ours["seed"] == whole["seed"]
         assert all(torch.equal(v, whole["parameters"][k]) for k, v in ours["parameters"].items())
-    print(f"{len(codes)} kills of {number} runs: {sorted((c, codes.count(c)) for c in set(codes))}")
+    told = strikes.told(number)
+    record_property("kills", told)
+    print(told)

@@ -1,43 +1,75 @@
 """Processes that train together, killed at random moments, go on to the end of an unbroken run.
 
-``python -m pytest tests/train/test_process_kills.py --kills 40`` kills more often.
+``python -m pytest -s tests/train/test_process_kills.py --kills 40`` kills until 40 have struck, and
+says whom. A kill strikes if it hits the launcher or a worker of a run under way, which ends by it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from killed import Runner, kill
+from killed import Runner, Strikes, kill
 from run_folders import read_all, results
 
 from pyg_outerconv import files
 from pyg_outerconv.train.run_folder import NAMES
 
-RUN = ["--epochs", "8", "--patience", "0", "--seeds", "2", "--hidden", "8", "--family", "walk(2)"]
+HOW = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+EPOCHS, SEEDS = 8, 2
+RUN = ["--epochs", str(EPOCHS), "--patience", "0", "--seeds", str(SEEDS), "--hidden", "8"]
+RUN += ["--family", "walk(2)"]
 RUN += ["--batches", "random-nodes", "--parts", "6", "--split", "public"]
 
 # Imports once, then forks the agent of torchrun for each command line, which forks two workers.
-PARENT = """
+PARENT = '''
 import json, os, sys
+from multiprocessing.context import ForkContext
 from pathlib import Path
 import torch
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from pyg_outerconv.cli import main
-from pyg_outerconv.train import command, experiment, update  # all that a worker imports
+from pyg_outerconv.train import command, experiment, loop, update  # all that a worker imports
 experiment.SNAPSHOT_SECONDS = 0.0
 experiment.can_draw = lambda: False
 
+class Finished:
+    """Tells workers that all have finished; multiprocessing's event waits for killed ones for ever.
+
+    Only workers that run a function have it, not those of the command torchrun.
+    """
+
+    def __init__(self):
+        self.reading, self.writing = os.pipe()
+
+    def set(self):
+        os.write(self.writing, b"..")
+
+    def wait(self):
+        os.close(self.writing)
+        os.read(self.reading, 1)
+
+ForkContext.Event = lambda context: Finished()
+
+def noted(run, step=loop.SeedRun.step):
+    step(run)
+    if run.processes.leads:
+        with Path(f"{os.getppid()}.epochs").open("a") as file:
+            file.write(".")
+
+loop.SeedRun.step = noted
+
 def work(line):
-    Path(f"worker{os.environ['RANK']}").write_text(str(os.getpid()))
+    Path(f"{os.getppid()}.worker{os.environ['RANK']}").write_text(str(os.getpid()))
     code = main(line)
     sys.stdout.flush()
     if code:
@@ -52,8 +84,6 @@ def launch(line):
 
 print("ready", flush=True)
 for line in sys.stdin:
-    for rank in (0, 1):
-        Path(f"worker{rank}").unlink(missing_ok=True)
     child = os.fork()
     if child == 0:
         os.setsid()
@@ -67,29 +97,97 @@ for line in sys.stdin:
             os._exit(code)
     print(child, flush=True)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
+'''
+
+
+WHOM = {"launcher": "", "first worker": "worker0", "other worker": "worker1"}
 
 
 class Together(Runner):
     """Runs command lines in two processes, and kills one of the three that are there."""
 
-    def struck(self, line: list[str], whom: str, number: int, after: float) -> int:
-        """Run one, and kill after so many seconds of training."""
+    def timed(self, line: list[str]) -> tuple[float, float]:
+        """The seconds before the first epoch of a whole run, and those of an epoch."""
+        agent = self._begin(line)
+        seen = []
+        for epoch in (0, 1, EPOCHS * SEEDS):
+            assert self._reaches(agent, epoch), Path("said").read_text()
+            seen.append(time.monotonic())
+        assert self._code(agent) == 0, Path("said").read_text()
+        return seen[1] - seen[0], (seen[2] - seen[1]) / (EPOCHS * SEEDS - 1)
+
+    def struck(
+        self, line: list[str], whom: str, number: int, epoch: int, after: float
+    ) -> tuple[int, bool]:
+        """Run one, and kill a process so many seconds after an epoch, of those of this run.
+
+        Returns:
+            How it ended, and whether the process was there to be killed.
+        """
+        agent = self._begin(line)
+        is_there = self._reaches(agent, epoch)
+        if is_there:
+            time.sleep(after)
+            target = int(Path(f"{agent}.{WHOM[whom]}").read_text()) if WHOM[whom] else agent
+            is_there = exists(target)
+            kill(target, number)
+        return self._code(agent), is_there
+
+    def whole(self, line: list[str]) -> None:
+        """Run one to its end."""
+        assert self._code(self._begin(line)) == 0, Path("said").read_text()
+
+    def _begin(self, line: list[str]) -> int:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        import json
-
         self.process.stdin.write(json.dumps(line) + "\n")
         self.process.stdin.flush()
-        agent = int(self.process.stdout.readline())
-        until = time.monotonic() + 60
-        while not Path("worker1").exists() or not Path("worker1").read_text():
-            assert time.monotonic() < until, Path("said").read_text()
-            time.sleep(0.01)
-        time.sleep(after)
-        target = agent if whom == "agent" else int(Path(whom).read_text() or agent)
-        kill(target, number)
         return int(self.process.stdout.readline())
+
+    def _code(self, agent: int) -> int:
+        """How it ended, which takes a minute at most."""
+        assert self.process.stdout is not None
+        until = time.monotonic() + 60
+        while exists(agent):
+            if time.monotonic() > until:
+                os.killpg(agent, signal.SIGKILL)  # its session
+                raise AssertionError(f"hangs: {Path('said').read_text()}")
+            time.sleep(0.01)
+        return int(self.process.stdout.readline())
+
+    def _reaches(self, agent: int, epoch: int) -> bool:
+        """Wait until both workers run and so many epochs are done; whether it came to that."""
+        workers = [Path(f"{agent}.worker{rank}") for rank in (0, 1)]
+        epochs, until = Path(f"{agent}.epochs"), time.monotonic() + 60
+        while not all(worker.exists() and worker.read_text() for worker in workers) or (
+            epoch and not (epochs.exists() and epochs.stat().st_size >= epoch)
+        ):
+            assert time.monotonic() < until, Path("said").read_text()
+            if not exists(agent):
+                return False
+            time.sleep(0.002)
+        return True
+
+
+def exists(process: int) -> bool:
+    """Whether there is a process of this number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def epochs_left(folder: Path) -> int:
+    """How many epochs a run has before it, by what its folder holds."""
+    seeds = []
+    if (folder / "metrics.json").exists():
+        seeds = [result["seed"] for result in files.load_json(folder / "metrics.json")["runs"]]
+    done = EPOCHS * len(seeds)
+    if (folder / "partial.pt").exists():
+        state = files.load_tensors(folder / "partial.pt")
+        done += len(state["history"]["val_loss"]) if state["seed"] not in seeds else 0
+    return EPOCHS * SEEDS - done
 
 
 @pytest.fixture
@@ -112,33 +210,34 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Together
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork")
-def test_killed_processes(runner: Together, tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    kills = pytestconfig.getoption("--kills")
-    began = time.monotonic()
-    assert runner(["train", "KarateClub", *RUN, "--out", "whole"]) == 0, Path("said").read_text()
-    seconds = 0.9 * (time.monotonic() - began)
-    draw, struck, number, codes = random.Random(kills), 0, 0, []
-    while struck < kills:
+def test_killed_processes(
+    runner: Together,
+    tmp_path: Path,
+    pytestconfig: pytest.Config,
+    record_property: Callable[[str, object], None],
+) -> None:
+    strikes = Strikes(pytestconfig.getoption("--kills"))
+    starting, lasting = runner.timed(["train", "KarateClub", *RUN, "--out", "whole"])
+    draw, number = random.Random(strikes.wanted), 0
+    while strikes.are_left:
         folder, number = tmp_path / f"run{number}", number + 1
         for _ in range(4):  # some runs are killed again when they go on
             begun = (folder / "config.json").exists()
             line = ["--resume"] if begun else ["KarateClub", *RUN]
-            whom = draw.choice(["agent", "worker0", "worker1"])
-            how = draw.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-            after = draw.uniform(0, seconds)
-            ended = time.monotonic() + after
-            code = runner.struck(["train", *line, "--out", str(folder)], whom, how, after)
-            assert time.monotonic() - ended < 60, f"{whom} {how.name}: {Path('said').read_text()}"
+            whom, how = draw.choice([*WHOM]), draw.choice(HOW)
+            epoch = draw.randrange(epochs_left(folder)) if epochs_left(folder) else 0
+            after = draw.uniform(0, lasting if epoch else starting)
+            code, was_there = runner.struck(
+                ["train", *line, "--out", str(folder)], whom, how, epoch, after
+            )
+            assert was_there or not code, Path("said").read_text()
             read_all(folder)
-            if code:
-                struck += 1
-                codes.append((whom, how.name))
-            if not code or draw.random() < 0.5:
+            strikes.note(how, bool(code), whom)
+            if not strikes.are_left or not code or draw.random() < 0.5:
                 break
         begun = (folder / "config.json").exists()
         line = ["--resume"] if begun else ["KarateClub", *RUN]
-        code = runner(["train", *line, "--out", str(folder)])
-        assert code == 0, Path("said").read_text()
+        runner.whole(["train", *line, "--out", str(folder)])
         read_all(folder)
         assert results(folder) == results(tmp_path / "whole")
         assert {path.name for path in folder.iterdir()} <= set(NAMES) - {"partial.pt"}
@@ -146,4 +245,6 @@ def test_killed_processes(runner: Together, tmp_path: Path, pytestconfig: pytest
             files.load_tensors(p / "checkpoint.pt") for p in (folder, tmp_path / "whole")
         )
         assert all(torch.equal(v, whole["parameters"][k]) for k, v in ours["parameters"].items())
-    print(f"{struck} kills of {number} runs: {sorted((c, codes.count(c)) for c in set(codes))}")
+    told = strikes.told(number)
+    record_property("kills", told)
+    print(told)
