@@ -33,6 +33,8 @@ def graph() -> Dataset:
 def weights(layer: PeerLayer) -> Tensor:
     """Θ (K, P, Q) of a PyG layer."""
     conv = layer.conv
+    if hasattr(conv, "conv_in") and conv.alpha == 1:  # against the edges alone
+        return conv.conv_out.lin.weight.T[None]
     if hasattr(conv, "conv_in"):  # directed: PyG halves both parts
         return torch.stack([conv.conv_in.lin.weight.T / 2, conv.conv_out.lin.weight.T / 2])
     if hasattr(conv, "lins"):
@@ -62,6 +64,8 @@ def weights(layer: PeerLayer) -> Tensor:
         "relation(3, norm=None)",
         "directed(gcn(add_self_loops=False))",
         "directed(gcn)",
+        "reverse(gcn)",
+        "reverse(gcn(add_self_loops=False))",
     ],
 )
 def test_a_peer_is_the_same_convolution(family: str) -> None:
@@ -72,15 +76,16 @@ def test_a_peer_is_the_same_convolution(family: str) -> None:
     ours = OuterConv(5, 4, family, bias=False)
     with torch.no_grad():
         bias = torch.zeros(4)
+        assert isinstance(layer, PeerLayer)
         for name, value in layer.named_parameters():
             if name.endswith("bias"):
                 value.normal_()
-                bias = (
-                    value
-                    if "conv_in" not in name and "conv_out" not in name
-                    else (bias + value / 2)
-                )
-        assert isinstance(layer, PeerLayer)
+                if "conv_in" in name:
+                    bias = bias + (1 - layer.conv.alpha) * value
+                elif "conv_out" in name:
+                    bias = bias + layer.conv.alpha * value
+                else:
+                    bias = value
         ours.theta.weight.copy_(weights(layer))
         wanted = layer(dataset.data.x, contender.inputs.structure)
         got = ours(dataset.data.x, parse_family(family).basis_of(dataset.data)) + bias
@@ -97,6 +102,7 @@ SAME = [
     ("relation(3)", {"theta": "block-diagonal(num_blocks=1)"}),
     ("directed(gcn)", {}),
     ("directed(gcn(add_self_loops=False))", {"root_weight": True}),
+    ("reverse(gcn(add_self_loops=False))", {"root_weight": True}),
     ("identity", {}),
     ("identity", {"propagation": "diffusion(ppr, alpha=0.1, length=3)"}),
     ("gcn", {"architecture": "blocks", "layer_norm": "layer"}),

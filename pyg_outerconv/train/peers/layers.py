@@ -26,7 +26,17 @@ from torch_geometric.nn import (
 from torch_geometric.transforms import LaplacianLambdaMax
 from torch_geometric.utils import add_remaining_self_loops, is_undirected
 
-from ...families import GCN, Chebyshev, Directed, Family, Identity, Relation, Stack, Walk
+from ...families import (
+    GCN,
+    Chebyshev,
+    Directed,
+    Family,
+    Identity,
+    Relation,
+    Reverse,
+    Stack,
+    Walk,
+)
 from ...families.heads_by_name import HeadsByName
 from ...graph import edge_list_of
 from ..settings import Settings
@@ -76,9 +86,13 @@ def _begin_relational(conv: Any, mine: Any) -> None:
 
 
 def _begin_directed(conv: Any, mine: Any) -> None:
-    """Its result is a half of each direction."""
-    for one, matrix in zip((conv.conv_in, conv.conv_out), mine.theta.weight, strict=True):
-        one.lin.weight.copy_(2 * matrix.t())
+    """Its result is a half of each direction, or with alpha = 1 that against the edges alone."""
+    matrices = mine.theta.weight
+    if conv.alpha == 1:
+        conv.conv_out.lin.weight.copy_(matrices[0].t())
+    else:
+        for one, matrix in zip((conv.conv_in, conv.conv_out), matrices, strict=True):
+            one.lin.weight.copy_(2 * matrix.t())
     if mine.root is not None:
         conv.lin.weight.copy_(mine.root.weight[0].t())
         conv.lin.bias.zero_()
@@ -216,15 +230,16 @@ def _relation(family: Relation, data: Data, settings: Settings) -> Recipe:
     )
 
 
-def _directed(family: Directed, data: Data, settings: Settings) -> Recipe:
-    inner = family.family
+def _directed(family: Directed | Reverse, data: Data, settings: Settings) -> Recipe:
+    inner, both = family.family, isinstance(family, Directed)
     if not isinstance(inner, GCN) or inner.norm != "sym":
-        raise no_peer("directed(gcn)", repr(family))
+        raise no_peer("directed(gcn) or reverse(gcn)", repr(family))
     if inner.improved or data.get("edge_weight") is not None:
         raise no_peer("edges of weight 1, self-loops too", "other weights")
+    alpha = 0.5 if both else 1.0
 
     def make(p: int, q: int) -> Module:
-        return DirGNNConv(GCNConv(p, q), root_weight=settings.root_weight)
+        return DirGNNConv(GCNConv(p, q), alpha=alpha, root_weight=settings.root_weight)
 
     edge_index = data.edge_index
     if inner.add_self_loops:  # which PyG's layer never does
@@ -233,7 +248,8 @@ def _directed(family: Directed, data: Data, settings: Settings) -> Recipe:
         "it adds up a half of each direction; its weights begin twice as large as ours, so that "
         "both begin as the same function, but a step of training moves it half as far"
     )
-    name, arguments = "DirGNNConv(GCNConv)", {"edge_index": edge_index}
+    name = "DirGNNConv(GCNConv)" if both else "DirGNNConv(GCNConv, alpha=1)"
+    arguments, note = {"edge_index": edge_index}, note if both else ""
     return Recipe(name, make, _begin_directed, arguments, takes_sparse=True, note=note)
 
 
@@ -267,4 +283,5 @@ LAYERS: dict[type[Family], Callable[[Any, Data, Settings], Recipe]] = {
     Chebyshev: _chebyshev,
     Relation: _relation,
     Directed: _directed,
+    Reverse: _directed,
 }
