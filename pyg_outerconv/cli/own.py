@@ -22,8 +22,9 @@ _OPTIONS = (
     click.option("--labels", metavar="FILE", help="Classes of its nodes, and their split."),
     click.option(
         "--data",
-        metavar="FILE.pt|MODULE:FUNCTION",
-        help="In the place of files, a PyG Data: saved, or returned by a function.",
+        metavar="FILE.pt|FOLDER|MODULE:FUNCTION",
+        help="In the place of files: a saved PyG Data; a folder of mapped files, such as outerconv "
+        "generate writes; or a function that returns a Data.",
     ),
     click.option(
         "--undirected", is_flag=True, default=None, help="Edges of your own graph go both ways."

@@ -88,6 +88,12 @@ from .sections import Sectioned
     type=int,
     help="Stop when this many epochs in a row brought no better one by --select; 0: never.",
 )
+@click.option(
+    "--evaluate-every",
+    type=int,
+    metavar="EPOCHS",
+    help="Evaluate after every so many epochs, and after the last one; default 1.",
+)
 @click.option("--seeds", type=int, help="Number of seeds.")
 @click.option(
     "--feature-storage",
@@ -115,11 +121,12 @@ from .sections import Sectioned
 @click.option("--peer-seeds", type=int, help="PyG's layer on the first N seeds; default all.")
 @click.option(
     "--batches",
-    help="Train on samples: random-nodes, clusters (by pymetis) or neighbor (by pyg-lib or "
-    "torch-sparse); evaluation is exact. Default: none, the whole graph.",
+    help="Train on samples: random-nodes, clusters (by pymetis), blocks (of nodes whose numbers "
+    "follow one another) or neighbor (by pyg-lib or torch-sparse); evaluation is exact. Default: "
+    "none, the whole graph.",
 )
-@click.option("--parts", type=int, help="Number of random parts, or of clusters.")
-@click.option("--parts-per-batch", type=int, help="Clusters that make a sample.")
+@click.option("--parts", type=int, help="Number of random parts, of clusters or of blocks.")
+@click.option("--parts-per-batch", type=int, help="Clusters or blocks that make a sample.")
 @click.option(
     "--batch-size",
     type=int,

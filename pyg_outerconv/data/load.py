@@ -30,6 +30,7 @@ from ..files import (
 from .checks import check_graph, check_listed_edges, read_checked
 from .duplicates import without_duplicates
 from .embedded import read_embedded
+from .mapped import MappedGraph
 from .reader import construct, download
 from .registry import DataUnavailable, Entry, entry
 from .source import Source
@@ -51,6 +52,8 @@ class Dataset:
             its split and names.
         nodes, classes: their names in a graph of one's own; else empty, and numbers are names.
         source: where a graph of one's own was read.
+        mapped: the graph whose features and edges stay in mapped files; ``data`` has no edges then,
+            and its ``x`` is the mapped array.
     """
 
     entry: Entry
@@ -60,11 +63,31 @@ class Dataset:
     nodes: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
     source: Source | None = None
+    mapped: MappedGraph | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return int(self.data.num_nodes or 0)
+
+    @property
+    def num_edges(self) -> int:
+        """E, parallel edges counted each."""
+        return int(self.data.num_edges) if self.mapped is None else self.mapped.num_edges
 
     @property
     def num_classes(self) -> int:
         """Number of classes."""
-        return int(self.data.y.max()) + 1
+        return int(self.data.y.max()) + 1 if self.mapped is None else self.mapped.num_classes
+
+    def require_memory(self, what: str, instead: str) -> None:
+        """Refuse a graph in mapped files, for what reads a whole graph into memory.
+
+        Raises:
+            ValueError: naming what was to be done, and what works instead.
+        """
+        if self.mapped is not None:
+            raise RefusedValue(f"{what} reads a whole graph into memory", instead, self.place)
 
     def node_name(self, node: int) -> str:
         """The name of a node."""

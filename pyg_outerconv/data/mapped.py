@@ -6,7 +6,12 @@ checksums. The header is written last: a folder without it is none.
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue
-from ..files import as_path, load_json, save_json
+from ..files import as_path, load_json, save_json, sweep, temporary_name
 
 FORMAT = 1
 HEADER = "header.json"
@@ -46,6 +51,27 @@ class ArrayWriter:
         if occupied:
             raise RefusedValue("arrays get a folder of their own", "an empty one", self.folder)
         self._arrays: dict[str, Any] = {}
+
+    @classmethod
+    @contextmanager
+    def at(cls, place: Path) -> Iterator[ArrayWriter]:
+        """A block that writes a folder, which stands at its place once it is finished.
+
+        What killed processes left there is removed. The folder of a faster process stays.
+
+        Raises:
+            ValueError: the disk is full, or the folder above cannot be written.
+        """
+        temporary = place.with_name(temporary_name(place.name))
+        try:
+            sweep(place.parent, [place.name])
+            yield cls(temporary)
+            os.rename(temporary, place)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise _unusable(place, error) from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
     def create(self, name: str, dtype: str, *shape: int) -> Any:
         """A new array of zeros in a file, to be written by slices.
@@ -105,25 +131,37 @@ class Arrays:
             raise RefusedValue(rule, f"format {FORMAT}", header.get("format"))
         self.facts: dict[str, Any] = header["facts"]
         self.checksums = {name: known["sha256"] for name, known in header["files"].items()}
-        self._arrays = {
-            name: self._open(name, known, verify) for name, known in header["files"].items()
-        }
+        self._arrays = {name: self._open(name, known) for name, known in header["files"].items()}
+        if verify:
+            self.verify(*self._arrays)
 
-    def _open(self, name: str, known: dict[str, Any], verify: bool) -> Any:
+    def _open(self, name: str, known: dict[str, Any]) -> Any:
         path = self.folder / f"{name}.npy"
         try:
             # torch has no read-only tensors: writes, which nothing does, would stay in memory.
             found = np.load(path, mmap_mode="c")
-            got = {"dtype": found.dtype.str, "shape": list(found.shape)}
-            if verify:
-                got["sha256"] = _sha256(path)
         except (OSError, ValueError) as error:  # missing; shorter than it says
             rule = f"{path} must be as it was written"
             raise RefusedValue(rule, f"{known['dtype']} {known['shape']}", str(error)) from error
-        for what, value in got.items():
+        for what, value in (("dtype", found.dtype.str), ("shape", list(found.shape))):
             if value != known[what]:
                 raise RefusedValue(f"{path} must have its {what}", known[what], value)
         return found
+
+    def verify(self, *names: str) -> None:
+        """Read some arrays once, and compare their checksums.
+
+        Raises:
+            ValueError: a file was changed since it was written, or cannot be read.
+        """
+        for name in names:
+            path, known = self.folder / f"{name}.npy", self.checksums[name]
+            try:
+                found = _sha256(path)
+            except OSError as error:
+                raise RefusedValue(f"{path} must be readable", "a file", error.strerror) from error
+            if found != known:
+                raise RefusedValue(f"{path} must have its sha256", known, found)
 
     def __contains__(self, name: str) -> bool:
         return name in self._arrays
@@ -159,6 +197,17 @@ class MappedGraph:
     split: Tensor
 
     @property
+    def folder(self) -> Path:
+        """Where it is."""
+        return self.arrays.folder
+
+    @property
+    def fingerprint(self) -> str:
+        """A checksum of all, made of those in the header: nothing else is read."""
+        known = sorted(self.arrays.checksums.items())
+        return hashlib.sha256(repr((known, self.num_classes)).encode()).hexdigest()
+
+    @property
     def num_nodes(self) -> int:
         """N."""
         return self.y.numel()
@@ -185,15 +234,33 @@ def open_mapped(folder: str | Path, verify: bool = False) -> MappedGraph:
         ValueError: the folder holds no graph, or a file is not as it was written.
     """
     arrays = Arrays(folder, verify)
-    names = ("ptr", "source", "x", "y", "split")
-    if lacking := [name for name in names if name not in arrays]:
-        raise RefusedValue(f"{arrays.folder} must be a graph", ", ".join(names), f"no {lacking}")
-    ptr, source, x, y, split = (arrays[name] for name in names)
+    if lacking := [name for name in _KINDS if name not in arrays]:
+        raise RefusedValue(f"{arrays.folder} must be a graph", ", ".join(_KINDS), f"no {lacking}")
+    for name, (rank, kinds) in _KINDS.items():
+        got = arrays[name]
+        if got.dim() != rank or got.dtype not in kinds:
+            rule = f"{arrays.folder / name}.npy must be an array of a graph"
+            expected = f"{' or '.join(map(str, kinds))} with {rank} axes"
+            raise RefusedValue(rule, expected, f"{got.dtype} {tuple(got.shape)}")
+    ptr, source, x, y, split = (arrays[name] for name in _KINDS)
     sizes = (ptr.numel() - 1, x.size(0), split.numel())
     if set(sizes) != {y.numel()} or int(ptr[-1]) != source.numel():
         rule = f"the arrays in {arrays.folder} must be of one graph"
         raise RefusedValue(rule, f"{y.numel()} nodes and {int(ptr[-1])} edges", sizes)
+    classes = arrays.facts.get("num_classes")
+    if not isinstance(classes, int) or isinstance(classes, bool) or classes < 1:
+        rule = f"{arrays.folder / HEADER} must say how many classes there are"
+        raise RefusedValue(rule, "num_classes among its facts, at least 1", classes)
     return MappedGraph(arrays, ptr, source, x, y, split)
+
+
+_KINDS = {  # the number of axes and the types of each array
+    "ptr": (1, (torch.int64,)),
+    "source": (1, (torch.int32, torch.int64)),
+    "x": (2, (torch.float32, torch.float16)),
+    "y": (1, (torch.int64,)),
+    "split": (1, (torch.uint8,)),
+}
 
 
 def _sha256(path: Path) -> str:

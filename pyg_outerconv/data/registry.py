@@ -32,6 +32,7 @@ class Entry:
         copies_differ: the checksums are of one copy among several that are packed in other ways, so
             that a file with another checksum may be whole. It is read as one without checksum is.
         task: ``'nodes'`` or ``'graphs'``, whatever is classified.
+        draws_splits: whether protocols that draw a split apply, beside those in ``splits``.
         embedded: ``file`` and ``sha256`` of a copy that comes with the package, see
             :mod:`.embedded`; None where there is none.
     """
@@ -52,6 +53,7 @@ class Entry:
     copies_differ: bool = False
     drop_duplicates: bool = False
     task: str = "nodes"
+    draws_splits: bool = True
     embedded: dict[str, str] | None = None
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)
 

@@ -22,8 +22,9 @@ class Source:
     Attributes:
         edges, features, labels: paths; the format is that of the extension. ``features`` may be
             absent, ``labels`` too where a GraphML file has both.
-        data: in the place of files, a path ``file.pt`` or a function ``module:function`` without
-            arguments that returns a ``Data``.
+        data: in the place of files, a path ``file.pt``, a folder of mapped files, see
+            :mod:`.mapped`, or a function ``module:function`` without arguments that returns a
+            ``Data``.
         undirected: edges go both ways.
         edge_weight, edge_type: the columns of weights and of types of edges; None for those that
             are called ``weight`` and ``type``, where there are any.

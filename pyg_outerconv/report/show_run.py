@@ -73,6 +73,8 @@ def show_run(
     if (folder / CONFIG).exists():  # its curves.png would be replaced
         raise RefusedValue("--out is a folder for pictures", "no run folder", folder)
     trained = load_trained(run, root, source=Source(data=data) if data else None)
+    instead = "curves.png of the run, outerconv compare or predict"
+    trained.dataset.require_memory("a page of a run", instead)
     look = look_at(trained, nodes, labels, layout or "spring", seed or 0)
     _write(folder, look)
     for name in (*look.pictures, "show.json", "README.md"):
@@ -107,7 +109,7 @@ def look_at(
     _add_neighbourhoods(look, trained, terms, nodes)
     runs, settings = trained.folder.read_runs(), trained.settings
     title = f"{look.facts['model']} on {settings.dataset}"
-    look.pictures["curves.png"] = draw_curves(runs, title, settings.metric)
+    look.pictures["curves.png"] = draw_curves(runs, title, settings)
     return look
 
 

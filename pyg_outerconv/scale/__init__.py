@@ -3,11 +3,12 @@
 from .carried import Carried
 from .generate import generate
 from .layerwise import convolve
-from .mapped_basis import carried_by
-from .samples import Clusters, Neighbors, RandomNodes, Sample, Sampler, metis
+from .mapped_basis import carried_by, clusters_of
+from .samples import Blocks, Clusters, Neighbors, RandomNodes, Sample, Sampler, metis
 from .scratch import Scratch
 
 __all__ = [
+    "Blocks",
     "Carried",
     "Clusters",
     "Neighbors",
@@ -16,6 +17,7 @@ __all__ = [
     "Sampler",
     "Scratch",
     "carried_by",
+    "clusters_of",
     "convolve",
     "generate",
     "metis",

@@ -32,14 +32,21 @@ class Carried:
         family: the recipe of the basis.
         structure: the whole graph, which the family reads.
         basis: the basis of the whole graph; made here by default.
+        mapped: whether its edges are mapped to files, so that nobody may copy all of them.
 
     Raises:
         ValueError: values learn, or more than edges distinguishes the basis from that of a graph
             without edges, so that edges alone do not carry it.
     """
 
-    def __init__(self, family: Family, structure: EdgeList, basis: Basis | None = None) -> None:
-        self.family, self._structure = family, structure.bare()
+    def __init__(
+        self,
+        family: Family,
+        structure: EdgeList,
+        basis: Basis | None = None,
+        mapped: bool = False,
+    ) -> None:
+        self.family, self._structure, self.mapped = family, structure.bare(), mapped
         self.basis = family.basis_on(structure) if basis is None else basis
         self.num_nodes = structure.size[0]
         # Shares of attention come later, over edges without values.
@@ -68,7 +75,16 @@ class Carried:
 
         It has ``edge_index``, and for each edge the number of its set, its label and its value; and
         ``node``, the number of each node.
+
+        Raises:
+            ValueError: the edges are mapped to files.
         """
+        if self.mapped:
+            raise RefusedValue(
+                "PyG's loaders read all edges into memory",
+                "RandomNodes, Clusters or Blocks for a basis in mapped files",
+                repr(self.family),
+            )
         index = [edges.index.long() for edges in self.sets]
         number = [torch.full_like(ends[0], place) for place, ends in enumerate(index)]
         dtype = self.basis.dtype or torch.get_default_dtype()

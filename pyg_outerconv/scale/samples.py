@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -60,7 +60,7 @@ class Sampler(ABC):
 
 
 class RandomNodes(Sampler):
-    """Random parts of all nodes, by PyG's ``RandomNodeLoader``.
+    """Random parts of all nodes, by PyG's ``RandomNodeLoader``; by rows of a basis in mapped files.
 
     Args:
         carried: the basis.
@@ -73,17 +73,22 @@ class RandomNodes(Sampler):
     def __init__(self, carried: Carried, parts: int) -> None:
         _check_parts(parts, carried.num_nodes)
         self.carried, self.parts = carried, parts
-        self._loader = RandomNodeLoader(carried.data(), parts)
+        self._loader = None if carried.mapped else RandomNodeLoader(carried.data(), parts)
 
     def plan(self, seeds: Tensor, seed: int, epoch: int) -> list[Tensor]:
         order = torch.randperm(self.carried.num_nodes, generator=stream(seed, epoch))
-        parts = order.split(math.ceil(self.carried.num_nodes / self.parts))
+        drawn = order.split(math.ceil(self.carried.num_nodes / self.parts))
+        parts = (part.sort().values for part in drawn)  # so that edges are sorted as they are
         return _with_seeds(parts, seeds, self.carried.num_nodes)
 
     def draw(self, plan: list[Tensor], numbers: list[int], seed: int, epoch: int) -> Samples:
         for number in numbers:
-            part = self._loader.collate_fn(plan[number])
-            yield Sample(part.node, self.carried.of_data(part), part.node.numel())
+            nodes = plan[number]
+            if self._loader is None:
+                basis = self.carried.induced(nodes)
+            else:
+                basis = self.carried.of_data(self._loader.collate_fn(nodes))
+            yield Sample(nodes, basis, nodes.numel())
 
 
 class Neighbors(Sampler):
@@ -159,7 +164,7 @@ class Clusters(Sampler):
     def __init__(self, carried: Carried, cluster: Tensor, together: int = 1) -> None:
         self.carried, self.together = carried, together
         order = torch.argsort(cluster, stable=True)
-        self._members = order.split(torch.bincount(cluster).tolist())
+        self._members: Sequence[Tensor] = order.split(torch.bincount(cluster).tolist())
 
     def plan(self, seeds: Tensor, seed: int, epoch: int) -> list[Tensor]:
         order = torch.randperm(len(self._members), generator=stream(seed, epoch))
@@ -175,26 +180,58 @@ class Clusters(Sampler):
             yield Sample(nodes, self.carried.induced(nodes), nodes.numel())
 
 
+class Blocks(Clusters):
+    """Unions of blocks: nodes whose numbers follow one another, where these tell who is near.
+
+    Args:
+        carried: the basis.
+        parts: number of blocks of about the same size.
+        together: number of blocks of a sample.
+
+    Raises:
+        ValueError: there are more parts than nodes.
+    """
+
+    def __init__(self, carried: Carried, parts: int, together: int = 1) -> None:
+        _check_parts(parts, carried.num_nodes)
+        self.carried, self.together = carried, together
+        self._members = torch.arange(carried.num_nodes).tensor_split(parts)
+
+
 def metis(carried: Carried, parts: int) -> Tensor:
     """(N,) clusters with few edges between them, by METIS through pymetis; always the same ones.
 
     Raises:
         ValueError: pymetis is not installed, or there are more parts than nodes.
     """
-    _check_parts(parts, carried.num_nodes)
+    rows = [(edges.pattern.target_ptr, edges.pattern.source) for edges in carried.sets]
+    return partition(rows, carried.num_nodes, parts)
+
+
+def partition(rows: Iterable[tuple[Tensor, Tensor]], num_nodes: int, parts: int) -> Tensor:
+    """:func:`metis` of edges in rows of targets, read into memory.
+
+    Args:
+        rows: of each set of edges the pointers (N + 1,) and the sources (E,).
+        num_nodes: N.
+        parts: number of clusters.
+    """
+    _check_parts(parts, num_nodes)
     if importlib.util.find_spec("pymetis") is None:
         raise RefusedValue(
             "clusters are found by pymetis", "pip install 'pyg_outerconv[scale]'", "no pymetis"
         )
     import pymetis
-    from scipy.sparse import coo_matrix
+    from scipy.sparse import csr_matrix
 
-    source, target = carried.data().edge_index.numpy()
-    ones = np.ones(source.size, dtype=np.int8)
-    matrix = coo_matrix((ones, (source, target)), shape=(carried.num_nodes,) * 2)
+    matrix = csr_matrix((num_nodes, num_nodes), dtype=bool)
+    for ptr, source in rows:
+        ones = np.ones(source.numel(), dtype=bool)
+        matrix += csr_matrix((ones, source.numpy(), ptr.numpy()), shape=matrix.shape)
     matrix = (matrix + matrix.T).tocsr()
-    matrix.setdiag(0)
+    matrix.setdiag(False)
     matrix.eliminate_zeros()
+    matrix.sort_indices()
     options = pymetis.Options(seed=0)
     adjacency = pymetis.CSRAdjacency(matrix.indptr, matrix.indices)
     found = pymetis.part_graph(parts, adjacency, options=options)

@@ -148,6 +148,7 @@ def _read(
     """The data of a new search, and its entry for the split protocol."""
     if source is not None:
         graph = data.load_own(source, CONSOLE.say)
+        graph.require_memory("a search", "a graph in other files, or outerconv train")
         protocol = check_protocol(graph.entry, split or graph.entry.splits[0])
         return graph.entry.for_split(protocol), graph
     entry = data.entry(str(name))

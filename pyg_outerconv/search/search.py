@@ -65,6 +65,7 @@ class Search:
             require_imported(plan.base.imports)
         self.plan = plan
         self.dataset = dataset or load(plan.base.dataset, root, plan.base.split, log)
+        self.dataset.require_memory("a search", "a graph in other files, or outerconv train")
         self.contestants = contestants(list(plan.peers))
         seeds = range(plan.test_seeds)
         graph = without_labels(self.dataset)

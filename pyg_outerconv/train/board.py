@@ -36,7 +36,9 @@ class Board:
         self._writer: Any = None
 
     def write(self, run: SeedRun) -> None:
-        """The numbers of the last epoch of a run."""
+        """The numbers of the last epoch of a run, if it was evaluated."""
+        if not run.evaluated:
+            return
         key = f"{run.contender.key}-{run.seed}"
         if key != self._key:
             self.close()

@@ -201,12 +201,12 @@ def _resumed(
 
 
 def _announce(experiment: Experiment) -> None:
-    settings, graph = experiment.settings, experiment.dataset.data
-    task, count = experiment.dataset.entry.task, graph.y.numel()
+    settings, graph = experiment.settings, experiment.dataset
+    task, count = graph.entry.task, graph.data.y.numel()
     graphs = f"{count} graphs, " if task == "graphs" else ""
     _say(
         f"{settings.dataset}: {graphs}{graph.num_nodes} nodes, {graph.num_edges} edges, "
-        f"{experiment.dataset.num_classes} classes, split {settings.split}"
+        f"{graph.num_classes} classes, split {settings.split}"
     )
     if experiment.features is not None:
         _say(str(experiment.features))

@@ -16,6 +16,7 @@ from ..scale.processes import ALONE, Processes, WorkerLost
 from .board import BOARD, Board
 from .features import choose_features, settle_features
 from .loop import SeedRun, rank, train
+from .mapped import check_mapped, prepare
 from .model import OURS, PEER, Contender, backends_used, check_device, on_backend, ours
 from .peers import peer
 from .progress import Progress, StopOnInterrupt
@@ -91,6 +92,7 @@ class Experiment:
             processes.shared(None)
         assert dataset is not None
         self.dataset = dataset
+        check_mapped(dataset, settings)
         settings = self._share_updates(settings, resume)
         if resume and settings.features == "auto":  # as it was settled when the run began
             settings = replace(settings, features=self.folder.settings().features)
@@ -98,6 +100,7 @@ class Experiment:
         self.settings = settings = settle_features(self.dataset, settings)
         if resume:
             self._first(lambda: self.folder.take_up(settings, self.dataset))
+        self._first(lambda: prepare(self.dataset, settings, log))
         self.contenders = contenders(self.dataset, settings)
         for contender in self.contenders:  # a seed draws before any is trained
             contender.model(self.dataset.num_classes, settings)
@@ -240,7 +243,8 @@ class Experiment:
     def _load(self, run: SeedRun, state: dict[str, Any]) -> None:
         try:
             run.load_state(state)
-            if run.epoch > self.settings.epochs or not is_history(run.history, run.epoch):
+            evaluated = len(self.settings.evaluated(run.epoch))
+            if run.epoch > self.settings.epochs or not is_history(run.history, evaluated):
                 raise ValueError("other learning curves")
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise RefusedValue(
@@ -283,7 +287,7 @@ class Experiment:
             )
             return
         title = f"{self.contenders[0].name} on {self.settings.dataset}, {self.settings.seeds} seeds"
-        self.folder.draw(draw_curves(self.runs, title, self.settings.metric))
+        self.folder.draw(draw_curves(self.runs, title, self.settings))
 
 
 def _silent(line: str) -> None:

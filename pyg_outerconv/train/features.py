@@ -77,6 +77,8 @@ def choose_features(dataset: Dataset, settings: Settings) -> FeatureChoice | Non
     Raises:
         ValueError: sparse features are asked for, and the graph has none.
     """
+    if dataset.mapped is not None:  # whose features are not read
+        return None
     if not _has_features(dataset):
         if settings.features == "sparse":
             raise RefusedValue(

@@ -113,10 +113,10 @@ class Graphs(Inputs):
         rows = torch.arange(graphs.numel(), device=graphs.device)
         return Batch(rows_of(self.x, nodes, self.x.dtype), structure, rows, graphs, number)
 
-    def logits(self, model: Module, nodes: Tensor) -> Tensor:
-        """(B, C) of the graphs ``nodes`` (B,)."""
-        out: Tensor = model(self.x, self.whole)[nodes]
-        return out
+    def logits(self, model: Module, nodes: Tensor | None = None) -> Tensor:
+        """(B, C) of the graphs ``nodes`` (B,), or of all."""
+        out: Tensor = model(self.x, self.whole)
+        return out if nodes is None else out[nodes]
 
 
 def check_task(entry: Entry, settings: Settings) -> str:

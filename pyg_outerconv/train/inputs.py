@@ -82,12 +82,16 @@ class Inputs(ABC):
         """
 
     @abstractmethod
-    def logits(self, model: Module, nodes: Tensor) -> Tensor:
-        """(B, C) of the nodes (B,), by a model in evaluation mode, with the weights of the whole
-        graph.
+    def logits(self, model: Module, nodes: Tensor | None = None) -> Tensor:
+        """(B, C) of the nodes (B,), or of all, by a model in evaluation mode, with the weights of
+        the whole graph.
         """
 
-    def predicted(self, model: Module, nodes: Tensor) -> Tensor:
+    def try_out(self, model: Module) -> None:
+        """Call a model in evaluation mode once, as training does."""
+        self.logits(model)
+
+    def predicted(self, model: Module, nodes: Tensor | None = None) -> Tensor:
         """:meth:`logits` in evaluation mode, without gradients; the model's mode is restored."""
         with evaluating(model):
             return self.logits(model, nodes)
@@ -110,6 +114,6 @@ class WholeGraph(Inputs):
     ) -> Iterator[Batch | None]:
         yield Batch(self.x, self.structure, nodes, nodes)
 
-    def logits(self, model: Module, nodes: Tensor) -> Tensor:
-        out: Tensor = model(self.x, self.structure)[nodes]
-        return out
+    def logits(self, model: Module, nodes: Tensor | None = None) -> Tensor:
+        out: Tensor = model(self.x, self.structure)
+        return out if nodes is None else out[nodes]

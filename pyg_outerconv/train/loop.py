@@ -39,9 +39,10 @@ class Best:
 class SeedRun:
     """One model under training: Adam on the cross entropy of the training nodes.
 
-    After every epoch the model is evaluated on training and validation nodes. The classes of all
-    other nodes are removed before training begins; :meth:`test` is given those of the test nodes
-    when it has ended, and evaluates the parameters of the best epoch.
+    After every epoch, or every ``evaluate_every`` of them, the model is evaluated on training and
+    validation nodes. The classes of all other nodes are removed before training begins;
+    :meth:`test` is given those of the test nodes when it has ended, and evaluates the parameters of
+    the best epoch.
 
     Args:
         contender: the layer, and what it is called with.
@@ -85,23 +86,25 @@ class SeedRun:
         seed_everything(seed)
         self.optimizer = torch.optim.Adam(self.model.parameter_groups(settings), lr=settings.lr)
         self.loss = processes.wrap(SummedLoss(self.model, self.y, self.class_weights, settings))
-        self.history: dict[str, list[float]] = {name: [] for name in CURVES}
+        self.history: dict[str, list[float]] = {name: [] for name in CURVES}  # of evaluated epochs
         self.best = Best()
+        self.epoch = 0  # how many are done
         self.seconds = 0.0
 
     @property
-    def epoch(self) -> int:
-        """How many epochs are done."""
-        return len(self.history["val_loss"])
+    def evaluated(self) -> bool:
+        """Whether the model was evaluated after the last epoch."""
+        return self.settings.evaluates(self.epoch)
 
     @property
     def finished(self) -> bool:
         """Whether the last epoch is done, or ``patience`` epochs in a row brought no better one."""
         waited = self.epoch - self.best.epoch
-        return self.epoch >= self.settings.epochs or 0 < self.settings.patience <= waited
+        tired = self.evaluated and 0 < self.settings.patience <= waited
+        return self.epoch >= self.settings.epochs or tired
 
     def step(self) -> None:
-        """One epoch: its updates, then an evaluation.
+        """One epoch: its updates, then an evaluation if it is one that has it.
 
         Raises:
             ValueError: the loss is no longer a number.
@@ -113,9 +116,11 @@ class SeedRun:
         own = self.contender.inputs.batches(self.nodes["train"], self.seed, self.epoch, self.share)
         state = self.seed, self.epoch
         update(self.loss, self.optimizer, own, self.share, self.processes, state, self.stop)
-        # The first process evaluates for all, and so all stop after the same epoch.
-        numbers = self._evaluate() if self.processes.leads else {}
-        self._record(self.processes.shared(numbers))
+        if self.settings.evaluates(self.epoch + 1):
+            # The first process evaluates for all, and so all stop after the same epoch.
+            numbers = self._evaluate() if self.processes.leads else {}
+            self._record(self.epoch + 1, self.processes.shared(numbers))
+        self.epoch += 1
         self.seconds += time.perf_counter() - started
 
     def _evaluate(self) -> dict[str, float]:
@@ -128,13 +133,13 @@ class SeedRun:
             numbers[f"{part}_metric"] = self.metric(own, wanted)
         return numbers
 
-    def _record(self, numbers: dict[str, float]) -> None:
+    def _record(self, epoch: int, numbers: dict[str, float]) -> None:
         for name, values in self.history.items():
             values.append(numbers[name])
         loss, metric = numbers["val_loss"], numbers["val_metric"]
         if not math.isfinite(loss):
             raise RefusedValue(
-                f"training diverged in epoch {self.epoch} of seed {self.seed}",
+                f"training diverged in epoch {epoch} of seed {self.seed}",
                 "a finite loss (try a smaller --lr)",
                 loss,
             )
@@ -142,7 +147,7 @@ class SeedRun:
         if rank(self.settings, loss, metric) < rank(self.settings, best.val_loss, best.val_metric):
             state = self.model.state_dict()
             kept = {name: value.detach().clone() for name, value in state.items()}
-            self.best = Best(self.epoch, loss, metric, kept)
+            self.best = Best(epoch, loss, metric, kept)
 
     def test(self, y: Tensor, mask: Tensor) -> dict[str, float]:
         """The metric of the best parameters on the test nodes, and that of the majority class.
@@ -178,6 +183,7 @@ class SeedRun:
         return {
             "model": self.contender.key,
             "seed": self.seed,
+            "epoch": self.epoch,
             "seconds": self.seconds,
             "parameters": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -191,7 +197,7 @@ class SeedRun:
         self.model.load_state_dict(state["parameters"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.history, self.best = state["history"], Best(**state["best"])
-        self.seconds = state["seconds"]
+        self.epoch, self.seconds = state["epoch"], state["seconds"]
         restore_random_state(state["random"])
 
 

@@ -31,6 +31,7 @@ from .family_options import short_name
 from .features import kept_features
 from .graphs import Graphs, check_task, some_graphs
 from .inputs import Inputs, WholeGraph
+from .mapped import check_mapped, mapped_inputs
 from .sampled import sampled
 from .settings import Settings
 
@@ -98,9 +99,14 @@ def ours(dataset: Dataset, settings: Settings) -> Contender:
     """
     require_imported(settings.imports)
     family = parse_family(settings.family)
-    structure = structure_on(family, dataset.data, settings)
     check_out_heads(family, settings)
-    x = kept_features(dataset, settings)
+    if dataset.mapped is not None:
+        check_task(dataset.entry, settings)
+        check_mapped(dataset, settings)
+        in_channels = dataset.mapped.x.size(1)
+        inputs: Inputs = mapped_inputs(dataset.mapped, family, settings)
+    else:
+        in_channels, inputs = _in_memory(dataset, family, settings)
 
     options = {
         name: getattr(settings, name) for name in ("theta", "aggr", "label_aggr", "root_weight")
@@ -114,19 +120,6 @@ def ours(dataset: Dataset, settings: Settings) -> Contender:
         mine = parse_family(settings.family).averaged(settings.out_heads)
         return layer_of(in_channels, out_channels, mine, **options)
 
-    def part(nodes: Tensor) -> Any:
-        if isinstance(structure, Basis):
-            return structure.diagonal_block(nodes)
-        return structure_on(family, some_graphs(dataset.data, nodes), settings)
-
-    in_channels = int(dataset.data.num_nodes or 0) if x is None else x.size(1)
-    inputs: Inputs
-    if check_task(dataset.entry, settings) == "graphs":
-        inputs = Graphs.of(dataset, settings, x, structure, part)
-    elif settings.batches != "none":
-        inputs = sampled(x, family, dataset.data, structure, settings)
-    else:
-        inputs = WholeGraph(x, with_propagation(structure, dataset.data, settings))
     return Contender(
         OURS,
         f"OuterConv {short_name(family)}{_then(settings)}",
@@ -137,6 +130,26 @@ def ours(dataset: Dataset, settings: Settings) -> Contender:
         make_propagation=lambda: _propagation(settings),
         make_readout=None if settings.pool == "none" else partial(pooling, aggr=settings.pool),
     )
+
+
+def _in_memory(dataset: Dataset, family: Family, settings: Settings) -> tuple[int, Inputs]:
+    """P, or N where the graph has no features, and what models are called with."""
+    structure = structure_on(family, dataset.data, settings)
+    x = kept_features(dataset, settings)
+
+    def part(nodes: Tensor) -> Any:
+        if isinstance(structure, Basis):
+            return structure.diagonal_block(nodes)
+        return structure_on(family, some_graphs(dataset.data, nodes), settings)
+
+    inputs: Inputs
+    if check_task(dataset.entry, settings) == "graphs":
+        inputs = Graphs.of(dataset, settings, x, structure, part)
+    elif settings.batches != "none":
+        inputs = sampled(x, family, dataset.data, structure, settings)
+    else:
+        inputs = WholeGraph(x, with_propagation(structure, dataset.data, settings))
+    return dataset.num_nodes if x is None else x.size(1), inputs
 
 
 def _propagation(settings: Settings) -> OuterConv:
@@ -203,10 +216,10 @@ def on_backend(settings: Settings) -> AbstractContextManager[None]:
 
 
 def backends_used(contender: Contender, num_classes: int, settings: Settings) -> list[str]:
-    """The kernel backends that serve the prediction of one node."""
+    """The kernel backends that serve a call of the model."""
     model = contender.model(num_classes, settings)
     with evaluating(model), on_backend(settings), record() as calls:
-        contender.inputs.logits(model, torch.zeros(1, dtype=torch.long, device=settings.device))
+        contender.inputs.try_out(model)
     return sorted({call.backend for call in calls})
 
 

@@ -19,6 +19,8 @@ from .run_folder import CONFIG, NAMES
 from .settings import Settings
 from .trained import load_trained
 
+_ROWS = 2**16  # that are written at once
+
 
 @dataclass(frozen=True)
 class Predictions:
@@ -50,10 +52,13 @@ class Predictions:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow((self.task.removesuffix("s"), "class", "probability"))
         node, label = self.dataset.node_name, self.dataset.class_name
-        for number, (place, share) in enumerate(
-            zip(self.classes.tolist(), self.probability.tolist(), strict=True)
+        number = 0
+        for classes, shares in zip(
+            self.classes.split(_ROWS), self.probability.split(_ROWS), strict=True
         ):
-            writer.writerow((node(number), label(place), f"{share:.6f}"))
+            for place, share in zip(classes.tolist(), shares.tolist(), strict=True):
+                writer.writerow((node(number), label(place), f"{share:.6f}"))
+                number += 1
 
 
 def predict(

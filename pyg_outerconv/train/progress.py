@@ -42,11 +42,12 @@ class Progress:
     def epoch(self, run: SeedRun) -> None:
         """An epoch is done."""
         if self._bar is not None:
-            self._bar.set_postfix(
-                val_loss=f"{run.history['val_loss'][-1]:.3f}",
-                best_val=f"{run.best.val_metric:.3f}",
-                refresh=False,
-            )
+            if run.evaluated:
+                self._bar.set_postfix(
+                    val_loss=f"{run.history['val_loss'][-1]:.3f}",
+                    best_val=f"{run.best.val_metric:.3f}",
+                    refresh=False,
+                )
             self._bar.update()
 
     def end(self) -> None:

@@ -33,8 +33,8 @@ def facts_of(dataset: Dataset) -> dict[str, Any]:
         "root": None if dataset.root is None else str(dataset.root),
         "source": None if dataset.source is None else dataset.source.as_dict(),
         "fingerprint": dataset.fingerprint,
-        "num_nodes": dataset.data.num_nodes,
-        "num_edges": dataset.data.num_edges,
+        "num_nodes": dataset.num_nodes,
+        "num_edges": dataset.num_edges,
         "num_classes": dataset.num_classes,
     }
 
@@ -54,6 +54,7 @@ STATE = {
     "config": str,
     "model": str,
     "seed": int,
+    "epoch": int,
     "seconds": float,
     "parameters": dict,
     "optimizer": dict,
@@ -109,7 +110,7 @@ def check_records(runs: Any, settings: Settings, origin: str) -> list[dict[str, 
 
 
 def is_history(history: Any, epochs: int) -> bool:
-    """Whether these are the learning curves of so many epochs."""
+    """Whether these are the learning curves of so many evaluated epochs."""
     return (
         isinstance(history, dict)
         and set(history) == set(CURVES)
@@ -124,16 +125,21 @@ def is_history(history: Any, epochs: int) -> bool:
 
 def _is_possible(run: dict[str, Any], settings: Settings) -> bool:
     shares = (run["test_metric"], run["majority"], run["val_metric"])
+    if not 1 <= run["best_epoch"] <= run["epochs"] <= settings.epochs:
+        return False
+    evaluated = settings.evaluated(run["epochs"])
+    if run["best_epoch"] not in evaluated:
+        return False
+    place = evaluated.index(run["best_epoch"])
     return (
         run["model"] in (OURS, PEER)
         and run["seed"] in settings.seeds_of(run["model"] == PEER)
         and all(0 <= share <= 1 for share in shares)
-        and 1 <= run["best_epoch"] <= run["epochs"] <= settings.epochs
         and run["seconds"] >= 0
         and math.isfinite(run["seconds"])
-        and is_history(run["history"], run["epochs"])
-        and run["val_loss"] == run["history"]["val_loss"][run["best_epoch"] - 1]
-        and run["val_metric"] == run["history"]["val_metric"][run["best_epoch"] - 1]
+        and is_history(run["history"], len(evaluated))
+        and run["val_loss"] == run["history"]["val_loss"][place]
+        and run["val_metric"] == run["history"]["val_metric"][place]
     )
 
 

@@ -10,6 +10,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from .model import OURS, PEER
+from .settings import Settings
 
 
 def spread(values: Sequence[float]) -> float | None:
@@ -131,7 +132,7 @@ def can_draw() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def draw_curves(runs: Sequence[dict[str, Any]], title: str, metric: str) -> bytes:
+def draw_curves(runs: Sequence[dict[str, Any]], title: str, settings: Settings) -> bytes:
     """The loss and the metric of every seed of our model, a dot at each best epoch, as PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -139,14 +140,15 @@ def draw_curves(runs: Sequence[dict[str, Any]], title: str, metric: str) -> byte
     figure = Figure(figsize=(10, 4), layout="constrained")
     FigureCanvasAgg(figure)  # draws without a display, and leaves pyplot's state alone
     figure.suptitle(title)
-    for place, label in enumerate(("cross entropy", metric)):
+    for place, label in enumerate(("cross entropy", settings.metric)):
         axes = figure.add_subplot(1, 2, place + 1)
         for number, (name, keys) in enumerate(CURVES.items()):
             for run in (run for run in runs if run["model"] == OURS):
                 values = run["history"][keys[place]]
+                epochs = settings.evaluated(run["epochs"])
                 first = run["seed"] == 0
                 axes.plot(
-                    range(1, len(values) + 1),
+                    epochs,
                     values,
                     color=f"C{number}",
                     linewidth=0.8,
@@ -154,7 +156,8 @@ def draw_curves(runs: Sequence[dict[str, Any]], title: str, metric: str) -> byte
                     label=name if first else None,
                 )
                 best = run["best_epoch"]
-                axes.plot([best], [values[best - 1]], ".", color=f"C{number}", markersize=4)
+                at_best = values[epochs.index(best)]
+                axes.plot([best], [at_best], ".", color=f"C{number}", markersize=4)
         axes.set_xlabel("epoch")
         axes.set_ylabel(label)
         axes.grid(alpha=0.3)

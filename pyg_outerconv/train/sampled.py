@@ -16,7 +16,7 @@ from ..errors import RefusedValue
 from ..families import Family
 from ..families.heads_by_name import HeadsByName
 from ..graph import EdgeList
-from ..scale import Carried, Clusters, Neighbors, RandomNodes, Sampler, metis
+from ..scale import Blocks, Carried, Clusters, Neighbors, RandomNodes, Sampler, Scratch, metis
 from ..scale.chunks import MOST_EDGES, rows_of
 from .by_layers import logits_by_layers
 from .inputs import WHOLE, Batch, Inputs, Share
@@ -31,11 +31,12 @@ class Sampled(Inputs):
     """A sample at every call in training, the whole graph layer by layer in evaluation.
 
     Attributes:
-        x: (N, P) features, dense or CSR.
+        x: (N, P) features, dense or CSR, in memory or mapped to a file.
         basis: of the whole graph.
         sampler: splits an epoch into samples.
         device: where batches are needed.
         most_edges: the bound on a chunk of targets in evaluation.
+        scratch: allocates what is between the layers in evaluation; in memory by default.
     """
 
     x: Tensor
@@ -43,6 +44,7 @@ class Sampled(Inputs):
     sampler: Sampler
     device: str
     most_edges: int = MOST_EDGES
+    scratch: Scratch | None = None
 
     def batches(
         self, nodes: Tensor, seed: int, epoch: int, share: Share = WHOLE
@@ -56,7 +58,7 @@ class Sampled(Inputs):
         for number, sample in samples:
             rows = trains[sample.nodes[: sample.num_seeds]].nonzero().view(-1)
             yield Batch(
-                rows_of(self.x, sample.nodes.to(self.x.device), self.x.dtype).to(self.device),
+                rows_of(self.x, sample.nodes.to(self.x.device), torch.float32).to(self.device),
                 sample.basis.to(self.device),
                 rows.to(self.device),
                 sample.nodes[rows].to(self.device),
@@ -65,9 +67,18 @@ class Sampled(Inputs):
         for _ in numbers[len(drawn) :]:
             yield None
 
-    def logits(self, model: Module, nodes: Tensor) -> Tensor:
+    def logits(self, model: Module, nodes: Tensor | None = None) -> Tensor:
         made = cast("Classifier", model)
-        return logits_by_layers(made, self.x, self.basis, most_edges=self.most_edges)[nodes]
+        out = logits_by_layers(
+            made, self.x, self.basis, scratch=self.scratch, most_edges=self.most_edges
+        )
+        return out if nodes is None else out[nodes.to(out.device)].to(self.device)
+
+    def try_out(self, model: Module) -> None:
+        first = torch.zeros(1, dtype=torch.long)
+        batch = next(self.batches(first, 0, 0))
+        assert batch is not None  # a sample has the node
+        model(batch.x, batch.structure)
 
 
 def sampled(
@@ -105,6 +116,8 @@ def sampled(
     sampler: Sampler
     if settings.batches == "neighbor":
         sampler = Neighbors(carried, fan_outs_of(settings.fan_outs), settings.batch_size)
+    elif settings.batches == "blocks":
+        sampler = Blocks(carried, settings.parts, settings.parts_per_batch)
     elif settings.batches == "clusters":
         sampler = Clusters(carried, metis(carried, settings.parts), settings.parts_per_batch)
     else:

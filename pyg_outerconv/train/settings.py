@@ -19,7 +19,7 @@ CLASS_WEIGHTS = ("none", "balanced")
 SELECT = ("loss", "metric")
 ARCHITECTURES = ("layers", "blocks")
 ACTIVATIONS = ("relu", "elu", "gelu", "leaky_relu", "none")
-BATCHES = ("none", "random-nodes", "clusters", "neighbor")
+BATCHES = ("none", "random-nodes", "clusters", "blocks", "neighbor")
 PRECISIONS = ("float32", "bfloat16")
 UPDATES = ("none", "mlp")
 POOLS = ("none", "sum", "mean", "max")
@@ -29,6 +29,7 @@ MOST = {
     "depth": 256,
     "hidden": 16_384,
     "epochs": 1_000_000,
+    "evaluate_every": 1_000_000,
     "patience": 1_000_000,
     "seeds": 10_000,
     "out_heads": 16_384,
@@ -75,6 +76,8 @@ class Settings:
             best validation ``'metric'`` (of equal ones that with the lower loss).
         epochs: at most; ``patience``: stop when this many epochs in a row brought no better one
             (0: never).
+        evaluate_every: the model is evaluated after every so many epochs, and after the last one;
+            the others have no numbers, and no epoch among them counts.
         seeds: how many; they are 0, 1, ….
         normalize_features: rows of features sum to one.
         features: our model keeps them ``'sparse'`` or ``'dense'``; ``'auto'`` is replaced by one of
@@ -84,9 +87,11 @@ class Settings:
         peer: whether PyG's own layer is trained beside, on the same seeds and splits, or on the
             first ``peer_seeds`` of them (0: on all).
         batches: what an update is made of: ``'none'``, the whole graph; ``'random-nodes'``, random
-            parts; ``'clusters'``, unions of clusters by METIS; ``'neighbor'``, sampled
-            neighbourhoods of training nodes. See :mod:`pyg_outerconv.scale`.
-        parts: number of random parts, or of clusters; ``parts_per_batch`` clusters make a sample.
+            parts; ``'clusters'``, unions of clusters by METIS; ``'blocks'``, unions of blocks of
+            nodes whose numbers follow one another; ``'neighbor'``, sampled neighbourhoods of
+            training nodes. See :mod:`pyg_outerconv.scale`.
+        parts: number of random parts, of clusters or of blocks; ``parts_per_batch`` clusters or
+            blocks make a sample.
         batch_size: number of graphs of an update, or training nodes of a sampled neighbourhood;
             ``fan_outs`` the numbers of edges
             drawn into a node at each step away from these, such as ``'10,10'``; -1 for all.
@@ -131,6 +136,7 @@ class Settings:
     class_weights: str = "none"
     select: str = "loss"
     epochs: int = 200
+    evaluate_every: int = 1
     patience: int = 100
     seeds: int = 10
     normalize_features: bool = False
@@ -155,6 +161,7 @@ class Settings:
             "depth",
             "hidden",
             "epochs",
+            "evaluate_every",
             "seeds",
             "parts",
             "parts_per_batch",
@@ -236,6 +243,14 @@ class Settings:
             raise RefusedValue(
                 "PyG's layer is compared on the whole graph", "--batches none", self.batches
             )
+
+    def evaluates(self, epoch: int) -> bool:
+        """Whether the model is evaluated after an epoch, counted from 1."""
+        return epoch == self.epochs or (epoch > 0 and epoch % self.evaluate_every == 0)
+
+    def evaluated(self, done: int) -> list[int]:
+        """The epochs after which the model was evaluated, when so many are done."""
+        return [epoch for epoch in range(1, done + 1) if self.evaluates(epoch)]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as ``config.json`` holds them."""

@@ -52,6 +52,9 @@ def check_protocol(entry: Entry, protocol: str) -> str:
     Raises:
         ValueError: the dataset has no such protocol, or percentages do not add up.
     """
+    if not entry.draws_splits and protocol not in entry.splits:
+        rule = f"the split of {entry.name} is the one that its files hold"
+        raise RefusedValue(rule, " or ".join(entry.splits), protocol)
     shares = _SHARES.fullmatch(protocol)
     if shares:
         numbers = [int(share) for share in shares.groups()]
@@ -179,8 +182,8 @@ def check_classes(y: Tensor, split: Split, metric: str) -> None:
 
 def absent_classes(y: Tensor, split: Split) -> list[int]:
     """The classes of validation and test nodes that no training node has."""
-    trained = set(y[split.train].tolist())
-    return sorted(set(y[split.validation | split.test].tolist()) - trained)
+    trained = set(y[split.train].unique().tolist())
+    return sorted(set(y[split.validation | split.test].unique().tolist()) - trained)
 
 
 def _nodes(mask: Tensor, generator: torch.Generator) -> Tensor:

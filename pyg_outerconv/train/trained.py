@@ -20,6 +20,8 @@ from .run_folder import RunFolder
 from .settings import Settings
 from .splits import Split, make_split
 
+_ROWS = 2**16  # of probabilities that are computed at once
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -49,7 +51,12 @@ class Trained:
         return make_split(self.dataset.data, self.settings.split, self.seed)
 
     def whole_graph(self) -> tuple[Tensor | None, Any]:
-        """The features (N, P), or None, and the structure of all of the graph."""
+        """The features (N, P), or None, and the structure of all of the graph.
+
+        Raises:
+            ValueError: the graph is in mapped files.
+        """
+        self.dataset.require_memory("a call on the whole graph", "predict, which goes by layers")
         inputs = self.contender.inputs
         if not isinstance(inputs, WholeGraph):  # sampled in training: the same layers, all at once
             inputs = ours(self.dataset, replace(self.settings, batches="none", accumulate=0)).inputs
@@ -65,14 +72,17 @@ class Trained:
             return contributions(self.model, x, structure, y, nodes, METRICS[settings.metric])
 
     def probabilities(self) -> Tensor:
-        """(N, C) the probability of each class for every node, on the CPU.
+        """(N, C) the probability of each class for every node, on the CPU; of a graph in mapped
+        files they are in a file, too.
 
         Raises:
             ValueError: there is NaN among them.
         """
         with on_backend(self.settings):
-            nodes = torch.arange(self.dataset.data.y.numel(), device=self.settings.device)
-            shares = self.contender.inputs.predicted(self.model, nodes).softmax(-1).cpu()
+            shares = self.contender.inputs.predicted(self.model)
+        for part in shares.split(_ROWS):
+            part.copy_(part.softmax(-1))
+        shares = shares.cpu()
         _require_finite(self.folder, "what the model says", {"probabilities": shares})
         return shares
 

@@ -348,11 +348,11 @@ def test_contenders_of_one_seed_share_their_dropout() -> None:
 def test_the_first_of_equal_epochs_is_kept_as_it_was() -> None:
     made = fresh()
     numbers = dict.fromkeys(made.history, 1.0)
-    made._record(numbers)
+    made._record(1, numbers)
     kept = {name: value.clone() for name, value in made.best.parameters.items()}
     with torch.no_grad():
         for parameter in made.model.parameters():
             parameter.add_(1.0)
-    made._record(numbers)
+    made._record(2, numbers)
     assert made.best.epoch == 1
     assert all(torch.equal(made.best.parameters[name], value) for name, value in kept.items())

@@ -16,6 +16,7 @@ from ..source import Source
 from . import arrays, matrix_market, text
 from .graphml import GraphML
 from .join import Joined, join
+from .mapped import load_mapped
 from .parts import PART_NAMES, Edges, Features, Labels
 from .pyg import checked, from_file, from_function
 
@@ -39,6 +40,8 @@ def load_own(source: Source, log: Callable[[str], None] | None = None) -> Datase
         ValueError, TypeError: a file cannot be read, or a row breaks a rule, with its line.
     """
     source = source.absolute()
+    if source.data is not None and not source.is_function and Path(source.data).is_dir():
+        return load_mapped(source, log)
     if source.data is not None:
         held = from_function(source.data) if source.is_function else from_file(Path(source.data))
         joined = checked(held, source.data, source.undirected)
