@@ -20,6 +20,7 @@ from ..scale import (
     carried_by,
     clusters_of,
 )
+from ..scale.chunks import MOST_EDGES
 from .sampled import Sampled
 from .settings import Settings
 
@@ -88,7 +89,7 @@ def mapped_inputs(graph: MappedGraph, family: Family, settings: Settings) -> Sam
     else:
         sampler = RandomNodes(carried, settings.parts)
     scratch = Scratch(graph.folder)
-    return Sampled(graph.x, carried.basis, sampler, settings.device, scratch=scratch)
+    return Sampled(graph.x, carried.basis, sampler, settings.device, MOST_EDGES, scratch)
 
 
 def _carried(
