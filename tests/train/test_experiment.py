@@ -279,8 +279,8 @@ def test_test_nodes_are_evaluated_once(tmp_path: Path, monkeypatch: pytest.Monke
     asked: list[tuple[int, ...]] = []
     logits = WholeGraph.logits
 
-    def watched(self: WholeGraph, model: torch.nn.Module, nodes: torch.Tensor) -> torch.Tensor:
-        asked.append(tuple(nodes.tolist()))
+    def watched(self: WholeGraph, model: Any, nodes: torch.Tensor | None = None) -> torch.Tensor:
+        asked.append(() if nodes is None else tuple(nodes.tolist()))
         return logits(self, model, nodes)
 
     monkeypatch.setattr(WholeGraph, "logits", watched)
