@@ -492,7 +492,7 @@ def under_way(run: Path, **changes: object) -> None:
     """As if the last seed were under way."""
     config = files.checksum(files.load_json(run / "config.json"))
     change_file(run, "metrics.json", runs=files.load_json(run / "metrics.json")["runs"][:1])
-    of_its_own = {"config": config, "model": "outerconv", "seed": 1, "seconds": 0.0}
+    of_its_own = {"config": config, "model": "outerconv", "seed": 1, "epoch": 0, "seconds": 0.0}
     rest = {part: {} for part in ("parameters", "optimizer", "history", "best", "random")}
     files.save_tensors(run / "partial.pt", {**of_its_own, **rest, **changes})
 
