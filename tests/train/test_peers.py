@@ -30,13 +30,14 @@ def graph() -> Dataset:
     return Dataset(entry("KarateClub"), known, None, "")
 
 
-def weights(layer: PeerLayer) -> Tensor:
+def weights(layer: PeerLayer, family: str) -> Tensor:
     """Θ (K, P, Q) of a PyG layer."""
     conv = layer.conv
-    if hasattr(conv, "conv_in") and conv.alpha == 1:  # against the edges alone
+    if hasattr(conv, "conv_in") and family.startswith("reverse"):
         return conv.conv_out.lin.weight.T[None]
-    if hasattr(conv, "conv_in"):  # directed: PyG halves both parts
-        return torch.stack([conv.conv_in.lin.weight.T / 2, conv.conv_out.lin.weight.T / 2])
+    if hasattr(conv, "conv_in"):
+        halves = 2 if family.startswith("directed") else 1  # PyG's layer halves both parts
+        return torch.stack([conv.conv_in.lin.weight.T, conv.conv_out.lin.weight.T]) / halves
     if hasattr(conv, "lins"):
         return torch.stack([lin.weight.T for lin in conv.lins])
     if hasattr(conv, "lin"):
@@ -66,6 +67,8 @@ def weights(layer: PeerLayer) -> Tensor:
         "directed(gcn)",
         "reverse(gcn)",
         "reverse(gcn(add_self_loops=False))",
+        "scale(directed(gcn), 0.5)",
+        "scale(directed(gcn(add_self_loops=False)), (0.25, 0.75))",
     ],
 )
 def test_a_peer_is_the_same_convolution(family: str) -> None:
@@ -86,7 +89,7 @@ def test_a_peer_is_the_same_convolution(family: str) -> None:
                     bias = bias + layer.conv.alpha * value
                 else:
                     bias = value
-        ours.theta.weight.copy_(weights(layer))
+        ours.theta.weight.copy_(weights(layer, family))
         wanted = layer(dataset.data.x, contender.inputs.structure)
         got = ours(dataset.data.x, parse_family(family).basis_of(dataset.data)) + bias
     assert torch.allclose(got, wanted, atol=1e-5)
@@ -103,6 +106,7 @@ SAME = [
     ("directed(gcn)", {}),
     ("directed(gcn(add_self_loops=False))", {"root_weight": True}),
     ("reverse(gcn(add_self_loops=False))", {"root_weight": True}),
+    ("scale(directed(gcn), 0.5)", {}),
     ("identity", {}),
     ("identity", {"propagation": "diffusion(ppr, alpha=0.1, length=3)"}),
     ("gcn", {"architecture": "blocks", "layer_norm": "layer"}),
@@ -199,7 +203,7 @@ def test_relations_without_features(norm: str) -> None:
     layer = contender.make_layer(12, 4)
     ours = OuterConv(12, 4, f"relation(3, norm={norm!r})", bias=False)
     with torch.no_grad():
-        ours.theta.weight.copy_(weights(layer))
+        ours.theta.weight.copy_(weights(layer, "relation"))
         got = ours(None, ours.family.basis_of(dataset.data))
         assert contender.name == "PyG FastRGCNConv"
         assert torch.allclose(got, layer(None, contender.inputs.structure), atol=1e-5)
@@ -230,6 +234,10 @@ def test_relations_with_a_root_weight_and_bases() -> None:
         {"family": "relation(1, norm=given)", "root_weight": True},
         {"family": "stack(gcn, identity)"},
         {"family": "directed(walk(2))"},
+        {"family": "scale(directed(gcn), 0.4)"},
+        {"family": "scale(directed(gcn), (2.0, -1.0))"},
+        {"family": "scale(reverse(gcn), 0.5)"},
+        {"family": "scale(gcn, 0.5)"},
         {"family": "walk(2, direction='both')"},
         {"family": "walk(2, powers=(2,))"},
         {"family": "walk(2, aggr='mean')"},

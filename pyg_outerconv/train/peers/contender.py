@@ -13,7 +13,7 @@ from torch.nn import Module
 from torch_geometric.nn import APPNP, global_add_pool, global_max_pool, global_mean_pool
 
 from ...data import Dataset
-from ...families import Diffusion, Directed, Family, Relation, Reverse, parse_family
+from ...families import Diffusion, Directed, Family, Relation, Reverse, Scale, parse_family
 from ...families.multi_head import Transformer
 from ...nn.layer import layer_of
 from ..blocks import Structures
@@ -27,7 +27,7 @@ from .layers import LAYERS
 from .recipe import Recipe, edges_of, no_peer
 
 RECIPES: dict[type[Family], Callable[[Any, Any, Settings], Recipe]] = {**LAYERS, **HEADS}
-WITH_ROOT = (Relation, Directed, Reverse, Transformer)
+WITH_ROOT = (Relation, Directed, Reverse, Scale, Transformer)
 
 
 class PeerLayer(Module):

@@ -13,7 +13,6 @@ from torch_geometric.data import Data
 from torch_geometric.nn import (
     ARMAConv,
     ChebConv,
-    DirGNNConv,
     FastRGCNConv,
     GCNConv,
     GraphConv,
@@ -24,7 +23,7 @@ from torch_geometric.nn import (
     TAGConv,
 )
 from torch_geometric.transforms import LaplacianLambdaMax
-from torch_geometric.utils import add_remaining_self_loops, is_undirected
+from torch_geometric.utils import is_undirected
 
 from ...families import (
     GCN,
@@ -34,12 +33,14 @@ from ...families import (
     Identity,
     Relation,
     Reverse,
+    Scale,
     Stack,
     Walk,
 )
 from ...families.heads_by_name import HeadsByName
 from ...graph import edge_list_of
 from ..settings import Settings
+from .directions import directions
 from .heads import residual
 from .recipe import Recipe, edges_of, no_peer
 from .sums import gin, neighbours_and_itself
@@ -83,19 +84,6 @@ def _begin_relational(conv: Any, mine: Any) -> None:
         getattr(conv, name).copy_(parameter)
     if mine.root is not None:
         conv.root.copy_(mine.root.weight[0])
-
-
-def _begin_directed(conv: Any, mine: Any) -> None:
-    """Its result is a half of each direction, or with alpha = 1 that against the edges alone."""
-    matrices = mine.theta.weight
-    if conv.alpha == 1:
-        conv.conv_out.lin.weight.copy_(matrices[0].t())
-    else:
-        for one, matrix in zip((conv.conv_in, conv.conv_out), matrices, strict=True):
-            one.lin.weight.copy_(2 * matrix.t())
-    if mine.root is not None:
-        conv.lin.weight.copy_(mine.root.weight[0].t())
-        conv.lin.bias.zero_()
 
 
 def _gcn(family: GCN, data: Data, settings: Settings) -> Recipe:
@@ -230,29 +218,6 @@ def _relation(family: Relation, data: Data, settings: Settings) -> Recipe:
     )
 
 
-def _directed(family: Directed | Reverse, data: Data, settings: Settings) -> Recipe:
-    inner, both = family.family, isinstance(family, Directed)
-    if not isinstance(inner, GCN) or inner.norm != "sym":
-        raise no_peer("directed(gcn) or reverse(gcn)", repr(family))
-    if inner.improved or data.get("edge_weight") is not None:
-        raise no_peer("edges of weight 1, self-loops too", "other weights")
-    alpha = 0.5 if both else 1.0
-
-    def make(p: int, q: int) -> Module:
-        return DirGNNConv(GCNConv(p, q), alpha=alpha, root_weight=settings.root_weight)
-
-    edge_index = data.edge_index
-    if inner.add_self_loops:  # which PyG's layer never does
-        edge_index, _ = add_remaining_self_loops(edge_index, num_nodes=data.num_nodes)
-    note = (
-        "it adds up a half of each direction; its weights begin twice as large as ours, so that "
-        "both begin as the same function, but a step of training moves it half as far"
-    )
-    name = "DirGNNConv(GCNConv)" if both else "DirGNNConv(GCNConv, alpha=1)"
-    arguments, note = {"edge_index": edge_index}, note if both else ""
-    return Recipe(name, make, _begin_directed, arguments, takes_sparse=True, note=note)
-
-
 def _identity(family: Identity, data: Data, settings: Settings) -> Recipe:
     return Recipe("Linear", lambda p, q: Linear(p, q), _begin_dense, {}, takes_sparse=True)
 
@@ -282,6 +247,7 @@ LAYERS: dict[type[Family], Callable[[Any, Data, Settings], Recipe]] = {
     Walk: _walk,
     Chebyshev: _chebyshev,
     Relation: _relation,
-    Directed: _directed,
-    Reverse: _directed,
+    Directed: directions,
+    Reverse: directions,
+    Scale: directions,
 }
