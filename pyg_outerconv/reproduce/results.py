@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from ..errors import RefusedValue
+from ..files import load_json
 from ..train.model import OURS, PEER
 from .table import Cell, Table
 
-KIND, FORMAT = "pyg_outerconv.reproduce", 1
+KIND, FORMAT = "pyg_outerconv.reproduce", 2
 
 
 def record(cell: Cell, summary: dict[str, Any]) -> dict[str, Any]:
@@ -65,15 +68,29 @@ def report(
     Args:
         table: the table.
         records: of the cells that are finished.
-        facts: versions and machine.
+        facts: versions, machine, and the command.
     """
     kind = {"kind": KIND, "format": FORMAT, "table": table.name, "title": table.title}
     return {**kind, **facts, "records": list(records)}
 
 
+def read_report(path: Path) -> list[dict[str, Any]]:
+    """The results in a file of :func:`report`.
+
+    Raises:
+        ValueError: it is something else, of another version, or has been changed since.
+    """
+    content = load_json(path)
+    found = content.get("kind"), content.get("format")
+    if found != (KIND, FORMAT):
+        raise RefusedValue(f"{path} must hold the results of a table", (KIND, FORMAT), found)
+    records: list[dict[str, Any]] = content["records"]
+    return records
+
+
 def page(table: Table, records: Sequence[dict[str, Any]], facts: dict[str, Any]) -> str:
     """The results as Markdown: a table for each data set, and what falls short."""
-    versions, command = facts["versions"], f"outerconv reproduce {table.name}"
+    versions, command = facts["versions"], facts["command"]
     parts = [
         f"# {table.title}",
         "",

@@ -16,9 +16,12 @@ from ..train.experiment import Experiment, Interrupted
 from ..train.model import check_device
 from ..train.records import versions
 from ..train.results import text_table
-from ..train.run_folder import CONFIG
-from .results import page, record, report
+from ..train.run_folder import CONFIG, RunFolder
+from ..train.settings import Settings, settings_from
+from .results import page, read_report, record, report
 from .table import Cell, Table, find_table, read_table, shipped_tables
+
+SETTLED = ("features", "accumulate")  # what a run chooses when it begins
 
 
 def reproduce(
@@ -33,7 +36,8 @@ def reproduce(
     """Run ``outerconv reproduce`` and return its exit code.
 
     Each cell of the table is a run folder, as ``outerconv train`` makes it. Finished runs are read,
-    unfinished ones go on; the page and the JSON are written after each.
+    unfinished ones go on; the page and the JSON are written after each. They keep the cells of
+    earlier calls that are not asked for in this one.
 
     Args:
         table: a name, or a TOML file; None lists those that come with the package.
@@ -52,17 +56,20 @@ def reproduce(
     found = read_table(find_table(table))
     cells = _chosen(list(found.cells(check_device(device))), data, rows)
     folder = as_path(out, "--out") if out else Path("runs") / "tables" / found.name
-    records: list[dict[str, Any]] = []
+    command = ["outerconv", "reproduce", table]
+    records = _kept(folder, found)
     for number, cell in enumerate(cells, 1):
         print(f"{cell.dataset}, {cell.row.name} ({number} of {len(cells)})", flush=True)
         try:
-            records.append(_run(cell, folder, root, seeds))
+            one = _run(cell, folder, root, seeds)
         except Interrupted as interrupted:
-            words = shlex.join(["outerconv", "reproduce", table])
+            given = {"--data": data, "--row": rows, "--seeds": seeds, "--root": root, "--out": out}
+            words = shlex.join([*command, *_options(given), "--device", device])
             print(f"outerconv reproduce: {interrupted}; go on by: {words}", file=sys.stderr)
             return STOPPED + interrupted.number
-        _write(folder, found, records)
-        print(_said(records[-1]), flush=True)
+        records[cell.dataset, cell.row.name] = one
+        _write(folder, found, records, shlex.join(command))
+        print(_said(one), flush=True)
     print(f"\n{folder / found.name}.md")
     return 0
 
@@ -91,6 +98,36 @@ def _chosen(cells: list[Cell], data: tuple[str, ...], rows: tuple[str, ...]) -> 
     ]
 
 
+def _kept(folder: Path, table: Table) -> dict[tuple[str, str], dict[str, Any]]:
+    """The results in the folder that are of cells of the table, whatever their number of seeds."""
+    path = folder / f"{table.name}.json"
+    if not path.is_file():
+        return {}
+    wanted = {(cell.dataset, cell.row.name): _but_seeds(cell.settings) for cell in table.cells()}
+    known = {(one["dataset"], one["row"]): one for one in read_report(path)}
+    return {
+        place: one
+        for place, one in known.items()
+        if place in wanted
+        and wanted[place] == _but_seeds(settings_from(one["settings"], str(path)))
+    }
+
+
+def _but_seeds(settings: Settings) -> Settings:
+    return settings.with_values(seeds=1, peer_seeds=0, device="cpu")
+
+
+def _options(given: dict[str, Any]) -> list[str]:
+    """Options of a command line, without those that were not given."""
+    pairs = [
+        (name, value)
+        for name, values in given.items()
+        for value in (values if isinstance(values, tuple) else (values,))
+        if value is not None
+    ]
+    return [str(word) for pair in pairs for word in pair]
+
+
 def _run(cell: Cell, folder: Path, root: str | None, seeds: int | None) -> dict[str, Any]:
     home = folder / cell.folder
     settings = cell.settings
@@ -98,12 +135,31 @@ def _run(cell: Cell, folder: Path, root: str | None, seeds: int | None) -> dict[
         of_peer = min(settings.peer_seeds, seeds)
         settings = settings.with_values(seeds=seeds, peer_seeds=of_peer)
     begun = (home / CONFIG).is_file()
+    if begun:
+        _check_same(home, settings)
     made = Experiment(settings, home, root, resume=begun, log=lambda line: None)
     return record(cell, made.run())
 
 
-def _write(folder: Path, table: Table, records: list[dict[str, Any]]) -> None:
+def _check_same(home: Path, settings: Settings) -> None:
+    """Raise ValueError if the run folder of a cell is of other settings."""
+    kept = RunFolder(home).settings()
+    odd = [name for name in settings.differing(kept) if name not in SETTLED]
+    if odd:
+        raise RefusedValue(
+            f"{home} holds this cell with other settings (give another --out, or remove it)",
+            settings.tell(odd),
+            kept.tell(odd),
+        )
+
+
+def _write(
+    folder: Path, table: Table, found: dict[tuple[str, str], dict[str, Any]], command: str
+) -> None:
+    cells = [(dataset, row.name) for dataset in table.data for row in table.rows]
+    records = [found[place] for place in cells if place in found]
     facts = {
+        "command": command,
         "versions": versions(),
         "threads": torch.get_num_threads(),
         "machine": f"{torch.cuda.get_device_name()}" if torch.cuda.is_available() else _cpu(),

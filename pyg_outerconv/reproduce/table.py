@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data import entry
-from ..errors import RefusedValue, unknown
+from ..errors import Refused, RefusedValue, unknown
 from ..train.config_file import read_toml
 from ..train.family_options import make_family
 from ..train.settings import Settings, resolve
@@ -102,13 +102,21 @@ class Table:
         for dataset in self.data:
             for row in self.rows:
                 if row.settings or dataset in row.on:
-                    yield Cell(row, dataset, self._settings(row, dataset, device))
+                    try:
+                        settings = self._settings(row, dataset, device)
+                    except Refused as error:
+                        place = f"{self.name}, row {row.name!r} on {dataset}"
+                        raise RefusedValue(f"{place}: {error}") from error
+                    yield Cell(row, dataset, settings)
 
     def _settings(self, row: Row, dataset: str, device: str) -> Settings:
         asked = self.defaults | self.data[dataset] | row.settings | row.on.get(dataset, {})
         known = entry(dataset)
         split = check_protocol(known, asked.get("split", known.splits[0]))
-        family = make_family(asked.get("family", "gcn"), False, known.counts["relations"] or 1)
+        text = asked.get("family", "gcn")
+        if not isinstance(text, str):
+            raise RefusedValue("family is a text", "such as 'gcn'", repr(text))
+        family = make_family(text, False, known.counts["relations"] or 1)
         named = {"dataset": known.name, "family": repr(family), "split": split, "peer": row.peer}
         return resolve(
             known.for_split(split), {"seeds": self.seeds, "device": device} | asked | named
@@ -181,13 +189,29 @@ def _row(path: Path, number: int, row: dict[str, Any], data: dict[str, Any]) -> 
         if name not in data:
             raise RefusedValue(f"{path}: {place} is on data sets of the table", list(data), name)
     for name, found in published.items():
-        _check_keys(path, f"{place}, published, {name}", found, _PUBLISHED)
+        _check_published(path, f"{place}, published, {name}", found)
     figures = {
         name: Published(found["value"], found.get("std"), found["source"])
         for name, found in published.items()
     }
     settings = {key: value for key, value in row.items() if key in _SETTINGS}
     return Row(row["name"], settings, on, row.get("peer", False), figures, row.get("note", ""))
+
+
+def _check_published(path: Path, place: str, found: Any) -> None:
+    _check_keys(path, place, found, _PUBLISHED)
+    value, std, source = (found.get(key) for key in ("value", "std", "source"))
+    for key, given, wanted, fits in (
+        ("value", value, "a number in percent", _is_number(value)),
+        ("std", std, "a number in percent points, or none", std is None or _is_number(std)),
+        ("source", source, "paper and table, as text", isinstance(source, str) and source),
+    ):
+        if not fits:
+            raise RefusedValue(f"{path}, {place}: {key} is", wanted, repr(given))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _check_keys(path: Path, place: str, found: Any, known: set[str]) -> None:

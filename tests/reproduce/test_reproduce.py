@@ -13,6 +13,7 @@ from pyg_outerconv.cli import main
 from pyg_outerconv.reproduce import find_table, read_table
 from pyg_outerconv.reproduce.results import page, record
 from pyg_outerconv.reproduce.table import shipped_tables
+from pyg_outerconv.train.experiment import Experiment, Interrupted
 
 TABLE = """
 title = "Karate"
@@ -93,6 +94,49 @@ def test_a_table_is_run_resumed_and_written(
     assert "karate.md" in capsys.readouterr().out
 
 
+def test_a_part_of_a_table_leaves_the_rest(table: Path) -> None:
+    out = table.parent / "out"
+    line = ["reproduce", str(table), "--out", str(out)]
+    assert main(line) == 0
+    whole = (out / "karate.json").read_bytes(), (out / "karate.md").read_text()
+    assert main([*line, "--row", "two hops"]) == 0
+    assert ((out / "karate.json").read_bytes(), (out / "karate.md").read_text()) == whole
+    assert f"Written by `outerconv reproduce {table}`" in whole[1]
+    table.write_text(TABLE.replace("hidden = 8", "hidden = 6").replace("walk(2)", "walk(1)"))
+    (out / "karateclub-gcn").rename(out / "elsewhere")
+    assert main([*line, "--row", "GCN", "--seeds", "1"]) == 0
+    found = json.loads((out / "karate.json").read_text())["records"]
+    assert [(one["row"], one["seeds"]) for one in found] == [("GCN", 1)]  # the other row changed
+
+
+def test_a_cell_with_other_settings_is_refused(
+    table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = table.parent / "out"
+    line = ["reproduce", str(table), "--row", "GCN", "--out", str(out)]
+    assert main([*line, "--seeds", "1"]) == 0
+    before = (out / "karate.json").read_bytes()
+    assert main(line) == 2
+    said = capsys.readouterr().err
+    assert "give another --out, or remove it" in said
+    assert "expected seeds=2, got seeds=1" in said
+    assert (out / "karate.json").read_bytes() == before
+
+
+def test_an_interrupted_table_says_the_whole_command(
+    table: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(experiment: Experiment) -> None:
+        raise Interrupted("stopped in epoch 3")
+
+    monkeypatch.setattr(Experiment, "run", interrupt)
+    out = str(table.parent / "out")
+    line = ["reproduce", str(table), "--row", "GCN", "--row", "two hops", "--out", out]
+    assert main(line) == 130
+    words = "--row GCN --row 'two hops' --out "
+    assert f"go on by: outerconv reproduce {table} {words}{out}" in capsys.readouterr().err
+
+
 def test_the_peer_may_have_fewer_seeds(table: Path) -> None:
     table.write_text(table.read_text().replace("peer = true", "peer = true\npeer_seeds = 1"))
     out = table.parent / "out"
@@ -132,6 +176,7 @@ def test_at_the_peer_is_within_one_standard_error(
     found = record(next(read.cells()), summary(gap, error))
     assert found["at_peer"] is verdict
     facts = {"versions": {"torch": "1", "torch_geometric": "2"}, "threads": 1, "machine": "a CPU"}
+    facts["command"] = "outerconv reproduce karate"
     assert ("below PyG's layer" in page(read, [found], facts)) is not verdict
 
 
@@ -147,6 +192,11 @@ def test_at_the_peer_is_within_one_standard_error(
         (TABLE.replace("seeds = 2", "seeds = 0"), "seeds >= 1"),
         (TABLE.replace('title = "Karate"', ""), "title"),
         (TABLE.replace('name = "two hops"', ""), "row 2 has a name"),
+        (TABLE.replace('family = "walk(2)"', "family = 3"), "row 'two hops' on KarateClub: family"),
+        (TABLE.replace(', source = "Nobody, table 0"', ""), "KarateClub: source is"),
+        (TABLE.replace('"Nobody, table 0"', "3"), "paper and table, as text, got 3"),
+        (TABLE.replace("value = 99.9", 'value = "99.9"'), "value is: expected a number in percent"),
+        (TABLE.replace("std = 0.1", 'std = "x"'), "std is: expected a number"),
     ],
 )
 def test_what_is_no_table_is_refused(
