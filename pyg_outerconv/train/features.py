@@ -36,9 +36,10 @@ class FeatureChoice:
         count = max(1, self.shape[0] * self.shape[1])
         reason = self.because
         if self.kept == "sparse":
-            percent = 100 * predicted_share(self.num_entries, self.shape)
-            reason = f"X·Θ is predicted to take {percent:.2g} % of the time of a dense product"
-        density = f"{100 * self.num_entries / count:.2g} % non-zero"
+            predicted = 100 * predicted_share(self.num_entries, self.shape)
+            reason = f"X·Θ is predicted to take {predicted:.2g} % of the time of a dense product"
+        percent = float(f"{100 * self.num_entries / count:.2g}")
+        density = f"{percent:g} % non-zero"
         return f"features: {density}, stored {self.kept}" + (f": {reason}" if reason else "")
 
 
