@@ -7,7 +7,10 @@ import click
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True)
-@click.option("--out", help="A folder for compare.md, compare.json and compare.png; default none.")
+@click.option(
+    "--out",
+    help="A folder for compare.md, compare.json and compare.png; without it nothing is written.",
+)
 @click.option(
     "--against",
     default="first",

@@ -18,8 +18,9 @@ def generate(
 ) -> int:
     """Write a graph of any size into a folder, chunk by chunk.
 
-    NAME is 'blocks', a degree-corrected stochastic block model whose features say little of the
-    class alone, and much over neighbours. OUT is a new folder; see docs/scale.md for its format.
+    NAME is 'blocks', a degree-corrected stochastic block model in which the features of a
+    node say little of its class, and their mean over its neighbours much. OUT is a new folder;
+    see docs/scale.md for its format.
     """
     from ..scale.generate import generate as run
 

@@ -14,7 +14,11 @@ from .imports import imports
 @click.argument("table", required=False)
 @click.option("--data", multiple=True, help="Only this data set; may be repeated.")
 @click.option("--row", "rows", multiple=True, help="Only this row; may be repeated.")
-@click.option("--seeds", type=int, help="Number of seeds, in the place of the table's.")
+@click.option(
+    "--seeds",
+    type=int,
+    help="Number of seeds, in the place of the table's (in a folder of its own).",
+)
 @click.option("--device", default="auto", help="auto, cpu, cuda, cuda:1 or mps.")
 @click.option("--root", help=f"Folder of the data; default {ROOT_VARIABLE}, else a cache folder.")
 @click.option("--out", help="Folder of the runs and results; default runs/tables/<table>.")

@@ -35,7 +35,7 @@ from .own import own_graph
     help="A family that may be in a basis beside the terms that are drawn anyway, such as "
     '"diffusion(ppr, alpha=0.1)", or one of --import; may be repeated.',
 )
-@click.option("--seeds", type=int, help="Seeds, and splits, of a trial; default 3.")
+@click.option("--seeds", type=int, help="Seeds of a trial, each with its own split; default 3.")
 @click.option(
     "--test-seeds",
     type=int,

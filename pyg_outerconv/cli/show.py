@@ -65,7 +65,7 @@ _OF_A_BASIS = ("family", "shape", "dataset", "kind", "offsets", "cell", "reach",
     help="A PNG or SVG file, by its extension, default <family>-<kind>.svg; of a run a folder, "
     "default RUN/show.",
 )
-@click.option("--data", help="Where a graph of your own, which RUN is of, is now.")
+@click.option("--data", help="Where the graph of RUN is now, if it is your own and was moved.")
 @imports
 def show(run: str | None, **options: Any) -> int:
     """Draw a basis: matrices, shifts, a receptive field, a graph. Or show RUN, a run folder of

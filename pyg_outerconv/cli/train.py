@@ -29,14 +29,20 @@ from .sections import Sectioned
     help='A family with its options, such as "walk(3)" or '
     '"stack(gcn, identity)"; see outerconv families.',
 )
-@click.option("--directed", is_flag=True, help="The family on edges and on reversed edges.")
+@click.option(
+    "--directed",
+    is_flag=True,
+    help="Use the family twice: on the edges, and on the reversed edges.",
+)
 @click.option(
     "--theta",
     help="Form of Θ: full, basis-decomposed:30, block-diagonal:4, low-rank:8, "
     "grouped:4, depthwise, shared or identity.",
 )
-@click.option("--aggr", help="Reduction over the inputs of a label: sum, mean, max or min.")
-@click.option("--label-aggr", help="Reduction over labels: sum, mean, max or min.")
+@click.option(
+    "--aggr", help="Reduction over the edges of one A_k into a node: sum, mean, max, min."
+)
+@click.option("--label-aggr", help="Reduction over the matrices A_k: sum, mean, max or min.")
 @click.option("--depth", type=int, help="Number of convolutions.")
 @click.option("--hidden", type=int, help="Channels between convolutions.")
 @click.option(
@@ -130,7 +136,8 @@ from .sections import Sectioned
 @click.option(
     "--batch-size",
     type=int,
-    help="Graphs of an update, or training nodes of a sampled neighbourhood.",
+    help="Graphs of an update, where graphs are classified; or training nodes of a sampled "
+    "neighbourhood (--batches neighbor).",
 )
 @click.option("--fan-outs", help="Edges drawn into a node at each step, such as 10,10; -1: all.")
 @click.option(
