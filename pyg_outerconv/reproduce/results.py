@@ -18,8 +18,8 @@ def record(cell: Cell, summary: dict[str, Any]) -> dict[str, Any]:
     """The result of a cell, in percent, with verdicts.
 
     ``at_peer`` says whether our mean is at or above PyG's within one standard error of the paired
-    difference, ``at_published`` whether it is at or above the published figure; None where there
-    is none.
+    difference, ``at_published`` whether it is at or above the published figure, both with one
+    digit after the point; None where there is none.
     """
     ours, peer, gap = summary[OURS], summary.get(PEER), summary.get("difference")
     published = cell.row.published.get(cell.dataset)
@@ -38,7 +38,7 @@ def record(cell: Cell, summary: dict[str, Any]) -> dict[str, Any]:
         "peer": None if peer is None else _peer(peer, gap),
         "published": None if published is None else vars(published),
         "at_peer": None if gap is None else gap["mean"] >= -(gap["standard_error"] or 0.0),
-        "at_published": None if published is None else mean >= published.value,
+        "at_published": None if published is None else round(mean, 1) >= published.value,
         "settings": cell.settings.as_dict(),
     }
 
