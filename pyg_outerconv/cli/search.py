@@ -32,7 +32,7 @@ from .own import own_graph
     "terms",
     multiple=True,
     metavar="FAMILY",
-    help="A family that may be in a basis beside the terms that are drawn anyway, such as "
+    help="A family that may be in a basis beside what the search draws by itself, such as "
     '"diffusion(ppr, alpha=0.1)", or one of --import; may be repeated.',
 )
 @click.option("--seeds", type=int, help="Seeds of a trial, each with its own split; default 3.")
