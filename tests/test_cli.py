@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 import warnings
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 import pytest
@@ -198,6 +198,58 @@ def test_datasets_lists_what_is_here(tmp_path: Path, capsys: pytest.CaptureFixtu
     said = capsys.readouterr()
     assert "Photo: 1 differs" in said.out
     assert said.err.count("\n") == 1
+    assert main(["datasets", "Cora", "--root", str(tmp_path / "root"), "--verify"]) == 0
+    assert "Photo" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", data.registry())
+def test_a_dataset_is_told_with_the_options_that_it_trains_with(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["datasets", name.lower()]) == 0
+    said = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+    entry = data.entry(name)
+    assert said["name"].strip() == f"{name}: {entry.about}"
+    assert said["licence"].strip() == entry.licence
+    for number, split in enumerate(entry.splits):
+        words = said[f"split {split}" + ("" if number else ", the default")].split()
+        if not entry.for_split(split).defaults:
+            assert words[0] == "defaults"
+            continue
+        taken = outerconv.commands["train"].make_context("train", words).params
+        for setting, value in entry.for_split(split).defaults.items():
+            assert taken[setting] == value
+
+
+def test_an_unknown_dataset_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["datasets", "Coraa"]) == 2
+    assert "did you mean 'Cora'" in capsys.readouterr().err
+
+
+SAID_OTHERWISE = {
+    "propagation": "Default: they are not propagated",
+    "pool": "",
+    "out_heads": "default: as many as in others",
+    "root_weight": "default no",
+    "normalize_features": "default no",
+    "peer": "",
+    "peer_seeds": "default all",
+    "batches": "Default: none",
+    "accumulate": "default: one of each",
+    "device": "default auto",  # what it becomes is in the settings
+}
+
+
+def test_the_help_of_train_tells_the_defaults() -> None:
+    """Click imports no settings, so that --help is quick: the texts are compared here."""
+    options = {option.name: option for option in outerconv.commands["train"].params}
+    for setting in fields(Settings):
+        if setting.default is MISSING:
+            continue
+        text = getattr(options[setting.name], "help", "") or ""
+        default = f"{setting.default:g}" if isinstance(setting.default, float) else setting.default
+        said = SAID_OTHERWISE.get(setting.name, f"default {default}.")
+        assert said in text, (setting.name, text)
 
 
 @pytest.mark.parametrize(

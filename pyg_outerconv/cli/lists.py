@@ -17,15 +17,22 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.argument("name", required=False)
 @click.option("--root", help=f"Folder of the data; default {ROOT_VARIABLE}, else a cache folder.")
 @click.option("--verify", is_flag=True, help="Compare files with their checksums.")
-def datasets(root: str | None, verify: bool) -> int:
-    """List the datasets that can be read, and which are here."""
+def datasets(name: str | None, root: str | None, verify: bool) -> int:
+    """List the datasets that can be read, and which are here. Or tell what is known of one: its
+    source, licence, files, and the options that outerconv train gives it by default.
+    """
     from .. import data
 
     folder = data_root(root)
+    known = list(data.registry()) if name is None else [data.entry(name).name]
     if verify:
-        return _verify(folder)
+        return _verify(folder, known)
+    if name is not None:
+        print(_columns(_facts(data.entry(name), folder)))
+        return 0
     rows: list[tuple[str, ...]] = [
         ("name", "graphs", "nodes", "edges", "features", "classes", "relations", "splits", "here")
     ]
@@ -50,8 +57,36 @@ def _place(entry: Entry, root: Path) -> str:
     return "; ".join(f"{place}, for {', '.join(names)}" for place, names in splits.items()) or "no"
 
 
-def _verify(root: Path) -> int:
-    """Print the state of every file.
+def _facts(entry: Entry, root: Path) -> list[tuple[str, str]]:
+    """What the registry has of one dataset, line by line."""
+    counts = (f"{number} {what}" for what, number in entry.counts.items() if number)
+    facts = [
+        ("name", f"{entry.name}: {entry.about}"),
+        ("holds", ", ".join(counts)),
+        ("source", ", ".join(entry.source)),
+        ("licence", entry.licence),
+        ("here", _place(entry, root)),
+        ("folder", str(entry.home(root)) if entry.folder else "none"),
+        ("files", ", ".join(entry.files) or "none"),
+        ("note", entry.note),
+    ]
+    for number, split in enumerate(entry.splits):
+        options = (_option(*pair) for pair in entry.for_split(split).defaults.items())
+        said = f"split {split}" + ("" if number else ", the default")
+        facts.append((said, " ".join(options) or "defaults of outerconv train"))
+    return [(title, fact) for title, fact in facts if fact]
+
+
+def _option(setting: str, value: object) -> str:
+    """A setting as the option of ``outerconv train`` that gives it."""
+    name = "--" + {"features": "feature-storage"}.get(setting, setting.replace("_", "-"))
+    if isinstance(value, bool):
+        return name if value else f"--no-{name[2:]}"
+    return f"{name} {value}"
+
+
+def _verify(root: Path, names: Sequence[str]) -> int:
+    """Print the state of every file of some datasets.
 
     Raises:
         ValueError: a file differs from its checksum or cannot be read.
@@ -59,8 +94,8 @@ def _verify(root: Path) -> int:
     from .. import data
 
     differ = []
-    for name, entry in data.registry().items():
-        states = data.verify(name, root)
+    for name in names:
+        entry, states = data.entry(name), data.verify(name, root)
         counts = {state: list(states.values()).count(state) for state in states.values()}
         summary = ", ".join(f"{number} {state}" for state, number in counts.items())
         print(f"{name}: {summary or 'embedded'}{f' ({entry.note})' if entry.note else ''}")

@@ -26,8 +26,8 @@ class Sectioned(click.Command):
             if (first := self.sections.get(parameter.opts[0])) is not None:
                 self._write(formatter, title, rows)
                 title, rows = first, []
-            row = parameter.get_help_record(ctx)
-            rows += [] if row is None else [row]
+            if isinstance(parameter, click.Option) and (row := parameter.get_help_record(ctx)):
+                rows.append(row)
         self._write(formatter, title, rows)
 
     @staticmethod

@@ -48,10 +48,10 @@ _OF_A_BASIS = ("family", "shape", "dataset", "kind", "offsets", "cell", "reach",
 @click.option(
     "--node",
     "nodes",
-    type=int,
     multiple=True,
     help="The cell as a number, as nodes of graphs have; of a graph the node around which a part "
-    "is drawn; of a run the node whose neighbours are drawn. May be repeated for graphs and runs.",
+    "is drawn; of a run the node whose neighbours are drawn, by its name if it has one. May be "
+    "repeated for graphs and runs.",
 )
 @click.option("--reach", type=int, help="Number of layers of a receptive field; default 1.")
 @click.option(
@@ -78,7 +78,7 @@ def show(run: str | None, **options: Any) -> int:
             raise click.UsageError("--data is that of a RUN: expected RUN too, got none")
         from ..show import draw
 
-        return draw(**options)
+        return draw(nodes=_numbers(options.pop("nodes")), **options)
     context = click.get_current_context()
     for parameter in context.command.params:
         name = parameter.name or ""
@@ -91,3 +91,12 @@ def show(run: str | None, **options: Any) -> int:
     from ..report import show_run
 
     return show_run(run, data=own, **options)
+
+
+def _numbers(nodes: tuple[str, ...]) -> tuple[int, ...]:
+    """The cells of a picture of a basis."""
+    for node in nodes:
+        if not node.removeprefix("-").isdecimal():
+            rule = "nodes of the picture of a basis are numbers"
+            raise click.BadParameter(f"{rule}: expected an integer, got {node!r}")
+    return tuple(map(int, nodes))

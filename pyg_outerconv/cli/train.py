@@ -27,7 +27,7 @@ from .sections import Sectioned
 @click.option(
     "--family",
     help='A family with its options, such as "walk(3)" or '
-    '"stack(gcn, identity)"; see outerconv families.',
+    '"stack(gcn, identity)"; see outerconv families; default gcn.',
 )
 @click.option(
     "--directed",
@@ -37,62 +37,80 @@ from .sections import Sectioned
 @click.option(
     "--theta",
     help="Form of Θ: full, basis-decomposed:30, block-diagonal:4, low-rank:8, "
-    "grouped:4, depthwise, shared or identity.",
+    "grouped:4, depthwise, shared or identity; default full.",
 )
 @click.option(
-    "--aggr", help="Reduction over the edges of one A_k into a node: sum, mean, max, min."
+    "--aggr",
+    help="Reduction over the edges of one A_k into a node: sum, mean, max or min; default sum.",
 )
-@click.option("--label-aggr", help="Reduction over the matrices A_k: sum, mean, max or min.")
-@click.option("--depth", type=int, help="Number of convolutions.")
-@click.option("--hidden", type=int, help="Channels between convolutions.")
+@click.option(
+    "--label-aggr", help="Reduction over the matrices A_k: sum, mean, max or min; default sum."
+)
+@click.option("--depth", type=int, help="Number of convolutions; default 2.")
+@click.option("--hidden", type=int, help="Channels between convolutions; default 64.")
 @click.option(
     "--out-heads",
     type=int,
     help="Heads of the last convolution, which are averaged; default: as many as in others.",
 )
-@click.option("--activation", help="After hidden convolutions: relu, elu, gelu, leaky_relu, none.")
+@click.option(
+    "--activation",
+    help="After hidden convolutions: relu, elu, gelu, leaky_relu or none; default relu.",
+)
 @click.option(
     "--architecture",
-    help="layers: convolutions one after another; blocks: residual blocks between linear layers.",
+    help="layers: convolutions one after another; blocks: residual blocks between linear layers; "
+    "default layers.",
 )
 @click.option(
     "--propagation",
     metavar="FAMILY",
     help='Propagate the logits by a family of one label, such as "diffusion(ppr, alpha=0.1)": '
-    "APPNP with --family identity.",
+    "APPNP with --family identity. Default: they are not propagated.",
 )
-@click.option("--dropout", type=float, help="Dropout of hidden features.")
-@click.option("--input-dropout", type=float, help="Dropout of input features.")
-@click.option("--layer-norm", help="Normalisation after hidden convolutions: none, batch or layer.")
+@click.option("--dropout", type=float, help="Dropout of hidden features; default 0.5.")
+@click.option("--input-dropout", type=float, help="Dropout of input features; default 0.")
+@click.option(
+    "--layer-norm",
+    help="Normalisation after hidden convolutions: none, batch or layer; default none.",
+)
 @click.option(
     "--update",
-    help="Network after each hidden convolution: none, or mlp (norm, ReLU, linear), as in GIN.",
+    help="Network after each hidden convolution: none, or mlp (norm, ReLU, linear), as in GIN; "
+    "default none.",
 )
 @click.option("--pool", help="Readout of a set of graphs: sum, mean or max.")
-@click.option("--skip", help="Skip connections: none, residual or concat.")
+@click.option("--skip", help="Skip connections: none, residual or concat; default none.")
 @click.option(
     "--root-weight/--no-root-weight",
     default=None,
-    help="Add the transformed features of the node itself.",
+    help="Add the transformed features of the node itself; default no.",
 )
-@click.option("--lr", type=float, help="Learning rate of Adam.")
-@click.option("--weight-decay", type=float, help="Weight decay of Adam.")
-@click.option("--decay", help="Which parameters decay: all, or first for those of the first layer.")
-@click.option("--metric", help="accuracy, auroc (area under the ROC curve) or f1 (macro).")
+@click.option("--lr", type=float, help="Learning rate of Adam; default 0.01.")
+@click.option("--weight-decay", type=float, help="Weight decay of Adam; default 0.0005.")
+@click.option(
+    "--decay",
+    help="Which parameters decay: all, or first for those of the first layer; default all.",
+)
+@click.option(
+    "--metric", help="accuracy, auroc (area under the ROC curve) or f1 (macro); default accuracy."
+)
 @click.option(
     "--class-weights",
-    help="balanced: weigh classes in the loss by the inverse of their numbers of nodes; or none.",
+    help="balanced: weigh classes in the loss by the inverse of their numbers of nodes; or none; "
+    "default none.",
 )
 @click.option(
     "--select",
     help="The epoch that counts: that of the lowest validation loss, or of the best "
-    "validation metric.",
+    "validation metric; default loss.",
 )
-@click.option("--epochs", type=int, help="Largest number of epochs.")
+@click.option("--epochs", type=int, help="Largest number of epochs; default 200.")
 @click.option(
     "--patience",
     type=int,
-    help="Stop when this many epochs in a row brought no better one by --select; 0: never.",
+    help="Stop when this many epochs in a row brought no better one by --select; 0: never; "
+    "default 100.",
 )
 @click.option(
     "--evaluate-every",
@@ -100,23 +118,25 @@ from .sections import Sectioned
     metavar="EPOCHS",
     help="Evaluate after every so many epochs, and after the last one; default 1.",
 )
-@click.option("--seeds", type=int, help="Number of seeds.")
+@click.option("--seeds", type=int, help="Number of seeds; default 10.")
 @click.option(
     "--feature-storage",
     "features",
-    help="How our model stores features: auto, sparse or dense.",
+    help="How our model stores features: auto (the faster one), sparse or dense; default auto.",
 )
 @click.option(
     "--split",
     help="public, geom-gcn, random, per-class-20-30 (nodes of each class that train and "
-    "validate), ten-fold, or shares such as random-60-20-20.",
+    "validate), ten-fold, or shares such as random-60-20-20; default: that of the data set.",
 )
-@click.option("--device", help="auto, cpu, cuda, cuda:1 or mps.")
-@click.option("--backend", help="Kernel backend; see outerconv backends.")
+@click.option(
+    "--device", help="auto (CUDA where there is a GPU), cpu, cuda, cuda:1 or mps; default auto."
+)
+@click.option("--backend", help="Kernel backend; see outerconv backends; default auto.")
 @click.option(
     "--normalize-features/--no-normalize-features",
     default=None,
-    help="Divide each row of features by its sum.",
+    help="Divide each row of features by its sum; default no.",
 )
 @click.option(
     "--peer",
@@ -131,21 +151,25 @@ from .sections import Sectioned
     "follow one another) or neighbor (by pyg-lib or torch-sparse); evaluation is exact. Default: "
     "none, the whole graph.",
 )
-@click.option("--parts", type=int, help="Number of random parts, of clusters or of blocks.")
-@click.option("--parts-per-batch", type=int, help="Clusters or blocks that make a sample.")
+@click.option(
+    "--parts", type=int, help="Number of random parts, of clusters or of blocks; default 8."
+)
+@click.option(
+    "--parts-per-batch", type=int, help="Clusters or blocks that make a sample; default 1."
+)
 @click.option(
     "--batch-size",
     type=int,
     help="Graphs of an update, where graphs are classified; or training nodes of a sampled "
-    "neighbourhood (--batches neighbor).",
+    "neighbourhood (--batches neighbor); default 1024.",
 )
-@click.option("--fan-outs", help="Edges drawn into a node at each step, such as 10,10; -1: all.")
+@click.option("--fan-outs", help="Edges drawn into a node at each step, -1 for all; default 10,10.")
 @click.option(
     "--accumulate",
     type=int,
     help="Samples whose gradients make an update, over all processes; default: one of each.",
 )
-@click.option("--precision", help="Of products in training: float32 or bfloat16.")
+@click.option("--precision", help="Of products in training: float32 or bfloat16; default float32.")
 @click.option(
     "--tensorboard", is_flag=True, help="Write curves for TensorBoard into the run folder."
 )
@@ -163,8 +187,9 @@ def train(**options: Any) -> int:
     """Train classifiers of nodes or of graphs; report mean ± deviation over seeds.
 
     DATASET is a name that 'outerconv datasets' lists; default: Cora, which comes with the package.
-    In its place, --edges, --features and --labels, or --data, read a graph of your own. Options of
-    training that are not given are those of the dataset.
+    In its place, --edges, --features and --labels, or --data, read a graph of your own. Data sets
+    have defaults of their own, which go before those named here: 'outerconv datasets NAME' lists
+    them.
     """
     from ..train.command import train as run
 

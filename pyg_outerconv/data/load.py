@@ -17,7 +17,7 @@ from torch import Tensor
 from torch_geometric import datasets as pyg_datasets
 from torch_geometric.data import Data
 
-from ..errors import RefusedValue
+from ..errors import RefusedIndex, RefusedValue
 from ..files import (
     CACHE_VARIABLE,
     cache_folder,
@@ -92,6 +92,23 @@ class Dataset:
     def node_name(self, node: int) -> str:
         """The name of a node."""
         return self.nodes[node] if self.nodes else str(node)
+
+    def node_number(self, name: str) -> int:
+        """The number of the node of a name.
+
+        Raises:
+            IndexError: the graph has no such node.
+        """
+        if self.nodes:
+            if name in self.nodes:
+                return self.nodes.index(name)
+            shown = ", ".join(map(repr, self.nodes[:3]))
+            expected = f"one of {self.num_nodes} names, such as {shown}"
+            raise RefusedIndex(f"a node of {self.entry.name} has a name", expected, repr(name))
+        if not name.isdecimal() or int(name) >= self.num_nodes:
+            rule = f"a node of {self.entry.name} has a number"
+            raise RefusedIndex(rule, f"[0, {self.num_nodes})", name)
+        return int(name)
 
     def class_name(self, label: int) -> str:
         """The name of a class."""

@@ -85,11 +85,13 @@ def _neighbourhoods(facts: dict[str, Any]) -> list[str]:
         count, shown = one["num_sources"], len(one["sources"])
         few = "" if shown == count else f", the {shown} with the largest mean value of {count}"
         rows = [
-            (str(source), *(f"{value:.3f}" for value in values))
-            for source, values in zip(one["sources"], one["values"], strict=True)
+            (_called(source, name), *(f"{value:.3f}" for value in values))
+            for source, name, values in zip(
+                one["sources"], one["source_names"], one["values"], strict=True
+            )
         ]
         lines += [
-            f"### {one['layer']}, node {one['node']}",
+            f"### {one['layer']}, node {_called(one['node'], one['node_name'])}",
             "",
             f"![values of the edges that reach the node]({one['picture']})",
             "",
@@ -99,6 +101,11 @@ def _neighbourhoods(facts: dict[str, Any]) -> list[str]:
             "",
         ]
     return lines
+
+
+def _called(node: int, name: str) -> str:
+    """A node by its number, as in pictures, and by its name where it has another."""
+    return name if name == str(node) else f"{node} ({name})"
 
 
 def _confusion(facts: dict[str, Any]) -> list[str]:
@@ -130,7 +137,7 @@ def _basis(facts: dict[str, Any], pictures: Sequence[str]) -> list[str]:
     if "basis.png" not in pictures:
         return []
     learned = ", with the values that it learned" if facts["basis"]["learned"] else ""
-    nodes = ", ".join(map(str, facts["shown_nodes"]))
+    nodes = ", ".join(map(_called, facts["shown_nodes"], facts["node_names"]))
     return [
         "## Basis",
         "",

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data import Source
-from ..errors import RefusedIndex, RefusedValue
+from ..errors import RefusedValue
 from ..files import as_path, replace, save_json
 from ..nn import LabelTerms
 from ..plot import check_matplotlib
@@ -46,7 +46,7 @@ def show_run(
     *,
     out: str | None = None,
     root: str | None = None,
-    nodes: Sequence[int] = (),
+    nodes: Sequence[str] = (),
     labels: Sequence[int] = (),
     layout: str | None = None,
     seed: int | None = None,
@@ -58,7 +58,8 @@ def show_run(
         run: the run folder.
         out: the folder for the files; None for ``RUN/show``.
         root: folder of the data; None for the folder that the run used.
-        nodes: those whose neighbourhoods are drawn; none for a test node with few neighbours.
+        nodes: those whose neighbourhoods are drawn, by the names that predict writes; none for a
+            test node with few neighbours.
         labels: of the picture of the basis; none for all.
         layout, seed: of that picture.
         data: where a graph of one's own is now; None for where the run found it.
@@ -84,7 +85,7 @@ def show_run(
 
 def look_at(
     trained: Trained,
-    nodes: Sequence[int] = (),
+    names: Sequence[str] = (),
     labels: Sequence[int] = (),
     layout: str = "spring",
     seed: int = 0,
@@ -96,11 +97,8 @@ def look_at(
         IndexError: there is no such node or label.
     """
     check_matplotlib()
-    count = int(trained.dataset.data.num_nodes or 0)
-    for node in nodes:
-        if not 0 <= node < count:
-            raise RefusedIndex("--node is a node of the graph", f"[0, {count})", node)
-    nodes = list(dict.fromkeys(nodes)) or [_default_node(trained)]
+    asked = [trained.dataset.node_number(name) for name in names]
+    nodes = list(dict.fromkeys(asked)) or [_default_node(trained)]
     look = Look(_facts(trained, nodes))
     terms = layer_terms(trained)
     _add_basis(look, trained, terms, nodes, labels, layout, seed)
@@ -138,6 +136,7 @@ def _facts(trained: Trained, nodes: list[int]) -> dict[str, Any]:
         },
         "recorded": trained.recorded,
         "shown_nodes": nodes,
+        "node_names": [trained.dataset.node_name(node) for node in nodes],
     }
 
 
@@ -240,10 +239,12 @@ def _add_neighbourhoods(
                 {
                     "layer": layer,
                     "node": node,
+                    "node_name": trained.dataset.node_name(node),
                     "picture": name,
                     "labels": list(titles),
                     "num_sources": int(present.any(0).sum()),
                     "sources": sources.tolist(),
+                    "source_names": [trained.dataset.node_name(source) for source in sources],
                     "values": np.where(present, values, 0.0)[:, sources].T.tolist(),
                 }
             )

@@ -76,7 +76,7 @@ class Table:
     """Rows on data sets under one protocol each.
 
     Attributes:
-        name: of the file, without its extension.
+        path: the file.
         title, about: the head of the page.
         seeds: of every cell.
         defaults: settings of all cells; ``data``: settings of all cells of a data set. Settings of
@@ -84,13 +84,18 @@ class Table:
         rows: the models.
     """
 
-    name: str
+    path: Path
     title: str
     about: str
     seeds: int
     defaults: dict[str, Any]
     data: dict[str, dict[str, Any]]
     rows: tuple[Row, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the file, without its extension."""
+        return self.path.stem
 
     def cells(self, device: str = "cpu") -> Iterator[Cell]:
         """The runs of the table, data set by data set. A row that is ``on`` some data sets and has
@@ -105,7 +110,7 @@ class Table:
                     try:
                         settings = self._settings(row, dataset, device)
                     except Refused as error:
-                        place = f"{self.name}, row {row.name!r} on {dataset}"
+                        place = f"{self.path}, row {row.name!r} on {dataset}"
                         raise RefusedValue(f"{place}: {error}") from error
                     yield Cell(row, dataset, settings)
 
@@ -159,14 +164,16 @@ def read_table(path: Path) -> Table:
             raise RefusedValue(f"{path}: a table has {key}", f"the key {key}", "none")
     if not isinstance(content["seeds"], int) or content["seeds"] < 1:
         raise RefusedValue(f"{path}: a table says how many seeds", "seeds >= 1", content["seeds"])
-    data = {entry(name).name: options for name, options in content.get("data", {}).items()}
+    data = _by_data(path, "data", content["data"])
+    if not isinstance(content["row"], list):
+        raise RefusedValue(f"{path}: rows are a list", "each under [[row]]", "[row]")
     for name, options in {"defaults": content.get("defaults", {}), **data}.items():
         _check_keys(path, name, options, _SETTINGS)
     rows = tuple(_row(path, number, row, data) for number, row in enumerate(content["row"], 1))
     if len({row.name for row in rows}) < len(rows):
         raise RefusedValue(f"{path}: rows have names of their own", "names", "one name twice")
     return Table(
-        path.stem,
+        path,
         content["title"],
         " ".join(content.get("about", "").split()),
         content["seeds"],
@@ -181,8 +188,8 @@ def _row(path: Path, number: int, row: dict[str, Any], data: dict[str, Any]) -> 
     _check_keys(path, place, row, _ROW | _SETTINGS)
     if not row.get("name"):
         raise RefusedValue(f"{path}: {place} has a name", "name = '…'", "none")
-    on = {entry(name).name: options for name, options in row.get("on", {}).items()}
-    published = {entry(name).name: found for name, found in row.get("published", {}).items()}
+    on = _by_data(path, f"{place}, on", row.get("on", {}))
+    published = _by_data(path, f"{place}, published", row.get("published", {}))
     for name, options in on.items():
         _check_keys(path, f"{place}, {name}", options, _SETTINGS)
     for name in (*on, *published):
@@ -196,6 +203,16 @@ def _row(path: Path, number: int, row: dict[str, Any], data: dict[str, Any]) -> 
     }
     settings = {key: value for key, value in row.items() if key in _SETTINGS}
     return Row(row["name"], settings, on, row.get("peer", False), figures, row.get("note", ""))
+
+
+def _by_data(path: Path, place: str, found: Any) -> dict[str, Any]:
+    """What a TOML table has for data sets, by their names in the registry."""
+    if not isinstance(found, dict):
+        raise RefusedValue(f"{path}: {place} is a table", "data sets with values", repr(found))
+    try:
+        return {entry(name).name: value for name, value in found.items()}
+    except Refused as error:
+        raise RefusedValue(f"{path}, {place}: {error}") from error
 
 
 def _check_published(path: Path, place: str, found: Any) -> None:

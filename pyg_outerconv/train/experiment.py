@@ -105,7 +105,7 @@ class Experiment:
         for contender in self.contenders:  # a seed draws before any is trained
             contender.model(self.dataset.num_classes, settings)
         for seed in range(settings.seeds):
-            check_classes(self.dataset.data.y, self._split(seed), settings.metric)
+            check_classes(dataset.data.y, self._split(seed), settings.metric, dataset.class_name)
         self.backends = backends_used(self.contenders[0], self.dataset.num_classes, settings)
         if not resume:
             self._first(lambda: self.folder.create(settings, self.dataset))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -165,8 +166,10 @@ def _by_share(y: Tensor, shares: list[float], generator: torch.Generator) -> Spl
     return Split(*_masks(y, (nodes[: ends[0]], nodes[ends[0] : ends[1]], nodes[ends[1] : ends[2]])))
 
 
-def check_classes(y: Tensor, split: Split, metric: str) -> None:
-    """Refuse a split on which the metric has no value.
+def check_classes(
+    y: Tensor, split: Split, metric: str, class_name: Callable[[int], str] = str
+) -> None:
+    """Refuse a split on which the metric has no value; ``class_name`` is for the message.
 
     Raises:
         ValueError: the area under the ROC curve of a part whose nodes have one class.
@@ -176,7 +179,7 @@ def check_classes(y: Tensor, split: Split, metric: str) -> None:
             raise RefusedValue(
                 "the area under the ROC curve compares classes",
                 f"two of them among the {part} nodes",
-                f"class {int(found[0])} alone",
+                f"class {class_name(int(found[0]))} alone",
             )
 
 

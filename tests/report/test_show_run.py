@@ -169,7 +169,7 @@ def test_refusals_are_one_line_and_nothing_is_written(
     for arguments, says in (
         ([str(tmp_path)], "is not a run folder: expected config.json, got no such file"),
         ([str(damaged)], "checkpoint.pt must be as outerconv wrote it"),
-        ([run, "--node", "34"], "--node is a node of the graph: expected [0, 34), got 34"),
+        ([run, "--node", "34"], "a node of KarateClub has a number: expected [0, 34), got 34"),
         ([run, "--label", "2"], "a selected label must exist: expected [0, 2), got 2"),
         ([run, "--layout", "springs"], "did you mean 'spring'"),
         ([run, "--family", "gcn"], "--family is of the picture of a basis"),

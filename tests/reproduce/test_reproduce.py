@@ -185,9 +185,15 @@ def test_at_the_peer_is_within_one_standard_error(
     [
         ("title = ", "must be TOML"),
         (TABLE.replace("hidden = 8", "hiden = 8"), "unknown key 'hiden' (did you mean 'hidden'?)"),
+        (
+            TABLE.replace("hidden = 8", "hidden = '8'"),
+            "karate.toml, row 'two hops' on KarateClub: hid",
+        ),
         (TABLE.replace("hidden = 8", "hidden = 0"), "hidden must be positive"),
         (TABLE.replace("two hops", "GCN"), "rows have names of their own"),
-        (TABLE.replace("data.KarateClub", "data.KarateClubb"), "unknown dataset"),
+        (TABLE.replace("data.KarateClub", "data.Karat"), "karate.toml, data: unknown dataset"),
+        ("data = 3\nrow = []\ntitle = 't'\nseeds = 1", "data sets with values, got 3"),
+        (TABLE.partition("[[row]]")[0] + "[row]\nname = 'a'", "each under [[row]], got [row]"),
         (TABLE.replace("row.on.KarateClub", "row.on.Cora"), "row 2 is on data sets of the table"),
         (TABLE.replace("seeds = 2", "seeds = 0"), "seeds >= 1"),
         (TABLE.replace('title = "Karate"', ""), "title"),

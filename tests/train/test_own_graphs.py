@@ -177,3 +177,33 @@ def test_a_run_of_a_name_takes_no_files(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["train", "KarateClub", *QUICK, "--out", "run"]) == 0
     assert "dataset by name" in refused(["predict", "run", *OWN], capsys)
     assert "dataset by name" in refused(["train", "--resume", "--out", "run", *OWN], capsys)
+
+
+def test_a_split_says_what_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    text = Path("labels.csv").read_text()
+    for number, (others, said) in enumerate(
+        (
+            ({",val": ",train"}, "the split has no val nodes: a fifth of the train nodes"),
+            ({",val": ",", ",test": ","}, "the split has train nodes alone: of the other nodes"),
+        )
+    ):
+        for there, instead in others.items():
+            Path("labels.csv").write_text(text := text.replace(there, instead))
+        assert main(["train", *OWN, *QUICK, "--out", f"run{number}"]) == 0
+        assert said in capsys.readouterr().out
+
+
+def test_a_run_is_shown_around_a_node_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    gat = ["--family", "gat(heads=2)", "--out", "run"]
+    assert main(["train", *OWN, *QUICK, *gat]) == 0
+    assert main(["show", "run", "--node", "p7", "--node", "p0"]) == 0
+    facts = json.loads(Path("run/show/show.json").read_text())
+    assert (facts["shown_nodes"], facts["node_names"]) == ([7, 0], ["p7", "p0"])
+    first = facts["neighbourhoods"][0]
+    assert first["source_names"] == [f"p{source}" for source in first["sources"]]
+    page = Path("run/show/README.md").read_text()
+    assert "node 7 (p7)" in page
+    assert "| 0 (p0) |" in page
+    said = refused(["show", "run", "--node", "7"], capsys)
+    assert "a node of edges has a name: expected one of 34 names, such as 'p0'" in said

@@ -113,6 +113,7 @@ def test_classes_without_training_nodes_are_found() -> None:
     split = Split(*masks)
     assert absent_classes(torch.tensor([0, 2, 0]), split) == [2]
     assert absent_classes(torch.tensor([1, 1, 1]), split) == []
-    with pytest.raises(ValueError, match="two of them among the train nodes"):
-        check_classes(torch.tensor([0, 1, 0]), split, "auroc")
+    rule = "two of them among the train nodes, got class b alone"
+    with pytest.raises(ValueError, match=rule):
+        check_classes(torch.tensor([1, 0, 1]), split, "auroc", "ab".__getitem__)
     check_classes(torch.tensor([0, 1, 0]), split, "f1")

@@ -76,9 +76,13 @@ def notes_on(data: Data) -> list[str]:
     ]
     if unlabelled := int((data.y < 0).sum()):
         found.append(f"{unlabelled} of {num_nodes} nodes have no label: they are in no part")
-    for part in PART_NAMES if "train_mask" in data else ():
-        if f"{part}_mask" not in data:
-            found.append(f"the split has no {part} nodes: they are drawn, by seed")
+    if "train_mask" in data and "test_mask" not in data:
+        found.append(
+            "the split has train nodes alone: of the other nodes with a label one half validates, "
+            "the other tests, drawn by seed"
+        )
+    elif "train_mask" in data and "val_mask" not in data:
+        found.append("the split has no val nodes: a fifth of the train nodes, drawn by seed")
     return found
 
 
@@ -225,6 +229,8 @@ def check_parts(masks: Collection[str]) -> None:
         ValueError: nobody trains, or there are validation nodes and no test nodes.
     """
     if "train_mask" not in masks:
-        raise RefusedValue("a split has training nodes", "nodes of the part train", "none")
+        raise RefusedValue("a split has train nodes", "nodes of the part train", "none")
     if "val_mask" in masks and "test_mask" not in masks:
-        raise RefusedValue("a split with validation nodes has test nodes", "nodes of test", "none")
+        raise RefusedValue(
+            "a split that has val nodes has test nodes", "nodes of the part test", "none"
+        )

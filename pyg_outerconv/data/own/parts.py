@@ -113,7 +113,10 @@ def as_numbers(column: Any, where: Where, rule: str) -> NDArray[np.float64]:
         cells = column.to_pylist()
         row = next(row for row, cell in enumerate(cells) if not _is_number(cell))
         raise refuse(where(row), rule, "a number", repr(cells[row])) from None
-    found: NDArray[np.float64] = numbers.fill_null(np.nan).to_numpy(zero_copy_only=False).copy()
+    if numbers.null_count:
+        row = pa.compute.index(pa.compute.is_null(numbers), value=True).as_py()
+        raise refuse(where(row), rule, "a number", "an empty cell")
+    found: NDArray[np.float64] = numbers.to_numpy(zero_copy_only=False).copy()
     return finite(found, where, rule)
 
 
@@ -127,7 +130,7 @@ def finite(numbers: NDArray[np.float64], where: Where, rule: str) -> NDArray[np.
     if wrong.any():
         row = int(wrong.reshape(len(numbers), -1).any(axis=1).argmax())
         got = numbers[row] if numbers.ndim == 1 else numbers[row][wrong[row]][0]
-        raise refuse(where(row), rule, "a finite number", "none" if np.isnan(got) else got)
+        raise refuse(where(row), rule, "a finite number", got)
     return numbers
 
 

@@ -263,7 +263,7 @@ BAD = {
     ),
     "titles twice": ("edges.csv", "target,weight", "target,source", "titles differ", "'source'"),
     "a feature of words": ("features.csv", "b,2", "b,two", "features.csv, line 3", "'f'", "'two'"),
-    "a feature NaN": ("features.csv", "b,2", "b,NaN", "features.csv, line 3", "finite"),
+    "a feature NaN": ("features.csv", "b,2", "b,NaN", "line 3", "finite number, got nan"),
     "no feature": ("features.csv", "b,2", "b,", "features.csv, line 3", "got ''"),
     "beyond float32": ("features.csv", "b,2", "b,1e300", "features.csv, line 3", "float32"),
     "a node twice": (
@@ -306,8 +306,8 @@ BAD = {
     "one class": ("labels.csv", "b,y", "b,x", "classes to tell apart", "at least 2 classes, got x"),
     "an odd part": ("labels.csv", "val", "valid", "labels.csv, line 3: a part", "'valid'"),
     "a part unlabelled": ("labels.csv", "c,x", "c,-1", "labels.csv, line 4", "none, in test"),
-    "nobody trains": ("labels.csv", "a,x,train", "a,x,", "a split has training nodes"),
-    "no test": ("labels.csv", "c,x,test", "c,x,", "a split with validation nodes has test nodes"),
+    "nobody trains": ("labels.csv", "a,x,train", "a,x,", "a split has train nodes"),
+    "no test": ("labels.csv", "c,x,test", "c,x,", "a split that has val nodes has test nodes"),
     "bytes": ("edges.csv", "b,c", "\udcffb,c", "edges.csv, line 3", "UTF"),
 }
 
@@ -355,6 +355,9 @@ def test_files_that_are_no_tables_are_refused() -> None:
     Path("a.mtx").write_text("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 2 1\n")
     refused(r"a.mtx: .*Truncated", edges="a.mtx")
     whole = write_parquet()
+    nothing = pa.table({"node": NODES, "f": [None, *X[1:, 0].tolist()]})
+    pq.write_table(nothing, "nothing.parquet")
+    refused("row 1.*expected a number, got an empty cell", features="nothing.parquet")
     content = Path("features.parquet").read_bytes()
     Path("features.parquet").write_bytes(content[: len(content) // 2])
     refused("features.parquet must be whole", features=whole.features)
