@@ -113,7 +113,9 @@ class SparseMatrix:
         """
         num_labels, groups, rows, columns = theta.shape
         value, theta = autocast_pair(self.value, theta)
-        wide = theta.permute(1, 2, 0, 3).reshape(groups * rows, num_labels * columns)
+        if num_labels > 1:  # else a permutation would change the strides of the gradient
+            theta = theta.permute(1, 2, 0, 3)
+        wide = theta.reshape(groups * rows, num_labels * columns)
         out = spmm(self._by_group(groups), value, wide)
         blocks = out.view(self.size(0), groups, num_labels, columns)
         return blocks.transpose(1, 2).reshape(self.size(0), num_labels, groups * columns)

@@ -64,7 +64,7 @@ def rows_of(x: Tensor, nodes: Tensor, dtype: torch.dtype) -> Tensor:
     chosen = begin[row] + within
     ptr = torch.cat([begin.new_zeros(1), (end - begin).cumsum(0)])
     parts = ptr, x.col_indices()[chosen], x.values()[chosen].to(dtype)
-    return torch.sparse_csr_tensor(*parts, size=(nodes.numel(), x.size(1)))
+    return torch.sparse_csr_tensor(*parts, (nodes.numel(), x.size(1)), check_invariants=False)
 
 
 def check_features(x: Features) -> None:

@@ -23,6 +23,7 @@ from torch_geometric.nn import (
 )
 from torch_geometric.profile import count_parameters, get_model_size
 
+from pyg_outerconv.graph import SparseFeatures
 from pyg_outerconv.nn import AttentionConv, OuterConv, gat_conv
 from pyg_outerconv.testing import assert_near
 
@@ -65,6 +66,22 @@ def assert_same(ours, theirs, *arguments):
     direction = torch.randn_like(out)
     (found,) = torch.autograd.grad(out, x, direction)
     assert_near(found, torch.autograd.grad(expected, x, direction)[0], 5e-5)
+
+
+@pytest.mark.parametrize("theta", ["full", "grouped(groups=2)", "low-rank(rank=2)"])
+@pytest.mark.parametrize("family", ["gcn", "identity", "stack(gcn, identity)", "walk(2)"])
+@pytest.mark.parametrize("layout", ["dense", "csr", "SparseFeatures"])
+def test_gradients_have_the_strides_of_their_parameters(layout, family, theta):
+    """DistributedDataParallel warns of others, and copies them."""
+    x = (torch.rand(5, 8) < 0.4).float()
+    if layout != "dense":
+        x = x.to_sparse_csr() if layout == "csr" else SparseFeatures.of(x)
+    for width in (4, 32):
+        conv = OuterConv(8, width, family, theta=theta)
+        parameters = dict(conv.named_parameters())
+        found = torch.autograd.grad(conv(x, EDGES).sin().sum(), list(parameters.values()))
+        for gradient, (name, parameter) in zip(found, parameters.items(), strict=True):
+            assert gradient.stride() == parameter.stride(), (name, gradient.shape)
 
 
 @pytest.mark.parametrize("block", ["res+", "res", "dense", "plain"])
