@@ -21,8 +21,6 @@ from ..train.settings import Settings, settings_from
 from .results import page, read_report, record, report
 from .table import Cell, Table, find_table, read_table, shipped_tables
 
-SETTLED = ("features", "accumulate")  # what a run chooses when it begins
-
 
 def reproduce(
     table: str | None,
@@ -144,8 +142,7 @@ def _run(cell: Cell, folder: Path, root: str | None, seeds: int | None) -> dict[
 def _check_same(home: Path, settings: Settings) -> None:
     """Raise ValueError if the run folder of a cell is of other settings."""
     kept = RunFolder(home).settings()
-    odd = [name for name in settings.differing(kept) if name not in SETTLED]
-    if odd:
+    if odd := settings.settled_as(kept).differing(kept):
         raise RefusedValue(
             f"{home} holds this cell with other settings (give another --out, or remove it)",
             settings.tell(odd),

@@ -6,7 +6,6 @@ import signal
 import time
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -93,9 +92,9 @@ class Experiment:
         assert dataset is not None
         self.dataset = dataset
         check_mapped(dataset, settings)
-        settings = self._share_updates(settings, resume)
-        if resume and settings.features == "auto":  # as it was settled when the run began
-            settings = replace(settings, features=self.folder.settings().features)
+        if resume:
+            settings = settings.settled_as(self.folder.settings())
+        settings = self._share_updates(settings)
         self.features = choose_features(self.dataset, settings)
         self.settings = settings = settle_features(self.dataset, settings)
         if resume:
@@ -117,14 +116,12 @@ class Experiment:
         """What the first process gets of the run folder, in all processes."""
         return self.processes.shared(act() if self.processes.leads else None)
 
-    def _share_updates(self, settings: Settings, resume: bool) -> Settings:
+    def _share_updates(self, settings: Settings) -> Settings:
         """The settings with ``accumulate=0`` replaced by the number of processes, and checked."""
         size = self.processes.size
         if size == 1 and settings.batches == "none":
             return settings
-        if resume and not settings.accumulate:
-            settings = replace(settings, accumulate=self.folder.settings().accumulate)
-        settings = replace(settings, accumulate=settings.accumulate or size)
+        settings = settings.with_values(accumulate=settings.accumulate or size)
         if size == 1:
             return settings
         for rule, fits, expected, got in (

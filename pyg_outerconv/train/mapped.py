@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from ..data import Dataset
 from ..data.mapped import MappedGraph
 from ..errors import RefusedValue
 from ..families import Family, parse_family
 from ..families.multi_head import HeadsByName
-from ..scale import (
-    Blocks,
-    Carried,
-    Clusters,
-    RandomNodes,
-    Sampler,
-    Scratch,
-    carried_by,
-    clusters_of,
-)
+from ..scale import Carried, Scratch, carried_by, clusters_of
 from ..scale.chunks import MOST_EDGES
-from .sampled import Sampled
+from .sampled import Sampled, sampler_of
 from .settings import Settings
 
 BLOCK, TOGETHER = 2000, 25
@@ -80,14 +72,7 @@ def mapped_inputs(graph: MappedGraph, family: Family, settings: Settings) -> Sam
         ValueError: samples cannot carry the basis, or files cannot be written.
     """
     carried = _carried(graph, family)
-    sampler: Sampler
-    if settings.batches == "clusters":
-        clusters = clusters_of(graph, settings.parts)
-        sampler = Clusters(carried, clusters, settings.parts_per_batch)
-    elif settings.batches == "blocks":
-        sampler = Blocks(carried, settings.parts, settings.parts_per_batch)
-    else:
-        sampler = RandomNodes(carried, settings.parts)
+    sampler = sampler_of(carried, settings, partial(clusters_of, graph))
     scratch = Scratch(graph.folder)
     return Sampled(graph.x, carried.basis, sampler, settings.device, MOST_EDGES, scratch)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -113,13 +114,22 @@ def sampled(
             f"--batches {settings.batches}",
         )
     carried = Carried(family, edges, structure.to("cpu"))  # where samples are drawn
-    sampler: Sampler
-    if settings.batches == "neighbor":
-        sampler = Neighbors(carried, fan_outs_of(settings.fan_outs), settings.batch_size)
-    elif settings.batches == "blocks":
-        sampler = Blocks(carried, settings.parts, settings.parts_per_batch)
-    elif settings.batches == "clusters":
-        sampler = Clusters(carried, metis(carried, settings.parts), settings.parts_per_batch)
-    else:
-        sampler = RandomNodes(carried, settings.parts)
+    sampler = sampler_of(carried, settings, partial(metis, carried))
     return Sampled(x, structure, sampler, settings.device)
+
+
+def sampler_of(carried: Carried, settings: Settings, clusters: Callable[[int], Tensor]) -> Sampler:
+    """The sampler that ``settings.batches`` names.
+
+    Args:
+        carried: what samples carry.
+        settings: of the run.
+        clusters: the cluster of each node (N,), for a number of clusters.
+    """
+    if settings.batches == "neighbor":
+        return Neighbors(carried, fan_outs_of(settings.fan_outs), settings.batch_size)
+    if settings.batches == "blocks":
+        return Blocks(carried, settings.parts, settings.parts_per_batch)
+    if settings.batches == "clusters":
+        return Clusters(carried, clusters(settings.parts), settings.parts_per_batch)
+    return RandomNodes(carried, settings.parts)

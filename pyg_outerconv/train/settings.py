@@ -260,6 +260,11 @@ class Settings:
         """The same settings but for some."""
         return Settings(**(self.as_dict() | values))
 
+    def settled_as(self, began: Settings) -> Settings:
+        """The same settings, with what a run that began chose in the place of ``'auto'`` and 0."""
+        features = began.features if self.features == "auto" else self.features
+        return self.with_values(features=features, accumulate=self.accumulate or began.accumulate)
+
     def differing(self, other: Settings) -> list[str]:
         """The names of the settings in which two runs differ."""
         mine, theirs = self.as_dict(), other.as_dict()
