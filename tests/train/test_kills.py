@@ -7,6 +7,7 @@ how. A kill strikes if a run was under way, which ends by it.
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,12 +15,15 @@ from pathlib import Path
 import pytest
 import torch
 from killed import HOW, Runner, Strikes, running
+from mapped_graphs import write
 from run_folders import read_all, results
 
 from pyg_outerconv import files
 from pyg_outerconv.train.run_folder import NAMES
 
 RUN = ["--epochs", "20", "--patience", "0", "--seeds", "2", "--hidden", "8", "--dropout", "0.5"]
+
+BLOCKS = ["--batches", "blocks", "--parts", "6", "--parts-per-batch", "2", "--device", "cpu"]
 
 # The seed under way is kept after every epoch, so that kills hit the writing of it too. Every third
 # draws, which takes longer than all else.
@@ -38,24 +42,31 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
         yield made
 
 
+@pytest.mark.parametrize("graph", ["in memory", "in mapped files"])
 def test_killed_at_random_moments(
+    graph: str,
     runner: Runner,
     tmp_path: Path,
     pytestconfig: pytest.Config,
     record_property: Callable[[str, object], None],
 ) -> None:
     strikes = Strikes(pytestconfig.getoption("--kills"))
-    assert runner(["train", "KarateClub", *RUN, "--out", "whole"]) == 0
+    new = ["KarateClub", *RUN]
+    if graph == "in mapped files":
+        new = ["--data", str(write(tmp_path / "graph")), *RUN, *BLOCKS]
+    assert runner(["train", *new, "--out", "whole"]) == 0
     began = time.monotonic()
-    assert runner(["train", "KarateClub", *RUN, "--out", "again"]) == 0
+    assert runner(["train", *new, "--out", "again"]) == 0
     assert results(tmp_path / "again") == results(tmp_path / "whole")
     seconds = time.monotonic() - began
     draw, number = random.Random(strikes.wanted), 0
     while strikes.are_left:
         folder, number = tmp_path / f"run{number}", number + 1
+        for basis in tmp_path.glob("graph/basis-*"):  # so that kills hit the writing of it too
+            shutil.rmtree(basis)
         for _ in range(4):  # some runs are killed again when they go on
             begun = (folder / "config.json").exists()
-            line = ["--resume"] if begun else ["KarateClub", *RUN]
+            line = ["--resume"] if begun else new
             how = draw.choice(HOW)
             code = runner(["train", *line, "--out", str(folder)], how, draw.uniform(0, seconds))
             read_all(folder)
@@ -64,7 +75,7 @@ def test_killed_at_random_moments(
             if not strikes.are_left or not code or draw.random() < 0.5:
                 break
         begun = (folder / "config.json").exists()
-        line = ["--resume"] if begun else ["KarateClub", *RUN]
+        line = ["--resume"] if begun else new
         assert runner(["train", *line, "--out", str(folder)]) == 0, Path("said").read_text()
         read_all(folder)
         assert results(folder) == results(tmp_path / "whole")
