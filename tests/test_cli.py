@@ -35,7 +35,7 @@ from pyg_outerconv.show import KINDS
 from pyg_outerconv.train import Settings, command, experiment, make_split
 from pyg_outerconv.train.loop import SeedRun
 from pyg_outerconv.train.progress import Progress
-from pyg_outerconv.train.settings import DECAYS, FEATURES, NORMS, SKIPS
+from pyg_outerconv.train.settings import WORDS
 
 QUICK = ["--epochs", "15", "--seeds", "2", "--hidden", "8"]
 
@@ -340,7 +340,7 @@ def test_help_does_not_wait_for_torch() -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("train", (*NORMS, *SKIPS, *DECAYS, *FEATURES, data.ROOT_VARIABLE)),
+        ("train", (*(word for known in WORDS.values() for word in known), data.ROOT_VARIABLE)),
         ("show", (*KINDS, data.EMBEDDED)),
         ("bench", (*TYPES, f"default {REPEATS}, with --quick {QUICK_REPEATS}")),
     ],

@@ -11,18 +11,29 @@ from ..errors import RefusedType, RefusedValue, unknown
 from ..own_code import imported
 from .metrics import METRICS
 
-NORMS = ("none", "batch", "layer")
-SKIPS = ("none", "residual", "concat")
-DECAYS = ("all", "first")
-FEATURES = ("auto", "sparse", "dense")
-CLASS_WEIGHTS = ("none", "balanced")
-SELECT = ("loss", "metric")
-ARCHITECTURES = ("layers", "blocks")
-ACTIVATIONS = ("relu", "elu", "gelu", "leaky_relu", "none")
-BATCHES = ("none", "random-nodes", "clusters", "blocks", "neighbor")
-PRECISIONS = ("float32", "bfloat16")
-UPDATES = ("none", "mlp")
-POOLS = ("none", "sum", "mean", "max")
+WORDS = {
+    "layer_norm": ("none", "batch", "layer"),
+    "skip": ("none", "residual", "concat"),
+    "decay": ("all", "first"),
+    "features": ("auto", "sparse", "dense"),
+    "metric": tuple(METRICS),
+    "class_weights": ("none", "balanced"),
+    "select": ("loss", "metric"),
+    "activation": ("relu", "elu", "gelu", "leaky_relu", "none"),
+    "architecture": ("layers", "blocks"),
+    "batches": ("none", "random-nodes", "clusters", "blocks", "neighbor"),
+    "precision": ("float32", "bfloat16"),
+    "update": ("none", "mlp"),
+    "pool": ("none", "sum", "mean", "max"),
+}
+"""The values of settings that are words."""
+
+LEAST = {
+    **dict.fromkeys(("depth", "hidden", "epochs", "evaluate_every", "seeds"), 1),
+    **dict.fromkeys(("parts", "parts_per_batch", "batch_size"), 1),
+    **dict.fromkeys(("patience", "out_heads", "peer_seeds", "accumulate"), 0),
+}
+"""Minima of the settings that are integers."""
 
 # Maxima of the settings; within them a run ends, and numbers stay within float32.
 MOST = {
@@ -99,7 +110,6 @@ class Settings:
             replaced by the number of processes when a run begins.
         precision: of the products in training, ``'bfloat16'`` by torch's autocast; parameters and
             evaluation are float32.
-
         imports: names of the modules of one's own that were imported when the run began, with
             commas between them; see :mod:`pyg_outerconv.own_code`.
 
@@ -157,18 +167,10 @@ class Settings:
     def __post_init__(self) -> None:
         for setting in fields(self):
             _check_type(setting.name, getattr(self, setting.name), str(setting.type))
-        for name in (
-            "depth",
-            "hidden",
-            "epochs",
-            "evaluate_every",
-            "seeds",
-            "parts",
-            "parts_per_batch",
-            "batch_size",
-        ):
-            if getattr(self, name) < 1:
-                raise RefusedValue(f"{name} must be positive", ">= 1", getattr(self, name))
+        for name, least in LEAST.items():
+            if getattr(self, name) < least:
+                rule = f"{name} must {'be positive' if least else 'not be negative'}"
+                raise RefusedValue(rule, f">= {least}", getattr(self, name))
         for name, most in MOST.items():
             if getattr(self, name) > most:
                 raise RefusedValue(f"{name} has a maximum", f"<= {most}", "more")
@@ -185,24 +187,7 @@ class Settings:
             raise RefusedValue("lr must be positive", "> 0", self.lr)
         if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
             raise RefusedValue("weight_decay must not be negative", ">= 0", self.weight_decay)
-        for name in ("patience", "out_heads", "peer_seeds"):
-            if getattr(self, name) < 0:
-                raise RefusedValue(f"{name} must not be negative", ">= 0", getattr(self, name))
-        for name, known in (
-            ("layer_norm", NORMS),
-            ("skip", SKIPS),
-            ("decay", DECAYS),
-            ("features", FEATURES),
-            ("metric", tuple(METRICS)),
-            ("class_weights", CLASS_WEIGHTS),
-            ("select", SELECT),
-            ("activation", ACTIVATIONS),
-            ("architecture", ARCHITECTURES),
-            ("batches", BATCHES),
-            ("precision", PRECISIONS),
-            ("update", UPDATES),
-            ("pool", POOLS),
-        ):
+        for name, known in WORDS.items():
             if getattr(self, name) not in known:
                 raise RefusedValue(unknown(name, getattr(self, name), known))
         if self.skip == "residual" and self.depth < 3:
@@ -216,7 +201,6 @@ class Settings:
         if self.architecture == "blocks" and self.update != "none":
             rule = "residual blocks have a linear layer of their own"
             raise RefusedValue(rule, "update='none'", self.update)
-
         if self.peer_seeds > (self.seeds if self.peer else 0):
             raise RefusedValue(
                 "PyG's layer is trained on seeds that ours is trained on",
@@ -233,8 +217,6 @@ class Settings:
 
     def _check_batches(self) -> None:
         fan_outs_of(self.fan_outs)
-        if self.accumulate < 0:
-            raise RefusedValue("accumulate must not be negative", ">= 0", self.accumulate)
         if self.batches == "none" and self.accumulate > 1:
             raise RefusedValue(
                 "gradients are added up over samples", "--batches random-nodes", "--batches none"
