@@ -28,11 +28,11 @@ from ..files import (
     temporary_name,
 )
 from .checks import check_graph, check_listed_edges, read_checked
-from .duplicates import without_duplicates
 from .embedded import read_embedded
 from .mapped import MappedGraph
 from .reader import construct, download
 from .registry import DataUnavailable, Entry, entry
+from .selections import SELECTIONS
 from .source import Source
 
 DEFAULT = "Cora"  # what is trained on where no dataset is named
@@ -205,8 +205,8 @@ def _read_anew(known: Entry, root: Path, contents: dict[str, bytes], kept: Path)
             (place / name).write_bytes(content)
         data = _with_labels(construct(known, root, place))
         check_graph(known, root, data)
-        if known.drop_duplicates:
-            data = without_duplicates(data)
+        if known.keeps:
+            data = SELECTIONS[known.keeps](data)
         save_tensors(kept, data.to_dict())
     except OSError as error:
         raise _unusable_cache(kept.parent, error) from error

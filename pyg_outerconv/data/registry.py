@@ -28,7 +28,7 @@ class Entry:
         splits: split protocols, the default first.
         defaults: training settings that the field uses on this dataset.
         requires: modules that the reader imports.
-        drop_duplicates: whether :func:`.without_duplicates` selects nodes.
+        keeps: the nodes that are kept, a word of :data:`.selections.SELECTIONS`; empty for all.
         copies_differ: the checksums are of one copy among several that are packed in other ways, so
             that a file with another checksum may be whole. It is read as one without checksum is.
         task: ``'nodes'`` or ``'graphs'``, whatever is classified.
@@ -51,7 +51,7 @@ class Entry:
     requires: tuple[str, ...] = ()
     note: str = ""
     copies_differ: bool = False
-    drop_duplicates: bool = False
+    keeps: str = ""
     task: str = "nodes"
     draws_splits: bool = True
     embedded: dict[str, str] | None = None

@@ -1,9 +1,12 @@
-"""A graph without its duplicate nodes."""
+"""Parts of a graph that data sets of their own are made of, see :attr:`.registry.Entry.keeps`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch_geometric.data import Data
+from torch_geometric.transforms import LargestConnectedComponents
 
 
 def without_duplicates(data: Data) -> Data:
@@ -28,3 +31,10 @@ def without_duplicates(data: Data) -> Data:
         kept[node] = key not in seen or not targets[node]
         seen.add(key)
     return data.subgraph(kept)
+
+
+SELECTIONS: dict[str, Callable[[Data], Data]] = {
+    "distinct": without_duplicates,
+    "largest-component": LargestConnectedComponents(),
+}
+"""From a graph to the part that an entry keeps, by its word in the registry."""
