@@ -85,6 +85,8 @@ CASES = [
     Explicit(Stack(Relation(3), Identity())),
     HighPass(),
     HighPass(norm="target", add_self_loops=False, epsilon=0.3),
+    Directed(GCN("both", add_self_loops=False)),
+    Diffusion(length=2, norm="both"),
     Reverse(Relation(3)),
     Scale(Relation(3), (0.5, -2.0, 0.0)),
     Scale(Chebyshev(2), -1.5),

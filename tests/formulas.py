@@ -90,7 +90,7 @@ def _normalised(graph, norm):
         return w * _inverse(sent)[graph.source]
     if norm == "target":
         return w * _inverse(received)[graph.target]
-    sent = sent if graph.is_pair else received
+    sent = sent if graph.is_pair or norm == "both" else received
     return _inverse(sent, 0.5)[graph.source] * w * _inverse(received, 0.5)[graph.target]
 
 

@@ -12,7 +12,7 @@ from ..basis.polynomial import CHEBYSHEV, Polynomial
 from ..cache import IdentityCache
 from ..errors import RefusedValue
 from ..graph.edge_list import EdgeList
-from ..graph.norm import NORMS, check_norm, degree, divisor
+from ..graph.norm import check_norm, degree, divisor
 from ..graph.spectrum import largest_eigenvalues
 from ..kernels.index_checks import has_numbers
 from .family import Family
@@ -75,7 +75,7 @@ class Chebyshev(Family):
         super().__post_init__()
         check_least(self, num_terms=1)
         check_powers(self, "num_terms")
-        check_norm(self.norm, NORMS)
+        check_norm(self.norm, ("sym", "source", "target", None))
         given = self.lambda_max
         if isinstance(given, str):
             if given not in ("exact", "bound"):

@@ -11,7 +11,7 @@ from ..basis.base import Basis
 from ..basis.polynomial import MONOMIAL, Polynomial
 from ..errors import RefusedValue, unknown
 from ..graph.edge_list import EdgeList
-from ..graph.norm import check_norm, transition
+from ..graph.norm import NORMS, check_norm, transition
 from .family import Family
 from .options import check_least, check_powers
 from .relation import edge_basis
@@ -48,8 +48,8 @@ class Diffusion(Family):
         alpha (float, optional): α, the probability to return. (default: ``0.15``)
         t (float, optional): the time of diffusion. (default: ``5.0``)
         length (int, optional): L, at most 10,000. (default: ``10``)
-        norm (str, optional): ``'sym'``, ``'source'``, ``'target'`` or ``None``; see :class:`Walk`.
-            (default: ``'sym'``)
+        norm (str, optional): ``'sym'``, ``'source'``, ``'target'``, ``'both'`` or ``None``; see
+            :class:`Walk`. (default: ``'sym'``)
         add_self_loops (bool, optional): add them before the norm. (default: ``True``)
         remainder (str, optional): the weights of lengths beyond L: ``'keep'`` adds them to that of
             the last power, ``'drop'`` leaves them out, ``'normalise'`` spreads them over all terms.
@@ -91,7 +91,7 @@ class Diffusion(Family):
             raise RefusedValue("t is the time of a diffusion", "0 <= t < infinity", self.t)
         check_least(self, length=0)
         check_powers(self, "length")
-        check_norm(self.norm, ("source", "target", "sym", None))
+        check_norm(self.norm, NORMS)
         if self.remainder not in REMAINDERS:
             raise RefusedValue(unknown("remainder", self.remainder, REMAINDERS))
 

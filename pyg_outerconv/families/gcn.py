@@ -26,10 +26,16 @@ class GCN(Family):
     Classification with Graph Convolutional Networks" <https://arxiv.org/abs/1609.02907>`_ paper,
     equation 2.
 
+    On directed graphs D̂ gives weight 0 to edges that leave a node that none reaches.
+    ``GCN("both", add_self_loops=False)`` keeps them: it is :math:`D_{out}^{-1/2} W D_{in}^{-1/2}`
+    of the `"Edge Directionality Improves Learning on Heterophilic Graphs"
+    <https://arxiv.org/abs/2305.10498>`_ paper (Dir-GNN, section 3), and ``Directed`` of it has
+    both of the paper's matrices.
+
     Args:
         norm (str, optional): ``'sym'``, the formula; ``'source'`` or ``'target'``, which divide
-            W + I by the degree of the sending or of the receiving node; or ``None``.
-            (default: ``'sym'``)
+            W + I by the degree of the sending or of the receiving node; ``'both'``, which divides
+            by the roots of both; or ``None``. (default: ``'sym'``)
         add_self_loops (bool, optional): Whether to add I. Sources and targets must then be the
             same nodes. (default: ``True``)
         improved (bool, optional): Added self-loops weigh 2. (default: ``False``)
@@ -63,6 +69,7 @@ class GCN(Family):
             "sym": f"D^-1/2 {w} D^-1/2, D the in-degrees of {w.strip('()')}",
             "source": f"D^-1 {w}, D the out-degrees of {w.strip('()')}",
             "target": f"{w} D^-1, D the in-degrees of {w.strip('()')}",
+            "both": f"D_out^-1/2 {w} D_in^-1/2, D the degrees of {w.strip('()')}",
         }
         return f"A_0 = {scaled.get(self.norm or '', w)}"
 

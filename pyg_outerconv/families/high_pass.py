@@ -32,7 +32,8 @@ class HighPass(Family):
     paper (FAGCN, equation 1), ε I − D^-1/2 A D^-1/2. It stays a rule: I has no edges.
 
     Args:
-        norm (str, optional): ``'sym'``, ``'source'``, ``'target'`` or ``None``, as in :class:`GCN`;
+        norm (str, optional): ``'sym'``, ``'source'``, ``'target'``, ``'both'`` or ``None``, as in
+            :class:`GCN`;
             ``'target'`` subtracts the mean of the neighbours. (default: ``'sym'``)
         add_self_loops (bool, optional): Whether Â has self-loops, added before the norm.
             (default: ``True``)

@@ -15,7 +15,7 @@ from ..basis.label_maps import Selected
 from ..basis.polynomial import MONOMIAL, Polynomial
 from ..errors import RefusedValue, unknown
 from ..graph.edge_list import EdgeList
-from ..graph.norm import check_norm, transition
+from ..graph.norm import NORMS, check_norm, transition
 from .family import Family
 from .options import check_least, check_powers
 from .relation import edge_basis
@@ -37,6 +37,7 @@ class Walk(Family):
     - ``norm='source'``: T = D_out⁻¹W, as in the paper; weights that leave a node sum to one.
     - ``norm='target'``: T = W D_in⁻¹; weights that reach a node sum to one.
     - ``norm='sym'``: T = D^(−1/2) W D^(−1/2), as in GCN, TAGCN and SGC.
+    - ``norm='both'``: T = D_out^(−1/2) W D_in^(−1/2), as in Dir-GNN.
     - ``norm=None``: T = W, the sum of path weights.
 
     ``direction='backward'`` walks against the edges; ``'both'`` has forward labels, then backward
@@ -53,8 +54,8 @@ class Walk(Family):
         length (int): L, at most 10,000. K = L + 1 in one direction, unless ``powers`` selects
             fewer.
         norm (str, optional): T is W divided by the out-degrees for ``'source'``, by the in-degrees
-            for ``'target'``, by the roots of both for ``'sym'``, and W for ``None``.
-            (default: ``'source'``)
+            for ``'target'``, by the roots of both for ``'both'``, by those of the in-degrees at
+            both ends for ``'sym'``, and W for ``None``. (default: ``'source'``)
         direction (str, optional): ``'forward'``, ``'backward'`` or ``'both'``.
             (default: ``'forward'``)
         aggr (str, optional): over the walks from m to n: ``'sum'``, ``'mean'``, ``'max'`` or
@@ -86,7 +87,7 @@ class Walk(Family):
         super().__post_init__()
         check_least(self, length=0)
         check_powers(self, "length")
-        check_norm(self.norm, ("source", "target", "sym", None))
+        check_norm(self.norm, NORMS)
         if self.direction not in DIRECTIONS:
             raise RefusedValue(unknown("direction", self.direction, DIRECTIONS))
         if self.aggr not in REDUCTIONS:

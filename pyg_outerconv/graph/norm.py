@@ -12,11 +12,12 @@ from ..kernels.index_checks import can_read
 from .checks import holds
 from .edge_list import EdgeList
 
-NORMS = ("sym", "source", "target", None)
+NORMS = ("sym", "source", "target", "both", None)
 
 _OTHER_WORDS = {
     "rw": "'source' divides by the degree of the sending node, 'target' by that of the receiving",
     "sum": "None divides by nothing",
+    "dir": "'both' divides by the roots of the out-degree and of the in-degree",
 }
 
 
@@ -165,6 +166,7 @@ def normalise(
       out-degree of the source and the in-degree of the target.
     - 'source': w / d_out(m), so that the weights that leave a node sum to one.
     - 'target': w / d_in(n), so that the weights that reach a node sum to one.
+    - 'both': w / √(d_out(m) d_in(n)).
     - None: w.
 
     With ``signed`` degrees may be negative, of which 'sym' makes NaN.
@@ -189,7 +191,7 @@ def normalise(
             weight = weight / received[target]
         else:
             sent = received
-            if edges.bipartite:
+            if edges.bipartite or norm == "both":
                 sent = divisor(weight, source, num_sources, what, signed)
             weight = weight / sent.sqrt()[source] / received.sqrt()[target]
     return edges.but(edge_weight=weight.to(narrow))
@@ -198,16 +200,16 @@ def normalise(
 def _counted(edges: EdgeList, norm: str, dtype: torch.dtype) -> Tensor:
     """(E,) the normalised weights of edges of weight 1, whose degrees are counts.
 
-    With norm 'sym' and one set of nodes, a source of in-degree 0 gives its edges weight 0.
+    With norm 'sym' and one set of nodes, edges from a source of in-degree 0 get weight 0.
     """
     source, target = edges.edge_index.unbind(0)
     wide = dtype if dtype == torch.float64 else torch.float32
-    if norm != "sym":
+    if norm in ("source", "target"):
         nodes, count = (source, edges.size[0]) if norm == "source" else (target, edges.size[1])
         value = gathered(inverse_counts(nodes, count, wide), nodes)
     else:
         received = sent = inverse_counts(target, edges.size[1], wide, root=True)
-        if edges.bipartite:
+        if edges.bipartite or norm == "both":
             sent = inverse_counts(source, edges.size[0], wide, root=True)
         value = gathered(sent, source).mul_(gathered(received, target))
     return value if wide == dtype else value.to(dtype)

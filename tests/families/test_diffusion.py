@@ -21,7 +21,7 @@ PAIRS = {(n, (n * step + 1) % NODES) for n in range(NODES) for step in (1, 3, 7)
 EDGE_INDEX = torch.tensor(sorted(pair for pair in PAIRS if pair[0] != pair[1])).t().contiguous()
 WEIGHT = torch.linspace(0.1, 1.1, EDGE_INDEX.size(1), dtype=torch.float64)
 GRAPH = edge_list(EDGE_INDEX, WEIGHT, size=(NODES, NODES))
-NORMS = ("sym", "source", "target", None)
+NORMS = ("sym", "source", "target", "both", None)
 
 
 def step(norm, loops=True):
@@ -33,6 +33,8 @@ def step(norm, loops=True):
     sent, received = adjacency.sum(1), adjacency.sum(0)
     if norm == "sym":
         return adjacency / (received[:, None] * received).sqrt()
+    if norm == "both":
+        return adjacency / (sent[:, None] * received).sqrt()
     if norm == "source":
         return adjacency / sent[:, None]
     return adjacency / received if norm == "target" else adjacency

@@ -51,7 +51,7 @@ def draw_leaf(rng, is_pair):
     def loops():
         return False if is_pair else rng.random() < 0.5
 
-    norm = rng.choice(["source", "target", "sym", None])
+    norm = rng.choice(["source", "target", "sym", "both", None])
     kind = rng.choice(["identity", "gcn", "relation", "walk", "chebyshev", "diffusion"])
     if is_pair and kind in ("chebyshev", "diffusion"):
         kind = "gcn"
@@ -59,7 +59,7 @@ def draw_leaf(rng, is_pair):
         return Drawn(Identity(), formulas.identity)
     if kind == "gcn":
         options = {
-            "norm": rng.choice(["sym", "source", "target", None]),
+            "norm": rng.choice(["sym", "source", "target", "both", None]),
             "add_self_loops": loops(),
             "improved": rng.random() < 0.3,
         }

@@ -13,7 +13,7 @@ DIVIDING = [
     GCN(norm="target"),
     GCN(add_self_loops=False),
     GCN("target", add_self_loops=False),
-    *(Walk(2, norm) for norm in ("source", "target", "sym")),
+    *(Walk(2, norm) for norm in ("source", "target", "sym", "both")),
     Walk(2, "source", direction="both", add_self_loops=True),
     Diffusion(norm="source", length=3, add_self_loops=False),
     Chebyshev(3),
@@ -81,6 +81,7 @@ def dense_norm(index, weight, nodes, norm, loops):
         "source": matrix / sent[:, None],
         "target": matrix / received,
         "sym": matrix / received.sqrt()[:, None] / received.sqrt(),
+        "both": matrix / sent.sqrt()[:, None] / received.sqrt(),
     }[norm]
 
 
@@ -94,6 +95,8 @@ def dense_norm(index, weight, nodes, norm, loops):
         (Walk(1, "source", powers=(1,)), "source", False),
         (Walk(1, "target", powers=(1,), add_self_loops=True), "target", True),
         (Walk(1, "sym", powers=(1,)), "sym", False),
+        (GCN("both", add_self_loops=False), "both", False),
+        (Walk(1, "both", powers=(1,), add_self_loops=True), "both", True),
     ],
     ids=str,
 )
@@ -115,7 +118,7 @@ def test_negative_weights_whose_sums_stay_positive_are_divided_by_them(family, n
     [
         GCN(add_self_loops=False),
         GCN("target", add_self_loops=False),
-        *(Walk(1, norm) for norm in ("source", "target", "sym")),
+        *(Walk(1, norm) for norm in ("source", "target", "sym", "both")),
         Chebyshev(2, "exact"),
         Chebyshev(2, 1.5, "source"),
     ],

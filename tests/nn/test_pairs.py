@@ -55,8 +55,13 @@ def at_target(w, _):
 
 def of_both_ends(w, is_pair):
     """Of one set of nodes the in-degree counts at both ends, of a pair each end has its own."""
-    sent = w.sum(1) if is_pair else w.sum(0)
-    return [invert(sent, 0.5)[:, None] * w * invert(w.sum(0), 0.5)]
+    if is_pair:
+        return of_each_end(w, is_pair)
+    return [invert(w.sum(0), 0.5)[:, None] * w * invert(w.sum(0), 0.5)]
+
+
+def of_each_end(w, _):
+    return [invert(w.sum(1), 0.5)[:, None] * w * invert(w.sum(0), 0.5)]
 
 
 def sums(*parts):
@@ -66,6 +71,7 @@ def sums(*parts):
 # What a family is, of dense weights (M, N) without parallel edges.
 FORMULAS = {
     GCN(add_self_loops=False): of_both_ends,
+    GCN(norm="both", add_self_loops=False): of_each_end,
     GCN(norm="target", add_self_loops=False): at_target,
     Walk(1): sums(own, from_source),
     Walk(1, norm="target"): sums(own, at_target),

@@ -20,7 +20,8 @@ def directions(family: Directed | Reverse | Scale, data: Data, settings: Setting
     """DirGNNConv, (1 − α) Aᵀ X Θ_0 + α A X Θ_1, with the α that a family has.
 
     ``scale(directed(gcn), (1 - α, α))`` is this layer, and ``reverse(gcn)`` with α = 1. Without
-    factors ``directed(gcn)`` is the same function with α = 1/2 and twice the weights.
+    factors ``directed(gcn)`` is the same function with α = 1/2 and twice the weights. Its two
+    GCNConv have no bias where the root has one, so that both layers have the same parameters.
     """
     factor, inner = (family.factor, family.family) if isinstance(family, Scale) else (None, family)
     gcn = inner.family if isinstance(inner, Directed | Reverse) else None
@@ -36,14 +37,17 @@ def directions(family: Directed | Reverse | Scale, data: Data, settings: Setting
             "that both begin as the same function, but a step of training moves it half as far"
         )
 
+    root = settings.root_weight
+
     def make(p: int, q: int) -> Module:
-        return DirGNNConv(GCNConv(p, q), alpha=alpha, root_weight=settings.root_weight)
+        return DirGNNConv(GCNConv(p, q, bias=not root), alpha=alpha, root_weight=root)
 
     edge_index = data.edge_index
     if gcn.add_self_loops:  # which PyG's layer never does
         edge_index, _ = add_remaining_self_loops(edge_index, num_nodes=data.num_nodes)
     return Recipe(
-        "DirGNNConv(GCNConv)" if alpha == 0.5 else f"DirGNNConv(GCNConv, alpha={alpha:g})",
+        f"DirGNNConv(GCNConv{', bias=False' if root else ''}"
+        f"{'' if alpha == 0.5 else f', alpha={alpha:g}'})",
         make,
         partial(_begin, 2.0 if note else 1.0),
         {"edge_index": edge_index},
