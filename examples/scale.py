@@ -16,22 +16,26 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from pyg_outerconv.data.mapped import HEADER, open_mapped
+from pyg_outerconv.data import Source, load_own
+from pyg_outerconv.data.mapped import HEADER
 from pyg_outerconv.families import parse_family
-from pyg_outerconv.files import load_json, replace, save_json
-from pyg_outerconv.nn import OuterConv
-from pyg_outerconv.scale import Clusters, Scratch, carried_by, generate
-from pyg_outerconv.train import NodeClassifier, Settings
-from pyg_outerconv.train.by_layers import logits_by_layers
+from pyg_outerconv.files import load_json, save_json
+from pyg_outerconv.files import replace as write_file
+from pyg_outerconv.scale import Blocks, Sample, carried_by, generate
+from pyg_outerconv.scale.chunks import MOST_EDGES
+from pyg_outerconv.train import Settings, make_split
+from pyg_outerconv.train.loop import SeedRun
+from pyg_outerconv.train.model import ours
 
 HERE = Path(__file__).parent
-FEATURES, HIDDEN, CLASSES = 64, 64, 16
+FEATURES, HIDDEN = 64, 64
 BLOCK, TOGETHER = 2000, 25  # nodes of a block, blocks of a sample
-MOST_EDGES = 2**20
 
 
 class Peak:
@@ -68,55 +72,53 @@ class Peak:
         return {**memory, "seconds": round(self.seconds, 2), "edges_per_second": round(speed)}
 
 
+class Counted(Blocks):
+    """Blocks that add up the edges of the samples they draw."""
+
+    edges = 0
+
+    def draw(self, *wanted) -> Iterator[Sample]:
+        for sample in super().draw(*wanted):
+            self.edges += sample.basis.num_edges
+            yield sample
+
+
 def measure(edges: int, folder: Path) -> dict[str, object]:
-    """The figures of one size."""
-    torch.manual_seed(0)
-    place, family, found = folder / f"blocks-{edges}", parse_family("gcn"), {}
+    """The figures of one size: what ``outerconv train --batches blocks`` does, step by step."""
+    place, found = folder / f"blocks-{edges}", {}
     if not (place / HEADER).exists():
         with Peak() as peak:
             generate(
                 place, nodes=edges // 10, edges=edges, features=FEATURES, log=lambda line: None
             )
         found["writing the graph"] = peak.as_dict(edges)
-    graph = open_mapped(place)
+    dataset = load_own(Source(data=str(place)))
+    graph = dataset.mapped
     with Peak() as peak:
-        carried = carried_by(graph, family)
+        carried_by(graph, parse_family("gcn"))
     found["making the basis"] = peak.as_dict(edges)
+    parts = -(-graph.num_nodes // BLOCK)
+    settings = Settings(
+        dataset.entry.name, "gcn", "public", hidden=HIDDEN, dropout=0.0, lr=0.01, epochs=2,
+        evaluate_every=2, batches="blocks", parts=parts, parts_per_batch=min(parts, TOGETHER),
+    )  # fmt: skip
     with Peak() as peak:
-        carried = carried_by(graph, family)
+        contender = ours(dataset, settings)
     found["opening it"] = peak.as_dict(edges)
-    settings = Settings("blocks", "gcn", "public", hidden=HIDDEN, dropout=0.0)
-    model = NodeClassifier(FEATURES, CLASSES, lambda p, q: OuterConv(p, q, family), settings)
-    sampler = Clusters(carried, torch.arange(graph.num_nodes) // BLOCK, TOGETHER)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    sampler = Counted(contender.inputs.sampler.carried, parts, settings.parts_per_batch)
+    contender = replace(contender, inputs=replace(contender.inputs, sampler=sampler))
+    split, y = make_split(dataset.data, "public", 0), dataset.data.y
+    run = SeedRun(contender, y, dataset.num_classes, split, settings, 0)
     with Peak() as peak:
-        seen = epoch(model, optimizer, graph, sampler)
-    found["an epoch of samples"] = peak.as_dict(seen)
-    model.eval()
+        run.step()
+    layers = len(run.model.convs)
+    found["an epoch of samples"] = peak.as_dict(layers * sampler.edges)
     with Peak() as peak:
-        scratch = Scratch(folder)
-        logits = logits_by_layers(
-            model, graph.x, carried.basis, scratch=scratch, most_edges=MOST_EDGES
-        )
-        held = graph.nodes("test")
-        hits = (logits[held].argmax(-1) == graph.y[held]).double().mean()
-    found["layer-wise inference"] = peak.as_dict(len(model.convs) * carried.basis.num_edges)
+        logits = contender.inputs.predicted(run.model)
+    found["layer-wise inference"] = peak.as_dict(layers * contender.inputs.basis.num_edges)
+    held = split.test.nonzero().view(-1)
+    hits = (logits[held].argmax(-1) == y[held]).double().mean()
     return {"edges": edges, "nodes": graph.num_nodes, "test_accuracy": float(hits), "steps": found}
-
-
-def epoch(model, optimizer, graph, sampler) -> int:
-    """Train once on every sample; the number of edges that the layers have sent."""
-    seeds, seen = graph.nodes("train"), 0
-    trains = graph.split == 1
-    plan = sampler.plan(seeds, 0, 0)
-    for sample in sampler.draw(plan, list(range(len(plan))), 0, 0):
-        rows = trains[sample.nodes].nonzero().view(-1)
-        optimizer.zero_grad()
-        logits = model(graph.x[sample.nodes], sample.basis)[rows]
-        torch.nn.functional.cross_entropy(logits, graph.y[sample.nodes[rows]]).backward()
-        optimizer.step()
-        seen += len(model.convs) * sample.basis.num_edges
-    return seen
 
 
 def write(results: list[dict]) -> None:
@@ -124,7 +126,7 @@ def write(results: list[dict]) -> None:
         "# Graphs that outgrow memory",
         "",
         f"`python examples/scale.py` on {machine()}: two GCN layers, {FEATURES} features, {HIDDEN} "
-        f"hidden channels, {CLASSES} classes, float32, one thread; samples of {TOGETHER} blocks of "
+        "hidden channels, 16 classes, float32, one thread; samples of {TOGETHER} blocks of "
         f"{BLOCK} nodes, chunks of {MOST_EDGES} edges. Private memory is what the process "
         "allocated (300 MB of it are torch), mapped memory what it had of files, which the system "
         "takes back when it is short. Edges a second count an edge once for each layer. The two "
@@ -143,7 +145,7 @@ def write(results: list[dict]) -> None:
     lines += ["", "Test accuracy after one epoch: " + ", ".join(
         f"{100 * r['test_accuracy']:.1f} % at {r['edges']:,} edges" for r in results
     ) + ".", "", "![memory and speed](scale.png)", ""]  # fmt: skip
-    replace(HERE / "scale.md", "\n".join(lines).encode())
+    write_file(HERE / "scale.md", "\n".join(lines).encode())
     draw(results)
 
 

@@ -212,3 +212,24 @@ def test_models_are_timed_before_and_after(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("|")[2].strip() for line in lines[2:]] == ["GCN", "GraphSAGE", "GAT", "RGCN"]
     assert all(float(line.split("|")[6]) > 0 for line in lines[2:])
+
+
+def test_graphs_in_files_are_measured_and_drawn(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("matplotlib")
+    scale = load("scale")
+    monkeypatch.setattr(scale, "BLOCK", 100)
+    monkeypatch.setattr(scale, "TOGETHER", 5)
+    monkeypatch.setattr(scale, "HERE", tmp_path)
+    found = scale.measure(40_000, tmp_path)
+    assert (found["nodes"], list(found["steps"])[-2:]) == (
+        4000,
+        ["an epoch of samples", "layer-wise inference"],
+    )
+    assert 1 / 16 < found["test_accuracy"] <= 1
+    seconds, speed = (
+        found["steps"]["layer-wise inference"][k] for k in ("seconds", "edges_per_second")
+    )
+    assert speed * (seconds + 0.01) > 2 * 40_000  # of two layers, over rounded seconds
+    scale.write([found])
+    assert "| 40,000 | 4,000 | making the basis |" in (tmp_path / "scale.md").read_text()
+    assert (tmp_path / "scale.png").stat().st_size > 1000
