@@ -94,11 +94,12 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
     content = content_of(path)
     try:
         with np.load(BytesIO(content), allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+            found = {name: arrays[name] for name in arrays.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         rule = f"{path} must be whole, and hold no objects, which could run code"
         raise RefusedValue(rule, "an npz of numbers and text", reason) from error
+    return {name: array.astype(array.dtype.newbyteorder("=")) for name, array in found.items()}
 
 
 def _one_of(path: Path, arrays: dict[str, NDArray[Any]], names: tuple[str, str]) -> str:

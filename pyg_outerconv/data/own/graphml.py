@@ -5,7 +5,7 @@ from __future__ import annotations
 from io import BytesIO
 from pathlib import Path
 from typing import Any
-from xml.etree.ElementTree import ParseError
+from xml.etree.ElementTree import ParseError, iterparse
 
 import numpy as np
 
@@ -29,6 +29,7 @@ class GraphML:
         self.path = path
         content = content_of(path)
         try:
+            _require_one_graph(path, content)
             self.graph: Any = nx.read_graphml(BytesIO(content), force_multigraph=True)
         except (ParseError, nx.NetworkXError, KeyError, ValueError, TypeError) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
@@ -107,3 +108,27 @@ class GraphML:
             if value is None or isinstance(value, str):
                 raise refuse(where(row), rule, "a number", "none" if value is None else repr(value))
         return finite(np.array(values, np.float64), where, rule)
+
+
+def _require_one_graph(path: Path, content: bytes) -> None:
+    """Refuse what networkx's reader drops or makes up: a second graph, a node twice, or nowhere."""
+    nodes: set[str | None] = set()
+    ends: list[str | None] = []
+    graphs = 0
+    for _, element in iterparse(BytesIO(content)):
+        kind = element.tag.rpartition("}")[2]
+        if kind == "node":
+            name = element.get("id")
+            if name in nodes:
+                raise refuse(str(path), "a node is described once", "each id once", repr(name))
+            nodes.add(name)
+        elif kind == "edge":
+            ends += [element.get("source"), element.get("target")]
+        elif kind == "graph":
+            graphs += 1
+    if graphs != 1:
+        raise refuse(str(path), "a file has one graph, and no graph in a node", "1", graphs)
+    if strange := next((end for end in ends if end not in nodes), None):
+        raise refuse(
+            str(path), "an edge joins nodes of the graph", "the id of a node", repr(strange)
+        )

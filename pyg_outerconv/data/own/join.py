@@ -37,29 +37,39 @@ def join(edges: Edges, features: Features | None, labels: Labels, undirected: bo
         ValueError: the parts do not fit together; the first row that does not is named.
     """
     names = _node_names(edges, features, labels)
+    if edges.num_nodes not in (None, len(names)):
+        rule = "a matrix of edges has a row for each node"
+        raise refuse(edges.where(-1), rule, f"{len(names)}, as there are nodes", edges.num_nodes)
     y, classes, rows = _classes(names, features, labels)
     masks = _masks(labels, rows, y)
     ends = [
         _places(names, end, edges.where, "an edge joins nodes of the graph") for end in edges.ends
     ]
     types, type_names = (None, ()) if edges.types is None else _types(edges.types, edges.where)
-    weights = None if edges.weights is None else torch.from_numpy(edges.weights).float()
+    weights = None if edges.weights is None else _single(edges.weights, edges.where, "edge weights")
     index = torch.from_numpy(np.stack(ends))
     if undirected or edges.both_ways:
         index, weights, types = both_ways(index, weights, types, edges.where)
     data = Data(edge_index=index, y=y, num_nodes=len(names), **masks)
     if features is not None:
-        data.x = torch.from_numpy(features.x).float()
-        if not bool(torch.isfinite(data.x).all()):
-            row = int((~torch.isfinite(data.x)).any(dim=1).nonzero()[0])
-            rule = "features fit float32"
-            raise refuse(features.where(row), rule, f"at most {torch.finfo().max:.3g}", "more")
+        data.x = _single(features.x, features.where, "features")
     for key, value in (("edge_weight", weights), ("edge_type", types)):
         if value is not None:
             data[key] = value
     joined = Joined(data, tuple(names.to_pylist()), classes, type_names)
     joined.notes = [*notes_on(data), *_unread(edges, features, labels)]
     return joined
+
+
+def _single(numbers: NDArray[np.float64], where: Where, what: str) -> Tensor:
+    """Finite numbers as float32."""
+    made = torch.from_numpy(numbers).float()
+    fits = torch.isfinite(made) if made.dim() == 1 else torch.isfinite(made).all(dim=1)
+    if not bool(fits.all()):
+        row = int((~fits).nonzero()[0])
+        expected = f"at most {torch.finfo().max:.3g}"
+        raise refuse(where(row), f"{what} fit float32", expected, f"{abs(numbers[row]).max():.3g}")
+    return made
 
 
 def notes_on(data: Data) -> list[str]:

@@ -34,12 +34,14 @@ def edges(path: Path, weight: str | None, edge_type: str | None) -> Edges:
     ends = tuple(as_text(pa.array(np.asarray(end, np.int64) + 1)) for end in matrix.coords)
 
     def where(row: int) -> str:
+        if row < 0:
+            return str(path)
         return f"{path}, entry ({', '.join(str(end[row] + 1) for end in matrix.coords)})"
 
     weights = None
     if header[1].lower() != b"pattern":
         weights = finite(_real(path, matrix.data), where, "an edge weight is a number")
-    return Edges((ends[0], ends[1]), where, weights, first=1)
+    return Edges((ends[0], ends[1]), where, weights, first=1, num_nodes=matrix.shape[0])
 
 
 def features(path: Path) -> Features:
@@ -71,6 +73,7 @@ def _read(path: Path) -> tuple[Any, tuple[bytes, ...]]:
         first = content.partition(b"\n")[0][:60].decode(errors="replace")
         rule = "MatrixMarket begins with its header"
         raise refuse(f"{path}, line 1", rule, "%%MatrixMarket matrix …", repr(first))
+    _require_size(path, content)
     try:
         matrix = mmread(BytesIO(content))
     except Exception as error:  # the reader and its stream fail in many ways
@@ -79,6 +82,16 @@ def _read(path: Path) -> tuple[Any, tuple[bytes, ...]]:
         place, reason = (f"{path}, line {line[1]}", line[2]) if line else (str(path), reason)
         raise refuse(place, "a MatrixMarket file is whole", "rows of its header", reason) from error
     return matrix, header.groups()
+
+
+def _require_size(path: Path, content: bytes) -> None:
+    """Refuse a matrix without rows or columns: scipy's reader divides by their number."""
+    for number, line in enumerate(content.splitlines(), 1):
+        if line.strip() and not line.lstrip().startswith(b"%"):
+            if b"0" in line.split()[:2]:
+                got = line[:60].decode(errors="replace")
+                raise refuse(f"{path}, line {number}", "a matrix has rows and columns", ">= 1", got)
+            return
 
 
 def _real(path: Path, values: Any) -> Any:

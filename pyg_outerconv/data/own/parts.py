@@ -31,6 +31,7 @@ class Edges:
         both_ways: the file says itself that edges go both ways, and lists each once.
         first: the number of the first node, where nodes are numbered and not named.
         unread: titles of columns that nothing was made of.
+        num_nodes: the number of nodes, where the file of edges says it.
     """
 
     ends: tuple[pa.Array, pa.Array]
@@ -40,6 +41,7 @@ class Edges:
     both_ways: bool = False
     first: int = 0
     unread: tuple[str, ...] = ()
+    num_nodes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,9 @@ def arrow() -> Any:
     return pyarrow
 
 
+_EXACT = 2.0**53  # below it every integer is a float64
+
+
 def as_text(column: Any) -> pa.Array:
     """A column as text: integers in decimals, whole numbers without a point, nothing as ''."""
     pa = arrow()
@@ -92,9 +97,11 @@ def as_text(column: Any) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_floating(column.type):
+        column = column.cast(pa.float64())
         column = pa.compute.if_else(pa.compute.is_nan(column), None, column)
         whole = pa.compute.equal(column, pa.compute.floor(column))
-        if pa.compute.all(whole, min_count=0).as_py():
+        exact = pa.compute.less(pa.compute.abs(column), _EXACT)
+        if pa.compute.all(pa.compute.and_(whole, exact), min_count=0).as_py():
             column = column.cast(pa.int64())
     return pa.compute.fill_null(column.cast(pa.string()), "")
 
@@ -109,6 +116,8 @@ def as_numbers(column: Any, where: Where, rule: str) -> NDArray[np.float64]:
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     try:
         numbers = column.cast(pa.float64())
+    except pa.ArrowNotImplementedError:
+        raise refuse(where(-1), rule, "a column of numbers", str(column.type)) from None
     except pa.ArrowInvalid:
         cells = column.to_pylist()
         row = next(row for row, cell in enumerate(cells) if not _is_number(cell))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pickle
 import re
 import sys
@@ -48,7 +49,8 @@ def from_file(path: Path) -> Data:
             held = torch.load(BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         named = re.search(r"Unsupported (?:global|class)\S* (?:GLOBAL )?(\S+)", str(error))
-        reason = named[1] if named else " ".join(str(error).split())[-100:]
+        said = re.search(r"WeightsUnpickler error:\s*([^\n]+)", str(error))
+        reason = named[1] if named else f"another pickle ({said[1] if said else error})"
         rule = f"{path} holds tensors and a Data only, as anything else could run code"
         raise RefusedValue(rule, "tensors, numbers and text", reason) from error
     except Exception as error:  # of a file that is damaged or no file of torch's
@@ -87,6 +89,11 @@ def from_function(name: str) -> Data:
     made = getattr(imported, function, None)
     if not callable(made):
         raise RefusedValue(f"{module} has a function {function}", "a function", repr(made))
+    try:
+        inspect.signature(made).bind()
+    except TypeError as error:
+        rule = f"{name} is called without arguments"
+        raise RefusedType(rule, "a function that needs none", str(error)) from None
     return _one(made(), name)
 
 
@@ -108,8 +115,14 @@ def checked(held: Data, origin: str, undirected: bool) -> Joined:
         ValueError, TypeError: they do not.
     """
     for key, what in (("edge_index", "edges"), ("y", "classes")):
-        if not isinstance(held.get(key), Tensor):
+        if held.get(key) is None:
             raise RefusedValue(f"{origin} has {what}", f"a tensor {key}", "none")
+    masks = [f"{part}_mask" for part in PART_NAMES if held.get(f"{part}_mask") is not None]
+    for key in (*READ, *masks):
+        if held.get(key) is not None and not isinstance(held[key], Tensor):
+            raise RefusedType(
+                f"{key} of {origin} is a tensor", "a tensor", type(held[key]).__name__
+            )
     data = Data(edge_index=_integers(held.edge_index, "edge_index", origin))
     data.num_nodes = held.num_nodes
     data.y = _integers(held.y, "y", origin)
@@ -121,7 +134,6 @@ def checked(held: Data, origin: str, undirected: bool) -> Joined:
             rule = f"{origin} has a row of features for each node"
             raise RefusedValue(rule, "real numbers (N, P)", data.x)
         data.x = data.x.float()
-    masks = [f"{part}_mask" for part in PART_NAMES if held.get(f"{part}_mask") is not None]
     for name in masks:
         if held[name].dtype != torch.bool or held[name].dim() not in (1, 2):
             raise RefusedType(
@@ -163,12 +175,19 @@ def _edge_values(held: Data, data: Data, origin: str) -> None:
         if data.edge_type.shape != (count,) or (count and int(data.edge_type.min()) < 0):
             rule = f"{origin} has a type for each edge"
             raise RefusedValue(rule, f"numbers from 0, ({count},)", data.edge_type)
+        if count and int(data.edge_type.max()) >= count:  # each has a matrix, and parameters
+            rule = f"{origin} has no more types of edges than edges"
+            raise RefusedValue(rule, f"numbers < {count}", int(data.edge_type.max()))
     if held.get("edge_weight") is not None:
         weight = held.edge_weight
-        if weight.shape not in ((count,), (count, 1)) or not bool(torch.isfinite(weight).all()):
-            rule = f"{origin} has a finite weight for each edge"
-            raise RefusedValue(rule, f"numbers ({count},)", weight)
+        if weight.shape not in ((count,), (count, 1)) or weight.is_complex():
+            rule = f"{origin} has a weight for each edge"
+            raise RefusedValue(rule, f"real numbers ({count},)", weight)
         data.edge_weight = weight.float().flatten()
+        if not bool((fits := torch.isfinite(data.edge_weight)).all()):
+            edge = int((~fits).nonzero()[0])
+            rule = f"edge weights of {origin} are finite in float32"
+            raise RefusedValue(rule, "numbers", f"{weight[edge].item()} of edge {edge}")
 
 
 def _integers(tensor: Tensor, key: str, origin: str) -> Tensor:

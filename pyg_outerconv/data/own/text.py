@@ -22,7 +22,10 @@ _MOST_COLUMNS = 100_000
 
 @dataclass(frozen=True)
 class Table:
-    """Columns with titles, None for a table without; ``where`` says where a row stands."""
+    """Columns with titles, None for a table without; ``where`` says where a row stands.
+
+    Titles that have a meaning may be written in capitals.
+    """
 
     titles: list[str] | None
     columns: list[Any]
@@ -34,20 +37,32 @@ class Table:
         Raises:
             ValueError: the table has no such column.
         """
-        wanted = title or default
+        if title is None:
+            return self.named(default)
         if self.titles is None:
-            if title is None:
-                return None
             if title.isdecimal() and 3 <= int(title) <= len(self.columns):
                 return int(title) - 1
             expected = f"the number of a column, 3 to {len(self.columns)}, as there are no titles"
             raise refuse(self.where(0), "a column is one of the table", expected, repr(title))
-        if wanted in self.titles:
-            return self.titles.index(wanted)
-        if title is None:
-            return None
-        expected = ", ".join(self.titles)
-        raise refuse(self.where(-1), "a column is one of the table", expected, repr(title))
+        if title in self.titles:
+            return self.titles.index(title)
+        raise refuse(self.where(-1), "a column is one of the table", self.shown(), repr(title))
+
+    def named(self, *names: str) -> int | None:
+        """The place of the column whose title is one of these names; None without one.
+
+        Raises:
+            ValueError: several columns have such a title.
+        """
+        found = [n for n, title in enumerate(self.titles or []) if title.lower() in names]
+        if len(found) > 1:
+            rule = f"one column is titled {' or '.join(names)}"
+            raise refuse(self.where(-1), rule, "one", f"columns {self.shown()}")
+        return found[0] if found else None
+
+    def shown(self) -> str:
+        """The titles, for a message."""
+        return ", ".join(map(repr, self.titles or []))
 
     def others(self, read: set[int | None]) -> tuple[str, ...]:
         """The titles of the columns that are not read."""
@@ -57,20 +72,35 @@ class Table:
 
 def edges(path: Path, weight: str | None, edge_type: str | None) -> Edges:
     """Edges ``source,target[,weight][,type]``; without a line of titles, two columns."""
-    table = _titled(_read(path), lambda cells: tuple(cells[:2]) in EDGE_TITLES)
+    table = _titled(_read(path), lambda cells: any(set(two) <= set(cells) for two in EDGE_TITLES))
     if len(table.columns) < 2:
         raise refuse(table.where(0), "an edge has two ends", "source and target", "one column")
+    ends = _ends(table)
     weights, types = table.column(weight, "weight"), table.column(edge_type, "type")
-    unread = table.others({0, 1, weights, types})
+    unread = table.others({*ends, weights, types})
     if unread and table.titles is None:
         rule = "further columns have titles, or are named by --edge-weight and --edge-type"
-        raise refuse(table.where(0), rule, "source and target", f"{len(table.columns)} columns")
-    first, second = (as_text(column) for column in table.columns[:2])
+        first_row = ", ".join(repr(column[0].as_py()) for column in table.columns[:4])
+        raise refuse(table.where(0), rule, "source and target in the first line", first_row)
+    first, second = (as_text(table.columns[end]) for end in ends)
     numbers = None
     if weights is not None:
         numbers = as_numbers(table.columns[weights], table.where, "an edge weight is a number")
     kinds = None if types is None else as_text(table.columns[types])
     return Edges((first, second), table.where, numbers, kinds, unread=unread)
+
+
+def _ends(table: Table) -> tuple[int, int]:
+    """The places of the sources and of the targets."""
+    if table.titles is None:
+        return 0, 1
+    for source, target in EDGE_TITLES:
+        first, second = table.named(source), table.named(target)
+        if first is not None and second is not None:
+            return first, second
+    expected = "; ".join(" and ".join(two) for two in EDGE_TITLES)
+    rule = "the columns of the ends of edges have titles"
+    raise refuse(table.where(-1), rule, expected, table.shown())
 
 
 def features(path: Path) -> Features:
@@ -87,12 +117,10 @@ def features(path: Path) -> Features:
 def labels(path: Path) -> Labels:
     """Classes ``node,label[,split]``: titles, then a line for each node."""
     table = _node_table(path, "node,label or node,label,split")
-    titles = table.titles or []
-    place = next((titles.index(title) for title in LABEL_TITLES if title in titles), None)
+    place, parts = table.named(*LABEL_TITLES), table.named("split")
     if place is None:
         rule = "a table of labels has a column of classes"
-        raise refuse(table.where(-1), rule, " or ".join(LABEL_TITLES), ", ".join(titles))
-    parts = titles.index("split") if "split" in titles else None
+        raise refuse(table.where(-1), rule, " or ".join(LABEL_TITLES), table.shown())
     split = None if parts is None else as_text(table.columns[parts])
     unread = table.others({0, place, parts})
     names, classes = as_text(table.columns[0]), as_text(table.columns[place])
@@ -101,10 +129,14 @@ def labels(path: Path) -> Labels:
 
 def _node_table(path: Path, expected: str) -> Table:
     table = _titled(_read(path), lambda cells: cells[0] in NODE_TITLES)
+    rule = f"a table of nodes begins with titles, the first {' or '.join(NODE_TITLES)}"
     if table.titles is None:
         got = ",".join(map(str, (column[0].as_py() for column in table.columns[:3])))
-        rule = f"a table of nodes begins with titles, the first {', '.join(NODE_TITLES)}"
         raise refuse(table.where(0), rule, expected, repr(got))
+    if table.titles[0].lower() not in NODE_TITLES:
+        raise refuse(table.where(-1), rule, expected, table.shown())
+    if not len(table.columns[0]):
+        raise refuse(table.where(-1), "a table of nodes has rows", "one for each node", "none")
     return table
 
 
@@ -115,11 +147,10 @@ def _titled(table: Table, are_titles: Any) -> Table:
     cells = [str(column[0].as_py()) for column in table.columns]
     if not are_titles([cell.lower() for cell in cells]):
         return table
-    lower = [cells[0].lower(), *cells[1:]]
-    if double := next((cell for cell in lower if lower.count(cell) > 1), None):
+    if double := next((cell for cell in cells if cells.count(cell) > 1), None):
         raise refuse(table.where(0), "titles differ", "each title once", repr(double))
     columns = [column[1:] for column in table.columns]
-    return Table(lower, columns, lambda row: table.where(row + 1))
+    return Table(cells, columns, lambda row: table.where(row + 1))
 
 
 def _read(path: Path) -> Table:
@@ -138,9 +169,12 @@ def _parquet(path: Path) -> Table:
     for field in table.schema:
         if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
             raise refuse(str(path), "a column has a value in each row", "numbers or text", field)
-    titles = [title if number else title.lower() for number, title in enumerate(table.column_names)]
+    if not table.num_columns:
+        raise RefusedValue(f"{path} has columns", "a column for each title", "none")
     columns = [column.combine_chunks() for column in table.columns]
-    return Table(titles, columns, lambda row: f"{path}, row {row + 1}" if row >= 0 else str(path))
+    return Table(
+        table.column_names, columns, lambda row: f"{path}, row {row + 1}" if row >= 0 else str(path)
+    )
 
 
 def _text(path: Path) -> Table:
@@ -181,14 +215,13 @@ def _text(path: Path) -> Table:
             ),
         )
     except pa.ArrowException as error:
-        raise _malformed(path, where, str(error)) from error
+        raise _malformed(path, where, str(error).replace("\n", " ")) from error
     columns = [column.combine_chunks() for column in table.columns]
     _require_lines(columns, where)
     return Table(None, columns, where)
 
 
 def _malformed(path: Path, where: Where, message: str) -> RefusedValue:
-    message = " ".join(message.split())
     found = re.search(r"Row #(\d+): (.*)", message)
     if not found:
         return RefusedValue(f"{path} must be a table", "rows of the same number of cells", message)
