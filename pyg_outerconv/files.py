@@ -42,6 +42,8 @@ def as_path(text: str | Path, name: str) -> Path:
     Raises:
         ValueError: no file can have that name, or there is no such home folder.
     """
+    if not str(text):
+        raise RefusedValue(f"{name} must name a folder or a file", "a name", "an empty text")
     try:
         path = Path(text).expanduser()
     except RuntimeError as error:

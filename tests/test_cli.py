@@ -33,9 +33,9 @@ from pyg_outerconv.families import FAMILIES, parse_family
 from pyg_outerconv.families.family import text_name
 from pyg_outerconv.show import KINDS
 from pyg_outerconv.train import Settings, command, experiment, make_split
+from pyg_outerconv.train.limits import WORDS
 from pyg_outerconv.train.loop import SeedRun
 from pyg_outerconv.train.progress import Progress
-from pyg_outerconv.train.settings import WORDS
 
 QUICK = ["--epochs", "15", "--seeds", "2", "--hidden", "8"]
 
@@ -413,6 +413,15 @@ BAD = {
     "nobody's root": (["Cornell", "--root", "~nobody-at-all/run"], "home folder"),
     "a name too long": (["KarateClub", "--out", "a" * 300], "writable"),
     "shares of many digits": (["KarateClub", "--split", "random-" + "9" * 5000 + "-1-1"], "split"),
+    "an empty family": (["KarateClub", "--family", ""], "a family is a name"),
+    "an empty folder": (["KarateClub", "--out", ""], "--out must name a folder"),
+    "fan-outs of no samples": (["KarateClub", "--fan-outs", "3"], "expected batches neighbor"),
+    "parts of no samples": (["KarateClub", "--parts", "3"], "random-nodes or clusters or blocks"),
+    "parts of other samples": (
+        ["KarateClub", "--batches", "random-nodes", "--parts-per-batch", "2"],
+        "expected batches clusters or blocks, got batches random-nodes",
+    ),
+    "a batch of no samples": (["KarateClub", "--batch-size", "3"], "expected batches neighbor"),
     "unknown flag": (["KarateClub", "--bogus"], "--bogus"),
     "abbreviated flag": (["KarateClub", "--epo", "3"], "--epo"),
 }

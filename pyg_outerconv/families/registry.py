@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Collection
 from itertools import zip_longest
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from ..errors import RefusedType, RefusedValue, refusal, unknown
 from .family import FAMILIES, Family, find_family, text_name
@@ -98,8 +98,8 @@ def unknown_family(name: str) -> str:
 def _evaluate(node: ast.expr, text: str, hint: Any = None) -> Any:
     """The value of an expression, for an option of type ``hint`` where that is known."""
     if isinstance(node, ast.Name):
-        if hint is not None and fits(node.id, hint):  # a string without its quotes
-            return node.id
+        if hint is not None and (fits(node.id, hint) or not holds_family(hint)):
+            return node.id  # a string without its quotes; what it means is checked by its family
         return _make(node.id, [], [], text)
     if hint is str and not isinstance(node, ast.Constant):  # such as key-query, cosine(beta=2.0)
         written = ast.get_source_segment(text.strip(), node) or ""
@@ -119,12 +119,22 @@ def _evaluate(node: ast.expr, text: str, hint: Any = None) -> Any:
         ) from error
 
 
+def holds_family(hint: Any) -> bool:
+    """Whether a value of an option may be a family, or may hold one."""
+    if isinstance(hint, type) and not get_args(hint):
+        return issubclass(hint, Family)
+    return any(holds_family(argument) for argument in get_args(hint))
+
+
 def _make(name: str, positional: list[ast.expr], named: list[ast.keyword], text: str) -> Family:
     cls = find_family(name)
     if cls is None:
         raise RefusedValue(unknown_family(name))
+    given = [str(kw.arg) for kw in named]
+    if double := next((option for option in given if given.count(option) > 1), None):
+        raise RefusedValue(f"an option of {name} has one value", f"{double} once", repr(text))
     try:
-        refuse_unknown(cls, [str(kw.arg) for kw in named])
+        refuse_unknown(cls, given)
     except TypeError as error:
         raise RefusedValue(str(error)) from error
     hints = get_type_hints(cls)

@@ -106,7 +106,7 @@ class Table:
         """
         for dataset in self.data:
             for row in self.rows:
-                if row.settings or dataset in row.on:
+                if row.settings or not row.on or dataset in row.on:
                     try:
                         settings = self._settings(row, dataset, device)
                     except Refused as error:
@@ -162,8 +162,9 @@ def read_table(path: Path) -> Table:
     for key in ("title", "seeds", "data", "row"):
         if key not in content:
             raise RefusedValue(f"{path}: a table has {key}", f"the key {key}", "none")
-    if not isinstance(content["seeds"], int) or content["seeds"] < 1:
-        raise RefusedValue(f"{path}: a table says how many seeds", "seeds >= 1", content["seeds"])
+    seeds = content["seeds"]
+    if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
+        raise RefusedValue(f"{path}: a table says how many seeds", "seeds >= 1", repr(seeds))
     data = _by_data(path, "data", content["data"])
     if not isinstance(content["row"], list):
         raise RefusedValue(f"{path}: rows are a list", "each under [[row]]", "[row]")
@@ -219,7 +220,7 @@ def _check_published(path: Path, place: str, found: Any) -> None:
     _check_keys(path, place, found, _PUBLISHED)
     value, std, source = (found.get(key) for key in ("value", "std", "source"))
     for key, given, wanted, fits in (
-        ("value", value, "a number in percent", _is_number(value)),
+        ("value", value, "a number in percent, 0 to 100", _is_number(value)),
         ("std", std, "a number in percent points, or none", std is None or _is_number(std)),
         ("source", source, "paper and table, as text", isinstance(source, str) and source),
     ):
@@ -228,7 +229,7 @@ def _check_published(path: Path, place: str, found: Any) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100
 
 
 def _check_keys(path: Path, place: str, found: Any, known: set[str]) -> None:

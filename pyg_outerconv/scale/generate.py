@@ -11,7 +11,7 @@ import numpy as np
 from ..data.mapped import PARTS, ArrayWriter
 from ..errors import RefusedValue, unknown
 
-COMMUNITY = 2000  # nodes
+COMMUNITY = 2000  # nodes at most
 WITHIN, ALIKE = 0.5, 0.3  # shares of edges within a community, and within a class elsewhere
 SHAPE = 2.5  # of the Pareto distribution of degrees
 SHARES = (0.0, 0.1, 0.05, 0.05)  # of nodes in each part of the split but the first
@@ -32,11 +32,11 @@ def generate(
 
     ``blocks`` is a degree-corrected stochastic block model of directed multigraphs (`Karrer and
     Newman <https://arxiv.org/abs/1008.3926>`_, equation 2, with a fixed number of edges). Nodes
-    follow one another in communities of 2000, community g has class g mod C. Node n has
-    :math:`d_n` of the E edges with probability :math:`\propto\theta_n`, Pareto distributed with
-    shape 2.5. The source of an edge is in the community of its target with probability 0.5, in
+    follow one another in communities of S = min(2000, N // C), community g has class g mod C. Node
+    n has :math:`d_n` of the E edges with probability :math:`\propto\theta_n`, Pareto distributed
+    with shape 2.5. The source of an edge is in the community of its target with probability 0.5, in
     another one of the same class with 0.3, anywhere with 0.2; within a community its place is
-    :math:`\lfloor 2000 u^2 \rfloor` for uniform u, so that some nodes have many more edges than
+    :math:`\lfloor S u^2 \rfloor` for uniform u, so that some nodes have many more edges than
     others. Features are :math:`x_n = \mu_{y_n} + \epsilon_n`, with :math:`\mu_c \sim
     \mathcal{N}(0, I/P)` and :math:`\epsilon_n \sim \mathcal{N}(0, I)`: alone they say little of
     the class, their means over neighbours much more. Of the nodes 10 % train, 5 % validate and
@@ -68,6 +68,9 @@ def generate(
     ):
         if value < least:
             raise RefusedValue(f"{what} of a generated graph", f">= {least}", value)
+    if nodes < classes:
+        raise RefusedValue("every class of a generated graph has nodes", f">= {classes}", nodes)
+    community = min(COMMUNITY, nodes // classes)
     writer = ArrayWriter(folder)
     ptr = writer.create("ptr", "int64", nodes + 1)
     source = writer.create("source", "int32" if nodes < 2**31 else "int64", edges)
@@ -81,8 +84,8 @@ def generate(
         weight = draw.pareto(SHAPE, own.size) + 1
         count = draw.multinomial(last - first, weight / weight.sum())
         ptr[start + 1 : end + 1] = first + np.cumsum(count)
-        source[first:last] = _sources(draw, np.repeat(own, count), nodes, classes)
-        y[start:end] = kinds = own // COMMUNITY % classes
+        source[first:last] = _sources(draw, np.repeat(own, count), nodes, community, classes)
+        y[start:end] = kinds = own // community % classes
         x[start:end] = means[kinds] + draw.standard_normal((own.size, features), dtype=np.float32)
         split[start:end] = draw.choice(len(PARTS), own.size, p=(1 - sum(SHARES), *SHARES[1:]))
         log(f"{end} of {nodes} nodes, {last} of {edges} edges")
@@ -90,15 +93,15 @@ def generate(
     writer.finish({"generator": name, "num_classes": classes, **facts})
 
 
-def _sources(draw: Any, target: Any, nodes: int, classes: int) -> Any:
+def _sources(draw: Any, target: Any, nodes: int, community: int, classes: int) -> Any:
     """The source of each edge, given its target."""
-    number = -(-nodes // COMMUNITY)
-    home, kind = target // COMMUNITY, draw.random(target.size)
+    number = -(-nodes // community)
+    home, kind = target // community, draw.random(target.size)
     # Of G communities those of class c are c, c + C, c + 2C, …
     cycles = -(-(number - home % classes) // classes)
     alike = home % classes + classes * (draw.random(target.size) * cycles).astype(np.int64)
     chosen = np.where(kind < WITHIN, home, alike)
-    size = np.minimum(COMMUNITY, nodes - chosen * COMMUNITY)
-    place = chosen * COMMUNITY + (size * draw.random(target.size) ** 2).astype(np.int64)
+    size = np.minimum(community, nodes - chosen * community)
+    place = chosen * community + (size * draw.random(target.size) ** 2).astype(np.int64)
     anywhere = draw.integers(0, nodes, target.size)
     return np.where(kind < WITHIN + ALIKE, place, anywhere)

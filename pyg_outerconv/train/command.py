@@ -68,7 +68,8 @@ def train(
     if config is not None:
         kinds = {setting.name: str(setting.type) for setting in fields(Settings)}
         asked = read_settings(config, kinds) | asked
-        dataset, family = dataset or asked.pop("dataset", None), family or asked.pop("family", None)
+        dataset = dataset or asked.pop("dataset", None)
+        family = asked.pop("family", None) if family is None else family
         require_imported(str(asked.get("imports", "")))  # a run notes all that is imported
         apart = ("dataset", "family", "imports")
         asked = {name: value for name, value in asked.items() if name not in apart}
@@ -90,7 +91,7 @@ def train(
         entry = graph.entry if graph else data.entry(dataset or data.DEFAULT)
         chosen = _new_settings(asked, entry, family, directed)
         stem = f"{chosen.dataset}-{chosen.family.split('(')[0]}".lower()
-        folder = as_path(out, "--out") if out else _next_folder(stem)
+        folder = _next_folder(stem) if out is None else as_path(out, "--out")
     together = processes(chosen.device)
     try:
         with ExitStack() as held:
@@ -112,7 +113,7 @@ def _run(
     try:
         folder = together.shared(folder)
         if resume and together.leads:
-            held.enter_context(alone_in(folder))
+            held.enter_context(alone_in(folder, _complain))
         experiment = Experiment(
             chosen,
             folder,
@@ -126,7 +127,7 @@ def _run(
         if together.leads:
             _announce(experiment)
             if not resume:
-                held.enter_context(alone_in(folder))
+                held.enter_context(alone_in(folder, _complain))
         summary = experiment.run()
     except (Interrupted, WorkerLost) as stopped:
         command = ["outerconv", "train", "--resume", "--out", str(folder)]
@@ -160,7 +161,7 @@ def _new_settings(
     """The settings of a new run."""
     split = check_protocol(entry, asked.get("split") or entry.splits[0])
     entry = entry.for_split(split)
-    text = family or entry.defaults.get("family", "gcn")
+    text = entry.defaults.get("family", "gcn") if family is None else family
     made = make_family(text, directed, entry.counts["relations"] or 1)
     named = {"dataset": entry.name, "family": repr(made), "split": split}
     return resolve(entry, {"device": check_device("auto"), **asked, **named})
@@ -189,10 +190,12 @@ def _resumed(
     began = folder.settings()
     if dataset:
         asked["dataset"] = data.entry(dataset).name
-    if family or directed:
+    if family is not None or directed:
         entry = graph.entry if graph else data.entry(asked.get("dataset", began.dataset))
         relations = entry.counts["relations"] or 1
-        asked["family"] = repr(make_family(family or began.family, directed, relations))
+        asked["family"] = repr(
+            make_family(began.family if family is None else family, directed, relations)
+        )
     if asked.get("features") == "auto":  # it was replaced when the run began
         del asked["features"]
     settings = Settings(**(began.as_dict() | asked))

@@ -13,7 +13,7 @@ from ..errors import RefusedValue, refusal
 from ..families import FAMILIES, Directed, Family, Relation, Stack, Union, parse_family
 from ..families.family import find_family, text_name
 from ..families.options import describe, present_name
-from ..families.registry import unknown_family
+from ..families.registry import holds_family, unknown_family
 from ..graph import EdgeList
 
 
@@ -22,7 +22,7 @@ def options(family: type[Family]) -> dict[str, Any]:
     hints = get_type_hints(family)
     plain = {option.name: hints[option.name] for option in _fields(family)}
     return {
-        name: hint for name, hint in plain.items() if not _holds_family(hint) and _is_written(hint)
+        name: hint for name, hint in plain.items() if not holds_family(hint) and _is_written(hint)
     }
 
 
@@ -30,7 +30,7 @@ def needs_python(family: type[Family]) -> bool:
     """Whether a family needs a function or a module, which text cannot give."""
     hints = get_type_hints(family)
     needed = [hints[option.name] for option in _needed(family)]
-    return not all(_holds_family(hint) or _is_written(hint) for hint in needed)
+    return not all(holds_family(hint) or _is_written(hint) for hint in needed)
 
 
 def defaults(family: type[Family]) -> dict[str, Any]:
@@ -62,12 +62,6 @@ def _fields(family: type[Family]) -> tuple[Field[Any], ...]:
 def _default(option: Field[Any]) -> Any:
     """The default of an option, ``dataclasses.MISSING`` if it has none."""
     return option.default if option.default_factory is MISSING else option.default_factory()
-
-
-def _holds_family(hint: Any) -> bool:
-    if isinstance(hint, type) and not get_args(hint):
-        return issubclass(hint, Family)
-    return any(_holds_family(argument) for argument in get_args(hint))
 
 
 def _is_written(hint: Any) -> bool:
@@ -213,7 +207,7 @@ def describe_family(name: str) -> str:
     for option in _fields(family):
         hint, default = hints[option.name], _default(option)
         kind = describe(hint) if _is_written(hint) else "a Python object"
-        if _holds_family(hint):
+        if holds_family(hint):
             kind = "families with commas" if get_args(hint) else "a family"
         told = "required" if default is MISSING else f"default {short_value(default)}"
         lines.append(f"  {option.name}: {kind}, {told}")
@@ -245,7 +239,7 @@ def example(family: type[Family]) -> str:
 
 def _sample(hint: Any) -> str:
     """A value of a type, as text."""
-    if _holds_family(hint):
+    if holds_family(hint):
         return "gcn"
     if bool in (hint, *get_args(hint)):
         return "True"

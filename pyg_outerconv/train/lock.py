@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,11 +17,15 @@ SECONDS = 30.0
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def alone_in(folder: Path, log: Callable[[str], None] | None = None) -> Iterator[None]:
     """A block in which no other process trains in a run folder.
 
     The folder is locked for as long as the process lives, so that a killed one leaves no lock. On
     Windows, where folders have no locks, nothing is checked.
+
+    Args:
+        folder: the run folder.
+        log: called with a line if another process trains there and is waited for.
 
     Raises:
         ValueError: another process trains there, and does not stop within ``SECONDS``; or the
@@ -36,13 +40,15 @@ def alone_in(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise RefusedValue("a run has a folder", f"one at {folder}", error.strerror) from error
     try:
-        _wait_for(fcntl, descriptor, folder)
+        _wait_for(fcntl, descriptor, folder, log)
         yield
     finally:
         os.close(descriptor)
 
 
-def _wait_for(fcntl: object, descriptor: int, folder: Path) -> None:
+def _wait_for(
+    fcntl: object, descriptor: int, folder: Path, log: Callable[[str], None] | None
+) -> None:
     until = time.monotonic() + SECONDS
     while True:
         try:
@@ -52,6 +58,9 @@ def _wait_for(fcntl: object, descriptor: int, folder: Path) -> None:
                 raise RefusedValue(
                     f"one process at a time trains in {folder}", "no other one", "one that runs"
                 ) from error
+            if log is not None:
+                log(f"{folder}: another process trains there; it has {SECONDS:.0f} s to stop")
+                log = None
             time.sleep(0.1)
         else:
             return

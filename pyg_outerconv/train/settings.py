@@ -9,46 +9,7 @@ from typing import Any
 from ..data import Entry
 from ..errors import RefusedType, RefusedValue, unknown
 from ..own_code import imported
-from .metrics import METRICS
-
-WORDS = {
-    "layer_norm": ("none", "batch", "layer"),
-    "skip": ("none", "residual", "concat"),
-    "decay": ("all", "first"),
-    "features": ("auto", "sparse", "dense"),
-    "metric": tuple(METRICS),
-    "class_weights": ("none", "balanced"),
-    "select": ("loss", "metric"),
-    "activation": ("relu", "elu", "gelu", "leaky_relu", "none"),
-    "architecture": ("layers", "blocks"),
-    "batches": ("none", "random-nodes", "clusters", "blocks", "neighbor"),
-    "precision": ("float32", "bfloat16"),
-    "update": ("none", "mlp"),
-    "pool": ("none", "sum", "mean", "max"),
-}
-"""The values of settings that are words."""
-
-LEAST = {
-    **dict.fromkeys(("depth", "hidden", "epochs", "evaluate_every", "seeds"), 1),
-    **dict.fromkeys(("parts", "parts_per_batch", "batch_size"), 1),
-    **dict.fromkeys(("patience", "out_heads", "peer_seeds", "accumulate"), 0),
-}
-"""Minima of the settings that are integers."""
-
-# Maxima of the settings; within them a run ends, and numbers stay within float32.
-MOST = {
-    "depth": 256,
-    "hidden": 16_384,
-    "epochs": 1_000_000,
-    "evaluate_every": 1_000_000,
-    "patience": 1_000_000,
-    "seeds": 10_000,
-    "out_heads": 16_384,
-    "batch_size": 1_000_000,
-    "lr": 1e30,
-    "weight_decay": 1e30,
-}
-MOST_PARAMETERS = 2**30  # between hidden layers
+from .limits import LEAST, MOST, MOST_PARAMETERS, SAMPLES_WITH, WORDS
 
 
 @dataclass(frozen=True)
@@ -221,6 +182,11 @@ class Settings:
             raise RefusedValue(
                 "gradients are added up over samples", "--batches random-nodes", "--batches none"
             )
+        for setting in fields(self):
+            used = SAMPLES_WITH.get(setting.name, (self.batches,))
+            if self.batches not in used and getattr(self, setting.name) != setting.default:
+                rule = f"{setting.name} is of samples that have it"
+                raise RefusedValue(rule, f"batches {' or '.join(used)}", f"batches {self.batches}")
         if self.batches != "none" and self.peer:
             raise RefusedValue(
                 "PyG's layer is compared on the whole graph", "--batches none", self.batches
@@ -241,6 +207,12 @@ class Settings:
     def with_values(self, **values: Any) -> Settings:
         """The same settings but for some."""
         return Settings(**(self.as_dict() | values))
+
+    def on_whole_graph(self) -> Settings:
+        """The same settings without those of samples."""
+        of_samples = ("batches", "accumulate", *SAMPLES_WITH)
+        defaults = {setting.name: setting.default for setting in fields(self)}
+        return self.with_values(**{name: defaults[name] for name in of_samples})
 
     def settled_as(self, began: Settings) -> Settings:
         """The same settings, with what a run that began chose in the place of ``'auto'`` and 0."""
@@ -306,6 +278,14 @@ def resolve(entry: Entry, explicit: dict[str, Any]) -> Settings:
     Args:
         entry: the dataset, as its split protocol reads it.
         explicit: settings by name, with ``family`` and ``split``; None for a default.
+
+    Raises:
+        ValueError, TypeError: a setting is refused.
     """
     asked = {name: value for name, value in explicit.items() if value is not None}
-    return Settings(**{"dataset": entry.name, **entry.defaults, **asked})
+    settings = Settings(**{"dataset": entry.name, **entry.defaults, **asked})
+    of_batches = entry.task == "graphs" or settings.batches == "neighbor"
+    if settings.batch_size != Settings.batch_size and not of_batches:
+        rule = "batch_size is of graphs that are classified, or of sampled neighbourhoods"
+        raise RefusedValue(rule, "batches neighbor", f"batches {settings.batches}")
+    return settings

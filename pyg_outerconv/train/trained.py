@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ class Trained:
         self.dataset.require_memory("a call on the whole graph", "predict, which goes by layers")
         inputs = self.contender.inputs
         if not isinstance(inputs, WholeGraph):  # sampled in training: the same layers, all at once
-            inputs = ours(self.dataset, replace(self.settings, batches="none", accumulate=0)).inputs
+            inputs = ours(self.dataset, self.settings.on_whole_graph()).inputs
         assert isinstance(inputs, WholeGraph)
         return inputs.x, inputs.structure
 

@@ -51,6 +51,11 @@ def test_a_string_needs_no_quotes(text, family):
         ("wok", "unknown family 'wok': expected one of"),
         ("relation(2, norm=meen)", "unknown norm 'meen'"),
         ("relation(2, norm=sum)", "None divides by nothing"),
+        ("walk(length=2, length=3)", "an option of walk has one value: expected length once"),
+        ("gcn(add_self_loops=maybe)", "add_self_loops has a type: expected switch, got 'maybe'"),
+        ("scale(gcn, nan)", "factor has a type: expected number"),
+        ("directed(gnc)", r"unknown family 'gnc' \(did you mean 'gcn'"),
+        ("", "a family is a name with options"),
     ],
 )
 def test_an_unknown_name_says_what_to_write(text, message):

@@ -68,6 +68,11 @@ def test_settings_of_a_row_go_before_those_of_data_and_defaults(table: Path) -> 
     assert (hops.hidden, hops.family[:13], hops.peer) == (8, "Walk(length=2", False)
 
 
+def test_a_row_of_the_defaults_alone_is_run(table: Path) -> None:
+    table.write_text(TABLE + '\n[[row]]\nname = "defaults"\npeer = true\n')
+    assert [cell.row.name for cell in read_table(table).cells()] == ["GCN", "two hops", "defaults"]
+
+
 def test_a_table_is_run_resumed_and_written(
     table: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -196,6 +201,8 @@ def test_at_the_peer_is_within_one_standard_error(
         (TABLE.partition("[[row]]")[0] + "[row]\nname = 'a'", "each under [[row]], got [row]"),
         (TABLE.replace("row.on.KarateClub", "row.on.Cora"), "row 2 is on data sets of the table"),
         (TABLE.replace("seeds = 2", "seeds = 0"), "seeds >= 1"),
+        (TABLE.replace("seeds = 2", 'seeds = "2"'), "seeds >= 1, got '2'"),
+        (TABLE.replace("value = 99.9", "value = 999"), "value is: expected a number in percent"),
         (TABLE.replace('title = "Karate"', ""), "title"),
         (TABLE.replace('name = "two hops"', ""), "row 2 has a name"),
         (TABLE.replace('family = "walk(2)"', "family = 3"), "row 'two hops' on KarateClub: family"),

@@ -48,6 +48,15 @@ def test_generated_graph(folder):
     assert heard > 1.5 * alone
 
 
+@pytest.mark.parametrize("nodes", [3, 10, 400, 7000])
+def test_every_class_has_nodes(nodes, tmp_path):
+    generate(tmp_path / "graph", nodes=nodes, edges=5 * nodes, classes=3, log=silent)
+    graph = open_mapped(tmp_path / "graph", verify=True)
+    counts = graph.y[:].bincount(minlength=3)
+    assert counts.min() > 0.25 * nodes
+    assert graph.source.max() < nodes
+
+
 def _separation(x, y):
     means = torch.stack([x[y == label].mean(0) for label in range(3)])
     return means.var(0).sum() / x.var(0).sum()
@@ -126,4 +135,6 @@ def test_bad_numbers_are_refused(tmp_path, capsys):
         generate(tmp_path / "a", "ring", log=silent)
     assert main(["generate", "blocks", str(tmp_path / "a"), "--classes", "1"]) == 2
     assert "classes" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="every class .* has nodes: expected >= 4, got 3"):
+        generate(tmp_path / "a", nodes=3, classes=4, log=silent)
     assert not (tmp_path / "a").exists()

@@ -29,8 +29,11 @@ def test_another_process_is_named_and_a_killed_one_leaves_no_lock(
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(ValueError, match="one process at a time"), lock.alone_in(tmp_path):
+        said: list[str] = []
+        refused = pytest.raises(ValueError, match="one process at a time")
+        with refused, lock.alone_in(tmp_path, said.append):
             pass
+        assert said == [f"{tmp_path}: another process trains there; it has 0 s to stop"]
         holder.kill()
         holder.wait()
         with lock.alone_in(tmp_path):

@@ -36,7 +36,7 @@ SETTINGS = Settings(
 )
 WAYS: dict[str, dict[str, Any]] = {
     "blocks": {},
-    "random nodes": {"batches": "random-nodes"},
+    "random nodes": {"batches": "random-nodes", "parts_per_batch": 1},
     "clusters": {"batches": "clusters"},
     "accumulated": {"accumulate": 2},
     "bfloat16": {"precision": "bfloat16"},

@@ -29,6 +29,7 @@ SETTINGS = Settings(
     batches="random-nodes",
     parts=4,
 )
+WHOLE = {"batches": "none", "parts": 8, "accumulate": 0}
 WAYS = {
     "random nodes": {},
     "accumulated": {"accumulate": 3},
@@ -87,7 +88,7 @@ def parameters(made: SeedRun) -> dict[str, torch.Tensor]:
 
 
 def test_one_part_is_the_whole_graph() -> None:
-    one, whole = seed_run(parts=1), seed_run(batches="none")
+    one, whole = seed_run(parts=1), seed_run(**WHOLE)
     for _ in range(3):
         one.step()
         whole.step()
@@ -100,7 +101,7 @@ def test_one_part_is_the_whole_graph() -> None:
 def test_rows_count_alike_in_parts_of_any_size(class_weights: str) -> None:
     """Of a family without edges, a sample's outputs are those of the graph: so are gradients."""
     given = {"family": "Identity()", "class_weights": class_weights}
-    parts, whole = seed_run(parts=7, accumulate=7, **given), seed_run(batches="none", **given)
+    parts, whole = seed_run(parts=7, accumulate=7, **given), seed_run(**WHOLE, **given)
     for _ in range(3):
         parts.step()
         whole.step()
@@ -148,7 +149,7 @@ def test_tensorboard(tmp_path: Path) -> None:
         ({"fan_outs": "10,x"}, "10,10"),
         ({"parts": 0}, ">= 1"),
         ({"accumulate": -1}, ">= 0"),
-        ({"batches": "none", "accumulate": 2}, "random-nodes"),
+        ({**WHOLE, "accumulate": 2}, "random-nodes"),
         ({"peer": True}, "none"),
         ({"precision": "half"}, "bfloat16"),
     ],

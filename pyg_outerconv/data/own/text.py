@@ -147,10 +147,15 @@ def _titled(table: Table, are_titles: Any) -> Table:
     cells = [str(column[0].as_py()) for column in table.columns]
     if not are_titles([cell.lower() for cell in cells]):
         return table
-    if double := next((cell for cell in cells if cells.count(cell) > 1), None):
-        raise refuse(table.where(0), "titles differ", "each title once", repr(double))
+    _require_distinct_titles(cells, table.where(0))
     columns = [column[1:] for column in table.columns]
     return Table(cells, columns, lambda row: table.where(row + 1))
+
+
+def _require_distinct_titles(titles: list[str], where: str) -> None:
+    if len(set(titles)) < len(titles):
+        double = next(title for title in titles if titles.count(title) > 1)
+        raise refuse(where, "titles differ", "each title once", repr(double))
 
 
 def _read(path: Path) -> Table:
@@ -162,7 +167,7 @@ def _parquet(path: Path) -> Table:
     import pyarrow.parquet
 
     try:
-        table = pyarrow.parquet.read_table(pa.BufferReader(content_of(path)))
+        table = pyarrow.parquet.ParquetFile(pa.BufferReader(content_of(path))).read()
     except (pa.ArrowException, OSError) as error:
         reason = " ".join(str(error).split())
         raise RefusedValue(f"{path} must be whole", "a Parquet file", reason) from error
@@ -171,6 +176,7 @@ def _parquet(path: Path) -> Table:
             raise refuse(str(path), "a column has a value in each row", "numbers or text", field)
     if not table.num_columns:
         raise RefusedValue(f"{path} has columns", "a column for each title", "none")
+    _require_distinct_titles(table.column_names, str(path))
     columns = [column.combine_chunks() for column in table.columns]
     return Table(
         table.column_names, columns, lambda row: f"{path}, row {row + 1}" if row >= 0 else str(path)
