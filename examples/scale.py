@@ -126,11 +126,10 @@ def write(results: list[dict]) -> None:
         "# Graphs that outgrow memory",
         "",
         f"`python examples/scale.py` on {machine()}: two GCN layers, {FEATURES} features, {HIDDEN} "
-        "hidden channels, 16 classes, float32, one thread; samples of {TOGETHER} blocks of "
+        f"hidden channels, 16 classes, float32, one thread; samples of {TOGETHER} blocks of "
         f"{BLOCK} nodes, chunks of {MOST_EDGES} edges. Private memory is what the process "
         "allocated (300 MB of it are torch), mapped memory what it had of files, which the system "
-        "takes back when it is short. Edges a second count an edge once for each layer. The two "
-        "cores were shared with other work, most of all at 100M edges: speeds are lower bounds.",
+        "takes back when it is short. Edges a second count an edge once for each layer.",
         "",
         "| edges | nodes | step | s | edges a second | private MB | mapped MB |",
         "|---:|---:|---|---:|---:|---:|---:|",
