@@ -13,6 +13,7 @@ from pyg_outerconv.cli import main
 from pyg_outerconv.reproduce import find_table, read_table
 from pyg_outerconv.reproduce.results import page, record
 from pyg_outerconv.reproduce.table import shipped_tables
+from pyg_outerconv.train.config_file import read_toml
 from pyg_outerconv.train.experiment import Experiment, Interrupted
 
 TABLE = """
@@ -219,6 +220,13 @@ def test_what_is_no_table_is_refused(
     assert main(["reproduce", str(table), "--out", str(table.parent / "out")]) == 2
     assert words in capsys.readouterr().err
     assert not (table.parent / "out").exists()
+
+
+def test_the_wheel_has_every_table() -> None:
+    project = Path(__file__).parents[2] / "pyproject.toml"
+    held = read_toml(project)["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    for path in shipped_tables():
+        assert held[f"examples/tables/{path.name}"] == f"pyg_outerconv/_tables/{path.name}"
 
 
 def test_tables_are_listed_and_unknown_ones_refused(capsys: pytest.CaptureFixture[str]) -> None:
