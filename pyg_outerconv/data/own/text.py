@@ -48,15 +48,15 @@ class Table:
             return self.titles.index(title)
         raise refuse(self.where(-1), "a column is one of the table", self.shown(), repr(title))
 
-    def named(self, *names: str) -> int | None:
-        """The place of the column whose title is one of these names; None without one.
+    def named(self, name: str) -> int | None:
+        """The place of the column with this title; None without one.
 
         Raises:
-            ValueError: several columns have such a title.
+            ValueError: several columns have it, in small letters and in capitals.
         """
-        found = [n for n, title in enumerate(self.titles or []) if title.lower() in names]
+        found = [n for n, title in enumerate(self.titles or []) if title.lower() == name]
         if len(found) > 1:
-            rule = f"one column is titled {' or '.join(names)}"
+            rule = f"one column is titled {name}"
             raise refuse(self.where(-1), rule, "one", f"columns {self.shown()}")
         return found[0] if found else None
 
@@ -117,7 +117,8 @@ def features(path: Path) -> Features:
 def labels(path: Path) -> Labels:
     """Classes ``node,label[,split]``: titles, then a line for each node."""
     table = _node_table(path, "node,label or node,label,split")
-    place, parts = table.named(*LABEL_TITLES), table.named("split")
+    places = (table.named(title) for title in LABEL_TITLES)
+    place, parts = next((one for one in places if one is not None), None), table.named("split")
     if place is None:
         rule = "a table of labels has a column of classes"
         raise refuse(table.where(-1), rule, " or ".join(LABEL_TITLES), table.shown())

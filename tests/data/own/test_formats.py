@@ -69,6 +69,14 @@ def test_titles_of_labels_may_be_in_capitals(suffix: str) -> None:
     assert read.data.test_mask.tolist() == [False, False, True]
 
 
+def test_classes_are_titled_label_rather_than_y() -> None:
+    labels = table(".csv", {"node": list("abc"), "y": [1, 2, 3], "label": list("uvu")}, "found")
+    said: list[str] = []
+    source = Source(table(".csv", {"source": ["a"], "target": ["b"]}), labels=labels)
+    assert load_own(source, said.append).classes == ("u", "v")
+    assert any("not read of labels: y" in line for line in said)
+
+
 def test_columns_of_other_titles_are_refused() -> None:
     first, second = ENDS
     edges = table(".parquet", {"citing": first, "cited": second})
