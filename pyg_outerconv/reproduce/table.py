@@ -9,6 +9,7 @@ from typing import Any
 
 from ..data import entry
 from ..errors import Refused, RefusedValue, unknown
+from ..graph.checks import is_integer
 from ..train.config_file import read_toml
 from ..train.family_options import make_family
 from ..train.settings import Settings, resolve
@@ -163,7 +164,7 @@ def read_table(path: Path) -> Table:
         if key not in content:
             raise RefusedValue(f"{path}: a table has {key}", f"the key {key}", "none")
     seeds = content["seeds"]
-    if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
+    if not is_integer(seeds) or seeds < 1:
         raise RefusedValue(f"{path}: a table says how many seeds", "seeds >= 1", repr(seeds))
     data = _by_data(path, "data", content["data"])
     if not isinstance(content["row"], list):

@@ -182,10 +182,9 @@ class Settings:
             raise RefusedValue(
                 "gradients are added up over samples", "--batches random-nodes", "--batches none"
             )
-        for setting in fields(self):
-            used = SAMPLES_WITH.get(setting.name, (self.batches,))
-            if self.batches not in used and getattr(self, setting.name) != setting.default:
-                rule = f"{setting.name} is of samples that have it"
+        for name, used in SAMPLES_WITH.items():
+            if self.batches not in used and getattr(self, name) != getattr(Settings, name):
+                rule = f"{name} is of samples that have it"
                 raise RefusedValue(rule, f"batches {' or '.join(used)}", f"batches {self.batches}")
         if self.batches != "none" and self.peer:
             raise RefusedValue(
@@ -211,8 +210,7 @@ class Settings:
     def on_whole_graph(self) -> Settings:
         """The same settings without those of samples."""
         of_samples = ("batches", "accumulate", *SAMPLES_WITH)
-        defaults = {setting.name: setting.default for setting in fields(self)}
-        return self.with_values(**{name: defaults[name] for name in of_samples})
+        return self.with_values(**{name: getattr(Settings, name) for name in of_samples})
 
     def settled_as(self, began: Settings) -> Settings:
         """The same settings, with what a run that began chose in the place of ``'auto'`` and 0."""

@@ -99,7 +99,10 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
         reason = " ".join(str(error).split()) or type(error).__name__
         rule = f"{path} must be whole, and hold no objects, which could run code"
         raise RefusedValue(rule, "an npz of numbers and text", reason) from error
-    return {name: array.astype(array.dtype.newbyteorder("=")) for name, array in found.items()}
+    return {
+        name: array.astype(array.dtype.newbyteorder("="), copy=False)
+        for name, array in found.items()
+    }
 
 
 def _one_of(path: Path, arrays: dict[str, NDArray[Any]], names: tuple[str, str]) -> str:

@@ -86,10 +86,10 @@ def _read(path: Path) -> tuple[Any, tuple[bytes, ...]]:
 
 def _require_size(path: Path, content: bytes) -> None:
     """Refuse a matrix without rows or columns: scipy's reader divides by their number."""
-    for number, line in enumerate(content.splitlines(), 1):
+    for number, line in enumerate(BytesIO(content), 1):
         if line.strip() and not line.lstrip().startswith(b"%"):
             if b"0" in line.split()[:2]:
-                got = line[:60].decode(errors="replace")
+                got = line.strip()[:60].decode(errors="replace")
                 raise refuse(f"{path}, line {number}", "a matrix has rows and columns", ">= 1", got)
             return
 
