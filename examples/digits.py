@@ -17,7 +17,6 @@ from sklearn.model_selection import train_test_split
 
 from pyg_outerconv.graph import Cells
 from pyg_outerconv.nn import GridConv, GridPool
-from pyg_outerconv.nn.convert.torch_layers import to_torch
 
 
 class DigitNet(torch.nn.Module):
@@ -91,11 +90,29 @@ def train(net, images, labels, drop, epochs, generator):
             schedule.step()
 
 
-def in_torch(net):
+def in_torch(net, width=32):
     """The same network of torch's own layers, with the same weights."""
-    ours = (GridConv, GridPool)
-    layers = [to_torch(layer) if isinstance(layer, ours) else layer for layer in net.layers]
-    return torch.nn.Sequential(*layers, torch.nn.Flatten()).eval()
+    nn = torch.nn
+    theirs = nn.Sequential(
+        nn.Conv2d(1, width, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(width, width, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(width, 2 * width, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Dropout(0.3),
+        nn.Conv2d(2 * width, 10, 2),
+        nn.Flatten(),
+    )
+    for ours, layer in zip(net.layers, theirs, strict=False):
+        if isinstance(
+            ours, GridConv
+        ):  # Θ is (K shifts, 1 group, P, Q), torch's weight (Q, P, 3, 3)
+            kernel = ours.theta.weight.permute(1, 3, 2, 0).reshape(layer.weight.shape)
+            layer.load_state_dict({"weight": kernel, "bias": ours.bias})
+    return theirs.eval()
 
 
 def main(arguments=None):

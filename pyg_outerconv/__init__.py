@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from .kernels import record, use_backend
     from .nn import AttentionConv, OuterConv, share_bases
     from .nn.compose import compose
-    from .nn.fuse import fuse
     from .transforms import ToSparseFeatures
 
 __version__ = "0.1.0"
@@ -32,7 +31,6 @@ __all__ = [
     "clear_caches",
     "compose",
     "flatten_grid",
-    "fuse",
     "parse_family",
     "record",
     "share_bases",
@@ -49,7 +47,7 @@ _NAMES = {
     "graph": ("Cells", "flatten_grid", "unflatten_grid"),
     "kernels": ("record", "use_backend"),
     "transforms": ("ToSparseFeatures",),
-    "nn": ("AttentionConv", "OuterConv", "compose", "fuse", "share_bases"),
+    "nn": ("AttentionConv", "OuterConv", "compose", "share_bases"),
 }
 _FILES = {name: file for file, names in _NAMES.items() for name in names}
 _FOLDERS = (

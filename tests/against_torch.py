@@ -4,7 +4,7 @@ import copy
 
 import torch
 
-from pyg_outerconv.nn.convert.torch_layers import to_torch
+from pyg_outerconv.nn.convert.torch_layers import from_torch
 from pyg_outerconv.testing import assert_near
 
 WEIGHTS = {torch.float64: 1e-10, torch.float32: 5e-5}
@@ -19,7 +19,7 @@ def drawn(module):
 
 
 def assert_same(ours, theirs, run_ours, run_theirs, inputs, weigh=None):
-    """Values, gradients of inputs, and of weights, brought into torch's layout by conversion."""
+    """Values, gradients of inputs, and of weights, brought into our layout by conversion."""
     assert_same_weights(ours, theirs)
     actual, expected = run_ours(*inputs), run_theirs(*inputs)
     assert_near(actual, expected)
@@ -28,19 +28,19 @@ def assert_same(ours, theirs, run_ours, run_theirs, inputs, weigh=None):
     wanted = torch.autograd.grad(expected, [*inputs, *theirs.parameters()], direction)
     for gradient, other in zip(found[: len(inputs)], wanted, strict=False):
         assert_near(gradient, other, at_least=0.1)
-    holder = copy.deepcopy(ours)
+    holder = copy.deepcopy(theirs)
     with torch.no_grad():
-        for parameter, gradient in zip(holder.parameters(), found[len(inputs) :], strict=True):
+        for parameter, gradient in zip(holder.parameters(), wanted[len(inputs) :], strict=True):
             parameter.copy_(gradient)
-    converted = dict(to_torch(holder).named_parameters())
-    gradients = zip(theirs.named_parameters(), wanted[len(inputs) :], strict=True)
+    converted = dict(from_torch(holder).named_parameters())
+    gradients = zip(ours.named_parameters(), found[len(inputs) :], strict=True)
     largest = max(float(gradient.abs().max()) for gradient in wanted[len(inputs) :])
     for (name, _), gradient in gradients:
-        assert_near(converted[name], gradient, WEIGHTS[gradient.dtype], at_least=0.1 * largest)
+        assert_near(gradient, converted[name], WEIGHTS[gradient.dtype], at_least=0.1 * largest)
 
 
 def assert_same_weights(ours, theirs):
-    """What came over goes back as it was."""
-    back = to_torch(ours)
-    for name, parameter in theirs.named_parameters():
-        assert torch.equal(back.get_parameter(name), parameter), name
+    """Parameters begin as torch's."""
+    converted = dict(from_torch(theirs).named_parameters())
+    for name, parameter in ours.named_parameters():
+        assert torch.equal(parameter, converted[name]), name

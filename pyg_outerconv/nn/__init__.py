@@ -13,7 +13,6 @@ from .compose import ComposedConv, compose
 from .dropout import dropout_features
 from .edge_functions import BSpline, EdgeNetwork, GaussianMixture
 from .fixed_basis import FixedBasis
-from .fuse import FusionReport, fuse
 from .grid_conv import GridConv
 from .grid_pool import GridPool, GridUnpool
 from .label_terms import LabelTerms, label_terms
@@ -38,7 +37,6 @@ __all__ = [
     "EncoderBlock",
     "FeedForward",
     "FixedBasis",
-    "FusionReport",
     "GaussianMixture",
     "GridConv",
     "GridPool",
@@ -53,7 +51,6 @@ __all__ = [
     "appnp",
     "compose",
     "dropout_features",
-    "fuse",
     "gat_conv",
     "gatv2_conv",
     "gdc_conv",

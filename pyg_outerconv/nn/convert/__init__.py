@@ -1,5 +1,5 @@
 """Between the layers of this package and those of torch, weights included."""
 
-from .torch_layers import from_torch, to_torch
+from .torch_layers import from_torch
 
-__all__ = ["from_torch", "to_torch"]
+__all__ = ["from_torch"]

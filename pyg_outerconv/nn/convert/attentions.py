@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from ...attention import KeyQuery
 from ...errors import RefusedType
 from ...families import Family
 from ..attention.blocks import DecoderBlock, EncoderBlock, FeedForward, Skip
@@ -49,78 +46,11 @@ def from_attention(module: Any, support: Family | str = "complete") -> Attention
     return layer
 
 
-def to_attention(layer: AttentionConv) -> nn.MultiheadAttention:
-    """The MultiheadAttention with the same projections, batches first, without the support."""
-    _check(layer)
-    score: Any = layer.family.score
-    theta: Any = layer.theta
-    heads, embed_dim = layer.heads, layer.out_channels
-    bias, kdim = layer.value_bias is not None, theta.in_channels
-    module = nn.MultiheadAttention(
-        embed_dim,
-        heads,
-        layer.family.normalise.dropout,
-        bias,
-        kdim=kdim,
-        vdim=kdim,
-        batch_first=True,
-        device=theta.output.device,
-        dtype=theta.output.dtype,
-    )
-    ours = (score.query.weight, score.key.weight, theta.value)
-    with torch.no_grad():
-        for weight, parameter in zip(_weights(module), ours, strict=True):
-            weight.copy_(parameter.transpose(0, 1).flatten(1).t())
-        module.out_proj.weight.copy_(theta.output.flatten(0, 1).t())
-        if bias:
-            biases: list[Any] = [score.query.bias, score.key.bias, layer.value_bias]
-            module.in_proj_bias.copy_(torch.cat([one.flatten() for one in biases]))
-            module.out_proj.bias.copy_(layer.bias)  # type: ignore[arg-type]
-    if not any(parameter.requires_grad for parameter in layer.parameters()):
-        module.requires_grad_(False)
-    return module
-
-
 def _weights(module: Any) -> tuple[Tensor, ...]:
     """The weights of queries, keys and values, each (H·D, P)."""
     if module.in_proj_weight is None:
         return module.q_proj_weight, module.k_proj_weight, module.v_proj_weight
     return module.in_proj_weight.chunk(3)  # type: ignore[no-any-return]
-
-
-def _check(layer: AttentionConv) -> None:
-    """Raise ValueError if torch's layer has no equal option."""
-    family, theta = layer.family, layer.theta
-    score, normalise = family.score, family.normalise
-    key_query = type(score) is KeyQuery
-    channels = score.key.channels if key_query else 0
-    biases = [layer.bias, layer.value_bias]
-    biases += [score.key.bias, score.query.bias] if key_query else []
-    require(
-        "torch's MultiheadAttention has less",
-        (type(layer) is AttentionConv, "no subclass of AttentionConv", type(layer).__name__),
-        (key_query, "keys and queries", score.name),
-        (
-            key_query and math.isclose(score.scale, channels**-0.5, rel_tol=1e-6),
-            "the scale 1/√D",
-            getattr(score, "scale", 1),
-        ),
-        (theta.name == "value-output", "an output projection", f"combine={layer.combine!r}"),
-        (
-            layer.heads * channels == layer.heads * theta.option == layer.out_channels,
-            "as many channels of all heads as of the output",
-            f"{layer.heads} heads of {channels} and {theta.option}",
-        ),
-        (
-            not key_query or score.query.in_channels == layer.out_channels,
-            f"queries of {layer.out_channels} channels",
-            score.query.in_channels if key_query else None,
-        ),
-        (len({bias is None for bias in biases}) == 1, "all biases or none", "some"),
-        (normalise.is_softmax and normalise.temperature == 1, "a softmax", normalise),
-        (family.align is None and not family.terms, "no alignment, no terms", "some"),
-        (layer.root is None, "no root weight", "one"),
-    )
 
 
 BLOCKS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
@@ -170,33 +100,6 @@ def from_block(module: Any, **supports: Any) -> EncoderBlock | DecoderBlock:
     for ours, theirs in _pairs(block, module):
         _copy(ours, theirs)
     return block  # type: ignore[no-any-return]
-
-
-def to_block(block: EncoderBlock | DecoderBlock) -> nn.Module:
-    """torch's layer with the same weights, batches first, without supports; scores are copies."""
-    decodes = isinstance(block, DecoderBlock)
-    kind: Any = nn.TransformerDecoderLayer if decodes else nn.TransformerEncoderLayer
-    first, around = block.feed_forward.first, block.around_attention
-    attention = to_attention(block.attention)
-    module = kind(
-        first.in_features,
-        attention.num_heads,
-        first.out_features,
-        block.feed_forward.dropout.p,
-        block.feed_forward.activation,
-        around.norm.eps,
-        True,
-        around.norm_first,
-        first.bias is not None,
-        first.weight.device,
-        first.weight.dtype,
-    )
-    module.self_attn = attention
-    if isinstance(block, DecoderBlock):
-        module.multihead_attn = to_attention(block.memory_attention)
-    for ours, theirs in _pairs(block, module):
-        _copy(theirs, ours)
-    return module  # type: ignore[no-any-return]
 
 
 def _pairs(block: Any, module: Any) -> list[tuple[Any, Any]]:

@@ -1,8 +1,7 @@
-"""Convert layers of torch to layers of this package, and back."""
+"""Convert layers of torch to layers of this package."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Union, overload
 
 from torch import nn
@@ -13,15 +12,8 @@ from ..attention.blocks import DecoderBlock, EncoderBlock
 from ..attention_conv import AttentionConv
 from ..grid_conv import GridConv
 from ..grid_pool import GridPool
-from .attentions import ATTENTIONS, BLOCKS, from_attention, from_block, to_attention, to_block
-from .grids import (
-    CONVOLUTIONS,
-    POOLINGS,
-    from_convolution,
-    from_pooling,
-    to_convolution,
-    to_pooling,
-)
+from .attentions import ATTENTIONS, BLOCKS, from_attention, from_block
+from .grids import CONVOLUTIONS, POOLINGS, from_convolution, from_pooling
 from .weights import require_plain, require_weights
 
 Layer = Union[GridConv, GridPool, AttentionConv, EncoderBlock, DecoderBlock]  # noqa: UP007
@@ -74,37 +66,3 @@ def from_torch(module: nn.Module, **supports: Any) -> Layer:
         rule = "a layer of torch becomes one of this package"
         raise RefusedType(rule, expected, type(module).__name__)
     return layer.train(module.training)
-
-
-def to_torch(layer: nn.Module) -> nn.Module:
-    """The layer of torch that equals one of this package on images or sequences, weights copied.
-
-    torch's attention takes masks at a call; the support of this layer must be passed as one.
-
-    Args:
-        layer: a :class:`GridConv`, :class:`GridPool`, :class:`AttentionConv`,
-            :class:`EncoderBlock` or :class:`DecoderBlock`.
-
-    Raises:
-        TypeError: it is another layer, or a subclass, which may compute something else.
-        ValueError: torch has no such layer: more than 3 axes, any offsets, other paddings,
-            reductions or forms of Θ, other scores or normalisers; or it has no weights yet; or a
-            part of it is parametrised, pruned or hooked.
-    """
-    make = TO_TORCH.get(type(layer))
-    if make is None:
-        rule = "a layer of this package becomes one of torch"
-        expected = "GridConv, GridPool, AttentionConv, EncoderBlock, DecoderBlock, no subclass"
-        raise RefusedType(rule, expected, type(layer).__name__)
-    require_weights(layer)
-    require_plain(layer)
-    return make(layer).train(layer.training)
-
-
-TO_TORCH: dict[type[nn.Module], Callable[[Any], nn.Module]] = {
-    GridConv: to_convolution,
-    GridPool: to_pooling,
-    AttentionConv: to_attention,
-    EncoderBlock: to_block,
-    DecoderBlock: to_block,
-}

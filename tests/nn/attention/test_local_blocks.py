@@ -10,20 +10,27 @@ from pyg_outerconv import Cells, flatten_grid
 from pyg_outerconv.basis import Band
 from pyg_outerconv.families import Blocks
 from pyg_outerconv.nn.attention import local_blocks
-from pyg_outerconv.nn.attention.blocks import EncoderBlock
 from pyg_outerconv.nn.attention.local_blocks import long_sequence_block, windowed_block
 from pyg_outerconv.nn.attention.multi_head import set_pooling
-from pyg_outerconv.nn.convert.torch_layers import to_torch
+from pyg_outerconv.nn.convert import from_torch
 from pyg_outerconv.testing import assert_near
 
 HEADS, CHANNELS = 2, 8
 
 
-def in_torch(block, x, mask):
-    """What torch's layer with the weights of a block gives where a mask is added."""
-    layer = to_torch(block)
-    mask = mask if mask.dim() == 2 else mask.repeat(x.size(0), 1, 1)
-    return layer(x, src_mask=mask)
+def with_torchs_weights(block, **options):
+    """torch's layer, whose weights the block takes over, as a function of x and an added mask."""
+    theirs = torch.nn.TransformerEncoderLayer(
+        CHANNELS, HEADS, 4 * CHANNELS, 0.0, batch_first=True, dtype=torch.float64, **options
+    )
+    left = block.load_state_dict(from_torch(theirs).state_dict(), strict=False)
+    assert not left.unexpected_keys
+    assert len(left.missing_keys) == len(block.attention.family.terms)  # their tables
+
+    def run(x, mask):
+        return theirs(x, src_mask=mask if mask.dim() == 2 else mask.repeat(x.size(0), 1, 1))
+
+    return run
 
 
 def windows_of(shape, window, shift):
@@ -46,11 +53,8 @@ def test_a_windowed_block_is_attention_within_windows_and_a_table(shift):
     bias = table.weight[(gap[0] * 7 + gap[1])].movedim(-1, 0)  # (H, target, source)
     same = windows_of(shape, window, shift)
     mask = bias.masked_fill(same[:, None] != same[None, :], -torch.inf)
-    bare = EncoderBlock(CHANNELS, HEADS, dropout=0.0, norm_first=True, activation="gelu").double()
-    weights = {k: v for k, v in block.state_dict().items() if "terms" not in k}
-    missing = bare.load_state_dict(weights, strict=False)
-    assert not missing.missing_keys
-    out, expected = block(x, Cells.of_shape(shape)), in_torch(bare, x, mask)
+    theirs = with_torchs_weights(block, norm_first=True, activation="gelu")
+    out, expected = block(x, Cells.of_shape(shape)), theirs(x, mask)
     assert_near(out, expected)
     direction = torch.randn_like(out)
     (found,) = torch.autograd.grad(out, table.weight, direction)
@@ -95,6 +99,7 @@ def test_a_long_sequence_block_is_dense_attention_under_its_mask(num_random):
     block = long_sequence_block(
         CHANNELS, HEADS, 3, num_global=2, num_random=num_random, dropout=0.0
     ).double()
+    theirs = with_torchs_weights(block)
     x = torch.randn(2, 40, CHANNELS, dtype=torch.float64, requires_grad=True)
     place = torch.arange(40)
     seen = (place[:, None] - place).abs() <= 3
@@ -107,7 +112,7 @@ def test_a_long_sequence_block_is_dense_attention_under_its_mask(num_random):
         assert bool((found & ~seen).any())
         seen = found
     assert torch.equal(found, seen)
-    expected = in_torch(block, x, ~seen)
+    expected = theirs(x, ~seen)
     out = block(x)
     assert_near(out, expected)
     direction = torch.randn_like(out)
