@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Union
 
 import torch
@@ -13,7 +14,7 @@ from torch.nn import Parameter
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from ..contract.heads import check_type, project
-from ..errors import RefusedValue
+from ..errors import RefusedValue, refusal
 from ..graph import Features
 from ..theta.theta import autocast_pair
 
@@ -107,8 +108,16 @@ class Projection(torch.nn.Module):
             self.in_channels = -1
             self.weight = UninitializedParameter()  # type: ignore[assignment]
         elif kept is not None and is_lazy(self.weight):
-            self.in_channels, self.channels = kept.size(1), kept.size(2)
-            self.weight.materialize(kept.shape)  # type: ignore[attr-defined]
+            own, shape = (self.heads, self.in_channels, self.channels), tuple(kept.shape)
+            pairs = zip_longest(own, shape)
+            if any(size not in (-1, other) for size, other in pairs):
+                said = refusal(
+                    "weights of a projection have a shape, of any size for -1", own, shape
+                )
+                args[-1].append(f"{prefix}weight: {said}")  # load_state_dict raises what is here
+                return
+            _, self.in_channels, self.channels = shape
+            self.weight.materialize(shape)  # type: ignore[attr-defined]
         super()._load_from_state_dict(state, prefix, *args)
 
     def extra_repr(self) -> str:

@@ -100,18 +100,25 @@ class ThetaModule(torch.nn.Module):
 
     def materialize(self, in_channels: int) -> None:
         """Allocate and initialise the parameters for P channels."""
+        self._allocate(in_channels)
+        self.reset_parameters()
+
+    def _allocate(self, in_channels: int, shapes: dict[str, tuple[int, ...]] | None = None) -> None:
+        """Allocate the parameters for P channels, of these shapes where a checkpoint has them."""
         before, self.in_channels = self.in_channels, in_channels
+        own = self.shapes(in_channels)
         try:
             self.check()
             self._check_count()
+            if shapes not in (None, own):
+                raise RefusedValue(f"parameters of theta {self.name!r} have shapes", own, shapes)
         except ValueError:
             self.in_channels = before
             raise
-        for key, shape in self.shapes(in_channels).items():
+        for key, shape in own.items():
             parameter = getattr(self, key)
             if isinstance(parameter, UninitializedParameter):
                 parameter.materialize(shape)
-        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Glorot-uniform values, fan-in and fan-out being the last two sizes."""
@@ -161,27 +168,24 @@ class ThetaModule(torch.nn.Module):
             destination[prefix + key] = parameter if kept else parameter.detach()
 
     def _load_from_state_dict(self, state: Any, prefix: str, *args: Any) -> None:
-        first = next(iter(self.shapes(1)), None)
-        if first is None:  # no parameters
-            super()._load_from_state_dict(state, prefix, *args)
-            return
-        value = state.get(prefix + first)
-        if value is not None and is_lazy(value):
+        own = {key: state[prefix + key] for key in self.shapes(1) if prefix + key in state}
+        waits = any(is_lazy(parameter) for parameter in self.parameters(recurse=False))
+        if any(is_lazy(value) for value in own.values()):
             self.in_channels = -1
             for key in self.shapes(1):
                 self.register_parameter(key, UninitializedParameter())  # type: ignore[arg-type]
-        elif value is not None and is_lazy(getattr(self, first)):
-            for key in self.shapes(1):
-                getattr(self, key).materialize(state[prefix + key].shape)
-            self.in_channels = 0  # parameters have shapes now, which Θ is built from
-            self.in_channels = self.infer_in_channels()
+        elif own and waits:
+            shapes = {key: tuple(value.shape) for key, value in own.items()}
+            try:
+                self._allocate(self.channels_of(next(iter(shapes.values()))), shapes)
+            except RefusedValue as error:  # load_state_dict raises what it collects here
+                args[-1].append(f"{prefix.removesuffix('.')}: {error}")
+                return
         super()._load_from_state_dict(state, prefix, *args)
 
-    def infer_in_channels(self) -> int:
-        """P, from the shapes of the parameters."""
-        with torch.no_grad():
-            theta = self.build()
-        return theta.size(1) * theta.size(2)
+    def channels_of(self, shape: tuple[int, ...]) -> int:
+        """P, from the shape of the first parameter."""
+        return shape[1] if len(shape) > 1 else 0
 
     def extra_repr(self) -> str:
         """K, P and Q, and the option of the form."""

@@ -48,6 +48,10 @@ class SharedTheta(ThetaModule):
         """weight (P, Q)."""
         return {"weight": (in_channels, self.out_channels)}
 
+    def channels_of(self, shape: tuple[int, ...]) -> int:
+        """P, from the shape of the first parameter."""
+        return shape[0] if shape else 0
+
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """One matrix, with coefficient 1 for every label."""
         self.require_shape()
@@ -125,6 +129,10 @@ class GroupedTheta(ThetaModule):
                 self.out_channels // self.option,
             )
         }
+
+    def channels_of(self, shape: tuple[int, ...]) -> int:
+        """P, from the shape of the first parameter."""
+        return math.prod(shape[1:3])
 
     def build(self) -> Tensor:
         return view_of(self.weight)

@@ -93,7 +93,7 @@ class PartsTheta(ThetaModule, by_name=False):
                 if key.startswith(f"{prefix}parts.0.")
             }
             first = self._parts()[0]
-            first.load_state_dict(own)
+            first._load_from_state_dict(own, "", {}, True, [], [], [])  # errors: as its own
             self.in_channels = first.in_channels
 
     def _parts(self) -> list[ThetaModule]:

@@ -20,7 +20,7 @@ from torch_geometric.nn import (
 )
 from torch_geometric.testing import assert_module
 
-from pyg_outerconv import OuterConv, record
+from pyg_outerconv import AttentionConv, OuterConv, record
 from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
 from pyg_outerconv.testing import assert_near
 
@@ -33,6 +33,17 @@ FAMILIES = [
     Relation(3),
     Directed(GCN(add_self_loops=False)),
     Stack(Walk(1, direction="both"), Identity()),
+]
+FORMS = [
+    "full",
+    "shared",
+    "basis-decomposed:2",
+    "low-rank:2",
+    "grouped:2",
+    "block-diagonal:2",
+    "depthwise",
+    "columns",
+    "value-output:3",
 ]
 of_each_family = pytest.mark.parametrize("family", FAMILIES, ids=str)
 
@@ -251,6 +262,37 @@ def test_state_goes_into_a_lazy_layer_and_lazy_state_into_a_made_one():
     conv.load_state_dict(empty)
     assert conv(x_of(5, 9), EDGES).shape == (5, 6)
     assert conv.theta.down.shape == (1, 9, 2)
+
+
+LAZY = {
+    **{form: lambda q, form=form: layer(Walk(1), -1, q, theta=form, bias=False) for form in FORMS},
+    **{
+        f"attention, {name}": lambda q, options=options: AttentionConv(
+            -1, q, heads=2, support="complete", bias=False, **options
+        )
+        for name, options in {
+            "key-query": {},
+            "gatv2": {"score": "gatv2"},
+            "additive": {"score": "additive", "channels": 3},
+            "value-output": {"combine": "sum", "value_channels": 3},
+            "channels of keys": {"combine": "sum"},
+        }.items()
+    },
+    "multi-head parts": lambda q: layer("stack(gat(heads=2), gcn)", -1, q, bias=False),
+    "root": lambda q: layer(GCN(), -1, q, theta="shared", root_weight=True, bias=False),
+}
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_a_lazy_layer_refuses_state_of_other_output_channels(name):
+    lazy, first, other = LAZY[name](8), LAZY[name](8), LAZY[name](4)
+    x = x_of(5, 2)
+    for made in (first, other):
+        made(x, EDGES)
+    with pytest.raises(RuntimeError, match="Error.* in loading state_dict"):
+        lazy.load_state_dict(other.state_dict())
+    lazy.load_state_dict(first.state_dict())  # the refused state has settled nothing
+    assert_near(lazy(x, EDGES), first(x, EDGES))
 
 
 def test_a_lazy_layer_casts():
