@@ -99,6 +99,11 @@ class Relation(Family):
         check_norm(self.norm, ("mean", "given", None))
 
     @property
+    def num_bases(self) -> int:
+        """R, without the names of all relations."""
+        return self.num_relations
+
+    @property
     def labels(self) -> tuple[str, ...]:
         return tuple(f"relation {r}" for r in range(self.num_relations))
 

@@ -12,6 +12,12 @@ from ..errors import RefusedValue, unknown
 from ..theta import Mixture, ThetaValue, ValueOutput
 from .theta import FORMS, ThetaModule, view_of
 
+DRAWN = 2**20
+"""Numbers that are drawn at once, beside the parameter."""
+
+DRAWN_APART = 1000
+"""Up to so many labels are drawn one by one where a draw of all is another than those of each."""
+
 
 class FullTheta(ThetaModule):
     """Θ_k without constraints: K·P·Q numbers."""
@@ -31,10 +37,14 @@ class FullTheta(ThetaModule):
         """Draw label by label and transposed, in the layout of PyG's Linear.
 
         With equal seeds GCNConv, ChebConv and an equal OuterConv then have equal initial weights.
+        A CPU draws number by number, so that many labels are drawn at once there; elsewhere the
+        draws of more labels than any layer of PyG's draws apart are of their own.
         """
-        for matrix in parameter:
-            drawn = matrix.new_empty(matrix.shape[::-1]).uniform_(-bound, bound)
-            matrix.copy_(drawn.t())
+        at_once = parameter.is_cpu or parameter.size(0) > DRAWN_APART
+        step = max(1, DRAWN // max(1, parameter[0].numel())) if at_once else 1
+        for part in parameter.split(step):
+            drawn = part.new_empty((len(part), *parameter.shape[:0:-1])).uniform_(-bound, bound)
+            part.copy_(drawn.mT)
 
 
 class SharedTheta(ThetaModule):

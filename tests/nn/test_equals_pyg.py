@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peers import PEERS, PYG, P, Q, R, of_graph_conv, of_rgcn, of_sage
 from torch.func import functional_call
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import ChebConv, GCNConv, GraphConv, RGCNConv, SAGEConv
 
@@ -307,6 +308,7 @@ def test_cheb_conv_with_an_eigenvalue_for_each_graph(given_by, norm, dtype):
     [
         (lambda: OuterConv(5, 3, GCN()), lambda: GCNConv(5, 3)),
         (lambda: OuterConv(5, 3, Chebyshev(3)), lambda: ChebConv(5, 3, K=3)),
+        (lambda: OuterConv(600, 400, Chebyshev(9)), lambda: ChebConv(600, 400, K=9)),
     ],
 )
 def test_a_seed_gives_the_same_initial_weights(ours, theirs):
@@ -318,3 +320,20 @@ def test_a_seed_gives_the_same_initial_weights(ours, theirs):
     assert torch.equal(torch.rand(1), after)
     lins = getattr(peer, "lins", None) or [peer.lin]
     assert torch.equal(conv.theta.weight, torch.stack([lin.weight.t() for lin in lins]))
+
+
+class Draws(TorchDispatchMode):
+    """Counts draws of random numbers."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += func is torch.ops.aten.uniform_.default
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_many_labels_are_drawn_at_once(device):
+    with Draws() as draws, torch.device(device):
+        OuterConv(3, 4, Relation(3_000), bias=False)
+    assert 0 < draws.count <= 4
