@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import RefusedValue
+from ..kernels.primitive import item_by_item
 from .edge_list import EdgeList
 
 if TYPE_CHECKING:  # scipy.sparse is imported when an eigenvalue is computed
@@ -73,6 +74,11 @@ def _(
     edge_index: Tensor, value: Tensor, num_nodes: int, batch: Tensor | None, num_graphs: int
 ) -> Tensor:
     return torch.empty(num_graphs, dtype=torch.float64)
+
+
+@_largest_eigenvalues.register_vmap
+def _(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Tensor, int]:
+    return item_by_item(_largest_eigenvalues, info, in_dims, arguments)
 
 
 def _largest(matrix: sp.csr_array) -> float:

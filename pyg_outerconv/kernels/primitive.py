@@ -9,7 +9,12 @@ from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor, is_legacy_batchedtensor
+from torch._C._functorch import (
+    get_unwrapped,
+    is_functorch_wrapped_tensor,
+    is_gradtrackingtensor,
+    is_legacy_batchedtensor,
+)
 from torch.autograd import Function, forward_ad
 from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
@@ -135,7 +140,7 @@ class Primitive:
     def vmap(cls, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
         """The results for a batch, and the dimension of the batch in them."""
         if cls.batch_axis is None:
-            return cls._item_by_item(info, in_dims, arguments)
+            return item_by_item(cls.apply, info, in_dims, arguments)
         operands = folded(info, in_dims, arguments[: cls.operands], cls.batch_axis)
         found = cls.apply(*operands, *arguments[cls.operands :])
         outs = found if isinstance(found, tuple) else (found,)
@@ -143,18 +148,21 @@ class Primitive:
         outs = tuple([out.unflatten(axis, shape) for out in outs])
         return (outs, (axis + 1,) * len(outs)) if isinstance(found, tuple) else (outs[0], axis + 1)
 
-    @classmethod
-    def _item_by_item(cls, info: Any, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> Any:
-        outs = []
-        for item in range(info.batch_size):
-            one = [
-                given.select(dim, item) if isinstance(dim, int) else given
-                for given, dim in zip(arguments, in_dims, strict=True)
-            ]
-            outs.append(cls.apply(*one))
-        if isinstance(outs[0], tuple):
-            return tuple([torch.stack(out) for out in zip(*outs, strict=True)]), (0,) * len(outs[0])
-        return torch.stack(outs), 0
+
+def item_by_item(
+    call: Callable[..., Any], info: Any, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]
+) -> tuple[Any, Any]:
+    """A rule of vmap: one call for each item of the batch."""
+    outs = []
+    for item in range(info.batch_size):
+        one = [
+            given.select(dim, item) if isinstance(dim, int) else given
+            for given, dim in zip(arguments, in_dims, strict=True)
+        ]
+        outs.append(call(*one))
+    if isinstance(outs[0], tuple):
+        return tuple([torch.stack(out) for out in zip(*outs, strict=True)]), (0,) * len(outs[0])
+    return torch.stack(outs), 0
 
 
 def folded(
@@ -206,7 +214,7 @@ def operator(
         implementation = BACKENDS[backend]
         if RECORDERS and request is not None:
             log_call(implementation, request(*given))
-        given = [x.contiguous() if isinstance(x, Tensor) else x for x in given]
+        given = [_unwrapped(x).contiguous() if isinstance(x, Tensor) else x for x in given]
         with without_autocast(given[0].device.type):  # the caller has settled the dtypes
             return getattr(implementation, name)(*given)
 
@@ -275,6 +283,16 @@ def _function(name: str, **members: Any) -> Any:
     kind: Any = type(Function)
     own = {key: staticmethod(part) if callable(part) else part for key, part in members.items()}
     return kind(name, (Function,), own)
+
+
+def _unwrapped(x: Tensor) -> Tensor:
+    """The tensor without the wrappers of differentiation, which torch leaves on indices.
+
+    torch unwraps the arguments of a function that it differentiates, but not those in a view.
+    """
+    while is_gradtrackingtensor(x):
+        x = get_unwrapped(x)
+    return x
 
 
 def _primal(x: Tensor | None) -> Tensor | None:

@@ -139,3 +139,23 @@ def test_graphs_may_be_numbered_by_short_integers():
         for graph_of in (batch.batch.int(), batch.batch)
     )
     assert_near(found, expected)
+
+
+@pytest.mark.parametrize("batched", [False, True])
+@of_each_norm
+def test_vmap_over_weights_has_a_rule_for_exact_eigenvalues(norm, batched):
+    enabled = torch._C._functorch._is_vmap_fallback_enabled()
+    batch = Batch.from_data_list(drawn_graphs(1))
+    weight = torch.rand(3, batch.num_edges, dtype=torch.float64) + 0.1
+    conv = OuterConv(P, Q, Chebyshev(3, "exact", norm)).double()
+
+    def of(weight):
+        graph = batch.batch if batched else None
+        return conv(batch.x, batch.edge_index, weight, batch=graph)
+
+    torch._C._functorch._set_vmap_fallback_enabled(False)  # it warns, and asks for an issue
+    try:
+        found = torch.func.vmap(of)(weight)
+    finally:
+        torch._C._functorch._set_vmap_fallback_enabled(enabled)
+    assert_near(found, torch.stack([of(one) for one in weight]), 1e-8)

@@ -19,7 +19,8 @@ pytest.importorskip("triton")
 import triton
 import triton.language as tl
 
-from pyg_outerconv import testing
+from pyg_outerconv import AttentionConv, OuterConv, testing, use_backend
+from pyg_outerconv.families import Relation
 from pyg_outerconv.kernels.backend import Request
 from pyg_outerconv.kernels.backends.reference import Reference
 from pyg_outerconv.kernels.backends.triton import INTERPRETED, TUNE, addressing, balance
@@ -415,6 +416,35 @@ def test_a_kernel_runs_on_the_device_of_its_tensors(monkeypatch):
     assert events == ["enter cuda:1", ((3,), ("a",), {"num_warps": 2}), "leave"]
     balance.launch(Kernel(), 0, OnSecond(), "a", num_warps=2)
     assert len(events) == 3
+
+
+LAYERS = {
+    "fused": lambda: OuterConv(3, 4, "relation(2, None)"),
+    "sums": lambda: OuterConv(3, 4, "chebyshev(3)"),
+    "maximum": lambda: OuterConv(3, 4, "gcn", aggr="max"),
+    "grouped": lambda: OuterConv(3, 4, "relation(2, None)", order="transform_first_compact"),
+    "attention": lambda: AttentionConv(3, 4, heads=2),
+    "additive scores": lambda: AttentionConv(3, 4, heads=2, score="additive"),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_jvp_runs_the_kernels_whatever_wraps_the_indices(name):
+    layer = LAYERS[name]().to(DEVICE)
+    edges = torch.tensor([[0, 1, 2, 0, 3], [1, 2, 3, 2, 3]], device=DEVICE)
+    x, along = torch.randn(2, 4, 3, device=DEVICE)
+    kinds = torch.tensor([0, 1, 1, 0, 0], device=DEVICE)
+    options = {"edge_type": kinds} if isinstance(layer.family, Relation) else {}
+
+    def derivatives(backend):
+        with use_backend(backend):
+            # A copy of the edges that the transform wraps, and the edges as they are.
+            copied = torch.func.jvp(lambda x: layer(x, edges.clone(), **options), (x,), (along,))
+            shared = torch.func.jvp(lambda x: layer(x, edges, **options), (x,), (along,))
+        return [*copied, *shared]
+
+    for found, expected in zip(derivatives("triton"), derivatives("reference"), strict=True):
+        testing.assert_near(found, expected, 1e-5)
 
 
 # Facts and refusals -------------------------------------------------------------------------
