@@ -90,6 +90,7 @@ CASES = [
     Reverse(Relation(3)),
     Scale(Relation(3), (0.5, -2.0, 0.0)),
     Scale(Chebyshev(2), -1.5),
+    Scale(Walk(2, None), 0.1),
     Add(Relation(1, norm=None), Identity()),
     Sub(GCN(), Walk(2, norm="sym", powers=(2,))),
     Sub(Directed(GCN()), Stack(Identity(), HighPass())),

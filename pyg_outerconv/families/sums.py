@@ -66,8 +66,6 @@ class Scale(OfFamily):
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
         """The family's basis, scaled."""
         basis = self.family.basis_on(structure, dtype)
-        if not isinstance(self.factor, tuple):
-            return basis.scale(float(self.factor))
         dtype = basis.dtype or dtype or torch.get_default_dtype()
         return basis.scale(torch.tensor(self.factor, dtype=dtype, device=basis.device))
 
