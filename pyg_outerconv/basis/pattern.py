@@ -6,7 +6,7 @@ The paper counts from 1, the code from 0: label k, source m and target n start a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from ..cache import cached_property
 from ..errors import RefusedValue
 from ..kernels.edge_lists import gathered, inverse_counts, pointers, sort_edges, spread
-from ..kernels.index_checks import can_read
+from ..kernels.index_checks import can_read, check_integers, has_numbers
 from ..kernels.lasting import lasting
 from .pattern_matrices import PatternMatrices
 from .registry import make, register
@@ -38,7 +38,8 @@ class Pattern(PatternMatrices):
 
     Edges are sorted by target, then label (then input order) at the first use of that order, and by
     source at the first use of that one. Parallel edges are kept. Indices are int32 if every product
-    of sizes fits. Built once by :meth:`build` and shared by all layers.
+    of sizes fits. Built once by :meth:`build` and shared by all layers. The constructor, and so
+    ``dataclasses.replace``, refuses parts that do not fit, because kernels read memory at them.
 
     Attributes:
         size: (M, N).
@@ -50,6 +51,11 @@ class Pattern(PatternMatrices):
         target_ptr: (N + 1,) the edges of target n are ``target_ptr[n]:target_ptr[n + 1]``.
         source_ptr: (M + 1,) the same for source m, in the order of ``by_source``.
         by_source: (E,) positions of the edges sorted by source, then label.
+
+    Raises:
+        TypeError: a part is no tensor of integers, or they have several dtypes.
+        ValueError: parts have other lengths or devices, are out of range, not sorted, or contradict
+            each other.
     """
 
     size: tuple[int, int]
@@ -62,6 +68,11 @@ class Pattern(PatternMatrices):
     target_ptr: Tensor
     source_ptr: Tensor
     by_source: Tensor
+    _is_known: InitVar[bool] = False  # set where the parts fit by the way they are made
+
+    def __post_init__(self, _is_known: bool) -> None:
+        if not _is_known:
+            _check(self)
 
     @staticmethod
     def build(
@@ -317,6 +328,7 @@ class Pattern(PatternMatrices):
             target_ptr=self.source_ptr,
             source_ptr=self.target_ptr,
             by_source=inverse,
+            _is_known=True,
         )
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> Pattern:
@@ -364,7 +376,42 @@ class Pattern(PatternMatrices):
 
 register(Pattern)
 
+
+def _check(pattern: Pattern) -> None:
+    """Refuse parts of a pattern that kernels would read memory at, out of range or order."""
+    (sources, targets), labels = pattern.size, pattern.num_labels
+    for name in _CHECKED:
+        check_integers(f"{name} of a pattern", getattr(pattern, name))
+    edges = len(pattern.source)
+    lengths = {"target_ptr": targets + 1, "source_ptr": sources + 1}
+    for name in _CHECKED:
+        part, length = getattr(pattern, name), lengths.get(name, edges)
+        expected = (pattern.source.dtype, pattern.source.device, length)
+        if (part.dtype, part.device, len(part)) != expected:
+            got = (part.dtype, part.device, len(part))
+            raise RefusedValue(f"{name} of a pattern has a dtype, device, length", expected, got)
+    if not has_numbers(*(getattr(pattern, name) for name in _CHECKED)):
+        return
+    ranges = {"source": sources, "target": targets, "label": labels}
+    for name, count in {**ranges, "order": edges, "by_source": edges}.items():
+        check_range(name, getattr(pattern, name), count)
+    source, target, label = (getattr(pattern, name).long() for name in ranges)
+    by_source = pattern.by_source.long()
+    fits = {
+        "target": bool(((target * labels + label).diff() >= 0).all()),
+        "by_source": bool(((source * labels + label)[by_source].diff() >= 0).all())
+        and bool((by_source.bincount() == 1).all()),
+        "target_ptr": torch.equal(pointers(target, targets), pattern.target_ptr.long()),
+        "source_ptr": torch.equal(pointers(source, sources), pattern.source_ptr.long()),
+    }
+    for name, does in fits.items():
+        if not does:
+            rule = "edges of a pattern are sorted, by target and by source, with pointers"
+            raise RefusedValue(rule, f"{name} in order", getattr(pattern, name))
+
+
 _BY_TARGET = ("source", "order", "target_ptr")
 _EXPANDED = ("target", "label", "origin", "label_ptr")
 _BY_SOURCE = ("source_ptr", "by_source")
+_CHECKED = (*_BY_TARGET, "target", "label", *_BY_SOURCE)
 _TENSORS = _BY_TARGET + _EXPANDED + _BY_SOURCE

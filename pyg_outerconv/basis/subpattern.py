@@ -123,6 +123,7 @@ def subset(
         target_ptr=pointers(target, size[1]),
         source_ptr=pointers(source, size[0]),
         by_source=(keep.cumsum(0) - 1).index_select(0, by_source).to(dtype),
+        _is_known=True,
     )
 
 

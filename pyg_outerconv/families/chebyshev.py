@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -187,7 +187,7 @@ class Chebyshev(Family):
     def _exact_lambda(self, edges: EdgeList) -> Tensor:
         # In float64 throughout: rounding makes a symmetric Laplacian lopsided, and Lanczos stall.
         weight = edges.weight(torch.float64).detach().double()
-        precise = self._laplacian(replace(edges, edge_weight=weight), torch.float64)
+        precise = self._laplacian(edges.but(edge_weight=weight), torch.float64)
         return largest_eigenvalues(precise, edges.batch)
 
     @staticmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -127,7 +127,7 @@ class Walk(Family):
     def _walks(self, edges: EdgeList, dtype: torch.dtype | None) -> Basis:
         """The powers of one direction, or its explicit walks."""
         if self.add_self_loops:
-            edges = replace(edges, only_sums=edges.only_sums and self.aggr == "sum")
+            edges = edges.but(only_sums=edges.only_sums and self.aggr == "sum")
         if self.aggr in ("max", "min"):
             edges.require_nonnegative(f"the {self.aggr} over walks")
         loops = self.add_self_loops, False, self.as_pyg

@@ -74,8 +74,11 @@ def check_batch(batch: Any, num_nodes: int) -> None:
         raise RefusedValue("batch must not be negative", ">= 0", int(batch.min()))
 
 
-def check_index(edge_index: Tensor) -> None:
+def check_index(edge_index: Any) -> None:
     """Refuse an edge index that is not (2, E) integers."""
+    if not isinstance(edge_index, Tensor):
+        rule = "edge_index must be a tensor, an EdgeIndex or a sparse matrix"
+        raise RefusedType(rule, "Tensor", type(edge_index).__name__)
     if edge_index.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
         raise RefusedType("edge_index must hold integers", "torch.int64", edge_index.dtype)
     if edge_index.dim() != 2 or edge_index.size(0) != 2:

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
 
 from ..errors import RefusedType, RefusedValue
-from ..kernels.index_checks import has_numbers
+from ..kernels.index_checks import check_indices, check_pointers, has_numbers
 from .checks import agreed
 
 
@@ -50,12 +50,28 @@ def from_sparse(
     elif matrix.layout == torch.sparse_coo:
         row_col, value = matrix.indices(), matrix.values()
     else:
+        check_compressed(matrix)
         row_col, value = to_edge_index(matrix)
     return (
         row_col.flip(0),
         value if edge_weight is None else edge_weight,
         known,
     )
+
+
+def check_compressed(matrix: Tensor) -> None:
+    """Refuse pointers and indices out of range in a CSR or CSC matrix, which torch reads memory at.
+
+    Raises:
+        ValueError: they are out of range, or pointers do not ascend.
+    """
+    if matrix.layout is torch.sparse_csr:
+        ptr, index, count = matrix.crow_indices(), matrix.col_indices(), matrix.size(1)
+    else:
+        ptr, index, count = matrix.ccol_indices(), matrix.row_indices(), matrix.size(0)
+    if has_numbers(ptr, index):
+        check_pointers("pointers of a sparse matrix", ptr, index.numel())
+        check_indices("indices of a sparse matrix", index, count)
 
 
 def infer_size(

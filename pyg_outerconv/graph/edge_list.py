@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
-from ..errors import RefusedType, RefusedValue
+from ..errors import RefusedValue
 from ..kernels.edge_lists import with_loops
 from .checks import (
     agreed,
@@ -69,6 +69,9 @@ class EdgeList(Structure):
     is_bare: bool = False
 
     def __post_init__(self) -> None:
+        check_index(self.edge_index)
+        check_size(self.size)
+        infer_size(self.edge_index, self.size, True)
         if not self.bipartite and self.size[0] != self.size[1]:
             object.__setattr__(self, "bipartite", True)
 
@@ -132,10 +135,10 @@ class EdgeList(Structure):
     def reversed(self) -> EdgeList:
         """The edge list with sources and targets exchanged: from N sources to M targets."""
         pos = None if self.pos is None else self.pos[::-1]
-        flipped = replace(self, edge_index=self.edge_index.flip(0), size=self.size[::-1], pos=pos)
+        flipped = self.but(edge_index=self.edge_index.flip(0), size=self.size[::-1], pos=pos)
         if not self.bipartite:
             return flipped
-        return replace(flipped, batch=self.source_batch, source_batch=self.batch)
+        return flipped.but(batch=self.source_batch, source_batch=self.batch)
 
     def bare(self) -> EdgeList:
         known = {"edge_weight": self.edge_weight, "edge_type": self.edge_type}
@@ -145,8 +148,7 @@ class EdgeList(Structure):
 
     def select(self, mask: Tensor) -> EdgeList:
         """The edges where ``mask`` (E,) is true."""
-        return replace(
-            self,
+        return self.but(
             edge_index=self.edge_index[:, mask],
             edge_weight=None if self.edge_weight is None else self.edge_weight[mask],
             edge_type=None if self.edge_type is None else self.edge_type[mask],
@@ -268,19 +270,13 @@ def edge_list(
         refuse_beside("EdgeList objects", beside | {"pos": pos})
         weight = edge_index.edge_weight
         if weight is not None and dtype not in (None, weight.dtype):
-            edge_index = replace(edge_index, edge_weight=weight.to(dtype))
+            edge_index = edge_index.but(edge_weight=weight.to(dtype))
         return completed(edge_index, size, batch, bipartite)
     if size is not None:
         check_size(size)
     is_list = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
     if not is_list and is_matrix(edge_index):
         edge_index, edge_weight, size = from_sparse(edge_index, edge_weight, size)
-    if not isinstance(edge_index, Tensor):
-        raise RefusedType(
-            "edge_index must be a tensor, an EdgeIndex or a sparse matrix",
-            "Tensor",
-            type(edge_index).__name__,
-        )
     if isinstance(edge_index, EdgeIndex):
         known = edge_index.sparse_size()
         size = agreed("the EdgeIndex", known, size)
@@ -322,18 +318,18 @@ def completed(
     if bipartite is False and known.bipartite:
         raise RefusedValue("one set of nodes has as many sources as targets", "M = N", known.size)
     if bipartite and not known.bipartite:
-        known = replace(known, bipartite=True)
+        known = known.but(bipartite=True)
     if batch is None or batch is known.batch:
         return known
     if known.batch is not None or known.source_batch is not None:
         raise RefusedValue("this EdgeList already has a batch", "no other", "batch")
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         check_batch(batch, known.size[1])
-        return replace(known, batch=batch)
+        return known.but(batch=batch)
     if not known.bipartite:
         raise RefusedValue(
             "sources and targets that are the same nodes have one batch", "one", "a pair"
         )
     for end, count in zip(batch, known.size, strict=True):
         check_batch(end, count)
-    return replace(known, source_batch=batch[0], batch=batch[1])
+    return known.but(source_batch=batch[0], batch=batch[1])

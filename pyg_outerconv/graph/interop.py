@@ -10,6 +10,7 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 from ..errors import RefusedType, RefusedValue, unknown
+from ..kernels.index_checks import check_indices, check_integers, check_pointers
 from .edge_list import EdgeList, edge_list
 
 if TYPE_CHECKING:  # networkx is slow to import, and a user who passes a graph has imported it
@@ -53,6 +54,8 @@ def from_scipy(matrices: Any, bipartite: bool | None = None) -> EdgeList:
             raise RefusedValue(
                 "matrices of an edge list must have one size", parts[0].shape, part.shape
             )
+        if part.format in ("csr", "csc", "bsr"):
+            _check_compressed(part)
     coo = [sp.coo_array(part) for part in parts]
     edge_index = np.concatenate([np.stack(part.coords).astype(np.int64) for part in coo], axis=1)
     weight = np.concatenate([_as_float(part.data) for part in coo])
@@ -159,6 +162,22 @@ def from_hetero(
         torch.cat(kinds),
         size=(total, total),
     ), list(data.edge_types)
+
+
+def _check_compressed(matrix: Any) -> None:
+    """Refuse pointers out of range in a CSR, CSC or BSR matrix, which scipy reads memory at."""
+    ptr, rows = torch.as_tensor(matrix.indptr), matrix.shape[matrix.format == "csc"]
+    if matrix.format == "bsr":
+        rows //= matrix.blocksize[0]
+    check_integers("indptr of a matrix", ptr)
+    lengths = (len(ptr), len(matrix.data))
+    if lengths != (rows + 1, len(matrix.indices)):
+        rule = "a matrix has a pointer for each row and one more, and as many data as indices"
+        raise RefusedValue(rule, (rows + 1, len(matrix.indices)), lengths)
+    check_pointers("indptr of a matrix", ptr, len(matrix.indices))
+    columns = matrix.shape[matrix.format != "csc"]
+    columns //= matrix.blocksize[1] if matrix.format == "bsr" else 1
+    check_indices("indices of a matrix", torch.as_tensor(matrix.indices), columns)
 
 
 def _as_float(values: np.ndarray) -> np.ndarray:

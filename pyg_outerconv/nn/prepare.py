@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -118,7 +117,7 @@ def _make_basis(
     )
     found = found.reversed() if reverse else found
     if torch.compiler.is_compiling() and isinstance(found, EdgeList):
-        found = replace(found, only_sums=conv.aggr == "sum" and content is None)
+        found = found.but(only_sums=conv.aggr == "sum" and content is None)
     found = found if content is None else found.with_content(content)
     dtype = dtype or torch.get_default_dtype()
     basis = family.basis_on(found, dtype)

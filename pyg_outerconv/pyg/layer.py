@@ -17,6 +17,7 @@ from torch_geometric.nn.dense import Linear
 from torch_geometric.typing import OptTensor
 
 from ..errors import RefusedValue
+from ..graph.edge_index import check_compressed
 from ..nn import OuterConv
 from .matrices import is_product
 from .tie import Source, tie
@@ -173,6 +174,8 @@ class DropIn(MessagePassing):
         is_pair = isinstance(x, tuple | list)
         features = x[0] if is_pair else x
         if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
+            if getattr(edge_index, "layout", None) in (torch.sparse_csr, torch.sparse_csc):
+                check_compressed(edge_index)
             if not self.takes_matrices or not is_product(self, x, edge_index, edge_weight):
                 yield "a sparse matrix, which PyG multiplies with"
         elif is_pair and not (self.takes_pairs and self.flow == "source_to_target"):

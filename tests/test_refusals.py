@@ -1,0 +1,173 @@
+"""Bad input at every door: one line with the rule, what it expects and what came.
+
+``REFUSED`` lists calls, the exception, and parts of its message in their order.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from pyg_outerconv import OuterConv, Pattern
+from pyg_outerconv.errors import Refused
+from pyg_outerconv.graph import EdgeList, edge_list, from_scipy
+from pyg_outerconv.pyg import GraphConv
+
+EDGES = torch.tensor([[0, 1, 2, 0], [1, 2, 3, 2]])
+X = torch.ones(4, 3)
+FAR = 10**8
+
+
+def pattern_with(**parts):
+    """A pattern of four edges with other parts."""
+    return dataclasses.replace(Pattern.build(EDGES, size=(4, 4)), **parts)
+
+
+def ints(*numbers):
+    return torch.tensor(numbers, dtype=torch.int32)
+
+
+def corrupt(kind, at=2, number=FAR, part="indptr"):
+    """A matrix of scipy's with a number in its pointers or indices that is out of range."""
+    matrix = kind(np.eye(6))
+    getattr(matrix, part)[at] = number
+    return matrix
+
+
+def matrix_of(kind, ptr, index):
+    """A matrix of torch's that is not checked when it is made."""
+    return kind(torch.tensor(ptr), torch.tensor(index), torch.ones(4), (4, 4))
+
+
+BAD_PTR, PTR, BAD_INDEX, INDEX = [0, FAR, 2, 3, 4], [0, 1, 2, 3, 4], [0, 1, 2, FAR], [0, 1, 2, 3]
+CSR, CSC = torch.sparse_csr_tensor, torch.sparse_csc_tensor
+ASCEND = ("must ascend from 0 to the number of entries", "expected from 0 to", "got ")
+IN_RANGE = ("lie in range", "expected [0, 4)", f"got {FAR}")
+
+REFUSED = {
+    # name: (call, exception, parts of the message)
+    "a pattern of sources out of range": (
+        lambda: pattern_with(source=ints(0, 1, FAR, 2)),
+        ValueError,
+        ("every source of a pattern must", *IN_RANGE),
+    ),
+    "a pattern of targets out of range": (
+        lambda: pattern_with(target=ints(0, 1, 2, FAR)),
+        ValueError,
+        ("every target of a pattern must", *IN_RANGE),
+    ),
+    "a pattern of labels out of range": (
+        lambda: pattern_with(label=ints(0, 0, 0, FAR)),
+        ValueError,
+        ("every label of a pattern must lie in range", "expected [0, 1)", f"got {FAR}"),
+    ),
+    "a pattern with an order out of range": (
+        lambda: pattern_with(order=ints(0, 1, 2, FAR)),
+        ValueError,
+        ("every order of a pattern must", *IN_RANGE),
+    ),
+    "a pattern with far positions by source": (
+        lambda: pattern_with(by_source=ints(0, 1, 2, FAR)),
+        ValueError,
+        ("every by_source of a pattern must", *IN_RANGE),
+    ),
+    "a pattern with an edge twice by source": (
+        lambda: pattern_with(by_source=ints(0, 0, 1, 2)),
+        ValueError,
+        ("sorted, by target and by source", "expected by_source in order", "got "),
+    ),
+    "a pattern with pointers of targets out of range": (
+        lambda: pattern_with(target_ptr=ints(0, FAR, 1, 3, 4)),
+        ValueError,
+        ("sorted, by target and by source", "expected target_ptr in order", "got "),
+    ),
+    "a pattern with pointers of sources out of range": (
+        lambda: pattern_with(source_ptr=ints(0, FAR, 1, 3, 4)),
+        ValueError,
+        ("sorted, by target and by source", "expected source_ptr in order", "got "),
+    ),
+    "a pattern of targets out of order": (
+        lambda: pattern_with(target=ints(3, 2, 1, 0)),
+        ValueError,
+        ("sorted, by target and by source", "expected target in order", "got "),
+    ),
+    "a pattern of more nodes than its pointers": (
+        lambda: pattern_with(size=(9, 4)),
+        ValueError,
+        ("source_ptr of a pattern has a dtype, device, length", "expected", "10)", "got", "5)"),
+    ),
+    "a pattern of floats": (
+        lambda: pattern_with(source=torch.ones(4)),
+        TypeError,
+        ("source of a pattern holds integers", "expected torch.int32", "got torch.float32"),
+    ),
+    "a pattern of text": (
+        lambda: pattern_with(source="abc"),
+        TypeError,
+        ("source of a pattern holds integers", "expected torch.int32", "got str"),
+    ),
+    "an edge list of far sources": (
+        lambda: EdgeList(torch.tensor([[FAR], [0]]), (4, 4)),
+        ValueError,
+        ("every source in edge_index must", "expected an index below 4", f"got {FAR}"),
+    ),
+    "an edge list of far targets": (
+        lambda: dataclasses.replace(edge_list(EDGES), edge_index=torch.tensor([[0], [FAR]])),
+        ValueError,
+        ("every target in edge_index must", "expected an index below 4", f"got {FAR}"),
+    ),
+    "an edge list of a list": (
+        lambda: EdgeList([[0], [1]], (4, 4)),
+        TypeError,
+        ("edge_index must be a tensor", "expected Tensor", "got list"),
+    ),
+    "scipy's indices out of range": (
+        lambda: from_scipy(corrupt(sp.csr_array, part="indices")),
+        ValueError,
+        ("every entry of indices of a matrix", "expected [0, 6)", "got"),
+    ),
+    **{
+        f"scipy's {kind.__name__} with {what}": (
+            lambda kind=kind, at=at, number=number: from_scipy(corrupt(kind, at, number)),
+            ValueError,
+            ("indptr of a matrix", *ASCEND),
+        )
+        for kind in (sp.csr_array, sp.csc_matrix, sp.bsr_array)
+        for what, at, number in (
+            ("far pointers", 2, FAR),
+            ("negative pointers", 2, -FAR),
+            ("a far end", -1, FAR),
+        )
+    },
+    **{
+        f"{name} of {layout} with far {what}": (
+            lambda layer=layer, kind=kind, ptr=ptr, index=index: layer()(
+                X, matrix_of(kind, ptr, index)
+            ),
+            ValueError,
+            (f"{what} of a sparse matrix", "expected", "got"),
+        )
+        for name, layer in (
+            ("GraphConv", lambda: GraphConv(3, 4)),
+            ("OuterConv", lambda: OuterConv(3, 4, "gcn")),
+        )
+        for layout, kind in (("CSR", CSR), ("CSC", CSC))
+        for what, ptr, index in (("pointers", BAD_PTR, INDEX), ("indices", PTR, BAD_INDEX))
+    },
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+def test_bad_input_is_refused_at_the_door(name):
+    call, kind, parts = REFUSED[name]
+    with pytest.raises(kind) as caught:
+        call()
+    assert isinstance(caught.value, Refused)
+    message, place = str(caught.value), 0
+    for part in parts:
+        assert part in message[place:], message
+        place = message.index(part, place) + len(part)
+    assert "\n" not in message
