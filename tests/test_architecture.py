@@ -14,12 +14,22 @@ CORE = {
     "errors": set(),
     "equations": set(),
     "registration": set(),
-    "kernels": {"errors", "registration"},
+    "signatures": {"errors"},
+    "kernels": {"errors", "registration", "signatures"},
     "cache": {"kernels"},
     "theta": {"errors"},
-    "graph": {"errors", "registration", "cache", "kernels", "theta"},
-    "basis": {"errors", "registration", "cache", "kernels", "theta", "graph"},
-    "contract": {"errors", "registration", "cache", "kernels", "theta", "graph", "basis"},
+    "graph": {"errors", "signatures", "registration", "cache", "kernels", "theta"},
+    "basis": {"errors", "signatures", "registration", "cache", "kernels", "theta", "graph"},
+    "contract": {
+        "errors",
+        "signatures",
+        "registration",
+        "cache",
+        "kernels",
+        "theta",
+        "graph",
+        "basis",
+    },
 }
 CORE["attention"] = set(CORE) - {"attention"}
 CORE["families"] = set(CORE) - {"families"}

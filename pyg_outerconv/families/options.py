@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import types
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
 from math import prod
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import torch
 from numpy import ndarray
@@ -18,6 +16,7 @@ from ..errors import RefusedType, RefusedValue, refusal, unknown
 from ..graph.cells import Cells
 from ..graph.checks import is_integer
 from ..graph.structure import Structure
+from ..signatures import check_type
 
 if TYPE_CHECKING:
     from .family import Family
@@ -60,11 +59,7 @@ def refuse_unknown(family: type[Any], names: Iterable[str]) -> None:
 def check_options(family: Any) -> None:
     """Refuse options that do not have the type of their field."""
     for name, hint in _hints(type(family)).items():
-        value = getattr(family, name)
-        if not fits(value, hint):
-            raise RefusedType(
-                f"{type(family).__name__}'s {name} has a type", describe(hint), repr(value)
-            )
+        check_type(type(family).__name__, name, getattr(family, name), hint)
 
 
 def _hints(family: type[Any]) -> dict[str, Any]:
@@ -84,38 +79,6 @@ def check_powers(family: Any, name: str) -> None:
             f"<= {MOST_POWERS}",
             getattr(family, name),
         )
-
-
-def fits(value: Any, hint: Any) -> bool:
-    """Whether a value has the type of an option; a bool is not a number."""
-    if get_origin(hint) in (Union, types.UnionType):
-        return any(fits(value, part) for part in get_args(hint))
-    if get_origin(hint) is tuple:
-        return isinstance(value, tuple | list) and all(fits(v, get_args(hint)[0]) for v in value)
-    if hint is float:
-        return isinstance(value, Real) and not isinstance(value, bool)
-    if hint is int:
-        return is_integer(value)
-    return isinstance(value, hint)
-
-
-def describe(hint: Any) -> str:
-    """A type hint in words."""
-    if get_origin(hint) in (Union, types.UnionType):
-        return " or ".join(describe(part) for part in get_args(hint))
-    if get_origin(hint) is tuple:
-        part = get_args(hint)[0]
-        said = describe(part)
-        if get_origin(part) is tuple:
-            return f"lists of {said}"
-        return "families with commas" if said == "a family" else f"{said}s with commas"
-    if hint is type(None):
-        return "none"
-    if isinstance(hint, type) and hint.__name__ == "Family":
-        return "a family"
-    if getattr(hint, "_is_protocol", False):
-        return "a function"
-    return {int: "integer", float: "number", str: "text", bool: "switch"}.get(hint, str(hint))
 
 
 MOST_AXES = 64  # as many as a tensor can have

@@ -10,8 +10,9 @@ from itertools import zip_longest
 from typing import Any, get_args, get_type_hints
 
 from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..signatures import fits
 from .family import FAMILIES, Family, find_family, text_name
-from .options import fits, refuse_unknown
+from .options import refuse_unknown
 
 _ATTENTION = "{} of pyg_outerconv.nn.attention"
 _RECIPE = "{} of pyg_outerconv.nn.recipes"

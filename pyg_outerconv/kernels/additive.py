@@ -8,14 +8,16 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, unknown
+from ..signatures import typed
 from .activation import ACTIVATIONS, Activation
 from .backend import Backend, Request
 from .dispatch import pick, request_of
-from .operands import same_dtype
+from .operands import agreeing
 from .primitive import Primitive, is_plain, operator
 from .sparsity import Sparsity, View
 
 
+@typed
 def additive(
     sparsity: Sparsity,
     a: Tensor,
@@ -52,6 +54,7 @@ def additive(
     """
     if activation not in ACTIVATIONS:
         raise RefusedValue(unknown("activation of additive", activation, ACTIVATIONS))
+    a, b, weight = agreeing("additive", sparsity.rowptr, a, b, weight)  # type: ignore[assignment]
     rows, cols = sparsity.shape
     fits = (
         a.dim() == b.dim() == 3
@@ -65,7 +68,6 @@ def additive(
             f"({rows}, H, P), ({cols}, H, P) and (H, P)",
             f"{tuple(a.shape)}, {tuple(b.shape)} and {tuple(weight.shape)}",
         )
-    a, b, weight = same_dtype("additive", a, b, weight)  # type: ignore[assignment]
     view = View(sparsity)
     backend = pick("additive", view, a)
     phi = Activation(activation, float(negative_slope), 0)

@@ -7,9 +7,10 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import RefusedValue
+from ..signatures import typed
 from .backend import Backend, Request
 from .dispatch import pick, request_of
-from .operands import one_value_an_entry, same_dtype, scale_of
+from .operands import agreeing, one_value_an_entry, scale_of
 from .primitive import Primitive, is_differentiated, operator
 from .products import product, sample
 from .softmax import softmax_derivative, softmax_of_rows
@@ -26,6 +27,7 @@ _attend = operator(Backend.attend, _request)
 _attend_backward = operator(Backend.attend_backward, lambda *given: _request(*given[:-3]))
 
 
+@typed
 def attend(
     sparsity: Sparsity,
     query: Tensor,
@@ -57,6 +59,8 @@ def attend(
         ValueError: the shapes do not fit, or no backend can serve the call.
         TypeError: the operands have different dtypes.
     """
+    operands = agreeing("attend", sparsity.rowptr, query, key, value, bias)
+    query, key, value, bias = operands  # type: ignore[assignment]
     rows, cols = sparsity.shape
     fits = (
         query.dim() == key.dim() == value.dim() == 3
@@ -75,7 +79,6 @@ def attend(
         if bias.size(1) not in (1, query.size(1)):
             raise RefusedValue("attend needs a bias for each head", query.size(1), bias.size(1))
         bias = bias.expand(-1, query.size(1))
-    query, key, value, bias = same_dtype("attend", query, key, value, bias)  # type: ignore[assignment]
     view, scale = View(sparsity), scale_of(query, scale)
     backend = pick("attend", view, query)
     return _Attend.apply(query, key, value, bias, view, scale, backend)[0]  # type: ignore[no-any-return]

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
-from .operands import attention_operands, probability, scale_of
+from ..signatures import typed
+from .index_checks import has_numbers
+from .operands import agreeing, attention_operands, probability, scale_of
 from .torch_attention import lowered
 
 # All blocks are padded to the largest if that makes at most this many times the pairs.
@@ -45,6 +47,7 @@ class NodeBlocks(NamedTuple):
     num_sources: int
 
 
+@typed
 def blocks_of(source_block: Tensor, target_block: Tensor) -> NodeBlocks:
     """Group M sources and N targets by block; target n attends to source m if blocks are equal.
 
@@ -61,6 +64,11 @@ def blocks_of(source_block: Tensor, target_block: Tensor) -> NodeBlocks:
             raise RefusedValue(f"{name} is a vector", "(nodes,)", tuple(block.shape))
         if block.is_floating_point() or block.is_complex() or block.dtype == torch.bool:
             raise RefusedType(f"{name} holds integers", "an integer dtype", block.dtype)
+    if source_block.device != target_block.device:
+        rule = "blocks of sources and targets are on one device"
+        raise RefusedValue(rule, source_block.device, target_block.device)
+    if not has_numbers(source_block, target_block):
+        raise RefusedValue("blocks are made of numbers", "tensors with values", "meta or fake ones")
     names, number = torch.unique(
         torch.cat([source_block.long(), target_block.long()]), return_inverse=True
     )
@@ -79,6 +87,7 @@ def blocks_of(source_block: Tensor, target_block: Tensor) -> NodeBlocks:
     return NodeBlocks(tuple(padded), place, source_block.numel())
 
 
+@typed
 def attend_blocks(
     query: Tensor,
     key: Tensor,
@@ -110,6 +119,7 @@ def attend_blocks(
         TypeError: the operands have different dtypes.
     """
     query, key, value, _ = attention_operands("attend_blocks", query, key, value, None)
+    agreeing("attend_blocks", blocks.place, query)
     sizes = blocks.place.numel(), blocks.num_sources
     if (query.size(0), key.size(0)) != sizes:
         raise RefusedValue(

@@ -7,14 +7,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import RefusedValue
+from ..signatures import typed
 from .band import BandLimits
 from .band_attention import BandOptions, banded
-from .operands import attention_operands, probability, scale_of
+from .operands import agreeing, attention_operands, probability, scale_of
 from .torch_attention import lowered
 
 _SMALL = 1 << 17  # the most pairs in a mask that stays in a cache
 
 
+@typed
 def attend_all(
     query: Tensor,
     key: Tensor,
@@ -54,6 +56,8 @@ def attend_all(
     query, key, value, source_mask = attention_operands(
         "attend_all", query, key, value, source_mask
     )
+    if bias is not None:
+        agreeing("attend_all", query, bias)
     (rows, heads, _), cols = query.shape, key.size(0)
     if bias is not None and bias.shape != (rows, cols, heads):
         raise RefusedValue(
@@ -99,6 +103,7 @@ def attend_all(
     return _lowered(query, key, value, mask, False, scale, dropout_p)
 
 
+@typed
 def attend_band(
     query: Tensor,
     key: Tensor,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..errors import RefusedValue, unknown
+from ..signatures import typed
 from .backend import BACKENDS, Backend, Request
 from .sparsity import View
 
@@ -37,6 +38,7 @@ class Call:
     request: Request
 
 
+@typed
 def get_backend(name: str) -> Backend:
     """The backend of that name.
 

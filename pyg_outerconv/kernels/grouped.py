@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..errors import RefusedValue
+from ..signatures import typed
 from .backend import Backend, Request
 from .dispatch import choose
 from .index_checks import check_indices, check_integers, check_pointers, has_numbers
-from .operands import same_dtype
+from .operands import agreeing
 from .primitive import Primitive, operator
 
 
+@typed
 def grouped_matmul(
     x: Tensor,
     ptr: Tensor,
@@ -36,7 +39,8 @@ def grouped_matmul(
         gather: (I,) the row of ``x`` in product i, without repetitions within a group; i if None.
         scatter: (I,) the row of the result to which product i is added, without repetitions within
             a group; i if None.
-        num_rows: the number of rows of the result; needed with ``scatter``, else I.
+        num_rows: the number of rows of the result; needed with ``scatter``, else I by default,
+            and at least I.
 
     Returns:
         (num_rows, Q), zero in rows to which nothing is added.
@@ -49,11 +53,18 @@ def grouped_matmul(
     for name, index in (("ptr", ptr), ("gather", gather), ("scatter", scatter)):
         if index is not None:
             check_integers(name, index)
+            if index.device != ptr.device:
+                rule = f"{name} of grouped_matmul is on the device of ptr"
+                raise RefusedValue(rule, ptr.device, index.device)
     if not ptr.numel():
         raise RefusedValue("ptr must begin with 0", "at least one number", "no number")
     _check_shapes(x, ptr, theta, gather, scatter, num_rows)
+    count = x.size(0) if gather is None else gather.numel()
+    if scatter is None and num_rows not in (None, count):
+        if num_rows < count:
+            raise RefusedValue("grouped_matmul has a row for each product", count, num_rows)
+        scatter = torch.arange(count, dtype=ptr.dtype, device=ptr.device)
     if has_numbers(ptr, gather, scatter):
-        count = x.size(0) if gather is None else gather.numel()
         check_pointers("ptr", ptr, count)
         for name, index, rows in (("gather", gather, x.size(0)), ("scatter", scatter, num_rows)):
             if index is not None and rows is not None:
@@ -89,7 +100,7 @@ def _multiply(
 ) -> Tensor:
     if scatter is None or num_rows is None:
         num_rows = x.size(0) if gather is None else gather.numel()
-    x, theta = same_dtype("grouped_matmul", x, theta)  # type: ignore[assignment]
+    x, theta = agreeing("grouped_matmul", ptr, x, theta)  # type: ignore[assignment]
     backend = choose(_request(x, ptr, theta))
     return _Grouped.apply(x, theta, ptr, gather, scatter, num_rows, backend.name)  # type: ignore[no-any-return]
 
@@ -134,7 +145,7 @@ def grouped_outer(
         ValueError: no backend can serve the call.
         TypeError: ``x`` and ``y`` have different dtypes.
     """
-    x, y = same_dtype("grouped_outer", x, y)  # type: ignore[assignment]
+    x, y = agreeing("grouped_outer", ptr, x, y)  # type: ignore[assignment]
     backend = choose(_request(x, ptr, y.unsqueeze(0)))
     return _Outer.apply(x, y, ptr, gather, scatter, backend.name)  # type: ignore[no-any-return]
 

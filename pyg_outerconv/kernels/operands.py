@@ -10,22 +10,37 @@ from torch import Tensor
 from ..errors import RefusedType, RefusedValue
 
 
-def same_dtype(what: str, *tensors: Tensor | None) -> list[Tensor | None]:
-    """The tensors, checked to have one dtype; autocast converts tensors of different dtypes.
+def agreeing(what: str, index: Tensor | None, *tensors: Tensor | None) -> list[Tensor | None]:
+    """The operands, checked to be numbers of one dtype on one device; autocast converts dtypes.
+
+    Args:
+        what: the name of the primitive.
+        index: indices that must be on the device of the operands, or None.
+        *tensors: the operands, at least one of them not None.
 
     Raises:
-        TypeError: the dtypes differ.
+        TypeError: the dtypes differ, or are not floating point, or a tensor is sparse.
+        ValueError: the devices differ.
     """
     present = [tensor for tensor in tensors if tensor is not None]
     first = present[0]
-    if torch.is_autocast_enabled(first.device.type):
-        short = torch.get_autocast_dtype(first.device.type)
-        if any(tensor.dtype != first.dtype for tensor in present):
-            return [None if tensor is None else tensor.to(short) for tensor in tensors]
+    device, dtype = first.device if index is None else index.device, first.dtype
+    if not first.is_floating_point():
+        raise RefusedType(f"{what} computes with floating point numbers", "torch.float32", dtype)
+    same = True
     for tensor in present:
-        if tensor.dtype != first.dtype:
-            raise RefusedType(f"{what} needs operands of one dtype", first.dtype, tensor.dtype)
-    return list(tensors)
+        if tensor.device != device:
+            raise RefusedValue(f"{what} needs operands on one device", device, tensor.device)
+        if tensor.layout is not torch.strided:
+            raise RefusedType(f"{what} needs dense operands", torch.strided, tensor.layout)
+        same = same and tensor.dtype == dtype
+    if same:
+        return list(tensors)
+    if torch.is_autocast_enabled(device.type):
+        short = torch.get_autocast_dtype(device.type)
+        return [None if tensor is None else tensor.to(short) for tensor in tensors]
+    other = next(tensor.dtype for tensor in present if tensor.dtype != dtype)
+    raise RefusedType(f"{what} needs operands of one dtype", dtype, other)
 
 
 def one_value_an_entry(what: str, value: Tensor, num_entries: int) -> Tensor:
@@ -52,6 +67,7 @@ def attention_operands(
         ValueError: the shapes do not fit.
         TypeError: the operands have different dtypes, or the mask is not boolean.
     """
+    query, key, value = agreeing(what, source_mask, query, key, value)  # type: ignore[assignment]
     fits = (
         query.dim() == key.dim() == value.dim() == 3
         and query.shape[1:] == key.shape[1:]
@@ -63,7 +79,6 @@ def attention_operands(
             "(N, H, D), (M, H, D) and (M, H, V)",
             f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}",
         )
-    query, key, value = same_dtype(what, query, key, value)  # type: ignore[assignment]
     if source_mask is None:
         return query, key, value, None
     if source_mask.dtype != torch.bool:

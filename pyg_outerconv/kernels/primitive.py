@@ -243,6 +243,7 @@ def is_plain(*tensors: Tensor | None) -> bool:
             tensor is None
             or (
                 type(tensor) in PLAIN
+                and not tensor.is_meta
                 and not is_functorch_wrapped_tensor(tensor)
                 and not is_legacy_batchedtensor(tensor)  # of is_grads_batched
             )

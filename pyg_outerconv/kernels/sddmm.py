@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, unknown
+from ..signatures import typed
 from .dispatch import pick
-from .operands import same_dtype
+from .operands import agreeing
 from .primitive import Primitive
 from .products import sample
 from .softmax import sum_of_rows
@@ -18,6 +19,7 @@ from .sparsity import Sparsity, View
 OPERATIONS = ("dot", "add")
 
 
+@typed
 def sddmm(sparsity: Sparsity, a: Tensor, b: Tensor, *, op: str = "dot") -> Tensor:
     """The score of each entry of a sparse matrix (R × C), from its row and its column.
 
@@ -42,6 +44,7 @@ def sddmm(sparsity: Sparsity, a: Tensor, b: Tensor, *, op: str = "dot") -> Tenso
     """
     if op not in OPERATIONS:
         raise RefusedValue(unknown("op of sddmm", op, OPERATIONS))
+    a, b = agreeing("sddmm", sparsity.rowptr, a, b)  # type: ignore[assignment]
     rows, cols = sparsity.shape
     dims = (2, 3) if op == "dot" else (1, 2)
     heads = [x.size(1) if x.dim() == dims[1] else 1 for x in (a, b)]
@@ -59,7 +62,6 @@ def sddmm(sparsity: Sparsity, a: Tensor, b: Tensor, *, op: str = "dot") -> Tenso
             f"({rows}, [H]{channels}) and ({cols}, [H]{channels})",
             f"{tuple(a.shape)} and {tuple(b.shape)}",
         )
-    a, b = same_dtype("sddmm", a, b)  # type: ignore[assignment]
     plain = a.dim() == dims[0]
     if plain:
         a, b = a.unsqueeze(1), b.unsqueeze(1)

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..signatures import typed
 from .backend import Backend
 from .dispatch import pick, request_of
 from .edge_sums import Listed
-from .operands import one_value_an_entry
+from .operands import agreeing, one_value_an_entry
 from .primitive import Primitive, operator
 from .sparsity import Sparsity, View
 
@@ -22,6 +23,7 @@ _segment_softmax = operator(
 )
 
 
+@typed
 def segment_softmax(sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
     """Softmax over the entries of each row.
 
@@ -39,6 +41,8 @@ def segment_softmax(sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
     Raises:
         ValueError: the shapes do not fit, or no backend can serve the call.
     """
+    places = sparsity.row if isinstance(sparsity, Listed) else sparsity.rowptr
+    agreeing("segment_softmax", places, score)
     if isinstance(sparsity, Listed):
         return sparsity.shares(score)
     scores = one_value_an_entry("segment_softmax", score, sparsity.num_entries)

@@ -8,14 +8,16 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, unknown
+from ..signatures import typed
 from .backend import REDUCTIONS, Backend, Request
 from .dispatch import pick, request_of
-from .operands import one_value_an_entry, same_dtype
+from .operands import agreeing, one_value_an_entry
 from .primitive import Primitive, operator
 from .products import in_order, product
 from .sparsity import Sparsity, View
 
 
+@typed
 def spmm(
     sparsity: Sparsity,
     value: Tensor | None,
@@ -47,6 +49,7 @@ def spmm(
             call.
         TypeError: ``value`` and ``x`` have different dtypes.
     """
+    value, x = agreeing("spmm", sparsity.rowptr, value, x)  # type: ignore[assignment]
     view = View(sparsity, transpose)
     rows, cols = view.shape
     if aggr not in REDUCTIONS:
@@ -65,7 +68,6 @@ def spmm(
             raise RefusedValue(
                 "spmm needs as many heads of values as of x", x.size(1), value.size(1)
             )
-        value, x = same_dtype("spmm", value, x)  # type: ignore[assignment]
     backend = pick("spmm", view, x, aggr)
     if aggr in ("max", "min"):
         out = _extreme(view, value, x, backend, largest=aggr == "max")

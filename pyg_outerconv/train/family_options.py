@@ -12,9 +12,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 from ..errors import RefusedValue, refusal
 from ..families import FAMILIES, Directed, Family, Relation, Stack, Union, parse_family
 from ..families.family import find_family, text_name
-from ..families.options import describe, present_name
+from ..families.options import present_name
 from ..families.registry import holds_family, unknown_family
 from ..graph import EdgeList
+from ..signatures import describe
 
 
 def options(family: type[Family]) -> dict[str, Any]:
