@@ -41,11 +41,16 @@ def refusal(rule: str, expected: object, got: object) -> str:
     return f"{rule}: expected {_brief(expected)}, got {_brief(got)}"
 
 
+LONGEST = 400
+"""Up to so many characters of a value are shown."""
+
+
 def _brief(value: object) -> object:
-    """A description of a tensor with dimensions (dtype and shape); any other value unchanged."""
+    """A description of a tensor with dimensions (dtype and shape); any other value, shortened."""
     shape = getattr(value, "shape", ())
     if not shape or not hasattr(value, "dtype"):
-        return value
+        text = f"{value}"
+        return f"{text[:LONGEST]}... of {len(text)} characters" if len(text) > LONGEST else text
     return f"a tensor of {value.dtype} and shape {tuple(shape)}"
 
 

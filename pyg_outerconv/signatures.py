@@ -19,10 +19,16 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-def typed(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+def typed(
+    function: Callable[_Arguments, _Result], *, but: tuple[str, ...] = ()
+) -> Callable[_Arguments, _Result]:
     """Refuse arguments of other types than the annotations of a function, before it runs.
 
     Not under a compiler, which traces the function alone.
+
+    Args:
+        function: the function; annotations that name what is imported for types alone are ignored.
+        but: arguments that it checks itself.
 
     Raises:
         TypeError: an argument does not have its type.
@@ -37,7 +43,7 @@ def typed(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Resu
             known = plain or plain.update(_plain_types(function)) or plain
             # The number of arguments is Python's to check.
             for name, value in (*zip(names, args, strict=False), *kwargs.items()):
-                if type(value) not in known.get(name, ()):
+                if type(value) not in known.get(name, ()) and name not in but:
                     check_type(what, name, value, _hints(function).get(name, Any))
         return function(*args, **kwargs)
 
@@ -62,7 +68,7 @@ def fits(value: Any, hint: Any) -> bool:
         return any(fits(value, part) for part in get_args(hint))
     if origin is tuple:
         return isinstance(value, tuple | list) and all(
-            any(fits(part, kind) for kind in get_args(hint)) for part in value
+            any(fits(part, kind) for kind in get_args(hint) if kind is not ...) for part in value
         )
     if hint in (int, float):
         return isinstance(value, Integral if hint is int else Real) and not isinstance(value, bool)
@@ -95,7 +101,10 @@ _WORDS = {int: "integer", float: "number", str: "text", bool: "switch", Tensor: 
 
 @cache
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    return get_type_hints(function)
+    try:
+        return get_type_hints(function)
+    except NameError:
+        return {}
 
 
 def _plain_types(function: Callable[..., Any]) -> dict[str, tuple[type, ...]]:

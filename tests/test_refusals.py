@@ -4,15 +4,18 @@
 """
 
 import dataclasses
+import inspect
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 
-from pyg_outerconv import OuterConv, Pattern
-from pyg_outerconv.errors import Refused
-from pyg_outerconv.graph import EdgeList, edge_list, from_scipy
+from pyg_outerconv import AttentionConv, OuterConv, Pattern, parse_family
+from pyg_outerconv.attention import NORMALISERS, SCORES, Cosine, KeyQuery
+from pyg_outerconv.errors import LONGEST, Refused
+from pyg_outerconv.families.family import FAMILIES
+from pyg_outerconv.graph import EdgeList, edge_list, from_networkx, from_scipy
 from pyg_outerconv.pyg import GraphConv
 
 EDGES = torch.tensor([[0, 1, 2, 0], [1, 2, 3, 2]])
@@ -156,6 +159,67 @@ REFUSED = {
         for layout, kind in (("CSR", CSR), ("CSC", CSC))
         for what, ptr, index in (("pointers", BAD_PTR, INDEX), ("indices", PTR, BAD_INDEX))
     },
+    **{
+        f"a family written as {name}": (
+            lambda text=text: parse_family(text),
+            ValueError,
+            ("a family is", "expected such as", "got "),
+        )
+        for name, text in {
+            "a set of lists": "{[1]}",
+            "a dictionary of lists": "walk({[1]: 2})",
+            "3,000 signs": f"walk({'-' * 3000}1)",
+            "100,000 signs": f"walk({'+' * 100_000}1)",
+            "3,000 signs without an end": f"walk({'-' * 3000}",
+            "a long sum": "+".join(["gcn"] * 5000),
+            "nested parentheses": "(" * 5000 + "gcn" + ")" * 5000,
+            "a lone surrogate": "\ud800",
+            "text with a lone surrogate": "walk('\ud800')",
+        }.items()
+    },
+    "a family that is a list": (
+        lambda: parse_family(["gcn"]),
+        TypeError,
+        ("an expression is text", "expected str", "got list"),
+    ),
+    **{
+        f"a score written as {name}": (
+            lambda text=text: AttentionConv(4, 4, score=text),
+            ValueError,
+            ("a score is a name with named options", "expected such as name(a=1)", "got "),
+        )
+        for name, text in {
+            "a set of lists": "cosine(beta={[1]})",
+            "3,000 signs": f"cosine(beta={'-' * 3000}1)",
+            "a lone surrogate": "\ud800",
+            "text with a lone surrogate": "cosine(beta='\ud800')",
+        }.items()
+    },
+    "a complex factor of a score": (
+        lambda: AttentionConv(4, 4, score="cosine(beta=1j)"),
+        TypeError,
+        ("Cosine's beta has a type", "expected number", "got 1j"),
+    ),
+    "a complex factor of a score in Python": (
+        lambda: Cosine(2, beta=1j),
+        TypeError,
+        ("Cosine's beta has a type", "expected number", "got 1j"),
+    ),
+    "a list in the place of a graph of networkx": (
+        lambda: from_networkx([1, 2]),
+        TypeError,
+        ("from_networkx reads graphs of networkx", "expected a networkx.Graph", "got list"),
+    ),
+    "None for the channels of attention": (
+        lambda: AttentionConv(None, 4),
+        TypeError,
+        ("in_channels must be a number of channels", "expected an integer", "got None"),
+    ),
+    "None for the channels of a score": (
+        lambda: KeyQuery(2, 3, None),
+        TypeError,
+        ("a projection needs its in_channels", "expected an integer", "got None"),
+    ),
 }
 
 
@@ -171,3 +235,39 @@ def test_bad_input_is_refused_at_the_door(name):
         assert part in message[place:], message
         place = message.index(part, place) + len(part)
     assert "\n" not in message
+    assert len(message) < 2 * LONGEST
+
+
+WRONG = [None, [1, 2], "abc", 7, 1.5, 1j, object(), {}, True]
+MADE = {
+    made.__name__: made
+    for made in (
+        OuterConv,
+        AttentionConv,
+        *SCORES.values(),
+        *NORMALISERS.values(),
+        *FAMILIES.values(),
+    )
+}
+NEEDED = {"in_channels": 4, "out_channels": 4, "family": "gcn", "heads": 2, "channels": 4}
+OF_FAMILIES = dict.fromkeys(("family", "first", "second", "families"), parse_family("gcn"))
+
+
+@pytest.mark.parametrize("name", MADE)
+@pytest.mark.filterwarnings("ignore")
+def test_a_constructor_takes_an_option_or_refuses_it(name):
+    made, refused = MADE[name], 0
+    options = [
+        option
+        for option in inspect.signature(made).parameters.values()
+        if option.kind in (option.POSITIONAL_OR_KEYWORD, option.KEYWORD_ONLY)
+    ]
+    good = NEEDED | (OF_FAMILIES if made in FAMILIES.values() else {})
+    needed = {one.name: good.get(one.name) for one in options if one.default is one.empty}
+    for option in options:
+        for wrong in WRONG:
+            try:
+                made(**needed | {option.name: wrong})
+            except Refused:
+                refused += 1
+    assert refused or not options

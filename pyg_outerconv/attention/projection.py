@@ -14,8 +14,9 @@ from torch.nn import Parameter
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from ..contract.heads import check_type, project
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedType, RefusedValue, refusal
 from ..graph import Features
+from ..graph.checks import is_integer
 from ..theta.theta import autocast_pair
 
 
@@ -53,6 +54,8 @@ class Projection(torch.nn.Module):
 
     def __init__(self, in_channels: int, heads: int, channels: int, bias: bool = False) -> None:
         super().__init__()
+        if not is_integer(in_channels):
+            raise RefusedType("a projection needs its in_channels", "an integer", repr(in_channels))
         self.in_channels, self.heads, self.channels = in_channels, heads, channels
         self.initial: Callable[[Projection], None] | None = None  # instead of Glorot-uniform
         if in_channels < 0 or channels < 0:

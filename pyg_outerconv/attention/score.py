@@ -16,10 +16,12 @@ from ..basis.implicit_edges import ImplicitEdges
 from ..errors import RefusedType, RefusedValue
 from ..graph import Features
 from ..graph.checks import check_positive
+from ..signatures import typed
 from .edge_context import EdgeContext
 from .projection import Queries
 
 SCORES: dict[str, type[Score]] = {}
+SIZES = ("heads", "channels", "in_channels")
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ class Score(torch.nn.Module):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = typed(cls.__init__, but=SIZES)  # type: ignore[method-assign]
         if "name" in vars(cls):
             SCORES[cls.name] = cls
 

@@ -7,7 +7,8 @@ import inspect
 import re
 from typing import Any, TypeVar
 
-from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..errors import RefusedType, RefusedValue, unknown
+from ..expressions import expression, plain_value
 from .normalise import NORMALISERS, Normaliser
 from .score import SCORES, Score
 
@@ -60,22 +61,18 @@ def make_normaliser(spec: Normaliser | str, **options: Any) -> Normaliser:
 
 def _parse(what: str, text: str) -> tuple[str, dict[str, Any]]:
     """The name in a text, and the options in its parentheses."""
-    wanted = refusal(f"a {what} is a name with named options", "such as name(a=1)", repr(text))
+    rule = f"a {what} is a name with named options"
+    refused = RefusedValue(rule, "such as name(a=1)", repr(text))
     if not isinstance(text, str):
         kind = what.capitalize()
         raise RefusedType(f"a {what} is an object or text", f"a {kind} or its name", text)
     match = _SPEC.fullmatch(text)
     if match is None:
-        raise RefusedValue(wanted)
-    try:
-        call = ast.parse(f"_({match[2] or ''})", mode="eval").body
-        assert isinstance(call, ast.Call)
-        options = {str(kw.arg): ast.literal_eval(kw.value) for kw in call.keywords}
-    except (SyntaxError, ValueError) as error:
-        raise RefusedValue(wanted) from error
-    if call.args or any(kw.arg is None for kw in call.keywords):
-        raise RefusedValue(wanted)
-    return match[1], options
+        raise refused
+    call = expression(f"_({match[2] or ''})", refused)
+    if not isinstance(call, ast.Call) or call.args or any(kw.arg is None for kw in call.keywords):
+        raise refused
+    return match[1], {str(kw.arg): plain_value(kw.value, refused) for kw in call.keywords}
 
 
 def _make(

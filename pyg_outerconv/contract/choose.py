@@ -95,7 +95,7 @@ def known_order(problem: Problem) -> Order | None:
 
 def check_order(order: str | None) -> None:
     """Raise ValueError if no order has this name."""
-    if order is not None and order not in ORDERS:
+    if order is not None and order not in [*ORDERS]:
         raise RefusedValue(unknown("contraction order", order, ORDERS))
 
 

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from typing import Any, get_args, get_type_hints
 
 from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..expressions import expression, plain_value
 from ..signatures import fits
 from .family import FAMILIES, Family, find_family, text_name
 from .options import refuse_unknown
@@ -57,8 +58,6 @@ def well_known(name: str, families: Collection[str]) -> str | None:
 
 _WORD = re.compile(r"[A-Za-z][\w-]*\s*(\([^()]*\))?")
 
-_RULE = refusal("a family is a name with options", "such as walk(length=2)", "{}")
-
 
 def parse_family(text: str) -> Family:
     """The family that a line of text describes, as ``repr`` prints it or in lower case.
@@ -70,13 +69,11 @@ def parse_family(text: str) -> Family:
         ValueError: the text is no such expression, the name of a family is unknown, or the family
             refuses its options.
     """
-    try:
-        expression = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError as error:
-        raise RefusedValue(_RULE.format(repr(text))) from error
-    made = _evaluate(expression, text)
+    rule = "a family is a name with options"
+    refused = RefusedValue(rule, "such as walk(length=2)", repr(text))
+    made = _evaluate(expression(text, refused), text)
     if not isinstance(made, Family):
-        raise RefusedValue(_RULE.format(repr(text)))
+        raise refused
     return made
 
 
@@ -110,14 +107,8 @@ def _evaluate(node: ast.expr, text: str, hint: Any = None) -> Any:
         if any(kw.arg is None for kw in node.keywords):
             raise RefusedValue("options of a family are named", "name=value", repr(text))
         return _make(node.func.id, node.args, node.keywords, text)
-    try:
-        return ast.literal_eval(node)
-    except ValueError as error:
-        raise RefusedValue(
-            "a family is made of names, options and plain values",
-            "such as stack(gcn, walk(2))",
-            repr(text),
-        ) from error
+    rule = "a family is made of names, options and plain values"
+    return plain_value(node, RefusedValue(rule, "such as stack(gcn, walk(2))", repr(text)))
 
 
 def holds_family(hint: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -85,10 +86,14 @@ def from_networkx(
         The edge list, and ``nodes`` with ``nodes[i]`` the networkx node of index i.
 
     Raises:
-        TypeError: a weight is not a real number.
+        TypeError: it is no graph of networkx, or a weight is not a real number.
         ValueError: only some edges have the weight, a weight is not finite, or a weight is an
             integer that the default dtype cannot represent.
     """
+    networkx = sys.modules.get("networkx")
+    if networkx is None or not isinstance(graph, networkx.Graph):
+        got = type(graph).__name__
+        raise RefusedType("from_networkx reads graphs of networkx", "a networkx.Graph", got)
     nodes = list(graph.nodes)
     number = {node: i for i, node in enumerate(nodes)}
     ends, weights = [], []

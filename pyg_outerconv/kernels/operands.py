@@ -11,7 +11,7 @@ from ..errors import RefusedType, RefusedValue
 
 
 def agreeing(what: str, index: Tensor | None, *tensors: Tensor | None) -> list[Tensor | None]:
-    """The operands, checked to be numbers of one dtype on one device; autocast converts dtypes.
+    """The operands, checked to be dense, of one dtype, on one device; autocast converts dtypes.
 
     Args:
         what: the name of the primitive.
@@ -19,14 +19,12 @@ def agreeing(what: str, index: Tensor | None, *tensors: Tensor | None) -> list[T
         *tensors: the operands, at least one of them not None.
 
     Raises:
-        TypeError: the dtypes differ, or are not floating point, or a tensor is sparse.
+        TypeError: the dtypes differ, or a tensor is sparse.
         ValueError: the devices differ.
     """
     present = [tensor for tensor in tensors if tensor is not None]
     first = present[0]
     device, dtype = first.device if index is None else index.device, first.dtype
-    if not first.is_floating_point():
-        raise RefusedType(f"{what} computes with floating point numbers", "torch.float32", dtype)
     same = True
     for tensor in present:
         if tensor.device != device:
@@ -68,6 +66,9 @@ def attention_operands(
         TypeError: the operands have different dtypes, or the mask is not boolean.
     """
     query, key, value = agreeing(what, source_mask, query, key, value)  # type: ignore[assignment]
+    if not query.is_floating_point():
+        rule = f"{what} computes with floating point numbers"
+        raise RefusedType(rule, "torch.float32", query.dtype)
     fits = (
         query.dim() == key.dim() == value.dim() == 3
         and query.shape[1:] == key.shape[1:]

@@ -144,6 +144,7 @@ class AttentionConv(FoldOutput, OuterConv):
         **kwargs: Any,
     ):
         check_positive("AttentionConv", heads=heads)
+        check_channels("in_channels", in_channels, -1)
         check_channels("out_channels", out_channels, -1)
         if edge_dim is not None:
             check_channels("edge_dim", edge_dim, -1)

@@ -3,6 +3,7 @@
 import inspect
 import itertools
 import re
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -185,3 +186,12 @@ def test_rows_beyond_the_products_are_zero(gather):
     assert torch.autograd.gradcheck(product, (x, theta))
     with pytest.raises(Refused, match="a row for each product: expected 4, got 3"):
         grouped_matmul(x, ptr, theta, num_rows=3)
+
+
+@of_each_call
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
+def test_operands_are_floating_point(name, dtype):
+    call, operands, options = prepared(name)
+    floats = [key for key, x in operands.items() if torch.is_tensor(x) and x.is_floating_point()]
+    with pytest.raises(Refused, match="dtype|float") if floats else nullcontext():
+        call(**{**operands, **{key: operands[key].to(dtype) for key in floats}}, **options)
