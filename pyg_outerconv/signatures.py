@@ -93,7 +93,7 @@ def describe(hint: Any) -> str:
         return "a family"
     if getattr(hint, "_is_protocol", False):
         return "a function"
-    return _WORDS.get(hint) or getattr(hint, "__name__", str(hint))
+    return _WORDS.get(hint) or str(getattr(hint, "__name__", hint))
 
 
 _WORDS = {int: "integer", float: "number", str: "text", bool: "switch", Tensor: "a tensor"}
