@@ -13,6 +13,7 @@ import torch
 from ..errors import RefusedValue, unknown
 from ..files import STOPPED, as_path, replace, save_json
 from ..train.experiment import Experiment, Interrupted
+from ..train.lock import alone_in
 from ..train.model import check_device
 from ..train.records import versions
 from ..train.results import text_table
@@ -55,19 +56,21 @@ def reproduce(
     cells = _chosen(list(found.cells(check_device(device))), data, rows)
     folder = as_path(out, "--out") if out else Path("runs") / "tables" / found.name
     command = ["outerconv", "reproduce", table]
-    records = _kept(folder, found)
-    for number, cell in enumerate(cells, 1):
-        print(f"{cell.dataset}, {cell.row.name} ({number} of {len(cells)})", flush=True)
-        try:
-            one = _run(cell, folder, root, seeds)
-        except Interrupted as interrupted:
-            given = {"--data": data, "--row": rows, "--seeds": seeds, "--root": root, "--out": out}
-            words = shlex.join([*command, *_options(given), "--device", device])
-            print(f"outerconv reproduce: {interrupted}; go on by: {words}", file=sys.stderr)
-            return STOPPED + interrupted.number
-        records[cell.dataset, cell.row.name] = one
-        _write(folder, found, records, shlex.join(command))
-        print(_said(one), flush=True)
+    with alone_in(folder, begin=lambda: _make(folder)):
+        records = _kept(folder, found)
+        for number, cell in enumerate(cells, 1):
+            print(f"{cell.dataset}, {cell.row.name} ({number} of {len(cells)})", flush=True)
+            try:
+                one = _run(cell, folder / cell.folder, root, seeds)
+            except Interrupted as stopped:
+                given: dict[str, Any] = {"--data": data, "--row": rows, "--seeds": seeds}
+                given |= {"--root": root, "--out": out}
+                words = shlex.join([*command, *_options(given), "--device", device])
+                print(f"outerconv reproduce: {stopped}; go on by: {words}", file=sys.stderr)
+                return STOPPED + stopped.number
+            records[cell.dataset, cell.row.name] = one
+            _write(folder, found, records, shlex.join(command))
+            print(_said(one), flush=True)
     print(f"\n{folder / found.name}.md")
     return 0
 
@@ -126,17 +129,25 @@ def _options(given: dict[str, Any]) -> list[str]:
     return [str(word) for pair in pairs for word in pair]
 
 
-def _run(cell: Cell, folder: Path, root: str | None, seeds: int | None) -> dict[str, Any]:
-    home = folder / cell.folder
+def _run(cell: Cell, home: Path, root: str | None, seeds: int | None) -> dict[str, Any]:
+    """Begin the run of a cell in its folder, or go on with it, and return its record."""
     settings = cell.settings
     if seeds is not None:
         of_peer = min(settings.peer_seeds, seeds)
         settings = settings.with_values(seeds=seeds, peer_seeds=of_peer)
-    begun = (home / CONFIG).is_file()
-    if begun:
-        _check_same(home, settings)
-    made = Experiment(settings, home, root, resume=begun, log=lambda line: None)
-    return record(cell, made.run())
+    with alone_in(home, begin=lambda: _make(home)):
+        begun = (home / CONFIG).is_file()
+        if begun:
+            _check_same(home, settings)
+        made = Experiment(settings, home, root, resume=begun, log=lambda line: None)
+        return record(cell, made.run())
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
 
 
 def _check_same(home: Path, settings: Settings) -> None:
@@ -165,9 +176,11 @@ def _write(
         save_json(folder / f"{table.name}.json", report(table, records, facts))
         replace(folder / f"{table.name}.md", page(table, records, facts).encode())
     except OSError as error:
-        raise RefusedValue(
-            f"the folder {folder} must be writable", "a folder", error.strerror
-        ) from error
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> RefusedValue:
+    return RefusedValue(f"the folder {folder} must be writable", "a folder", error.strerror)
 
 
 def _cpu() -> str:

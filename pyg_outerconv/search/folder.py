@@ -35,8 +35,8 @@ class SearchFolder:
         self.storage = self.path / STORAGE
         self._config: dict[str, Any] | None = None
 
-    def create(self, plan: Plan, dataset: Dataset) -> None:
-        """Begin a search in a new or empty folder.
+    def make(self) -> None:
+        """Make the folder of a new search.
 
         Raises:
             ValueError: the folder has something in it, or cannot be written.
@@ -50,6 +50,14 @@ class SearchFolder:
                 "a new or empty folder, or --resume",
                 f"{self.path}, which has files",
             )
+
+    def create(self, plan: Plan, dataset: Dataset) -> None:
+        """Begin a search in a new or empty folder.
+
+        Raises:
+            ValueError: as :meth:`make`.
+        """
+        self.make()
         content = {
             "format": FORMAT,
             "plan": plan.as_dict(),

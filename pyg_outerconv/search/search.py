@@ -85,8 +85,10 @@ class Search:
         )
         check_terms(plan.terms, self.bounds, graph)
         if not resume:
-            self.folder.create(plan, self.dataset)
+            self.folder.make()
         self._lock = self._locked()
+        if not resume:
+            self.folder.create(plan, self.dataset)
         self.folder.take_up(self.dataset)
         names = [contestant.name for contestant in self.contestants]
         self.studies = Studies(self.folder.storage, names, plan.seed)

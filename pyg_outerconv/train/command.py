@@ -112,8 +112,9 @@ def _run(
 ) -> int:
     try:
         folder = together.shared(folder)
-        if resume and together.leads:
-            held.enter_context(alone_in(folder, _complain))
+        if together.leads:
+            begin = (lambda: None) if resume else RunFolder(folder).make
+            held.enter_context(alone_in(folder, _complain, begin))
         experiment = Experiment(
             chosen,
             folder,
@@ -126,8 +127,6 @@ def _run(
         )
         if together.leads:
             _announce(experiment)
-            if not resume:
-                held.enter_context(alone_in(folder, _complain))
         summary = experiment.run()
     except (Interrupted, WorkerLost) as stopped:
         command = ["outerconv", "train", "--resume", "--out", str(folder)]

@@ -51,8 +51,8 @@ class RunFolder:
 
     # Beginning ----------------------------------------------------------------------------------
 
-    def create(self, settings: Settings, dataset: Dataset) -> None:
-        """Begin a run in a new or empty folder; what a killed process left there does not count.
+    def make(self) -> None:
+        """Make the folder of a new run; what a killed process left there does not count.
 
         Raises:
             ValueError: the folder has something in it, or cannot be written.
@@ -60,8 +60,6 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             occupied = set(self.path.iterdir()) - set(leftovers(self.path, NAMES))
-            if not occupied:
-                sweep(self.path, NAMES)
         except OSError as error:
             raise self._unwritable(error) from error
         if occupied:
@@ -70,6 +68,15 @@ class RunFolder:
                 "a new or empty folder, or --resume",
                 f"{self.path}, which has files",
             )
+
+    def create(self, settings: Settings, dataset: Dataset) -> None:
+        """Begin a run in a new or empty folder.
+
+        Raises:
+            ValueError: as :meth:`make`.
+        """
+        self.make()
+        self._sweep()
         content = {
             "format": FORMAT,
             "settings": settings.as_dict(),
@@ -92,10 +99,7 @@ class RunFolder:
                 f"the {settings.dataset} that it began with",
                 f"another graph of that name in {dataset.place}",
             )
-        try:
-            sweep(self.path, NAMES)
-        except OSError as error:
-            raise self._unwritable(error) from error
+        self._sweep()
 
     def check_settings(self, settings: Settings) -> None:
         """Refuse to go on with other settings than the run began with.
@@ -260,6 +264,12 @@ class RunFolder:
         self._write(replace, self.curves, picture)
 
     # Files --------------------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        try:
+            sweep(self.path, NAMES)
+        except OSError as error:
+            raise self._unwritable(error) from error
 
     def _write(self, write: Callable[[Path, Any], None], path: Path, content: Any) -> None:
         try:
