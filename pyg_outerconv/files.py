@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from .errors import RefusedValue
 
@@ -32,6 +32,7 @@ UNPACKED_LIMIT = 2**32  # bytes of what an archive says that it holds
 ROOT_VARIABLE, CACHE_VARIABLE = "PYG_OUTERCONV_DATA", "PYG_OUTERCONV_CACHE"
 STOPPED = 128  # and the number of the signal: the exit code of a process that one has stopped
 _STARTED = time.time()
+_ZEROS = 2**24  # bytes that are written at once
 
 # Reading --------------------------------------------------------------------------------------
 
@@ -209,6 +210,25 @@ def replace(path: Path, content: bytes) -> None:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def reserve(file: BinaryIO, size: int) -> None:
+    """Give a file a size, and take its space on the disk, before it is mapped.
+
+    A mapped file without its space has none to ask for: what is written to it on a full disk kills
+    the process.
+
+    Raises:
+        OSError: there is no such space.
+    """
+    if size >= 2**63:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, size)
+        return
+    for start in range(file.seek(0, os.SEEK_END), size, _ZEROS):
+        file.write(bytes(min(_ZEROS, size - start)))
+    file.flush()
 
 
 def write_out(path: Path, content: bytes) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import math
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue
-from ..files import as_path, load_json, save_json, sweep, temporary_name
+from ..files import as_path, load_json, reserve, save_json, sweep, temporary_name
 
 FORMAT = 1
 HEADER = "header.json"
@@ -43,6 +44,7 @@ class ArrayWriter:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = as_path(folder, "a folder of arrays")
+        self._was_there = self.folder.exists()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             occupied = any(self.folder.iterdir())
@@ -51,6 +53,19 @@ class ArrayWriter:
         if occupied:
             raise RefusedValue("arrays get a folder of their own", "an empty one", self.folder)
         self._arrays: dict[str, Any] = {}
+
+    def __enter__(self) -> ArrayWriter:
+        """A block that fills the arrays; if it fails, what was written goes."""
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None:
+            return
+        with suppress(OSError):
+            for name in (HEADER, *(f"{name}.npy" for name in self._arrays)):
+                (self.folder / name).unlink(missing_ok=True)
+            if not self._was_there:
+                self.folder.rmdir()
 
     @classmethod
     @contextmanager
@@ -74,15 +89,21 @@ class ArrayWriter:
             shutil.rmtree(temporary, ignore_errors=True)
 
     def create(self, name: str, dtype: str, *shape: int) -> Any:
-        """A new array of zeros in a file, to be written by slices.
+        """A new array of zeros in a file that has its space, to be written by slices.
 
         Raises:
             ValueError: the disk is full, or the folder cannot be written.
         """
+        path, kind = self.folder / f"{name}.npy", np.dtype(dtype)
+        self._arrays[name] = None
+        header = {"descr": kind.str, "fortran_order": False, "shape": shape}
         try:
-            made = np.lib.format.open_memmap(
-                self.folder / f"{name}.npy", mode="w+", dtype=dtype, shape=shape
-            )
+            with path.open("xb") as file:
+                np.lib.format.write_array_header_1_0(file, header)
+                file.flush()
+                begin = file.tell()
+                reserve(file, begin + kind.itemsize * math.prod(shape))
+            made = np.memmap(path, kind, "r+", begin, shape)
         except OSError as error:
             raise _unusable(self.folder, error) from error
         self._arrays[name] = made

@@ -71,26 +71,28 @@ def generate(
     if nodes < classes:
         raise RefusedValue("every class of a generated graph has nodes", f">= {classes}", nodes)
     community = min(COMMUNITY, nodes // classes)
-    writer = ArrayWriter(folder)
-    ptr = writer.create("ptr", "int64", nodes + 1)
-    source = writer.create("source", "int32" if nodes < 2**31 else "int64", edges)
-    x = writer.create("x", "float32", nodes, features)
-    y, split = writer.create("y", "int64", nodes), writer.create("split", "uint8", nodes)
-    means = np.random.default_rng([seed, 0]).normal(size=(classes, features)) / features**0.5
-    for chunk, start in enumerate(range(0, nodes, _CHUNK)):
-        draw, end = np.random.default_rng([seed, 1, chunk]), min(start + _CHUNK, nodes)
-        own = np.arange(start, end)
-        first, last = edges * start // nodes, edges * end // nodes
-        weight = draw.pareto(SHAPE, own.size) + 1
-        count = draw.multinomial(last - first, weight / weight.sum())
-        ptr[start + 1 : end + 1] = first + np.cumsum(count)
-        source[first:last] = _sources(draw, np.repeat(own, count), nodes, community, classes)
-        y[start:end] = kinds = own // community % classes
-        x[start:end] = means[kinds] + draw.standard_normal((own.size, features), dtype=np.float32)
-        split[start:end] = draw.choice(len(PARTS), own.size, p=(1 - sum(SHARES), *SHARES[1:]))
-        log(f"{end} of {nodes} nodes, {last} of {edges} edges")
-    facts = {"nodes": nodes, "edges": edges, "features": features, "seed": seed}
-    writer.finish({"generator": name, "num_classes": classes, **facts})
+    with ArrayWriter(folder) as writer:
+        ptr = writer.create("ptr", "int64", nodes + 1)
+        source = writer.create("source", "int32" if nodes < 2**31 else "int64", edges)
+        x = writer.create("x", "float32", nodes, features)
+        y, split = writer.create("y", "int64", nodes), writer.create("split", "uint8", nodes)
+        means = np.random.default_rng([seed, 0]).normal(size=(classes, features)) / features**0.5
+        for chunk, start in enumerate(range(0, nodes, _CHUNK)):
+            draw, end = np.random.default_rng([seed, 1, chunk]), min(start + _CHUNK, nodes)
+            own = np.arange(start, end)
+            first, last = edges * start // nodes, edges * end // nodes
+            weight = draw.pareto(SHAPE, own.size) + 1
+            count = draw.multinomial(last - first, weight / weight.sum())
+            ptr[start + 1 : end + 1] = first + np.cumsum(count)
+            source[first:last] = _sources(draw, np.repeat(own, count), nodes, community, classes)
+            y[start:end] = kinds = own // community % classes
+            x[start:end] = means[kinds] + draw.standard_normal(
+                (own.size, features), dtype=np.float32
+            )
+            split[start:end] = draw.choice(len(PARTS), own.size, p=(1 - sum(SHARES), *SHARES[1:]))
+            log(f"{end} of {nodes} nodes, {last} of {edges} edges")
+        facts = {"nodes": nodes, "edges": edges, "features": features, "seed": seed}
+        writer.finish({"generator": name, "num_classes": classes, **facts})
 
 
 def _sources(draw: Any, target: Any, nodes: int, community: int, classes: int) -> Any:
