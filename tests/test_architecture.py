@@ -49,7 +49,7 @@ ALLOWED = {
     "plot": {"errors", "files", "cache", "graph", "basis"},
     "data": {"errors", "files"},
     "scale": {"files", "data", *CORE},
-    "train": {"files", "own_code", "data", "scale", *CORE},
+    "train": {"files", "own_code", "data", "scale", "plot", *CORE},
     "bench": {"files", "data", "scale", "train", "pyg", "plot", *CORE},
     "search": {"files", "own_code", "data", "train", "plot", *CORE},
     "reproduce": {"files", "data", "scale", "train", *CORE},

@@ -7,8 +7,8 @@ from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from ..plot.canvas import new_figure
 from ..plot.svg import COLOURS, INK, as_svg, svg_style
 from .case import OURS
 from .sweeps import fitted_exponent
@@ -22,7 +22,7 @@ def bars(record: dict[str, Any]) -> str:
     modes = record["modes"]
     most = max(len(timings) for timings in modes.values())
     with rc_context(svg_style(record["case"])):
-        figure = Figure(figsize=(4.6 * len(modes), 0.7 + 0.34 * most), layout="constrained")
+        figure = new_figure(4.6 * len(modes), 0.7 + 0.34 * most)
         for place, (mode, timings) in enumerate(modes.items(), start=1):
             axes = figure.add_subplot(1, len(modes), place)
             names = list(timings)[::-1]
@@ -49,7 +49,7 @@ def curves(records: Records, mode: str, crossover: float | None) -> str:
     """Time over density of every contender, the crossover marked."""
     axis = records[0]["axis"]
     with rc_context(svg_style(records[0]["case"] + mode)):
-        figure = Figure(figsize=(4.6, 3.1), layout="constrained")
+        figure = new_figure(4.6, 3.1)
         axes = figure.add_subplot()
         names = dict.fromkeys(name for r in records for name in r["modes"].get(mode, {}))
         for number, name in enumerate(names):
@@ -86,7 +86,7 @@ def _curve(axes: Axes, records: Records, mode: str, name: str, colour: str) -> N
 def cost_per_edge(sweeps: Mapping[str, Records], mode: str) -> str:
     """Nanoseconds for each edge over the number of edges, a line for each sweep."""
     with rc_context(svg_style("cost per edge")):
-        figure = Figure(figsize=(5.6, 3.1), layout="constrained")
+        figure = new_figure(5.6, 3.1)
         axes = figure.add_subplot()
         for number, (name, records) in enumerate(sweeps.items()):
             points = [
@@ -107,7 +107,7 @@ def growth(sweeps: Mapping[str, Records], mode: str) -> str:
     """Time over the axis that some sweeps share, a line for each, with its fitted exponent."""
     (axis,) = {record["axis"] for records in sweeps.values() for record in records}
     with rc_context(svg_style(f"growth over {axis}")):
-        figure = Figure(figsize=(5.6, 3.1), layout="constrained")
+        figure = new_figure(5.6, 3.1)
         axes = figure.add_subplot()
         for number, (name, records) in enumerate(sweeps.items()):
             timings = [next(iter(record["modes"][mode].values())) for record in records]
@@ -134,7 +134,7 @@ def order_ratios(records: Records, mode: str) -> str:
         and (best := min(timing["median"] for timing in times.values()))
     ]
     with rc_context(svg_style("orders")):
-        figure = Figure(figsize=(7, 0.9 + 0.26 * len(rows)), layout="constrained")
+        figure = new_figure(7, 0.9 + 0.26 * len(rows))
         axes = figure.add_subplot()
         names = [name for name, _ in rows][::-1]
         ratios = [ratio for _, ratio in rows][::-1]

@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, to_hex
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from numpy.typing import NDArray
 
 from ..errors import RefusedValue, unknown
@@ -33,9 +35,28 @@ NO_NODE = "#6b6b6b"
 MARK, REACHED, QUIET = "#d9822b", "#3b7dd8", "#e4e4e4"
 
 
+class _PlainFigure(Figure):
+    """A figure in which text is text: a ``$`` in a name begins no formula.
+
+    Ticks of logarithmic axes alone are formulas, which matplotlib writes.
+    """
+
+    def draw(self, renderer: RendererBase) -> None:
+        axes = [one for both in self.axes for one in (both.xaxis, both.yaxis)]
+        powers = {
+            label
+            for one in axes
+            if one.get_scale() == "log"
+            for label in one.get_ticklabels(which="both")
+        }
+        for text in self.findobj(Text):
+            text.set_parse_math(text in powers)
+        super().draw(renderer)
+
+
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of the given size in inches, independent of pyplot's state."""
-    figure = Figure(figsize=(width, height), layout="constrained", dpi=DPI)
+    figure = _PlainFigure(figsize=(width, height), layout="constrained", dpi=DPI)
     FigureCanvasAgg(figure)
     return figure
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import accumulate
 
 from matplotlib import rc_context
-from matplotlib.figure import Figure
 
+from ..plot.canvas import new_figure
 from ..plot.svg import COLOURS, INK, as_svg, svg_style
 from .report import Report
 
@@ -14,7 +14,7 @@ from .report import Report
 def trials_over_time(report: Report) -> str:
     """The validation metric of each trial, and the best so far, a colour for each contestant."""
     with rc_context(svg_style("trials")):
-        figure = Figure(figsize=(7.4, 3.6), layout="constrained")
+        figure = new_figure(7.4, 3.6)
         axes = figure.add_subplot()
         lowest, highest = 1.0, 0.0
         for number, (name, shown) in enumerate(report.shown.items()):
@@ -40,9 +40,7 @@ def marginals(report: Report) -> str:
     groups = report.marginals()
     with rc_context(svg_style("marginals")):
         tallest = max(map(len, groups.values()), default=1)
-        figure = Figure(
-            figsize=(2.6 * max(1, len(groups)), 1.0 + 0.3 * tallest), layout="constrained"
-        )
+        figure = new_figure(2.6 * max(1, len(groups)), 1.0 + 0.3 * tallest)
         for place, (title, values) in enumerate(groups.items(), start=1):
             axes = figure.add_subplot(1, len(groups), place)
             for row, trials in enumerate(values.values()):
@@ -61,7 +59,7 @@ def contributions(report: Report) -> str:
     """‖A_kᵀ X Θ_k‖ of each layer and label, and the change of the loss without it."""
     rows = report.finals["labels"][::-1]
     with rc_context(svg_style("labels")):
-        figure = Figure(figsize=(9, 0.9 + 0.28 * len(rows)), layout="constrained")
+        figure = new_figure(9, 0.9 + 0.28 * len(rows))
         names = [f"{row['layer']}: {row['name']}" for row in rows]
         panels = (
             ("norm", "‖A_kᵀ X Θ_k‖", 1.0),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Sequence
-from io import BytesIO
 from statistics import mean, stdev
 from typing import Any
 
@@ -134,11 +133,9 @@ def can_draw() -> bool:
 
 def draw_curves(runs: Sequence[dict[str, Any]], title: str, settings: Settings) -> bytes:
     """The loss and the metric of every seed of our model, a dot at each best epoch, as PNG."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from ..plot.canvas import new_figure, rendered
 
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    FigureCanvasAgg(figure)  # draws without a display, and leaves pyplot's state alone
+    figure = new_figure(10, 4)
     figure.suptitle(title)
     for place, label in enumerate(("cross entropy", settings.metric)):
         axes = figure.add_subplot(1, 2, place + 1)
@@ -162,6 +159,4 @@ def draw_curves(runs: Sequence[dict[str, Any]], title: str, settings: Settings) 
         axes.set_ylabel(label)
         axes.grid(alpha=0.3)
         axes.legend()
-    picture = BytesIO()
-    figure.savefig(picture, format="png", dpi=120)
-    return picture.getvalue()
+    return rendered(figure)

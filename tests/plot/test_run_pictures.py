@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import ast
+import html
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
+from bench.fakes import record, timing
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 
-from pyg_outerconv.plot.canvas import MARK, NEGATIVE, POSITIVE
+import pyg_outerconv
+from pyg_outerconv.bench import plots as of_benchmarks
+from pyg_outerconv.bench.case import FORWARD
+from pyg_outerconv.families import GCN
+from pyg_outerconv.plot.canvas import MARK, NEGATIVE, POSITIVE, new_figure, rendered
 from pyg_outerconv.plot.confusion import MAX_NUMBERS, confusion
 from pyg_outerconv.plot.contributions import MAX_BARS, LayerBars, bars
 from pyg_outerconv.plot.intervals import Row, intervals
 from pyg_outerconv.plot.neighbourhood import MAX_PANELS, MAX_SOURCES, neighbourhood
+from pyg_outerconv.search import plots as of_searches
+from pyg_outerconv.train.results import draw_curves
 
 # Contributions --------------------------------------------------------------------------------
 
@@ -180,3 +198,93 @@ def test_points_are_means_and_lines_are_errors_and_deviations() -> None:
     low, high = axes.get_ylim()
     assert low > high  # the first row is above
     assert len(other.get_yticklabels()) == 1
+
+
+# Text -----------------------------------------------------------------------------------------
+
+# As formulas of matplotlib's they are errors, or other text.
+NAMES = ["$\\frac$", "a$b$c", "$x$", "$ and $ and $", "\\$ $$", "<script>$&$</script>"]
+
+
+def shown(picture: str) -> str:
+    """A picture without its comments, which have formulas as they were written."""
+    return re.sub("<!--.*?-->", "", picture, flags=re.DOTALL)
+
+
+def of_basis(name: str, kind: str, **options: Any) -> Figure:
+    basis = GCN().basis(torch.tensor([[0, 1, 2], [1, 2, 0]]))
+    return basis.plot(kind, titles=[name], **options)
+
+
+def of_search(name: str) -> list[str]:
+    trial = {"number": 0, "value": 0.5}
+    report: Any = SimpleNamespace(
+        shown={"outerconv": name, "gat": name},
+        trials={"outerconv": [trial], "gat": [trial]},
+        metric="accuracy",
+        marginals=lambda: {name: {name: [trial], "other": [trial]}},
+        finals={"labels": [{"layer": name, "name": name, "norm": 1.0, "loss_change": 0.1}]},
+    )
+    drawing = (of_searches.trials_over_time, of_searches.marginals, of_searches.contributions)
+    return [draw(report) for draw in drawing]
+
+
+def of_benchmark(name: str) -> list[str]:
+    times = {name: timing(1.0), "ours": timing(2.0)}
+    records: Any = [record(case=name, axis=name, at=at, modes={FORWARD: times}) for at in (1, 1000)]
+    return [
+        of_benchmarks.bars(records[0]),
+        of_benchmarks.curves(records, FORWARD, 10.0),
+        of_benchmarks.growth({name: records}, FORWARD),
+    ]
+
+
+PRESENT = np.ones((1, 3), dtype=bool)
+FIGURES: dict[str, Callable[[str], Any]] = {
+    "bars": lambda name: bars([LayerBars(name, [name], [1.0], [0.1], [0.1])], name, name),
+    "confusion": lambda name: confusion(np.eye(2, dtype=int), [name, "b"], name),
+    "intervals": lambda name: intervals([(name, name, [Row(name, [0.5, 0.6])])]),
+    "neighbourhood": lambda name: neighbourhood(PRESENT * 0.5, PRESENT, 1, [name], said=name),
+    "matrices": lambda name: of_basis(name, "matrices"),
+    "graph": lambda name: of_basis(name, "graph"),
+    "search": of_search,
+    "benchmark": of_benchmark,
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", FIGURES)
+def test_names_are_text_and_no_formulas(kind: str, name: str) -> None:
+    drawn = FIGURES[kind](name)
+    for picture in drawn if isinstance(drawn, list) else [rendered(drawn, "svg").decode()]:
+        assert name in html.unescape(shown(picture))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_learning_curves_of_any_title(name: str) -> None:
+    history = {f"{part}_{what}": [0.5] for part in ("train", "val") for what in ("loss", "metric")}
+    run = {"model": "outerconv", "seed": 0, "epochs": 1, "best_epoch": 1, "history": history}
+    settings: Any = SimpleNamespace(metric=name, evaluated=lambda epochs: [1])
+    assert draw_curves([run], name, settings).startswith(b"\x89PNG")
+
+
+def test_ticks_of_logarithmic_axes_stay_powers() -> None:
+    figure = new_figure(4, 3)
+    axes = figure.add_subplot(title="$x$")
+    axes.loglog([1, 1000], [1, 1000])
+    picture = rendered(figure, "svg").decode()
+    assert "$x$" in picture
+    assert "mathdefault" not in shown(picture)
+    assert [text.get_text() for text in figure.findobj(Text) if "mathdefault" in text.get_text()]
+
+
+def test_every_figure_is_begun_in_one_place() -> None:
+    folder = Path(pyg_outerconv.__file__).parent
+    makers = set()
+    for path in folder.rglob("*.py"):
+        calls = [
+            node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)
+        ]
+        if any(ast.unparse(call.func).endswith("Figure") for call in calls):
+            makers.add(str(path.relative_to(folder)))
+    assert makers == {"plot/canvas.py"}
