@@ -135,8 +135,9 @@ class Arrays:
         verify: whether to read all files once and compare their checksums.
 
     Raises:
-        ValueError: a file is missing, has another size, type or shape than the header says, or,
-            with ``verify``, another checksum.
+        ValueError: the header lacks something; a file is missing, is no plain file of the folder,
+            has another size, type or shape than the header says, or, with ``verify``, another
+            checksum.
     """
 
     def __init__(self, folder: str | Path, verify: bool = False) -> None:
@@ -150,24 +151,30 @@ class Arrays:
         if header.get("format") != FORMAT or not isinstance(header.get("files"), dict):
             rule = f"{self.folder / HEADER} must be of this version"
             raise RefusedValue(rule, f"format {FORMAT}", header.get("format"))
+        _require(self.folder / HEADER, "facts", header, {"facts": dict})
+        for name, known in header["files"].items():
+            _require(self.folder / HEADER, name, known, _OF_A_FILE)
         self.facts: dict[str, Any] = header["facts"]
         self.checksums = {name: known["sha256"] for name, known in header["files"].items()}
         self._arrays = {name: self._open(name, known) for name, known in header["files"].items()}
         if verify:
             self.verify(*self._arrays)
 
-    def _open(self, name: str, known: dict[str, Any]) -> Any:
+    def _open(self, name: str, known: dict[str, Any]) -> Tensor:
         path = self.folder / f"{name}.npy"
         try:
+            if not path.is_file() or path.resolve().parent != self.folder.resolve():
+                raise OSError("no plain file of the folder")
             # torch has no read-only tensors: writes, which nothing does, would stay in memory.
-            found = np.load(path, mmap_mode="c")
-        except (OSError, ValueError) as error:  # missing; shorter than it says
+            found = np.lib.format.open_memmap(path, mode="c")
+            made = torch.from_numpy(found)
+        except (OSError, ValueError, TypeError, OverflowError) as error:  # shorter than it says
             rule = f"{path} must be as it was written"
             raise RefusedValue(rule, f"{known['dtype']} {known['shape']}", str(error)) from error
         for what, value in (("dtype", found.dtype.str), ("shape", list(found.shape))):
             if value != known[what]:
                 raise RefusedValue(f"{path} must have its {what}", known[what], value)
-        return found
+        return made
 
     def verify(self, *names: str) -> None:
         """Read some arrays once, and compare their checksums.
@@ -189,12 +196,17 @@ class Arrays:
 
     def get(self, name: str) -> Tensor | None:
         """An array, or None if there is none of this name."""
-        found = self._arrays.get(name)
-        return None if found is None else torch.from_numpy(found)
+        return self._arrays.get(name)
 
     def __getitem__(self, name: str) -> Tensor:
-        """An array as a tensor over the mapped file."""
-        return torch.from_numpy(self._arrays[name])
+        """An array as a tensor over the mapped file.
+
+        Raises:
+            ValueError: there is none of this name.
+        """
+        if name not in self:
+            raise RefusedValue(f"{self.folder} must have its arrays", name, ", ".join(self._arrays))
+        return self._arrays[name]
 
 
 @dataclass(frozen=True)
@@ -267,7 +279,8 @@ def open_mapped(folder: str | Path, verify: bool = False) -> MappedGraph:
     sizes = (ptr.numel() - 1, x.size(0), split.numel())
     if set(sizes) != {y.numel()} or int(ptr[-1]) != source.numel():
         rule = f"the arrays in {arrays.folder} must be of one graph"
-        raise RefusedValue(rule, f"{y.numel()} nodes and {int(ptr[-1])} edges", sizes)
+        expected = f"{y.numel()} nodes, and {source.numel()} edges as ptr ends by"
+        raise RefusedValue(rule, expected, f"{sizes} and {ptr[-1:].tolist()}")
     classes = arrays.facts.get("num_classes")
     if not isinstance(classes, int) or isinstance(classes, bool) or classes < 1:
         rule = f"{arrays.folder / HEADER} must say how many classes there are"
@@ -282,6 +295,18 @@ _KINDS = {  # the number of axes and the types of each array
     "y": (1, (torch.int64,)),
     "split": (1, (torch.uint8,)),
 }
+
+
+_OF_A_FILE = {"dtype": str, "shape": list, "sha256": str}
+
+
+def _require(path: Path, what: str, content: Any, parts: dict[str, type]) -> None:
+    """Refuse a part of a header that is not as it was written."""
+    for name, kind in parts.items():
+        found = content.get(name) if isinstance(content, dict) else None
+        if not isinstance(found, kind):
+            rule = f"{path} must say {name} of {what}"
+            raise RefusedValue(rule, f"a {kind.__name__}", type(found).__name__)
 
 
 def _sha256(path: Path) -> str:

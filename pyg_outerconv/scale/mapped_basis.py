@@ -18,6 +18,7 @@ from ..data.mapped import HEADER, Arrays, ArrayWriter, MappedGraph
 from ..errors import RefusedValue
 from ..families import Family
 from ..graph import EdgeList
+from ..graph.checks import is_integer
 from .carried import Carried
 from .samples import partition
 
@@ -48,14 +49,15 @@ def carried_by(graph: MappedGraph, family: Family, log: Log | None = None) -> Ca
             log(f"makes the basis of {graph.num_edges} edges, to be kept in {place}")
         _write(place, graph, family)
     arrays, size = Arrays(place), (graph.num_nodes, graph.num_nodes)
-    facts = arrays.facts
     _require(arrays, {"family": repr(family), "graph": _edges_of(graph)})
-    sets = [_opened(arrays, number, labels, size) for number, labels in enumerate(facts["labels"])]
     bare = EdgeList(torch.empty((2, 0), dtype=torch.long), size, is_bare=True)
     frame = family.basis_on(bare, torch.float32)
+    counts = arrays.facts.get("labels")
+    if not _are_counts(counts, len(edge_sets(frame))):
+        raise RefusedValue(f"{place} must say its labels", "a number for each set of edges", counts)
+    sets = [_opened(arrays, number, labels, size) for number, labels in enumerate(counts)]
     basis: Basis = with_edge_sets(frame, lambda found: sets[: len(found)])
-    if outline(basis) != facts["outline"]:
-        raise RefusedValue(f"{place} must be of this version", facts["outline"], outline(basis))
+    _require(arrays, {"outline": outline(basis)})
     return Carried(family, bare, basis, mapped=True)
 
 
@@ -93,6 +95,10 @@ def _require(arrays: Arrays, expected: dict[str, Any]) -> None:
     if found != expected:
         rule = f"{arrays.folder} must be of this graph; it can be removed, and is made again"
         raise RefusedValue(rule, expected, found)
+
+
+def _are_counts(found: Any, least: int) -> bool:
+    return isinstance(found, list) and len(found) >= least and all(map(is_integer, found))
 
 
 def _opened(arrays: Arrays, number: int, labels: int, size: tuple[int, int]) -> EdgeBasis:

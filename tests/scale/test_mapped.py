@@ -2,19 +2,22 @@
 
 import errno
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 
+import mapped_graphs
 import numpy as np
 import pytest
 import torch
 
 from pyg_outerconv.cli import main
 from pyg_outerconv.data import mapped
-from pyg_outerconv.data.mapped import ArrayWriter, open_mapped
+from pyg_outerconv.data.mapped import HEADER, ArrayWriter, open_mapped
 from pyg_outerconv.families import GCN, Chebyshev, Identity, Stack, Walk
+from pyg_outerconv.files import load_json, save_json
 from pyg_outerconv.nn import OuterConv
 from pyg_outerconv.scale import Clusters, Scratch, carried_by, convolve, generate
 
@@ -214,3 +217,111 @@ def test_a_full_disk_kills_nothing(tmp_path):
     for line in ("large 2", "is left False", "small 0", "basis 2", "features 2", "enough 0"):
         assert f"{line}\n" in ended.stdout, ended.stderr
     assert ended.stderr.count("expected a folder with space") == 3
+
+
+def reseal(place, change):
+    """Change the header of a folder of arrays, which has a checksum of its own again."""
+    header = load_json(place / HEADER)
+    change(header)
+    save_json(place / HEADER, header)
+
+
+def without(*keys):
+    def change(header):
+        for key in keys[:-1]:
+            header = header[key]
+        del header[keys[-1]]
+
+    return change
+
+
+def named(name):
+    """The header names another file, which is as x is."""
+
+    def change(header):
+        header["files"][name] = header["files"]["x"]
+
+    return change
+
+
+HEADERS = {
+    "no facts": without("facts"),
+    "no files": without("files"),
+    "no format": without("format"),
+    "facts in a list": lambda header: header.update(facts=[1]),
+    "files in a list": lambda header: header.update(files=["x"]),
+    "a file in a list": lambda header: header["files"].update(x=[1]),
+    **{f"no {key} of x": without("files", "x", key) for key in ("dtype", "shape", "sha256")},
+    **{f"no {name}": without("files", name) for name in ("ptr", "source", "x", "y", "split")},
+    "a number for a checksum": lambda header: header["files"]["x"].update(sha256=1),
+    "a file above the folder": named("../elsewhere"),
+    "a folder": named("folder"),
+    "a pipe": named("pipe"),
+    "a link out of the folder": named("link"),
+    "a name with a NUL": named("x\0"),
+    "a name too long": named("x" * 5000),
+}
+
+
+@pytest.mark.parametrize("case", HEADERS)
+def test_a_header_that_lacks_something_or_names_other_files_is_refused(case, tmp_path):
+    place = tmp_path / "graph"
+    generate(place, nodes=50, edges=200, features=2, log=silent)
+    shutil.copy(place / "x.npy", tmp_path / "elsewhere.npy")
+    (place / "folder.npy").mkdir()
+    (place / "link.npy").symlink_to(tmp_path / "elsewhere.npy")
+    os.mkfifo(place / "pipe.npy")
+    reseal(place, HEADERS[case])
+    with pytest.raises(ValueError, match=f"{re.escape(str(tmp_path))}.*: expected .*, got "):
+        open_mapped(place)
+
+
+FILES = {
+    "an npz": lambda path: np.savez(path.open("wb"), x=np.zeros((50, 2), np.float32)),
+    "text": lambda path: np.save(path, np.full((50, 2), "a")),
+    "objects": lambda path: np.save(path, np.array([[None, 1]] * 50), allow_pickle=True),
+    "the other order of bytes": lambda path: np.save(path, np.zeros((50, 2), ">f4")),
+    "nothing": lambda path: path.write_bytes(b""),
+    "a shape of no array": lambda path: path.write_bytes(
+        path.read_bytes().replace(b"(50, 2)", b"(-5, 2)")
+    ),
+    "a shape beyond all files": lambda path: path.write_bytes(
+        path.read_bytes().replace(b"(50, 2), }      ", b"(50, 2**9**9), }")
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_a_file_that_is_no_such_array_is_refused(case, tmp_path):
+    generate(tmp_path / "graph", nodes=50, edges=200, features=2, log=silent)
+    FILES[case](tmp_path / "graph" / "x.npy")
+    with pytest.raises(ValueError, match=r"x\.npy must .*: expected .*, got "):
+        open_mapped(tmp_path / "graph")
+
+
+def test_a_graph_without_pointers_is_refused(tmp_path):
+    place = mapped_graphs.write(tmp_path / "graph", ptr=torch.zeros(0, dtype=torch.long))
+    with pytest.raises(ValueError, match="must be of one graph"):
+        open_mapped(place)
+
+
+@pytest.mark.parametrize("labels", [None, [], [1.5], "11", {"1": 1}])
+def test_a_basis_that_does_not_say_its_labels_is_refused(labels, tmp_path):
+    generate(tmp_path / "graph", nodes=50, edges=200, features=2, log=silent)
+    graph = open_mapped(tmp_path / "graph")
+    carried_by(graph, GCN())
+    (place,) = graph.folder.glob("basis-*")
+    reseal(place, lambda header: header["facts"].update(labels=labels))
+    with pytest.raises(ValueError, match="must say its labels"):
+        carried_by(graph, GCN())
+    reseal(place, lambda header: header["facts"].pop("labels"))
+    with pytest.raises(ValueError, match="must say its labels"):
+        carried_by(graph, GCN())
+    reseal(place, lambda header: header["facts"].update(labels=[1]))
+    carried_by(graph, GCN())
+    reseal(place, without("files", "source-0"))
+    with pytest.raises(ValueError, match="must have its arrays"):
+        carried_by(graph, GCN())
+    reseal(place, without("facts", "outline"))
+    with pytest.raises(ValueError, match=r"basis-.*expected"):
+        carried_by(graph, GCN())
