@@ -154,7 +154,8 @@ def numbers(text: str, flag: str, between: str) -> tuple[int, ...]:
     Raises:
         ValueError: the text is not of this form.
     """
-    if not re.fullmatch(rf"-?\d+({between}-?\d+)*", text.strip(), flags=re.ASCII):
+    number = r"-?\d{1,18}"
+    if not re.fullmatch(f"{number}({between}{number})*", text.strip(), flags=re.ASCII):
         example = between.join(("8", "10"))
         raise RefusedValue(
             f"{flag} is integers with {between!r} between them", f"such as {example}", text

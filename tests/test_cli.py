@@ -273,7 +273,13 @@ def test_names_that_no_file_has_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("flag", "words"), [("--label", "0 to 0"), ("--seed", "[0, 2^32)"), ("--seed=-1", "[0, 2^32)")]
+    ("flag", "words"),
+    [
+        ("--label", "0 to 0"),
+        ("--seed", "[0, 2^32)"),
+        ("--seed=-1", "[0, 2^32)"),
+        (f"--shape={'9' * 5000}", "--shape is integers"),
+    ],
 )
 def test_numbers_beyond_all_bounds_are_refused(
     flag: str, words: str, capsys: pytest.CaptureFixture[str]

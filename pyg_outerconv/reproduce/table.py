@@ -15,10 +15,16 @@ from ..train.family_options import make_family
 from ..train.settings import Settings, resolve
 from ..train.splits import check_protocol
 
-_TABLE = {"title", "about", "seeds", "defaults", "data", "row"}
-_ROW = {"name", "peer", "on", "published", "note"}
-_PUBLISHED = {"value", "std", "source"}
-_SETTINGS = {setting.name for setting in fields(Settings)} - {"dataset", "peer"}
+_Kinds = dict[str, Any]  # the type of each key, or several
+_TABLE: _Kinds = {"title": str, "about": str, "seeds": object, "defaults": dict}
+_TABLE |= {"data": object, "row": object}
+_ROW: _Kinds = {"name": str, "peer": bool, "on": dict, "published": dict, "note": str}
+_PUBLISHED: _Kinds = dict.fromkeys(("value", "std", "source"), object)
+_SETTINGS: _Kinds = {
+    setting.name: str if setting.type == "str" else (int, float)  # bool is an int
+    for setting in fields(Settings)
+    if setting.name not in ("dataset", "peer")
+}
 
 
 @dataclass(frozen=True)
@@ -233,9 +239,14 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100
 
 
-def _check_keys(path: Path, place: str, found: Any, known: set[str]) -> None:
+def _check_keys(path: Path, place: str, found: Any, known: _Kinds) -> None:
+    """Refuse what is no table, has other keys, or a value of another type."""
     if not isinstance(found, dict):
         raise RefusedValue(f"{path}: {place} is a table", "keys with values", repr(found))
-    for key in found:
+    for key, value in found.items():
         if key not in known:
             raise RefusedValue(f"{path}, {place}: {unknown('key', key, known)}")
+        if not isinstance(value, known[key]):
+            rule = f"{path}, {place}: {key} has a type"
+            kind = getattr(known[key], "__name__", "a number or a switch")
+            raise RefusedValue(rule, kind, type(value).__name__)

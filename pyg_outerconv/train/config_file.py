@@ -36,7 +36,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
             ) from error
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # no TOML, a number too long, nested too deep
         raise RefusedValue(f"{place} must be TOML", "such as: depth = 2", error) from error
 
 
@@ -49,13 +49,13 @@ def read_settings(path: str | Path, known: dict[str, str]) -> dict[str, Any]:
 
     Raises:
         ValueError: the file cannot be read, or has a name that is no setting.
-        TypeError: a value is no text, number or switch.
+        TypeError: a value is no text, number or switch, as the setting is.
     """
     content = read_toml(path)
     for name, value in content.items():
         if name not in known:
             raise RefusedValue(f"{path}: {unknown('setting', name, known)}")
-        if not isinstance(value, str | int | float | bool):
+        if not isinstance(value, str if known[name] == "str" else int | float):  # bool is an int
             raise RefusedType(f"{path}: {name} has a type", known[name], type(value).__name__)
     return content
 

@@ -239,9 +239,10 @@ class Experiment:
 
     def _load(self, run: SeedRun, state: dict[str, Any]) -> None:
         try:
+            if not 0 <= state["epoch"] <= self.settings.epochs:
+                raise ValueError(f"epoch {state['epoch']}")
             run.load_state(state)
-            evaluated = len(self.settings.evaluated(run.epoch))
-            if run.epoch > self.settings.epochs or not is_history(run.history, evaluated):
+            if not is_history(run.history, len(self.settings.evaluated(run.epoch))):
                 raise ValueError("other learning curves")
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise RefusedValue(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ from pyg_outerconv.search.folder import NAMES, PAGE, TABLE, WINNER
 from pyg_outerconv.search.search import Search
 from pyg_outerconv.search.trial import Bench
 from pyg_outerconv.search.withheld import WITHHELD, visible_labels, without_labels
-from pyg_outerconv.train import Interrupted, make_split
+from pyg_outerconv.train import Interrupted, Settings, make_split
 from pyg_outerconv.train.config_file import read_toml, write_toml
 from pyg_outerconv.train.loop import SeedRun
 
@@ -140,6 +140,10 @@ def test_toml_holds_what_was_written(tmp_path):
     assert read_toml(tmp_path / "a.toml") == values
 
 
+TEXTS = [setting.name for setting in fields(Settings) if setting.type == "str"]
+NO_TEXTS = ["5", "1.5", "true", '["a"]', "{a = 1}", "1979-05-27"]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -148,6 +152,10 @@ def test_toml_holds_what_was_written(tmp_path):
         ("depth = [2]", "depth has a type"),
         ('depth = "2"', "depth has a type"),
         ("depth = 0", "depth must be positive"),
+        ("depth = " + "9" * 5000, "must be TOML"),
+        ("depth = " + "[" * 5000 + "]" * 5000, "must be TOML"),
+        ("depth = " + "{a=" * 5000 + "1" + "}" * 5000, "must be TOML"),
+        *((f"{text} = {value}", f"{text} has a type") for text in TEXTS for value in NO_TEXTS),
     ],
 )
 def test_a_configuration_that_is_wrong_is_refused_by_name(text, said, tmp_path, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,12 @@ def test_a_run_that_was_killed_goes_on_from_its_last_snapshot(
             run(tmp_path / "run", settings)
     state = torch.load(tmp_path / "run" / "partial.pt", weights_only=True)
     assert (state["seed"], len(state["history"]["val_loss"])) == (1, 5)
+    for epoch in (10**9, 13, 4, -1):
+        shutil.copytree(tmp_path / "run", tmp_path / f"run{epoch}")
+        home = RunFolder(tmp_path / f"run{epoch}")
+        home.save_state({**state, "epoch": epoch})
+        with pytest.raises(ValueError, match="must be of the seed under way"):
+            run(home.path, settings, resume=True)
     run(tmp_path / "run", settings, resume=True)
     assert_same_run(tmp_path / "run", whole)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import RefusedValue
+from ...files import open_archive
 from .files import content_of
 from .parts import PART_NAMES, Edges, Features, Labels, Where, arrow, as_text, finite, refuse
 
@@ -21,12 +25,13 @@ NODE_ARRAY = "nodes"
 
 def edges(path: Path, weight: str | None, edge_type: str | None) -> Edges:
     """``edge_index`` (2, E) or ``edges`` (E, 2), and ``edge_weight``, ``edge_type`` (E,)."""
-    arrays, where = _read(path), _where(path, "edge")
+    arrays, where = _Arrays(path), _where(path, "edge")
     name = _one_of(path, arrays, EDGE_ARRAYS)
-    index = arrays[name].T if name == "edges" else arrays[name]
+    pairs = arrays[name]
+    index = pairs.T if name == "edges" else pairs
     if index.ndim != 2 or index.shape[0] != 2 or index.dtype.kind not in "iuU":
         expected = f"integers or text {'(2, E)' if name == 'edge_index' else '(E, 2)'}"
-        raise refuse(str(path), f"{name} are pairs of nodes", expected, _brief(arrays[name]))
+        raise refuse(str(path), f"{name} are pairs of nodes", expected, _brief(pairs))
     known = {name, *EDGE_ARRAYS, *FEATURE_ARRAYS, *LABEL_ARRAYS, NODE_ARRAY, "split"}
     numbers, kinds = (
         _optional(path, arrays, given, default, index.shape[1])
@@ -47,7 +52,7 @@ def edges(path: Path, weight: str | None, edge_type: str | None) -> Edges:
 
 def features(path: Path) -> Features:
     """``x`` or ``features`` (N, P), and ``nodes`` (N,), their names."""
-    arrays, where = _read(path), _where(path, "node")
+    arrays, where = _Arrays(path), _where(path, "node")
     name = _one_of(path, arrays, FEATURE_ARRAYS)
     x = arrays[name]
     if x.ndim != 2 or x.dtype.kind not in "iufb":
@@ -58,7 +63,7 @@ def features(path: Path) -> Features:
 
 def labels(path: Path) -> Labels:
     """``y`` or ``labels`` (N,), ``nodes`` (N,), ``split`` (N,) or the masks ``train_mask``, …."""
-    arrays, where = _read(path), _where(path, "node")
+    arrays, where = _Arrays(path), _where(path, "node")
     name = _one_of(path, arrays, LABEL_ARRAYS)
     y = arrays[name]
     if y.ndim != 1 or y.dtype.kind not in "iufU":
@@ -67,7 +72,7 @@ def labels(path: Path) -> Labels:
     return Labels(_names(path, arrays, len(y)), _text(y), where, _parts(path, arrays, len(y)))
 
 
-def _parts(path: Path, arrays: dict[str, NDArray[Any]], count: int) -> Any:
+def _parts(path: Path, arrays: _Arrays, count: int) -> Any:
     """The part of each node as text."""
     masks = {part: arrays[f"{part}_mask"] for part in PART_NAMES if f"{part}_mask" in arrays}
     if "split" in arrays:
@@ -90,22 +95,49 @@ def _parts(path: Path, arrays: dict[str, NDArray[Any]], count: int) -> Any:
     return arrow().array(named.tolist(), arrow().string())
 
 
-def _read(path: Path) -> dict[str, NDArray[Any]]:
-    content = content_of(path)
-    try:
-        with np.load(BytesIO(content), allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        rule = f"{path} must be whole, and hold no objects, which could run code"
-        raise RefusedValue(rule, "an npz of numbers and text", reason) from error
-    return {
-        name: array.astype(array.dtype.newbyteorder("="), copy=False)
-        for name, array in found.items()
-    }
+class _Arrays(Mapping[str, NDArray[Any]]):
+    """The arrays of an npz, each unpacked when it is read.
+
+    Raises:
+        ValueError: it is none, says that it unpacks to too much, or an array is not whole.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, content = path, content_of(path)
+        with self._refusing():
+            open_archive(content).close()
+            self._packed = np.load(BytesIO(content), allow_pickle=False)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        with self._refusing():
+            array = self._packed[name]
+            made: NDArray[Any] = array.astype(array.dtype.newbyteorder("="), copy=False)
+        return made
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._packed.files
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._packed.files)
+
+    def __len__(self) -> int:
+        return len(self._packed.files)
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
+        except _BROKEN as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            rule = f"{self._path} must be whole, and hold no objects, which could run code"
+            raise RefusedValue(rule, "an npz of numbers and text", reason) from error
 
 
-def _one_of(path: Path, arrays: dict[str, NDArray[Any]], names: tuple[str, str]) -> str:
+_BROKEN = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, AttributeError, TypeError)
+_BROKEN += (NotImplementedError,)  # another way to pack
+
+
+def _one_of(path: Path, arrays: _Arrays, names: tuple[str, str]) -> str:
     found = [name for name in names if name in arrays]
     if len(found) != 1:
         got = ", ".join(found or sorted(arrays)) or "no array"
@@ -114,7 +146,7 @@ def _one_of(path: Path, arrays: dict[str, NDArray[Any]], names: tuple[str, str])
 
 
 def _optional(
-    path: Path, arrays: dict[str, NDArray[Any]], given: str | None, default: str, count: int
+    path: Path, arrays: _Arrays, given: str | None, default: str, count: int
 ) -> NDArray[Any] | None:
     array = arrays.get(given or default)
     if array is None and given is not None:
@@ -126,7 +158,7 @@ def _optional(
     return array
 
 
-def _names(path: Path, arrays: dict[str, NDArray[Any]], count: int) -> Any:
+def _names(path: Path, arrays: _Arrays, count: int) -> Any:
     names = _optional(path, arrays, None, NODE_ARRAY, count)
     return None if names is None else _text(names)
 

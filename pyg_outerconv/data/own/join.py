@@ -17,6 +17,7 @@ from .parts import PART_NAMES, Edges, Features, Labels, Where, arrow, refuse
 from .undirected import both_ways, group_of
 
 UNLABELLED = ("", "-1")
+_DIGITS = 1000  # of an integer; Python reads a few thousand
 
 
 @dataclass
@@ -186,7 +187,7 @@ def _sorted_classes(words: NDArray[Any], has: NDArray[np.bool_], where: Where) -
 
 
 def _is_integer(word: str) -> bool:
-    return word.removeprefix("-").isdecimal()
+    return word.removeprefix("-").isdecimal() and len(word) <= _DIGITS
 
 
 def _is_real(word: str) -> bool:

@@ -114,8 +114,9 @@ def as_numbers(column: Any, where: Where, rule: str) -> NDArray[np.float64]:
     """
     pa = arrow()
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    safe = not pa.types.is_integer(column.type)  # of which large ones are rounded
     try:
-        numbers = column.cast(pa.float64())
+        numbers = column.cast(pa.float64(), safe=safe)
     except pa.ArrowNotImplementedError:
         raise refuse(where(-1), rule, "a column of numbers", str(column.type)) from None
     except pa.ArrowInvalid:

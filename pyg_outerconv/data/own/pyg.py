@@ -8,6 +8,7 @@ import pickle
 import re
 import sys
 import warnings
+from copy import copy
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,7 @@ def from_function(name: str) -> Data:
         raise RefusedValue(f"{module} has a function {function}", "a function", repr(made))
     try:
         inspect.signature(made).bind()
-    except TypeError as error:
+    except (TypeError, ValueError) as error:  # ValueError: of a builtin that does not say it
         rule = f"{name} is called without arguments"
         raise RefusedType(rule, "a function that needs none", str(error)) from None
     return _one(made(), name)
@@ -118,24 +119,24 @@ def checked(held: Data, origin: str, undirected: bool) -> Joined:
         if held.get(key) is None:
             raise RefusedValue(f"{origin} has {what}", f"a tensor {key}", "none")
     masks = [f"{part}_mask" for part in PART_NAMES if held.get(f"{part}_mask") is not None]
+    held = copy(held)
     for key in (*READ, *masks):
-        if held.get(key) is not None and not isinstance(held[key], Tensor):
-            raise RefusedType(
-                f"{key} of {origin} is a tensor", "a tensor", type(held[key]).__name__
-            )
+        if held.get(key) is not None:
+            held[key] = _numbers(held[key], key, origin)
     data = Data(edge_index=_integers(held.edge_index, "edge_index", origin))
     data.num_nodes = held.num_nodes
     data.y = _integers(held.y, "y", origin)
     if data.y.dim() == 2 and data.y.size(1) == 1:  # as OGB has them
         data.y = data.y.flatten()
     if held.get("x") is not None:
-        data.x = held.x.to_dense() if held.x.layout != torch.strided else held.x
+        data.x = held.x
         if data.x.dim() != 2 or data.x.is_complex():
             rule = f"{origin} has a row of features for each node"
             raise RefusedValue(rule, "real numbers (N, P)", data.x)
         data.x = data.x.float()
     for name in masks:
-        if held[name].dtype != torch.bool or held[name].dim() not in (1, 2):
+        mask = held[name]
+        if mask.dtype != torch.bool or mask.dim() not in (1, 2) or not mask.numel():
             raise RefusedType(
                 f"{name} of {origin} says which nodes are in it", "booleans", held[name]
             )
@@ -166,6 +167,23 @@ def checked(held: Data, origin: str, undirected: bool) -> Joined:
     unread = sorted(set(held.keys()) - {*READ, *masks, "num_nodes"})
     joined.notes = notes_on(data) + ([f"not read: {', '.join(unread)}"] if unread else [])
     return joined
+
+
+def _numbers(value: Any, key: str, origin: str) -> Tensor:
+    """The tensor without gradients, dense."""
+    if not isinstance(value, Tensor):
+        raise RefusedType(f"{key} of {origin} is a tensor", "a tensor", type(value).__name__)
+    for kind, has in (
+        ("meta", value.is_meta),
+        ("quantized", value.is_quantized),
+        ("nested", value.is_nested),
+        ("0-dimensional", not value.dim()),
+    ):
+        if has:
+            rule = f"{key} of {origin} holds numbers"
+            raise RefusedType(rule, "rows with a number in each place", f"a {kind} tensor")
+    dense = value if value.layout == torch.strided else value.to_dense()
+    return dense.detach().resolve_conj().resolve_neg()
 
 
 def _edge_values(held: Data, data: Data, origin: str) -> None:

@@ -40,8 +40,9 @@ class Table:
         if title is None:
             return self.named(default)
         if self.titles is None:
-            if title.isdecimal() and 3 <= int(title) <= len(self.columns):
-                return int(title) - 1
+            numbers = [str(number) for number in range(3, len(self.columns) + 1)]
+            if title in numbers:
+                return numbers.index(title) + 2
             expected = f"the number of a column, 3 to {len(self.columns)}, as there are no titles"
             raise refuse(self.where(0), "a column is one of the table", expected, repr(title))
         if title in self.titles:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from pyg_outerconv.data import Source, load_own
 
@@ -119,6 +120,40 @@ def test_parquet_columns_of_other_kinds() -> None:
     for wrong in (np.inf, 1e30):
         labels = table(".parquet", {"node": list("abc"), "label": [0.0, 1.0, wrong]}, "found")
         refused("row 3: a class is a word or an integer", Source(edges, labels=labels))
+
+
+LARGE = [2**53 + 1, -(2**63), 2**63 - 1, 2**64 - 1, 10**30]
+
+
+@pytest.mark.parametrize("number", LARGE)
+def test_parquet_columns_of_large_integers(number: int) -> None:
+    kind = next(k for k in (pa.int64(), pa.uint64(), pa.decimal128(38)) if fits(number, k))
+    column = pa.array([number, 0, 1], kind)
+    edges = table(".csv", {"source": ["a"], "target": ["b"]})
+    pq.write_table(pa.table({"node": list("abc"), "f": column}), "large.parquet")
+    read = load_own(Source(edges, "large.parquet", "labels.csv")).data
+    assert read.x.flatten().tolist() == torch.tensor([float(number), 0, 1]).tolist()
+    weighted = {"source": list("abc"), "target": list("bca"), "weight": column}
+    pq.write_table(pa.table(weighted), "weighted.parquet")
+    read = load_own(Source("weighted.parquet", "large.parquet", "labels.csv")).data
+    assert read.edge_weight.tolist() == read.x.flatten().tolist()
+
+
+def fits(number: int, kind: pa.DataType) -> bool:
+    try:
+        pa.array([number], kind)
+    except (OverflowError, pa.ArrowInvalid):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_integers_that_python_does_not_read_are_refused(suffix: str) -> None:
+    edges = table(".csv", {"source": ["a"], "target": ["b"]})
+    labels = table(suffix, {"node": list("abc"), "label": ["0", "1", "9" * 5000]}, "long")
+    refused("row 3|line 4.*a class is a word or an integer", Source(edges, labels=labels))
+    typed = table(suffix, {"source": ["a"], "target": ["b"], "type": ["9" * 5000]}, "typed")
+    assert load_own(Source(typed, labels="labels.csv")).data.edge_type.tolist() == [0]
 
 
 def test_arrays_of_every_kind_of_number() -> None:

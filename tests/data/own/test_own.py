@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import random
+import warnings
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.utils import to_undirected
 
@@ -398,6 +402,31 @@ def test_arrays_are_refused_by_name() -> None:
     refused("a split is said once", "labels.npz", train_mask=np.zeros(5, bool))
 
 
+def test_arrays_that_nothing_reads_are_not_unpacked() -> None:
+    write_npz()
+    source = Source("edges.npz", "features.npz", "labels.npz")
+    whole = load_own(source)
+    for name in ("edges.npz", "features.npz", "labels.npz"):
+        with zipfile.ZipFile(name, "a") as archive:
+            archive.writestr("unread.npy", bytes(100))
+        content = Path(name).read_bytes()
+        Path(name).write_bytes(content.replace(bytes(100), b"\1" * 100))  # against its checksum
+    again = load_own(source)
+    assert again.fingerprint == whole.fingerprint
+
+
+def test_arrays_are_unpacked_within_a_bound() -> None:
+    write_npz()
+    for name in ("edges.npz", "features.npz", "labels.npz"):
+        before = Path(name).read_bytes()
+        with zipfile.ZipFile(name, "a") as archive:
+            archive.writestr("last.npy", b"")
+            archive.infolist()[0].file_size = 2**33
+        with pytest.raises(ValueError, match=f"{name} must be whole.*within a bound"):
+            load_own(Source("edges.npz", "features.npz", "labels.npz"))
+        Path(name).write_bytes(before)
+
+
 # PyG's Data -------------------------------------------------------------------------------------
 
 
@@ -446,6 +475,10 @@ def test_a_file_never_runs_code() -> None:
     assert not Path("ran").exists()
 
 
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # torch is about to leave them
+    NESTED = torch.nested.nested_tensor([torch.ones(2)] * 4)
+    QUANTIZED = torch.quantize_per_tensor(torch.eye(4), 0.1, 0, torch.quint8)
 UNFIT: dict[str, tuple[dict[str, Any], str]] = {
     "no edges": ({"edge_index": None}, "a tensor edge_index"),
     "no labels": ({"y": None}, "a tensor y"),
@@ -471,6 +504,13 @@ UNFIT: dict[str, tuple[dict[str, Any], str]] = {
     "masks that meet": ({"val_mask": torch.tensor([True, False, False, False])}, "in common"),
     "unlabelled in a mask": ({"test_mask": torch.tensor([False, False, True, False])}, "a label"),
     "no test mask": ({"test_mask": None}, "has test nodes"),
+    "an empty mask": ({"test_mask": torch.zeros(0, dtype=torch.bool)}, "booleans"),
+    "quantized features": ({"x": QUANTIZED}, "x of .* holds numbers.* a quantized tensor"),
+    "nested features": ({"x": NESTED}, "a nested tensor"),
+} | {
+    f"{key} of {kind}": ({key: made, "num_nodes": 4}, f"{key} of .* holds numbers")
+    for key in ("x", "y", "edge_index", "edge_weight", "train_mask")
+    for kind, made in (("meta", torch.ones(4, 4, device="meta")), ("one number", torch.tensor(1)))
 }
 
 
@@ -481,6 +521,30 @@ def test_a_data_that_does_not_fit_is_refused(case: str) -> None:
     with pytest.raises((ValueError, TypeError), match=words) as refused:
         load_own(Source(data="g.pt"))
     assert "\n" not in str(refused.value)
+
+
+LIKE: dict[str, Callable[[Tensor], Tensor]] = {
+    "a parameter": torch.nn.Parameter,
+    "with a gradient": lambda x: x.requires_grad_(),
+    "sparse": Tensor.to_sparse,
+    "compressed": Tensor.to_sparse_csr,
+    "with a negative bit": lambda x: torch._neg_view(-x),
+    "in halves": Tensor.half,
+}
+
+
+@pytest.mark.parametrize("kind", LIKE)
+@pytest.mark.parametrize("key", ["x", "edge_weight"])
+def test_numbers_are_read_however_they_are_held(kind: str, key: str) -> None:
+    plain = torch.eye(4) if key == "x" else torch.ones(4)
+    if kind == "compressed" and key == "edge_weight":
+        plain = torch.ones(4, 1)
+    torch.save(a_graph(**{key: LIKE[kind](plain.clone())}), "g.pt")
+    held = load_own(Source(data="g.pt")).data[key]
+    assert type(held) is Tensor
+    assert not held.requires_grad
+    torch.testing.assert_close(held, plain.view_as(held))
+    assert held.numpy().any()
 
 
 def test_other_kinds_of_graphs_are_refused() -> None:
@@ -512,6 +576,8 @@ def test_a_function_is_called_where_it_is_named(tmp_path: Path) -> None:
         "my_graphs_here:none": "has a function none",
         "my_graphs_here:number": "one graph: expected a Data, got int",
         "my_graphs_here:wants": "called without arguments.*'name'",
+        "builtins:max": "called without arguments",
+        "builtins:dict": "called without arguments",
         "no_such_module_here:f": "can be imported",
     }.items():
         with pytest.raises((ValueError, TypeError), match=words):
