@@ -297,7 +297,7 @@ _KINDS = {  # the number of axes and the types of each array
 }
 
 
-_OF_A_FILE = {"dtype": str, "shape": list, "sha256": str}
+_OF_A_FILE: dict[str, type] = {"dtype": str, "shape": list, "sha256": str}
 
 
 def _require(path: Path, what: str, content: Any, parts: dict[str, type]) -> None:

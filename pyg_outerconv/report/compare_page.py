@@ -8,9 +8,9 @@ from statistics import mean
 
 from ..errors import RefusedValue
 from ..files import as_path, replace, save_json
+from ..train.markdown import percent, plain, points, table
 from ..train.results import can_draw, text_table
 from .compare import Comparison, Group, Model, compare
-from .markdown import percent, points, table
 
 NAME = "compare"
 
@@ -72,9 +72,10 @@ def markdown(found: Comparison, has_picture: bool) -> str:
         "",
     ]
     for group in found.groups:
-        lines += [f"## {group.title}", "", *table(_head(group), _rows(group)), ""]
+        lines += [f"## {plain(group.title)}", ""]
+        lines += [*table(plain(_head(group)), plain(_rows(group))), ""]
         lines += [f"{_majority(group)}.", ""]
-    lines += [f"- {note}" for note in found.notes]
+    lines += [f"- {note}" for note in plain(found.notes)]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .markdown import percent, points, share, table
+from ..train.markdown import code, percent, plain, points, share, table
 
 
 def page(facts: dict[str, Any], pictures: Sequence[str]) -> str:
@@ -15,18 +15,19 @@ def page(facts: dict[str, Any], pictures: Sequence[str]) -> str:
         facts: as ``show.json`` has them.
         pictures: the names of the files beside the page.
     """
-    lines = [*_head(facts), *_contributions(facts, pictures), *_neighbourhoods(facts)]
+    family, facts = facts["settings"]["family"], plain(facts)
+    lines = [*_head(facts, family), *_contributions(facts, pictures), *_neighbourhoods(facts)]
     lines += [*_confusion(facts), *_curves(), *_basis(facts, pictures)]
     return "\n".join(lines) + "\n"
 
 
-def _head(facts: dict[str, Any]) -> list[str]:
+def _head(facts: dict[str, Any], family: str) -> list[str]:
     settings, metric = facts["settings"], facts["metric"]
     counts = facts["nodes"]
     return [
         f"# {facts['model']} on {settings['dataset']}",
         "",
-        f"Family `{settings['family']}`, {settings['depth']} layers of {settings['hidden']} "
+        f"Family {code(family)}, {settings['depth']} layers of {settings['hidden']} "
         f"channels, split {settings['split']}. The model is that of seed {facts['seed']}, the best "
         f"of the run on validation nodes: {counts['train']} training, {counts['validation']} "
         f"validation and {counts['test']} test nodes.",

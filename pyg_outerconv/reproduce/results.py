@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import RefusedValue
 from ..files import load_json
+from ..train.markdown import code, line, plain
 from ..train.model import OURS, PEER
 from .table import Cell, Table
 
@@ -90,27 +91,27 @@ def read_report(path: Path) -> list[dict[str, Any]]:
 
 def page(table: Table, records: Sequence[dict[str, Any]], facts: dict[str, Any]) -> str:
     """The results as Markdown: a table for each data set, and what falls short."""
-    versions, command = facts["versions"], facts["command"]
+    versions, records = facts["versions"], plain(list(records))
     parts = [
-        f"# {table.title}",
+        f"# {plain(table.title)}",
         "",
-        *([table.about, ""] if table.about else []),
+        *([plain(table.about), ""] if table.about else []),
         "Test metric in percent, mean ± standard deviation over seeds. The difference to PyG's own "
         "layer under the same protocol, features, seeds and splits is paired by seed, with its "
         "standard error; seconds are those of one seed, training and validation.",
         "",
         f"torch {versions['torch']}, torch-geometric {versions['torch_geometric']}, "
-        f"{facts['threads']} thread(s) of {facts['machine']}. Written by `{command}`.",
+        f"{facts['threads']} thread(s) of {facts['machine']}. Written by {code(facts['command'])}.",
     ]
     for dataset in table.data:
         if found := [one for one in records if one["dataset"] == dataset]:
             parts += ["", *_section(dataset, found)]
-    if notes := [f"- {row.name}: {row.note}" for row in table.rows if row.note]:
+    if notes := [f"- {plain(f'{row.name}: {row.note}')}" for row in table.rows if row.note]:
         parts += ["", "## Notes", "", *notes]
     sources = [row.published[name].source for row in table.rows for name in row.published]
     if sources:
         parts += ["", "## Sources of the published figures", ""]
-        parts += [f"- {source}" for source in dict.fromkeys(sources)]
+        parts += [f"- {plain(source)}" for source in dict.fromkeys(sources)]
     return "\n".join([*parts, ""])
 
 
@@ -145,7 +146,7 @@ def _line(one: dict[str, Any]) -> str:
         cells += [""] * 4
     published = one["published"]
     cells.append("" if published is None else _figure(published["value"], published["std"]))
-    return f"| {' | '.join(cells)} |"
+    return line(cells)
 
 
 def _figure(mean: float, std: float | None) -> str:

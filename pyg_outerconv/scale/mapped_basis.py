@@ -52,7 +52,7 @@ def carried_by(graph: MappedGraph, family: Family, log: Log | None = None) -> Ca
     _require(arrays, {"family": repr(family), "graph": _edges_of(graph)})
     bare = EdgeList(torch.empty((2, 0), dtype=torch.long), size, is_bare=True)
     frame = family.basis_on(bare, torch.float32)
-    counts = arrays.facts.get("labels")
+    counts: Any = arrays.facts.get("labels")
     if not _are_counts(counts, len(edge_sets(frame))):
         raise RefusedValue(f"{place} must say its labels", "a number for each set of edges", counts)
     sets = [_opened(arrays, number, labels, size) for number, labels in enumerate(counts)]

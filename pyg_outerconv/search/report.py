@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, median
 from typing import Any
 
 from ..train import Settings
+from ..train.markdown import line, plain
 from ..train.results import difference_of, spread
 from .contestants import OURS
 from .finals import candidate_of
@@ -266,15 +267,15 @@ def _brief(value: Any) -> str:
 def markdown(report: Report) -> str:
     """The tables as Markdown."""
     parts = [
-        f"# Search on {report.plan.base.dataset}",
-        report.facts,
+        f"# Search on {plain(report.plan.base.dataset)}",
+        plain(report.facts),
         f"Winners: mean ± standard deviation of the {report.metric} over seeds, and our test minus "
         "a peer's, mean ± standard error of the differences seed by seed. The test was read once, "
         "after everything was chosen.",
         _table(report.result_rows()),
         _table(report.model_rows()),
         "## What the trials say",
-        "\n".join(f"- {line}" for line in report.findings()),
+        "\n".join(f"- {said}" for said in plain(report.findings())),
         _table(report.marginal_rows()),
         "## The winner's terms",
         "Trained without a term; validation nodes.",
@@ -292,10 +293,5 @@ def _table(rows: Rows) -> str:
     if len(rows) < 2:
         return ""
     rule = "|" + "---|" * len(rows[0])
-    head, *body = (_row(row) for row in rows)
+    head, *body = (line(plain(row)) for row in rows)
     return "\n".join([head, rule, *body])
-
-
-def _row(cells: Iterable[str]) -> str:
-    escaped = (cell.replace("|", "\\|") for cell in cells)
-    return f"| {' | '.join(escaped)} |"

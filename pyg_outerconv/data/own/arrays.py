@@ -133,8 +133,8 @@ class _Arrays(Mapping[str, NDArray[Any]]):
             raise RefusedValue(rule, "an npz of numbers and text", reason) from error
 
 
-_BROKEN = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, AttributeError, TypeError)
-_BROKEN += (NotImplementedError,)  # another way to pack
+_BROKEN: tuple[type[Exception], ...] = (ValueError, OSError, EOFError, AttributeError, TypeError)
+_BROKEN += (zipfile.BadZipFile, zlib.error, NotImplementedError)  # the last of another way to pack
 
 
 def _one_of(path: Path, arrays: _Arrays, names: tuple[str, str]) -> str:
