@@ -1,64 +1,172 @@
-"""Compile every Triton kernel for an H100, where no GPU is: run as a script, prints what it did.
+"""``python tests/kernels/compile_triton.py`` compiles every Triton kernel for an H100, where no GPU
+is, and writes examples/triton_kernels.md: what the machine code of each kernel does.
 
-The launchers run on a CPU with their kernels compiled in the place of being started. So what is
-compiled is what they would start: types, block sizes, warps, and the constants of each case. With
-the argument ``all`` in bfloat16 and float64 too, else in float32 alone.
+Triton's JIT compiles what it would start: the launchers run on a CPU, and the JIT binds, specialises
+(sizes of 1, multiples of 16, aligned pointers) and compiles as ever, for a device that is only named.
+Its code is then read by the disassemblers that come with Triton. With names of cases as arguments
+they alone are compiled, and what would be written is printed.
 """
 
+from __future__ import annotations
+
+import ast
 import importlib
+import os
+import re
+import subprocess
 import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 import triton
+from triton import knobs
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.runtime import driver
 
-from pyg_outerconv.kernels.backends.triton import INTERPRETED, balance
+from pyg_outerconv.kernels.backends.triton import INTERPRETED, addressing, balance
 from pyg_outerconv.kernels.backends.triton_backend import Triton
 
-FILES = (
-    "segments", "products", "extreme", "attend", "attend_backward", "grouped", "fused",
-)  # fmt: skip
-POINTERS = {
-    torch.float16: "*fp16",
-    torch.bfloat16: "*bf16",
-    torch.float32: "*fp32",
-    torch.float64: "*fp64",
-    torch.int32: "*i32",
-    torch.int64: "*i64",
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "examples" / "triton_kernels.md"
+FILES = ("segments", "products", "extreme", "attend", "attend_backward", "grouped", "fused")
+WIDEST = 16  # bytes of one load
+
+
+@dataclass(frozen=True)
+class Case:
+    """Sizes of the operands of every primitive.
+
+    Attributes:
+        dtype: of the operands.
+        heads, channels, outputs: H, P and Q.
+        pieces: whether rows are long enough to be cut into pieces.
+    """
+
+    dtype: torch.dtype
+    heads: int
+    channels: int
+    outputs: int
+    pieces: bool = False
+
+    @property
+    def aligned(self) -> bool:
+        """Whether rows of channels begin at multiples of the widest load."""
+        step = WIDEST // self.dtype.itemsize
+        return self.channels % step == 0 and self.outputs % step == 0
+
+    def __str__(self) -> str:
+        """Its name, which is the argument of this script."""
+        name = str(self.dtype).removeprefix("torch.")
+        sizes = f"{self.heads}x{self.channels}x{self.outputs}"
+        return f"{name}-{sizes}{'-pieces' if self.pieces else ''}"
+
+
+CASES = {
+    str(case): case
+    for case in (
+        Case(torch.float32, 4, 64, 64),
+        Case(torch.float32, 3, 20, 12, pieces=True),
+        Case(torch.float32, 1, 5, 7, pieces=True),
+        Case(torch.float16, 4, 64, 64),
+        Case(torch.float16, 3, 24, 40, pieces=True),
+        Case(torch.bfloat16, 8, 256, 128),
+        Case(torch.float64, 4, 64, 64),
+        Case(torch.float64, 3, 10, 6, pieces=True),
+    )
 }
 
 
-def compile_only(kernel, programs, like, *arguments, num_warps, **constants):
-    """In the place of ``launch``: compile the kernel with the types that Triton's JIT gives it."""
-    signature, known = {}, dict(constants)
-    for name, argument in zip(kernel.arg_names, arguments, strict=False):
-        if isinstance(argument, torch.Tensor):
-            signature[name] = POINTERS[argument.dtype]
-        elif isinstance(argument, float):
-            signature[name] = "fp32"
-        elif argument == 1:
-            known[name] = 1
-        else:
-            signature[name] = "i32"
-    signature.update(dict.fromkeys(known, "constexpr"))
-    assert set(signature) == set(kernel.arg_names)
-    source = ASTSource(fn=kernel, signature=signature, constexprs=known)
-    done = triton.compile(source, GPUTarget("cuda", 90, 32), {"num_warps": num_warps})
-    tf32 = "inputPrecision = tf32" in done.asm["ttir"]
-    assert done.asm["cubin"]
-    print(kernel.__name__, str(like.dtype).removeprefix("torch."), "tf32" if tf32 else "-")
+@dataclass
+class Code:
+    """What the machine code of the kernels of one name does, of all that a case compiles.
+
+    Attributes:
+        registers: the most of a thread.
+        spills: instructions that store registers in memory, or load them from there.
+        rows: loads of rows of channels, by bytes; ``others``: of all else.
+        matrix: instructions of tensor cores, by name.
+        atomics: their number.
+        tf32: whether products round float32 to TF32.
+    """
+
+    registers: int = 0
+    spills: int = 0
+    rows: Counter[int] = field(default_factory=Counter)
+    others: Counter[int] = field(default_factory=Counter)
+    matrix: Counter[str] = field(default_factory=Counter)
+    atomics: int = 0
+    tf32: bool = False
+
+    def cells(self) -> tuple[str, ...]:
+        """Its line of the table."""
+        return (
+            str(self.registers),
+            str(self.spills),
+            _counted({f"{8 * size}": number for size, number in self.rows.items()}),
+            _counted({f"{8 * size}": number for size, number in self.others.items()}),
+            _counted(self.matrix),
+            str(self.atomics),
+            "tf32" if self.tf32 else "–",
+        )
 
 
-def run(dtype, heads, channels):
+HEAD = (
+    "kernel", "registers", "spills", "loads of rows", "other loads", "tensor cores", "atomics", "rounding",
+)  # fmt: skip
+
+
+def _counted(numbers: dict[str, int] | Counter[str]) -> str:
+    ordered = sorted(numbers.items(), key=lambda item: (-int("0" + re.sub(r"\D", "", item[0])), item))
+    return ", ".join(f"{number} × {name}" for name, number in ordered) or "–"
+
+
+# What the JIT compiles ---------------------------------------------------------------------------
+
+
+def compiled(case: Case) -> dict[str, Code]:
+    """The code of every kernel that the primitives would start, by the kernel's name."""
+    assert not INTERPRETED
+    device = {"device": lambda: 0, "stream": lambda device=None: 0}
+    target = GPUTarget("cuda", 90, 32)
+    driver.set_active(
+        SimpleNamespace(
+            get_current_target=lambda: target,
+            **{f"get_current_{name}": answer for name, answer in device.items()},
+        )
+    )
+    codes: dict[str, Code] = {}
+    seen: set[str] = set()
+
+    def compile_only(kernel: Any, _programs: int, _like: Any, *arguments: Any, **constants: Any) -> None:
+        """In the place of ``launch``."""
+        done = kernel.run(*arguments, grid=(1,), warmup=True, **constants)
+        if done.hash not in seen:
+            seen.add(done.hash)
+            read(done, codes.setdefault(kernel.__name__, Code()))
+
+    for name in FILES:
+        importlib.import_module(f"{addressing.__package__}.{name}").launch = compile_only
+    balance.LIMIT = 8 if case.pieces else 256
+    call_all(case)
+    return codes
+
+
+def call_all(case: Case) -> None:
     """Every primitive once, on a matrix with a long row and an empty one."""
-    backend = Triton()
+    backend, heads, channels = Triton(), case.heads, case.channels
     ptr = torch.tensor([0, 3, 3, 43], dtype=torch.int32)
     index = torch.zeros(43, dtype=torch.int32)
     far = (torch.tensor([0, 43], dtype=torch.int32), index, index)
 
-    def dense(*shape):
-        return torch.ones(shape, dtype=dtype)
+    def dense(*shape: int) -> torch.Tensor:
+        return torch.ones(shape, dtype=case.dtype)
 
     value, x, rows = dense(43, heads), dense(1, heads, channels), dense(3, heads, channels)
     backend.spmm(ptr, index, value, x)
@@ -69,29 +177,107 @@ def run(dtype, heads, channels):
     backend.sddmm(ptr, index, rows, x)
     backend.segment_sum(ptr, value)
     backend.segment_softmax(ptr, value)
-    out, total = backend.attend(ptr, index, rows, x, x, value, 0.5)
-    backend.attend_backward(ptr, index, *far, rows, x, x, value, 0.5, out, total, out)
-    theta = dense(3, channels, 24)
-    products = dense(43, channels)
+    sent = dense(1, heads, case.outputs)
+    out, total = backend.attend(ptr, index, rows, x, sent, value, 0.5)
+    backend.attend_backward(ptr, index, *far, rows, x, sent, value, 0.5, out, total, out)
+    theta, products = dense(3, channels, case.outputs), dense(43, channels)
     backend.grouped_matmul(products, ptr, theta, index, index, 5)
     backend.grouped_matmul(products, ptr, theta, None, None, 43)
-    backend.grouped_outer(products, ptr, dense(43, 24), None, index)
+    backend.grouped_outer(products, ptr, dense(43, case.outputs), index, index)
+    backend.grouped_outer(products, ptr, dense(43, case.outputs), None, None)
     backend.spmm_theta(ptr, index, index, value[:, 0].contiguous(), dense(1, channels), theta)
 
 
-def main():
-    assert not INTERPRETED
-    for name in FILES:
-        importlib.import_module(
-            f"pyg_outerconv.kernels.backends.triton.{name}"
-        ).launch = compile_only
-    run(torch.float32, 4, 16)
-    balance.LIMIT = 8
-    if "all" in sys.argv:
-        run(torch.bfloat16, 3, 130)
-        run(torch.float64, 1, 5)
-    else:
-        run(torch.float32, 1, 5)
+# What its machine code does ----------------------------------------------------------------------
+
+
+def read(done: Any, code: Code) -> None:
+    """Add what a compiled kernel does to ``code``."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(done.asm["cubin"])
+        file.flush()
+        usage = _output(knobs.nvidia.cuobjdump.path, "--dump-resource-usage", file.name)
+        text = _output(knobs.nvidia.nvdisasm.path, "--print-code", "--print-line-info", file.name)
+    (registers,) = re.findall(r"REG:(\d+)", usage)
+    code.registers = max(code.registers, int(registers))
+    code.tf32 |= "inputPrecision = tf32" in done.asm["ttir"]
+    for place, name in instructions(text):
+        operation, *kinds = name.split(".")
+        if operation in ("LDL", "STL"):
+            code.spills += 1
+        elif operation in ("LDG", "LDGSTS"):
+            (code.rows if place in ROWS else code.others)[_bytes(kinds)] += 1
+        elif operation.endswith("MMA") and operation != "HFMA2":
+            code.matrix[operation] += 1
+        elif operation.startswith(("ATOM", "RED")) and not operation.startswith("REDUX"):
+            code.atomics += 1
+
+
+def instructions(text: str) -> Iterator[tuple[tuple[str, int], str]]:
+    """The line of the source, as file and number, and the name of each instruction."""
+    place = ("", 0)
+    for line in text.splitlines():
+        if at := re.search(r'//## File "([^"]+)", line (\d+)', line):
+            place = (Path(at[1]).name, int(at[2]))
+        elif one := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", line):
+            yield place, one[1]
+
+
+def lines_of_rows() -> set[tuple[str, int]]:
+    """The lines of ``addressing.py`` that load rows of channels."""
+    path = Path(addressing.__file__)
+    return {
+        (path.name, number)
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.name in ("head_rows", "row_tile", "theta_tile")
+        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+
+
+ROWS = lines_of_rows()
+
+
+def _bytes(kinds: list[str]) -> int:
+    """How many bytes an instruction loads: 4 if it does not say."""
+    sizes = (re.fullmatch(r"[US]?(8|16|64|128)", kind) for kind in kinds)
+    return next((int(size[1]) // 8 for size in sizes if size), 4)
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+# The page ----------------------------------------------------------------------------------------
+
+TEXT = f"""# What Triton's kernels are compiled to
+
+Written by `python tests/kernels/compile_triton.py`, with Triton {triton.__version__} for an H100 (sm_90),
+where no GPU is; tests compile cases again and compare. It tells what the code does, not how fast it is:
+no GPU has timed it.
+
+A case is named by its type, heads × channels × output channels, and `pieces` where long rows are cut.
+A line is of all kernels of one name that the primitives start in this case: the most registers of a
+thread; instructions that store registers in memory or load them from there (spills); loads of rows of
+channels, and of indices, values and all else, by bits; instructions of tensor cores; atomics; and
+whether products round to TF32.
+"""
+
+
+def section(name: str) -> str:
+    """The table of a case."""
+    lines = [HEAD, ("---",) * len(HEAD)]
+    lines += [(kernel, *code.cells()) for kernel, code in sorted(compiled(CASES[name]).items())]
+    return f"## {name}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def main() -> int:
+    """Write the page; or print the sections of the cases that are named."""
+    if names := sys.argv[1:]:
+        print("\n".join(map(section, names)), end="")
+        return 0
+    with ProcessPoolExecutor(os.cpu_count()) as processes:
+        sections = list(processes.map(section, CASES))
+    PAGE.write_text("\n".join([TEXT, *sections]), encoding="utf-8")
     return 0
 
 

@@ -2,11 +2,15 @@
 
 Positions are computed in 32 bits, which is twice as fast on a GPU, unless a tensor of the call has
 more elements than 32 bits can count: :func:`needs_int64` decides, and :func:`offset` computes.
+
+Rows are loaded 16 bytes at a time where the compiler can see that they begin at multiples of that.
+Triton tells it which sizes are multiples of 16; of other sizes :func:`lanes` and :func:`multiple` do.
 """
 
 from __future__ import annotations
 
 from ctypes import c_float
+from math import gcd
 from typing import NamedTuple
 
 import torch
@@ -38,6 +42,11 @@ def halves(scale: float) -> tuple[float, float]:
     """Two numbers whose sum is ``scale``, because arguments of kernels are rounded to float32."""
     high = c_float(scale).value
     return high, scale - high
+
+
+def lanes(dtype: torch.dtype, width: int) -> int:
+    """How many numbers one load can read of rows that are ``width`` wide: 16 bytes at most."""
+    return gcd(16 // dtype.itemsize, width)
 
 
 class BlockSizes(NamedTuple):
@@ -76,6 +85,12 @@ def tile(heads: int, channels: int, dtype: torch.dtype, shared: bool = False) ->
 def offset(position, stride, WIDE: tl.constexpr):
     """``position * stride``, in 64 bits if WIDE."""
     return position.to(tl.int64 if WIDE else tl.int32) * stride
+
+
+@triton.jit
+def multiple(width, LANES: tl.constexpr):
+    """``width``, a multiple of LANES, in a form that shows this to the compiler."""
+    return width // LANES * LANES
 
 
 @triton.jit
@@ -127,6 +142,21 @@ def head_rows(
         where = where[:, :, None] + c[None, None, :]
         found = tl.load(x + where, mask=inside & (h < heads)[None, :, None], other=0.0)
     return found.to(ACC)
+
+
+@triton.jit
+def row_tile(x, rows, live, c, channels, WIDE: tl.constexpr):
+    """Load ``x[rows, c]``; 0 where not live."""
+    inside = live[:, None] & (c < channels)[None, :]
+    return tl.load(x + offset(rows, channels, WIDE)[:, None] + c[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def theta_tile(theta, number, p, q, inputs, outputs, WIDE: tl.constexpr):
+    """Load ``theta[number, p, q]``, (p, q); 0 outside."""
+    where = offset(number, inputs * outputs, WIDE) + (p * outputs)[:, None] + q[None, :]
+    inside = (p < inputs)[:, None] & (q < outputs)[None, :]
+    return tl.load(theta + where, mask=inside, other=0.0)
 
 
 @triton.jit

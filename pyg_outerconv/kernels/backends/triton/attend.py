@@ -25,6 +25,8 @@ from .addressing import (
     head_rows,
     joined,
     keep,
+    lanes,
+    multiple,
     needs_int64,
     offset,
     power_of_two,
@@ -67,10 +69,11 @@ def attend_kernel(
     jobs, ptr, piece_row, piece_begin, num_pieces, limit,
     heads, depth, channels, head_blocks, channel_blocks, scale, scale_low,
     SPLIT: tl.constexpr, HAS_BIAS: tl.constexpr, ONE: tl.constexpr,
-    WIDE: tl.constexpr, ACC: tl.constexpr,
+    WIDE: tl.constexpr, ACC: tl.constexpr, LANES_D: tl.constexpr, LANES_C: tl.constexpr,
     BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """``out[r, h] = sum_e softmax_e(score[e, h]) value[index[e], h]``, and log(sum exp(score))."""
+    depth, channels = multiple(depth, LANES_D), multiple(channels, LANES_C)
     block = tl.program_id(0) % (head_blocks * channel_blocks)
     number = tl.program_id(0) // (head_blocks * channel_blocks)
     row, begin, end, is_piece, whole = bounds(
@@ -113,10 +116,11 @@ def attend_kernel(
 def attend_pieces_kernel(
     partial, partial_lse, piece_ptr, long, out, lse_out,
     heads, channels, head_blocks, channel_blocks,
-    WIDE: tl.constexpr, ACC: tl.constexpr,
+    WIDE: tl.constexpr, ACC: tl.constexpr, LANES: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """Merge the pieces of each long row, by a softmax over their total weights."""
+    channels = multiple(channels, LANES)
     block = tl.program_id(0) % (head_blocks * channel_blocks)
     number = tl.program_id(0) // (head_blocks * channel_blocks)
     h = (block // channel_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
@@ -172,6 +176,7 @@ def attend(
     jobs, job_arguments = jobs_of(ptr, pieces)
     wide = needs_int64(index, query, key, value, bias, out, partial)
     sizes = (heads, channels, blocks.head_blocks, channel_blocks)
+    of_values = lanes(value.dtype, channels)
     launch(
         attend_kernel, jobs * blocks.head_blocks * channel_blocks, query,
         index, query, key, value, query if bias is None else bias, out, lse,
@@ -179,14 +184,14 @@ def attend(
         *job_arguments, heads, depth, *sizes[1:], *halves(scale),
         SPLIT=pieces is not None, HAS_BIAS=bias is not None,
         ONE=depth <= block_d, WIDE=wide,
-        ACC=wide_type(query.dtype), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
-        BLOCK_D=block_d, BLOCK_C=block_c, num_warps=blocks.warps,
+        ACC=wide_type(query.dtype), LANES_D=lanes(key.dtype, depth), LANES_C=of_values,
+        BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, BLOCK_D=block_d, BLOCK_C=block_c, num_warps=blocks.warps,
     )  # fmt: skip
     if pieces is not None:
         launch(
             attend_pieces_kernel, pieces.long.numel() * blocks.head_blocks * channel_blocks, query,
             partial, partial_lse, pieces.ptr, pieces.long, out, lse, *sizes,
-            WIDE=wide, ACC=wide_type(query.dtype), BLOCK_T=blocks.entries,
+            WIDE=wide, ACC=wide_type(query.dtype), LANES=of_values, BLOCK_T=blocks.entries,
             BLOCK_H=blocks.heads, BLOCK_C=block_c, num_warps=blocks.warps,
         )  # fmt: skip
     return out, lse

@@ -27,6 +27,8 @@ from .addressing import (
     head_rows,
     joined,
     keep,
+    lanes,
+    multiple,
     needs_int64,
     offset,
     power_of_two,
@@ -46,9 +48,11 @@ def target_kernel(
     heads, depth, channels, head_blocks, scale, scale_low,
     SPLIT: tl.constexpr, HAS_BIAS: tl.constexpr, WITH_QUERY: tl.constexpr,
     ONE: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    LANES_D: tl.constexpr, LANES_C: tl.constexpr,
     BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """Share and slope of each entry and head, and the query's gradient if D fits into a block."""
+    depth, channels = multiple(depth, LANES_D), multiple(channels, LANES_C)
     number = tl.program_id(0) // head_blocks
     row, begin, end, is_piece, whole = bounds(
         number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT
@@ -152,7 +156,8 @@ def _target_pass(
         SPLIT=pieces is not None, HAS_BIAS=bias is not None, WITH_QUERY=with_query,
         ONE=channels <= block_c,
         WIDE=needs_int64(index, query, key, value, out, share, partial),
-        ACC=wide_type(query.dtype), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
+        ACC=wide_type(query.dtype), LANES_D=lanes(key.dtype, depth),
+        LANES_C=lanes(value.dtype, channels), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
         BLOCK_D=block_d, BLOCK_C=block_c, num_warps=blocks.warps,
     )  # fmt: skip
     if not with_query:

@@ -21,6 +21,8 @@ from .addressing import (
     entry_heads,
     head_rows,
     keep,
+    lanes,
+    multiple,
     needs_int64,
     offset,
     power_of_two,
@@ -47,10 +49,11 @@ def extreme_kernel(
     jobs, ptr, piece_row, piece_begin, num_pieces, limit,
     heads, channels, head_blocks, channel_blocks,
     SPLIT: tl.constexpr, HAS_VALUE: tl.constexpr, SHARED: tl.constexpr, LARGEST: tl.constexpr,
-    HIGHEST: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    HIGHEST: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr, LANES: tl.constexpr,
     BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """``out[r, h, c] = argmax_{e of row r} value[e, h] x[index[e], h, c]``, -1 without entries."""
+    channels = multiple(channels, LANES)
     block = tl.program_id(0) % (head_blocks * channel_blocks)
     number = tl.program_id(0) // (head_blocks * channel_blocks)
     row, begin, end, is_piece, whole = bounds(
@@ -131,6 +134,7 @@ def spmm_arg(ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, larges
         heads, channels, blocks.head_blocks, blocks.channel_blocks,
         SPLIT=pieces is not None, HAS_VALUE=value is not None, SHARED=shared, LARGEST=largest,
         HIGHEST=torch.finfo(accumulator(x.dtype)).max, WIDE=wide, ACC=wide_type(x.dtype),
+        LANES=lanes(x.dtype, channels),
         BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, BLOCK_C=blocks.channels,
         num_warps=max(2, blocks.warps),
     )  # fmt: skip

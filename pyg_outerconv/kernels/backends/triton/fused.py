@@ -17,7 +17,17 @@ import triton.language as tl
 from torch import Tensor
 
 from . import balance
-from .addressing import bounds, needs_int64, offset, power_of_two, wide_type
+from .addressing import (
+    bounds,
+    lanes,
+    multiple,
+    needs_int64,
+    offset,
+    power_of_two,
+    row_tile,
+    theta_tile,
+    wide_type,
+)
 from .balance import jobs_of, launch
 from .segments import add_pieces, empty_partial
 
@@ -28,25 +38,15 @@ NO_LABEL = tl.constexpr(2**31 - 1)
 
 
 @triton.jit
-def times_theta(
-    total, theta, label, p, q, inputs, outputs, result,
-    WIDE: tl.constexpr, ACC: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """``result + total theta[label]`` (jobs, outputs)."""
-    where = offset(label, inputs * outputs, WIDE) + (p * outputs)[:, None] + q[None, :]
-    inside = (p < inputs)[:, None] & (q < outputs)[None, :]
-    matrix = tl.load(theta + where, mask=inside, other=0.0).to(ACC)
-    return tl.dot(total, matrix, result, input_precision=PRECISION, out_dtype=ACC)
-
-
-@triton.jit
 def spmm_theta_kernel(
     index, label, value, x, theta, out, partial,
     jobs, ptr, piece_row, piece_begin, num_pieces, limit, inputs, outputs, blocks,
     SPLIT: tl.constexpr, HAS_VALUE: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
-    PRECISION: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_Q: tl.constexpr,
+    PRECISION: tl.constexpr, LANES_P: tl.constexpr, LANES_Q: tl.constexpr,
+    BLOCK_R: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_Q: tl.constexpr,
 ):  # fmt: skip
     """``out[r] = sum_{e of row r} value[e] x[index[e]] theta[label[e]]``."""
+    inputs, outputs = multiple(inputs, LANES_P), multiple(outputs, LANES_Q)
     number = (tl.program_id(0) // blocks) * BLOCK_R + tl.arange(0, BLOCK_R)
     row, begin, end, is_piece, whole = bounds(
         number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT
@@ -62,9 +62,7 @@ def spmm_theta_kernel(
         while now < NO_LABEL:
             taken = ahead == now
             place = tl.load(index + e, mask=taken, other=0)
-            inside = taken[:, None] & (p < inputs)[None, :]
-            where = offset(place, inputs, WIDE)[:, None] + p[None, :]
-            rows = tl.load(x + where, mask=inside, other=0.0).to(ACC)
+            rows = row_tile(x, place, taken, p, inputs, WIDE).to(ACC)
             if HAS_VALUE:
                 rows *= tl.load(value + e, mask=taken, other=0.0).to(ACC)[:, None]
             total += rows
@@ -72,9 +70,8 @@ def spmm_theta_kernel(
             ahead = tl.load(label + e, mask=e < end, other=NO_LABEL).to(tl.int32)
             following = tl.min(ahead, 0)
             if following != now:
-                result = times_theta(
-                    total, theta, now, p, q, inputs, outputs, result, WIDE, ACC, PRECISION
-                )
+                matrix = theta_tile(theta, now, p, q, inputs, outputs, WIDE).to(ACC)
+                result = tl.dot(total, matrix, result, input_precision=PRECISION, out_dtype=ACC)
                 total = tl.zeros([BLOCK_R, BLOCK_P], ACC)
             now = following
     inside = (q < outputs)[None, :]
@@ -112,6 +109,7 @@ def spmm_theta(
         # Sums of 16-bit dtypes are float32, rounded to the 10 bits of TF32 for the product, which
         # these dtypes do not exceed. Sums of float32 are not rounded.
         PRECISION="tf32" if x.dtype in (torch.float16, torch.bfloat16) else "ieee",
+        LANES_P=lanes(x.dtype, inputs), LANES_Q=lanes(x.dtype, outputs),
         BLOCK_R=JOBS, BLOCK_P=min(64, max(16, power_of_two(inputs))), BLOCK_Q=block_q, num_warps=4,
     )  # fmt: skip
     if pieces is not None and partial is not None:

@@ -17,26 +17,30 @@ from torch import Tensor
 
 from ...tiles import accumulator
 from . import balance
-from .addressing import needs_int64, offset, power_of_two, wide_type
+from .addressing import (
+    lanes,
+    multiple,
+    needs_int64,
+    offset,
+    power_of_two,
+    row_tile,
+    theta_tile,
+    wide_type,
+)
 from .balance import launch
 from .products import spmm
 from .segments import add_pieces
 
 
 @triton.jit
-def row_tile(x, rows, live, c, channels, WIDE: tl.constexpr):
-    """Load ``x[rows, c]``; 0 where not live."""
-    inside = live[:, None] & (c < channels)[None, :]
-    return tl.load(x + offset(rows, channels, WIDE)[:, None] + c[None, :], mask=inside, other=0.0)
-
-
-@triton.jit
 def grouped_matmul_kernel(
     x, theta, gather, out, ptr, piece_group, piece_begin, inputs, outputs, blocks,
     HAS_GATHER: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    LANES_P: tl.constexpr, LANES_Q: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_Q: tl.constexpr,
 ):  # fmt: skip
     """``out[i] = x[gather[i]] theta[group of i]``, for a tile of rows of one group."""
+    inputs, outputs = multiple(inputs, LANES_P), multiple(outputs, LANES_Q)
     number = tl.program_id(0) // blocks
     group = tl.load(piece_group + number)
     i = tl.load(piece_begin + number) + tl.arange(0, BLOCK_M)
@@ -47,9 +51,7 @@ def grouped_matmul_kernel(
     for first in range(0, inputs, BLOCK_P):
         p = first + tl.arange(0, BLOCK_P)
         left = row_tile(x, rows, live, p, inputs, WIDE)
-        where = offset(group, inputs * outputs, WIDE) + (p * outputs)[:, None] + q[None, :]
-        inside = (p < inputs)[:, None] & (q < outputs)[None, :]
-        right = tl.load(theta + where, mask=inside, other=0.0)
+        right = theta_tile(theta, group, p, q, inputs, outputs, WIDE)
         result = tl.dot(left, right, result, input_precision="ieee", out_dtype=ACC)
     where = offset(i, outputs, WIDE)[:, None] + q[None, :]
     tl.store(out + where, result, mask=live[:, None] & (q < outputs)[None, :])
@@ -60,9 +62,11 @@ def grouped_outer_kernel(
     x, y, gather, scatter, partial, ptr, piece_group, piece_begin, limit,
     inputs, outputs, p_blocks, q_blocks,
     HAS_GATHER: tl.constexpr, HAS_SCATTER: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    LANES_P: tl.constexpr, LANES_Q: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_Q: tl.constexpr,
 ):  # fmt: skip
     """``partial[t] = sum_{i of piece t} x[gather[i]]^T y[scatter[i]]``."""
+    inputs, outputs = multiple(inputs, LANES_P), multiple(outputs, LANES_Q)
     block = tl.program_id(0) % (p_blocks * q_blocks)
     number = tl.program_id(0) // (p_blocks * q_blocks)
     p = (block // q_blocks) * BLOCK_P + tl.arange(0, BLOCK_P)
@@ -129,7 +133,8 @@ def _products(
         x, theta, ptr if gather is None else gather, out, ptr, pieces.row, pieces.begin,
         inputs, outputs, blocks,
         HAS_GATHER=gather is not None, WIDE=needs_int64(x, theta, gather, out),
-        ACC=wide_type(x.dtype), BLOCK_M=block_m, BLOCK_P=min(32, blocks_of(x.dtype, inputs)),
+        ACC=wide_type(x.dtype), LANES_P=lanes(x.dtype, inputs), LANES_Q=lanes(x.dtype, outputs),
+        BLOCK_M=block_m, BLOCK_P=min(32, blocks_of(x.dtype, inputs)),
         BLOCK_Q=block_q, num_warps=4,
     )  # fmt: skip
 
@@ -161,6 +166,7 @@ def grouped_outer(
         inputs, outputs, p_blocks, q_blocks,
         HAS_GATHER=gather is not None, HAS_SCATTER=scatter is not None,
         WIDE=needs_int64(x, y, gather, scatter, partial), ACC=wide_type(x.dtype),
+        LANES_P=lanes(x.dtype, inputs), LANES_Q=lanes(y.dtype, outputs),
         BLOCK_M=32, BLOCK_P=block_p, BLOCK_Q=block_q, num_warps=4,
     )  # fmt: skip
     add_pieces(pieces, partial, out)

@@ -25,6 +25,8 @@ from .addressing import (
     head_rows,
     joined,
     keep,
+    lanes,
+    multiple,
     needs_int64,
     offset,
     tile,
@@ -40,10 +42,11 @@ def spmm_kernel(
     jobs, ptr, piece_row, piece_begin, num_pieces, limit,
     heads, channels, head_blocks, channel_blocks, scale, scale_low,
     SPLIT: tl.constexpr, HAS_VALUE: tl.constexpr, HAS_PERM: tl.constexpr, SHARED: tl.constexpr,
-    SCALED: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    SCALED: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr, LANES: tl.constexpr,
     BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """``out[r, h, c] = scale * sum_{e of row r} value[perm[e], h] x[index[e], h, c]``."""
+    channels = multiple(channels, LANES)
     block = tl.program_id(0) % (head_blocks * channel_blocks)
     number = tl.program_id(0) // (head_blocks * channel_blocks)
     row, begin, end, is_piece, whole = bounds(
@@ -105,8 +108,8 @@ def spmm(
         heads, channels, blocks.head_blocks, blocks.channel_blocks, *halves(scale),
         SPLIT=pieces is not None, HAS_VALUE=value is not None, HAS_PERM=perm is not None,
         SHARED=shared, SCALED=scale != 1.0, WIDE=needs_int64(index, value, x, out, partial),
-        ACC=wide_type(x.dtype), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
-        BLOCK_C=blocks.channels, num_warps=blocks.warps,
+        ACC=wide_type(x.dtype), LANES=lanes(x.dtype, channels), BLOCK_E=blocks.entries,
+        BLOCK_H=blocks.heads, BLOCK_C=blocks.channels, num_warps=blocks.warps,
     )  # fmt: skip
     if pieces is not None and partial is not None:
         add_pieces(pieces, partial, out)
@@ -146,10 +149,11 @@ def sddmm_kernel(
     index, a, b, out, jobs, ptr, piece_row, piece_begin, num_pieces, limit,
     heads, channels, head_blocks,
     SPLIT: tl.constexpr, A_SHARED: tl.constexpr, B_SHARED: tl.constexpr,
-    ONE: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    ONE: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr, LANES: tl.constexpr,
     BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """``out[e, h] = <a[row of e, h, :], b[index[e], h, :]>``."""
+    channels = multiple(channels, LANES)
     number = tl.program_id(0) // head_blocks
     row, begin, end, _is_piece, _whole = bounds(
         number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT
@@ -181,7 +185,7 @@ def sddmm(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
         index, a, b, out, *job_arguments, heads, a.size(2), blocks.head_blocks,
         SPLIT=pieces is not None, A_SHARED=a.size(1) == 1, B_SHARED=b.size(1) == 1,
         ONE=blocks.channel_blocks == 1, WIDE=needs_int64(index, a, b, out),
-        ACC=wide_type(a.dtype),
+        ACC=wide_type(a.dtype), LANES=lanes(a.dtype, a.size(2)),
         BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, BLOCK_C=blocks.channels,
         num_warps=blocks.warps,
     )  # fmt: skip

@@ -21,9 +21,12 @@ from .addressing import (
     bounds,
     entry_heads,
     keep,
+    lanes,
+    multiple,
     needs_int64,
     offset,
     power_of_two,
+    row_tile,
     tile,
     wide_type,
 )
@@ -34,10 +37,11 @@ from .balance import Pieces, jobs_of, launch
 def segment_sum_kernel(
     value, rows, out, partial, jobs, ptr, piece_row, piece_begin, num_pieces, limit,
     width, blocks,
-    SPLIT: tl.constexpr, MAPPED: tl.constexpr, WIDE: tl.constexpr,
+    SPLIT: tl.constexpr, MAPPED: tl.constexpr, WIDE: tl.constexpr, LANES: tl.constexpr,
     ACC: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_W: tl.constexpr,
 ):  # fmt: skip
     """``out[rows[r], w] = sum_{e of row r} value[e, w]``."""
+    width = multiple(width, LANES)
     number = tl.program_id(0) // blocks
     row, begin, end, is_piece, whole = bounds(
         number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT
@@ -46,9 +50,7 @@ def segment_sum_kernel(
     total = tl.zeros([BLOCK_E, BLOCK_W], ACC)
     for start in range(begin, end, BLOCK_E):
         e = start + tl.arange(0, BLOCK_E)
-        inside = (e < end)[:, None] & (w < width)[None, :]
-        where = offset(e, width, WIDE)[:, None] + w[None, :]
-        total += tl.load(value + where, mask=inside, other=0.0).to(ACC)
+        total += row_tile(value, e, e < end, w, width, WIDE).to(ACC)
     result = tl.sum(total, 0)
     if MAPPED:
         row = tl.load(rows + row)
@@ -90,7 +92,8 @@ def _sum_rows(
         value, ptr if rows is None else rows, out, out if partial is None else partial,
         *job_arguments, width, blocks,
         SPLIT=pieces is not None, MAPPED=rows is not None,
-        WIDE=needs_int64(value, out, partial), ACC=wide_type(value.dtype),
+        WIDE=needs_int64(value, out, partial), LANES=lanes(value.dtype, width),
+        ACC=wide_type(value.dtype),
         BLOCK_E=max(8, 32 // block_w), BLOCK_W=block_w, num_warps=1,
     )  # fmt: skip
 
