@@ -20,6 +20,7 @@ import click
 from ..errors import Refused
 from ..files import STOPPED, silence
 from .bench import bench
+from .check import check
 from .compare import compare
 from .generate import generate
 from .lists import backends, datasets, explain, families
@@ -54,6 +55,7 @@ _COMMANDS = (
     families,
     explain,
     backends,
+    check,
 )
 for _command in _COMMANDS:
     outerconv.add_command(_command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from ..kernels.grouped import grouped_matmul
 from ..kernels.sddmm import sddmm
 from ..kernels.softmax import segment_softmax
 from ..kernels.spmm import spmm
-from .reference import along, assert_near
+from .reference import along, assert_near, direction
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -125,34 +126,62 @@ def assert_backend_equals_reference(
         if name.split()[0] not in BACKENDS[backend].primitives:
             continue
         inputs = [
-            torch.randn(shape, dtype=dtype, device=sparsity.col.device, requires_grad=True)
+            torch.randn(shape, dtype=dtype, device=sparsity.col.device)
             for shape in shapes.values()
         ]
-        found, expected = (
-            _with_derivatives(function, inputs, which) for which in (backend, "reference")
+        actual, wanted = (
+            derivatives_by(which, function, dict(zip(shapes, inputs, strict=True)))
+            for which in (backend, "reference")
         )
-        for label, actual, wanted in zip(
-            ("value", *(f"{order} in {x}" for order in ("first", "second") for x in shapes)),
-            found,
-            expected,
-            strict=True,
-        ):
+        for label, reference in wanted.items():
             try:
-                assert_near(actual, wanted, tolerance, at_least=1.0)
+                assert_near(actual[label], reference, tolerance, at_least=1.0)
             except AssertionError as error:
                 raise AssertionError(f"{name} of {backend}, {label}: {error}") from None
 
 
-def _with_derivatives(
-    function: Callable[..., Tensor], inputs: list[Tensor], backend: str
-) -> list[Tensor]:
-    """The value, its gradient in each input, and the gradients of a random sum of these."""
-    generator = torch.Generator().manual_seed(0)  # equal directions for all backends
+def derivatives_by(
+    backend: str | None, function: Callable[..., Tensor], inputs: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """What a function computes by a backend: 'value', and by input 'first in x' and 'second in x'.
 
-    with use_backend(backend):
-        out = function(*inputs)
-        first = torch.autograd.grad(along(out, generator), inputs, create_graph=True)
+    These are the gradients of a sum of the value in fixed directions, and those of such a sum of
+    the gradients; equal functions have equal ones.
+
+    Args:
+        backend: its name; None for the choice of the library.
+        function: of the tensors in ``inputs``.
+        inputs: its operands, by name.
+    """
+    generator = torch.Generator().manual_seed(0)  # equal directions for all backends
+    leaves = [tensor.detach().requires_grad_() for tensor in inputs.values()]
+    with use_backend(backend) if backend else nullcontext():
+        out = function(*leaves)
+        first = torch.autograd.grad(
+            along(out, generator), leaves, create_graph=True, materialize_grads=True
+        )
         total = sum((along(gradient, generator) for gradient in first), start=out.new_zeros(()))
         # Linear functions have no second derivative: connect all inputs with gradient zero.
-        total = total + sum((x * 0).sum() for x in inputs)
-        return [out, *first, *torch.autograd.grad(total, inputs)]
+        total = total + sum((x * 0).sum() for x in leaves)
+        second = torch.autograd.grad(total, leaves)
+    of_inputs = {"first": first, "second": second}
+    return {"value": out} | {
+        f"{order} in {name}": gradient
+        for order, gradients in of_inputs.items()
+        for name, gradient in zip(inputs, gradients, strict=True)
+    }
+
+
+def tangent_by(
+    backend: str | None, function: Callable[..., Tensor], inputs: dict[str, Tensor]
+) -> Tensor:
+    """The derivative of a function along fixed tangents of all its inputs, in forward mode.
+
+    The arguments are those of :func:`derivatives_by`.
+    """
+    generator = torch.Generator().manual_seed(1)
+    points = tuple(tensor.detach() for tensor in inputs.values())
+    tangents = tuple(direction(point, generator) for point in points)
+    with use_backend(backend) if backend else nullcontext():
+        out: Tensor = torch.func.jvp(function, points, tangents)[1]
+    return out

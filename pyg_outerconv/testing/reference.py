@@ -28,13 +28,18 @@ def assert_near(
     """
     assert actual.shape == reference.shape, f"shapes {actual.shape} and {reference.shape} differ"
     assert actual.dtype == reference.dtype, f"types {actual.dtype} and {reference.dtype} differ"
-    if actual.numel() == 0:
-        return
     tolerance = TOLERANCE[actual.dtype] if tolerance is None else tolerance
-    actual, reference = actual.detach().double(), reference.detach().double()
-    gap = float((actual - reference).abs().max())
-    allowed = tolerance * max(at_least, float(reference.abs().max()))
+    gap, largest = difference(actual, reference)
+    allowed = tolerance * max(at_least, largest)
     assert gap <= allowed, f"largest difference {gap:g} exceeds {allowed:g}"  # False for NaN
+
+
+def difference(actual: Tensor, reference: Tensor) -> tuple[float, float]:
+    """The largest difference of two tensors of equal shape, and the reference's largest entry."""
+    if actual.numel() == 0:
+        return 0.0, 0.0
+    actual, reference = actual.detach().double(), reference.detach().double()
+    return float((actual - reference).abs().max()), float(reference.abs().max())
 
 
 def assert_same_gradients(
@@ -85,8 +90,12 @@ def derivatives(out: Tensor, inputs: Sequence[Tensor], depth: int) -> list[Tenso
 
 def along(tensor: Tensor, generator: torch.Generator) -> Tensor:
     """The inner product of a tensor with a random direction."""
-    direction = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
-    return (tensor * direction.to(tensor)).sum()
+    return (tensor * direction(tensor, generator)).sum()
+
+
+def direction(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    """A random tensor like another one, of numbers that every dtype holds exactly."""
+    return (torch.randint(-3, 3, tensor.shape, generator=generator) + 0.5).to(tensor)
 
 
 def dense_contraction(

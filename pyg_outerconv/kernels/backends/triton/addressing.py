@@ -63,14 +63,15 @@ class BlockSizes(NamedTuple):
 def tile(heads: int, channels: int, dtype: torch.dtype, shared: bool = False) -> BlockSizes:
     """The block sizes for a product of that many heads and channels; they depend on shapes alone.
 
-    A warp holds 1024 numbers in 32 registers of each thread. Heads that share rows of x get larger
+    A warp holds 1024 numbers in 32 registers of each thread, or 512 of float64. Heads that share rows of x get larger
     blocks, because the rows are loaded once for all heads of a block.
     """
-    budget = (4096 if shared else 2048) // (2 if dtype == torch.float64 else 1)
+    registers = 2 if dtype == torch.float64 else 1
+    budget = (4096 if shared else 2048) // registers
     block_c = min(power_of_two(channels), 128)
     block_h = min(power_of_two(heads), max(1, budget // (16 * block_c)))
     block_e = 32 if block_c * block_h <= 16 else 16
-    size = block_e * block_h * block_c
+    size = block_e * block_h * block_c * registers
     return BlockSizes(
         block_e,
         block_h,

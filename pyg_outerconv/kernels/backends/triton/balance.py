@@ -114,9 +114,14 @@ def launch(kernel: Any, programs: int, like: Tensor, *arguments: Any, **constant
     """Run ``programs`` programs of ``kernel`` on the device of ``like``.
 
     Without the guard the kernel would run on the current device, and read memory of another one.
+
+    NVIDIA's assembler may hold some numbers in memory, so that one more program fits beside the
+    others, but not where ``maxnreg``, the most registers of a thread, is among the constants.
     """
     if programs == 0:
         return
+    if torch.version.hip:  # AMD's compiler knows no such option
+        constants.pop("maxnreg", None)
     if os.environ.get(TUNE) == "1":
         kernel = tuned(kernel)
         del constants["num_warps"]

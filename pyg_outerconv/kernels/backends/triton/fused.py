@@ -97,6 +97,8 @@ def spmm_theta(
         return out
     pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
     partial = empty_partial(pieces, x, outputs)
+    # Products without tensor cores hold a whole column of the block in each thread.
+    block_p = min(64 if x.dtype.itemsize == 2 else 32, max(16, power_of_two(inputs)))
     block_q = min(64, max(16, power_of_two(outputs)))
     blocks = triton.cdiv(outputs, block_q)
     jobs, job_arguments = jobs_of(ptr, pieces)
@@ -110,7 +112,7 @@ def spmm_theta(
         # these dtypes do not exceed. Sums of float32 are not rounded.
         PRECISION="tf32" if x.dtype in (torch.float16, torch.bfloat16) else "ieee",
         LANES_P=lanes(x.dtype, inputs), LANES_Q=lanes(x.dtype, outputs),
-        BLOCK_R=JOBS, BLOCK_P=min(64, max(16, power_of_two(inputs))), BLOCK_Q=block_q, num_warps=4,
+        BLOCK_R=JOBS, BLOCK_P=block_p, BLOCK_Q=block_q, num_warps=4, maxnreg=255,
     )  # fmt: skip
     if pieces is not None and partial is not None:
         add_pieces(pieces, partial, out)

@@ -98,6 +98,11 @@ def rows_of(dtype: torch.dtype) -> int:
     return {torch.float64: 32, torch.float32: 32}.get(dtype, 64)
 
 
+def registers_of(dtype: torch.dtype) -> int | None:
+    """The most registers of a thread, for dtypes that tensor cores multiply; None for any number."""
+    return None if dtype == torch.float32 else 128
+
+
 def grouped_matmul(
     x: Tensor,
     ptr: Tensor,
@@ -135,7 +140,7 @@ def _products(
         HAS_GATHER=gather is not None, WIDE=needs_int64(x, theta, gather, out),
         ACC=wide_type(x.dtype), LANES_P=lanes(x.dtype, inputs), LANES_Q=lanes(x.dtype, outputs),
         BLOCK_M=block_m, BLOCK_P=min(32, blocks_of(x.dtype, inputs)),
-        BLOCK_Q=block_q, num_warps=4,
+        BLOCK_Q=block_q, num_warps=4, maxnreg=registers_of(x.dtype),
     )  # fmt: skip
 
 
@@ -168,6 +173,7 @@ def grouped_outer(
         WIDE=needs_int64(x, y, gather, scatter, partial), ACC=wide_type(x.dtype),
         LANES_P=lanes(x.dtype, inputs), LANES_Q=lanes(y.dtype, outputs),
         BLOCK_M=32, BLOCK_P=block_p, BLOCK_Q=block_q, num_warps=4,
+        maxnreg=registers_of(x.dtype),
     )  # fmt: skip
     add_pieces(pieces, partial, out)
     return out

@@ -110,6 +110,7 @@ def spmm(
         SHARED=shared, SCALED=scale != 1.0, WIDE=needs_int64(index, value, x, out, partial),
         ACC=wide_type(x.dtype), LANES=lanes(x.dtype, channels), BLOCK_E=blocks.entries,
         BLOCK_H=blocks.heads, BLOCK_C=blocks.channels, num_warps=blocks.warps,
+        maxnreg=96 if shared else None,
     )  # fmt: skip
     if pieces is not None and partial is not None:
         add_pieces(pieces, partial, out)
