@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
+from math import isnan
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ from .testing.backend_laws import PrimitiveCall, derivatives_by, tangent_by
 from .testing.reference import difference
 
 ALLOWED = {torch.float16: 32, torch.bfloat16: 32, torch.float32: 256, torch.float64: 4096}
-"""The largest error of each type, in units of its ε: TF32 in the place of float32 makes thousands."""
+"""The largest error of each type, in units of its ε; TF32 in the place of float32 makes 4,000."""
 
 DERIVATIVES = ("value", "first", "second", "forward mode")
 CHOICE = "(choice)"
@@ -76,6 +77,12 @@ class Cell:
 
     worst: dict[str, float] = field(default_factory=dict)
 
+    def add(self, errors: dict[str, float]) -> None:
+        """Take in the errors of one call; NaN stays."""
+        for what, error in errors.items():
+            kind = _kind(what)
+            self.worst[kind] = max(self.worst.get(kind, error), error, key=_nan_last)
+
     def __str__(self) -> str:
         return " ".join(f"{self.worst[kind]:.2g}" for kind in DERIVATIVES if kind in self.worst)
 
@@ -107,7 +114,7 @@ def check(device: str) -> int:
                 if any(cell.worst for cell in cells.values()):
                     print(_line(primitive, name, [str(cell) for cell in cells.values()]))
     for failure in failures:
-        print(f"\nFAILED {failure}\n  on {machine}")
+        print(f"\nFAILED {failure} [{machine}]")
     print("\n" + (f"{len(failures)} failed" if failures else "nothing failed"))
     return int(bool(failures))
 
@@ -118,37 +125,62 @@ def _compare(
     """Compare a call of every backend, in every type, with the reference; yield what fails."""
     is_layer = call.primitive not in BACKENDS["reference"].primitives
     for dtype, allowed in ALLOWED.items():
+        truth: dict[str, Tensor] = {}
         names = (
             [CHOICE]
             if is_layer
             else [name for name, one in here.items() if not call.refused_by(one, dtype, device)]
         )
         inputs = _inputs(call, dtype, device)
-        truth = _computed("reference", call, {name: x.double() for name, x in inputs.items()})
         for name in names:
             where = f"{call.name} of {name} in {str(dtype).removeprefix('torch.')}"
-            chosen = None if name == CHOICE else name
             try:
-                actual, again = (_computed(chosen, call, inputs) for _ in range(2))
-            except Exception as error:  # whatever is raised is what is reported
-                yield f"{where}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+                truth = truth or _computed("reference", call, _doubled(inputs))
+                actual, again = (_computed(name, call, inputs) for _ in range(2))
+            except Exception as raised:  # whatever it is, it is what is reported
+                yield f"{where}: {type(raised).__name__}: {' '.join(str(raised).split())[:300]}"
                 continue
-            worst = table[name][dtype].worst
-            for what, wanted in truth.items():
-                gap, largest = difference(actual[what], wanted)
-                error = gap / max(1.0, largest) / torch.finfo(dtype).eps
-                kind = next(kind for kind in DERIVATIVES if what.startswith(kind))
-                worst[kind] = max(worst.get(kind, 0.0), error) if error == error else error
+            table[name][dtype].add(errors := _errors(actual, truth, torch.finfo(dtype).eps))
+            for what, error in errors.items():
                 if not error <= allowed:  # NaN too
                     yield f"{where}, {what}: {error:.3g} ε, at most {allowed} are rounding"
                 if not torch.equal(actual[what], again[what]):
                     yield f"{where}, {what}: other bits the second time"
 
 
-def _computed(backend: str | None, call: Call, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The value and all derivatives of a call, by name."""
-    found = derivatives_by(backend, call.function, inputs)
-    return {**found, "forward mode": tangent_by(backend, call.function, inputs)}
+def _errors(actual: dict[str, Tensor], truth: dict[str, Tensor], step: float) -> dict[str, float]:
+    """The largest error of each result, in units of ε at the largest result of its kind.
+
+    A gradient that is a small sum of large terms has errors of the size of these, which gradients
+    in other operands show; and where all are small, errors are in units of ε at 1.
+    """
+    gaps = {what: difference(actual[what], wanted) for what, wanted in truth.items()}
+    return {
+        what: gap
+        / step
+        / max(1.0, *(top for one, (_, top) in gaps.items() if _kind(one) == _kind(what)))
+        for what, (gap, _) in gaps.items()
+    }
+
+
+def _kind(what: str) -> str:
+    """Which of ``DERIVATIVES`` a result is, such as 'first in x'."""
+    return next(kind for kind in DERIVATIVES if what.startswith(kind))
+
+
+def _nan_last(error: float) -> tuple[bool, float]:
+    return isnan(error), error
+
+
+def _computed(name: str, call: Call, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The value and all derivatives of a call by a backend, by name."""
+    backend = None if name == CHOICE else name
+    results = derivatives_by(backend, call.function, inputs)
+    return {**results, "forward mode": tangent_by(backend, call.function, inputs)}
+
+
+def _doubled(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: x.double() for name, x in inputs.items()}
 
 
 def _inputs(call: Call, dtype: torch.dtype, device: str) -> dict[str, Tensor]:
@@ -168,7 +200,8 @@ def _primitives(device: str) -> list[Call]:
     calls = []
     for place, (rows, cols, entries, channels, heads, index) in SIZES.items():
         basis = _pattern(rows, cols, entries, device)
-        sparsity = Sparsity(*(tensor.to(index) for tensor in basis.by_target.tensors))
+        tensors = [tensor.to(index) for tensor in basis.by_target.tensors]
+        sparsity = Sparsity(*tensors)  # type: ignore[arg-type]
         some = primitive_calls(sparsity, channels, heads)
         some["spmm_theta"] = _fused(basis, channels)
         for name, (function, shapes) in some.items():
@@ -294,4 +327,4 @@ def _deterministic() -> Iterator[None]:
 
 
 def _line(primitive: str, backend: str, cells: list[str]) -> str:
-    return f"{primitive:<21} {backend:<9}  {'  '.join(f'{cell:<19}' for cell in cells)}".rstrip()
+    return f"{primitive:<21} {backend:<9}  {'  '.join(f'{cell:<22}' for cell in cells)}".rstrip()

@@ -156,8 +156,9 @@ def _coo_product() -> Any:
     return getattr(scipy_tools(), "coo_matmat_dense", None)
 
 
-SAFE = 60.0
-"""exp of scores up to this absolute value neither overflows nor vanishes in float32."""
+SAFE = 20.0
+"""exp of scores up to this absolute value neither overflows nor vanishes in float32; nor do its
+products of three, which second derivatives are made of."""
 
 
 def is_safe(score: Tensor) -> bool:

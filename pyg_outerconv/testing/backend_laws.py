@@ -126,8 +126,7 @@ def assert_backend_equals_reference(
         if name.split()[0] not in BACKENDS[backend].primitives:
             continue
         inputs = [
-            torch.randn(shape, dtype=dtype, device=sparsity.col.device)
-            for shape in shapes.values()
+            torch.randn(shape, dtype=dtype, device=sparsity.col.device) for shape in shapes.values()
         ]
         actual, wanted = (
             derivatives_by(which, function, dict(zip(shapes, inputs, strict=True)))

@@ -1,10 +1,10 @@
 """``python tests/kernels/compile_triton.py`` compiles every Triton kernel for an H100, where no GPU
 is, and writes examples/triton_kernels.md: what the machine code of each kernel does.
 
-Triton's JIT compiles what it would start: the launchers run on a CPU, and the JIT binds, specialises
-(sizes of 1, multiples of 16, aligned pointers) and compiles as ever, for a device that is only named.
-Its code is then read by the disassemblers that come with Triton. With names of cases as arguments
-they alone are compiled, and what would be written is printed.
+Triton's JIT compiles what it would start: the launchers run on a CPU, and the JIT specialises
+(sizes of 1, multiples of 16, aligned pointers) and compiles, for a device that is only named. Its
+code is then read by the disassemblers that come with Triton. With names of cases as arguments they
+alone are compiled, and what would be written is printed.
 """
 
 from __future__ import annotations
@@ -118,12 +118,15 @@ class Code:
 
 
 HEAD = (
-    "kernel", "registers", "spills", "loads of rows", "other loads", "tensor cores", "atomics", "rounding",
+    "kernel", "registers", "spills", "loads of rows", "other loads", "tensor cores", "atomics",
+    "rounding",
 )  # fmt: skip
 
 
 def _counted(numbers: dict[str, int] | Counter[str]) -> str:
-    ordered = sorted(numbers.items(), key=lambda item: (-int("0" + re.sub(r"\D", "", item[0])), item))
+    ordered = sorted(
+        numbers.items(), key=lambda item: (-int("0" + re.sub(r"\D", "", item[0])), item)
+    )
     return ", ".join(f"{number} × {name}" for name, number in ordered) or "–"
 
 
@@ -144,7 +147,9 @@ def compiled(case: Case) -> dict[str, Code]:
     codes: dict[str, Code] = {}
     seen: set[str] = set()
 
-    def compile_only(kernel: Any, _programs: int, _like: Any, *arguments: Any, **constants: Any) -> None:
+    def compile_only(
+        kernel: Any, _programs: int, _like: Any, *arguments: Any, **constants: Any
+    ) -> None:
         """In the place of ``launch``."""
         done = kernel.run(*arguments, grid=(1,), warmup=True, **constants)
         if done.hash not in seen:
@@ -229,7 +234,8 @@ def lines_of_rows() -> set[tuple[str, int]]:
     return {
         (path.name, number)
         for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.FunctionDef) and node.name in ("head_rows", "row_tile", "theta_tile")
+        if isinstance(node, ast.FunctionDef)
+        and node.name in ("head_rows", "row_tile", "theta_tile")
         for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     }
 
@@ -251,15 +257,16 @@ def _output(*command: str) -> str:
 
 TEXT = f"""# What Triton's kernels are compiled to
 
-Written by `python tests/kernels/compile_triton.py`, with Triton {triton.__version__} for an H100 (sm_90),
-where no GPU is; tests compile cases again and compare. It tells what the code does, not how fast it is:
-no GPU has timed it.
+Written by `python tests/kernels/compile_triton.py`, with Triton {triton.__version__} for an H100
+(sm_90), where no GPU is; tests compile cases again and compare. It tells what the code does, not
+how fast it is: no GPU has timed it.
 
-A case is named by its type, heads × channels × output channels, and `pieces` where long rows are cut.
-A line is of all kernels of one name that the primitives start in this case: the most registers of a
-thread; instructions that store registers in memory or load them from there (spills); loads of rows of
-channels, and of indices, values and all else, by bits; instructions of tensor cores; atomics; and
-whether products round to TF32.
+A case is named by its type, heads × channels × output channels, and `pieces` where long rows are
+cut. A line is of all kernels of one name that the primitives start in this case: the most registers
+of a thread; instructions that store registers in memory or load them from there (spills); loads of
+rows of channels, and of indices, values and all else, by bits; instructions of tensor cores;
+atomics; and whether products round to TF32. Where channels fill 16 bytes, rows are loaded by 128
+bits; narrower loads beside these are of a single row, of which a thread holds a few numbers.
 """
 
 

@@ -34,6 +34,19 @@ def test_scores_of_any_size_become_shares_of_their_row(size, absent):
     assert_near(raised / total.masked_fill(total == 0, 1.0)[row], wanted[order])
 
 
+@pytest.mark.parametrize("size", [SAFE - 1, 2 * SAFE, 58.0])
+def test_derivatives_of_shares_of_large_scores_are_as_exact_as_those_of_small_ones(size):
+    edges = Listed(ROW, torch.arange(6) % 3, (5, 3))
+    score = size + torch.randn(6, 2)
+
+    def second(score):
+        score.requires_grad_()
+        (first,) = torch.autograd.grad(edges.shares(score).sin().sum(), score, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), score)[0]
+
+    assert_near(second(score), second(score.detach().double()).float(), 1e-5)
+
+
 def test_scores_are_safe_up_to_a_bound_on_either_side():
     assert is_safe(torch.tensor([-SAFE, SAFE]))
     assert not is_safe(torch.tensor([0.0, SAFE + 1]))

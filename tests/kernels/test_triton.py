@@ -6,6 +6,7 @@ it): Triton reads it when it is imported, and no layer compiles in one graph whe
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -505,13 +506,45 @@ def test_compiled_it_refuses_a_cpu_and_takes_bfloat16(tmp_path):
     assert "TRITON_INTERPRET=1" in done.stdout
 
 
-def test_every_kernel_compiles_for_a_gpu_and_float32_is_never_rounded_to_tf32(
-    tmp_path, pytestconfig
-):
-    types = "all" if pytestconfig.getoption("--all") else "float32"
-    done = without_interpreter(str(FOLDER / "compile_triton.py"), types, cache=tmp_path)
+PAGE = FOLDER.parents[1] / "examples" / "triton_kernels.md"
+CASES = re.findall(r"^## (\S+)$", PAGE.read_text(), re.MULTILINE)
+
+
+def table_of(text, case):
+    """The lines of a case, by the name of the kernel."""
+    section = text.partition(f"## {case}\n\n")[2].partition("\n\n")[0]
+    head, _, *lines = [line.strip("| ").split(" | ") for line in section.splitlines()]
+    return {line[0]: dict(zip(head, line, strict=True)) for line in lines}
+
+
+def loads(cell):
+    """How many bits are loaded by how many instructions, of a cell such as '8 × 128, 1 × 64'."""
+    return {int(bits): int(number) for number, bits in re.findall(r"(\d+) × (\d+)", cell)}
+
+
+@pytest.mark.slow(cases=2)
+@pytest.mark.parametrize("case", CASES)
+def test_compiled_for_a_gpu_kernels_hold_what_is_said_of_them(case, tmp_path):
+    done = without_interpreter(str(FOLDER / "compile_triton.py"), case, cache=tmp_path)
     assert done.returncode == 0, done.stderr
-    compiled = {tuple(line.split()) for line in done.stdout.splitlines()}
+    table = table_of(done.stdout, case)
+    dtype, sizes, *_ = case.split("-")
+    bytes_ = getattr(torch, dtype).itemsize
+    aligned = all(int(size) * bytes_ % 16 == 0 for size in sizes.split("x")[1:])
+    wide = 64 if dtype == "float64" else 128  # tensor cores take float64 number by number
+    for kernel, row in table.items():
+        assert row["spills"] == row["atomics"] == "0", kernel
+        assert dtype != "float32" or row["rounding"] == "–", f"{kernel} rounds float32 to TF32"
+        rows = loads(row["loads of rows"])
+        if aligned and rows:
+            # Not all: of a single row, which is no gather, a thread has but a few numbers.
+            share = sum(bits * number for bits, number in rows.items() if bits >= wide)
+            assert share >= 0.75 * sum(bits * number for bits, number in rows.items()), kernel
+    if f"triton=={triton.__version__}\n" in (FOLDER.parents[1] / "constraints.txt").read_text():
+        assert table == table_of(PAGE.read_text(), case), "python tests/kernels/compile_triton.py"
+
+
+def test_the_page_has_every_kernel():
     source = Path(balance.__file__).parent
     kernels = {
         line.removeprefix("def ").split("(")[0]
@@ -519,8 +552,7 @@ def test_every_kernel_compiles_for_a_gpu_and_float32_is_never_rounded_to_tf32(
         for line in path.read_text().splitlines()
         if line.startswith("def ") and line.split("(")[0].endswith("_kernel")
     }
-    assert {name for name, *_ in compiled} == kernels
-    assert not [name for name, dtype, tf32 in compiled if dtype == "float32" and tf32 == "tf32"]
+    assert {name for case in CASES for name in table_of(PAGE.read_text(), case)} == kernels
 
 
 # What a device alone can show -----------------------------------------------------------------

@@ -3,8 +3,8 @@
 Positions are computed in 32 bits, which is twice as fast on a GPU, unless a tensor of the call has
 more elements than 32 bits can count: :func:`needs_int64` decides, and :func:`offset` computes.
 
-Rows are loaded 16 bytes at a time where the compiler can see that they begin at multiples of that.
-Triton tells it which sizes are multiples of 16; of other sizes :func:`lanes` and :func:`multiple` do.
+Rows are loaded 16 bytes at a time where the compiler sees that they begin at multiples of that.
+Triton tells it which sizes are multiples of 16; :func:`lanes` and :func:`multiple` tell it more.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class BlockSizes(NamedTuple):
 def tile(heads: int, channels: int, dtype: torch.dtype, shared: bool = False) -> BlockSizes:
     """The block sizes for a product of that many heads and channels; they depend on shapes alone.
 
-    A warp holds 1024 numbers in 32 registers of each thread, or 512 of float64. Heads that share rows of x get larger
-    blocks, because the rows are loaded once for all heads of a block.
+    A warp holds 1024 numbers in 32 registers of each thread, or 512 of float64. Heads that share
+    rows of x get larger blocks, because the rows are loaded once for all heads of a block.
     """
     registers = 2 if dtype == torch.float64 else 1
     budget = (4096 if shared else 2048) // registers

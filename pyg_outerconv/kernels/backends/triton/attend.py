@@ -185,7 +185,8 @@ def attend(
         SPLIT=pieces is not None, HAS_BIAS=bias is not None,
         ONE=depth <= block_d, WIDE=wide,
         ACC=wide_type(query.dtype), LANES_D=lanes(key.dtype, depth), LANES_C=of_values,
-        BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, BLOCK_D=block_d, BLOCK_C=block_c, num_warps=blocks.warps,
+        BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, BLOCK_D=block_d, BLOCK_C=block_c,
+        num_warps=blocks.warps,
     )  # fmt: skip
     if pieces is not None:
         launch(

@@ -99,7 +99,7 @@ def rows_of(dtype: torch.dtype) -> int:
 
 
 def registers_of(dtype: torch.dtype) -> int | None:
-    """The most registers of a thread, for dtypes that tensor cores multiply; None for any number."""
+    """The most registers of a thread, for dtypes that tensor cores multiply; else None."""
     return None if dtype == torch.float32 else 128
 
 
