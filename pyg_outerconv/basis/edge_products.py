@@ -17,7 +17,8 @@ def compose_edges(first: EdgeBasis, second: EdgeBasis, aggr: str = "sum") -> Edg
     """The edges of A_i·B_j, from all pairs of an edge m → l of A_i and an edge l → n of B_j.
 
     ``C[i·K₂ + j, m, n] = reduce_l A[i, m, l] B[j, l, n]``; parallel results are merged by
-    ``aggr``, so that each label has at most one edge from m to n. Differentiable in both values.
+    ``aggr``, so that each label has at most one edge from m to n. Differentiable in both values; of
+    equal results 'max' and 'min' take the first, which gets the whole gradient.
     If all values of both are ones and ``aggr`` is 'sum', parallel edges of value 1 are kept.
 
     Args:
@@ -68,7 +69,10 @@ def merge_parallel(
     label: Tensor | None = None,
     num_labels: int = 1,
 ) -> EdgeBasis:
-    """Merge edges that share source, target and label; their values (E,) are reduced."""
+    """Merge edges that share source, target and label; their values (E,) are reduced.
+
+    Of equal values 'max' and 'min' take the first, which gets the whole gradient.
+    """
     if aggr not in REDUCTIONS:
         raise RefusedValue(
             "parallel edges are merged by a reduction", sorted(REDUCTIONS), repr(aggr)
@@ -82,9 +86,12 @@ def merge_parallel(
         ends, end = end.unique(return_inverse=True)
         rows = max(sources.numel(), 1)
     unique, group = (end * rows + source).unique(return_inverse=True)
+    compares = aggr in ("max", "min")
     merged = value.new_zeros(unique.numel()).scatter_reduce(
-        0, group, value, REDUCTIONS[aggr], include_self=False
+        0, group, value.detach() if compares else value, REDUCTIONS[aggr], include_self=False
     )
+    if compares:
+        merged = value.gather(0, _first_equal(value.detach(), group, merged))
     source, end = unique % rows, unique // rows
     if sources is not None and ends is not None:
         source, end = sources[source], ends[end]
@@ -92,6 +99,14 @@ def merge_parallel(
         torch.stack([source, end // kinds]), end % kinds, size=size, num_labels=num_labels
     )
     return EdgeBasis(pattern, pattern.sort_values(merged))
+
+
+def _first_equal(value: Tensor, group: Tensor, best: Tensor) -> Tensor:
+    """The place of the first value (E,) of each group that equals the best of its group."""
+    own, place = best.gather(0, group), torch.arange(group.numel(), device=group.device)
+    behind = place.new_full((), group.numel())
+    place = torch.where((value == own) | value.isnan(), place, behind)
+    return behind.expand_as(best).scatter_reduce(0, group, place, "amin")
 
 
 def identity_edges(

@@ -59,8 +59,8 @@ class Walk(Family):
         direction (str, optional): ``'forward'``, ``'backward'`` or ``'both'``.
             (default: ``'forward'``)
         aggr (str, optional): over the walks from m to n: ``'sum'``, ``'mean'``, ``'max'`` or
-            ``'min'``. All but the sum make walks explicit, which can be many edges.
-            (default: ``'sum'``)
+            ``'min'``. All but the sum make walks explicit, which can be many edges. Of equal walks
+            the first takes the whole gradient of a maximum or minimum. (default: ``'sum'``)
         powers (tuple, optional): the lengths ℓ that have labels, all if ``None``.
             (default: ``None``)
         add_self_loops (bool, optional): add them before the norm. (default: ``False``)

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
+from pyg_outerconv import OuterConv
 from pyg_outerconv.basis import EdgeBasis, Pattern
 from pyg_outerconv.basis.edge_products import REDUCTIONS, combine, compose_edges, merge_parallel
-from pyg_outerconv.families import Relation
+from pyg_outerconv.families import Relation, Walk
 from pyg_outerconv.testing import assert_near, assert_same_gradients, awkward_structures
 
 
@@ -74,6 +75,33 @@ def test_parallel_results_are_merged_by_the_reduction(aggr):
     dense = found.to_dense()
     for key, values in paths.items():
         assert_near(dense[key], getattr(torch.stack(values), REDUCTIONS[aggr])(0))
+
+
+@pytest.mark.parametrize("aggr", ["max", "min"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_first_of_equal_results_takes_the_whole_gradient(aggr, seed):
+    generator = torch.Generator().manual_seed(seed)
+    index = torch.randint(2, (2, 14), generator=generator)
+    value = torch.randint(-1, 2, (14,), generator=generator).double().requires_grad_()
+    found = merge_parallel(index, value, (2, 2), aggr).to_dense()[0]
+    for source, target in index.unique(dim=1).t().tolist():
+        mine = ((index[0] == source) & (index[1] == target)).nonzero().view(-1)
+        best = getattr(value[mine], f"arg{aggr}")()
+        expected = torch.zeros(14).double()
+        expected[mine[best]] = 1.0
+        of_one = torch.autograd.grad(found[source, target], value, retain_graph=True)[0]
+        assert found[source, target] == value[mine[best]]
+        assert torch.equal(of_one, expected)
+
+
+@pytest.mark.parametrize("aggr", ["max", "min"])
+def test_the_gradient_of_a_walk_of_weight_zero_is_that_of_its_product(aggr):
+    conv = OuterConv(
+        3, 3, Walk(2, None, aggr=aggr, powers=(2,)), theta="identity", bias=False
+    ).double()
+    weight = torch.tensor([0.0, 3.0], dtype=torch.float64, requires_grad=True)
+    out = conv(torch.eye(3).double(), torch.tensor([[0, 1], [1, 2]]), weight)
+    assert torch.autograd.grad(out[2, 0], weight)[0].tolist() == [3.0, 0.0]
 
 
 @pytest.mark.parametrize("count", [0, 5])
