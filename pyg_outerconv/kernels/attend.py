@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import RefusedValue
 from ..signatures import typed
+from .absent_pairs import are_finite, can_look, over_all_pairs
 from .backend import Backend, Request
 from .dispatch import pick, request_of
 from .operands import agreeing, one_value_an_entry, scale_of
 from .primitive import Primitive, is_differentiated, operator
 from .products import product, sample
 from .softmax import softmax_derivative, softmax_of_rows
-from .sparsity import Sparsity, View
+from .sparsity import Sparsity, View, known_rows
 from .tiles import exact
 
 
@@ -79,9 +82,78 @@ def attend(
         if bias.size(1) not in (1, query.size(1)):
             raise RefusedValue("attend needs a bias for each head", query.size(1), bias.size(1))
         bias = bias.expand(-1, query.size(1))
-    view, scale = View(sparsity), scale_of(query, scale)
+    scale = scale_of(query, scale)
+    if bias is None or not can_look(query, key, value, bias) or are_finite(bias):
+        return _fused(sparsity, query, key, value, bias, scale)
+    return over_all_pairs(
+        lambda *operands: _fused(sparsity, *operands, scale),
+        lambda *operands: attend_kept(sparsity, *operands, scale),
+        query,
+        key,
+        value,
+        bias=bias,
+    )
+
+
+def _fused(
+    sparsity: Sparsity,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+) -> Tensor:
+    view = View(sparsity)
     backend = pick("attend", view, query)
     return _Attend.apply(query, key, value, bias, view, scale, backend)[0]  # type: ignore[no-any-return]
+
+
+def attend_kept(
+    sparsity: Sparsity,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """:func:`attend` for numbers that are not finite: entries whose bias is -inf are left out.
+
+    Args:
+        sparsity, query, key, value, scale: as in :func:`attend`.
+        bias: (E, H) or None.
+        dropout_p: p, with which a share becomes zero; the others are multiplied by 1 / (1 - p).
+    """
+    if bias is None:
+        return _with_dropout(sparsity, query, key, value, None, scale, dropout_p)
+    outs = []
+    for head in range(query.size(1)):
+        own, one = bias[:, head : head + 1], slice(head, head + 1)
+        kept = (own != -torch.inf).view(-1)
+        count = F.pad(kept.cumsum(0), (1, 0))  # the entries that are kept before each
+        place = kept.nonzero().view(-1)
+        ptr = count.index_select(0, sparsity.rowptr).to(sparsity.rowptr.dtype)
+        entries = known_rows(ptr, sparsity.col.index_select(0, place), sparsity.shape[1])
+        ends = query[:, one], key[:, one], value[:, one], own.index_select(0, place)
+        outs.append(_with_dropout(entries, *ends, scale, dropout_p))
+    return torch.cat(outs, 1)
+
+
+def _with_dropout(
+    sparsity: Sparsity,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    dropout_p: float,
+) -> Tensor:
+    if not dropout_p:
+        return _fused(sparsity, query, key, value, bias, scale)
+    view = View(sparsity)
+    backend = pick("attend", view, query)
+    share = _shares(view, query * scale, key, bias, backend)
+    return product(view, F.dropout(share, dropout_p), value, backend)
 
 
 # The derivative --------------------------------------------------------------------------------

@@ -157,9 +157,6 @@ def _jobs(
             queries = query[strip.rows, head].to(wide).contiguous() * options.scale
             keys, values = (x[strip.cols, head].to(wide) for x in (key, value))
             here = None if seen is None else seen[strip.cols, head]
-            if here is not None:
-                # Excluded columns may hold any numbers, including NaN.
-                keys, values = (x.masked_fill(~here.unsqueeze(-1), 0.0) for x in (keys, values))
             slabs = Slabs(strip, queries.size(0), keys.size(0), query.device)
             yield _Job(
                 strip,
@@ -209,7 +206,10 @@ def banded(
     band: BandLimits,
     options: BandOptions,
 ) -> Tensor:
-    """Attention within a band, (R, H, V); ``seen`` (C, H) excludes columns, or is None."""
+    """Attention within a band, (R, H, V).
+
+    ``seen`` (C, H) excludes columns, whose keys and values are finite all the same; or is None.
+    """
     return _Banded.apply(query, key, value, seen, band, options)  # type: ignore[no-any-return]
 
 

@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
 from ..signatures import typed
+from .absent_pairs import can_look, over_all_pairs
+from .attend import attend_kept
 from .index_checks import has_numbers
 from .operands import agreeing, attention_operands, probability, scale_of
+from .sparsity import known_rows
 from .torch_attention import lowered
 
 # All blocks are padded to the largest if that makes at most this many times the pairs.
@@ -127,7 +131,42 @@ def attend_blocks(
             sizes,
             (query.size(0), key.size(0)),
         )
-    scale, dropout_p = scale_of(query, scale), probability(dropout_p)
+    given = blocks, scale_of(query, scale), probability(dropout_p)
+    if not can_look(query, key, value):
+        return _in_blocks(query, key, value, *given)
+    return over_all_pairs(
+        lambda *operands: _in_blocks(*operands, *given),
+        lambda *operands: _by_edges(*operands, *given),
+        query,
+        key,
+        value,
+    )
+
+
+def _by_edges(
+    query: Tensor, key: Tensor, value: Tensor, blocks: NodeBlocks, scale: float, dropout_p: float
+) -> Tensor:
+    """:func:`attend_blocks` without a product of a target and a source of another block."""
+    sources, counts = [blocks.place[:0]], [blocks.place[:0]]
+    for part in blocks.padded:
+        targets, here = part.targets.size(1), torch.ones_like(part.sources, dtype=torch.bool)
+        seen = (here if part.missing is None else ~part.missing).unsqueeze(1)
+        seen = seen.expand(-1, targets, -1)  # (blocks, T, S)
+        sources.append(part.sources.unsqueeze(1).expand(seen.shape)[seen])
+        counts.append(seen.sum(-1).flatten())
+    nothing = counts[0].new_zeros(1)  # of the row of targets without sources, the last one
+    ptr = F.pad(torch.cat([*counts, nothing]).cumsum(0), (1, 0))
+    entries = known_rows(ptr, torch.cat(sources), blocks.num_sources)
+    asking = [*(part.targets.flatten() for part in blocks.padded), nothing + query.size(0)]
+    rows = F.pad(query, (0, 0, 0, 0, 0, 1)).index_select(0, torch.cat(asking))
+    out = attend_kept(entries, rows, key, value, None, scale, dropout_p)
+    return out.index_select(0, blocks.place)
+
+
+def _in_blocks(
+    query: Tensor, key: Tensor, value: Tensor, blocks: NodeBlocks, scale: float, dropout_p: float
+) -> Tensor:
+    """:func:`attend_blocks` of finite operands."""
     # Zero, but part of the graph of autograd, so that gradients are zeros where nothing is seen.
     zero = query[:0].sum() + key[:0].sum() + value[:0].sum()
     outs = []

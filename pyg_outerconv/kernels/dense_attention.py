@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import RefusedValue
 from ..signatures import typed
+from .absent_pairs import can_look, over_all_pairs
+from .attend import attend_kept
 from .band import BandLimits
 from .band_attention import BandOptions, banded
 from .operands import agreeing, attention_operands, probability, scale_of
+from .sparsity import known_rows
 from .torch_attention import lowered
 
 _SMALL = 1 << 17  # the most pairs in a mask that stays in a cache
@@ -63,34 +68,45 @@ def attend_all(
         raise RefusedValue(
             "attend_all needs a bias for each pair and head", (rows, cols, heads), tuple(bias.shape)
         )
-    dropout_p, scale = probability(dropout_p), scale_of(query, scale)
+    given = source_mask, scale_of(query, scale), probability(dropout_p)
+
+    def visible() -> Tensor:
+        place = torch.arange(max(rows, cols), device=query.device)
+        return place[:cols] <= place[:rows].unsqueeze(-1) + (cols if causal is None else causal)
+
+    def product(q: Tensor, k: Tensor, v: Tensor, b: Tensor | None = None) -> Tensor:
+        return _attend_all(q, k, v, b, causal, *given)
+
+    return _watched(product, visible, query, key, value, bias, *given)
+
+
+def _attend_all(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    causal: int | None,
+    source_mask: Tensor | None,
+    scale: float,
+    dropout_p: float,
+) -> Tensor:
+    """:func:`attend_all` of finite operands."""
+    (rows, heads, _), cols = query.shape, key.size(0)
     if causal is not None and causal >= cols - 1:
         causal = None
     if 0 in (rows, cols, heads, value.size(2)) or (causal is not None and causal <= -rows):
         return _zeros(query, key, value, bias)
     if causal is not None and causal < 0:
-        rest = None if bias is None else bias[-causal:]
-        seeing = attend_all(
-            query[-causal:],
-            key,
-            value,
-            rest,
-            source_mask=source_mask,
-            causal=0,
-            scale=scale,
-            dropout_p=dropout_p,
-        )
-        return F.pad(seeing, (0, 0, 0, 0, -causal, 0))
+        rest, seeing = None if bias is None else bias[-causal:], query[-causal:]
+        out = _attend_all(seeing, key, value, rest, 0, source_mask, scale, dropout_p)
+        return F.pad(out, (0, 0, 0, 0, -causal, 0))
     if source_mask is not None and bias is None and causal is not None:
         # A band avoids a mask of all pairs.
         band = BandLimits(rows + cols, causal, 0, 1)
         return banded(query, key, value, source_mask, band, _options(scale, dropout_p))
     mask = None if bias is None else bias.to(query.dtype).permute(2, 0, 1)
     if source_mask is not None:
-        # Excluded sources may hold any numbers, including NaN.
-        key, value = (x.masked_fill(~source_mask.unsqueeze(-1), 0.0) for x in (key, value))
-        hidden = ~source_mask.t().unsqueeze(1)
-        mask = _hide(mask, hidden, query)
+        mask = _hide(mask, ~source_mask.t().unsqueeze(1), query)
     if causal is None or (mask is None and causal == 0):
         return _lowered(query, key, value, mask, causal is not None, scale, dropout_p)
     if mask is None and causal <= rows:
@@ -149,42 +165,87 @@ def attend_band(
     )
     if dilation < 1:
         raise RefusedValue("the dilation of attend_band", "1 or more", dilation)
-    dropout_p, scale = probability(dropout_p), scale_of(query, scale)
-    rows, cols = query.size(0), key.size(0)
+    given = source_mask, scale_of(query, scale), probability(dropout_p)
+    (rows, *_), cols = query.shape, key.size(0)
+    unlimited = rows + cols + abs(offset)
+    limits = unlimited if left is None else left, unlimited if right is None else right
+    band = BandLimits(*limits, offset, dilation)
+
+    def visible() -> Tensor:
+        return _within(band, rows, cols, query.device)
+
+    def product(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return _attend_band(q, k, v, band, *given)
+
+    return _watched(product, visible, query, key, value, None, *given)
+
+
+def _attend_band(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    band: BandLimits,
+    source_mask: Tensor | None,
+    scale: float,
+    dropout_p: float,
+) -> Tensor:
+    """:func:`attend_band` of finite operands."""
+    rows, cols, offset = query.size(0), key.size(0), band.offset
     # Limits beyond the first or the last source are no limits.
-    if dilation == 1 and left is not None and left >= rows - 1 + offset:
-        left = None
-    if dilation == 1 and right is not None and right >= cols - 1 - offset:
-        right = None
-    if dilation == 1 and left is None and (right is None or source_mask is None):
-        causal = None if right is None else offset + right
-        return attend_all(
-            query,
-            key,
-            value,
-            source_mask=source_mask,
-            causal=causal,
-            scale=scale,
-            dropout_p=dropout_p,
-        )
-    if dilation == 1 and left is not None and right is None and source_mask is None:
+    first = band.dilation == 1 and band.left >= rows - 1 + offset
+    last = band.dilation == 1 and band.right >= cols - 1 - offset
+    given = source_mask, scale, dropout_p
+    if first and (last or source_mask is None):
+        causal = None if last else offset + band.right
+        return _attend_all(query, key, value, None, causal, *given)
+    if last and source_mask is None:
         # Reversed, it is causal.
         reverse = (x.flip(0) for x in (query, key, value))
-        causal = cols - rows - offset + left
-        return attend_all(*reverse, causal=causal, scale=scale, dropout_p=dropout_p).flip(0)
-    unlimited = rows + cols + abs(offset)
-    band = BandLimits(
-        unlimited if left is None else left,
-        unlimited if right is None else right,
-        offset,
-        dilation,
-    )
+        causal = cols - rows - offset + band.left
+        return _attend_all(*reverse, None, causal, *given).flip(0)
     if 0 in (rows, cols, query.size(1), value.size(2)):
         return _zeros(query, key, value, None)
     if source_mask is None and is_small(rows, cols):
         mask = _hide(None, ~_within(band, rows, cols, query.device), query).unsqueeze(0)
         return _lowered(query, key, value, mask, False, scale, dropout_p)
     return banded(query, key, value, source_mask, band, _options(scale, dropout_p))
+
+
+def _watched(
+    product: Callable[..., Tensor],
+    visible: Callable[[], Tensor],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    source_mask: Tensor | None,
+    scale: float,
+    dropout_p: float,
+) -> Tensor:
+    """``product``, if its operands are finite or cannot be looked at; else attention by edges.
+
+    Args:
+        product: attention, for queries, keys, values, and the bias if there is one.
+        visible: the pairs that may have an edge, (N, M) booleans.
+        query, key, value, bias, source_mask, scale, dropout_p: as in :func:`attend_all`.
+    """
+    if source_mask is not None:
+        # Excluded sources may hold any numbers, including NaN.
+        key, value = (x.masked_fill(~source_mask.unsqueeze(-1), 0.0) for x in (key, value))
+    if not can_look(query, key, value, bias):
+        return product(*(x for x in (query, key, value, bias) if x is not None))
+
+    def by_edges(q: Tensor, k: Tensor, v: Tensor, b: Tensor | None = None) -> Tensor:
+        pairs = visible()
+        target, source = pairs.nonzero(as_tuple=True)
+        entries = known_rows(F.pad(pairs.sum(1).cumsum(0), (1, 0)), source, k.size(0))
+        of_pair = None if b is None else b.to(q.dtype)[target, source]
+        if source_mask is not None:
+            of_pair = q.new_zeros(()) if of_pair is None else of_pair
+            of_pair = torch.where(source_mask[source], of_pair, -torch.inf)
+        return attend_kept(entries, q, k, v, of_pair, scale, dropout_p)
+
+    return over_all_pairs(product, by_edges, query, key, value, bias=bias)
 
 
 def is_small(rows: int, cols: int) -> bool:

@@ -147,7 +147,17 @@ def _product(
     data = np.ones(count, dense.dtype) if value is None else value.contiguous().numpy(force=True)
     entries = target.numpy(), source.numpy(), data
     _coo_product()(count, channels, *entries, dense.reshape(-1), out.reshape(-1))
+    if value is not None and not data.all():
+        _add_zeros(*entries, dense, out)
     return torch.from_numpy(out)
+
+
+def _add_zeros(target: Any, source: Any, data: Any, dense: Any, out: Any) -> None:
+    """Add 0 times NaN or infinity, which is NaN: scipy's product leaves entries of 0 out."""
+    wild = ~np.isfinite(dense).all(1)
+    lost = np.flatnonzero((data == 0) & wild[source])
+    with np.errstate(invalid="ignore"):
+        np.add.at(out, target[lost], 0.0 * dense[source[lost]])
 
 
 @cache

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ...basis.eye import Eye, UnitMatrices
 from ...kernels import REDUCTIONS
+from ...kernels.absent_pairs import over_all_pairs
 from ..cost import Cost, Operations, dense_product, moving, transform
 from ..order import EdgeOrder, Order, needs_features
 from ..problem import Problem
@@ -15,7 +16,11 @@ from ..rule import is_full
 
 
 class Dense(EdgeOrder):
-    """A as a dense tensor (K, M, N), and two dense products."""
+    """A as a dense tensor (K, M, N), and two dense products.
+
+    Where X or a gradient holds NaN or infinity, or cannot be looked at, the product with A goes by
+    its edges.
+    """
 
     name = "dense"
 
@@ -50,19 +55,24 @@ class Dense(EdgeOrder):
         )
 
     def run(self, problem: Problem) -> Tensor:
-        sources, targets = problem.basis.size
-        if problem.narrows:
-            z = problem.transform()
-            matrix = problem.edges.to_dense(z.dtype).to(z.dtype)  # (K, M, N)
-            width = problem.num_columns * problem.out_channels
-            by_label = z.transpose(0, 1).reshape(problem.num_labels * sources, width)
-            # Rows that were looked up have Θ's dtype also under autocast, so the result has too.
-            out = (matrix.flatten(0, 1).t() @ by_label).to(z.dtype)
-            return out.view(targets, *problem.batch, problem.out_channels)
-        x = problem.features.flatten(1)
-        matrix = problem.edges.to_dense(x.dtype).to(x.dtype)
-        h = (matrix.transpose(1, 2) @ x).transpose(0, 1)  # (N, K, columns)
-        return problem.collect(h.unflatten(-1, (*problem.batch, problem.in_channels)))
+        edges, first = problem.edges, problem.narrows
+        rows = problem.transform() if first else problem.features
+
+        def multiplied(rows: Tensor, value: Tensor | None) -> Tensor:
+            matrix = edges.with_values(value).to_dense(rows.dtype).to(rows.dtype)  # (K, M, N)
+            if first:
+                flat = rows.transpose(0, 1).flatten(0, 1)  # (K·M, *batch, Q)
+                out = (matrix.flatten(0, 1).t() @ flat.flatten(1)).to(rows.dtype)
+                return out.view(out.size(0), *flat.shape[1:])
+            h = (matrix.transpose(1, 2) @ rows.flatten(1)).transpose(0, 1)
+            return h.unflatten(-1, rows.shape[1:])  # (N, K, *batch, P)
+
+        def by_edges(rows: Tensor, value: Tensor | None) -> Tensor:
+            basis = edges.with_values(value)
+            return basis.gather(rows) if first else basis.propagate(rows)
+
+        out = over_all_pairs(multiplied, by_edges, rows, edges.value)
+        return out if first else problem.collect(out)
 
 
 class FullyConnected(Order):
