@@ -269,8 +269,15 @@ class Basis(Operations, ABC):
             return [(self, theta)]
         return self.simpler().absorb(theta, aggr)
 
+    def picked(self, labels: Sequence[int]) -> Basis | None:
+        """The matrices of some labels as a basis in which no others occur; None if it has none."""
+        return None
+
     def absorb_selected(self, selected: Selected, theta: Theta, aggr: str) -> list[Leaf]:
-        """:meth:`absorb` for a selection of labels: Θ_k is added at the k-th selected label."""
+        """:meth:`absorb` for a selection of labels, if it has no :meth:`picked` ones.
+
+        Θ_k is added at the k-th selected label: of heads, whose edges are the same, and of one.
+        """
         label = torch.tensor(selected.labels, device=theta.device)
         return self.absorb(theta.gathered(label, self.num_bases), aggr)
 

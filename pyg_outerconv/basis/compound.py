@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -143,6 +143,10 @@ class Derived(Compound):
     def shape_class(self) -> Hashable:
         return self.size, super().shape_class()
 
+    def picked(self, labels: Sequence[int]) -> Basis | None:
+        """The selected labels of the simpler basis."""
+        return self.simpler().select(labels)
+
     @property
     def is_identity(self) -> bool:
         """Whether all matrices of the base are identities."""
@@ -259,6 +263,14 @@ class Stacked(Compound):
             for part, start, end in self._ranges()
             for leaf in part.absorb(theta.labels(start, end), aggr)
         ]
+
+    def picked(self, labels: Sequence[int]) -> Basis:
+        """A stack of the selected labels of the parts, in the order of ``labels``."""
+        part_of = [part for part, start, end in self._ranges() for _ in range(start, end)]
+        start_of = [start for _, start, end in self._ranges() for _ in range(start, end)]
+        runs = groupby(labels, lambda label: start_of[label])
+        picked = [(start, [label - start for label in run]) for start, run in runs]
+        return Stacked(tuple(part_of[start].select(own) for start, own in picked))
 
     def absorb_scaled(self, scaled: Scaled, theta: Theta, aggr: str) -> list[Leaf]:
         """The leaves of the parts, each scaled by its own factors."""

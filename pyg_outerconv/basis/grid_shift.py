@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import torch
@@ -138,6 +138,10 @@ class GridShift(ImplicitEdges):
                 0 <= t < n for t, n in zip(tap, sizes, strict=True)
             ):
                 raise RefusedValue("a label has a tap on each axis", f"below {tuple(sizes)}", tap)
+
+    def picked(self, labels: Sequence[int]) -> GridShift:
+        """The shifts of the selected labels."""
+        return replace(self, taps=tuple(self.taps[label] for label in labels))
 
     @property
     def input_shape(self) -> tuple[int, ...]:

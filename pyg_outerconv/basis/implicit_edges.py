@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -68,6 +69,10 @@ class ImplicitEdges(Basis):
     def edges(self) -> EdgeBasis:
         """The edges, made at the first call."""
         return self._edges
+
+    def picked(self, labels: Sequence[int]) -> Basis | None:
+        """The edges of the selected labels; None for a rule of one label."""
+        return None if self.num_bases == 1 else self.edges().select(labels)
 
     @property
     def device(self) -> torch.device:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import torch
@@ -29,6 +29,10 @@ class LabelMap(Derived):
     @abstractmethod
     def of_labels(self, h: Tensor, dim: int) -> Tensor:
         """Σ_k C[j, k] h_k for a tensor with K entries along a dimension."""
+
+    def picked(self, labels: Sequence[int]) -> Basis | None:
+        """None: what the labels are multiplied with may learn, and must not be kept."""
+        return None
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
         """(J, M, N): the dense matrices of the base, combined."""
@@ -113,6 +117,10 @@ class Scaled(LabelMap):
         factor = self.factor.to(self.dtype).index_select(0, edges.label)
         return edges.with_values(edges.values(factor.dtype) * factor)
 
+    def absorb_selected(self, selected: Selected, theta: Theta, aggr: str) -> list[Leaf]:
+        factor, labels = self.factor[list(selected.labels)], selected.labels
+        return replace(self, base=self.base.select(labels), factor=factor).absorb(theta, aggr)
+
     def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """Scale Θ_k by c_k, which is cheaper than scaling edges; for 'max' and 'min' scale values.
 
@@ -191,10 +199,16 @@ class Selected(LabelMap):
         return self.base.reached(seen, [self.labels[k] for k in labels], transposed)
 
     def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
-        """The leaves of the base, with Θ_k added at the selected labels and zeros at the others."""
+        """The leaves of the selected labels alone, for NaN passes through a Θ_k of zeros."""
         if not self.labels:
             return [(no_edges(self.size, self.device), theta)]
+        if (picked := self._picked) is not None:
+            return picked.absorb(theta, aggr)
         return self.base.absorb_selected(self, theta, aggr)
+
+    @cached_property
+    def _picked(self) -> Basis | None:
+        return self.base.picked(self.labels)
 
     def __repr__(self) -> str:
         return f"Selected(labels={list(self.labels)}, {self.base!r})"
@@ -285,6 +299,9 @@ class Mixed(LabelMap):
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """Sources (or targets) of edges at ``seen``: by any label of the base."""
         return self.base.reached(seen, range(self.base.num_bases if labels else 0), transposed)
+
+    def absorb_selected(self, selected: Selected, theta: Theta, aggr: str) -> list[Leaf]:
+        return replace(self, matrix=self.matrix[list(selected.labels)]).absorb(theta, aggr)
 
     def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """Mix Θ instead: Θ'_k = Σ_j C[j, k] Θ_j. For reductions other than sums, return the edges.

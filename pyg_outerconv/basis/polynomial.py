@@ -54,7 +54,9 @@ class Polynomial(Basis):
     Attributes:
         operator: A, explicit, with one label.
         recurrence: the recurrence of p_k, or its name, 'monomial' or 'chebyshev'.
-        num_terms: K.
+        num_terms: the number of terms p_0, …, K of them if all are labels.
+        kept: the terms that are labels, ascending; None if all are. The others are passed through
+            alone, so that what their edges carry does not arrive.
 
     Raises:
         ValueError: the operator is not one square matrix, K < 1, or the name is unknown.
@@ -66,6 +68,7 @@ class Polynomial(Basis):
     operator: EdgeBasis
     recurrence: Recurrence
     num_terms: int
+    kept: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.recurrence, str):
@@ -83,15 +86,20 @@ class Polynomial(Basis):
             raise RefusedValue("a polynomial basis needs a term", "num_terms >= 1", self.num_terms)
 
     @property
+    def labels(self) -> Sequence[int]:
+        """The k of each label."""
+        return range(self.num_terms) if self.kept is None else self.kept
+
+    @property
     def num_bases(self) -> int:
-        return self.num_terms
+        return len(self.labels)
 
     @property
     def size(self) -> tuple[int, int]:
         return self.operator.size
 
     def shape_class(self) -> Hashable:
-        return self.recurrence, self.num_terms, self.operator.shape_class()
+        return self.recurrence, self.num_terms, self.kept, self.operator.shape_class()
 
     @property
     def device(self) -> torch.device:
@@ -108,7 +116,7 @@ class Polynomial(Basis):
         return self.operator.learns
 
     def powers(self) -> list[EdgeBasis]:
-        """The edges of p_0(A), …, p_{K−1}(A), by sparse products."""
+        """The edges of p_k(A) for each label, by sparse products."""
         dtype = self.dtype or torch.get_default_dtype()
         operator = self.operator.with_values(self.operator.values(dtype))
         terms = [identity_edges(self.size, dtype, self.device)]
@@ -119,20 +127,20 @@ class Polynomial(Basis):
             if k > 1 and rule.gamma:
                 parts.append((-rule.gamma, terms[-2]))
             terms.append(combine(parts))
-        return terms
+        return [terms[k] for k in self.labels]
 
     def edges(self) -> EdgeBasis:
         """The edges of all terms; up to K·N² of them."""
         return Stacked(tuple(self.powers())).edges()
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        """(K, N, N) by the same recurrence on dense matrices."""
+        """Dense matrices of all labels, by the same recurrence."""
         operator = self.operator.to_dense(dtype)[0]
         rule, terms = self.recurrence, [torch.eye(*self.size).to(operator)]
         for k in range(1, self.num_terms):
             term = (rule.first if k == 1 else rule.alpha) * (terms[-1] @ operator)
             terms.append(term - rule.gamma * terms[-2] if k > 1 else term)
-        return torch.stack(terms)
+        return torch.stack([terms[k] for k in self.labels])
 
     def with_edges(
         self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
@@ -154,6 +162,7 @@ class Polynomial(Basis):
         Computed step by step; a term of the recurrence also has the edges of the one it subtracts.
         """
         out, terms = torch.zeros_like(seen), [seen]
+        labels = [self.labels[label] for label in labels]
         for k in range(max(labels, default=-1) + 1):
             if k:
                 ahead = self.operator.reached(terms[-1], [0], transposed)
@@ -176,15 +185,17 @@ class Polynomial(Basis):
         return step
 
     def terms(self, x: Tensor, step: Step) -> Iterator[Tensor]:
-        """Yield h_k = p_k(A)ᵀ X for k < K: h_{k+1} = α Aᵀ h_k − γ h_{k−1}, by ``step``."""
+        """Yield h_k = p_k(A)ᵀ X for each label: h_{k+1} = α Aᵀ h_k − γ h_{k−1}, by ``step``."""
         rule, last, here = self.recurrence, None, x
-        yield here
+        if 0 in self.labels:
+            yield here
         for k in range(1, self.num_terms):
             ahead = step(here, rule.first if k == 1 else rule.alpha)
             if last is not None and rule.gamma:
                 ahead = torch.sub(ahead, last, alpha=rule.gamma)
             last, here = here, ahead
-            yield here
+            if k in self.labels:
+                yield here
 
     def propagate(self, x: Tensor) -> Tensor:
         """H_k = A_kᵀ X: by the recurrence."""
@@ -195,14 +206,14 @@ class Polynomial(Basis):
         return sender.step_by_step(self)
 
     def absorb_selected(self, selected: Selected, theta: Theta, aggr: str) -> list[Leaf]:
-        """The polynomials up to the highest selected one, with Θ as a mixture of the selected ones.
-
-        Higher powers are not computed, and lower ones that are not selected add no parameters.
-        """
-        base = replace(self, num_terms=max(selected.labels) + 1)
-        label = torch.tensor(selected.labels, device=theta.device)
-        chosen = torch.nn.functional.one_hot(label, base.num_bases).to(theta.dtype)
-        return base.absorb(theta.mixed(chosen), aggr)
+        """The polynomials up to the highest selected one, with Θ of the selected ones alone."""
+        chosen = [self.labels[label] for label in selected.labels]
+        kept = sorted(set(chosen))
+        base = replace(self, num_terms=kept[-1] + 1, kept=tuple(kept))
+        if chosen != kept:
+            place = torch.tensor([kept.index(k) for k in chosen], device=theta.device)
+            theta = theta.gathered(place, len(kept))
+        return base.absorb(theta, aggr)
 
     def __repr__(self) -> str:
         return f"Polynomial({self._head()}, {self.recurrence.name} in {self.operator!r})"

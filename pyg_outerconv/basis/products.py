@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import ClassVar
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from ..errors import RefusedType
 from .base import Basis, Shape
-from .compound import Compound, Derived
+from .compound import Compound, Derived, Stacked
 from .edge_products import check_product, compose_edges, kronecker_edges
 from .edges import EdgeBasis
 from .pattern import Pattern
@@ -111,6 +112,16 @@ class Composed(BinaryProduct):
         if 1 in (count, other):
             return transposed
         return transposed.select([j * count + i for i in range(count) for j in range(other)])
+
+    def picked(self, labels: Sequence[int]) -> Basis:
+        """Products of selected labels of both factors, in the order of ``labels``."""
+        pairs = [divmod(label, self.second.num_bases) for label in labels]
+        runs = [(i, [j for _, j in run]) for i, run in groupby(pairs, lambda pair: pair[0])]
+        products = []
+        for seconds, same in groupby(runs, lambda run: run[1]):
+            firsts = [i for i, _ in same]
+            products.append(Composed(self.first.select(firsts), self.second.select(seconds)))
+        return products[0] if len(products) == 1 else Stacked(tuple(products))
 
     @property
     def shares_nodes(self) -> bool:
@@ -228,6 +239,10 @@ class Kronecker(BinaryProduct):
         """False: nodes are pairs of those of the factors."""
         return False
 
+    def picked(self, labels: Sequence[int]) -> Basis:
+        """The selected labels of the composition."""
+        return self.simpler().picked(labels)
+
     def simpler(self) -> Composed:
         """The composition (A ⊗ I)(I ⊗ B): along one axis, then along the other."""
         return Composed(
@@ -265,6 +280,10 @@ class Repeated(Derived):
 
     before: int = 1
     after: int = 1
+
+    def picked(self, labels: Sequence[int]) -> Basis:
+        """Copies of the selected labels of the base."""
+        return replace(self, base=self.base.select(labels))
 
     @property
     def shares_nodes(self) -> bool:

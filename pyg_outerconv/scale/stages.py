@@ -73,9 +73,10 @@ class Stages:
         return out
 
     def terms(self, basis: Polynomial, x: Tensor) -> Iterator[Tensor]:
-        """Yield h_k = p_k(A)ᵀ X (N, *batch, P) for k < K, three of which are held at a time."""
+        """Yield h_k = p_k(A)ᵀ X (N, *batch, P) for each label; three terms are held at a time."""
         rule, last, here = basis.recurrence, None, x
-        yield here
+        if 0 in basis.labels:
+            yield here
         for k in range(1, basis.num_terms):
             factor = rule.first if k == 1 else rule.alpha
             ahead = self.scratch.empty(*x.shape, like=x)
@@ -86,7 +87,8 @@ class Stages:
                     step = torch.sub(step, last[_slice(targets)], alpha=rule.gamma)
                 ahead[_slice(targets)] = step
             last, here = here, ahead
-            yield here
+            if k in basis.labels:
+                yield here
 
 
 def _slice(targets: Tensor) -> slice:

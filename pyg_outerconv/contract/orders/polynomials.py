@@ -42,15 +42,18 @@ def sum_clenshaw(
 ) -> Tensor:
     """Σ_k p_k(A)ᵀ z_k as b_0 of b_k = z_k + s_k Aᵀ b_{k+1} − γ b_{k+2}.
 
-    ``term(k)`` returns z_k; without it, z_k = X Θ_k.
+    ``term(i)`` returns z_k for the i-th label; without it, z_k = X Θ_k. Other z_k are left out.
     """
-    rule, term = _polynomial(problem).recurrence, term or problem.transform_label
+    basis, term = _polynomial(problem), term or problem.transform_label
+    rule, number = basis.recurrence, {k: i for i, k in enumerate(basis.labels)}
     last: Tensor | None = None
     here: Tensor | None = None
-    for k in reversed(range(problem.num_labels)):
-        ahead = term(k)
+    for k in reversed(range(basis.num_terms)):
+        ahead = term(number[k]) if k in number else None
         if here is not None:
-            ahead = ahead + step(here, rule.first if k == 0 else rule.alpha)
+            moved = step(here, rule.first if k == 0 else rule.alpha)
+            ahead = moved if ahead is None else ahead + moved
+        assert ahead is not None  # the last term is a label
         if last is not None and rule.gamma:
             ahead = torch.sub(ahead, last, alpha=rule.gamma)
         last, here = here, ahead
@@ -81,13 +84,13 @@ class RecurrenceOrder(Order):
     def _recurring(
         self, problem: Problem, products: Cost, wanted: bool, keeps: bool, beside: int = 0
     ) -> Cost:
-        """The cost of K − 1 sparse products, and of dense ``products``.
+        """The cost of a sparse product for each step, and of dense ``products``.
 
         ``wanted``: the first term requires gradients; ``keeps``: autograd saves all terms, of which
         three are in memory otherwise; ``beside``: number of further tensors of the size of a term.
         """
         basis, width = _polynomial(problem), self._width(problem)
-        nodes, steps = basis.size[0], problem.num_labels - 1
+        nodes, steps = basis.size[0], basis.num_terms - 1
         entries = float(basis.operator.num_edges)
         sparse = sparse_product(problem, width, (nodes, nodes), wanted, entries).forward
         line = _line(problem, width)
@@ -124,7 +127,8 @@ class Forward(RecurrenceOrder):
         of_x, of_theta, of_basis = problem.gradients
         products = dense_product(problem, rows * terms, of_x, terms)
         if of_basis and not of_x:  # all terms but the first, X, require gradients
-            later = dense_product(problem, rows * (terms - 1), False, terms - 1).forward
+            terms -= 0 in _polynomial(problem).labels
+            later = dense_product(problem, rows * terms, False, terms).forward
             products = products + Cost(Operations(), later)
         return self._recurring(problem, products, of_x, of_theta or of_basis)
 
