@@ -92,7 +92,7 @@ class _Watched(Function):
             # Views, because an operand may be computed from another one, or be the same tensor.
             inputs = [None if x is None else x.view_as(x) for x in operands]
             out = ctx.by_edges(*inputs)
-            asked = [x for x, is_wanted in zip(inputs, wanted, strict=True) if is_wanted]
+            asked: list[Any] = [x for x, is_wanted in zip(inputs, wanted, strict=True) if is_wanted]
             bad = ~grad.isfinite().flatten(1).all(1).view(-1, *(1,) * (grad.dim() - 1))
             found = iter(
                 torch.autograd.grad(

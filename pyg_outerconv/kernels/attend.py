@@ -86,8 +86,8 @@ def attend(
     if bias is None or not can_look(query, key, value, bias) or are_finite(bias):
         return _fused(sparsity, query, key, value, bias, scale)
     return over_all_pairs(
-        lambda *operands: _fused(sparsity, *operands, scale),
-        lambda *operands: attend_kept(sparsity, *operands, scale),
+        lambda q, k, v, b: _fused(sparsity, q, k, v, b, scale),
+        lambda q, k, v, b: attend_kept(sparsity, q, k, v, b, scale),
         query,
         key,
         value,

@@ -135,8 +135,8 @@ def attend_blocks(
     if not can_look(query, key, value):
         return _in_blocks(query, key, value, *given)
     return over_all_pairs(
-        lambda *operands: _in_blocks(*operands, *given),
-        lambda *operands: _by_edges(*operands, *given),
+        lambda q, k, v: _in_blocks(q, k, v, *given),
+        lambda q, k, v: _by_edges(q, k, v, *given),
         query,
         key,
         value,

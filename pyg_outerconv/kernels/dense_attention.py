@@ -200,9 +200,9 @@ def _attend_band(
         return _attend_all(query, key, value, None, causal, *given)
     if last and source_mask is None:
         # Reversed, it is causal.
-        reverse = (x.flip(0) for x in (query, key, value))
+        query, key, value = (x.flip(0) for x in (query, key, value))
         causal = cols - rows - offset + band.left
-        return _attend_all(*reverse, None, causal, *given).flip(0)
+        return _attend_all(query, key, value, None, causal, *given).flip(0)
     if 0 in (rows, cols, query.size(1), value.size(2)):
         return _zeros(query, key, value, None)
     if source_mask is None and is_small(rows, cols):

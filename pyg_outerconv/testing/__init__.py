@@ -10,6 +10,7 @@ from .basis_laws import (
     assert_associative,
     assert_compose,
     assert_contraction,
+    assert_edges_alone_carry,
     assert_is_dense,
     assert_kron,
     assert_lazy_equals_explicit,
@@ -31,7 +32,13 @@ from .layer_laws import (
     assert_stochastic,
     assert_translation_equivariant,
 )
-from .reference import TOLERANCE, assert_near, assert_same_gradients, dense_contraction
+from .reference import (
+    TOLERANCE,
+    assert_near,
+    assert_same_gradients,
+    assert_seen_alone,
+    dense_contraction,
+)
 from .structures import awkward_cells, awkward_structures
 
 __all__ = [
@@ -44,6 +51,7 @@ __all__ = [
     "assert_compose",
     "assert_contraction",
     "assert_declared_laws",
+    "assert_edges_alone_carry",
     "assert_is_dense",
     "assert_kron",
     "assert_layer_equals_dense",
@@ -56,6 +64,7 @@ __all__ = [
     "assert_receptive_field",
     "assert_restrict",
     "assert_same_gradients",
+    "assert_seen_alone",
     "assert_stack",
     "assert_stochastic",
     "assert_translation_equivariant",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import nan
 
 import torch
 from torch import Tensor
@@ -14,7 +15,14 @@ from ..graph import Features, SparseMatrix
 from ..graph.choice import Nodes
 from ..graph.sparse_features import as_matrix
 from ..theta import Mixture, ThetaValue, ValueOutput, full
-from .reference import TOLERANCE, assert_near, assert_same_gradients, dense_contraction, derivatives
+from .reference import (
+    TOLERANCE,
+    assert_near,
+    assert_same_gradients,
+    assert_seen_alone,
+    dense_contraction,
+    derivatives,
+)
 
 
 def legal_orders(
@@ -73,6 +81,37 @@ def assert_contraction(
             except AssertionError as error:
                 what = f"derivative {number}" if number else "value"
                 raise AssertionError(f"{what} of {name or 'the choice'}: {error}") from None
+
+
+def assert_edges_alone_carry(
+    basis: Basis, x: Tensor, theta: ThetaValue, number: float = nan, aggr: str = "sum"
+) -> None:
+    """NaN or infinity of a source reaches the targets it has an edge to, its gradient back alike.
+
+    What has no edge never arrives, by any legal order; what has one arrives, also with the weight
+    0. Of maxima and minima infinity need not arrive, nor a gradient.
+
+    Args:
+        basis: K matrices of size M × N.
+        x: (M, P) positive features.
+        theta: Θ of positive numbers, or c I, so that nothing cancels.
+        number: NaN or infinity.
+        aggr: over the inputs of each label.
+
+    Raises:
+        AssertionError: it arrives where it must not, or does not; the message names the order.
+    """
+    seen, reasons = basis.support().any(0), legal_orders(basis, x, theta, aggr)
+    for name in (None, *(name for name in ORDERS if not reasons[name])):
+
+        def run(x: Tensor, name: str | None = name) -> Tensor:
+            return contract(basis, x, theta, name, aggr=aggr)
+
+        compares = aggr in ("max", "min")
+        try:
+            assert_seen_alone(run, x, seen, number, not compares or number != number, not compares)
+        except AssertionError as error:
+            raise AssertionError(f"{number} by {name or 'the choice'}: {error}") from None
 
 
 def assert_adjoint(basis: Basis) -> None:

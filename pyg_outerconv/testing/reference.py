@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -64,6 +64,54 @@ def _gradients(out: Tensor, inputs: Sequence[Tensor], direction: Tensor) -> list
         torch.zeros_like(tensor) if gradient is None else gradient
         for gradient, tensor in zip(found, inputs, strict=True)
     ]
+
+
+def assert_seen_alone(
+    run: Callable[[Tensor], Tensor],
+    x: Tensor,
+    seen: Tensor,
+    number: float,
+    forward: bool = True,
+    backward: bool = True,
+) -> None:
+    """A number that is not finite, of one row at a time, reaches the rows that see it and no other.
+
+    Args:
+        run: from x (M, ...) to a result (N, ...).
+        x: (M, ...) finite features.
+        seen: (M, N) booleans, whether row n of the result sees row m of x.
+        number: NaN or infinity.
+        forward: whether it must arrive in all rows that see it.
+        backward: whether it must arrive, as a gradient of the result, in all rows of x that are
+            seen.
+
+    Raises:
+        AssertionError: it reaches another row, or not all of these.
+    """
+    for learns in (False, True):
+        for source in range(x.size(0)):
+            spoilt = x.detach().clone()
+            spoilt[source] = number
+            found = _spoilt_rows(run(spoilt.requires_grad_(learns)))
+            _assert_reached(found, seen[source], forward, f"source {source} reaches targets")
+    given = x.detach().clone().requires_grad_()
+    out = run(given)
+    for target in range(out.size(0) if out.requires_grad else 0):
+        above = torch.ones_like(out)
+        above[target] = number
+        (grad,) = torch.autograd.grad(out, given, above, retain_graph=True)
+        wanted = seen[:, target]
+        _assert_reached(_spoilt_rows(grad), wanted, backward, f"target {target} reaches sources")
+
+
+def _spoilt_rows(x: Tensor) -> Tensor:
+    return ~x.detach().isfinite().flatten(1).all(1)
+
+
+def _assert_reached(found: Tensor, seen: Tensor, all_of_them: bool, what: str) -> None:
+    right = torch.equal(found, seen) if all_of_them else not bool((found & ~seen).any())
+    places = [x.nonzero().view(-1).tolist() for x in (found, seen)]
+    assert right, f"{what} {places[0]}, and {places[1]} see it"
 
 
 def derivatives(out: Tensor, inputs: Sequence[Tensor], depth: int) -> list[Tensor]:

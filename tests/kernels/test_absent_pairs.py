@@ -1,0 +1,167 @@
+"""Attention: a pair without an edge, or with a bias of -inf, carries nothing, NaN included."""
+
+from math import inf, nan
+
+import pytest
+import torch
+
+from pyg_outerconv.basis import Pattern
+from pyg_outerconv.kernels import (
+    attend,
+    attend_all,
+    attend_band,
+    attend_blocks,
+    blocks_of,
+    dense_attention,
+    use_backend,
+)
+from pyg_outerconv.kernels.absent_pairs import are_finite
+from pyg_outerconv.testing import assert_near, assert_seen_alone
+
+NODES, HEADS = 7, 2
+AHEAD = torch.arange(NODES) - torch.arange(NODES).unsqueeze(1)  # of targets and sources
+EVERY = torch.ones(NODES, NODES, dtype=torch.bool)
+PRESENT = torch.tensor([1, 1, 0, 1, 0, 1, 1]).bool()
+HIDDEN = torch.rand(NODES, NODES, generator=torch.Generator().manual_seed(1)) < 0.4
+BLOCK = torch.tensor([0, 0, 1, 1, 1, 2, 2])
+
+
+def sparsity(visible):
+    target, source = visible.nonzero(as_tuple=True)
+    return Pattern.build(torch.stack([source, target]), size=visible.shape[::-1]).by_target
+
+
+def biased(function):
+    """The function with a bias (N, M, H) that is -inf at hidden pairs."""
+
+    def run(query, key, value):
+        generator = torch.Generator().manual_seed(2)
+        bias = torch.randn(NODES, NODES, HEADS, generator=generator, dtype=query.dtype)
+        return function(query, key, value, bias.masked_fill(HIDDEN.unsqueeze(-1), -inf))
+
+    return run
+
+
+def on_edges(visible):
+    return lambda q, k, v: attend(sparsity(visible), q, k, v)
+
+
+def flat(query, key, value, bias):
+    return attend(sparsity(EVERY), query, key, value, bias.flatten(0, 1))
+
+
+def window(**options):
+    return lambda q, k, v: attend_band(q, k, v, **options)
+
+
+# Each way to attend, with the pairs (target, source) that have an edge.
+WAYS = {
+    "edges": (on_edges(AHEAD.abs() <= 2), AHEAD.abs() <= 2),
+    "edges with a bias": (biased(flat), ~HIDDEN),
+    "all": (attend_all, EVERY),
+    "all with a bias": (biased(attend_all), ~HIDDEN),
+    "causal": (lambda *x: attend_all(*x, causal=0), AHEAD <= 0),
+    "two ahead": (lambda *x: attend_all(*x, causal=2), AHEAD <= 2),
+    "two behind": (lambda *x: attend_all(*x, causal=-2), AHEAD <= -2),
+    "present": (lambda *x: attend_all(*x, source_mask=PRESENT), EVERY & PRESENT),
+    "present and causal": (
+        lambda *x: attend_all(*x, source_mask=PRESENT, causal=0),
+        (AHEAD <= 0) & PRESENT,
+    ),
+    "window": (window(left=2, right=1), (AHEAD >= -2) & (AHEAD <= 1)),
+    "window of the present": (
+        window(left=2, right=1, source_mask=PRESENT),
+        (AHEAD >= -2) & (AHEAD <= 1) & PRESENT,
+    ),
+    "dilated": (window(left=1, right=1, dilation=2), (AHEAD.abs() <= 2) & (AHEAD % 2 == 0)),
+    "later": (window(left=1, right=None), AHEAD >= -1),
+    "blocks": (
+        lambda *x: attend_blocks(*x, blocks_of(BLOCK, BLOCK.flip(0))),
+        BLOCK.flip(0).unsqueeze(1) == BLOCK,
+    ),
+}
+
+
+def operands(dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    shapes = (NODES, HEADS, 3), (NODES, HEADS, 3), (NODES, HEADS, 2)
+    return [torch.randn(shape, generator=generator, dtype=dtype) for shape in shapes]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("number", [nan, inf], ids=str)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("small", [0, 1 << 17], ids=["in blocks", "by one mask"])
+def test_each_way_to_attend(way, number, dtype, small, monkeypatch):
+    monkeypatch.setattr(dense_attention, "_SMALL", small)
+    assert_attends(*WAYS[way], number, dtype)
+
+
+@pytest.mark.parametrize("way", ["edges", "edges with a bias"])
+@pytest.mark.parametrize("backend", ["scatter", "reference"])
+def test_each_backend(way, backend):
+    with use_backend(backend):
+        assert_attends(*WAYS[way], nan, torch.float64)
+
+
+def assert_attends(function, visible, number, dtype):
+    query, key, value = operands(dtype)
+    own = torch.eye(NODES, dtype=torch.bool) & visible.any(1)
+    sure = number != number  # a score of infinity may give a share of 0, and no gradient
+    for run, x, seen, arrives in (
+        (lambda q: function(q, key, value), query, own, sure),
+        (lambda k: function(query, k, value), key, visible.t(), sure),
+        (lambda v: function(query, key, v), value, visible.t(), True),
+    ):
+        backward = arrives and x is value
+        assert_seen_alone(run, x, seen, number, arrives, backward)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_numbers_that_are_finite_stay_as_they_are(way):
+    """Those of targets that see no NaN, by edges, and all gradients of other targets."""
+    function, visible = WAYS[way]
+    given = [x.requires_grad_() for x in operands()]
+    broken = [given[0], given[1], given[2].detach().index_fill(0, torch.tensor(3), nan)]
+    expected, found = function(*given), function(*broken)
+    unseen = ~visible[:, 3]
+    assert_near(found[unseen], expected[unseen])
+    above = torch.randn_like(expected)
+    plain = torch.autograd.grad(expected[unseen], given, above[unseen], retain_graph=True)
+    above[~unseen] = nan
+    mixed = torch.autograd.grad(expected, given, above)
+    for part, whole, reached in zip(
+        mixed, plain, (~unseen & visible.any(1), *[visible[~unseen].any(0)] * 2), strict=True
+    ):
+        assert_near(part[~reached], whole[~reached], at_least=1.0)
+
+
+def test_dropped_shares_reach_no_one_else_either():
+    visible = WAYS["causal"][1]
+    query, key, value = operands()
+    for options in ({}, {"source_mask": PRESENT}):
+        seen = visible & PRESENT if options else visible
+
+        def run(v, options=options):
+            return attend_all(query, key, v, causal=0, dropout_p=0.5, **options)
+
+        assert_seen_alone(run, value, seen.t(), nan)
+
+
+def test_what_can_be_looked_at():
+    x = torch.ones(3)
+    assert are_finite(x, None, x.requires_grad_(), x.new_empty(0))
+    for number in (nan, inf, -inf):
+        assert not are_finite(x, torch.tensor([1.0, number]))
+    seen = []
+    torch.vmap(lambda row: seen.append(are_finite(row)) or row)(torch.ones(2, 3))
+    assert seen == [False]
+    assert not are_finite(x.to("meta"))
+
+
+def test_functions_that_see_no_target_or_source():
+    empty, some = torch.randn(0, HEADS, 3), torch.full((4, HEADS, 3), nan)
+    nowhere = blocks_of(torch.zeros(4).long(), torch.zeros(0).long())
+    assert attend_blocks(empty, some, some, nowhere).shape == empty.shape
+    assert attend_all(empty, some, some).shape == empty.shape
+    assert not attend_all(some, empty, empty).any()
