@@ -49,6 +49,8 @@ SCORES = [
     "feature-map(feature_map='elu+1')",
     "feature-map(feature_map='exp')",
 ]
+# A median of all sources, and causal sums of products of features, which carry NaN to all.
+SPREADS = ("gaussian-distance", "feature-map")
 THETAS = ["shared", "basis-decomposed(num_bases=2)", "low-rank(rank=1)"]
 
 
@@ -188,6 +190,35 @@ def draw_layer(rng, channels, support, heads):
     return conv, f"AttentionConv({channels}, {2 * heads}, {options})"
 
 
+def assert_nan_is_seen_alone(rng, conv, ends, edge_index, seen):
+    """NaN of a node reaches the targets that see it and itself, a gradient what its target sees."""
+    x, q, is_pair = ends
+    node, reached = rng.randrange(seen.size(0)), rng.randrange(seen.size(1))
+
+    def rows(x):
+        return ~x.isfinite().movedim(-2, 0).flatten(1).all(1)
+
+    def run(x):
+        return conv((x, q) if is_pair else x, edge_index)
+
+    asks = torch.zeros(seen.size(1), dtype=torch.bool)
+    if not is_pair:  # a node that is NaN asks with NaN, whatever it sees
+        asks[node] = seen[:, node].any()
+    found = rows(run(x.detach().index_fill(-2, torch.tensor(node), nan)))
+    wanted = seen[node] | asks
+    assert torch.equal(found, wanted), f"NaN of {node} at {found}, not {wanted}"
+    fresh = x.detach().clone().requires_grad_()
+    out = run(fresh)
+    if not out.requires_grad:
+        return
+    above = torch.ones_like(out).index_fill(-2, torch.tensor(reached), nan)
+    found = rows(torch.autograd.grad(out, fresh, above)[0])
+    wanted = seen[:, reached].clone()
+    if not is_pair:
+        wanted[reached] |= seen[:, reached].any()
+    assert not (found & ~wanted).any(), f"gradient of {reached} at {found}, not {wanted}"
+
+
 def draw_and_compare(seed):
     """One draw: the layer equals the formula."""
     rng = random.Random(seed)
@@ -231,6 +262,10 @@ def draw_and_compare(seed):
     try:
         assert_near(out, expected, at_least=1.0)
         assert_same_gradients(out, expected, wanted, 1e-9)
+        if mask is None and conv.family.score.name not in SPREADS and out.numel():
+            seen = torch.zeros(m, n, dtype=torch.bool)
+            seen[edges[1], edges[2]] = True
+            assert_nan_is_seen_alone(rng, conv, (x, q, is_pair), edge_index, seen)
     except AssertionError as error:
         raise AssertionError(f"{told}: {error}") from error
 
