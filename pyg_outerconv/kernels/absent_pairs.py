@@ -51,7 +51,7 @@ def over_all_pairs(
 ) -> Tensor:
     """``product(*operands)`` if the operands are finite, else ``by_edges(*operands)``.
 
-    Backwards, rows of the gradient that are not finite go by edges, all others through the product.
+    Backwards, numbers of the gradient that are not finite go by edges, others through the product.
 
     Args:
         product: a function of the operands with a result (N, *), which multiplies pairs without an
@@ -93,15 +93,20 @@ class _Watched(Function):
             inputs = [None if x is None else x.view_as(x) for x in operands]
             out = ctx.by_edges(*inputs)
             asked: list[Any] = [x for x, is_wanted in zip(inputs, wanted, strict=True) if is_wanted]
-            bad = ~grad.isfinite().flatten(1).all(1).view(-1, *(1,) * (grad.dim() - 1))
+            wild, tame = _parted(grad)
             found = iter(
                 torch.autograd.grad(
-                    out,
-                    asked,
-                    grad.where(bad, 0.0),
-                    create_graph=differentiates,
-                    allow_unused=True,
+                    out, asked, wild, create_graph=differentiates, allow_unused=True
                 )
             )
         rest = [next(found) if is_wanted else None for is_wanted in wanted]
-        return grad.masked_fill(bad, 0.0), None, *rest
+        return tame, None, *rest
+
+
+def _parted(grad: Tensor) -> tuple[Tensor, Tensor]:
+    """The numbers that are not finite and those that are, with zeros in the places of the others.
+
+    The operations are such that also gradients in a batch that cannot be seen can be parted.
+    """
+    tame = torch.where(grad.abs() < torch.inf, grad, torch.zeros_like(grad))
+    return torch.where(grad.abs() < torch.inf, torch.zeros_like(grad), grad), tame
