@@ -39,6 +39,8 @@ class EdgeContext:
         present: (M,) or (M, *batch) booleans, the present sources, or None for all; f leaves
             out the others, whatever their scores are.
         listed: whether scores are in the order of the user's edge list, not of the pattern.
+        cancels_factors: whether f is the same of scores with a common factor for each target.
+        cancels_terms: whether f is the same of scores with a common term for each target.
     """
 
     basis: EdgeBasis | ImplicitEdges
@@ -48,6 +50,8 @@ class EdgeContext:
     exact: torch.dtype = torch.float32
     present: Tensor | None = None
     listed: bool = False
+    cancels_factors: bool = False
+    cancels_terms: bool = False
 
     @property
     def num_labels(self) -> int:

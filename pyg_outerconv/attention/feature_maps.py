@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from ..equations import row
 from ..errors import RefusedType, RefusedValue, unknown
 from ..graph import Features
 from ..graph.checks import check_positive
+from ..kernels.index_checks import can_read
 from ..kernels.tiles import exact
 from .edge_context import EdgeContext
 from .projection import Projection, Queries, both_ends, check_queries
@@ -40,15 +42,46 @@ class FeatureMap(torch.nn.Module):
             FEATURE_MAPS[cls.name] = cls
 
 
-class EluPlusOne(FeatureMap):
+class Exponential(FeatureMap):
+    """φ(x) = e^g(x); :meth:`exponent` is g, of which shares are made that do not leave the range.
+
+    Attributes:
+        overflows: whether features themselves do, so that a normaliser must cancel their factor.
+    """
+
+    overflows: ClassVar[bool] = True
+
+    @abstractmethod
+    def exponent(self, x: Tensor) -> Tensor:
+        """g(x), (..., D) to (..., D')."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The features."""
+        return self.exponent(x).exp()
+
+    def is_ordinary(self, x: Tensor) -> bool:
+        """Whether all features are seen to be from e^-10 to e^10, so that no product is lost."""
+        return _within(self.exponent(x.detach()), 10.0)
+
+
+class EluPlusOne(Exponential):
     """φ(x) = elu(x) + 1, from *Transformers are RNNs* (equation 7): eˣ below zero, x + 1 above."""
 
     name = "elu+1"
     page = ("elu(x) + 1", "2006.16236, equation 7")
+    overflows = False
+
+    def exponent(self, x: Tensor) -> Tensor:
+        """ln φ(x): x below zero, ln(1 + x) above."""
+        return x.clamp(max=0.0) + x.relu().log1p()
 
     def forward(self, x: Tensor) -> Tensor:
         """The features; this form keeps the digits of small ones, which elu(x) + 1 loses."""
         return x.clamp(max=0.0).exp() + x.relu()
+
+    def is_ordinary(self, x: Tensor) -> bool:
+        """The same, without logarithms: ln(1 + x) is less than x."""
+        return _within(x.detach(), 10.0)
 
 
 class Rectified(FeatureMap):
@@ -76,18 +109,6 @@ class Unchanged(FeatureMap):
     def forward(self, x: Tensor) -> Tensor:
         """The features."""
         return x
-
-
-class Exponential(FeatureMap):
-    """φ(x) = e^g(x); :meth:`exponent` is g, from which bounded features are computed."""
-
-    @abstractmethod
-    def exponent(self, x: Tensor) -> Tensor:
-        """g(x), (..., D) to (..., D')."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The features."""
-        return self.exponent(x).exp()
 
 
 class Exp(Exponential):
@@ -150,12 +171,19 @@ class PositiveRandom(Exponential):
             rule = "random features are of as many channels as a head has"
             raise RefusedValue(rule, self.channels, x.size(-1))
         x = x * self.channels**-0.25
-        count = torch.tensor(float(self.num_features), device=x.device).log().to(x.dtype)
-        return x @ self.omega.to(x.dtype) - (x.square().sum(-1, keepdim=True) + count) / 2
+        square = x.square().sum(-1, keepdim=True) + math.log(self.num_features)
+        return x @ self.omega.to(x.dtype) - square / 2
 
     def extra_repr(self) -> str:
         """D and R."""
         return f"{self.channels}, num_features={self.num_features}"
+
+
+def _within(x: Tensor, bound: float) -> bool:
+    """Whether no number exceeds a bound; False where they cannot be read, or are short."""
+    if not can_read(x) or x.dtype not in (torch.float32, torch.float64):
+        return False
+    return not x.numel() or max(-x.amin().item(), x.amax().item()) <= bound
 
 
 def make_feature_map(name: str | torch.nn.Module) -> torch.nn.Module:
@@ -187,9 +215,8 @@ class FeatureMapped(Score):
         heads, channels, in_channels: see :class:`Score`.
         feature_map: φ, by its name or as a module.
         bias: whether keys and queries have a bias.
-        bounded: whether exponential features are divided by the largest that a target sees, so that
-            none overflows; ``l1`` cancels this factor.
-
+        bounded: whether exponential features that overflow are refused but with ``l1``, which
+            cancels the largest that a target sees, by which they are divided.
     """
 
     name = "feature-map"
@@ -218,28 +245,33 @@ class FeatureMapped(Score):
 
     @property
     def up_to_factor(self) -> bool:  # type: ignore[override]
-        """Whether exponentials are bounded, so that scores are known up to a factor."""
-        return self.bounded and isinstance(self.phi, Exponential)
+        """Whether exponentials must be bounded, so that scores are known up to a factor."""
+        return self.bounded and isinstance(self.phi, Exponential) and self.phi.overflows
 
     def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        key, asked = self.features(source, query)
+        key, asked, exponents = self.features(source, query, support.cancels_factors)
         is_positive = isinstance(self.phi, FeatureMap) and self.phi.is_positive
-        return Dot(asked, key, is_positive=is_positive, exponents=self.up_to_factor)
+        return Dot(asked, key, is_positive=is_positive, exponents=exponents)
 
-    def features(self, source: Features, query: Queries) -> tuple[Tensor, Tensor]:
-        """φ of keys (M, *batch, H, D') and of queries (N, *batch, H, D').
+    def features(
+        self, source: Features, query: Queries, only_shares: bool
+    ) -> tuple[Tensor, Tensor, bool]:
+        """φ of keys (M, *batch, H, D') and of queries (N, *batch, H, D'); whether as exponents.
 
-        If ``up_to_factor``, the exponents of these features, in float32 at least.
+        Exponents are in float32 at least. They are in the place of exponentials of which only
+        shares are wanted, unless all of these are of ordinary size.
 
         Raises:
             TypeError: the feature map returns no tensor (nodes, *batch, H, D').
         """
         check_queries(self.query, query, source)
         key, asked = self.key(source), self.query(query)
-        if self.up_to_factor:
-            assert isinstance(self.phi, Exponential)
-            return self.phi.exponent(exact(key)), self.phi.exponent(exact(asked))
-        return self._of(key), self._of(asked)
+        phi = self.phi
+        if not (only_shares and self.bounded and isinstance(phi, Exponential)):
+            return self._of(key), self._of(asked), False
+        if phi.is_ordinary(key) and phi.is_ordinary(asked):
+            return self._of(key), self._of(asked), False
+        return phi.exponent(exact(key)), phi.exponent(exact(asked)), True
 
     def _of(self, x: Tensor) -> Tensor:
         out = self.phi(x)

@@ -122,9 +122,7 @@ class L1(Normaliser):
     def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
         wide = _without_absent(exact(score))
         total = _of_row(sparsity, _row_sums(sparsity, wide.abs()))
-        empty = total == 0
-        share = wide * total.masked_fill(empty, 1.0).reciprocal().masked_fill(empty, 0.0)
-        return share.to(score.dtype)
+        return (wide / total.masked_fill(total == 0, torch.inf)).to(score.dtype)
 
 
 class SoftmaxPlusOne(Normaliser):

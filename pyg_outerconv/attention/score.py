@@ -38,6 +38,7 @@ class Dot:
         is_positive: whether no product is ever negative.
         exponents: whether query and key are exponents of the factors, and scores known up to a
             factor for each target: ``Σ_d exp(query[n, h, d] + key[m, h, d])``.
+        value_type: the dtype of values, where query and key are in a wider one; None for theirs.
     """
 
     query: Tensor
@@ -46,6 +47,7 @@ class Dot:
     bias: Tensor | None = None
     is_positive: bool = False
     exponents: bool = False
+    value_type: torch.dtype | None = None
 
 
 class Score(torch.nn.Module):

@@ -28,6 +28,7 @@ def _as_factors(
     scale: float,
     normalise: Normaliser,
     present: Tensor | None,
+    dtype: torch.dtype | None,
 ) -> FeatureProduct | None:
     """The basis as a product of features of keys and queries, or None if it has no such form.
 
@@ -48,7 +49,7 @@ def _as_factors(
         query = query * scale
     key = present_keys(key, present, scores.exponents)
     make = FeatureProduct.of_exponents if scores.exponents else FeatureProduct
-    return make(key, query, normalised, *pairs)
+    return make(key, query, normalised, *pairs, value_type=dtype)
 
 
 def with_terms(
@@ -81,13 +82,14 @@ def basis_of(
     factor = 1.0 / normalise.temperature
     if isinstance(scores, Dot):
         scale, present = scores.scale * factor, support.present
-        if (found := _as_factors(support.basis, scores, scale, normalise, present)) is not None:
+        found = _as_factors(support.basis, scores, scale, normalise, present, dtype)
+        if found is not None:
             return found
         if not scores.exponents:
             there = _of_batch(present, scores.key.shape[1:-2])
             bias = scores.bias if scores.bias is None or factor == 1.0 else scores.bias * factor
-            ends = scores.query, scores.key
-            return AttentionBasis(support.basis, *ends, normalise, scale, bias, there)
+            how = normalise, scale, bias, there, scores.value_type
+            return AttentionBasis(support.basis, scores.query, scores.key, *how)
         scores = _of_exponents(support, scores)
     scores = scores * factor if factor != 1.0 else scores
     there = _of_batch(support.present, scores.shape[1:-1])

@@ -8,16 +8,19 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from ..basis.implicit_edges import ImplicitEdges
 from ..errors import RefusedValue
 from ..graph import Features
-from ..kernels import sddmm
+from ..kernels import additive
+from ..kernels.index_checks import can_read
 from ..kernels.tiles import exact
 from .edge_context import EdgeContext
-from .ends import Ends, same_batch
+from .ends import Ends, over_batch, same_batch
 from .projection import Queries, spread
 from .score import Dot, Score
 
-_SAMPLED = 64  # nodes of which the median is taken
+# The most by which rounding may change distances that are differences of squares.
+_LOST = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
 class Similarity(Score):
@@ -118,11 +121,10 @@ class GaussianDistance(Similarity):
     Under a softmax these are the weights of kernel regression (Nadaraya 1964, Watson 1964), and the
     responsibilities of Gaussians of equal width.
 
-    The square is a product of vectors with two more channels, ⟨(q, −|q|²/2, 1), (x, 1, −|x|²/2)⟩,
-    so no tensor of scores is needed. The median of the sources is subtracted from both ends first:
-    distances stay the same, and the squares that cancel become small, so the error is that of
-    numbers of size |q|²/σ² around the median. In float16 and bfloat16, scores are computed in
-    float32 for each edge.
+    Differences are subtracted channel by channel, in tiles of edges, so that the distance of equal
+    vectors is 0 wherever they are. Under a softmax it is a product of vectors with two more
+    channels, ⟨(q, −|q|²/2, 1), (x, 1, −|x|²/2)⟩, in a dtype in which squares of such size have the
+    digits of distances, so that no tensor of scores is needed. Scores are in float32 at least.
 
     Args:
         heads, channels, in_channels, projected: see :class:`Similarity`.
@@ -161,21 +163,39 @@ class GaussianDistance(Similarity):
 
     def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         at_source, at_target = self.compared(source, query, support)
-        same_batch(at_source, at_target)
-        short = at_source.dtype in (torch.float16, torch.bfloat16)
-        at_source, at_target = exact(at_source), exact(at_target)
-        middle = _middle(at_source.detach())
-        at_source, at_target = self._narrow(at_source - middle), self._narrow(at_target - middle)
-        at_target = torch.cat(
-            [at_target, -_half_square(at_target), torch.ones_like(at_target[..., :1])], -1
-        )
-        at_source = torch.cat(
-            [at_source, torch.ones_like(at_source[..., :1]), -_half_square(at_source)], -1
-        )
-        if not short:
-            return Dot(at_target, at_source)
-        score = sddmm(support.sparsity, support.fold(at_target), support.fold(at_source))
-        return support.unfold(score, self.heads, at_source.shape[1:-2])
+        batch, kind = same_batch(at_source[..., 0], at_target[..., 0]), at_source.dtype
+        wide = self._type_of_squares(at_source, at_target, support)
+        if wide is not None:
+            return _as_product(*(self._narrow(x.to(wide)) for x in (at_target, at_source)), kind)
+        at_source, at_target = support.fold(exact(at_source)), support.fold(exact(at_target))
+        sigma = self.sigma if self.log_sigma is None else 1.0
+        weight = at_source.new_full(at_source.shape[1:], -0.5 / sigma**2)
+        score = additive(support.sparsity, at_target, -at_source, weight, activation="square")
+        score = support.unfold(score, self.heads, batch)
+        if self.log_sigma is None:
+            return score
+        factor = (-2 * self.log_sigma).exp().expand(score.size(0), -1)
+        return score * over_batch(support.own_heads(factor), batch).to(score.dtype)
+
+    def _type_of_squares(
+        self, source: Tensor, target: Tensor, support: EdgeContext
+    ) -> torch.dtype | None:
+        """The dtype in which squares, subtracted, leave the digits of distances.
+
+        None if there is none, or if f needs a number for each edge. Edges that exist already take
+        no wider dtype than scores have, for they are faster by tiles.
+        """
+        if not support.cancels_terms:
+            return None
+        own = exact(source[:0]).dtype
+        wide = torch.float64 if isinstance(support.basis, ImplicitEdges) else own
+        if not (can_read(source) and can_read(target)):
+            return wide if wide != own else None
+        with torch.no_grad():
+            squares = [self._narrow(exact(x)).square().sum(-1) for x in (source, target)]
+        size = max((x.amax().item() for x in squares if x.numel()), default=0.0)
+        bound = _LOST[own]
+        return next((kind for kind in (own, wide) if size * torch.finfo(kind).eps <= bound), None)
 
     def _narrow(self, x: Tensor) -> Tensor:
         """x / σ, with the σ of each head."""
@@ -184,12 +204,11 @@ class GaussianDistance(Similarity):
         return x * (-self.log_sigma).exp().to(x.dtype).unsqueeze(-1)
 
 
-def _middle(x: Tensor) -> Tensor:
-    """The median over a sample of nodes, (n, ...) to (...); no outlier moves it far."""
-    if not x.size(0):
-        return x.new_zeros(x.shape[1:])
-    some = x[:: -(-x.size(0) // _SAMPLED)]
-    return some.sort(0).values[some.size(0) // 2]
+def _as_product(query: Tensor, key: Tensor, value_type: torch.dtype) -> Dot:
+    """−|q − k|² / 2 as a product of q and k with two more channels."""
+    query = torch.cat([query, -_half_square(query), torch.ones_like(query[..., :1])], -1)
+    key = torch.cat([key, torch.ones_like(key[..., :1]), -_half_square(key)], -1)
+    return Dot(query, key, value_type=value_type)
 
 
 def _half_square(x: Tensor) -> Tensor:

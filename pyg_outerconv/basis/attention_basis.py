@@ -65,6 +65,7 @@ class AttentionBasis(Basis):
         bias: (E, *batch, H/L), broadcast along sizes of 1, in the pattern's order; or None.
         present: (M,) or (M, *batch) booleans, the sources that may be attended to, or None for
             all.
+        value_type: the dtype of values, where queries and keys are in a wider one; None for theirs.
 
     Raises:
         ValueError: the shapes do not fit, or the support has values.
@@ -80,6 +81,7 @@ class AttentionBasis(Basis):
     factor: float = 1.0
     bias: Tensor | None = None
     present: Tensor | None = None
+    value_type: torch.dtype | None = None
 
     def __post_init__(self) -> None:
         sources, targets = self.over.size
@@ -150,8 +152,8 @@ class AttentionBasis(Basis):
         return self.query.device
 
     @property
-    def dtype(self) -> torch.dtype | None:
-        return self.query.dtype
+    def dtype(self) -> torch.dtype:
+        return self.value_type or self.query.dtype
 
     @property
     def learns(self) -> bool:
@@ -207,7 +209,7 @@ class AttentionBasis(Basis):
         exact = self._exact
         if exact.dtype == self.dtype:
             return exact
-        return MultiHeadEdges(exact.pattern, exact.value.to(self.query.dtype))
+        return MultiHeadEdges(exact.pattern, exact.value.to(self.dtype))
 
     @property
     def _is_listed(self) -> bool:
@@ -239,18 +241,18 @@ class AttentionBasis(Basis):
         """
         if self._is_listed and is_listed(self.pattern, x):
             return self.times(x)
-        batch = tuple(x.shape[1:-2])
+        batch, dtype = tuple(x.shape[1:-2]), torch.promote_types(self.dtype, x.dtype)
         query, key = self.with_batch(batch)
         query, key, x = (by_label(part, self.num_labels) for part in same_dtype(query, key, x))
         bias = self.edge_bias(batch)
         bias = None if bias is None else bias.to(query.dtype)
         out = attend(self.pattern.by_both, query, key, x, bias, scale=self.factor)
-        return by_head(out, self.num_labels, self.num_bases, batch)
+        return by_head(out, self.num_labels, self.num_bases, batch).to(dtype)
 
     def times(self, x: Tensor) -> Tensor:
         """The result of :meth:`attend` for any f, by a value for each edge and head."""
         found = self._exact.times(x)
-        return found.to(torch.promote_types(self.query.dtype, x.dtype))
+        return found.to(torch.promote_types(self.dtype, x.dtype))
 
     def with_batch(self, batch: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Queries and keys expanded to the batch of X, (N, *batch, H, D) and (M, *batch, H, D)."""

@@ -313,6 +313,8 @@ class Basis(Operations, ABC):
             if isinstance(part, torch.device):
                 there = index_map(torch.empty(0, device=part)).device
                 return part if there == part else there
+            if isinstance(part, torch.dtype):
+                return value_map(torch.empty(0, dtype=part)).dtype
             return part
 
         return self.with_fields(moved)

@@ -51,6 +51,7 @@ class FeatureProduct(Basis):
             within each block.
         exponents: whether key and query are the logarithms of the factors, only for a normalised
             causal basis; see :meth:`of_exponents` for others.
+        value_type: the dtype of values, where factors are in a wider one; None for theirs.
 
     Raises:
         ValueError: the shapes do not fit, or an option is unknown or does not fit another.
@@ -68,6 +69,7 @@ class FeatureProduct(Basis):
     target_block: Tensor | None = None
     target_place: Tensor | None = None
     exponents: bool = False
+    value_type: torch.dtype | None = None
 
     def __post_init__(self) -> None:
         key, query = self.key, self.query
@@ -95,6 +97,7 @@ class FeatureProduct(Basis):
         source_block: Tensor | None = None,
         target_block: Tensor | None = None,
         target_place: Tensor | None = None,
+        value_type: torch.dtype | None = None,
     ) -> FeatureProduct:
         """The normalised basis of the factors e^key and e^query, without overflow.
 
@@ -103,13 +106,14 @@ class FeatureProduct(Basis):
         """
         blocks = (source_block, target_block)
         if causal is not None:
-            return cls(key, query, normalised, causal, *blocks, target_place, exponents=True)
+            beside = (*blocks, target_place, True, value_type)
+            return cls(key, query, normalised, causal, *beside)
         if source_block is None or target_block is None:
             query, key = of_all(query, key)
-            return cls(key, query, normalised)
+            return cls(key, query, normalised, value_type=value_type)
         count = cls(key, query, True, None, *blocks).num_blocks
         query, key = of_all(query, key, (source_block, target_block), count)
-        return cls(key, query, normalised, None, *blocks)
+        return cls(key, query, normalised, None, *blocks, value_type=value_type)
 
     def _check_support(self) -> None:
         """Check ``causal`` and the blocks; for the errors see the class."""
@@ -152,8 +156,8 @@ class FeatureProduct(Basis):
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The dtype of the factors."""
-        return self.key.dtype
+        """The dtype of values: that of the factors, if no other is set."""
+        return self.value_type or self.key.dtype
 
     @property
     def learns(self) -> bool:
@@ -229,6 +233,7 @@ class FeatureProduct(Basis):
         if self.normalised:
             total = spmm(pattern.by_both, value, value.new_ones(self.size[0], 1)).squeeze(-1)
             value = divided(value, total.index_select(0, pattern.target))
+        value = value.to(self.dtype)
         return MultiHeadEdges(pattern, value.unflatten(1, (*self.batch, self.num_bases)))
 
     def item(self, *index: int) -> FeatureProduct:
@@ -255,6 +260,7 @@ class FeatureProduct(Basis):
             normalised=False,
             source_block=self.target_block,
             target_block=self.source_block,
+            value_type=self.value_type,
         )
 
     def transposed(self) -> Basis:

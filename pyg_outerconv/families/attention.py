@@ -131,12 +131,17 @@ class Attention(ContentFamily):
             check_heads("a term", term.heads, self.score.heads)
 
     def _check_factor(self) -> None:
-        if self.score.up_to_factor and (self.terms or not isinstance(self.normalise, L1)):
+        if self.score.up_to_factor and not self._cancels_factors:
             raise RefusedValue(
                 f"scores of {self.score.name!r} are known up to a factor, which L1 cancels",
                 "bounded=False, or normalise='l1' without terms",
                 f"{self.normalise} and {len(self.terms)} terms",
             )
+
+    @property
+    def _cancels_factors(self) -> bool:
+        """Whether a factor of all scores of a target changes nothing."""
+        return isinstance(self.normalise, L1) and not self.terms
 
     def _check_align(self) -> None:
         align = self.align
@@ -261,7 +266,8 @@ class Attention(ContentFamily):
         if isinstance(asked, PerHead):
             check_heads("what makes queries of each head", asked.value.size(-2), self.num_bases)
         exact, of_theta = exact_type(content.source), (content.theta, content.values)
-        support = EdgeContext(over, structure, *of_theta, exact, content.present, listed)
+        cancels = self._cancels_factors, self.normalise.is_softmax
+        support = EdgeContext(over, structure, *of_theta, exact, content.present, listed, *cancels)
         if self._sees_sources_alone(content):
             scores = self.score.of_sources(content.source, support)
         else:

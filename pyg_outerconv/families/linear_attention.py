@@ -98,7 +98,7 @@ class LinearAttention(ContentFamily):
         ends = tuple(given) if isinstance(given, tuple | list) else (given, given)
         if len(ends) != 2:
             raise RefusedValue("in_channels are of sources and targets", "(P, P_q)", ends)
-        options = self.feature_map, self.bias, bool(self.normalised)
+        options = self.feature_map, self.bias
         object.__setattr__(self, "score", FeatureMapped(self.heads, self.channels, ends, *options))
         super().__post_init__()
         if self.strict and not self.causal:
@@ -134,8 +134,7 @@ class LinearAttention(ContentFamily):
         content, asked = self.content_of(structure)
         options = self.align, content, asked, self.causal
         structure = structure_of_queries(structure, _ALL_PAIRS, *options)
-        key, query = self.score.features(content.source, asked)
-        exponents = self.score.up_to_factor
+        key, query, exponents = self.score.features(content.source, asked, bool(self.normalised))
         key = present_keys(key, content.present, exponents)
         if (key.size(0), query.size(0)) != structure.size:
             raise RefusedValue(
@@ -145,8 +144,9 @@ class LinearAttention(ContentFamily):
             )
         causal = ("strict" if self.strict else "inclusive") if self.causal else None
         graphs, place = self._graphs_and_places(structure)
+        beside: Any = {"target_place": place, "value_type": dtype}
         make = FeatureProduct.of_exponents if exponents else FeatureProduct
-        return make(key, query, self.normalised, causal, *graphs, target_place=place)
+        return make(key, query, self.normalised, causal, *graphs, **beside)
 
     def _graphs_and_places(
         self, structure: Structure

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-ACTIVATIONS = ("leaky_relu", "tanh", "exp")
+ACTIVATIONS = ("leaky_relu", "tanh", "exp", "square")
 
 
 class Activation(NamedTuple):
@@ -28,7 +28,7 @@ class Activation(NamedTuple):
     @property
     def vanishes(self) -> bool:
         """Whether this derivative is zero everywhere."""
-        return self.name == "leaky_relu" and self.order > 1
+        return self.order > {"leaky_relu": 1, "square": 2}.get(self.name, self.order)
 
     def after(self, orders: int) -> Activation:
         """The derivative of order n + ``orders``."""
@@ -40,6 +40,8 @@ class Activation(NamedTuple):
             return out.zero_()
         if self.name == "exp":
             return torch.exp(z, out=out)
+        if self.name == "square":
+            return out.fill_(2.0) if self.order == 2 else torch.mul(z, 2 if self.order else z, out=out)
         if self.name == "tanh":
             torch.tanh(z, out=out)
             return out if self.order == 0 else _horner(out, _of_tanh(self.order))

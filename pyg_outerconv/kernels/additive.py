@@ -33,15 +33,15 @@ def additive(
     ReLU these are the scores of GATv2 (Brody et al., *How Attentive are Graph Attention
     Networks?*, equation 7), with tanh those of Bahdanau et al., *Neural Machine Translation by
     Jointly Learning to Align and Translate*, appendix A.1.2; with exp they are products of e^a and
-    e^b, which may overflow on their own. No tensor of entries × channels is held, in derivatives of
-    any order either.
+    e^b, which may overflow on their own, and with square distances from -b to a. No tensor of
+    entries × channels is held, in derivatives of any order either.
 
     Args:
         sparsity: the places of the E entries.
         a: (R, H, P).
         b: (C, H, P).
         weight: (H, P).
-        activation: phi, 'leaky_relu', 'tanh' or 'exp'.
+        activation: phi, 'leaky_relu', 'tanh', 'exp' or 'square'.
         negative_slope: the slope of 'leaky_relu' below zero.
 
     Returns:

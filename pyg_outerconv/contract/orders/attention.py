@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from ...basis.attention_basis import AttentionBasis
@@ -257,12 +258,13 @@ class DenseAttention(HeadOrder):
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
         basis, batch = _attention(problem), problem.batch
+        dtype = torch.promote_types(basis.dtype, x.dtype)
         query, key = basis.with_batch(batch)
         query, key, value = (by_label(part, basis.num_labels) for part in same_dtype(query, key, x))
         beside = _bias(basis, batch, query), _mask(basis, batch)
         options = basis.factor, basis.normalise.dropped
         out = _rule(problem).attend(query, key, value, *beside, *options)
-        return by_head(out, basis.num_labels, basis.num_bases, batch)
+        return by_head(out, basis.num_labels, basis.num_bases, batch).to(dtype)
 
 
 def _bias(basis: AttentionBasis, batch: tuple[int, ...], like: Tensor) -> Tensor | None:

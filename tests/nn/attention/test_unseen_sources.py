@@ -1,5 +1,6 @@
 """What a target does not see changes nothing of its row, however large it is."""
 
+import copy
 import random
 
 import pytest
@@ -17,7 +18,7 @@ from pyg_outerconv.testing.reference import derivatives
 
 D, NODES = 3, 11
 MAPS = [*FEATURE_MAPS, "random"]
-EXPONENTIAL = ("exp", "random")
+EXPONENTIAL = ("elu+1", "exp", "random")
 
 
 def map_of(name):
@@ -152,6 +153,38 @@ def test_so_is_attention_over_any_support(name, support, size):
     seen = torch.rand(9, 9) < 0.5 if support is None else SEEN[support](9)
     edges = edges_of(seen) if support is None else None
     assert_is_dense(conv, score, seen, size, 2 if size == 1.0 else 1, edge_index=edges)
+
+
+def layer_of_map(name, support):
+    """Linear attention by prefix sums or latent nodes, or by scores of the edges of a window."""
+    if support.startswith("linear"):
+        return linear_attention(
+            P, Q, HEADS, D, feature_map=map_of(name), causal="causal" in support
+        )
+    score = FeatureMapped(HEADS, D, P, map_of(name))
+    return AttentionConv(P, Q, HEADS, support, score=score, normalise="l1")
+
+
+OF_MAPS = ["linear", "linear causal", "complete", "causal", "blocks(3)", "slidingwindow(window=2)"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("support", OF_MAPS)
+@pytest.mark.parametrize("name", EXPONENTIAL)
+def test_exponentials_in_shorter_types_are_those_of_float64(name, support, dtype):
+    """Also of features near -52, whose products float32 does not have."""
+    conv, eps = layer_of_map(name, support).to(dtype), torch.finfo(dtype).eps
+    for offset in (0.0, -52.0) if dtype == torch.float32 and name != "random" else (0.0,):
+        for part in (conv.family.score.key, conv.family.score.query) if offset else ():
+            part.weight.data.fill_(1.0 / P)
+        x = (torch.randn(9, P) + offset).to(dtype).requires_grad_()
+        same, wide = x.detach().double().requires_grad_(), copy.deepcopy(conv).double()
+        found, wanted = (
+            derivatives(conv(x, None).double(), [x], 2),
+            derivatives(wide(same), [same], 2),
+        )
+        for actual, reference in zip(found, wanted, strict=True):
+            assert_near(actual.double(), reference, 40 * eps, at_least=(1.0 + abs(offset)) ** 2)
 
 
 def test_edges_of_a_causal_basis_are_in_range_too():
