@@ -36,9 +36,9 @@ def attend(rows, cols, shape, query, key, value, bias=None):
 
 
 def additive(rows, cols, a, b, weight, form):
-    """(E, H), of a leaky ReLU with slope 0.2, of tanh or of exp."""
+    """(E, H), of a leaky ReLU with slope 0.2, of tanh, of exp or of squares."""
     z = a[rows] + b[cols]
-    bent = {"tanh": torch.tanh, "exp": torch.exp}.get(
+    bent = {"tanh": torch.tanh, "exp": torch.exp, "square": torch.square}.get(
         form, lambda z: torch.where(z > 0, z, 0.2 * z)
     )
     return (weight * bent(z)).sum(-1)

@@ -166,7 +166,8 @@ class GaussianDistance(Similarity):
         batch, kind = same_batch(at_source[..., 0], at_target[..., 0]), at_source.dtype
         wide = self._type_of_squares(at_source, at_target, support)
         if wide is not None:
-            return _as_product(*(self._narrow(x.to(wide)) for x in (at_target, at_source)), kind)
+            at_target, at_source = at_target.to(wide), at_source.to(wide)
+            return _as_product(self._narrow(at_target), self._narrow(at_source), kind)
         at_source, at_target = support.fold(exact(at_source)), support.fold(exact(at_target))
         sigma = self.sigma if self.log_sigma is None else 1.0
         weight = at_source.new_full(at_source.shape[1:], -0.5 / sigma**2)

@@ -41,7 +41,9 @@ class Activation(NamedTuple):
         if self.name == "exp":
             return torch.exp(z, out=out)
         if self.name == "square":
-            return out.fill_(2.0) if self.order == 2 else torch.mul(z, 2 if self.order else z, out=out)
+            return (
+                out.fill_(2.0) if self.order == 2 else torch.mul(z, 2 if self.order else z, out=out)
+            )
         if self.name == "tanh":
             torch.tanh(z, out=out)
             return out if self.order == 0 else _horner(out, _of_tanh(self.order))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from seen import PLAIN, SEEN, P, edges_of, layer, legal_orders, truth
 
-from pyg_outerconv.attention import make_normaliser, make_score
+from pyg_outerconv.attention import NORMALISERS, make_normaliser, make_score
 from pyg_outerconv.families import Attention
 from pyg_outerconv.families.support.bands import Complete
 from pyg_outerconv.graph.structure import Content
@@ -22,13 +22,31 @@ def scores(text, x, query, normalise="identity"):
     return basis.to_dense().detach()[0] if not x.requires_grad else basis.to_dense()[0]
 
 
+@pytest.mark.parametrize("normalise", NORMALISERS)
+@pytest.mark.parametrize("clusters", [1, 2])
 @pytest.mark.parametrize("offset", [0.0, 1e3, 1e5])
-def test_distances_are_exact_far_from_the_origin(offset):
-    x = (torch.randn(20, 4).double() + offset).float()
-    query = (torch.randn(30, 4).double() + offset).float()
-    expected = -torch.cdist(x.double(), query.double()).square() / 2
-    found = scores("gaussian-distance", x, query).double()
-    assert float((found - expected).abs().max()) < 1e-5 * float(expected.abs().max())
+def test_distances_are_exact_far_from_the_origin(offset, clusters, normalise):
+    """And where there are others as far from there; each is as near as the numbers allow."""
+    far = offset * (torch.arange(30) % clusters if clusters > 1 else torch.ones(30)).unsqueeze(1)
+    x, query = (torch.randn(30, 4).double() + far).float(), (torch.randn(30, 4) + far).float()
+    x[7] = query[7]
+    expected = scores("gaussian-distance", x.double(), query.double(), normalise)
+    difference = x.double().unsqueeze(1) - query.double()
+    distance = -difference.square().sum(-1) / 2
+    assert_near(scores("gaussian-distance", x.double(), query.double()), distance)
+    found = scores("gaussian-distance", x, query, normalise).double()
+    assert_near(found, expected, 2e-5)
+    near = distance > -30
+    assert_near(scores("gaussian-distance", x, query).double()[near], distance[near], 1e-5)
+
+
+@pytest.mark.parametrize("support", [None, "complete", "causal"])
+def test_no_distance_is_a_share_of_nothing(support):
+    """Of a node alone, and of nodes that are all alike, all scores are 0, and so are shares."""
+    for x in (100 * torch.randn(1, P), torch.full((4, P), 0.1)):
+        seen = torch.ones(len(x), len(x), dtype=torch.bool)
+        conv = layer("gaussian-distance", "l1", support, bias=False).float()
+        assert not conv(x, edges_of(seen) if support is None else None).any()
 
 
 def test_near_sources_are_told_apart():

@@ -3,9 +3,14 @@
 A draw is a support, a score, a normaliser, a way to bring heads together, masks, a batch, a pair or
 one set of nodes, and the way the layer is called. Its number is its seed:
 ``pytest tests/fuzz -k attention-137``. ``--draws`` says how many there are.
+
+The same layers are drawn in every dtype on features far from zero, from each other, and almost
+equal; and each score, normaliser and causal support on features that change where nobody looks.
 """
 
+import copy
 import random
+from itertools import product
 from math import inf, nan
 
 import pytest
@@ -60,8 +65,10 @@ def _l1(s, keep):
 
 
 def _softmax(s, keep, extra=0.0):
-    raised = s.exp() * keep
-    total = raised.sum(0) + extra
+    seen = s.detach().masked_fill(keep == 0, -inf)
+    high = seen.amax(0).clamp(min=0.0 if extra else -inf).nan_to_num(neginf=0.0)
+    raised = (s - high).masked_fill(keep == 0, -inf).exp()
+    total = raised.sum(0) + (extra * (-high).exp() if extra else 0.0)
     return raised / torch.where(total > 0, total, 1.0)
 
 
@@ -104,8 +111,8 @@ def draw_support(rng, heads, is_pair, nodes):
     return family, None, tuple(t.long() for t in (pattern.label, pattern.source, pattern.target))
 
 
-def matrices(conv, edges, x, q, theta, present, size):
-    """(H, *batch, M, N) by the formula of the score and f, target by target."""
+def matrices(conv, edges, x, q, theta, present, size, eps=0.0):
+    """(H, *batch, M, N) by the formula of the score, changed by ``eps``, and f of each target."""
     label, source, target = edges
     score, heads = conv.family.score, conv.heads
     if score.uses_theta and conv.value_bias is not None:  # scores of values see their bias too
@@ -115,6 +122,7 @@ def matrices(conv, edges, x, q, theta, present, size):
             q = torch.cat([q, torch.ones_like(q[..., :1])], dim=-1)
     near, far = (v.unsqueeze(-2).expand(*v.shape[:-1], heads, -1) for v in (x[source], q[target]))
     raw = FORMULAS[score.name](score, near, far, None, theta) / conv.family.normalise.temperature
+    raw = shaken(raw, eps) if eps else raw
     keep = (
         torch.ones_like(raw)
         if present is None
@@ -137,13 +145,13 @@ def matrices(conv, edges, x, q, theta, present, size):
     return out.movedim((1, 2), (-2, -1))
 
 
-def expected_output(conv, edges, x, q, present, size):
+def expected_output(conv, edges, x, q, present, size, eps=0.0):
     """Σ_h A_hᵀ (X V_h + b_h) O_h + bias, nodes first."""
     theta = conv.theta_value(x)
     blocks = full(theta)
     dense = torch.stack([torch.block_diag(*one) for one in blocks])
     values = getattr(theta, "value", None)
-    a = matrices(conv, edges, x, q, values, present, size)
+    a = matrices(conv, edges, x, q, values, present, size, eps)
     rows = x.movedim(0, -2)
     out = torch.einsum("h...mn,...mp,hpq->...nq", a, rows, dense)
     bias = getattr(theta, "bias", None)
@@ -158,9 +166,9 @@ def reads_values(text):
     return text.startswith(("additive", "gatv2", "supergat")) and "own=True" not in text
 
 
-def draw_layer(rng, channels, support, heads):
+def draw_layer(rng, channels, support, heads, scores=SCORES):
     """A layer with random parameters, and what is told of it where it fails."""
-    text = rng.choice(SCORES).format(scale=rng.choice([2.0, 0.3, 0.0, -1.0]))
+    text = rng.choice(scores).format(scale=rng.choice([2.0, 0.3, 0.0, -1.0]))
     combine = rng.choice(["concat", "sum", "mean", "sum"])
     options = {
         "heads": heads,
@@ -180,10 +188,9 @@ def draw_layer(rng, channels, support, heads):
         options["value_bias"] = True
     if not is_of_features(text):
         options["channels"] = rng.choice([1, 2, 3])
-    if "'exp'" in text:  # scores up to a factor, which shares alone cancel
+    if "'exp'" in text or ("'elu+1'" in text and rng.random() < 0.5):
+        # Scores up to a factor, which shares alone cancel.
         options["normalise"] = "l1"
-    if text.startswith("gaussian") and options["normalise"] == "l1":
-        options["normalise"] = "identity"  # l1 of a node's distance to itself is 0 / 0
     conv = AttentionConv(channels, 2 * heads, **options).double()
     for name, parameter in conv.named_parameters():
         torch.nn.init.normal_(parameter, std=0.3 if "sigma" in name else 0.7)
@@ -274,3 +281,139 @@ def draw_and_compare(seed):
 def test_attention(draw):
     """One of the draws."""
     draw_and_compare(draw)
+
+
+# Extreme features --------------------------------------------------------------------------------
+
+SHORT = (torch.float16, torch.bfloat16)
+SUBTRACTED = [text for text in SCORES if text.startswith(("gaussian", "feature-map"))]
+
+
+def draw_extreme(rng, nodes, dtype, score):
+    """Features (nodes, 3) far from zero, in two clusters, large, tiny or almost equal."""
+    largest = {"gaussian-distance": 1e4, "feature-map": 60.0}.get(score, 300.0)
+    largest = 10.0 if dtype in SHORT else largest  # products of features have an end
+    kind, size = rng.choice(["offset", "clusters", "large", "tiny", "alike"]), rng.random()
+    x = torch.randn(nodes, 3, dtype=torch.float64)
+    if kind == "offset":
+        x = x + rng.choice([-1, 1]) * largest**size
+    elif kind == "clusters":
+        x = x + largest**size * (torch.arange(nodes) % 2).unsqueeze(1)
+    elif kind == "large":
+        x = x * min(largest, 100.0) ** size
+    elif kind == "tiny":
+        x = x * 1e-3
+    else:
+        x = x * 1e-3 + x[:1]
+    return x.to(dtype), kind
+
+
+def values_and_gradients(conv, run, x):
+    """Of some numbers of the output: they, and their gradients in x and the parameters."""
+    x = x.detach().requires_grad_()
+    out = run(x)
+    weight = torch.arange(1, out.numel() + 1, dtype=torch.float64).sin().view_as(out)
+    total = (out.double() * weight).sum()
+    found = torch.autograd.grad(total, [x, *conv.parameters()], allow_unused=True)
+    return [out.detach().double(), *(None if g is None else g.double() for g in found)]
+
+
+def shaken(tensor, eps):
+    """The numbers, each changed by as much as rounding may."""
+    return tensor * (1.0 + eps * (2.0 * torch.rand_like(tensor) - 1.0))
+
+
+def draw_and_bound(seed):
+    """One draw: the layer is as near to the formula as rounding of its input leaves that."""
+    rng = random.Random(f"extreme {seed}")
+    torch.manual_seed(seed)
+    dtype = rng.choice([torch.float64, torch.float32, torch.float32, *SHORT])
+    heads, nodes, eps = rng.choice([1, 2]), rng.randrange(1, 8), torch.finfo(dtype).eps
+    support, edge_index, edges = draw_support(rng, heads, False, (nodes, nodes))
+    conv, told = draw_layer(rng, 3, support, heads, rng.choice([SCORES, SUBTRACTED]))
+    conv.order = None
+    conv = conv.to(dtype)
+    x, kind = draw_extreme(rng, nodes, dtype, conv.family.score.name)
+    told = f"draw {seed}: {told} {dtype} {kind} x={x.tolist()}"
+
+    def formula(conv, x, eps=0.0):
+        size = (nodes, nodes)
+        run = lambda x: expected_output(conv, edges, x, x, None, size, eps)  # noqa: E731
+        return values_and_gradients(conv, run, x)
+
+    wide, x_wide = copy.deepcopy(conv).double(), x.double()
+    wanted, near = formula(wide, x_wide), []
+    for _ in range(4):
+        other = copy.deepcopy(wide)
+        for parameter in other.parameters():
+            parameter.data = shaken(parameter.data, eps)
+        near.append(formula(other, shaken(x_wide, eps), min(eps, 2**-23)))
+    found = values_and_gradients(conv, lambda x: conv(x, edge_index), x)
+    sizes = [0.0 if x is None or not x.numel() else float(x.abs().max()) for x in wanted]
+    sizes[1:] = [max(sizes[1:])] * (len(sizes) - 1)  # sums cancel in some gradients
+    for number, (actual, reference) in enumerate(zip(found, wanted, strict=True)):
+        size = sizes[number]
+        if reference is None or not reference.numel() or not size < torch.finfo(dtype).max / 8:
+            continue  # no number, or none of this dtype
+        moved = max(float((one[number] - reference).abs().max()) for one in near)
+        gap = 0.0 if actual is None else float((actual - reference).abs().max())
+        rounding = (200 if number == 0 else 1e5) * eps  # gradients are sums of far larger terms
+        allowed = 40 * moved + min(rounding, 1.0) * max(size, 1e-3)
+        assert gap <= allowed, f"{told}: result {number}: {gap:g} exceeds {allowed:g} of {size:g}"
+
+
+@pytest.mark.slow(cases=100)
+def test_extreme(draw):
+    """One of the draws."""
+    draw_and_bound(draw)
+
+
+# What nobody looks at ----------------------------------------------------------------------------
+
+CAUSAL = {
+    "causal": Causal(),
+    "strict": Causal(strict=True),
+    "window": SlidingWindow(2, causal=True),
+    "dilated": SlidingWindow(2, dilation=2, causal=True),
+    "of each head": Stack(Causal(), SlidingWindow(1, causal=True)),
+    "edges": None,
+}
+EVERY = [*product(SCORES + 2 * SUBTRACTED, NORMALISERS, CAUSAL)]
+
+
+def change_the_future(seed):
+    """One draw: targets are the same when later nodes move away, grow, or are others."""
+    rng = random.Random(f"future {seed}")
+    torch.manual_seed(seed)
+    text, normalise, support = EVERY[seed * 157 % len(EVERY)]
+    normalise = "l1" if "'exp'" in text else normalise  # known up to a factor
+    dtype, nodes, heads = rng.choice([torch.float32, torch.float64]), rng.randrange(2, 40), 2
+    options = {} if is_of_features(text) else {"channels": rng.choice([1, 3])}
+    options |= {"score": text.format(scale=0.3), "normalise": normalise}
+    conv = AttentionConv(3, 4, heads, support=CAUSAL[support], **options).to(dtype)
+    for parameter in conv.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    source, target = torch.cartesian_prod(torch.arange(nodes), torch.arange(nodes)).t()
+    edges = torch.stack([source, target])[:, source <= target] if support == "edges" else None
+    x, first = torch.randn(nodes, 3, dtype=dtype, requires_grad=True), rng.randrange(1, nodes)
+    kind = rng.choice(["shifted", "grown", "others"])
+    with torch.no_grad():
+        later = {"shifted": x[first:] + 3e3, "grown": 1e3 * x[first:], "others": x[first:].flip(0)}
+        other = torch.cat([x[:first], later[kind]]).requires_grad_()
+    before, after = (conv(one, edges)[:first] for one in (x, other))
+    told = f"{seed}: {text} {normalise} {support} {dtype} {kind} from {first} of {nodes}"
+    try:
+        assert_near(after, before, at_least=1.0)
+        (of_x,), (of_other,) = (
+            torch.autograd.grad(out.sin().sum(), one) for out, one in ((before, x), (after, other))
+        )
+        assert_near(of_other[:first], of_x[:first], 5e-5 if dtype == torch.float32 else 1e-10, 1.0)
+        assert not of_other[first:].any()
+    except AssertionError as error:
+        raise AssertionError(f"{told}: {error}") from error
+
+
+@pytest.mark.slow(cases=100)
+def test_future(draw):
+    """One of the draws."""
+    change_the_future(draw)
