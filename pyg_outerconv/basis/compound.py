@@ -91,6 +91,14 @@ class Compound(Basis):
         return next((dtype for dtype in dtypes if dtype is not None), None)
 
     @property
+    def batch(self) -> Shape:
+        """The batch dimensions of the parts whose values differ between the items of a batch."""
+        return next((part.batch for part in self.parts if part.batch), ())
+
+    def item(self, *index: int) -> Basis:
+        return self.with_parts(lambda part: part.item(*index) if part.batch else part)
+
+    @property
     def learns(self) -> bool:
         """Whether values of any part require gradients."""
         return any(part.learns for part in self.parts)

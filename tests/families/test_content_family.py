@@ -1,5 +1,7 @@
 """Alignments and learned queries: what asks, and how many answers there are."""
 
+import copy
+
 import pytest
 import torch
 
@@ -9,8 +11,10 @@ from pyg_outerconv.families import (
     GCN,
     Attention,
     Cluster,
+    Compose,
     Hops,
     Identity,
+    LinearAttention,
     Mean,
     Relation,
     Stack,
@@ -240,6 +244,35 @@ def test_bad_alignments_are_refused():
 def test_edges_that_are_missing_are_asked_for():
     with pytest.raises(TypeError, match=r"Relation.* reads edges: .*or a support of nodes alone"):
         layer(support=Relation(1, None))(features(N, P))
+
+
+HEADS_OF = Attention(KeyQuery(HEADS, 3, P), Hops(), Softmax())
+
+
+@pytest.mark.parametrize("options", [{}, {"theta": "shared"}, {"by_messages": True}], ids=str)
+@pytest.mark.parametrize(
+    "family",
+    [
+        Compose(GCN(), HEADS_OF),
+        Compose(HEADS_OF, GCN()),
+        Compose(HEADS_OF, HEADS_OF),
+        Compose(GCN(), LinearAttention(HEADS, 3)),
+        Compose(GCN(), Stack(GCN(), HEADS_OF)),
+        Compose(GCN(), Compose(GCN(), HEADS_OF)),
+        Stack(GCN(), Compose(GCN(), HEADS_OF)),
+    ],
+    ids=str,
+)
+def test_products_with_heads_take_a_batch_item_by_item(family, options):
+    """Scores differ between the items, in either factor, and one product in between is of all."""
+    family, options = copy.deepcopy(family), dict(options)
+    by_messages = options.pop("by_messages", False)
+    conv, x = OuterConv(P, Q, family, **options).double(), features(2, 3, N, P)
+    conv.fuse = not by_messages
+    found = conv(x, EDGES)
+    wanted = torch.stack([conv(item, EDGES) for item in x.flatten(0, 1)]).view_as(found)
+    assert_near(found, wanted)
+    assert_same_gradients(found, wanted, [x, *conv.parameters()])
 
 
 def test_a_layer_of_mixed_labels_aligns_its_heads():

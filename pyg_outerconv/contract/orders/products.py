@@ -38,11 +38,18 @@ def _between(problem: Problem, shape: tuple[int, ...]) -> Cost:
     return Cost.of(moving(size), any(problem.gradients), size)
 
 
+def _needs_shared_values(problem: Problem) -> list[str]:
+    """A reason if the second factor has values for each item of a batch, which here are columns."""
+    batch = problem.of(Composed).second.batch
+    return [f"the second factor has batch shape {batch}, and Θ has none"] if batch else []
+
+
 class ChainTransform(Order):
     """z_j = Σ_i A_iᵀ X Θ_ij at width K₂·Q by one contraction over A, then Σ_j B_jᵀ z_j."""
 
     name = "chain_transform"
     solves = (Composed,)
+    needs = (_needs_shared_values,)
 
     def is_prepared(self, problem: Problem) -> bool:
         """Whether it is the narrower order: torch.compile takes it without comparing costs."""
